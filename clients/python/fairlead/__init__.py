@@ -1,0 +1,1 @@
+"""The Fairlead client library and command line."""

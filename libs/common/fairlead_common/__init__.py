@@ -1,0 +1,1 @@
+"""What two Fairlead services must agree on, and nothing else."""

@@ -1,0 +1,1 @@
+"""Runs what the scheduler leased on one cluster and reports what happened."""

@@ -1,0 +1,1 @@
+"""Shows what happens: API, pages and event streams."""

@@ -1,0 +1,1 @@
+"""Decides which job runs where."""

@@ -1,0 +1,1 @@
+"""Starts all of Fairlead on one machine with one command."""

@@ -1,0 +1,1 @@
+"""Takes jobs by HTTP and writes them to the log."""
