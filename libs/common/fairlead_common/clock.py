@@ -1,0 +1,28 @@
+"""The one module that reads the clock. Everybody else takes time as an argument."""
+
+import time
+from datetime import UTC, datetime
+
+
+def now_ms() -> int:
+    """Milliseconds since the Unix epoch, by this machine's clock."""
+    return time.time_ns() // 1_000_000
+
+
+def monotonic_s() -> float:
+    """Seconds on a clock that never goes back; only differences mean anything."""
+    return time.monotonic()
+
+
+def rfc3339(time_ms: int) -> str:
+    """`2026-01-31T12:00:00.000Z`: UTC with milliseconds, as the API writes every time."""
+    seconds, millis = divmod(time_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
+
+
+def parse_rfc3339(text: str) -> int:
+    """The inverse of `rfc3339`; any offset is read. Raises ValueError."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone; write it like 2026-01-31T12:00:00Z")
+    return round(moment.timestamp() * 1000)

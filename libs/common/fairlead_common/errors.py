@@ -1,0 +1,63 @@
+"""The three kinds of error, never mixed: the caller's, the world's, ours.
+
+The caller's is a value (`Fault`) and becomes a 4xx. The world's is an exception below `WorldError`:
+retried with a bound by whoever can, then it ends the process. Ours is a plain `AssertionError`.
+"""
+
+import msgspec
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One thing wrong with a request: `pointer` (RFC 6901, `""` is the whole body) and why."""
+
+    pointer: str
+    detail: str
+
+
+class WorldError(Exception):
+    """Something outside this process failed or refused."""
+
+
+class LogError(WorldError):
+    """The event log failed."""
+
+
+class LogUnavailable(LogError):
+    """The log could not be reached within the bound. Nothing was written by this call."""
+
+
+class AppendRefused(LogError):
+    """The append was refused. Nothing of it is or will be visible; it may be tried again."""
+
+
+class RecordTooLarge(AppendRefused):
+    """A record is larger than `RECORD_BYTES_MAX`. Trying again changes nothing."""
+
+
+class AppendUnknown(LogError):
+    """Nobody knows whether the append happened. Make the producer anew and read back."""
+
+
+class ProducerFenced(LogError):
+    """A newer producer of the same name exists; this one will never append again."""
+
+
+class PositionGone(LogError):
+    """The position to read from is no longer kept (or was never there): start from `first`."""
+
+    def __init__(self, topic: str, partition: int, position: int, first: int) -> None:
+        super().__init__(
+            f"{topic}/{partition}: position {position} is gone, the log begins at {first}"
+        )
+        self.topic = topic
+        self.partition = partition
+        self.position = position
+        self.first = first
+
+
+class TopicMismatch(LogError):
+    """The topic exists with another number of partitions, or another way of being kept."""
+
+
+class ViewConflict(WorldError):
+    """Another writer moved the positions of this view: this process no longer owns it."""

@@ -1,0 +1,78 @@
+"""Job and run ids.
+
+A job id is 28 lower-case characters: two name its partition of `fairlead.jobs`, then come the 26
+of a ULID, or of a digest of queue, job set and the client's own id, so that a repeated request
+names the same job. A run id is `<job id>-<n>`, n counting from 1.
+"""
+
+import hashlib
+from typing import Final, NewType
+
+from fairlead_common.log.protocol import partition_of
+from fairlead_common.log.topics import JOB_PARTITIONS
+
+JobId = NewType("JobId", str)
+RunId = NewType("RunId", str)
+
+_ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+_VALUES: Final = {letter: value for value, letter in enumerate(_ALPHABET)}
+JOB_ID_LENGTH: Final = 28
+JOB_ID_PATTERN: Final = f"^[{_ALPHABET}]{{{JOB_ID_LENGTH}}}$"
+
+
+def _base32(number: int, length: int) -> str:
+    return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(5 * (length - 1), -5, -5))
+
+
+def job_set_key(queue: str, job_set: str) -> str:
+    """The key of a job set's records."""
+    return f"{queue}/{job_set}"
+
+
+def job_set_partition(queue: str, job_set: str) -> int:
+    """The partition of `fairlead.jobs` that holds this job set's history."""
+    return partition_of(job_set_key(queue, job_set), JOB_PARTITIONS)
+
+
+def new_job_id(partition: int, time_ms: int, random_80: int) -> JobId:
+    """A fresh id: partition, then a ULID made of a time and 80 random bits."""
+    return JobId(_base32(partition, 2) + _base32((time_ms << 80) | random_80, 26))
+
+
+def client_job_id(partition: int, queue: str, job_set: str, client_id: str) -> JobId:
+    """The id that this client id always names within its queue and job set."""
+    text = "\0".join((queue, job_set, client_id)).encode()
+    digest = int.from_bytes(hashlib.blake2b(text, digest_size=17).digest(), "big")
+    return JobId(_base32(partition, 2) + _base32(digest >> 6, 26))
+
+
+def partition_of_job(job_id: str) -> int:
+    """The partition named by the id. Raises ValueError for what is no job id."""
+    if len(job_id) != JOB_ID_LENGTH or not set(job_id) <= _VALUES.keys():
+        raise ValueError(f"{job_id!r} is not a job id: {JOB_ID_LENGTH} characters are expected")
+    return _VALUES[job_id[0]] * 32 + _VALUES[job_id[1]]
+
+
+def run_id(job_id: str, run: int) -> RunId:
+    """The id of a job's n-th run."""
+    return RunId(f"{job_id}-{run}")
+
+
+def parse_run_id(text: str) -> tuple[JobId, int]:
+    """The inverse of `run_id`. Raises ValueError."""
+    job_id, _, run = text.rpartition("-")
+    return JobId(job_id), int(run)
+
+
+_NUMBER_EPOCH_MS: Final = 1_704_067_200_000
+
+
+def submission_number(time_ms: int, partition: int, position: int, index: int) -> int:
+    """Order of submission over all partitions, as an int64: by log time, then place.
+
+    Bits from the top: 41 of milliseconds since 2024, 5 of the position, 10 of the index in its
+    message, 7 of the partition. So it is the same in every replay; a collision within one
+    millisecond is settled by the job id.
+    """
+    place = (position & 31) << 17 | (index & 1023) << 7 | (partition & 127)
+    return (time_ms - _NUMBER_EPOCH_MS) << 22 | place

@@ -1,0 +1,37 @@
+"""The topics, their keys, and how long they are kept."""
+
+from typing import Final
+
+from fairlead_common.log.protocol import Topic
+
+JOBS: Final = "fairlead.jobs"
+CLUSTERS: Final = "fairlead.clusters"
+CONFIG: Final = "fairlead.config"
+REPORTS: Final = "fairlead.reports"
+
+JOB_PARTITIONS: Final = 32
+
+
+def jobs(retention_s: int = 30 * 86_400) -> Topic:
+    """The history of each job set, keyed `queue/job set`; a job id names its partition."""
+    return Topic(JOBS, partitions=JOB_PARTITIONS, retention_s=retention_s)
+
+
+def leases(executor: str) -> Topic:
+    """What should exist on one cluster, keyed by run id."""
+    return Topic(f"fairlead.leases.{executor}", compacted=True)
+
+
+def clusters() -> Topic:
+    """What exists, keyed `executor` (heartbeat) or `executor/node`."""
+    return Topic(CLUSTERS, compacted=True)
+
+
+def config() -> Topic:
+    """What people configured, keyed `kind/name`, full values with versions."""
+    return Topic(CONFIG, compacted=True)
+
+
+def reports() -> Topic:
+    """Why things wait, shares and rounds, keyed `pool/queue/(shape or gang)`."""
+    return Topic(REPORTS, compacted=True)
