@@ -1,0 +1,74 @@
+"""What exists: the records of `fairlead.clusters`, written by executors.
+
+Key `executor` holds the heartbeat, `executor/node` one node, written when it changes; null when
+the node is gone.
+"""
+
+from typing import Final
+
+import msgspec
+
+from fairlead_common.log.protocol import Record
+from fairlead_common.log.topics import CLUSTERS
+
+
+class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """As Kubernetes writes it."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class Heartbeat(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="heartbeat"
+):
+    """The executor lives. `leases_position` is where it reads its lease topic next.
+
+    `address` is the base URL at which lookout may ask for logs ("" when it serves none).
+    """
+
+    executor: str
+    leases_position: int = 0
+    address: str = ""
+    backend: str = ""
+    version: str = ""
+    at_ms: int = 0
+
+
+class Node(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="node"
+):
+    """One node as its cluster has it. `allocatable` in fixed units (see `resources`)."""
+
+    executor: str
+    name: str
+    allocatable: dict[str, int]
+    pool: str = "default"
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final[msgspec.json.Decoder[Heartbeat | Node]] = msgspec.json.Decoder(Heartbeat | Node)
+
+
+def decode(value: bytes) -> Heartbeat | Node:
+    """What one record says. Raises `msgspec.DecodeError`."""
+    return _decoder.decode(value)
+
+
+def heartbeat_record(heartbeat: Heartbeat) -> Record:
+    """The record of a heartbeat."""
+    return Record(CLUSTERS, heartbeat.executor, _encoder.encode(heartbeat))
+
+
+def node_record(node: Node) -> Record:
+    """The record of a node that appeared or changed."""
+    return Record(CLUSTERS, f"{node.executor}/{node.name}", _encoder.encode(node))
+
+
+def node_gone_record(executor: str, name: str) -> Record:
+    """The record of a node that is gone."""
+    return Record(CLUSTERS, f"{executor}/{name}", None)

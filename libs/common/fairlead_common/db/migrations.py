@@ -1,0 +1,53 @@
+"""Numbered, forward-only migrations, run at start under an advisory lock.
+
+A service keeps them as `NNNN_what.sql` in one folder of its package, and owns one schema. A
+statement file may hold several statements; it runs in one transaction with the note that it ran.
+"""
+
+import zlib
+from importlib import resources
+from typing import Final
+
+from fairlead_common.db.pool import Connection, Pool
+
+_LOCK_SPACE: Final = 0x0FA1
+
+
+async def migrate(pool: Pool, schema: str, package: str, folder: str = "migrations") -> list[str]:
+    """Bring `schema` up to date and return the names of the migrations that ran now.
+
+    Raises AssertionError if the schema is newer than this program.
+    """
+    scripts = sorted(
+        (item.name, item.read_text())
+        for item in resources.files(package).joinpath(folder).iterdir()
+        if item.name.endswith(".sql")
+    )
+    lock = (_LOCK_SPACE << 32) | zlib.crc32(schema.encode())
+    async with pool.acquire() as connection:
+        await connection.execute("SELECT pg_advisory_lock($1)", lock)
+        try:
+            return await _run(connection, schema, scripts)
+        finally:
+            await connection.execute("SELECT pg_advisory_unlock($1)", lock)
+
+
+async def _run(connection: Connection, schema: str, scripts: list[tuple[str, str]]) -> list[str]:
+    await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+    await connection.execute(
+        f'CREATE TABLE IF NOT EXISTS "{schema}".migrations '
+        "(name text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())"
+    )
+    rows = await connection.fetch(f'SELECT name FROM "{schema}".migrations')
+    done = {row["name"] for row in rows}
+    unknown = done - {name for name, _ in scripts}
+    assert not unknown, f"schema {schema} was made by a newer version: {sorted(unknown)}"
+    ran = []
+    for name, text in scripts:
+        if name in done:
+            continue
+        async with connection.transaction():
+            await connection.execute(text)
+            await connection.execute(f'INSERT INTO "{schema}".migrations (name) VALUES ($1)', name)
+        ran.append(name)
+    return ran

@@ -1,0 +1,55 @@
+"""A pool of connections that waits for a database that is just starting, within a bound."""
+
+import asyncio
+from typing import Any, Final, TypeAlias
+
+import asyncpg
+
+from fairlead_common import clock
+from fairlead_common.errors import WorldError
+
+Pool: TypeAlias = Any
+"""An `asyncpg.Pool`; the library carries no types."""
+
+Connection: TypeAlias = Any
+"""An `asyncpg.Connection`, or one lent by a pool."""
+
+CONNECT_S_MAX: Final = 30.0
+STATEMENT_S_MAX: Final = 60.0
+
+AWAY: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.InterfaceError,
+)
+"""What a call raises while the database is away: worth trying again, within a bound."""
+
+
+class DatabaseUnavailable(WorldError):
+    """The database could not be reached within the bound."""
+
+
+async def open_pool(
+    url: str, *, size_max: int = 8, connect_s_max: float = CONNECT_S_MAX, name: str = "fairlead"
+) -> Pool:
+    """A pool of at most `size_max` connections. Raises `DatabaseUnavailable` past the bound."""
+    deadline = clock.monotonic_s() + connect_s_max
+    while True:
+        try:
+            return await asyncpg.create_pool(
+                url,
+                min_size=1,
+                max_size=size_max,
+                command_timeout=STATEMENT_S_MAX,
+                server_settings={"application_name": name, "jit": "off"},
+            )
+        except AWAY as error:
+            if clock.monotonic_s() > deadline:
+                raise DatabaseUnavailable(
+                    f"Postgres did not answer within {connect_s_max:.0f} s: {error}"
+                ) from error
+            await asyncio.sleep(0.2)

@@ -1,0 +1,103 @@
+"""Errors of the HTTP API as RFC 9457 `application/problem+json`, with every fault found."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from fairlead_common.errors import Fault, WorldError
+
+_TITLES: Final[Mapping[str, tuple[int, str]]] = {
+    "malformed": (400, "The request cannot be read"),
+    "unauthenticated": (401, "Who are you?"),
+    "forbidden": (403, "You may not do this"),
+    "not-found": (404, "There is no such thing"),
+    "method-not-allowed": (405, "This address does not take that method"),
+    "conflict": (409, "This conflicts with what is there"),
+    "precondition-failed": (412, "It has changed since you read it"),
+    "too-large": (413, "The request is too large"),
+    "unsupported-media-type": (415, "The content type is not understood"),
+    "invalid": (422, "The request is not valid"),
+    "too-many-requests": (429, "Too many requests"),
+    "unavailable": (503, "Something Fairlead needs is away"),
+}
+_BY_STATUS: Final = {status: slug for slug, (status, _) in _TITLES.items()}
+FAULTS_MAX: Final = 100
+
+
+class Problem(Exception):
+    """Raised by a route to answer with a problem; `slug` is a key of the table above."""
+
+    def __init__(
+        self,
+        slug: str,
+        detail: str,
+        faults: Sequence[Fault] = (),
+        *,
+        retry_after_s: int | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.slug = slug
+        self.detail = detail
+        self.faults = list(faults)
+        self.retry_after_s = retry_after_s
+
+    def response(self, request: Request) -> Response:
+        """The answer: `instance` is the request's id, `errors` hold at most `FAULTS_MAX` faults."""
+        status, title = _TITLES[self.slug]
+        body: dict[str, object] = {
+            "type": f"/problems/{self.slug}",
+            "title": title,
+            "status": status,
+            "detail": self.detail,
+            "instance": getattr(request.state, "request_id", ""),
+        }
+        if self.faults:
+            body["errors"] = self.faults[:FAULTS_MAX]
+            if len(self.faults) > FAULTS_MAX:
+                body["detail"] = f"{self.detail} (the first {FAULTS_MAX} of {len(self.faults)})"
+        headers = {}
+        if self.retry_after_s is not None:
+            headers["Retry-After"] = str(self.retry_after_s)
+        if status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        return Response(
+            msgspec.json.encode(body),
+            status_code=status,
+            headers=headers,
+            media_type="application/problem+json",
+        )
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of the app a problem document."""
+
+    async def on_problem(request: Request, error: Exception) -> Response:
+        assert isinstance(error, Problem)
+        return error.response(request)
+
+    async def on_http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        slug = _BY_STATUS.get(error.status_code)
+        if slug is None:
+            return Response(status_code=error.status_code)
+        return Problem(slug, str(error.detail)).response(request)
+
+    async def on_parameters(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        faults = [
+            Fault("/" + "/".join(str(part) for part in item["loc"]), item["msg"])
+            for item in error.errors()
+        ]
+        return Problem("invalid", "A parameter is not valid.", faults).response(request)
+
+    async def on_world(request: Request, error: Exception) -> Response:
+        return Problem("unavailable", str(error), retry_after_s=1).response(request)
+
+    app.add_exception_handler(Problem, on_problem)
+    app.add_exception_handler(HTTPException, on_http)
+    app.add_exception_handler(RequestValidationError, on_parameters)
+    app.add_exception_handler(WorldError, on_world)

@@ -1,0 +1,46 @@
+"""The frame of every service's `main`: event loop, signals, and an exit code that tells.
+
+`main()` owns a task group; the first task to fail ends the process with its traceback; SIGINT and
+SIGTERM cancel it so that everything ends in order.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+
+import uvloop
+
+from fairlead_common import serving, settings
+
+_logger = logging.getLogger("fairlead.process")
+
+
+def run(main: Callable[[], Coroutine[object, object, None]], log_level: str = "INFO") -> None:
+    """Run `main` until it ends or a signal comes; exit 1 after a failure, 0 otherwise."""
+    serving.set_up_logging(log_level)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_until_signal(main))
+    except settings.SettingsError as error:
+        sys.exit(f"settings: {error}")
+
+
+async def _until_signal(main: Callable[[], Coroutine[object, object, None]]) -> None:
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(main())
+    told: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        told.append(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not told:
+            raise
+        _logger.info("ended by %s", told[0].name)

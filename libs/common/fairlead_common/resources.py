@@ -1,0 +1,75 @@
+"""Amounts of resources: Kubernetes quantities in, integers in fixed units out.
+
+cpu is counted in thousandths of a core, everything else in its base unit (bytes, devices). A
+request rounds up, a capacity rounds down, so that no node is ever promised more than it has.
+"""
+
+import re
+from fractions import Fraction
+from typing import Final
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+GPU: Final = "nvidia.com/gpu"
+
+_SUFFIXES: Final = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
+    "": Fraction(1),
+    "k": Fraction(10**3),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "T": Fraction(10**12),
+    "P": Fraction(10**15),
+    "E": Fraction(10**18),
+    "Ki": Fraction(2**10),
+    "Mi": Fraction(2**20),
+    "Gi": Fraction(2**30),
+    "Ti": Fraction(2**40),
+    "Pi": Fraction(2**50),
+    "Ei": Fraction(2**60),
+}
+_QUANTITY: Final = re.compile(
+    r"([+-]?)([0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:([eE][+-]?[0-9]{1,2})|([a-zA-Z]{0,2}))"
+)
+AMOUNT_MAX: Final = 2**53
+"""Largest amount of anything, in its fixed unit: sums over a million nodes fit an int64."""
+
+
+def parse(resource: str, text: str | int | float, *, round_up: bool) -> int:
+    """The amount in the resource's fixed unit. Raises ValueError with a sentence for people."""
+    match = _QUANTITY.fullmatch(str(text))
+    if match is None or match[4] not in (None, *_SUFFIXES):
+        raise ValueError(f"{text!r} is not a quantity; write it like 2, 500m, 1.5 or 4Gi")
+    sign, digits, exponent, suffix = match.groups()
+    if sign == "-":
+        raise ValueError(f"{text!r} is negative; an amount is 0 or more")
+    scale = Fraction(10) ** int(exponent[1:]) if exponent else _SUFFIXES[suffix]
+    amount = Fraction(digits if digits[-1] != "." else digits[:-1]) * scale
+    if resource == CPU:
+        amount *= 1000
+    whole = -(-amount.numerator // amount.denominator) if round_up else int(amount)
+    if whole > AMOUNT_MAX:
+        raise ValueError(f"{text!r} is larger than any machine")
+    return whole
+
+
+def plain(resource: str, amount: int) -> float | int:
+    """The amount as reports show it: cores, bytes, units."""
+    return amount / 1000 if resource == CPU else amount
+
+
+_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+def quantity(resource: str, amount: int) -> str:
+    """The shortest exact Kubernetes quantity of an amount in fixed units."""
+    if resource == CPU:
+        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    if "memory" not in resource and "storage" not in resource:
+        return str(amount)
+    power = 0
+    while amount and amount % 1024 == 0 and power < len(_BINARY) - 1:
+        amount, power = amount // 1024, power + 1
+    return f"{amount}{_BINARY[power]}"

@@ -1,0 +1,99 @@
+"""Settings of a service: one struct, filled from defaults, a YAML file and the environment.
+
+The environment wins over the file. A field `database_url` is the key `databaseUrl` in the file and
+`FAIRLEAD_DATABASE_URL` in the environment, where lists and mappings are written as JSON. A service
+derives its own struct from `Settings`; unknown keys in the file are errors.
+"""
+
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import yaml
+
+from fairlead_common.errors import Fault
+
+
+class SettingsError(Exception):
+    """The settings are wrong; `faults` says all that is, with the setting's name."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__("; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults))
+        self.faults = faults
+
+
+class Settings(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """What every service needs to know.
+
+    `log_url`: `postgres://...` or `kafka://host:port,...`. `signing_key`: the secret under which
+    services sign short-lived tokens for one another. `anonymous`: serve callers without
+    credentials as administrators (off by default; for trusted networks only).
+    """
+
+    log_url: str = "postgresql://127.0.0.1:5432/fairlead"
+    database_url: str = "postgresql://127.0.0.1:5432/fairlead"
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    http_host: str = "127.0.0.1"
+    http_port: int = 8080
+    hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
+    anonymous: bool = False
+    signing_key: str = ""
+    log_level: str = "INFO"
+    data: str = ""
+
+
+S = TypeVar("S", bound=Settings)
+
+FILE_VARIABLE = "FAIRLEAD_SETTINGS"
+
+
+def load(kind: type[S], environment: Mapping[str, str]) -> S:
+    """The settings of this kind. Raises `SettingsError` naming every fault."""
+    values: dict[str, object] = {}
+    faults: list[Fault] = []
+    known = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    if file := environment.get(FILE_VARIABLE):
+        values.update(_read(Path(file), known, faults))
+    for encoded, field in known.items():
+        name = f"FAIRLEAD_{field.name.upper()}"
+        if name not in environment:
+            continue
+        try:
+            values[encoded] = _from_text(environment[name], field.type)
+        except msgspec.MsgspecError as error:
+            faults.append(Fault(name, str(error)))
+    if faults:
+        raise SettingsError(faults)
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise SettingsError([Fault("settings", str(error))]) from None
+
+
+def _read(file: Path, known: Mapping[str, object], faults: list[Fault]) -> dict[str, object]:
+    try:
+        content = yaml.safe_load(file.read_text()) or {}
+    except (OSError, yaml.YAMLError) as error:
+        faults.append(Fault(str(file), f"cannot be read: {error}"))
+        return {}
+    if not isinstance(content, dict):
+        faults.append(Fault(str(file), "is not a mapping of settings"))
+        return {}
+    faults += [
+        Fault(f"{file}: {name}", "is no setting of this service")
+        for name in content
+        if name not in known
+    ]
+    return content
+
+
+def _from_text(text: str, kind: object) -> object:
+    if kind is str or (str in typing.get_args(kind) and not text.startswith(("{", "["))):
+        return text
+    if kind is bool:
+        return msgspec.convert(text, bool, strict=False)
+    return msgspec.json.decode(text, type=kind)

@@ -1,0 +1,64 @@
+"""A shape: everything about a job that decides where it may run, except its priority class.
+
+Its canonical JSON travels in `JobSubmitted.shape`; equal shapes are equal bytes, so folds intern
+them without decoding. Made by submit, read by scheduler and lookout.
+"""
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+
+class Toleration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """As Kubernetes writes it; an empty key with `Exists` tolerates everything."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Requirement(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One `matchExpressions` or `matchFields` entry of a node selector term."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class SelectorTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """All of it must match; of several terms one must."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+
+class Shape(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """`requests` in fixed units (see `resources`); `affinity` holds the required terms only."""
+
+    requests: dict[str, int]
+    node_selector: dict[str, str] = {}
+    affinity: tuple[SelectorTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+
+_encoder: Final = msgspec.json.Encoder(order="deterministic")
+_decoder: Final = msgspec.json.Decoder(Shape)
+
+
+def encode(shape: Shape) -> msgspec.Raw:
+    """The canonical JSON: equal shapes give equal bytes."""
+    return msgspec.Raw(_encoder.encode(shape))
+
+
+def decode(raw: bytes | msgspec.Raw) -> Shape:
+    """The inverse of `encode`."""
+    return _decoder.decode(bytes(raw))
+
+
+def key(raw: bytes, priority_class: str) -> str:
+    """16 hex digits that name (shape, class) in reports and tables."""
+    digest = hashlib.blake2b(raw, digest_size=8)
+    digest.update(b"\0" + priority_class.encode())
+    return digest.hexdigest()
