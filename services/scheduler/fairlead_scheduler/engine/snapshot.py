@@ -1,0 +1,406 @@
+"""What the engine is given and what it answers: one pool as columns, settings, and the plan.
+
+A snapshot is one pool at one moment. Everything in it is an array or a small tuple of names; jobs,
+nodes, shapes and gangs are *rows* and refer to each other by row number. The engine never changes
+an array that it is given, so the service may keep them between rounds and share them.
+
+Letters used for shapes of arrays: R resources on nodes, F floating resources, Q queues, C priority
+classes, K away entries of the class that has most of them, S shapes, T node types, N nodes, J jobs,
+G gangs, U uniformity labels, A avoided pairs.
+
+Units: amounts are integers in the unit of their resource (cpu in milli, bytes, devices); times are
+milliseconds of one clock; shares are fractions of the pool; tokens are jobs.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Bool = npt.NDArray[np.bool_]
+Byte = npt.NDArray[np.uint8]
+Int8 = npt.NDArray[np.int8]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+Float = npt.NDArray[np.float64]
+
+UNLIMITED: Final = float("inf")
+"""A limit that is none."""
+
+NO_AWAY: Final = np.iinfo(np.int64).min
+"""Fills `class_away_value` where a class has fewer entries than K."""
+
+
+class Preemption(enum.IntEnum):
+    """By which rules runs of a class may be stopped (`class_preemption`)."""
+
+    ANY = 0
+    URGENCY = 1
+    NONE = 2
+
+
+class NodeFlag(enum.IntFlag):
+    """Why a node gets nothing new (`node_flags`, or-ed). Overfull nodes the engine sees itself."""
+
+    LOST = 1
+    """Its executor is stale: its runs are left alone and counted nowhere (R1)."""
+    CORDONED = 2
+    """The node is unschedulable, or its executor is cordoned (R1)."""
+    LAGGING = 4
+    """Its executor has not taken up too many leases (L9)."""
+
+
+class JobFlag(enum.IntFlag):
+    """What else is known of a job (`job_flags`, or-ed)."""
+
+    STOPPING = 1
+    """Its run was told to stop and still holds its room: never evicted, never a victim."""
+    KEPT = 2
+    """The job waits on purpose when it is infeasible, or was found feasible before: it is never
+    listed in `Plan.rejected_job` as `INFEASIBLE`, it only has the reason."""
+
+
+class Rest(enum.IntEnum):
+    """What becomes of members above `minSize` without a place (`gang_rest`)."""
+
+    WAIT = 0
+    FAIL = 1
+
+
+class Match(enum.IntEnum):
+    """First thing by which a node type rules out a shape (`shape_match`, see matching.py)."""
+
+    SUITS = 0
+    TAINT = 1
+    LABEL = 2
+    AFFINITY = 3
+
+
+class Cause(enum.IntEnum):
+    """Why a run is preempted (R8)."""
+
+    FAIR_SHARE = 0
+    URGENCY = 1
+    GANG = 2
+
+
+class Rung(enum.IntEnum):
+    """On which rung of the ladder (N2) a job found its node."""
+
+    FREE = 0
+    FAIR_SHARE = 1
+    URGENCY = 2
+
+
+class Code(enum.IntEnum):
+    """Reason codes (E1). `explain.NAMES` gives the written form, for example `queue-limit`."""
+
+    NONE = 0
+    QUEUE_CORDONED = 1
+    QUEUE_LIMIT = 2
+    ROUND_LIMIT = 3
+    RATE_LIMIT = 4
+    GANG_EXCEEDS_BURST = 5
+    LOOKBACK_LIMIT = 6
+    TIME_LIMIT = 7
+    FLOATING_LIMIT = 8
+    PREEMPTION_LIMIT = 9
+    EXECUTOR_LAGGING = 10
+    NO_MATCHING_NODE = 11
+    INSUFFICIENT_RESOURCES = 12
+    OVER_FAIR_SHARE = 13
+    GANG_INCOMPLETE = 14
+    GANG_DOES_NOT_FIT = 15
+    GANG_REST = 16
+    NOT_REACHED = 17
+    INFEASIBLE = 18
+    ALL_NODES_TRIED = 19
+
+
+class Bucket(enum.IntEnum):
+    """Columns of `Reasons.counts`: nodes of the pool by the first thing that rules them out (E3)."""
+
+    LOST = 0
+    CORDONED = 1
+    OVERFULL = 2
+    LAGGING = 3
+    TAINT = 4
+    LABEL = 5
+    AFFINITY = 6
+    TOO_SMALL = 7
+    BUSY = 8
+    OPEN = 9
+    """Nothing rules them out: there is room, and something else (a limit) stands in the way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EngineSettings:
+    """How the engine decides. Names of resources are those of `Snapshot.resources`/`floating`."""
+
+    protected_fraction: float = 1.0
+    """R2: a queue at or below this times its fair share is not evicted for balance."""
+    round_limit: Mapping[str, float] = field(default_factory=dict)
+    """L3: fraction of the pool per resource; a resource not named has 1.0."""
+    cost_multipliers: Mapping[str, float] = field(default_factory=dict)
+    """Multiplier of a resource in the cost (default 1.0; 0 = ignored)."""
+    lookback: int = 0
+    """L5: new jobs examined per queue and round; 0 = all."""
+    placement: Literal["best-fit", "spread", "pack", "fragmentation"] = "best-fit"
+    """N3: the order in which nodes are tried on rung (a)."""
+    fit_order: tuple[str, ...] = ()
+    """N3: resources by which best fit compares, first first; () = devices by name, cpu, memory."""
+    gang_assembly_timeout_ms: int = 0
+    """N9: an incomplete gang older than this is rejected; 0 = never."""
+    stretch: int = 4096
+    """L6: offers handled between two questions to `expired()`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Snapshot:
+    """One pool at one moment, as columns. See the module for letters and units.
+
+    Rows may be in any order, and the plan does not depend on it (R12), with three exceptions that
+    are part of the meaning: queues by name ascending; values of a uniformity label numbered by
+    value ascending; and the two optional orders of jobs, which must be right when they are given.
+    """
+
+    pool: str
+    now_ms: int
+
+    # Resources ------------------------------------------------------------------------------
+    resources: tuple[str, ...]
+    """R names of what nodes offer, for example ("cpu", "memory", "nvidia.com/gpu")."""
+    floating: tuple[str, ...] = ()
+    """F names of what exists in the pool but on no node (licences)."""
+    floating_total: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    """[F] how much of each there is."""
+
+    # Queues ---------------------------------------------------------------------------------
+    queue_names: tuple[str, ...]
+    """Q names, ascending, each once. A queue without jobs in the pool may be there or not."""
+    queue_weight: Float
+    """[Q] above 0."""
+    queue_cordoned: Bool
+    """[Q] L1."""
+    queue_limit_fraction: Float | None = None
+    """[Q, C, R+F] L2 as fraction of the pool (inf = none); limits of settings and queue merged."""
+    queue_limit_amount: Float | None = None
+    """[Q, C, R+F] L2 as absolute amount (inf = none). Both limits hold where both are given."""
+    queue_tokens: Float | None = None
+    """[Q] L4: tokens now in the queue's bucket (inf = no limit)."""
+    queue_burst: float = UNLIMITED
+    """L4: size of a full queue bucket."""
+    tokens: float = UNLIMITED
+    """L4: tokens now in the global bucket."""
+    burst: float = UNLIMITED
+    """L4: size of the full global bucket."""
+    preemption_tokens: float = UNLIMITED
+    """L8: tokens now in the pool's bucket for preemptions for balance."""
+
+    # Priority classes -----------------------------------------------------------------------
+    class_names: tuple[str, ...]
+    class_value: Int64
+    """[C] greater = more urgent."""
+    class_preemption: Byte
+    """[C] a `Preemption`."""
+    class_away_value: Int64 | None = None
+    """[C, K] N6: value at which a job of the class runs under its k-th away entry; `NO_AWAY`."""
+
+    # Shapes ---------------------------------------------------------------------------------
+    shape_request: Int64
+    """[S, R] what one job of the shape needs on its node; at least 0."""
+    shape_floating: Int64 | None = None
+    """[S, F] what it needs beside its node; None = nothing."""
+    shape_class: Int32
+    """[S] row of its priority class."""
+    shape_match: Byte
+    """[S, 1+K, T] a `Match`: at home in [:, 0], under the k-th away entry in [:, k]. Without
+    away classes K is 0. `matching.table` makes it. Sizes are not looked at here."""
+
+    # Nodes ----------------------------------------------------------------------------------
+    node_number: Int64
+    """[N] the node's number for life, each once: the last tie-break everywhere."""
+    node_allocatable: Int64
+    """[N, R] what the node has for jobs; at least 0. All known nodes, flagged ones too."""
+    node_type: Int32
+    """[N] row of its type in `shape_match`."""
+    node_flags: Byte
+    """[N] a `NodeFlag`."""
+    node_executor: Int32 | None = None
+    """[N] number of its executor; nothing is decided by it yet."""
+    label_names: tuple[str, ...] = ()
+    """U uniformity labels that gangs name."""
+    node_label: Int32 | None = None
+    """[U, N] value of the label on the node, numbered by value ascending; -1 = has none."""
+
+    # Jobs -----------------------------------------------------------------------------------
+    job_queue: Int32
+    """[J] row of its queue."""
+    job_shape: Int32
+    """[J]"""
+    job_priority: Int64
+    """[J] greater goes first."""
+    job_submission: Int64
+    """[J] place in the log, each once: smaller was submitted earlier. It stands for the id
+    wherever a rule says "greater id"."""
+    job_node: Int32
+    """[J] row of the node its live run is on, -1 for a queued job. A queued job is one that may
+    start now: held, delayed and cancelled ones are left out. A run that was told to stop to make
+    room for another (its lease's `after`) is left out as well, for its room is given away."""
+    job_gang: Int32 | None = None
+    """[J] row of its gang or -1; None = no gangs."""
+    job_started_ms: Int64
+    """[J] when the live run was leased; anything for a queued job."""
+    job_value: Int64 | None = None
+    """[J] value the live run runs at (its away entry's, else its class's); None = the class's."""
+    job_checkpoint_ms: Int64 | None = None
+    """[J] last checkpoint that the run reported; 0 = none."""
+    job_checkpoint_interval_ms: Int64 | None = None
+    """[J] the checkpoint-interval annotation; 0 = none."""
+    job_flags: Byte | None = None
+    """[J] a `JobFlag`."""
+    job_max_runtime_ms: Int64 | None = None
+    """[J] maximum run time, 0 = none; nothing is decided by it yet (backfill will)."""
+    avoid_job: Int32 | None = None
+    """[A] N10: job rows ..."""
+    avoid_node: Int32 | None = None
+    """[A] ... and the node rows that they avoid."""
+
+    # Orders that the service may keep between rounds (None = the engine sorts) ---------------
+    queued_order: Int32 | None = None
+    """Rows of all queued jobs by queue ascending, class value descending, priority descending,
+    submission ascending. When both orders are given, rows in neither are not looked at, so
+    columns may have holes. See order.py for keeping them."""
+    running_order: Int32 | None = None
+    """Rows of all jobs with a live run by queue ascending, class value descending, priority
+    descending, start ascending, submission ascending."""
+
+    # Gangs ----------------------------------------------------------------------------------
+    gang_queue: Int32 | None = None
+    """[G] None = no gangs."""
+    gang_size: Int32 | None = None
+    """[G] members it was announced with."""
+    gang_min: Int32 | None = None
+    """[G] `minSize`, 1 to size."""
+    gang_label: Int32 | None = None
+    """[G] row in `label_names` or -1."""
+    gang_rest: Byte | None = None
+    """[G] a `Rest`."""
+    gang_started: Bool | None = None
+    """[G] a member has run (it may have ended since): those left over follow N9."""
+    gang_submitted_ms: Int64 | None = None
+    """[G] when its first member was submitted (for the assembly time-out)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shares:
+    """Rules S, one number per queue, [Q] each, in the order of `Snapshot.queue_names`.
+
+    They are those the round started with. A queue that takes no part has zeros.
+    """
+
+    weight: Float
+    fair: Float
+    uncapped: Float
+    actual: Float
+    demand: Float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reasons:
+    """Why things wait after the round: M rows, per (queue, shape) or per gang (E2).
+
+    A single queued job that was not placed has the reason of its (queue, shape); the member of a
+    gang that of its gang, where there is one, else that of its (queue, shape).
+    `explain.sentence(snapshot, plan, row)` says one in words.
+    """
+
+    queue: Int32
+    """[M]"""
+    shape: Int32
+    """[M] -1 in a gang's row."""
+    gang: Int32
+    """[M] -1 in a shape's row."""
+    code: Byte
+    """[M] a `Code`."""
+    counts: Int32
+    """[M, 10] nodes by `Bucket`; each row adds up to N (a gang is counted by its first member)."""
+    resource: Int32
+    """[M] the resource that is short on most busy nodes, a row of resources + floating; -1."""
+    needed: Int64
+    """[M] how much of it is needed (on one node; or what a limit would have had to allow)."""
+    best: Int64
+    """[M] the most of it that is free on any suitable node; or what the limit still allows."""
+    waiting: Int64
+    """[M] jobs that wait for this reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """What the round decided. Job, node, queue and gang numbers are rows of the snapshot."""
+
+    pool: str
+
+    placed_job: Int32
+    """[P] queued jobs that start now, in the order in which they were decided."""
+    placed_node: Int32
+    """[P]"""
+    placed_value: Int64
+    """[P] the value it runs at."""
+    placed_rung: Byte
+    """[P] a `Rung`."""
+    placed_away: Int8
+    """[P] number of the away entry it runs under, -1 at home."""
+
+    preempted_job: Int32
+    """[V] runs to stop, by row of the job. A placement on a node where a run is preempted starts
+    `after` the preempted runs of that node."""
+    preempted_cause: Byte
+    """[V] a `Cause`."""
+    preempted_for: Int32
+    """[V] the job (newly placed) that the room is for."""
+    preempted_share: Float
+    """[V] share / fair share of the victim's queue before the run was taken (E5)."""
+    preempted_for_share: Float
+    """[V] share / fair share of the taker's queue with its job placed (E5)."""
+
+    rejected_job: Int32
+    """[X] queued jobs that can never run: `INFEASIBLE` (without `JobFlag.KEPT`),
+    `GANG_EXCEEDS_BURST`, `GANG_INCOMPLETE` (assembly time-out)."""
+    rejected_code: Byte
+    """[X]"""
+    failed_job: Int32
+    """[Y] queued jobs that end as failed: `GANG_REST`, `ALL_NODES_TRIED`."""
+    failed_code: Byte
+    """[Y]"""
+
+    reasons: Reasons
+    shares: Shares
+    shape_feasible: Bool
+    """[S] section 6: the shape fits a known node of the pool (cordons, load, staleness aside)."""
+    capacity: Int64
+    """[R+F] the pool's total that shares refer to (R1)."""
+
+    queue_scheduled: Int64
+    """[Q] jobs placed."""
+    queue_preempted: Int64
+    """[Q] runs preempted."""
+    queue_waiting: Int64
+    """[Q] jobs that wait after the round."""
+    queue_position: Int64
+    """[Q] place in the queue's order of its first job that waits, -1 when none waits."""
+
+    stopped_by: Code
+    """What ended the round early: `ROUND_LIMIT`, `RATE_LIMIT`, `TIME_LIMIT`, else `NONE`."""
+    limited: bool
+    """Whether any limit kept something from being tried: the next round may go on without a
+    change (see R10: otherwise nothing changed means nothing to do)."""
+    tokens_used: int
+    """Tokens to take from the global bucket; per queue it is `queue_scheduled`."""
+    preemption_tokens_used: int
+    """L8."""
