@@ -1,10 +1,6 @@
 """Folding a compacted topic: the newest value of every key."""
 
-from typing import Final
-
-from fairlead_common.log.protocol import EventLog, Positions, Reader, caught_up
-
-PROBE_S: Final = 0.5
+from fairlead_common.log.protocol import EventLog, caught_up
 
 
 async def newest(log: EventLog, topic: str) -> tuple[dict[str, bytes], dict[int, int]]:
@@ -13,23 +9,18 @@ async def newest(log: EventLog, topic: str) -> tuple[dict[str, bytes], dict[int,
     Covers at least everything committed before the call. Raises what `Reader.read` raises.
     """
     end = await log.end_positions(topic)
-    reader = await log.reader(topic, await log.start_positions(topic))
+    positions = await log.start_positions(topic)
+    values: dict[str, bytes] = {}
+    reader = await log.reader(topic, positions)
     try:
-        return await fold(reader, end)
+        while not caught_up(positions, end):
+            batch = await reader.read()
+            for entry in batch.entries:
+                if entry.value is None:
+                    values.pop(entry.key, None)
+                else:
+                    values[entry.key] = entry.value
+            positions = batch.positions
     finally:
         await reader.close()
-
-
-async def fold(reader: Reader, end: Positions) -> tuple[dict[str, bytes], dict[int, int]]:
-    """Read until `end` is passed; `newest` of what the reader saw."""
-    values: dict[str, bytes] = {}
-    positions: dict[int, int] = {}
-    while not caught_up(positions, end):
-        batch = await reader.read(wait_s=PROBE_S)
-        for entry in batch.entries:
-            if entry.value is None:
-                values.pop(entry.key, None)
-            else:
-                values[entry.key] = entry.value
-        positions = batch.positions
     return values, positions
