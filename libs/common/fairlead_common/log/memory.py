@@ -51,12 +51,14 @@ class AppendFault(enum.Enum):
 class _Partition:
     """Entries in order of position; `first` is the first kept position, `next` the next free."""
 
-    __slots__ = ("entries", "first", "next")
+    __slots__ = ("cleaned", "entries", "first", "next")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.first = 0
         self.next = 0
+        self.cleaned: dict[int, int] = {}
+        """Of each tombstone seen by upkeep: when the older records of its key were dropped."""
 
     def index(self, position: int) -> int:
         """Where the first entry at or after `position` is in `entries`."""
@@ -187,7 +189,7 @@ class MemoryCore:
         for stored in self._topics.values():
             for partition in stored.partitions:
                 if stored.topic.compacted:
-                    _compact(partition, now_ms - TOMBSTONES_KEPT_MS)
+                    _compact(partition, now_ms)
                 else:
                     _expire(partition, now_ms - 1000 * stored.topic.retention_s)
 
@@ -246,15 +248,21 @@ def _expire(partition: _Partition, before_ms: int) -> None:
         del entries[:count]
 
 
-def _compact(partition: _Partition, tombstones_before_ms: int) -> None:
-    """Keep the newest entry per key, and no tombstone older than the time given."""
+def _compact(partition: _Partition, now_ms: int) -> None:
+    """Keep the newest entry per key; drop tombstones whose older records are long gone."""
     newest = {entry.key: entry.position for entry in partition.entries}
+    before_ms = now_ms - TOMBSTONES_KEPT_MS
     partition.entries = [
         entry
         for entry in partition.entries
         if newest[entry.key] == entry.position
-        and (entry.value is not None or entry.time_ms >= tombstones_before_ms)
+        and not partition.cleaned.get(entry.position, now_ms) <= before_ms
     ]
+    partition.cleaned = {
+        entry.position: partition.cleaned.get(entry.position, now_ms)
+        for entry in partition.entries
+        if entry.value is None
+    }
 
 
 class MemoryLog:

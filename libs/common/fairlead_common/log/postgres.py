@@ -26,6 +26,7 @@ from fairlead_common.log.limits import check_append
 from fairlead_common.log.postgres_bell import Bell
 from fairlead_common.log.postgres_link import AnswerLost, Link, is_refusal
 from fairlead_common.log.postgres_sql import MIGRATIONS, PACKAGE, SCHEMA, SQL
+from fairlead_common.log.postgres_upkeep import maintain
 from fairlead_common.log.protocol import (
     READ_BYTES_MAX,
     Appended,
@@ -136,9 +137,20 @@ class PostgresLog:
         """See `EventLog`."""
         return {row["partition"]: row["next"] for row in await self._rows(topic)}
 
+    async def maintain(self, now_ms: int) -> int:
+        """Drop what is no longer kept at this time; returns how many records went.
+
+        Somebody has to call this now and then; any number of processes may (see `keep_tidy`).
+        """
+        link = Link(self.url, self._away_s)
+        try:
+            return await maintain(link, now_ms)
+        finally:
+            await link.close()
+
     async def close(self) -> None:
         """See `EventLog`."""
-        for opened in self._opened:
+        for opened in tuple(self._opened):
             await opened.close()
         self._opened.clear()
         await self.bell.close()

@@ -66,6 +66,13 @@ UNION ALL
 -- name: notify
 SELECT pg_notify('fairlead_log', $1);
 
+-- name: take_upkeep
+-- One process at a time drops what is no longer kept.
+SELECT pg_try_advisory_lock(4002, 1);
+
+-- name: leave_upkeep
+SELECT pg_advisory_unlock(4002, 1);
+
 -- name: parts
 -- The partitions, for whoever drops what is no longer kept.
 SELECT p.part, p.compacted, t.retention_s, p.next, p.first, p.cleaned, p.tombstones,

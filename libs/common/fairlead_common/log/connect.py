@@ -1,0 +1,41 @@
+"""The log that a URL names, and its upkeep."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import urlsplit
+
+from fairlead_common.errors import LogUnavailable
+from fairlead_common.log.postgres import PostgresLog
+from fairlead_common.log.protocol import EventLog
+
+UPKEEP_S: Final = 60.0
+
+
+async def open_log(url: str) -> EventLog:
+    """`postgresql://...` or `kafka://host:port[,host:port]`.
+
+    Raises ValueError for any other URL, and `LogUnavailable` if it does not answer in time.
+    """
+    match urlsplit(url).scheme:
+        case "postgres" | "postgresql":
+            return await PostgresLog.open(url)
+        case scheme:
+            raise ValueError(
+                f"a log's URL begins with postgresql:// or kafka://, not with {scheme!r}"
+            )
+
+
+async def keep_tidy(log: EventLog, clock: Callable[[], int], *, every_s: float = UPKEEP_S) -> None:
+    """Drop what the log no longer keeps, again and again; Kafka does that itself.
+
+    To be run as a task by whoever may; of several processes one does the work. An outage of the
+    log is left to those who need it to notice.
+    """
+    if not isinstance(log, PostgresLog):
+        return
+    while True:
+        with contextlib.suppress(LogUnavailable):
+            await log.maintain(clock())
+        await asyncio.sleep(every_s)
