@@ -1,0 +1,305 @@
+"""Live jobs as rows of arrays, with everything the cycle needs and nothing else.
+
+A job has a row from its submission until it ended and nothing of it runs. Strings are interned
+once (`Interned`), rare properties live in `Rare`. What changed since the last checkpoint is kept by
+job id, so that saving costs what changed.
+"""
+
+from collections.abc import Hashable, Iterable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common import shapes
+from fairlead_common.events import FailureCategory, RetryPolicy
+from fairlead_common.ids import JobId, RunId
+from fairlead_common.lifecycle import JOB_ENDED, JOB_HELD, RUN_ENDED, JobState, RunState
+
+JOB_STATES: Final = tuple(JobState)
+RUN_STATES: Final = tuple(RunState)
+STATE_CODE: Final = {state: code for code, state in enumerate(JOB_STATES)}
+RUN_CODE: Final = {state: code for code, state in enumerate(RUN_STATES)}
+QUEUED: Final = STATE_CODE[JobState.QUEUED]
+ENDED_CODES: Final = frozenset(STATE_CODE[state] for state in JOB_ENDED)
+RUN_ENDED_CODES: Final = frozenset(RUN_CODE[state] for state in RUN_ENDED)
+NO_RUN: Final = 255
+"""`run_state` of a job that never ran."""
+
+IS_HELD: Final = np.array([state in JOB_HELD for state in JOB_STATES])
+IS_ENDED: Final = np.array([state in JOB_ENDED for state in JOB_STATES])
+IS_LIVE_RUN: Final = np.array(
+    [code < len(RUN_STATES) and RUN_STATES[code] not in RUN_ENDED for code in range(256)]
+)
+
+HOLD: Final = 1
+DEPENDS: Final = 2
+DOOMED: Final = 4
+"""A job it waits for ended otherwise than by success: it is to be cancelled."""
+STOP_CANCEL: Final = 8
+STOP_PREEMPT: Final = 16
+INFEASIBLE_WAITS: Final = 32
+PREEMPTED_IS_FINAL: Final = 64
+FREE: Final = 128
+"""The row belongs to no job."""
+
+STOPPING: Final = STOP_CANCEL | STOP_PREEMPT
+NOT_BEFORE_LONG: Final = HOLD | DEPENDS | DOOMED
+"""With any of these a queued job may not start yet."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Interned(Generic[K]):
+    """Values numbered in the order in which they were first seen; never forgotten."""
+
+    def __init__(self) -> None:
+        self.values: list[K] = []
+        self._numbers: dict[K, int] = {}
+
+    def number(self, value: K) -> int:
+        """The number of a value, given to it now if it is new."""
+        found = self._numbers.get(value)
+        if found is None:
+            found = self._numbers[value] = len(self.values)
+            self.values.append(value)
+        return found
+
+    def find(self, value: K) -> int | None:
+        """The number of a value that was seen before."""
+        return self._numbers.get(value)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class JobSet(NamedTuple):
+    """A job set, for the messages that concern it."""
+
+    queue: str
+    name: str
+
+
+class NodeName(NamedTuple):
+    """A node of an executor, by names."""
+
+    executor: str
+    node: str
+
+
+class GangName(NamedTuple):
+    """A gang: its name counts within queue and job set."""
+
+    queue: str
+    job_set: str
+    name: str
+
+
+class GangTerms(msgspec.Struct, frozen=True):
+    """What the first member said about its gang; the others must agree (submit checks)."""
+
+    size: int
+    min_size: int
+    uniformity_label: str | None
+    rest: str
+
+
+class Rare(msgspec.Struct):
+    """Properties that few jobs have. `after`: jobs of the set that have not succeeded yet."""
+
+    after: set[JobId] = msgspec.field(default_factory=set)
+    doom: str = ""
+    retry: RetryPolicy | None = None
+    avoid: tuple[str, ...] = ()
+    stop_reason: str = ""
+    failure: FailureCategory | None = None
+    failure_reason: str = ""
+    exit_code: int | None = None
+    gang: GangName | None = None
+    gang_terms: GangTerms | None = None
+
+
+class Ended(NamedTuple):
+    """What is kept of a job that ended, so that its id and its success stay known."""
+
+    state: JobState
+    digest: str
+    at_ms: int
+
+
+_COLUMNS: Final[dict[str, type[np.generic]]] = {
+    "state": np.uint8,
+    "run_state": np.uint8,
+    "flags": np.uint8,
+    "partition": np.int16,
+    "pool": np.int16,
+    "queue": np.int32,
+    "job_set": np.int32,
+    "shape": np.int32,
+    "node": np.int32,
+    "run": np.int32,
+    "retries": np.int32,
+    "grace_s": np.int32,
+    "priority": np.int64,
+    "number": np.int64,
+    "submitted_ms": np.int64,
+    "leased_ms": np.int64,
+    "value": np.int64,
+    "start_after_ms": np.int64,
+    "queue_until_ms": np.int64,
+    "runtime_ms_max": np.int64,
+    "checkpoint_ms": np.int64,
+}
+
+NEVER_MS: Final = np.iinfo(np.int64).max
+
+
+class ShapeClass(NamedTuple):
+    """Canonical shape JSON and priority class: what the engine calls a shape."""
+
+    raw: bytes
+    priority_class: str
+
+
+class Columns:
+    """The arrays. A row is valid unless its `flags` has FREE; `ids[row]` is its job."""
+
+    state: npt.NDArray[np.uint8]
+    run_state: npt.NDArray[np.uint8]
+    flags: npt.NDArray[np.uint8]
+    partition: npt.NDArray[np.int16]
+    pool: npt.NDArray[np.int16]
+    queue: npt.NDArray[np.int32]
+    job_set: npt.NDArray[np.int32]
+    shape: npt.NDArray[np.int32]
+    node: npt.NDArray[np.int32]
+    run: npt.NDArray[np.int32]
+    retries: npt.NDArray[np.int32]
+    grace_s: npt.NDArray[np.int32]
+    priority: npt.NDArray[np.int64]
+    number: npt.NDArray[np.int64]
+    submitted_ms: npt.NDArray[np.int64]
+    leased_ms: npt.NDArray[np.int64]
+    value: npt.NDArray[np.int64]
+    start_after_ms: npt.NDArray[np.int64]
+    queue_until_ms: npt.NDArray[np.int64]
+    runtime_ms_max: npt.NDArray[np.int64]
+    checkpoint_ms: npt.NDArray[np.int64]
+
+    def __init__(self, capacity: int = 1024) -> None:
+        for name, dtype in _COLUMNS.items():
+            setattr(self, name, np.zeros(capacity, dtype))
+        self.flags[:] = FREE
+        self.ids: list[JobId] = []
+        self.digests: list[str] = []
+        self._free: list[int] = []
+        self.rows: dict[JobId, int] = {}
+        self.rare: dict[int, Rare] = {}
+        self.queues: Interned[str] = Interned()
+        self.pools: Interned[str] = Interned()
+        self.job_sets: Interned[JobSet] = Interned()
+        self.shapes: Interned[ShapeClass] = Interned()
+        self.nodes: Interned[NodeName] = Interned()
+        self._decoded: list[shapes.Shape] = []
+
+    def shape_of(self, number: int) -> shapes.Shape:
+        """The decoded shape of that number; each is decoded once."""
+        while len(self._decoded) <= number:
+            self._decoded.append(shapes.decode(self.shapes.values[len(self._decoded)].raw))
+        return self._decoded[number]
+
+    @property
+    def used(self) -> int:
+        """Rows below this number may be valid, rows from it on never are."""
+        return len(self.ids)
+
+    def allocate(self, count: int) -> list[int]:
+        """Rows for `count` new jobs."""
+        reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
+        fresh = count - len(reused)
+        first = len(self.ids)
+        if first + fresh > len(self.state):
+            self._grow(max(2 * len(self.state), first + fresh))
+        self.ids.extend([JobId("")] * fresh)
+        self.digests.extend([""] * fresh)
+        return reused + list(range(first, first + fresh))
+
+    def _grow(self, capacity: int) -> None:
+        for name in _COLUMNS:
+            old = getattr(self, name)
+            new = np.zeros(capacity, old.dtype)
+            new[: len(old)] = old
+            if name == "flags":
+                new[len(old) :] = FREE
+            setattr(self, name, new)
+
+    def release(self, row: int) -> None:
+        """The job of this row ended for good."""
+        del self.rows[self.ids[row]]
+        self.rare.pop(row, None)
+        self.flags[row] = FREE
+        self.ids[row] = JobId("")
+        self.digests[row] = ""
+        self._free.append(row)
+
+    def rare_of(self, row: int) -> Rare:
+        """The rare properties of a row, made if it had none."""
+        found = self.rare.get(row)
+        if found is None:
+            found = self.rare[row] = Rare()
+        return found
+
+
+class View:
+    """Columns, what is known of ended jobs, log positions, and what changed since the checkpoint.
+
+    `specs` holds the encoded `JobSubmitted` of jobs not yet saved (and a bounded number of saved
+    ones). `changed` maps a job to the position of the newest event that changed it.
+    """
+
+    def __init__(self) -> None:
+        self.jobs = Columns()
+        self.positions: dict[int, int] = {}
+        self.time_ms = 0
+        self.specs: dict[JobId, bytes] = {}
+        self.unsaved_specs: set[JobId] = set()
+        self.changed: dict[JobId, int] = {}
+        self.ended: dict[JobId, Ended] = {}
+        self.recent: dict[JobId, Ended] = {}
+        self.dependents: dict[JobId, set[JobId]] = {}
+        self.lingering: list[tuple[int, JobId]] = []
+        self.gangs: dict[GangName, GangTerms] = {}
+        self.gang_members: dict[GangName, int] = {}
+        self.gang_started: set[GangName] = set()
+        self.attention: set[JobId] = set()
+        """Jobs that housekeeping must look at: their run ended, or they are to be stopped."""
+        self.loose_runs: set[RunId] = set()
+        """Runs that ended after their job had: nothing is decided of them, but their lease goes."""
+        self.version = 0
+        """Grows with every change that a round could care about."""
+
+    def touch(self, job_id: JobId, position: int) -> None:
+        """Remember that this job changed."""
+        self.changed[job_id] = position
+
+    def state_of(self, job_id: JobId) -> JobState | None:
+        """The state of a job, if this view still knows it."""
+        row = self.jobs.rows.get(job_id)
+        if row is not None:
+            return JOB_STATES[int(self.jobs.state[row])]
+        ended = self.ended.get(job_id) or self.recent.get(job_id)
+        return ended.state if ended else None
+
+    def live_rows(self) -> npt.NDArray[np.intp]:
+        """Rows of all jobs, whatever their state."""
+        return np.flatnonzero((self.jobs.flags[: self.jobs.used] & FREE) == 0)
+
+    def keep_recent(self, bound: int) -> None:
+        """Forget the oldest of the ended jobs that are saved already, beyond `bound`."""
+        for job_id in _first(self.recent, len(self.recent) - bound):
+            del self.recent[job_id]
+
+
+def _first(items: Iterable[K], count: int) -> list[K]:
+    return [item for item, _ in zip(items, range(count), strict=False)] if count > 0 else []
