@@ -1,0 +1,50 @@
+# What people type. Every target makes what it needs first; nothing here needs root.
+#   make up ARGS="--port 8081 --data ./data"
+
+SHELL := /bin/sh
+BIN := .venv/bin
+MEMBERS := $(wildcard libs/*/pyproject.toml services/*/pyproject.toml clients/python/pyproject.toml)
+LOCKED := uv.lock pyproject.toml $(MEMBERS) tools/setup.sh
+CODE := libs services clients/python tests bench tools $(wildcard examples)
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+ARGS ?=
+
+.PHONY: up setup check test lint types layers bench clean help
+.DELETE_ON_ERROR:
+
+up: .venv/.ready-run  ## start Fairlead on this machine; Ctrl-C ends it
+	@exec $(BIN)/fairlead up $(ARGS)
+
+setup: .venv/.ready-dev  ## make .venv with every member and all tools
+
+check: lint types layers  ## format, lint, types, layers, unit and contract tests
+	$(PYTEST) tests/unit tests/architecture tests/contract -m "not kafka"
+
+test: lint types layers  ## everything of check, and all other tests with what they need
+	$(PYTEST) tests
+
+lint: .venv/.ready-dev
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+
+types: .venv/.ready-dev
+	$(BIN)/mypy $(CODE)
+
+layers: .venv/.ready-dev
+	$(BIN)/lint-imports
+
+bench: .venv/.ready-dev  ## the figures of the issue, one JSON line each
+	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+clean:  ## remove what the targets made here; no data of a running Fairlead
+	rm -rf .venv .tools .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile
+
+.venv/.ready-run: $(LOCKED)
+	@tools/setup.sh run
+
+.venv/.ready-dev: $(LOCKED)
+	@tools/setup.sh dev

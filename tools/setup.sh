@@ -1,0 +1,59 @@
+#!/bin/sh
+# Makes .venv. `run`: what Fairlead needs to run; `dev`: also what checks and tests need.
+# Needs Python 3.11 to 3.13 with pip and nothing else; what is missing is named with its install line.
+set -eu
+cd "$(dirname "$0")/.."
+kind=${1:?usage: setup.sh run|dev}
+uv_version=0.13.8
+
+say() { printf '%s\n' "fairlead: $*" >&2; }
+
+find_python() {
+    for name in python3 python3.13 python3.12 python3.11; do
+        if "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+            command -v "$name"
+            return
+        fi
+    done
+    say "no Python 3.11, 3.12 or 3.13 on the path. Install it: apt-get install -y python3 python3-pip"
+    exit 1
+}
+
+# A uv on the path that is new enough for the lock file, else one in .tools/, fetched by pip once.
+find_uv() {
+    if command -v uv >/dev/null && "$1" - "$(uv --version)" "$uv_version" <<'END'
+import re, sys
+have, need = (tuple(map(int, re.search(r"(\d+)\.(\d+)\.(\d+)", text).groups())) for text in sys.argv[1:])
+sys.exit(not need <= have < (need[0], need[1] + 1))
+END
+    then
+        command -v uv
+        return
+    fi
+    if [ ! -x ".tools/uv-$uv_version/bin/uv" ]; then
+        if ! "$1" -m pip --version >/dev/null 2>&1; then
+            say "Python has no pip. Install it: apt-get install -y python3-pip"
+            exit 1
+        fi
+        say "fetching uv $uv_version into .tools/"
+        rm -rf .tools/uv-new
+        "$1" -m pip install --quiet --disable-pip-version-check --no-warn-script-location \
+            --root-user-action=ignore --target .tools/uv-new "uv==$uv_version" >&2
+        mv .tools/uv-new ".tools/uv-$uv_version"
+    fi
+    printf '%s\n' "$PWD/.tools/uv-$uv_version/bin/uv"
+}
+
+python=$(find_python)
+uv=$(find_uv "$python")
+export UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=.venv
+unset VIRTUAL_ENV
+say "making .venv ($kind) with $("$python" --version)"
+if [ "$kind" = run ]; then
+    # --inexact: what the tests need stays when it is there already
+    "$uv" sync --quiet --frozen --no-dev --inexact --python "$python"
+else
+    "$uv" sync --quiet --frozen --python "$python"
+    touch .venv/.ready-dev
+fi
+touch .venv/.ready-run
