@@ -1,1 +1,97 @@
-"""The Fairlead client library and command line."""
+"""The Fairlead client library and command line.
+
+    from fairlead import Client, Job
+
+    with Client() as client:
+        done = client.submit("default", "hello", [Job(command=("echo", "hello"))])
+        print(client.wait("default", "hello", after=done.position).states)
+
+Names are imported when first used, so that the command line starts quickly.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from fairlead.aio import AsyncClient
+    from fairlead.client import Client
+    from fairlead.errors import (
+        Busy,
+        Conflict,
+        FairleadError,
+        Forbidden,
+        Invalid,
+        Malformed,
+        NotConfigured,
+        NotFound,
+        Refused,
+        ServerUnreachable,
+        TooLarge,
+        Unauthenticated,
+        Unavailable,
+        UnexpectedAnswer,
+        WaitTimeout,
+    )
+    from fairlead.models import (
+        Cancelled,
+        Event,
+        Fault,
+        Gang,
+        Job,
+        JobSet,
+        JobView,
+        Problem,
+        Queue,
+        Retry,
+        Run,
+        Submitted,
+        SubmittedJob,
+    )
+    from fairlead.retries import Retries
+
+__all__ = [
+    "AsyncClient",
+    "Busy",
+    "Cancelled",
+    "Client",
+    "Conflict",
+    "Event",
+    "FairleadError",
+    "Fault",
+    "Forbidden",
+    "Gang",
+    "Invalid",
+    "Job",
+    "JobSet",
+    "JobView",
+    "Malformed",
+    "NotConfigured",
+    "NotFound",
+    "Problem",
+    "Queue",
+    "Refused",
+    "Retries",
+    "Retry",
+    "Run",
+    "ServerUnreachable",
+    "Submitted",
+    "SubmittedJob",
+    "TooLarge",
+    "Unauthenticated",
+    "Unavailable",
+    "UnexpectedAnswer",
+    "WaitTimeout",
+]
+
+_ELSEWHERE: Final = {"Client": "client", "AsyncClient": "aio", "Retries": "retries"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'fairlead' has no attribute {name!r}")
+    for module_name in (_ELSEWHERE.get(name), "models", "errors"):
+        if module_name is not None:
+            module = importlib.import_module(f"fairlead.{module_name}")
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AssertionError(f"{name} is in __all__ and nowhere else")

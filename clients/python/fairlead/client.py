@@ -1,0 +1,184 @@
+"""The synchronous client: drives the flows with blocking calls."""
+
+import functools
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Concatenate, ParamSpec, Self, TypeVar, assert_never
+
+import httpx2
+
+from fairlead import discovery, flows, follow, steps, transport
+from fairlead.models import Event, JobSet, JobView, Queue
+from fairlead.retries import Retries, retrying
+from fairlead.steps import Answer, Flow, Reply, Request, Step, Unreachable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _call(flow: Callable[P, Flow[T]]) -> "Callable[Concatenate[Client, P], T]":
+    """A method that drives the flow to its end and returns its value."""
+
+    @functools.wraps(flow)
+    def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._finish(flow(*args, **kwargs))
+
+    return method
+
+
+def _each(
+    flow: Callable[P, Flow[None]], kind: type[T]
+) -> "Callable[Concatenate[Client, P], Iterator[T]]":
+    """A method that iterates over what the flow emits, all of this kind."""
+
+    @functools.wraps(flow)
+    def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self._items(flow(*args, **kwargs), kind)
+
+    return method
+
+
+class Client:
+    """Asks a Fairlead server; one object may be used by many threads.
+
+    Without arguments it finds the server as the command line does (see `fairlead.discovery`).
+    Raises `NotConfigured` when there is none, and from every method what `fairlead.errors` lists.
+    """
+
+    create_queue = _call(flows.create_queue)
+    queue = _call(flows.queue)
+    queues = _each(flows.queues, Queue)
+    submit = _call(flows.submit)
+    check = _call(flows.check)
+    cancel = _call(flows.cancel)
+    cancel_where = _call(flows.cancel_where)
+    job_set = _call(flows.job_set)
+    job_sets = _each(flows.job_sets, JobSet)
+    job = _call(flows.job)
+    iter_jobs = _each(flows.iter_jobs, JobView)
+    wait = _call(flows.wait)
+    wait_job = _call(flows.wait_job)
+    events = _each(follow.events, Event)
+    logs = _each(follow.logs, bytes)
+
+    def __init__(
+        self, server: str | None = None, *, token: str | None = None, retries: Retries | None = None
+    ) -> None:
+        self.server = discovery.find(os.environ, server=server, token=token)
+        self._retries = retries or Retries()
+        self._http = httpx2.Client(**transport.settings(self.server))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def _finish(self, flow: Flow[T]) -> T:
+        flow = retrying(flow, self._retries)
+        body = _Body(self._http, self.server)
+        answer: Answer = None
+        try:
+            while True:
+                try:
+                    step = flow.send(answer)
+                except StopIteration as end:
+                    value: T = end.value
+                    return value
+                answer = _perform(step, body)
+        finally:
+            body.close()
+            flow.close()
+
+    def _items(self, flow: Flow[None], kind: type[T]) -> Iterator[T]:
+        flow = retrying(flow, self._retries)
+        body = _Body(self._http, self.server)
+        answer: Answer = None
+        try:
+            while True:
+                try:
+                    step = flow.send(answer)
+                except StopIteration:
+                    return
+                answer = None
+                if isinstance(step, steps.Emit):
+                    assert isinstance(step.item, kind)
+                    yield step.item
+                else:
+                    answer = _perform(step, body)
+        finally:
+            body.close()
+            flow.close()
+
+
+def _perform(step: Step, body: "_Body") -> Answer:
+    match step:
+        case steps.Send():
+            return body.send(step.request)
+        case steps.Open():
+            return body.open(step.request)
+        case steps.More():
+            return body.more()
+        case steps.Pause():
+            time.sleep(step.s)
+            return None
+        case steps.Draw():
+            return secrets.randbits(64)
+        case steps.Now():
+            return time.monotonic()
+        case steps.Emit():
+            raise steps.Misdriven("only iterators emit")
+        case _:
+            assert_never(step)
+
+
+class _Body:
+    """The HTTP side of one flow, with the body that it has open."""
+
+    def __init__(self, http: httpx2.Client, server: discovery.Server) -> None:
+        self._http = http
+        self._server = server
+        self._response: httpx2.Response | None = None
+        self._chunks: Iterator[bytes] = iter(())
+
+    def send(self, request: Request) -> Reply | Unreachable:
+        try:
+            response = self._http.send(transport.build(self._http.build_request, request))
+            return transport.reply(response, response.content)
+        except httpx2.HTTPError as error:
+            return transport.unreachable(self._server, error)
+
+    def open(self, request: Request) -> Reply | Unreachable:
+        self.close()
+        try:
+            built = transport.build(self._http.build_request, request)
+            response = self._response = self._http.send(built, stream=True)
+            if response.status_code >= 300:
+                return transport.reply(response, response.read())
+            self._chunks = response.iter_bytes()
+            return transport.reply(response)
+        except httpx2.HTTPError as error:
+            return transport.unreachable(self._server, error)
+
+    def more(self) -> steps.Chunk | Unreachable:
+        try:
+            return steps.Chunk(next(self._chunks, b""))
+        except httpx2.HTTPError as error:
+            return transport.unreachable(self._server, error)
+
+    def close(self) -> None:
+        if self._response is not None:
+            self._response.close()
+            self._response = None

@@ -1,0 +1,155 @@
+"""Which server to ask, and with which token.
+
+First that applies: what was said explicitly, `FAIRLEAD_SERVER`, a data folder named by
+`FAIRLEAD_DATA`, the current context of the configuration file, the default data folder of
+`fairlead up`. A token is only ever sent to the server that it was found for.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from fairlead.errors import NotConfigured
+
+ADDRESS_FILE: Final = "address"
+TOKEN_FILE: Final = "token"
+LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to ask. `found` says how it was found, for messages to people."""
+
+    url: str
+    token: str | None
+    found: str
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it runs on this machine."""
+        return urlsplit(self.url).hostname in LOOPBACK
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One server of the configuration file."""
+
+    server: str
+    token: str | None = None
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`config.yaml`: either one `server` and `token`, or named `contexts` and the `current` one."""
+
+    server: str | None = None
+    token: str | None = None
+    current: str | None = None
+    contexts: dict[str, Context] = {}
+
+
+def config_file(environment: Mapping[str, str]) -> Path:
+    """Where the configuration file is, whether it exists or not."""
+    base = environment.get("XDG_CONFIG_HOME") or str(_home(environment) / ".config")
+    return Path(base) / "fairlead" / "config.yaml"
+
+
+def data_folder(environment: Mapping[str, str]) -> Path:
+    """Where `fairlead up` keeps its data unless it is told otherwise."""
+    if named := environment.get("FAIRLEAD_DATA"):
+        return Path(named)
+    base = environment.get("XDG_DATA_HOME") or str(_home(environment) / ".local" / "share")
+    return Path(base) / "fairlead"
+
+
+def find(
+    environment: Mapping[str, str], *, server: str | None = None, token: str | None = None
+) -> Server:
+    """The server to ask. Raises `NotConfigured`, saying what was looked for where."""
+    token = token or environment.get("FAIRLEAD_TOKEN") or None
+    named = server or environment.get("FAIRLEAD_SERVER")
+    if named:
+        url = _checked(named, "FAIRLEAD_SERVER" if not server else "the server given")
+        if token is None:
+            token = _token_for(url, environment)
+        return Server(url=url, token=token, found="FAIRLEAD_SERVER" if not server else "given")
+    local = _of_data_folder(data_folder(environment))
+    if local is not None and environment.get("FAIRLEAD_DATA"):
+        return _with_token(local, token)
+    configured = _of_config(environment)
+    if configured is not None:
+        return _with_token(configured, token)
+    if local is not None:
+        return _with_token(local, token)
+    raise NotConfigured(
+        "No server is known. Start one on this machine with `fairlead up`, or set FAIRLEAD_SERVER"
+        f" (and FAIRLEAD_TOKEN), or write {config_file(environment)}. Looked for"
+        f" {data_folder(environment) / ADDRESS_FILE} too."
+    )
+
+
+def _with_token(server: Server, token: str | None) -> Server:
+    return server if token is None else msgspec.structs.replace(server, token=token)
+
+
+def _token_for(url: str, environment: Mapping[str, str]) -> str | None:
+    for known in (_of_config(environment), _of_data_folder(data_folder(environment))):
+        if known is not None and known.url == url:
+            return known.token
+    return None
+
+
+def _of_data_folder(folder: Path) -> Server | None:
+    try:
+        url = (folder / ADDRESS_FILE).read_text().strip()
+        token = (folder / TOKEN_FILE).read_text().strip()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise NotConfigured(f"The data folder {folder} cannot be read: {error.strerror}") from error
+    return Server(
+        url=_checked(url, str(folder / ADDRESS_FILE)), token=token, found=f"data folder {folder}"
+    )
+
+
+def _of_config(environment: Mapping[str, str]) -> Server | None:
+    file = config_file(environment)
+    try:
+        text = file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise NotConfigured(f"{file} cannot be read: {error.strerror}") from error
+    config = _decode(file, text)
+    if config.current is not None:
+        context = config.contexts.get(config.current)
+        if context is None:
+            known = ", ".join(sorted(config.contexts)) or "none"
+            raise NotConfigured(f"{file}: no context is called {config.current!r} (known: {known})")
+        url = _checked(context.server, f"{file}: contexts.{config.current}.server")
+        return Server(url=url, token=context.token, found=f"context {config.current} of {file}")
+    if config.server is None:
+        return None
+    return Server(
+        url=_checked(config.server, f"{file}: server"), token=config.token, found=f"{file}"
+    )
+
+
+def _decode(file: Path, text: bytes) -> Config:
+    import yaml  # late: most calls need no YAML
+
+    try:
+        return msgspec.convert(yaml.safe_load(text) or {}, Config)
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise NotConfigured(f"{file} is not understood: {error}") from error
+
+
+def _checked(url: str, where: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise NotConfigured(f"{where}: {url!r} is no http:// or https:// address")
+    return url.rstrip("/")
+
+
+def _home(environment: Mapping[str, str]) -> Path:
+    return Path(environment["HOME"]) if environment.get("HOME") else Path.home()

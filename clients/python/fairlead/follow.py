@@ -1,0 +1,114 @@
+"""Flows that read on and on: a job set's events, and a run's log, resuming where they broke off."""
+
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from fairlead import errors, flows, sse, steps
+from fairlead.models import Event
+from fairlead.steps import Flow, Reply, Request, Unreachable
+
+SILENCE_S_MAX: Final = 60.0
+"""The server writes a comment at least every 15 s; longer silence means a dead connection."""
+
+REOPEN_S: Final = 1.0
+
+
+def events(
+    queue: str,
+    job_set: str,
+    *,
+    since: str | None = None,
+    until_finished: bool = False,
+) -> Flow[None]:
+    """Iterates over what happens in a job set, from its beginning or after the event `since`.
+
+    A broken connection is made again and nothing is missed or told twice. With `until_finished`
+    the iteration ends when all jobs have ended, otherwise it goes on until the caller stops.
+    """
+    base = f"{flows.API}/jobsets/{quote(queue, safe='')}/{quote(job_set, safe='')}/events"
+    last = since
+    while True:
+        headers = [("accept", "text/event-stream")]
+        if last is not None:
+            headers.append(("last-event-id", last))
+        request = Request(
+            path=base,
+            query=(("until", "finished"),) if until_finished else (),
+            headers=tuple(headers),
+            read_s=SILENCE_S_MAX,
+        )
+        yield from _open(request)
+        last = yield from _messages(last)
+        if until_finished and (yield from flows.job_set(queue, job_set)).finished:
+            return
+        yield from steps.pause(REOPEN_S)
+
+
+def _messages(last: str | None) -> Flow[str | None]:
+    """Hand out the events of the open stream; at its end, the id of the last one."""
+    parser = sse.Parser()
+    while True:
+        answer = yield from steps.more()
+        if isinstance(answer, Unreachable) or not answer.data:
+            return last
+        try:
+            for message in parser.feed(answer.data):
+                last = message.id or last
+                yield from steps.emit(_event(message))
+        except sse.TooLong as error:
+            raise errors.UnexpectedAnswer("The event stream has a line without end.") from error
+
+
+def _event(message: sse.Message) -> Event:
+    if message.event == "reset":
+        return Event(type="reset", id=message.id)
+    event = flows.decode(message.data.encode(), Event)
+    return msgspec.structs.replace(event, id=message.id or event.id)
+
+
+def logs(
+    job_id: str,
+    *,
+    follow: bool = False,
+    stream: str = "stdout",
+    run: int | None = None,
+    tail: int | None = None,
+) -> Flow[None]:
+    """Iterates over the bytes of a run's log (of the newest run, unless `run` says which).
+
+    `stream` is `stdout` or `stderr`; `tail` asks for the last lines only. With `follow` it goes on
+    until the run has ended; a connection that breaks is taken up again at the same byte.
+    """
+    path = f"{flows.API}/jobs/{quote(job_id, safe='')}/logs"
+    got = 0
+    while True:
+        query = [("stream", stream), ("follow", "true" if follow else "false")]
+        if run is not None:
+            query.append(("run", str(run)))
+        if tail is not None and not got:
+            query.append(("tail", str(tail)))
+        if got:
+            query.append(("since", str(got)))
+        yield from _open(Request(path=path, query=tuple(query), read_s=None))
+        while True:
+            answer = yield from steps.more()
+            if isinstance(answer, Unreachable):
+                break
+            if not answer.data:
+                return
+            got += len(answer.data)
+            yield from steps.emit(answer.data)
+        if tail is not None:
+            raise errors.ServerUnreachable(f"The log broke off: {answer.reason}")
+        yield from steps.pause(REOPEN_S)
+
+
+def _open(request: Request) -> Flow[Reply]:
+    reply = yield from steps.open_body(request)
+    if isinstance(reply, Unreachable):
+        raise errors.ServerUnreachable(reply.reason)
+    if reply.status >= 300:
+        raise errors.refusal(flows.problem_of(reply))
+    return reply
