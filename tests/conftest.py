@@ -24,10 +24,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
+from redis import Redis
+
 from fairlead_standalone.children import Program, Running
 from fairlead_standalone.postgres import SETTINGS_OF_TESTS, Postgres, free_port
 from fairlead_standalone.valkey import Valkey
-from redis import Redis
 
 ROOT = Path(__file__).parent.parent
 T = TypeVar("T")

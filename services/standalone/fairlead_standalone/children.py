@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Final, Protocol, Self, TypeAlias
 
 import msgspec
+
 from fairlead_common import clock
 from fairlead_common.errors import WorldError
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import asyncpg
 import psutil
 import pytest
+
 from fairlead_standalone import postgres, valkey
 from fairlead_standalone.children import Running, ServerFailed
 from fairlead_standalone.postgres import Installation, Postgres, free_port
-
 from tests.conftest import Server
 
 BINS = {

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from fairlead_standalone.children import ServerFailed
 from fairlead_standalone.postgres import Installation, choose
 

@@ -1,0 +1,180 @@
+"""The one folder in which everything of a standalone Fairlead lies, and the right to use it.
+
+format          what wrote this folder, as a number
+lock            held by the running supervisor; says which one
+secrets.json    generated passwords and the signing key (mode 0600)
+token           the first API token, in plain (mode 0600)
+logs/           one file per child, the older half in NAME.log.1
+postgres-18/    one cluster; its major version is in its name
+"""
+
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from fairlead import discovery
+from fairlead_common.errors import WorldError
+
+FORMAT: Final = 1
+"""Changes only when an older program could not work with the folder any more."""
+
+FREE_BYTES_MIN: Final = 512 * 1024 * 1024
+FREE_BYTES_WARN: Final = 2 * 1024 * 1024 * 1024
+
+
+class FolderRefused(WorldError):
+    """The data folder cannot be used; the message says why and what to do."""
+
+
+class Secrets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Passwords that nobody has to remember."""
+
+    postgres: str
+    redis: str
+    signing_key: str
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds the lock, as written into it: the supervisor's pid and the address it serves."""
+
+    pid: int
+    address: str
+
+
+class DataFolder:
+    """A folder that this process alone uses until it ends (the kernel lets go of the lock then)."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self.secrets = _secrets(path)
+        self._lock = lock
+
+    @property
+    def logs(self) -> Path:
+        """Where the children's output is kept."""
+        return self.path / "logs"
+
+    def announce(self, address: str) -> None:
+        """Say who holds the lock, for whoever finds the folder in use, and where it serves."""
+        os.ftruncate(self._lock, 0)
+        text = msgspec.json.encode(Holder(pid=os.getpid(), address=address))
+        os.pwrite(self._lock, text, 0)
+        write_private(self.path / discovery.ADDRESS_FILE, f"{address}\n".encode())
+
+    def close(self) -> None:
+        """Let others use the folder."""
+        (self.path / discovery.ADDRESS_FILE).unlink(missing_ok=True)
+        os.close(self._lock)
+
+
+def free_bytes(path: Path) -> int:
+    """What an ordinary user may still write there."""
+    return shutil.disk_usage(path).free
+
+
+def claim(
+    path: Path,
+    warn: Callable[[str], None],
+    free: Callable[[Path], int] = free_bytes,
+) -> DataFolder:
+    """Make or open the folder and hold it. Raises `FolderRefused`."""
+    path = path.absolute()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_format(path)
+        lock = _lock(path)
+        (path / "logs").mkdir(mode=0o700, exist_ok=True)
+        _check_space(path, free(path), warn)
+        return DataFolder(path, lock)
+    except OSError as error:
+        raise FolderRefused(
+            f"The data folder {path} cannot be used: {error.strerror}. Choose another with --data."
+        ) from error
+
+
+def _check_format(path: Path) -> None:
+    mark = path / "format"
+    if not mark.exists():
+        others = sorted(item.name for item in path.iterdir())
+        if others and "lock" not in others:
+            raise FolderRefused(
+                f"{path} holds other things ({', '.join(others[:3])}, ...), so Fairlead does not"
+                " write there. Name an empty or a new folder with --data."
+            )
+        mark.write_text(f"{FORMAT}\n")
+    written = mark.read_text().strip()
+    if written != str(FORMAT):
+        raise FolderRefused(
+            f"{path} was written by another major version of Fairlead (format {written}, this one"
+            f" reads {FORMAT}). Start that version, or choose another folder with --data."
+        )
+
+
+def _lock(path: Path) -> int:
+    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(lock, 4096, 0)
+        os.close(lock)
+        raise FolderRefused(
+            f"{path} is in use by another `fairlead up`{_describe(text)}. End that one (Ctrl-C),"
+            " or choose another folder with --data and another port with --port."
+        ) from None
+    return lock
+
+
+def _describe(text: bytes) -> str:
+    try:
+        holder = msgspec.json.decode(text, type=Holder)
+    except msgspec.DecodeError:
+        return ""  # it has only just started
+    return f" (process {holder.pid}, {holder.address})"
+
+
+def _check_space(path: Path, free: int, warn: Callable[[str], None]) -> None:
+    mebibytes = free // (1024 * 1024)
+    if free < FREE_BYTES_MIN:
+        raise FolderRefused(
+            f"Only {mebibytes} MiB are free on the disk of {path}; the log needs at least"
+            f" {FREE_BYTES_MIN // (1024 * 1024)} MiB. Free some, or choose a folder on another disk"
+            " with --data."
+        )
+    if free < FREE_BYTES_WARN:
+        warn(f"only {mebibytes} MiB are free on the disk of {path}; the log may fill it")
+
+
+def _secrets(path: Path) -> Secrets:
+    """What is kept in the folder, made on first use."""
+    file = path / "secrets.json"
+    if not file.exists():
+        made = Secrets(
+            postgres=secrets.token_urlsafe(24),
+            redis=secrets.token_urlsafe(24),
+            signing_key=secrets.token_urlsafe(32),
+        )
+        write_private(file, msgspec.json.format(msgspec.json.encode(made)) + b"\n")
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Secrets)
+    except msgspec.DecodeError as error:
+        raise FolderRefused(
+            f"{file} is damaged ({error}). Put it back from a backup: without it the database of"
+            " this folder cannot be opened."
+        ) from None
+
+
+def write_private(file: Path, content: bytes) -> None:
+    """Write a file for its owner's eyes only; it is there completely or not at all."""
+    fresh = file.with_name(f"{file.name}.new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as opened:
+        opened.write(content)
+        opened.flush()
+        os.fsync(descriptor)
+    fresh.rename(file)

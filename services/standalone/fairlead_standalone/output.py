@@ -1,0 +1,106 @@
+"""What the children write: kept in files of bounded size, and the important lines shown.
+
+Services write JSON lines, Postgres and Valkey plain ones. A person at the terminal sees errors, and
+where to read the rest.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+FILE_BYTES_MAX: Final = 8 * 1024 * 1024
+LINE_BYTES_MAX: Final = 16 * 1024
+SHOWN_MAX: Final = 5
+SHOWN_WINDOW_S: Final = 10.0
+SHOWN_CHARACTERS_MAX: Final = 500
+
+_ALARMS: Final = (b"PANIC:", b"No space left on device", b"Out Of Memory", b"out of memory")
+
+
+class _Line(msgspec.Struct, frozen=True):
+    level: str = ""
+    message: str = ""
+
+
+_decoder: Final = msgspec.json.Decoder(_Line)
+
+
+def important(line: bytes) -> str | None:
+    """What a person should see of this line, or None."""
+    if line.startswith(b"{"):
+        try:
+            entry = _decoder.decode(line)
+        except msgspec.DecodeError:
+            return None  # a line cut at its largest length: it is in the file
+        return entry.message if entry.level in ("ERROR", "CRITICAL") else None
+    if any(alarm in line for alarm in _ALARMS):
+        return line.decode(errors="replace").strip()
+    return None
+
+
+class Kept:
+    """The log file of one child: the newest half in `NAME.log`, the older one in `NAME.log.1`."""
+
+    def __init__(self, file: Path, bytes_max: int = FILE_BYTES_MAX) -> None:
+        self.path = file
+        self._bytes_max = bytes_max
+        self._open()
+
+    def _open(self) -> None:
+        self._file = self.path.open("ab", buffering=0)
+        self._size = os.fstat(self._file.fileno()).st_size
+
+    def write(self, data: bytes) -> None:
+        """Append. Raises OSError, for example when the disk is full; the file stays usable."""
+        if self._size + len(data) > self._bytes_max:
+            self._file.close()
+            self.path.replace(self.path.with_name(f"{self.path.name}.1"))
+            self._open()
+        self._file.write(data)
+        self._size += len(data)
+
+    def close(self) -> None:
+        """Safe to call twice."""
+        self._file.close()
+
+
+class Output:
+    """Takes one child's output in pieces as they come. `now_s` is passed in: no clock here."""
+
+    def __init__(self, name: str, kept: Kept, show: Callable[[str], None]) -> None:
+        self._name = name
+        self._kept = kept
+        self._show = show
+        self._rest = b""
+        self._shown_since_s = float("-inf")
+        self._shown = 0
+        self._disk_failed = False
+
+    def feed(self, data: bytes, now_s: float) -> None:
+        """Keep the piece, and show what in it is important."""
+        try:
+            self._kept.write(data)
+        except OSError as error:
+            if not self._disk_failed:
+                self._show(f"{self._name}: its log {self._kept.path} cannot be written: {error}")
+            self._disk_failed = True
+        else:
+            self._disk_failed = False
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[-LINE_BYTES_MAX:]
+        for line in lines:
+            text = important(line)
+            if text is not None:
+                self._show_bounded(text, now_s)
+
+    def _show_bounded(self, text: str, now_s: float) -> None:
+        if now_s - self._shown_since_s > SHOWN_WINDOW_S:
+            self._shown_since_s, self._shown = now_s, 0
+        self._shown += 1
+        if self._shown <= SHOWN_MAX:
+            self._show(f"{self._name}: {text[:SHOWN_CHARACTERS_MAX]}")
+        elif self._shown == SHOWN_MAX + 1:
+            self._show(f"{self._name}: more of this in {self._kept.path}")

@@ -1,0 +1,187 @@
+"""Keeps child processes running: starts them in order, restarts who dies, ends them in order.
+
+    async with Supervisor(logs, say) as children:
+        await children.start(postgres, valkey)       # returns when both are ready
+        await children.start(web, scheduler)
+        await children.wait()                        # until cancelled, or one cannot be kept
+    # here they have ended: those started last first
+
+A child that dies is started again after a pause that doubles from `PAUSE_S` to `PAUSE_S_MAX`; one
+that never became ready after `FIRST_STARTS_MAX` tries ends the supervisor with the end of its log.
+"""
+
+import asyncio
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Self
+
+from fairlead_common import clock
+from fairlead_standalone.children import Program, ServerFailed, ended, spawn, tail
+from fairlead_standalone.output import Kept, Output
+
+PAUSE_S: Final = 0.1
+PAUSE_S_MAX: Final = 10.0
+SETTLED_S: Final = 30.0
+"""A child that ran for so long starts again with the shortest pause."""
+
+FIRST_STARTS_MAX: Final = 3
+PROBE_S: Final = 0.02
+PROBE_S_MAX: Final = 0.2
+PIECE_BYTES: Final = 64 * 1024
+LAST_OUTPUT_S_MAX: Final = 1.0
+
+
+class Supervisor:
+    """A set of children; leaving it ends all of them."""
+
+    def __init__(self, logs: Path, say: Callable[[str], None]) -> None:
+        self._logs = logs
+        self._say = say
+        self._groups: list[list[asyncio.Task[None]]] = []
+        self._hurry = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End the children, those started last first, and wait for each."""
+        for group in reversed(self._groups):
+            for task in group:
+                task.cancel()
+            await asyncio.gather(*group, return_exceptions=True)  # they reported by `wait` already
+
+    def hurry(self) -> None:
+        """End everything at once from now on: the second Ctrl-C."""
+        self._hurry.set()
+
+    async def start(self, *programs: Program) -> None:
+        """Start these beside one another. Raises `ServerFailed` when one does not become ready."""
+        children = [_Child(program, self._logs, self._say, self._hurry) for program in programs]
+        group = [asyncio.create_task(child.keep(), name=child.name) for child in children]
+        self._groups.append(group)
+        for child, task in zip(children, group, strict=True):
+            ready = asyncio.create_task(child.ready.wait())
+            try:
+                await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                ready.cancel()
+            if task.done():
+                task.result()
+
+    async def wait(self) -> None:
+        """Return never; raises what ended a keeper."""
+        tasks = [task for group in self._groups for task in group]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+
+class _Child:
+    """One program and its present process."""
+
+    def __init__(
+        self, program: Program, logs: Path, say: Callable[[str], None], hurry: asyncio.Event
+    ) -> None:
+        self.name = program.name
+        self.ready = asyncio.Event()
+        self._program = program
+        self._say = say
+        self._hurry = hurry
+        self._kept = Kept(logs / f"{program.name}.log")
+        self._deaths = 0
+
+    async def keep(self) -> None:
+        """Run the program until cancelled. Raises `ServerFailed` when it cannot be started."""
+        try:
+            while True:
+                started_s = clock.monotonic_s()
+                what = await self._run_once()
+                if not self.ready.is_set() and self._deaths + 1 >= FIRST_STARTS_MAX:
+                    raise ServerFailed(
+                        f"{self.name} {what} and did not become ready. Its log {self._kept.path}"
+                        f" ends:\n{tail(self._kept.path)}"
+                    )
+                if clock.monotonic_s() - started_s > SETTLED_S:
+                    self._deaths = 0
+                pause_s = min(PAUSE_S_MAX, PAUSE_S * 2**self._deaths)
+                self._deaths = min(self._deaths + 1, 10)
+                self._say(f"{self.name} {what}; starting it again (log: {self._kept.path})")
+                await asyncio.sleep(pause_s)
+        finally:
+            self._kept.close()
+
+    async def _run_once(self) -> str:
+        """One life of the process, from its preparation to its end; says how it ended."""
+        await asyncio.to_thread(self._program.prepare)
+        process = spawn(self._program.command(), subprocess.PIPE)
+        pump = asyncio.create_task(self._pump(process))
+        try:
+            end = asyncio.create_task(ended(process))
+            try:
+                if not await self._until_ready(process, end):
+                    return f"was not ready within {self._program.ready_s:.0f} s"
+                if not end.done():
+                    self._now_ready()
+                return _how(await end)
+            finally:
+                end.cancel()
+        finally:
+            await self._end(process)
+            await asyncio.wait((pump,), timeout=LAST_OUTPUT_S_MAX)
+            pump.cancel()  # a grandchild may hold the pipe open
+
+    def _now_ready(self) -> None:
+        if self.ready.is_set():
+            self._say(f"{self.name} runs again")
+        self.ready.set()
+
+    async def _until_ready(
+        self, process: "subprocess.Popen[bytes]", end: asyncio.Task[int]
+    ) -> bool:
+        """True when it is ready or has ended, False when it takes too long."""
+        deadline_s = clock.monotonic_s() + self._program.ready_s
+        pause_s = PROBE_S
+        while not end.done():
+            if await asyncio.to_thread(self._program.is_ready, process.pid):
+                return True
+            if clock.monotonic_s() > deadline_s:
+                return False
+            await asyncio.wait((end,), timeout=pause_s)
+            pause_s = min(PROBE_S_MAX, pause_s * 1.2)
+        return True
+
+    async def _pump(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdout is not None
+        output = Output(self.name, self._kept, self._say)
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), process.stdout
+        )
+        try:
+            while data := await reader.read(PIECE_BYTES):
+                output.feed(data, clock.monotonic_s())
+        finally:
+            transport.close()
+
+    async def _end(self, process: "subprocess.Popen[bytes]") -> None:
+        """Ask it to end in order; kill it when it takes too long, or when told to hurry."""
+        if process.poll() is not None:
+            return
+        command = self._program.command()
+        process.send_signal(command.stop_signal)
+        end = asyncio.create_task(ended(process))
+        hurry = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait(
+            (end, hurry), timeout=command.stop_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        hurry.cancel()
+        if not end.done():
+            if not self._hurry.is_set():
+                self._say(f"{self.name} did not end within {command.stop_s:.0f} s; killing it")
+            process.kill()
+        await end
+
+
+def _how(code: int) -> str:
+    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -1,0 +1,128 @@
+"""The supervisor with small programs in the place of services."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from fairlead_standalone.children import ServerFailed
+from fairlead_standalone.supervisor import Supervisor
+from tests.conftest import ROOT
+from tests.integration.standalone.stand_ins import SERVES, StandIn
+
+BOUND_S = 30
+
+
+class Heard:
+    """What the supervisor said, to be waited for."""
+
+    def __init__(self) -> None:
+        self._lines: asyncio.Queue[str] = asyncio.Queue()
+
+    def __call__(self, text: str) -> None:
+        self._lines.put_nowait(text)
+
+    async def until(self, part: str) -> str:
+        """The next line that contains this."""
+        async with asyncio.timeout(BOUND_S):
+            while part not in (line := await self._lines.get()):
+                pass
+            return line
+
+
+def notes(folder: Path) -> list[str]:
+    return (folder / "notes").read_text().splitlines()
+
+
+async def test_a_killed_child_is_started_again_and_said_so(tmp_path: Path) -> None:
+    heard = Heard()
+    async with Supervisor(tmp_path, heard) as children:
+        program = StandIn("one", tmp_path)
+        await children.start(program)
+        first = program.pid()
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        assert "was ended by signal 9" in await heard.until("starting it again")
+        await heard.until("one runs again")
+        assert program.pid() != first
+    assert notes(tmp_path) == ["one started", "one started", "one ended"]
+
+
+async def test_a_child_that_ends_by_itself_is_started_again(tmp_path: Path) -> None:
+    heard = Heard()
+    once = SERVES.replace("ended.wait()", "(folder / 'seen').exists() and ended.wait()")
+    once += "(folder / 'seen').touch(); sys.exit(3)\n"
+    async with Supervisor(tmp_path, heard) as children:
+        await children.start(StandIn("one", tmp_path, once))
+        assert "exit code 3" in await heard.until("starting it again")
+
+
+async def test_children_end_in_the_opposite_order_of_their_start(tmp_path: Path) -> None:
+    async with Supervisor(tmp_path, Heard()) as children:
+        for name in ("server", "service"):
+            await children.start(StandIn(name, tmp_path))
+    assert notes(tmp_path)[2:] == ["service ended", "server ended"]
+
+
+async def test_one_that_never_starts_ends_it_with_the_end_of_its_log(tmp_path: Path) -> None:
+    with pytest.raises(ServerFailed, match=r"(?s)one ended with exit code 1.*no such luck"):
+        async with Supervisor(tmp_path, Heard()) as children:
+            await children.start(StandIn("one", tmp_path, "sys.exit('no such luck')\n"))
+
+
+async def test_one_that_never_becomes_ready_is_ended(tmp_path: Path) -> None:
+    waits = "note(str(os.getpid())); ended.wait()\n"
+    with pytest.raises(ServerFailed, match="was not ready within 0 s"):
+        async with Supervisor(tmp_path, Heard()) as children:
+            await children.start(StandIn("one", tmp_path, waits, ready_s=0.2))
+    written = {int(line.split()[1]) for line in notes(tmp_path) if line != "one started"}
+    assert not any(psutil.pid_exists(pid) for pid in written)
+
+
+async def test_one_that_will_not_end_is_killed(tmp_path: Path) -> None:
+    heard = Heard()
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SERVES
+    async with Supervisor(tmp_path, heard) as children:
+        program = StandIn("one", tmp_path, deaf, stop_s=0.2)
+        await children.start(program)
+    await heard.until("one did not end within")
+    assert not psutil.pid_exists(program.pid() or 0)
+
+
+async def test_told_to_hurry_it_waits_for_nobody(tmp_path: Path) -> None:
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SERVES
+    async with asyncio.timeout(BOUND_S), Supervisor(tmp_path, Heard()) as children:
+        await children.start(StandIn("one", tmp_path, deaf, stop_s=10 * BOUND_S))
+        children.hurry()
+
+
+async def test_output_is_kept_and_errors_are_shown(tmp_path: Path) -> None:
+    heard = Heard()
+    talks = (
+        """print('{"level": "INFO", "message": "all is well"}', flush=True)
+print('{"level": "ERROR", "message": "a fire"}', flush=True)
+"""
+        + SERVES
+    )
+    async with Supervisor(tmp_path, heard) as children:
+        await children.start(StandIn("one", tmp_path, talks))
+        assert await heard.until("") == "one: a fire"
+    assert "all is well" in (tmp_path / "one.log").read_text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of a parent's death")
+def test_no_child_outlives_a_killed_supervisor(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tests.integration.standalone.stand_ins", str(tmp_path)]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
+        assert supervisor.stdout.readline() == "ready\n"
+        children = psutil.Process(supervisor.pid).children()
+        assert len(children) == 2
+        supervisor.kill()
+    _, alive = psutil.wait_procs(children, BOUND_S)
+    assert not alive
