@@ -1,1 +1,9 @@
-"""."""
+"""The pure engine: `schedule(snapshot, settings, expired=...) -> Plan`.
+
+Arrays in, arrays out: nothing here does I/O, reads a clock, rolls dice or writes a log.
+"""
+
+from .round import schedule
+from .snapshot import EngineSettings, Plan, Snapshot
+
+__all__ = ["EngineSettings", "Plan", "Snapshot", "schedule"]

@@ -249,9 +249,9 @@ class Snapshot:
     """[J] place in the log, each once: smaller was submitted earlier. It stands for the id
     wherever a rule says "greater id"."""
     job_node: Int32
-    """[J] row of the node its live run is on, -1 for a queued job. A queued job is one that may
-    start now: held, delayed and cancelled ones are left out. A run that was told to stop to make
-    room for another (its lease's `after`) is left out as well, for its room is given away."""
+    """[J] row of the node its live run is on, -1 for a queued job, -2 for a row that takes no part
+    (a hole, a held or delayed job). A run that was told to stop to make room for another (its
+    lease's `after`) takes no part either, for its room is given away."""
     job_gang: Int32 | None = None
     """[J] row of its gang or -1; None = no gangs."""
     job_started_ms: Int64
@@ -274,8 +274,7 @@ class Snapshot:
     # Orders that the service may keep between rounds (None = the engine sorts) ---------------
     queued_order: Int32 | None = None
     """Rows of all queued jobs by queue ascending, class value descending, priority descending,
-    submission ascending. When both orders are given, rows in neither are not looked at, so
-    columns may have holes. See order.py for keeping them."""
+    submission ascending. See order.py for keeping it."""
     running_order: Int32 | None = None
     """Rows of all jobs with a live run by queue ascending, class value descending, priority
     descending, start ascending, submission ascending."""

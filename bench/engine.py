@@ -1,0 +1,256 @@
+"""Times the scheduling engine on large pools: `python bench/engine.py --case NAME --json`.
+
+One process, one case; the last line of output is one JSON object. Snapshots are made before the
+clock starts; the round is what is measured, with reasons made. The first round (compiling, filling
+caches) is not counted. `calibrationMs` is a fixed loop on this machine, so that figures of
+different machines can be told apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / "fairlead-bench-numba"))
+
+import numpy as np
+from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
+
+GI = 1 << 30
+DATA = Path(__file__).parent / "data"
+
+
+def snapshot(
+    *,
+    queues: int,
+    nodes: np.ndarray,
+    requests: np.ndarray,
+    job_queue: np.ndarray,
+    job_shape: np.ndarray,
+    job_node: np.ndarray | None = None,
+    resources: tuple[str, ...] = ("cpu", "memory"),
+    **more: Any,
+) -> Snapshot:
+    """A pool of one class and one node type; what else it needs is in `more`."""
+    jobs = job_queue.size
+    values: dict[str, Any] = {
+        "pool": "bench",
+        "now_ms": 1_000_000,
+        "resources": resources,
+        "queue_names": tuple(f"q{i:04d}" for i in range(queues)),
+        "queue_weight": np.ones(queues),
+        "queue_cordoned": np.zeros(queues, np.bool_),
+        "class_names": ("p0",),
+        "class_value": np.zeros(1, np.int64),
+        "class_preemption": np.zeros(1, np.uint8),
+        "shape_request": requests.astype(np.int64),
+        "shape_class": np.zeros(requests.shape[0], np.int32),
+        "shape_match": np.zeros((requests.shape[0], 1, 1), np.uint8),
+        "node_number": np.arange(nodes.shape[0], dtype=np.int64),
+        "node_allocatable": nodes.astype(np.int64),
+        "node_type": np.zeros(nodes.shape[0], np.int32),
+        "node_flags": np.zeros(nodes.shape[0], np.uint8),
+        "job_queue": job_queue.astype(np.int32),
+        "job_shape": job_shape.astype(np.int32),
+        "job_priority": np.zeros(jobs, np.int64),
+        "job_submission": np.arange(jobs, dtype=np.int64),
+        "job_node": np.full(jobs, -1, np.int32) if job_node is None else job_node.astype(np.int32),
+        "job_started_ms": np.zeros(jobs, np.int64),
+    }
+    values.update(more)
+    made = Snapshot(**values)
+    return with_orders(made)
+
+
+def with_orders(made: Snapshot) -> Snapshot:
+    """The same with the orders that the service keeps between rounds."""
+    from dataclasses import replace
+
+    from fairlead_scheduler.engine import order
+
+    return replace(made, queued_order=order.queued(made), running_order=order.running(made))
+
+
+def fill(jobs: int, nodes: int, queues: int = 10) -> Snapshot:
+    """One-core jobs onto empty nodes of 32 cores."""
+    return snapshot(
+        queues=queues,
+        nodes=np.tile([32_000, 256 * GI], (nodes, 1)),
+        requests=np.array([[1_000, 4 * GI]]),
+        job_queue=np.arange(jobs) % queues,
+        job_shape=np.zeros(jobs),
+    )
+
+
+def fill_mix() -> Snapshot:
+    """A million jobs of a thousand shapes on nodes of four kinds."""
+    chance = np.random.default_rng(1)
+    shapes, jobs, nodes = 1_000, 1_000_000, 31_250
+    requests = np.stack(
+        [chance.integers(1, 9, shapes) * 250, chance.integers(1, 65, shapes) * (GI // 4)], axis=1
+    )
+    kinds = np.array(
+        [[32_000, 256 * GI], [64_000, 512 * GI], [96_000, 384 * GI], [16_000, 128 * GI]]
+    )
+    return snapshot(
+        queues=10,
+        nodes=kinds[np.arange(nodes) % 4],
+        requests=requests,
+        job_queue=chance.integers(0, 10, jobs),
+        job_shape=chance.integers(0, shapes, jobs),
+    )
+
+
+def mix() -> Snapshot:
+    """The 50,000 jobs of `data/mix-50k.csv` on a thousand nodes."""
+    with (DATA / "mix-50k.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return _from_rows(rows)
+
+
+def _from_rows(rows: list[dict[str, str]]) -> Snapshot:
+    names = sorted({row["queue"] for row in rows})
+    shapes: dict[tuple[int, int], int] = {}
+    shape = np.empty(len(rows), np.int32)
+    for i, row in enumerate(rows):
+        key = (round(float(row["cpu"]) * 1000), round(float(row["memory_gib"]) * GI))
+        shape[i] = shapes.setdefault(key, len(shapes))
+    return snapshot(
+        queues=len(names),
+        nodes=np.tile([32_000, 256 * GI], (1_000, 1)),
+        requests=np.array(list(shapes)),
+        job_queue=np.array([names.index(row["queue"]) for row in rows]),
+        job_shape=shape,
+    )
+
+
+def gpu() -> Snapshot:
+    """200,000 jobs, half of them with 1 to 8 GPUs, on 10,000 nodes of which 6,000 have 8."""
+    chance = np.random.default_rng(2)
+    jobs, nodes = 200_000, 10_000
+    gpus = np.where(chance.random(jobs) < 0.5, 1 << chance.integers(0, 4, jobs), 0)
+    cpus = np.where(gpus > 0, gpus * 4, chance.integers(1, 9, jobs))
+    shapes, shape = np.unique(
+        np.stack([cpus * 1_000, cpus * 4 * GI, gpus], axis=1), axis=0, return_inverse=True
+    )
+    allocatable = np.tile([64_000, 512 * GI, 0], (nodes, 1))
+    allocatable[:6_000, 2] = 8
+    return snapshot(
+        queues=50,
+        resources=("cpu", "memory", "nvidia.com/gpu"),
+        nodes=allocatable,
+        requests=shapes,
+        job_queue=chance.integers(0, 50, jobs),
+        job_shape=shape.reshape(-1),
+    )
+
+
+CASES: dict[str, Callable[[], Snapshot]] = {
+    "fill-32k": lambda: fill(32_000, 1_000),
+    "fill-320k": lambda: fill(320_000, 10_000),
+    "fill-1m": lambda: fill(1_000_000, 31_250),
+    "fill-1m-mix": fill_mix,
+    "mix": mix,
+    "gpu": gpu,
+}
+
+
+def figures(made: Snapshot, plan: Plan) -> dict[str, Any]:
+    """What the round did, and how well the pool is filled."""
+    shape = made.job_shape[plan.placed_job]
+    used = made.shape_request[shape].sum(axis=0)
+    running = made.job_node >= 0
+    used = used + made.shape_request[made.job_shape[running]].sum(axis=0)
+    used = used - made.shape_request[made.job_shape[plan.preempted_job]].sum(axis=0)
+    total = made.node_allocatable.sum(axis=0)
+    queue = np.concatenate(
+        [made.job_queue[plan.placed_job], made.job_queue[np.flatnonzero(running)]]
+    )
+    shapes = np.concatenate([shape, made.job_shape[np.flatnonzero(running)]])
+    cores = np.bincount(
+        queue, weights=made.shape_request[shapes, 0], minlength=len(made.queue_names)
+    )
+    cores -= np.bincount(
+        made.job_queue[plan.preempted_job],
+        weights=made.shape_request[made.job_shape[plan.preempted_job], 0],
+        minlength=len(made.queue_names),
+    )
+    return {
+        "placed": int(plan.placed_job.size),
+        "preempted": int(plan.preempted_job.size),
+        "waiting": int(plan.queue_waiting.sum()),
+        "reasons": int(plan.reasons.code.size),
+        "filled": {
+            name: round(float(u / t), 4)
+            for name, u, t in zip(made.resources, used, total, strict=True)
+            if t
+        },
+        "queueCores": [round(cores.min() / 1000, 1), round(cores.max() / 1000, 1)],
+    }
+
+
+def calibration_ms() -> float:
+    """A fixed loop of this interpreter: tells how fast the machine is just now."""
+    start = time.perf_counter()
+    total = 0
+    for i in range(2_000_000):
+        total += i & 7
+    return (time.perf_counter() - start) * 1000
+
+
+def measure(name: str, turns: int) -> dict[str, Any]:
+    """Run a case and return what is printed."""
+    made = CASES[name]()
+    settings = SETTINGS.get(name, EngineSettings())
+    start = time.perf_counter()
+    plan = schedule(made, settings)
+    first = (time.perf_counter() - start) * 1000
+    rounds = []
+    for _ in range(turns):
+        start = time.perf_counter()
+        plan = schedule(made, settings)
+        rounds.append((time.perf_counter() - start) * 1000)
+    return {
+        "case": name,
+        "roundMs": round(statistics.median(rounds), 2),
+        "fastestMs": round(min(rounds), 2),
+        "slowestMs": round(max(rounds), 2),
+        "firstMs": round(first, 1),
+        "rounds": turns,
+        **figures(made, plan),
+        "peakMemoryMb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "calibrationMs": round(calibration_ms(), 1),
+    }
+
+
+SETTINGS: dict[str, EngineSettings] = {}
+
+
+def main() -> int:
+    """Parse the command line, run, print."""
+    parser = argparse.ArgumentParser(description="Times the scheduling engine.")
+    parser.add_argument("--case", choices=sorted(CASES), required=True)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    options = parser.parse_args()
+    result = measure(options.case, options.rounds)
+    if options.json:
+        print(json.dumps(result))
+    else:
+        for key, value in result.items():
+            print(f"{key:>14}  {value}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""The model that a round works on: what the kernels share, in two tuples of arrays.
+
+`Tables` never change within a round, `Model` does. Numbers of nodes in here are *positions*: places
+in the order of N3 at the start of the round, which are also the leaves of the tree. W = 1+K: home
+and the away entries.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from .compiled import kernel
+from .snapshot import Bool, Byte, Code, Float, Int32, Int64
+from .tree import Bits, take
+
+TOLERANCE: Final = 1e-9
+"""Amounts closer than this are equal (R4, R13)."""
+
+# Scalars of the model, by index into `Model.count`.
+PLACED: Final = 0
+STOP: Final = 1
+QUEUES: Final = 2
+COUNTS: Final = 16
+
+NOT_TRIED: Final = 0
+QUEUE_LIMIT: Final = int(Code.QUEUE_LIMIT)
+ROUND_LIMIT: Final = int(Code.ROUND_LIMIT)
+RATE_LIMIT: Final = int(Code.RATE_LIMIT)
+LOOKBACK_LIMIT: Final = int(Code.LOOKBACK_LIMIT)
+FLOATING_LIMIT: Final = int(Code.FLOATING_LIMIT)
+QUEUE_CORDONED: Final = int(Code.QUEUE_CORDONED)
+INSUFFICIENT: Final = int(Code.INSUFFICIENT_RESOURCES)
+
+
+class Tables(NamedTuple):
+    """What a round looks things up in."""
+
+    request: Int64
+    """[S, R]"""
+    whole: Int64
+    """[S, R+F]"""
+    shape_cost: Float
+    """[S] cost of one job."""
+    shape_class: Int32
+    """[S]"""
+    shape_value: Int64
+    """[S]"""
+    match: Byte
+    """[S, W, T]"""
+    bits: Bits
+    """[S, W] types that suit, as bits."""
+    leaf_type: Int32
+    """[N] type of the node at a position."""
+    types: Bits
+    """[2*size] of the tree."""
+    factor: Float
+    """[R+F]"""
+    weight: Float
+    """[Q]"""
+    budget: Float
+    """[Q] fair share / weight."""
+    start: Float
+    """[Q] actual share / weight when the round started."""
+    cordoned: Bool
+    """[Q]"""
+    limit: Float
+    """[Q, C, R+F] or [0, 0, 0] (L2)."""
+    round_limit: Float
+    """[R+F] L3 in amounts."""
+    beside: Int64
+    """[R+F] what is left of what is on no node (L7) when the round starts; a huge number for
+    resources of nodes."""
+    job_shape: Int32
+    """[J]"""
+    order: Int32
+    """Queued rows in the order of R3, queue by queue."""
+    end: Int64
+    """[Q] where each queue's rows end in `order`."""
+    lookback: int
+
+
+class Model(NamedTuple):
+    """What a round changes."""
+
+    count: Int64
+    """[COUNTS] scalars, see above."""
+    tokens: Float
+    """[1+Q] left in the global bucket (first) and in each queue's."""
+    tree: Int64
+    """[2*size, R] of tree.py: free beside everything."""
+    cursor: Int32
+    """[S, W] no position before this has room for the shape."""
+    stands: Int64
+    """[Q, R+F] what the queue holds by R4: evicted runs only once they are back."""
+    class_held: Int64
+    """[Q, C, R+F] for L2."""
+    fresh: Int64
+    """[R+F] new in this round (L3)."""
+    pair_code: Byte
+    """[Q, S] why jobs of this shape are passed over, 0 = they are not."""
+    pair_left: Int32
+    """[Q, S] jobs not handled yet."""
+    open_pairs: Int64
+    """[Q] shapes with jobs not handled yet and not passed over."""
+    queue_stop: Byte
+    """[Q] the code by which the queue stopped alone, 0 = it did not."""
+    examined: Int64
+    """[Q] L5."""
+    next: Int64
+    """[Q] place in `order` of the offer, or where the search for one goes on."""
+    heap: Int32
+    """[Q] queues that have an offer, as a binary heap by R4."""
+    key_value: Int64
+    """[Q] R4 (1), of the queue's offer."""
+    key_over: Bool
+    """[Q] whether it is over budget with the offer."""
+    key_amount: Float
+    """[Q] current where within budget, proposed where over it."""
+    key_size: Float
+    """[Q] cost x weight of the offer."""
+    key_live: Bool
+    """[Q] whether the offer runs already."""
+    placed_job: Int32
+    """[P] filled up to count[PLACED]."""
+    placed_at: Int32
+    """[P] position."""
+    placed_away: Int32
+    """[P] column of W."""
+
+
+@kernel
+def share_with(stands: Int64, whole: Int64, factor: Float) -> float:
+    """Cost of what is held together with `whole`."""
+    result = 0.0
+    for r in range(factor.size):
+        part = (stands[r] + whole[r]) * factor[r]
+        if part > result:
+            result = part
+    return result
+
+
+@kernel
+def share(stands: Int64, factor: Float) -> float:
+    """Cost of what is held."""
+    result = 0.0
+    for r in range(factor.size):
+        part = stands[r] * factor[r]
+        if part > result:
+            result = part
+    return result
+
+
+@kernel
+def pass_over(m: Model, q: int, s: int, code: int) -> None:
+    """From now on jobs of this shape are not offered by this queue, for this reason."""
+    if m.pair_code[q, s] == NOT_TRIED:
+        m.pair_code[q, s] = code
+        if m.pair_left[q, s] > 0:
+            m.open_pairs[q] -= 1
+
+
+@kernel
+def handled(m: Model, q: int, s: int) -> None:
+    """One job of the shape less to look at."""
+    m.pair_left[q, s] -= 1
+    if m.pair_left[q, s] == 0 and m.pair_code[q, s] == NOT_TRIED:
+        m.open_pairs[q] -= 1
+
+
+@kernel
+def place(t: Tables, m: Model, q: int, j: int, s: int, w: int, p: int) -> None:
+    """Put a queued job on the node at position `p`."""
+    take(m.tree, p, t.request[s], 1)
+    c = t.shape_class[s]
+    for r in range(t.factor.size):
+        amount = t.whole[s, r]
+        m.stands[q, r] += amount
+        m.class_held[q, c, r] += amount
+        m.fresh[r] += amount
+    m.tokens[0] -= 1.0
+    m.tokens[1 + q] -= 1.0
+    n = m.count[PLACED]
+    m.placed_job[n] = j
+    m.placed_at[n] = p
+    m.placed_away[n] = w
+    m.count[PLACED] = n + 1

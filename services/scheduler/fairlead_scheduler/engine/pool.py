@@ -1,0 +1,280 @@
+"""What a snapshot comes to before the round: who takes part, what is free, who holds what.
+
+The one pass over all jobs is here; everything after it looks at queues, shapes and nodes, and at
+single jobs only where something is placed or stopped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from . import shares
+from .compiled import kernel
+from .snapshot import (
+    Bool,
+    Byte,
+    EngineSettings,
+    Float,
+    Int32,
+    Int64,
+    NodeFlag,
+    Preemption,
+    Shares,
+    Snapshot,
+)
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+STORAGE: Final = "ephemeral-storage"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pool:
+    """The pool as the round starts. W = 1+K columns of `shape_match`; the rest as in snapshot.py."""
+
+    whole: Int64
+    """[S, R+F] requests with what is needed beside the node."""
+    shape_value: Int64
+    """[S] value of the shape's class."""
+    shape_preemption: Byte
+    """[S] `Preemption` of the shape's class."""
+    shape_types: Byte
+    """[S, W, T] 1 where the type suits."""
+    feasible: Bool
+    """[S] section 6."""
+    used: Int64
+    """[N, R] what live runs hold; runs on lost nodes as well."""
+    free: Int64
+    """[N, R] allocatable - used; negative where a node shrank."""
+    overfull: Bool
+    """[N]"""
+    usable: Bool
+    """[N] whether the node may get something new."""
+    capacity: Int64
+    """[R+F]"""
+    factor: Float
+    """[R+F] cost of a unit of each resource."""
+    running: Int64
+    """[Q, S] runs that count."""
+    queued: Int64
+    """[Q, S] queued jobs."""
+    held: Int64
+    """[Q, C, R+F] what runs that count hold."""
+    beside: Int64
+    """[R+F] what all runs hold, those on lost nodes too: for what exists on no node (L7)."""
+    shares: Shares
+    takes_part: Bool
+    """[Q]"""
+    limit: Float
+    """[Q, C, R+F] L2 as amounts; [0, 0, 0] when there are none."""
+    known_limit: Float
+    """The same, of all nodes that the pool is known to have (section 6)."""
+
+
+def prepare(snapshot: Snapshot, settings: EngineSettings) -> Pool:
+    """Everything above, from one pass over the jobs."""
+    shapes, queues = snapshot.shape_request.shape[0], len(snapshot.queue_names)
+    whole = _whole(snapshot)
+    lost = (snapshot.node_flags & NodeFlag.LOST) != 0
+    used, running, queued, holds, lost_runs = _account(
+        snapshot.job_node,
+        snapshot.job_queue,
+        snapshot.job_shape,
+        lost,
+        snapshot.shape_request,
+        queues,
+    )
+    free = snapshot.node_allocatable - used
+    overfull = (free < 0).any(axis=1)
+    capacity = _capacity(snapshot, lost, holds)
+    factor = shares.factors(capacity, multipliers(snapshot, settings))
+    held = _held(snapshot, running, whole)
+    limit = _limits(snapshot, capacity)
+    known = snapshot.node_allocatable.sum(axis=0, dtype=np.int64)
+    feasible = _feasible(
+        snapshot.shape_request,
+        snapshot.shape_match,
+        snapshot.node_allocatable,
+        snapshot.node_type,
+        np.zeros(shapes, np.bool_),
+    )
+    feasible &= _within_floating(snapshot, whole)
+    takes_part = (running.sum(axis=1) > 0) | (
+        ~snapshot.queue_cordoned & ((queued * feasible).sum(axis=1) > 0)
+    )
+    return Pool(
+        whole=whole,
+        shape_value=snapshot.class_value[snapshot.shape_class],
+        shape_preemption=snapshot.class_preemption[snapshot.shape_class],
+        shape_types=(snapshot.shape_match == 0).astype(np.uint8),
+        feasible=feasible,
+        used=used,
+        free=free,
+        overfull=overfull,
+        usable=(snapshot.node_flags == 0) & ~overfull,
+        capacity=capacity,
+        factor=factor,
+        running=running,
+        queued=queued,
+        held=held,
+        beside=held.sum(axis=(0, 1)) + lost_runs @ whole,
+        shares=_shares(snapshot, queued * feasible, held, whole, factor, takes_part, limit),
+        takes_part=takes_part,
+        limit=limit,
+        known_limit=_limits(snapshot, np.concatenate([known, snapshot.floating_total])),
+    )
+
+
+def multipliers(snapshot: Snapshot, settings: EngineSettings) -> Float:
+    """[R+F] the multiplier of each resource in the cost."""
+    names = snapshot.resources + snapshot.floating
+    return np.array([settings.cost_multipliers.get(name, 1.0) for name in names], np.float64)
+
+
+def fit_order(snapshot: Snapshot, settings: EngineSettings) -> list[int]:
+    """Resource rows in the order in which best fit compares: devices by name, cpu, memory."""
+    names = settings.fit_order
+    if not names:
+        plain = (CPU, MEMORY, STORAGE)
+        devices = sorted(name for name in snapshot.resources if name not in plain)
+        names = (*devices, *plain)
+    return [snapshot.resources.index(name) for name in names if name in snapshot.resources]
+
+
+@kernel
+def _account(
+    job_node: Int32, job_queue: Int32, job_shape: Int32, lost: Bool, request: Int64, queues: int
+) -> tuple[Int64, Int64, Int64, Bool, Int64]:
+    """used [N, R], running and queued [Q, S], which nodes hold runs [N], runs on lost nodes [S]."""
+    nodes = lost.size
+    resources = request.shape[1]
+    used = np.zeros((nodes, resources), np.int64)
+    running = np.zeros((queues, request.shape[0]), np.int64)
+    queued = np.zeros((queues, request.shape[0]), np.int64)
+    holds = np.zeros(nodes, np.bool_)
+    away = np.zeros(request.shape[0], np.int64)
+    for j in range(job_node.size):
+        n = job_node[j]
+        if n < -1:
+            continue
+        s = job_shape[j]
+        if n < 0:
+            queued[job_queue[j], s] += 1
+            continue
+        for r in range(resources):
+            used[n, r] += request[s, r]
+        holds[n] = True
+        if lost[n]:
+            away[s] += 1
+        else:
+            running[job_queue[j], s] += 1
+    return used, running, queued, holds, away
+
+
+@kernel
+def _feasible(
+    request: Int64, match: Byte, allocatable: Int64, node_type: Int32, result: Bool
+) -> Bool:
+    """Section 6: whether any known node suits the empty shape; a pool without nodes takes all."""
+    for s in range(request.shape[0]):
+        if allocatable.shape[0] == 0:
+            result[s] = True
+            continue
+        for n in range(allocatable.shape[0]):
+            fits = False
+            for k in range(match.shape[1]):
+                if match[s, k, node_type[n]] == 0:
+                    fits = True
+            if fits:
+                for r in range(request.shape[1]):
+                    if request[s, r] > allocatable[n, r]:
+                        fits = False
+            if fits:
+                result[s] = True
+                break
+    return result
+
+
+def _whole(snapshot: Snapshot) -> Int64:
+    shapes = snapshot.shape_request.shape[0]
+    beside = snapshot.shape_floating
+    if beside is None:
+        beside = np.zeros((shapes, len(snapshot.floating)), np.int64)
+    return np.ascontiguousarray(np.concatenate([snapshot.shape_request, beside], axis=1))
+
+
+def _capacity(snapshot: Snapshot, lost: Bool, holds: Bool) -> Int64:
+    """R1: nodes that are not lost; a cordoned one only while it holds something."""
+    cordoned = (snapshot.node_flags & NodeFlag.CORDONED) != 0
+    counts = ~lost & (~cordoned | holds)
+    nodes = snapshot.node_allocatable[counts].sum(axis=0, dtype=np.int64)
+    return np.concatenate([nodes, snapshot.floating_total]).astype(np.int64)
+
+
+def _held(snapshot: Snapshot, running: Int64, whole: Int64) -> Int64:
+    classes = snapshot.class_value.size
+    result = np.zeros((running.shape[0], classes, whole.shape[1]), np.int64)
+    for c in range(classes):
+        chosen = np.flatnonzero(snapshot.shape_class == c)
+        result[:, c, :] = running[:, chosen] @ whole[chosen]
+    return result
+
+
+def _limits(snapshot: Snapshot, capacity: Int64) -> Float:
+    """L2 in amounts: the smaller of the fraction of this pool and the absolute amount."""
+    fraction, amount = snapshot.queue_limit_fraction, snapshot.queue_limit_amount
+    if fraction is None and amount is None:
+        return np.zeros((0, 0, 0), np.float64)
+    size = (len(snapshot.queue_names), snapshot.class_value.size, capacity.size)
+    result: Float = np.full(size, np.inf)
+    if fraction is not None:
+        finite = np.isfinite(fraction)
+        result = np.where(finite, np.where(finite, fraction, 0.0) * capacity, np.inf)
+    if amount is not None:
+        np.minimum(result, amount, out=result)
+    return result
+
+
+def _within_floating(snapshot: Snapshot, whole: Int64) -> Bool:
+    """Whether the pool has as much beside its nodes as one job of the shape needs, [S]."""
+    beside = whole[:, len(snapshot.resources) :]
+    result: Bool = (beside <= snapshot.floating_total).all(axis=1)
+    return result
+
+
+def _shares(
+    snapshot: Snapshot,
+    queued: Int64,
+    held: Int64,
+    whole: Int64,
+    factor: Float,
+    takes_part: Bool,
+    limit: Float,
+) -> Shares:
+    wanted = held + _held(snapshot, np.where(snapshot.queue_cordoned[:, None], 0, queued), whole)
+    if limit.size:
+        cut = np.where(np.isfinite(limit), np.floor(limit), 2.0**62).astype(np.int64)
+        wanted = np.minimum(wanted, np.maximum(cut, held))
+    if factor.any():
+        demand = shares.cost(wanted.sum(axis=1), factor)
+    else:
+        demand = takes_part.astype(np.float64)
+    weight = np.ascontiguousarray(snapshot.queue_weight, np.float64)
+    return Shares(
+        weight=shares.weight_shares(weight, takes_part),
+        fair=shares.fill(weight, demand, takes_part, -1),
+        uncapped=shares.uncapped(weight, demand, takes_part),
+        actual=shares.cost(held.sum(axis=1), factor),
+        demand=demand,
+    )
+
+
+def evictable(snapshot: Snapshot, pool: Pool, settings: EngineSettings) -> Bool:
+    """R2, [Q]: queues whose runs of preemptible classes are taken off their nodes in thought."""
+    entitled = np.maximum(pool.shares.fair, pool.shares.weight)
+    above = pool.shares.actual > settings.protected_fraction * entitled + 1e-9
+    any_class = pool.shape_preemption == Preemption.ANY
+    return above & ((pool.running * any_class).sum(axis=1) > 0)

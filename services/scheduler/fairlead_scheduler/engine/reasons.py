@@ -1,0 +1,143 @@
+"""Why what waits does wait (rules E1 to E3): one row per (queue, shape) or gang, never per job.
+
+Nodes are counted by the first thing that rules them out, as the round leaves them; each row of
+counts adds up to the nodes of the pool.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from .compiled import kernel
+from .snapshot import Bool, Bucket, Byte, Code, Int32, Int64, NodeFlag, Reasons, Snapshot
+
+BUCKETS: Final = len(Bucket)
+_TAINT: Final = int(Bucket.TAINT)
+_TOO_SMALL: Final = int(Bucket.TOO_SMALL)
+_BUSY: Final = int(Bucket.BUSY)
+_OPEN: Final = int(Bucket.OPEN)
+
+TRIED: Final = (int(Code.INSUFFICIENT_RESOURCES), int(Code.NO_MATCHING_NODE))
+
+
+def barred(snapshot: Snapshot, overfull: Bool) -> Byte:
+    """[N] the `Bucket` of nodes that get nothing new whatever the shape, else 255."""
+    flags = snapshot.node_flags
+    result = np.full(flags.size, 255, np.uint8)
+    result[(flags & NodeFlag.LAGGING) != 0] = Bucket.LAGGING
+    result[overfull] = Bucket.OVERFULL
+    result[(flags & NodeFlag.CORDONED) != 0] = Bucket.CORDONED
+    result[(flags & NodeFlag.LOST) != 0] = Bucket.LOST
+    return result
+
+
+@kernel
+def count(
+    shapes: Int32,
+    request: Int64,
+    match: Byte,
+    node_type: Int32,
+    allocatable: Int64,
+    free: Int64,
+    bar: Byte,
+) -> tuple[Int32, Int32, Int64]:
+    """E3 for each of `shapes` ([M]): counts [M, 10], the scarce resource [M], most free [M].
+
+    A node that is short of several resources counts for the first of them. The scarce resource is
+    the one that most busy nodes are short of (the first among equals, -1 when none is busy), with
+    the most of it that is free on any node which suits.
+    """
+    resources = request.shape[1]
+    counts = np.zeros((shapes.size, BUCKETS), np.int32)
+    scarce = np.full(shapes.size, -1, np.int32)
+    best = np.zeros(shapes.size, np.int64)
+    short = np.zeros(resources, np.int64)
+    most = np.zeros(resources, np.int64)
+    for m in range(shapes.size):
+        s = shapes[m]
+        short[:] = 0
+        most[:] = 0
+        for n in range(node_type.size):
+            if bar[n] != 255:
+                counts[m, bar[n]] += 1
+                continue
+            why = match[s, 0, node_type[n]]
+            for w in range(1, match.shape[1]):
+                if match[s, w, node_type[n]] == 0:
+                    why = np.uint8(0)
+            if why:
+                counts[m, _TAINT + why - 1] += 1
+                continue
+            lacks = -1
+            small = False
+            for r in range(resources):
+                if request[s, r] > allocatable[n, r]:
+                    small = True
+                elif lacks < 0 and request[s, r] > free[n, r]:
+                    lacks = r
+            if small:
+                counts[m, _TOO_SMALL] += 1
+                continue
+            for r in range(resources):
+                most[r] = max(most[r], free[n, r])
+            if lacks >= 0:
+                counts[m, _BUSY] += 1
+                short[lacks] += 1
+            else:
+                counts[m, _OPEN] += 1
+        for r in range(resources):
+            if short[r] > 0 and (scarce[m] < 0 or short[r] > short[scarce[m]]):
+                scarce[m] = r
+        if scarce[m] >= 0:
+            best[m] = most[scarce[m]]
+    return counts, scarce, best
+
+
+def table(
+    snapshot: Snapshot,
+    pairs: tuple[Int64, Int64],
+    codes: Byte,
+    waiting: Int64,
+    free: Int64,
+    overfull: Bool,
+) -> Reasons:
+    """The rows for waiting (queue, shape) pairs, given their codes as the pass left them."""
+    queue, shape = pairs
+    distinct, back = np.unique(shape, return_inverse=True)
+    counts, scarce, best = count(
+        distinct.astype(np.int32),
+        snapshot.shape_request,
+        snapshot.shape_match,
+        snapshot.node_type,
+        snapshot.node_allocatable,
+        free,
+        barred(snapshot, overfull),
+    )
+    needed = np.where(
+        scarce >= 0, snapshot.shape_request[distinct, np.maximum(scarce, 0)], 0
+    ).astype(np.int64)
+    return Reasons(
+        queue=queue.astype(np.int32),
+        shape=shape.astype(np.int32),
+        gang=np.full(queue.size, -1, np.int32),
+        code=refined(codes, counts[back]),
+        counts=counts[back],
+        resource=scarce[back],
+        needed=needed[back],
+        best=best[back],
+        waiting=waiting.astype(np.int64),
+    )
+
+
+def refined(codes: Byte, counts: Int32) -> Byte:
+    """What was tried in vain, told apart: no node suits, or only those of lagging executors."""
+    tried = np.isin(codes, TRIED)
+    suits = counts[:, [Bucket.BUSY, Bucket.OPEN]].sum(axis=1) > 0
+    lagging = counts[:, Bucket.LAGGING] > 0
+    result = codes.copy()
+    result[tried & suits] = Code.INSUFFICIENT_RESOURCES
+    result[tried & ~suits & lagging] = Code.EXECUTOR_LAGGING
+    result[tried & ~suits & ~lagging] = Code.NO_MATCHING_NODE
+    return result
