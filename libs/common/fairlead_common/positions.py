@@ -16,7 +16,7 @@ from fairlead_common.log.topics import JOB_PARTITIONS
 TOKEN_LENGTH_MAX: Final = 2_000
 
 _Partition = Annotated[int, msgspec.Meta(ge=0, lt=JOB_PARTITIONS)]
-_Position = Annotated[int, msgspec.Meta(ge=0, lt=2**63)]
+_Position = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 _encoder: Final = msgspec.json.Encoder(order="deterministic")
 _decoder: Final = msgspec.json.Decoder(dict[_Partition, _Position])
 
