@@ -17,13 +17,13 @@ TOKEN_LENGTH_MAX: Final = 2_000
 
 _Partition = Annotated[int, msgspec.Meta(ge=0, lt=JOB_PARTITIONS)]
 _Position = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-_encoder: Final = msgspec.json.Encoder(order="deterministic")
 _decoder: Final = msgspec.json.Decoder(dict[_Partition, _Position])
 
 
 def encode(positions: Mapping[int, int]) -> str:
     """The token of {partition: position to read next}. Without partitions: nothing to wait for."""
-    return base64.urlsafe_b64encode(_encoder.encode(dict(positions))).decode().rstrip("=")
+    text = msgspec.json.encode(dict(sorted(positions.items())))
+    return base64.urlsafe_b64encode(text).decode().rstrip("=")
 
 
 def decode(token: str) -> dict[int, int]:
