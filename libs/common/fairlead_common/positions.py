@@ -5,7 +5,6 @@ the token and waits until its view has passed them. Only partitions that matter 
 """
 
 import base64
-import binascii
 from collections.abc import Mapping
 from typing import Annotated, Final
 
@@ -32,7 +31,7 @@ def decode(token: str) -> dict[int, int]:
         raise ValueError("the position is longer than any that Fairlead has given")
     try:
         return _decoder.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    except (msgspec.MsgspecError, binascii.Error, UnicodeError):
+    except (msgspec.MsgspecError, ValueError):
         raise ValueError("the position is not one that Fairlead has given") from None
 
 
