@@ -1,0 +1,149 @@
+"""The compose file and the images agree with the code, as far as can be seen without an engine."""
+
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead_common.settings import Settings
+from tests.conftest import ROOT
+from tests.integration.deploy import files
+
+INSTALL_S_MAX = 250
+
+
+def settings_of(service: str) -> set[str]:
+    """The variables that a service reads."""
+    module = importlib.import_module(f"fairlead_{service}.settings")
+    kinds = [
+        kind
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, Settings)
+    ]
+    return {
+        f"FAIRLEAD_{field.name.upper()}" for kind in kinds for field in msgspec.structs.fields(kind)
+    }
+
+
+def test_every_service_is_an_image_of_its_own_dockerfile() -> None:
+    containers = files.compose().services
+    for service in files.SERVICES:
+        build = containers[service].build
+        assert build == files.Build(context=".", dockerfile=f"services/{service}/Dockerfile")
+
+
+def test_what_is_fetched_has_a_pinned_version() -> None:
+    images = {item.image for item in files.compose().services.values() if item.image}
+    images |= {
+        line.rest.split()[0]
+        for service in files.SERVICES
+        for line in files.dockerfile(service)
+        if line.word == "FROM"
+    }
+    assert not [image for image in images if not re.search(r":\d", image)]
+
+
+def test_only_the_gateway_is_reachable_and_only_from_this_machine() -> None:
+    containers = files.compose().services
+    assert {name for name, item in containers.items() if item.ports} == {"gateway"}
+    assert all(port.startswith("127.0.0.1:") for port in containers["gateway"].ports)
+
+
+def test_volumes_and_mounted_files_exist() -> None:
+    compose = files.compose()
+    for container in compose.services.values():
+        for volume in container.volumes:
+            source = volume.split(":")[0]
+            there = (
+                (ROOT / source).exists() if source.startswith(".") else source in compose.volumes
+            )
+            assert there, volume
+
+
+def test_services_wait_only_for_what_says_that_it_is_healthy() -> None:
+    containers = files.compose().services
+    for service in files.SERVICES:
+        for needed in containers[service].depends_on:
+            assert containers[needed].healthcheck is not None
+
+
+def test_the_example_names_every_variable_that_must_be_set() -> None:
+    wanted = files.placeholders(files.COMPOSE.read_text())
+    assert wanted == set(files.variables(files.EXAMPLE_ENV))
+
+
+@pytest.mark.parametrize("service", files.SERVICES)
+def test_every_variable_is_a_setting_of_its_service(service: str) -> None:
+    given = files.compose().services[service].environment.keys() | files.image_environment(service)
+    assert {name for name in given if name.startswith("FAIRLEAD_")} <= settings_of(service)
+
+
+@pytest.mark.parametrize("service", files.SERVICES)
+def test_every_command_starts_a_module_that_exists(service: str) -> None:
+    python, option, module = files.command(service)
+    assert (python, option) == ("python", "-m")
+    assert importlib.util.find_spec(f"{module}.__main__") is not None
+
+
+@pytest.mark.parametrize("service", files.SERVICES)
+def test_an_image_takes_only_what_is_there_and_not_ignored(service: str) -> None:
+    let_in = [
+        line.removeprefix("!")
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    ]
+    for source, _ in files.copied(service):
+        assert (ROOT / source).exists()
+        assert source.split("/")[0] in let_in
+
+
+@pytest.mark.parametrize("service", files.SERVICES)
+def test_its_install_lines_work_in_an_empty_environment(service: str, tmp_path: Path) -> None:
+    app = tmp_path / "app"
+    app.mkdir()
+    for source, target in files.copied(service):
+        if (ROOT / source).is_dir():
+            skipped = shutil.ignore_patterns("__pycache__", "*.egg-info")
+            shutil.copytree(ROOT / source, app / target, ignore=skipped)
+        else:
+            shutil.copy(ROOT / source, app / target)
+    venv.create(tmp_path / "python", with_pip=True)
+    path = f"{tmp_path / 'python' / 'bin'}:/usr/bin:/bin"
+    environment = {**os.environ, "PATH": path, "UV_PYTHON_DOWNLOADS": "never"}
+    for unwanted in ("VIRTUAL_ENV", "PYTHONPATH", "UV_PROJECT_ENVIRONMENT"):
+        environment.pop(unwanted, None)
+    for line in files.dockerfile(service):
+        if line.word == "RUN" and line.stage == 0:
+            _run(["sh", "-ec", line.rest], app, environment)
+    module = files.command(service)[-1]
+    installed = str(app / ".venv" / "bin" / "python")
+    _run([installed, "-I", "-c", f"import {module}.__main__"], app, environment)
+
+
+def _run(words: list[str], folder: Path, environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        words,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=INSTALL_S_MAX,
+        check=False,
+    )
+    assert done.returncode == 0, f"{words} failed:\n{done.stdout[-3000:]}"
+
+
+def test_the_images_take_a_python_that_the_workspace_allows() -> None:
+    assert sys.version_info >= (3, 11)
+    for service in files.SERVICES:
+        bases = {line.rest.split()[0] for line in files.dockerfile(service) if line.word == "FROM"}
+        assert bases == {"python:3.13-slim"}
