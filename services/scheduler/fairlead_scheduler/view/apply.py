@@ -215,7 +215,7 @@ def _released(
     for event in batch:
         row = view.jobs.rows.get(event.job_id)
         if row is not None and view.jobs.flags[row] & c.HOLD:
-            view.jobs.flags[row] &= 0xFF ^ c.HOLD
+            view.jobs.flags[row] &= c.ALL_FLAGS ^ c.HOLD
             view.touch(event.job_id, message.position)
 
 
@@ -386,8 +386,11 @@ def _preempting(
 ) -> None:
     for event in batch:
         row = _current(view, event)
-        if row is not None:
-            _preempt(view, row, message, event.reason)
+        if row is None or not c.IS_LIVE_RUN[view.jobs.run_state[row]]:
+            continue
+        _preempt(view, row, message, event.reason)
+        if event.for_job is not None:
+            view.jobs.flags[row] |= c.ROOM_GIVEN
 
 
 def _requeued(
@@ -400,7 +403,7 @@ def _requeued(
             continue
         jobs.state[row] = c.QUEUED
         jobs.node[row] = -1
-        jobs.flags[row] &= 0xFF ^ c.STOPPING
+        jobs.flags[row] &= c.ALL_FLAGS ^ (c.STOPPING | c.ROOM_GIVEN)
         jobs.retries[row] += event.counted
         if event.avoid_node is not None:
             rare = jobs.rare_of(row)
@@ -474,7 +477,7 @@ def _tell_dependents(view: View, job_id: JobId, state: JobState, message: Messag
         if state is not JobState.SUCCEEDED:
             _doom(view, row, job_id, state)
         elif not rare.after:
-            view.jobs.flags[row] &= 0xFF ^ c.DEPENDS
+            view.jobs.flags[row] &= c.ALL_FLAGS ^ c.DEPENDS
         view.touch(other, message.position)
 
 

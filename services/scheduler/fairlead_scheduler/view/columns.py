@@ -43,6 +43,9 @@ INFEASIBLE_WAITS: Final = 32
 PREEMPTED_IS_FINAL: Final = 64
 FREE: Final = 128
 """The row belongs to no job."""
+ROOM_GIVEN: Final = 256
+"""The run stops so that another can have its room, which is counted as that one's already."""
+ALL_FLAGS: Final = 0xFFFF
 
 STOPPING: Final = STOP_CANCEL | STOP_PREEMPT
 NOT_BEFORE_LONG: Final = HOLD | DEPENDS | DOOMED
@@ -131,7 +134,7 @@ class Ended(NamedTuple):
 _COLUMNS: Final[dict[str, type[np.generic]]] = {
     "state": np.uint8,
     "run_state": np.uint8,
-    "flags": np.uint8,
+    "flags": np.uint16,
     "partition": np.int16,
     "pool": np.int16,
     "queue": np.int32,
@@ -167,7 +170,7 @@ class Columns:
 
     state: npt.NDArray[np.uint8]
     run_state: npt.NDArray[np.uint8]
-    flags: npt.NDArray[np.uint8]
+    flags: npt.NDArray[np.uint16]
     partition: npt.NDArray[np.int16]
     pool: npt.NDArray[np.int16]
     queue: npt.NDArray[np.int32]

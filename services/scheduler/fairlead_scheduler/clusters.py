@@ -1,0 +1,116 @@
+"""The fold of `fairlead.clusters` and of the operators' cordons: which nodes there are. Pure.
+
+Nodes keep the number that they got when they were first seen, for life. Silence counts only time
+in which the log could be read, and starts afresh in every process: an outage of the control plane
+kills nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from fairlead_common import clusters as records
+from fairlead_common import configuration
+from fairlead_common.log.protocol import Entry
+from fairlead_scheduler.view.columns import NodeName
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """The newest heartbeat of an executor, and when the log took it (ms)."""
+
+    heartbeat: records.Heartbeat
+    time_ms: int
+
+
+class Clusters:
+    """Executors and nodes as they were last reported. `version` grows when nodes change."""
+
+    def __init__(self, numbers: Mapping[tuple[str, str], int] | None = None) -> None:
+        self.numbers: dict[NodeName, int] = {
+            NodeName(*name): number for name, number in (numbers or {}).items()
+        }
+        self._next_number = max(self.numbers.values(), default=-1) + 1
+        self.unsaved: list[tuple[str, str, int]] = []
+        self.nodes: dict[NodeName, records.Node] = {}
+        self.heard: dict[str, Heard] = {}
+        self.cordoned_executors: dict[str, str] = {}
+        self.cordoned_nodes: dict[NodeName, str] = {}
+        self.silence_s: dict[str, float] = {}
+        self.beaten: set[str] = set()
+        self.version = 0
+
+    def apply(self, entries: Iterable[Entry]) -> None:
+        """Fold heartbeats and nodes. Repeats change nothing but count as heard."""
+        for entry in entries:
+            if entry.value is None:
+                self._gone(entry.key)
+                continue
+            match records.decode(entry.value):
+                case records.Heartbeat() as heartbeat:
+                    known = self.heard.get(heartbeat.executor)
+                    self.heard[heartbeat.executor] = Heard(heartbeat, entry.time_ms)
+                    self.beaten.add(heartbeat.executor)
+                    self.silence_s.setdefault(heartbeat.executor, 0.0)
+                    if known is None:
+                        self.version += 1
+                case records.Node() as node:
+                    self._reported(node)
+
+    def _reported(self, node: records.Node) -> None:
+        name = NodeName(node.executor, node.name)
+        if name not in self.numbers:
+            number = self._next_number
+            self._next_number += 1
+            self.numbers[name] = number
+            self.unsaved.append((node.executor, node.name, number))
+        if self.nodes.get(name) != node:
+            self.nodes[name] = node
+            self.version += 1
+
+    def _gone(self, key: str) -> None:
+        executor, slash, node = key.partition("/")
+        if slash:
+            if self.nodes.pop(NodeName(executor, node), None) is not None:
+                self.version += 1
+        elif self.heard.pop(executor, None) is not None:
+            self.silence_s.pop(executor, None)
+            self.version += 1
+
+    def cordon(self, mark: configuration.Cordon) -> None:
+        """An operator cordoned an executor or node, or lifted that."""
+        on = mark.cordoned and not mark.deleted
+        if mark.node is None:
+            _mark(self.cordoned_executors, mark.executor, mark.reason, on)
+        else:
+            _mark(self.cordoned_nodes, NodeName(mark.executor, mark.node), mark.reason, on)
+        self.version += 1
+
+    def tick(self, elapsed_s: float) -> None:
+        """Time passed while the log could be read: who was not heard in it grows more silent."""
+        for executor in self.silence_s:
+            heard = executor in self.beaten
+            self.silence_s[executor] = 0.0 if heard else self.silence_s[executor] + elapsed_s
+        self.beaten.clear()
+
+    def silent(self, for_s: float) -> frozenset[str]:
+        """Executors not heard for longer than this (stale with one bound, lost with another)."""
+        return frozenset(name for name, silent_s in self.silence_s.items() if silent_s > for_s)
+
+    def is_cordoned(self, node: records.Node) -> bool:
+        """R1: unschedulable, or marked by an operator, itself or its executor."""
+        return (
+            node.unschedulable
+            or node.executor in self.cordoned_executors
+            or NodeName(node.executor, node.name) in self.cordoned_nodes
+        )
+
+
+K = TypeVar("K")
+
+
+def _mark(marks: dict[K, str], key: K, reason: str, on: bool) -> None:
+    if on:
+        marks[key] = reason
+    else:
+        marks.pop(key, None)
