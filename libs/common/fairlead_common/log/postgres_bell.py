@@ -11,8 +11,8 @@ from typing import Final
 
 import asyncpg
 
-from fairlead_common.db.pool import AWAY, Connection
-from fairlead_common.log import postgres_link
+from fairlead_common.db.pool import Connection
+from fairlead_common.log.postgres_link import BROKEN, SETTINGS
 from fairlead_common.log.postgres_sql import SQL
 
 CHANNEL: Final = "fairlead_log"
@@ -67,14 +67,14 @@ class Bell:
         while True:
             try:
                 await self._connected()
-            except (*AWAY, asyncpg.PostgresError):
+            except (*BROKEN, asyncpg.PostgresError):
                 # The readers' poll goes on meanwhile, and says so when the database is away.
                 await asyncio.sleep(PAUSE_S)
 
     async def _connected(self) -> None:
         """Listen and notify until the connection breaks."""
         connection = await asyncpg.connect(
-            self._url, timeout=CONNECT_S_MAX, server_settings=dict(postgres_link.SETTINGS)
+            self._url, timeout=CONNECT_S_MAX, server_settings=dict(SETTINGS)
         )
         try:
             connection.add_termination_listener(lambda _: self._work.set())

@@ -43,11 +43,15 @@ _HOPELESS: Final = (
 """What trying again does not mend."""
 
 
+BROKEN: Final = (*AWAY, asyncpg.InternalClientError)
+"""`InternalClientError`: the server has said good-bye, and the end of the line is still to come."""
+
+
 def is_away(error: Exception, connection: Connection | None) -> bool:
     """Whether the connection was lost (or never made), rather than the statement refused."""
     if isinstance(error, asyncpg.InterfaceError):
         return connection is None or bool(connection.is_closed())
-    return isinstance(error, (*AWAY, asyncpg.TooManyConnectionsError))
+    return isinstance(error, (*BROKEN, asyncpg.TooManyConnectionsError))
 
 
 def is_refusal(error: asyncpg.PostgresError) -> bool:
@@ -84,7 +88,7 @@ class Link:
                 try:
                     async with asyncio.timeout_at(deadline):
                         return await call(connection)
-                except (*AWAY, asyncpg.PostgresError) as error:
+                except (*BROKEN, asyncpg.PostgresError) as error:
                     if is_away(error, connection):
                         self.drop()
                     elif isinstance(error, asyncpg.PostgresError) and is_refusal(error):
@@ -104,7 +108,7 @@ class Link:
             try:
                 async with asyncio.timeout(answer_s):
                     return await call(connection)
-            except (*AWAY, asyncpg.PostgresError) as error:
+            except (*BROKEN, asyncpg.PostgresError) as error:
                 if not is_away(error, connection):
                     raise
                 self.drop()
@@ -123,7 +127,7 @@ class Link:
         if connection is not None and not connection.is_closed():
             try:
                 await connection.close(timeout=CLOSE_S_MAX)
-            except (*AWAY, asyncpg.PostgresError):
+            except (*BROKEN, asyncpg.PostgresError):
                 connection.terminate()
 
     async def _connect(self, deadline: float) -> Connection:
@@ -139,7 +143,7 @@ class Link:
                     )
             except _HOPELESS as error:
                 raise LogUnavailable(f"Postgres does not let us in: {error}") from error
-            except (*AWAY, asyncpg.TooManyConnectionsError) as error:
+            except (*BROKEN, asyncpg.TooManyConnectionsError) as error:
                 self._give_up_after(deadline - pause, error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, PAUSE_S_MAX)

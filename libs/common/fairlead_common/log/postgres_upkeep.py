@@ -70,7 +70,7 @@ class _Turn:
             if row["cleaned"] is None:
                 return removed
             cleaned = row["cleaned"]
-            removed += row["removed"]
+            removed += int(row["removed"])
             await self._connection.execute(SQL["set_cleaned"], part, cleaned)
             if row["seen"] < LOOKED_AT_MAX:
                 return removed

@@ -1,0 +1,150 @@
+"""What the contract suite needs of each log besides the protocol: to break it and to age it."""
+
+import itertools
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import asyncpg
+
+from fairlead_common import clock
+from fairlead_common.log.memory import MemoryCore, MemoryLog
+from fairlead_common.log.postgres import PostgresLog
+from fairlead_common.log.postgres_sql import SQL
+from fairlead_common.log.protocol import EventLog, Record, Topic, partition_of
+from tests.conftest import Server
+
+FAR_FUTURE_MS = 10 * 365 * 86_400_000
+
+
+class Bed(Protocol):
+    """One log that lives for the session; each test makes topics of its own in it."""
+
+    name: str
+
+    async def open(self, away_s: float = 30.0) -> EventLog:
+        """A connection to the log, as another process would have it."""
+        ...
+
+    def open_append(self, records: Sequence[Record]) -> "AsyncContextManager":
+        """An append that is under way inside the `async with` and committed at its end."""
+        ...
+
+    async def expire(self, topic: str) -> None:
+        """Drop everything that the topic (one not compacted) has."""
+        ...
+
+    async def compact(self, topic: str) -> None:
+        """Drop what a compacted topic may drop, if the log can be told to."""
+        ...
+
+    def kill(self) -> None:
+        """End the log's server as a crash does."""
+        ...
+
+    def restart(self) -> None:
+        """Start it again."""
+        ...
+
+
+class AsyncContextManager(Protocol):
+    """What `asynccontextmanager` makes."""
+
+    async def __aenter__(self) -> None: ...
+
+    async def __aexit__(self, *_: object) -> bool | None: ...
+
+
+_numbers = itertools.count()
+_session = secrets.token_hex(4)
+
+
+def a_topic(*, partitions: int = 1, compacted: bool = False) -> Topic:
+    """A topic that no other test uses."""
+    return Topic(f"t{_session}-{next(_numbers)}", partitions, compacted)
+
+
+def a_name() -> str:
+    """A producer's name that no other test uses."""
+    return f"p{_session}-{next(_numbers)}"
+
+
+class MemoryBed:
+    """The log in memory: it cannot crash, only be away."""
+
+    name = "memory"
+
+    def __init__(self) -> None:
+        self.core = MemoryCore()
+
+    async def open(self, away_s: float = 30.0) -> EventLog:
+        return MemoryLog(clock.now_ms, self.core)
+
+    @asynccontextmanager
+    async def open_append(self, records: Sequence[Record]) -> AsyncIterator[None]:
+        log = await self.open()
+        producer = await log.producer(a_name())
+        yield
+        await producer.append(records)
+        await log.close()
+
+    async def expire(self, topic: str) -> None:
+        self.core.maintain(clock.now_ms() + FAR_FUTURE_MS)
+
+    async def compact(self, topic: str) -> None:
+        self.core.maintain(clock.now_ms())
+
+    def kill(self) -> None:
+        self.core.away = True
+
+    def restart(self) -> None:
+        self.core.away = False
+
+
+class PostgresBed:
+    """The log in a real Postgres."""
+
+    name = "postgres"
+
+    def __init__(self, server: Server, url: str) -> None:
+        self.url = url
+        self._server = server
+
+    async def open(self, away_s: float = 30.0) -> PostgresLog:
+        return await PostgresLog.open(self.url, away_s=away_s)
+
+    @asynccontextmanager
+    async def open_append(self, records: Sequence[Record]) -> AsyncIterator[None]:
+        log = await self.open()
+        name = a_name()
+        await log.producer(name)
+        parts = []
+        for record in records:
+            places = (await log.place(record.topic)).parts
+            parts.append(places[partition_of(record.key, len(places))])
+        connection = await asyncpg.connect(self.url)
+        async with connection.transaction():
+            await connection.fetch(
+                SQL["append"], name, 1, parts, [r.key for r in records], [r.value for r in records]
+            )
+            yield
+        await connection.close()
+        await log.close()
+
+    async def expire(self, topic: str) -> None:
+        await self._maintain(clock.now_ms() + FAR_FUTURE_MS)
+
+    async def compact(self, topic: str) -> None:
+        await self._maintain(clock.now_ms())
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def restart(self) -> None:
+        self._server.restart()
+
+    async def _maintain(self, now_ms: int) -> None:
+        log = await self.open()
+        await log.maintain(now_ms)
+        await log.close()

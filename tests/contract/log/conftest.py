@@ -1,0 +1,29 @@
+"""The logs that the contract suite runs on: each test runs once on each."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from fairlead_common.log.protocol import EventLog
+from tests.contract.log.beds import Bed, MemoryBed, PostgresBed
+
+
+@pytest.fixture(scope="session", params=["memory", "postgres"])
+def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+    """Each log in turn."""
+    match request.param:
+        case "memory":
+            yield MemoryBed()
+        case "postgres":
+            server = request.getfixturevalue("postgres_server")
+            yield PostgresBed(server, request.getfixturevalue("database"))
+        case other:
+            raise AssertionError(other)
+
+
+@pytest.fixture
+async def log(bed: Bed) -> AsyncIterator[EventLog]:
+    """A connection to the log."""
+    log = await bed.open()
+    yield log
+    await log.close()

@@ -1,0 +1,75 @@
+"""Topics of which only the newest value per key is kept."""
+
+from fairlead_common.log.fold import newest
+from fairlead_common.log.protocol import EventLog
+from tests.contract.log.beds import Bed, a_name
+from tests.contract.log.helpers import made, record
+
+
+async def test_folding_gives_the_newest_value_of_every_key_without_the_deleted_ones(
+    log: EventLog,
+) -> None:
+    topic = await made(log, partitions=2, compacted=True)
+    producer = await log.producer(a_name())
+    for number in range(4):
+        await producer.append([record(topic, key, f"{number}") for key in "abcd"])
+    await producer.append([record(topic, "a", None), record(topic, "b", "last")])
+    await producer.append([record(topic, "c", None), record(topic, "c", "again")])
+    values, positions = await newest(log, topic.name)
+    assert values == {"b": b"last", "c": b"again", "d": b"3"}
+    assert positions == await log.end_positions(topic.name)
+
+
+async def test_folding_an_empty_topic_gives_nothing_and_its_start(log: EventLog) -> None:
+    topic = await made(log, partitions=2, compacted=True)
+    assert await newest(log, topic.name) == ({}, await log.start_positions(topic.name))
+
+
+async def test_folding_goes_on_from_the_positions_it_gave(log: EventLog) -> None:
+    topic = await made(log, compacted=True)
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, "a", "1")])
+    _, positions = await newest(log, topic.name)
+    await producer.append([record(topic, "a", None)])
+    reader = await log.reader(topic.name, positions)
+    assert [(e.key, e.value) for e in (await reader.read(wait_s=10)).entries] == [("a", None)]
+
+
+async def test_compaction_changes_no_fold(log: EventLog, bed: Bed) -> None:
+    topic = await made(log, partitions=2, compacted=True)
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, f"{n % 7}", f"{n}") for n in range(100)])
+    await producer.append([record(topic, f"{n}", None) for n in range(3)])
+    before = await newest(log, topic.name)
+    assert before[0] == {"3": b"94", "4": b"95", "5": b"96", "6": b"97"}
+    for _ in range(3):
+        await bed.compact(topic.name)
+        assert (await newest(log, topic.name))[0] == before[0]
+    await producer.append([record(topic, "3", None), record(topic, "0", "back")])
+    await bed.compact(topic.name)
+    assert (await newest(log, topic.name))[0] == {
+        "0": b"back",
+        "4": b"95",
+        "5": b"96",
+        "6": b"97",
+    }
+
+
+async def test_a_reader_behind_a_compaction_goes_on_and_passes_the_end(
+    log: EventLog, bed: Bed
+) -> None:
+    topic = await made(log, compacted=True)
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, "a", f"{n}") for n in range(10)])
+    reader = await log.reader(topic.name, await log.start_positions(topic.name))
+    first = await reader.read(records_max=3)
+    await producer.append([record(topic, "b", "b")])
+    await bed.compact(topic.name)
+    values = {entry.key: entry.value for entry in first.entries}
+    end = await log.end_positions(topic.name)
+    positions = first.positions
+    while positions[0] < end[0]:
+        batch = await reader.read()
+        values |= {entry.key: entry.value for entry in batch.entries}
+        positions = batch.positions
+    assert values == {"a": b"9", "b": b"b"}

@@ -1,0 +1,111 @@
+"""What happens when the log's server is away, or is killed and comes back."""
+
+import asyncio
+
+import pytest
+
+from fairlead_common.errors import AppendRefused, AppendUnknown, LogUnavailable
+from tests.contract.log.beds import Bed, a_name
+from tests.contract.log.helpers import everything, made, reader_of, record, texts
+from tests.contract.log.load import Load
+
+
+@pytest.fixture
+def away(bed: Bed):
+    """Call it to kill the server; it is there again after the test."""
+    yield bed.kill
+    bed.restart()
+
+
+async def test_a_log_that_is_away_says_so_within_the_bound_and_nothing_is_half_done(
+    bed: Bed, away
+) -> None:
+    log = await bed.open(away_s=0.5)
+    topic = await made(log)
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, "a", "before")])
+    reader = await reader_of(log, topic)
+    assert texts((await reader.read(wait_s=10)).entries) == ["before"]
+    away()
+    with pytest.raises(LogUnavailable):
+        await reader.read(wait_s=0)
+    with pytest.raises((AppendRefused, AppendUnknown)):
+        await producer.append([record(topic, "a", "lost")])
+    with pytest.raises(LogUnavailable):
+        await log.end_positions(topic.name)
+    with pytest.raises(LogUnavailable):
+        await log.producer(a_name())
+    bed.restart()
+    producer = await log.producer(producer.name)
+    await producer.append([record(topic, "a", "after")])
+    seen = []
+    while "after" not in seen:
+        seen += texts((await reader.read(wait_s=10)).entries)
+    assert seen in (["after"], ["lost", "after"])
+    assert texts(await everything(log, topic)) == ["before", *seen]
+    await log.close()
+
+
+async def test_an_idle_producer_goes_on_after_a_restart(bed: Bed) -> None:
+    log = await bed.open()
+    topic = await made(log)
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, "a", "1")])
+    bed.kill()
+    bed.restart()
+    try:
+        await producer.append([record(topic, "a", "2")])
+    except AppendUnknown:
+        producer = await log.producer(producer.name)
+        if texts(await everything(log, topic)) == ["1"]:
+            await producer.append([record(topic, "a", "2")])
+    assert texts(await everything(log, topic)) == ["1", "2"]
+    await log.close()
+
+
+async def test_a_waiting_reader_wakes_after_a_restart(bed: Bed) -> None:
+    log = await bed.open()
+    topic = await made(log)
+    reader = await reader_of(log, topic)
+    waiting = asyncio.create_task(reader.read(wait_s=60))
+    await asyncio.sleep(0)
+    bed.kill()
+    bed.restart()
+    elsewhere = await bed.open()
+    producer = await elsewhere.producer(a_name())
+    await producer.append([record(topic, "a", "1")])
+    batch = await waiting
+    while not batch.entries:
+        batch = await reader.read(wait_s=60)
+    assert texts(batch.entries) == ["1"]
+    await elsewhere.close()
+    await log.close()
+
+
+def test_a_restart_under_load_loses_nothing_and_doubles_nothing(bed: Bed) -> None:
+    one, other = asyncio.run(_two_topics(bed))
+    load = Load(bed, one, other)
+    for _ in range(2):
+        load.wait_for(20)
+        bed.kill()
+        bed.restart()
+    load.wait_for(20)
+    written = load.stop()
+    numbers = [f"{number}" for number in range(written)]
+    assert asyncio.run(_contents(bed, one)) == numbers
+    assert asyncio.run(_contents(bed, other)) == numbers
+    assert load.read == numbers
+
+
+async def _two_topics(bed: Bed):
+    log = await bed.open()
+    topics = await made(log), await made(log)
+    await log.close()
+    return topics
+
+
+async def _contents(bed: Bed, topic) -> list[str]:
+    log = await bed.open()
+    values = texts(await everything(log, topic))
+    await log.close()
+    return values
