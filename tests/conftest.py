@@ -26,8 +26,9 @@ import asyncpg
 import pytest
 from redis import Redis
 
+from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import Program, Running
-from fairlead_standalone.postgres import SETTINGS_OF_TESTS, Postgres, free_port
+from fairlead_standalone.postgres import SETTINGS_OF_TESTS, Postgres
 from fairlead_standalone.valkey import Valkey
 
 ROOT = Path(__file__).parent.parent

@@ -10,7 +10,6 @@ import pwd
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -328,11 +327,3 @@ def _pid_file(data: Path) -> list[str]:
 def _environment() -> dict[str, str]:
     """No `PG*` variables of the caller, which would change what the programs do."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
-
-
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

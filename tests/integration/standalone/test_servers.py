@@ -15,8 +15,9 @@ import psutil
 import pytest
 
 from fairlead_standalone import postgres, valkey
+from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import Running, ServerFailed
-from fairlead_standalone.postgres import Installation, Postgres, free_port
+from fairlead_standalone.postgres import Installation, Postgres
 from tests.conftest import Server
 
 BINS = {

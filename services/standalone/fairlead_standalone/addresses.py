@@ -1,0 +1,88 @@
+"""Checks of addresses before anything is started, so that a mistake is a sentence and not a log."""
+
+import socket
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import urlsplit
+
+from fairlead_common.errors import WorldError
+
+CONNECT_S_MAX: Final = 5.0
+PORTS_TRIED_MAX: Final = 50
+_DEFAULT_PORTS: Final = {
+    "kafka": 9092,
+    "postgres": 5432,
+    "postgresql": 5432,
+    "redis": 6379,
+    "rediss": 6379,
+}
+
+
+class AddressRefused(WorldError):
+    """An address cannot be served or reached; the message says what to do."""
+
+
+def check_free(port: int) -> None:
+    """Raises `AddressRefused` when the port cannot be had, naming one that can."""
+    if _can_listen(port):
+        return
+    other = next(
+        (str(free) for free in range(port + 1, port + PORTS_TRIED_MAX) if _can_listen(free)), "0"
+    )
+    raise AddressRefused(
+        f"Port {port} of 127.0.0.1 is in use by another program. End that one, or take another"
+        f" port: fairlead up --port {other}"
+    )
+
+
+def _can_listen(port: int) -> bool:
+    if not 0 < port < 65536:
+        return False
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+            listener.listen()
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def check_url(option: str, url: str, schemes: tuple[str, ...]) -> str:
+    """The URL with its scheme, if one of its hosts answers. Raises `AddressRefused`."""
+    whole = url if "://" in url else f"{schemes[0]}://{url}"
+    scheme = urlsplit(whole).scheme
+    if scheme not in schemes:
+        raise AddressRefused(f"{option} wants {schemes[0]}://HOST:PORT, not {url!r}.")
+    failures = []
+    for host, port in _hosts(option, whole, _DEFAULT_PORTS[scheme]):
+        try:
+            with socket.create_connection((host, port), CONNECT_S_MAX):
+                return whole
+        except OSError as error:
+            failures.append(f"{host}:{port}: {error.strerror or error}")
+    raise AddressRefused(
+        f"Nothing answers at the address given by {option} ({'; '.join(failures)}). Start that"
+        f" server first, or leave out {option} to use the built-in one."
+    )
+
+
+def _hosts(option: str, url: str, default: int) -> Iterator[tuple[str, int]]:
+    place = urlsplit(url).netloc.rpartition("@")[2]
+    for item in place.split(","):
+        try:
+            parts = urlsplit(f"//{item}")
+            host, port = parts.hostname, parts.port or default
+        except ValueError:
+            host, port = None, 0
+        if not host:
+            raise AddressRefused(f"{option}: {item!r} is no HOST:PORT.")
+        yield host, port

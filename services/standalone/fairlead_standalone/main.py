@@ -1,0 +1,59 @@
+"""The commands of this package, with everything that they need."""
+
+import asyncio
+import contextlib
+import os
+from pathlib import Path
+
+import typer
+
+from fairlead import discovery
+from fairlead.cli import frame
+from fairlead_common.errors import WorldError
+from fairlead_standalone import folder as folders
+from fairlead_standalone.up import Options, up
+
+
+def run_up(
+    *,
+    data: Path | None,
+    port: int,
+    kafka: str | None,
+    postgres: str | None,
+    redis: str | None,
+    backend: str,
+) -> None:
+    """Run until interrupted; a refusal is a sentence and exit code 2."""
+    options = Options(
+        data=_data(data), port=port, kafka=kafka, postgres=postgres, redis=redis, backend=backend
+    )
+    try:
+        with contextlib.closing(folders.claim(options.data, _say)) as folder:
+            asyncio.run(up(options, folder, _say))
+    except WorldError as error:
+        frame.fail(str(error))
+
+
+def show_token(data: Path | None) -> None:
+    """Print the token in the data folder."""
+    file = _data(data) / discovery.TOKEN_FILE
+    try:
+        typer.echo(file.read_text().strip())
+    except FileNotFoundError:
+        frame.fail(f"There is no {file}: `fairlead up` makes it on its first start.")
+    except OSError as error:
+        frame.fail(f"{file} cannot be read: {error.strerror}.")
+
+
+def show_link(data: Path | None) -> None:
+    """Print an address that signs a browser in, once."""
+
+
+def _data(given: Path | None) -> Path:
+    return (given or discovery.data_folder(os.environ)).absolute()
+
+
+def _say(text: str) -> None:
+    """A line for the person at the terminal, who may have closed it: then nobody reads it."""
+    with contextlib.suppress(OSError):
+        typer.echo(text)

@@ -1,0 +1,71 @@
+"""Fairlead's own services as children: `python -m MODULE`, settings by environment variables."""
+
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from fairlead_standalone.children import Command
+
+PROBE_S_MAX: Final = 3.0
+READY_S: Final = 90.0
+STOP_S: Final = 20.0
+
+
+class Service:
+    """A `children.Program`: ready when its `/readyz` says so."""
+
+    ready_s = READY_S
+
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        *,
+        port: int,
+        settings: Mapping[str, str],
+        folder: Path,
+        inherit: Sequence[int] = (),
+    ) -> None:
+        self.name = name
+        self.port = port
+        self._module = module
+        self._settings = settings
+        self._folder = folder
+        self._inherit = tuple(inherit)
+
+    def prepare(self) -> None:
+        """Nothing: each service makes its tables and topics itself."""
+
+    def command(self) -> Command:
+        """`-P`: no module of the folder in which somebody typed `fairlead up` comes first."""
+        ours = {
+            **self._settings,
+            "FAIRLEAD_HTTP_HOST": "127.0.0.1",
+            "FAIRLEAD_HTTP_PORT": str(self.port),
+            "PYTHONUNBUFFERED": "1",
+        }
+        return Command(
+            argv=(sys.executable, "-P", "-m", self._module),
+            env={**os.environ, **ours},
+            cwd=self._folder,
+            inherit=self._inherit,
+            stop_s=STOP_S,
+        )
+
+    def is_ready(self, pid: int) -> bool:
+        """Whether whoever listens on its port says that it is ready."""
+        return is_ready(self.port)
+
+
+def is_ready(port: int) -> bool:
+    """Whether `GET /readyz` on this port of 127.0.0.1 is answered with 200."""
+    request = f"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n"
+    try:
+        with socket.create_connection(("127.0.0.1", port), PROBE_S_MAX) as connection:
+            connection.sendall(request.encode())
+            return connection.recv(64).split()[1:2] == [b"200"]
+    except OSError:
+        return False

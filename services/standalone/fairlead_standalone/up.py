@@ -1,0 +1,190 @@
+"""`fairlead up`: one machine, one command, all of Fairlead.
+
+Claims the data folder, checks addresses, starts Postgres and Valkey (unless URLs were given), then
+web, scheduler and executor, says where the dashboard is, and runs until it is told to end. What it
+starts are the same services, with the same settings, as anywhere else.
+"""
+
+import asyncio
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from fairlead import discovery
+from fairlead_standalone import addresses
+from fairlead_standalone.children import Program
+from fairlead_standalone.folder import DataFolder
+from fairlead_standalone.postgres import Postgres
+from fairlead_standalone.services import Service
+from fairlead_standalone.supervisor import Supervisor
+from fairlead_standalone.valkey import Valkey
+
+DATABASE: Final = "fairlead"
+POSTGRES_SCHEMES: Final = ("postgresql", "postgres")
+
+Say = Callable[[str], None]
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What `fairlead up` was told. A URL of None: the embedded one."""
+
+    data: Path
+    port: int = 8080
+    kafka: str | None = None
+    postgres: str | None = None
+    redis: str | None = None
+    backend: str = "process"
+
+
+class Servers(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the log, the database and the cache are, and which of them we run ourselves."""
+
+    log_url: str
+    database_url: str
+    redis_url: str
+    programs: tuple[Program, ...]
+
+
+async def up(options: Options, folder: DataFolder, say: Say) -> None:
+    """Run everything until SIGINT, SIGTERM or SIGHUP. Raises `WorldError` for what cannot be."""
+    addresses.check_free(options.port)
+    servers = choose_servers(options, folder)
+    with _lifeline() as runners:
+        async with Supervisor(folder.logs, say) as children:
+            work = asyncio.create_task(_work(children, servers, options, folder, runners, say))
+            _end_on_signals(work, children, say)
+            await asyncio.wait((work,))
+    if not work.cancelled():
+        work.result()
+    say(f"ended; the data stays in {folder.path}")
+
+
+async def _work(
+    children: Supervisor,
+    servers: Servers,
+    options: Options,
+    folder: DataFolder,
+    runners: int,
+    say: Say,
+) -> None:
+    await children.start(*servers.programs)
+    await children.start(*services(options, servers, folder, runners))
+    folder.announce(f"http://127.0.0.1:{options.port}")
+    for line in welcome(options, folder):
+        say(line)
+    await children.wait()
+
+
+def choose_servers(options: Options, folder: DataFolder) -> Servers:
+    """Those at the given URLs, else our own. Raises `WorldError` when neither is to be had."""
+    programs: list[Program] = []
+    if options.postgres:
+        database_url = addresses.check_url("--postgres", options.postgres, POSTGRES_SCHEMES)
+    else:
+        postgres = Postgres(
+            folder.path, password=folder.secrets.postgres, port=addresses.free_port()
+        )
+        programs.append(postgres)
+        database_url = postgres.url()
+    if options.redis:
+        redis_url = addresses.check_url("--redis", options.redis, ("redis", "rediss"))
+    else:
+        valkey = Valkey(folder.path, password=folder.secrets.redis, port=addresses.free_port())
+        programs.append(valkey)
+        redis_url = valkey.url()
+    log_url = database_url
+    if options.kafka:
+        log_url = addresses.check_url("--kafka", options.kafka, ("kafka",))
+    return Servers(
+        log_url=log_url,
+        database_url=database_url,
+        redis_url=redis_url,
+        programs=tuple(programs),
+    )
+
+
+def services(options: Options, servers: Servers, folder: DataFolder, runners: int) -> list[Service]:
+    """The services in the form that fits one machine. `runners`: what tells them of our end."""
+    common = {
+        "FAIRLEAD_LOG_URL": servers.log_url,
+        "FAIRLEAD_DATABASE_URL": servers.database_url,
+        "FAIRLEAD_REDIS_URL": servers.redis_url,
+        "FAIRLEAD_SIGNING_KEY": folder.secrets.signing_key,
+        "FAIRLEAD_DATA": str(folder.path),
+        "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", str(folder.path / "numba")),
+    }
+    executor = {"FAIRLEAD_BACKEND": options.backend, "FAIRLEAD_SUPERVISOR_FD": str(runners)}
+
+    def service(
+        name: str, module: str, port: int, settings: Mapping[str, str], *inherit: int
+    ) -> Service:
+        return Service(
+            name, module, port=port, settings=settings, folder=folder.path, inherit=inherit
+        )
+
+    return [
+        service("web", "fairlead_standalone.web", options.port, common),
+        service("scheduler", "fairlead_scheduler", addresses.free_port(), common),
+        service(
+            "executor", "fairlead_executor", addresses.free_port(), {**common, **executor}, runners
+        ),
+    ]
+
+
+@contextlib.contextmanager
+def _lifeline() -> Iterator[int]:
+    """A pipe that only we hold open: runners see its end when we are gone, however that was."""
+    inherited, ours = os.pipe()
+    try:
+        yield inherited
+    finally:
+        os.close(ours)
+        os.close(inherited)
+
+
+def _end_on_signals(work: asyncio.Task[None], children: Supervisor, say: Say) -> None:
+    """From now on the first signal ends everything in order, and a second one at once."""
+
+    def told() -> None:
+        if work.cancelling():
+            say("ending at once")
+            children.hurry()
+            return
+        say("ending: what runs is stopped and queued again ... (once more: at once)")
+        work.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, told)
+
+
+def welcome(options: Options, folder: DataFolder) -> list[str]:
+    """What a person needs to go on."""
+    address = f"http://127.0.0.1:{options.port}"
+    command = shlex.quote(_own_command())
+    if folder.path != discovery.data_folder(os.environ).absolute():
+        command = f"FAIRLEAD_DATA={shlex.quote(str(folder.path))} {command}"
+    return [
+        "",
+        f"  Fairlead runs at {address}",
+        f"  Try it:          {command} run -- echo hello",
+        f"  Data and logs:   {folder.path}",
+        "",
+    ]
+
+
+def _own_command() -> str:
+    """How to call this `fairlead` from the same shell."""
+    own = Path(sys.argv[0]).absolute()
+    found = shutil.which("fairlead")
+    if found is not None and Path(found).absolute() == own:
+        return "fairlead"
+    return os.path.relpath(own) if own.is_relative_to(Path.cwd()) else str(own)
