@@ -1,10 +1,12 @@
 """The one place that knows whether numba is there.
 
-`kernel` marks a function over arrays and numbers that is compiled where numba is installed (extra
-`fast`) and runs as ordinary Python where it is not. Both must give the same bits: kernels use no
-fast-math, no parallel loops, and only integer and double arithmetic in a stated order.
-Set NUMBA_CACHE_DIR (the service does) so that a second start does not compile again, and
-NUMBA_DISABLE_JIT=1 to run them as Python on purpose.
+`kernel` and `part` mark functions over arrays and numbers that are compiled where numba is
+installed (extra `fast`) and run as ordinary Python where it is not. Both give the same bits:
+no fast-math, no parallel loops, only integer and double arithmetic in a stated order.
+
+Set NUMBA_CACHE_DIR (the service does) so that a second start does not compile again; the folder's
+name should hold a digest of the engine's sources, because numba looks only at the file of a kernel
+itself, not at those of the parts it calls. NUMBA_DISABLE_JIT=1 runs them as Python on purpose.
 """
 
 from __future__ import annotations
@@ -24,8 +26,28 @@ COMPILED: bool = numba is not None and not numba.config.DISABLE_JIT
 
 
 def kernel(function: F) -> F:
-    """Compile `function` where numba is installed, else leave it as it is."""
+    """Compile a function that may make arrays."""
     if numba is None:
         return function
     compiled: F = numba.njit(cache=True, nogil=True)(function)
+    return compiled
+
+
+def steady(function: F) -> F:
+    """Compile a function that makes no arrays: those it is given are never counted as in use.
+
+    The counting (an atomic operation per array and use) would cost ten times what a placement
+    costs, for the tuples that the kernels of a round share hold dozens of arrays.
+    """
+    if numba is None:
+        return function
+    compiled: F = numba.njit(cache=True, nogil=True, _nrt=False)(function)
+    return compiled
+
+
+def part(function: F) -> F:
+    """As `steady`, for what is called per offer: it is inlined into the kernel that calls it."""
+    if numba is None:
+        return function
+    compiled: F = numba.njit(cache=True, nogil=True, _nrt=False, forceinline=True)(function)
     return compiled

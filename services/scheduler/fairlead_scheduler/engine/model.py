@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import numpy as np
-
-from .compiled import kernel
+from .compiled import part
 from .snapshot import Bool, Byte, Code, Float, Int32, Int64
 from .tree import Bits, take
 
 TOLERANCE: Final = 1e-9
 """Amounts closer than this are equal (R4, R13)."""
 
-# Scalars of the model, by index into `Model.count`.
+# Scalars of the model, by index into `Model.number`.
 PLACED: Final = 0
 STOP: Final = 1
 QUEUES: Final = 2
@@ -84,7 +82,7 @@ class Tables(NamedTuple):
 class Model(NamedTuple):
     """What a round changes."""
 
-    count: Int64
+    number: Int64
     """[COUNTS] scalars, see above."""
     tokens: Float
     """[1+Q] left in the global bucket (first) and in each queue's."""
@@ -123,14 +121,14 @@ class Model(NamedTuple):
     key_live: Bool
     """[Q] whether the offer runs already."""
     placed_job: Int32
-    """[P] filled up to count[PLACED]."""
+    """[P] filled up to number[PLACED]."""
     placed_at: Int32
     """[P] position."""
     placed_away: Int32
     """[P] column of W."""
 
 
-@kernel
+@part
 def share_with(stands: Int64, whole: Int64, factor: Float) -> float:
     """Cost of what is held together with `whole`."""
     result = 0.0
@@ -141,7 +139,7 @@ def share_with(stands: Int64, whole: Int64, factor: Float) -> float:
     return result
 
 
-@kernel
+@part
 def share(stands: Int64, factor: Float) -> float:
     """Cost of what is held."""
     result = 0.0
@@ -152,7 +150,7 @@ def share(stands: Int64, factor: Float) -> float:
     return result
 
 
-@kernel
+@part
 def pass_over(m: Model, q: int, s: int, code: int) -> None:
     """From now on jobs of this shape are not offered by this queue, for this reason."""
     if m.pair_code[q, s] == NOT_TRIED:
@@ -161,7 +159,7 @@ def pass_over(m: Model, q: int, s: int, code: int) -> None:
             m.open_pairs[q] -= 1
 
 
-@kernel
+@part
 def handled(m: Model, q: int, s: int) -> None:
     """One job of the shape less to look at."""
     m.pair_left[q, s] -= 1
@@ -169,7 +167,7 @@ def handled(m: Model, q: int, s: int) -> None:
         m.open_pairs[q] -= 1
 
 
-@kernel
+@part
 def place(t: Tables, m: Model, q: int, j: int, s: int, w: int, p: int) -> None:
     """Put a queued job on the node at position `p`."""
     take(m.tree, p, t.request[s], 1)
@@ -181,8 +179,8 @@ def place(t: Tables, m: Model, q: int, j: int, s: int, w: int, p: int) -> None:
         m.fresh[r] += amount
     m.tokens[0] -= 1.0
     m.tokens[1 + q] -= 1.0
-    n = m.count[PLACED]
+    n = m.number[PLACED]
     m.placed_job[n] = j
     m.placed_at[n] = p
     m.placed_away[n] = w
-    m.count[PLACED] = n + 1
+    m.number[PLACED] = n + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .compiled import kernel
+from .compiled import part, steady
 from .model import (
     FLOATING_LIMIT,
     INSUFFICIENT,
@@ -28,11 +28,11 @@ DONE: Final = 0
 MORE: Final = 1
 
 
-@kernel
+@steady
 def run(t: Tables, m: Model, stretch: int) -> int:
     """Handle up to `stretch` offers. `DONE` when none is left, else `MORE`."""
     for _ in range(stretch):
-        if m.count[QUEUES] == 0 or m.count[STOP] != NOT_TRIED:
+        if m.number[QUEUES] == 0 or m.number[STOP] != NOT_TRIED:
             return DONE
         q = m.heap[0]
         j = t.order[m.next[q]]
@@ -44,7 +44,7 @@ def run(t: Tables, m: Model, stretch: int) -> int:
                 place(t, m, q, j, s, 0, p)
             else:
                 pass_over(m, q, s, INSUFFICIENT)
-        if m.count[STOP] != NOT_TRIED:
+        if m.number[STOP] != NOT_TRIED:
             return DONE
         handled(m, q, s)
         m.next[q] += 1
@@ -52,19 +52,19 @@ def run(t: Tables, m: Model, stretch: int) -> int:
     return MORE
 
 
-@kernel
+@part
 def limited(t: Tables, m: Model, q: int, s: int) -> int:
     """Rules L2 to L4 and L7 for an offer of one queued job: 0, or the code of what it met.
 
-    What stops the round is written to count[STOP], what stops the queue to `queue_stop`.
+    What stops the round is written to number[STOP], what stops the queue to `queue_stop`.
     """
     for r in range(t.factor.size):
         if m.fresh[r] > t.round_limit[r]:
-            m.count[STOP] = ROUND_LIMIT
+            m.number[STOP] = ROUND_LIMIT
             pass_over(m, q, s, ROUND_LIMIT)
             return ROUND_LIMIT
     if m.tokens[0] < 1.0 - TOLERANCE:
-        m.count[STOP] = RATE_LIMIT
+        m.number[STOP] = RATE_LIMIT
         pass_over(m, q, s, RATE_LIMIT)
         return RATE_LIMIT
     if m.tokens[1 + q] < 1.0 - TOLERANCE:
@@ -84,7 +84,7 @@ def limited(t: Tables, m: Model, q: int, s: int) -> int:
     return NOT_TRIED
 
 
-@kernel
+@part
 def free_room(t: Tables, m: Model, s: int) -> int:
     """Rung (a): the first position in the order of N3 with room beside everything, or -1."""
     start = m.cursor[s, 0]

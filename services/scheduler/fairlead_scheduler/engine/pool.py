@@ -33,7 +33,7 @@ STORAGE: Final = "ephemeral-storage"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pool:
-    """The pool as the round starts. W = 1+K columns of `shape_match`; the rest as in snapshot.py."""
+    """The pool as the round starts. W = 1+K columns of `shape_match`; the rest as there."""
 
     whole: Int64
     """[S, R+F] requests with what is needed beside the node."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .compiled import kernel
+from .compiled import part, steady
 from .model import (
     LOOKBACK_LIMIT,
     NOT_TRIED,
@@ -18,7 +18,7 @@ from .model import (
 )
 
 
-@kernel
+@part
 def before(t: Tables, m: Model, a: int, b: int) -> bool:
     """Whether the offer of queue `a` goes before that of queue `b`, by R4 (1) to (5)."""
     if m.key_value[a] != m.key_value[b]:
@@ -36,10 +36,10 @@ def before(t: Tables, m: Model, a: int, b: int) -> bool:
     return a < b
 
 
-@kernel
+@part
 def sift_down(t: Tables, m: Model, i: int) -> None:
     """Move the queue at heap place `i` down to where it belongs."""
-    size = m.count[QUEUES]
+    size = m.number[QUEUES]
     q = m.heap[i]
     while True:
         child = 2 * i + 1
@@ -54,7 +54,7 @@ def sift_down(t: Tables, m: Model, i: int) -> None:
     m.heap[i] = q
 
 
-@kernel
+@part
 def stand(t: Tables, m: Model, q: int, s: int) -> None:
     """Compute the standing of a queue whose offer is one queued job of shape `s`."""
     weight = t.weight[q]
@@ -67,7 +67,7 @@ def stand(t: Tables, m: Model, q: int, s: int) -> None:
     m.key_live[q] = False
 
 
-@kernel
+@part
 def advance(t: Tables, m: Model, q: int) -> bool:
     """Find the queue's next offer from `next` on; False when it has none."""
     if m.queue_stop[q] != NOT_TRIED:
@@ -88,7 +88,7 @@ def advance(t: Tables, m: Model, q: int) -> bool:
     return False
 
 
-@kernel
+@steady
 def begin(t: Tables, m: Model) -> None:
     """Find every queue's first offer and make the heap."""
     n = 0
@@ -96,17 +96,17 @@ def begin(t: Tables, m: Model) -> None:
         if advance(t, m, q):
             m.heap[n] = q
             n += 1
-    m.count[QUEUES] = n
+    m.number[QUEUES] = n
     for i in range(n // 2 - 1, -1, -1):
         sift_down(t, m, np.int64(i))
 
 
-@kernel
+@part
 def replace_top(t: Tables, m: Model, found: bool) -> None:
     """After the top queue was handled: it has a new offer (`found`) or leaves the heap."""
     if not found:
-        size = m.count[QUEUES] - 1
-        m.count[QUEUES] = size
+        size = m.number[QUEUES] - 1
+        m.number[QUEUES] = size
         m.heap[0] = m.heap[size]
         if size == 0:
             return

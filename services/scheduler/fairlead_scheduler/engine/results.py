@@ -30,7 +30,7 @@ class Round:
 def plan(round_: Round, stopped: Code) -> Plan:
     """The answer of `schedule`."""
     snapshot, start, state = round_.snapshot, round_.start, round_.model
-    n = int(state.count[model.PLACED])
+    n = int(state.number[model.PLACED])
     job = state.placed_job[:n].copy()
     node = round_.position[state.placed_at[:n]]
     shape = snapshot.job_shape[job]

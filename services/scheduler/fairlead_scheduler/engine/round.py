@@ -104,7 +104,7 @@ def _model(snapshot: Snapshot, start: Pool, tables: Tables, amounts: Int64, firs
     tokens[1:] = np.inf if snapshot.queue_tokens is None else snapshot.queue_tokens
     jobs = tables.order.size
     return Model(
-        count=np.zeros(model.COUNTS, np.int64),
+        number=np.zeros(model.COUNTS, np.int64),
         tokens=tokens,
         tree=amounts,
         cursor=np.zeros((shapes, width), np.int32),
@@ -171,4 +171,4 @@ def _pass(round_: Round, settings: EngineSettings, expired: Callable[[], bool]) 
     while passes.run(round_.tables, round_.model, settings.stretch) == passes.MORE:
         if expired():
             return Code.TIME_LIMIT
-    return Code(int(round_.model.count[model.STOP]))
+    return Code(int(round_.model.number[model.STOP]))

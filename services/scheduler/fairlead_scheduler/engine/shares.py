@@ -18,7 +18,7 @@ LEFT_OVER: Final = 1e-6
 
 
 def factors(capacity: Int64, multipliers: Float) -> Float:
-    """[R+F] what one unit of each resource costs: multiplier / pool total, 0 where there is none."""
+    """[R+F] what a unit of each resource costs: multiplier / pool total, 0 where none is."""
     result: Float = np.zeros(capacity.size, np.float64)
     np.divide(multipliers, capacity, out=result, where=capacity > 0)
     return result

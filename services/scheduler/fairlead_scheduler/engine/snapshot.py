@@ -123,7 +123,7 @@ class Code(enum.IntEnum):
 
 
 class Bucket(enum.IntEnum):
-    """Columns of `Reasons.counts`: nodes of the pool by the first thing that rules them out (E3)."""
+    """Columns of `Reasons.counts`: nodes by the first thing that rules them out (E3)."""
 
     LOST = 0
     CORDONED = 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .compiled import kernel
+from .compiled import kernel, part
 from .snapshot import Int64
 
 Bits = npt.NDArray[np.uint64]
@@ -39,7 +39,7 @@ def build(free: Int64, bits: Bits) -> tuple[Int64, Bits]:
     return tree, types
 
 
-@kernel
+@part
 def first_fit(tree: Int64, types: Bits, request: Int64, bits: np.uint64, start: int) -> int:
     """The first leaf from `start` on with room for `request` and one of the type bits, or -1."""
     size = types.size // 2
@@ -66,7 +66,7 @@ def first_fit(tree: Int64, types: Bits, request: Int64, bits: np.uint64, start: 
         i += 1
 
 
-@kernel
+@part
 def take(tree: Int64, p: int, request: Int64, sign: int) -> None:
     """Subtract `sign` * `request` from what is free on leaf `p` (sign -1 gives it back)."""
     size = tree.shape[0] // 2
