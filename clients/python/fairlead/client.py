@@ -61,6 +61,7 @@ class Client:
     iter_jobs = _each(flows.iter_jobs, JobView)
     wait = _call(flows.wait)
     wait_job = _call(flows.wait_job)
+    watch = _each(flows.watch, JobSet)
     events = _each(follow.events, Event)
     logs = _each(follow.logs, bytes)
 

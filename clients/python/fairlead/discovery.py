@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from fairlead.errors import NotConfigured
+from fairlead.errors import NoServer, NotConfigured
 
 ADDRESS_FILE: Final = "address"
 TOKEN_FILE: Final = "token"
@@ -65,7 +65,7 @@ def data_folder(environment: Mapping[str, str]) -> Path:
 def find(
     environment: Mapping[str, str], *, server: str | None = None, token: str | None = None
 ) -> Server:
-    """The server to ask. Raises `NotConfigured`, saying what was looked for where."""
+    """The server to ask. Raises `NoServer`, saying where one was looked for."""
     token = token or environment.get("FAIRLEAD_TOKEN") or None
     named = server or environment.get("FAIRLEAD_SERVER")
     if named:
@@ -81,7 +81,7 @@ def find(
         return _with_token(configured, token)
     if local is not None:
         return _with_token(local, token)
-    raise NotConfigured(
+    raise NoServer(
         "No server is known. Start one on this machine with `fairlead up`, or set FAIRLEAD_SERVER"
         f" (and FAIRLEAD_TOKEN), or write {config_file(environment)}. Looked for"
         f" {data_folder(environment) / ADDRESS_FILE} too."

@@ -16,7 +16,11 @@ class FairleadError(Exception):
 
 
 class NotConfigured(FairleadError):
-    """It is not known which server to ask, or a configuration file cannot be understood."""
+    """A setting or a configuration file of the client cannot be understood."""
+
+
+class NoServer(NotConfigured):
+    """It is not known which server to ask."""
 
 
 class ServerUnreachable(FairleadError):

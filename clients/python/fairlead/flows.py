@@ -208,6 +208,27 @@ def wait(
             yield from steps.pause(POLL_S)
 
 
+def watch(queue: str, job_set: str, *, after: str | None = None) -> Flow[None]:
+    """Iterates over the states of a job set, a new one when it changed, until all jobs ended."""
+    etag: str | None = None
+    query = (*_seen(after, None), ("wait", _duration(LONG_POLL_S)))
+    while True:
+        request = Request(
+            path=API + _job_set_path(queue, job_set),
+            query=query,
+            headers=(("if-none-match", etag),) if etag else (),
+            read_s=LONG_POLL_S + LONG_POLL_SLACK_S,
+        )
+        reply = yield from _answered(request)
+        if reply.status != 304:
+            found = _decoded(reply, JobSet)
+            yield from steps.emit(found)
+            if found.finished:
+                return
+            etag = reply.headers.get("etag")
+        yield from steps.pause(POLL_S)
+
+
 def wait_job(
     job_id: str, *, timeout_s: float | None = None, after: str | None = None
 ) -> Flow[JobView]:

@@ -76,7 +76,7 @@ class Job(Sent, frozen=True, kw_only=True):
     env: Mapping[str, str] | None = None
     cpu: str | int | float | None = None
     memory: str | int | None = None
-    gpu: int | None = None
+    gpu: str | int | None = None
     pod_spec: Mapping[str, object] | None = None
     priority: int | None = None
     priority_class: str | None = None
@@ -181,7 +181,7 @@ class Run(Answer, frozen=True, kw_only=True):
 
     run: int
     state: str
-    executor: str | None = None
+    cluster: str | None = None
     node: str | None = None
     leased: str | None = None
     started: str | None = None
@@ -222,21 +222,29 @@ class JobView(Answer, frozen=True, kw_only=True):
 class Event(Answer, frozen=True, kw_only=True):
     """Something that happened to a job (or, with type `finished`, to a whole job set).
 
-    `id` is what `events(since=...)` takes to go on after this one. Of type `reset`: the place to
-    go on from is too old, events before the next one may be missing.
+    `id` is what `events(since=...)` takes to go on after this one; `position` is what reads take
+    as `after`. Of type `reset`: the place to go on from was too old, events may be missing here.
     """
 
     type: str
     id: str = ""
+    position: str = ""
     time: str | None = None
     queue: str | None = None
     job_set: str | None = None
     job_id: str | None = None
+    client_id: str | None = None
     run: int | None = None
     by: str | None = None
-    executor: str | None = None
+    cluster: str | None = None
     node: str | None = None
+    code: str | None = None
     category: str | None = None
     exit_code: int | None = None
     reason: str | None = None
+    cause: str | None = None
+    for_job: str | None = None
     will_retry: bool | None = None
+    priority: int | None = None
+    priority_class: str | None = None
+    counts: dict[str, int] | None = None

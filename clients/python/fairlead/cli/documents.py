@@ -1,0 +1,94 @@
+"""Reading what `fairlead submit` is given: YAML or JSON, one or several submissions."""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from fairlead.errors import FairleadError
+
+FILE_BYTES_MAX: Final = 512 * 2**20
+
+
+class Unreadable(FairleadError):
+    """The file is not a submission; the message says why."""
+
+
+class Submission(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """The body of a submit request; what the jobs hold is left to the server to judge."""
+
+    jobs: list[dict[str, object]]
+    queue: str = ""
+    job_set: str = ""
+    defaults: dict[str, object] | None = None
+
+    @property
+    def place(self) -> str:
+        """Queue and job set, for people."""
+        return f"{self.queue}/{self.job_set}"
+
+
+def read(file: str) -> list[Submission]:
+    """The submissions of a file, or of standard input for `-`. Raises `Unreadable`."""
+    text = _bytes(file)
+    return [_submission(file, document) for document in _documents(file, text)]
+
+
+def placed(submission: Submission, queue: str, job_set: str) -> Submission:
+    """With queue and job set from the command line, if given. Raises `Unreadable` without one."""
+    filled = msgspec.structs.replace(
+        submission, queue=queue or submission.queue, job_set=job_set or submission.job_set
+    )
+    for value, key, option in (
+        (filled.queue, "queue", "queue"),
+        (filled.job_set, "jobSet", "jobset"),
+    ):
+        if not value:
+            raise Unreadable(f"The file names no {key}; add it there, or say --{option} NAME.")
+    return filled
+
+
+def _bytes(file: str) -> bytes:
+    try:
+        if file == "-":
+            text = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
+        else:
+            with Path(file).open("rb") as opened:
+                text = opened.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise Unreadable(f"{file} cannot be read: {error.strerror}") from error
+    if len(text) > FILE_BYTES_MAX:
+        raise Unreadable(f"{file} is larger than {FILE_BYTES_MAX >> 20} MiB; cut it into several.")
+    return text
+
+
+def _documents(file: str, text: bytes) -> list[object]:
+    if text.lstrip()[:1] == b"{":
+        try:
+            return [msgspec.json.decode(text)]
+        except msgspec.DecodeError as error:
+            if file.endswith(".json"):
+                raise Unreadable(f"{file} is not valid JSON: {error}") from error
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        found = [document for document in yaml.load_all(text, loader) if document is not None]
+    except yaml.YAMLError as error:
+        raise Unreadable(f"{file} is not valid YAML: {error}") from error
+    if not found:
+        raise Unreadable(f"{file} is empty.")
+    return found
+
+
+def _submission(file: str, document: object) -> Submission:
+    try:
+        return msgspec.convert(document, Submission)
+    except msgspec.ValidationError as error:
+        raise Unreadable(
+            f"{file} is not understood: {error}. Expected are queue, jobSet, jobs and perhaps"
+            " defaults."
+        ) from error

@@ -1,0 +1,166 @@
+"""`fairlead get`, `describe` and `why`: looking at jobs, job sets and queues."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairlead.cli import frame, output, queue, watch
+
+if TYPE_CHECKING:
+    from fairlead import JobSet, JobView, Run
+
+LimitOption = Annotated[int, typer.Option(min=1, help="At most so many.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    group = typer.Typer(help="List jobs, job sets or queues.", no_args_is_help=True)
+    group.command("jobs")(jobs)
+    group.command("jobsets")(job_sets)
+    group.command("queues")(queue.list_all)
+    app.add_typer(group, name="get")
+    one = typer.Typer(help="Show everything about one thing.", no_args_is_help=True)
+    one.command("job")(describe)
+    app.add_typer(one, name="describe")
+    app.command("why", short_help="Say why a job waits or ended.")(why)
+
+
+def jobs(
+    context: typer.Context,
+    queue: Annotated[str, typer.Option(help="Only of this queue.")] = "",
+    jobset: Annotated[str, typer.Option(help="Only of this job set.")] = "",
+    state: Annotated[
+        list[str] | None, typer.Option(help="Only in this state; may be repeated.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="Only with this label KEY=VALUE; may be repeated.")
+    ] = None,
+    limit: LimitOption = 100,
+    output_format: output.FormatOption = output.Format.TABLE,
+) -> None:
+    """List jobs."""
+    from datetime import UTC, datetime
+
+    now = datetime.now(UTC)
+    columns: output.Columns[JobView] = {
+        "ID": lambda job: job.id,
+        "QUEUE": lambda job: job.queue,
+        "JOB SET": lambda job: job.job_set,
+        "CLIENT ID": lambda job: job.client_id,
+        "STATE": lambda job: f"{job.state} ({job.stopping})" if job.stopping else job.state,
+        "AGE": lambda job: output.age(job.submitted, now),
+        "REASON": lambda job: job.reason or job.waiting_for,
+    }
+    with frame.connect(context) as client:
+        found = client.iter_jobs(
+            queue=queue or None,
+            job_set=jobset or None,
+            states=[text.upper() for text in state or []],
+            labels=_labels(label),
+        )
+        shown = output.limited(found, limit)
+    output.items(shown, output_format, columns, lambda job: job.id, "No such jobs.")
+
+
+def job_sets(
+    context: typer.Context,
+    queue: Annotated[str, typer.Option(help="Only of this queue.")] = "",
+    active: Annotated[
+        bool, typer.Option("--active", help="Only those with jobs that have not ended.")
+    ] = False,
+    limit: LimitOption = 100,
+    output_format: output.FormatOption = output.Format.TABLE,
+) -> None:
+    """List job sets with their counts."""
+    columns: output.Columns[JobSet] = {
+        "QUEUE": lambda found: found.queue,
+        "JOB SET": lambda found: found.job_set,
+        "JOBS": lambda found: found.total,
+        "ENDED": lambda found: found.ended,
+        "STATES": lambda found: ", ".join(
+            f"{found.states[state]} {state}" for state in watch.ordered(found)
+        ),
+    }
+    with frame.connect(context) as client:
+        sets = client.job_sets(queue=queue or None, active=True if active else None)
+        shown = output.limited(sets, limit)
+    none = "No job sets yet. `fairlead run -- echo hello` runs a first job."
+    output.items(
+        shown, output_format, columns, lambda found: f"{found.queue}/{found.job_set}", none
+    )
+
+
+def describe(
+    context: typer.Context,
+    job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.")],
+    spec: Annotated[bool, typer.Option("--spec", help="With what was submitted.")] = False,
+    output_format: output.FormatOption = output.Format.TABLE,
+) -> None:
+    """Show all about a job: its state, why, and every run."""
+    with frame.connect(context) as client:
+        job = client.job(job_id, spec=spec)
+    match output_format:
+        case output.Format.JSON | output.Format.YAML:
+            output.thing(job, output_format)
+        case output.Format.NAME:
+            typer.echo(job.id)
+        case output.Format.TABLE:
+            _describe(job)
+
+
+def why(
+    context: typer.Context,
+    job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.")],
+) -> None:
+    """Say why a job waits, or how it came to be where it is."""
+    with frame.connect(context) as client:
+        job = client.job(job_id)
+    typer.echo(explanation(job))
+
+
+def explanation(job: "JobView") -> str:
+    """In one sentence."""
+    if job.reason:
+        return f"{job.state}: {job.reason}"
+    return job.state
+
+
+def _describe(job: "JobView") -> None:
+    output.fields(
+        [
+            ("Id", job.id),
+            ("Client id", job.client_id),
+            ("Queue", job.queue),
+            ("Job set", job.job_set),
+            ("State", job.state),
+            ("Stopping", job.stopping),
+            ("Why", explanation(job)),
+            ("Class", job.priority_class),
+            ("Priority", job.priority),
+            ("Submitted", job.submitted),
+            ("Ended", job.ended),
+            ("Exit code", job.exit_code),
+            ("Labels", job.labels),
+            ("Annotations", job.annotations),
+        ]
+    )
+    if job.runs:
+        columns: output.Columns[Run] = {
+            "RUN": lambda run: run.run,
+            "STATE": lambda run: run.state,
+            "CLUSTER": lambda run: run.cluster,
+            "NODE": lambda run: run.node,
+            "STARTED": lambda run: run.started,
+            "ENDED": lambda run: run.ended,
+            "EXIT": lambda run: run.exit_code,
+            "REASON": lambda run: run.reason,
+        }
+        typer.echo()
+        output.items(job.runs, output.Format.TABLE, columns, lambda run: str(run.run), "")
+    if job.spec is not None:
+        typer.echo("\nSpec:")
+        output.thing(job.spec, output.Format.YAML)
+
+
+def _labels(texts: list[str] | None) -> dict[str, str]:
+    return queue.pairs(texts or [])

@@ -1,0 +1,40 @@
+"""`fairlead logs ID`: what a job wrote."""
+
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from fairlead.cli import frame
+
+
+class Stream(StrEnum):
+    """Which of a run's two outputs."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command("logs")(logs)
+
+
+def logs(
+    context: typer.Context,
+    job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.")],
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on until the run has ended.")
+    ] = False,
+    stream: Annotated[Stream, typer.Option(help="Which output.")] = Stream.STDOUT,
+    tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines, so many.")] = None,
+    run: Annotated[
+        int | None, typer.Option(min=1, help="Of this run; the newest otherwise.")
+    ] = None,
+) -> None:
+    """Print the log of a job's run."""
+    with frame.connect(context) as client:
+        for chunk in client.logs(job_id, follow=follow, stream=stream.value, tail=tail, run=run):
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()

@@ -1,0 +1,144 @@
+"""`fairlead run -- COMMAND`: one job, its log on your terminal, its exit code yours."""
+
+import secrets
+import sys
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
+
+import typer
+
+from fairlead.cli import frame, get
+from fairlead.cli import queue as queues
+
+if TYPE_CHECKING:
+    from fairlead import AsyncClient, Job, JobView
+
+EXIT_NOT_RUN: Final = 1
+"""Where the job has no exit code of its own: it was rejected, cancelled or could not start."""
+
+POLL_S: Final = 0.05
+POLL_S_MAX: Final = 1.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command("run", short_help="Run a command as a job and wait for it.")(run)
+
+
+def run(
+    context: typer.Context,
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND...", help="What to run, after --.")
+    ],
+    cpu: Annotated[str, typer.Option(help="Cores, as 2 or 500m.")] = "",
+    memory: Annotated[str, typer.Option(help="Memory, as 512Mi or 2Gi.")] = "",
+    gpu: Annotated[int, typer.Option(min=0, help="Number of GPUs.")] = 0,
+    image: Annotated[str, typer.Option(help="Container image, where the cluster has those.")] = "",
+    env: Annotated[
+        list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE; may be repeated.")
+    ] = None,
+    queue: Annotated[str, typer.Option(help="The queue.")] = "default",
+    jobset: Annotated[str, typer.Option(help="The job set; one of its own otherwise.")] = "",
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Print the job's id and return.")
+    ] = False,
+) -> None:
+    """Run a command as a job and wait for it.
+
+    Its output is printed as it comes, and its exit code is that of this command. Ctrl-C cancels it.
+    """
+    import asyncio
+
+    from fairlead import Job
+
+    job = Job(
+        command=tuple(command),
+        cpu=cpu or None,
+        memory=memory or None,
+        gpu=gpu or None,
+        image=image or None,
+        env=queues.pairs(env or []) or None,
+    )
+    name = jobset or f"run-{secrets.token_hex(6)}"
+    try:
+        code = asyncio.run(_run(context, queue, name, job, detach))
+    except KeyboardInterrupt:
+        code = frame.EXIT_INTERRUPTED
+    raise typer.Exit(code)
+
+
+async def _run(context: typer.Context, queue: str, name: str, job: "Job", detach: bool) -> int:
+    import asyncio
+
+    from fairlead import AsyncClient
+
+    async with AsyncClient(context.find_root().obj) as client:
+        done = await client.submit(queue, name, [job])
+        job_id = done.jobs[0].id
+        if detach:
+            typer.echo(job_id)
+            return 0
+        try:
+            ended = await _follow(client, job_id, done.position)
+        except asyncio.CancelledError:
+            frame.say(f"\nfairlead: cancelling job {job_id}")
+            await client.cancel([job_id], reason="Ctrl-C")
+            raise
+    if ended.state != "SUCCEEDED":
+        frame.say(f"fairlead: job {job_id}: {get.explanation(ended)}")
+    return exit_code(ended)
+
+
+def exit_code(job: "JobView") -> int:
+    """That of the job's command, if it had one that a process can end with."""
+    if job.state == "SUCCEEDED":
+        return 0
+    return (job.exit_code or 0) % 256 or EXIT_NOT_RUN
+
+
+async def _follow(client: "AsyncClient", job_id: str, position: str) -> "JobView":
+    """Copy the output of every run of the job until it has ended."""
+    import asyncio
+
+    copied, poll_s, said = 0, POLL_S, ""
+    while True:
+        job = await client.job(job_id, after=position)
+        newest = job.runs[-1] if job.runs else None
+        if newest is not None and newest.run > copied and newest.started is not None:
+            await _copy(client, job_id, newest.run)
+            copied, poll_s = newest.run, POLL_S
+        elif job.has_ended:
+            return job
+        else:
+            said = _wait_note(job, said)
+            await asyncio.sleep(poll_s)
+            poll_s = min(poll_s * 1.3, POLL_S_MAX)
+
+
+def _wait_note(job: "JobView", said: str) -> str:
+    """Tell somebody at a terminal what the job waits for, when that changes."""
+    note = get.explanation(job)
+    if note != said and frame.is_terminal():
+        frame.say(f"fairlead: job {job.id}: {note}")
+    return note
+
+
+async def _copy(client: "AsyncClient", job_id: str, run: int) -> None:
+    import asyncio
+
+    streams = {"stdout": sys.stdout.buffer, "stderr": sys.stderr.buffer}
+    async with asyncio.TaskGroup() as tasks:
+        for stream, target in streams.items():
+            tasks.create_task(_copy_stream(client, job_id, run, stream, target))
+
+
+async def _copy_stream(
+    client: "AsyncClient", job_id: str, run: int, stream: str, target: BinaryIO
+) -> None:
+    from fairlead import FairleadError
+
+    try:
+        async for chunk in client.logs(job_id, follow=True, stream=stream, run=run):
+            target.write(chunk)
+            target.flush()
+    except FairleadError as error:
+        frame.say(f"fairlead: the {stream} of the job cannot be shown: {error}")

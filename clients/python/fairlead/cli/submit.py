@@ -1,0 +1,90 @@
+"""`fairlead submit FILE`: jobs from YAML or JSON, as the API takes them."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairlead.cli import frame, output, watch
+
+if TYPE_CHECKING:
+    from fairlead import Client, Submitted, SubmittedJob
+    from fairlead.cli.documents import Submission
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command("submit")(submit)
+
+
+def submit(
+    context: typer.Context,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="YAML or JSON file; - for standard input.")
+    ],
+    queue: Annotated[str, typer.Option(help="Queue, instead of the file's.")] = "",
+    jobset: Annotated[str, typer.Option(help="Job set, instead of the file's.")] = "",
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Return when all jobs of the job set ended.")
+    ] = False,
+    show: Annotated[
+        bool, typer.Option("--watch", help="As --wait, with live counts meanwhile.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Have the server check the jobs, create nothing.")
+    ] = False,
+    output_format: output.FormatOption = output.Format.TABLE,
+) -> None:
+    """Submit the jobs of a file.
+
+    The file holds {queue, jobSet, defaults, jobs: [...]}, or several such documents. With --wait
+    or --watch the exit code is 1 when one of the submitted jobs did not succeed.
+    """
+    from fairlead.cli import documents
+
+    found = [documents.placed(item, queue, jobset) for item in documents.read(file)]
+    with frame.connect(context) as client:
+        if dry_run:
+            for item in found:
+                count = client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
+                typer.echo(f"{count} jobs for {item.place} are valid; nothing was created")
+            return
+        sent = [
+            (item, client.submit(item.queue, item.job_set, item.jobs, defaults=item.defaults))
+            for item in found
+        ]
+        _report(sent, output_format)
+        if wait or show:
+            outcomes = [_succeeded(client, item, done, show) for item, done in sent]
+            if not all(outcomes):
+                raise typer.Exit(frame.EXIT_JOBS_FAILED)
+
+
+def _report(sent: "list[tuple[Submission, Submitted]]", output_format: output.Format) -> None:
+    if output_format is output.Format.TABLE:
+        for item, done in sent:
+            known = sum(job.duplicate for job in done.jobs)
+            note = f" ({known} of them were there already)" if known else ""
+            typer.echo(f"submitted {len(done.jobs)} jobs to {item.place}{note}")
+        return
+    jobs: list[SubmittedJob] = [job for _, done in sent for job in done.jobs]
+    output.items(jobs, output_format, {}, lambda job: job.id, "")
+
+
+def _succeeded(client: "Client", item: "Submission", done: "Submitted", show: bool) -> bool:
+    """Wait for the job set; whether all the jobs of this submission succeeded."""
+    if show:
+        ended = watch.follow(client, item.queue, item.job_set, after=done.position)
+    else:
+        ended = client.wait(item.queue, item.job_set, after=done.position)
+    if not ended.bad:
+        return True
+    ids = {job.id for job in done.jobs}
+    states = [state for state in ended.states if state in watch.BAD]
+    found = client.iter_jobs(queue=item.queue, job_set=item.job_set, states=states)
+    bad = [job for job in found if job.id in ids]
+    for job in bad[: frame.FAULTS_SHOWN_MAX]:
+        name = job.client_id or job.id
+        frame.say(f"{name}: {job.state}{': ' + job.reason if job.reason else ''}")
+    if len(bad) > frame.FAULTS_SHOWN_MAX:
+        frame.say(f"... and {len(bad) - frame.FAULTS_SHOWN_MAX} more")
+    return not bad

@@ -1,0 +1,111 @@
+"""`fairlead watch QUEUE JOBSET`: live counts until every job has ended."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from fairlead.cli import frame, output
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fairlead import Client, JobSet
+
+BAD: Final = frozenset({"FAILED", "CANCELLED", "PREEMPTED", "REJECTED"})
+_STYLES: Final = {
+    "QUEUED": "yellow",
+    "LEASED": "cyan",
+    "PENDING": "cyan",
+    "RUNNING": "blue",
+    "SUCCEEDED": "green",
+    "FAILED": "red",
+    "CANCELLED": "magenta",
+    "PREEMPTED": "magenta",
+    "REJECTED": "red",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command("watch", short_help="Show live counts of a job set.")(watch)
+
+
+def watch(
+    context: typer.Context,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.")],
+    jobset: Annotated[str, typer.Argument(metavar="JOBSET", help="The job set.")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A line of JSON for every change instead.")
+    ] = False,
+) -> None:
+    """Show live counts of a job set until all its jobs ended; exit code 1 if some ended badly."""
+    with frame.connect(context) as client:
+        ended = follow(client, queue, jobset, as_json=as_json)
+    if ended.bad:
+        raise typer.Exit(frame.EXIT_JOBS_FAILED)
+
+
+def follow(
+    client: "Client", queue: str, job_set: str, *, after: str | None = None, as_json: bool = False
+) -> "JobSet":
+    """Draw, or print, every change of a job set; its last state."""
+    changes = client.watch(queue, job_set, after=after)
+    if as_json:
+        return _printed(changes)
+    return _drawn(changes)
+
+
+def _printed(changes: "Iterable[JobSet]") -> "JobSet":
+    last = None
+    for last in changes:
+        output.line(last)
+    assert last is not None, "a watch says at least one state"
+    return last
+
+
+def _drawn(changes: "Iterable[JobSet]") -> "JobSet":
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console()
+    if not console.is_terminal:
+        last = None
+        for last in changes:
+            typer.echo(sentence(last))
+        assert last is not None, "a watch says at least one state"
+        return last
+    last = None
+    with Live(console=console, refresh_per_second=4) as live:
+        for last in changes:
+            live.update(_picture(last))
+    assert last is not None, "a watch says at least one state"
+    return last
+
+
+def sentence(job_set: "JobSet") -> str:
+    """The counts in one line."""
+    counts = ", ".join(f"{job_set.states[state]} {state}" for state in ordered(job_set))
+    return f"{job_set.queue}/{job_set.job_set}: {job_set.ended} of {job_set.total} ended: {counts}"
+
+
+def ordered(job_set: "JobSet") -> list[str]:
+    """The states that have jobs, in the order of a job's life."""
+    from fairlead.models import STATES
+
+    return [state for state in STATES if job_set.states.get(state)]
+
+
+def _picture(job_set: "JobSet") -> "RenderableType":
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    counts = Table.grid(padding=(0, 2))
+    for state in ordered(job_set):
+        counts.add_row(Text(state, _STYLES[state]), Text(f"{job_set.states[state]:,}"))
+    title = Text(f"{job_set.queue}/{job_set.job_set}", "bold")
+    title.append(f"  {job_set.ended:,} of {job_set.total:,} ended", "not bold")
+    bar = ProgressBar(total=max(job_set.total, 1), completed=job_set.ended, width=60)
+    return Group(title, bar, counts)

@@ -1,0 +1,97 @@
+"""Which server and token are used, of all the places that may name one."""
+
+from pathlib import Path
+
+import pytest
+
+from fairlead import discovery
+from fairlead.errors import NoServer, NotConfigured
+
+
+def make(folder: Path, **files: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {"HOME": str(tmp_path)}
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Path:
+    folder = tmp_path / ".local" / "share" / "fairlead"
+    return make(folder, address="http://127.0.0.1:8080\n", token="fl_local\n")
+
+
+def config(tmp_path: Path, text: str) -> Path:
+    folder = make(tmp_path / ".config" / "fairlead")
+    (folder / "config.yaml").write_text(text)
+    return folder
+
+
+def test_nothing_at_all_says_what_to_do(environment: dict[str, str]) -> None:
+    with pytest.raises(NoServer, match="fairlead up"):
+        discovery.find(environment)
+
+
+def test_the_default_data_folder_is_found(environment: dict[str, str], local: Path) -> None:
+    found = discovery.find(environment)
+    assert (found.url, found.token, found.is_local) == ("http://127.0.0.1:8080", "fl_local", True)
+
+
+def test_the_configuration_beats_the_default_data_folder(
+    environment: dict[str, str], local: Path, tmp_path: Path
+) -> None:
+    config(tmp_path, "{server: 'https://there/', token: t}")
+    found = discovery.find(environment)
+    assert (found.url, found.token, found.is_local) == ("https://there", "t", False)
+
+
+def test_a_data_folder_named_by_the_environment_beats_the_configuration(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    config(tmp_path, "{server: 'https://there', token: t}")
+    folder = make(tmp_path / "data", address="http://127.0.0.1:9", token="fl_data")
+    assert discovery.find({**environment, "FAIRLEAD_DATA": str(folder)}).token == "fl_data"
+
+
+def test_the_current_context_is_used(environment: dict[str, str], tmp_path: Path) -> None:
+    config(tmp_path, "{current: b, contexts: {a: {server: 'http://a'}, b: {server: 'http://b'}}}")
+    assert discovery.find(environment).url == "http://b"
+
+
+def test_the_environment_beats_everything(
+    environment: dict[str, str], local: Path, tmp_path: Path
+) -> None:
+    config(tmp_path, "{server: 'https://there', token: t}")
+    named = {**environment, "FAIRLEAD_SERVER": "http://x:1", "FAIRLEAD_TOKEN": "fl_x"}
+    found = discovery.find(named)
+    assert (found.url, found.token) == ("http://x:1", "fl_x")
+
+
+def test_a_token_is_not_sent_to_a_server_it_was_not_found_for(
+    environment: dict[str, str], local: Path
+) -> None:
+    assert discovery.find({**environment, "FAIRLEAD_SERVER": "http://evil"}).token is None
+    same = {**environment, "FAIRLEAD_SERVER": "http://127.0.0.1:8080/"}
+    assert discovery.find(same).token == "fl_local"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "is not understood"),
+        ("{sever: x}", "sever"),
+        ("{server: 'ftp://x'}", "no http"),
+        ("{current: a}", "no context is called 'a'"),
+    ],
+)
+def test_a_configuration_that_is_wrong_says_how(
+    environment: dict[str, str], tmp_path: Path, text: str, says: str
+) -> None:
+    config(tmp_path, text)
+    with pytest.raises(NotConfigured, match=says):
+        discovery.find(environment)

@@ -1,0 +1,72 @@
+"""Event streams and logs that break off and go on."""
+
+import pytest
+
+from fairlead import Event, errors, follow
+from fairlead.sse import Message, Parser
+from fairlead.steps import Reply
+from tests.unit.client.world import BROKEN, World, ok
+
+OPEN = Reply(200, {})
+
+
+def event(number: int, kind: str = "queued") -> bytes:
+    return b'id: %d-0\ndata: {"type": "%s", "jobId": "j"}\n\n' % (number, kind.encode())
+
+
+def types(items: list[object]) -> list[tuple[str, str]]:
+    return [(item.id, item.type) for item in items if isinstance(item, Event)]
+
+
+def finished(value: bool) -> Reply:
+    return ok({"queue": "q", "jobSet": "s", "finished": value})
+
+
+def test_events_go_on_after_the_last_one_when_the_connection_breaks() -> None:
+    world = World(
+        (OPEN, [event(1), event(2)[:9], BROKEN]),
+        finished(False),
+        (OPEN, [event(2), event(3, "finished")]),
+        finished(True),
+    )
+    found = world.emitted(follow.events("q", "s", until_finished=True))
+    assert types(found) == [("1-0", "queued"), ("2-0", "queued"), ("3-0", "finished")]
+    assert ("last-event-id", "1-0") in world.asked[2].headers
+
+
+def test_events_begin_after_the_one_given() -> None:
+    world = World((OPEN, [event(8)]))
+    world.emitted(follow.events("q", "s", since="7-0"), most=1)
+    assert ("last-event-id", "7-0") in world.asked[0].headers
+
+
+def test_a_reset_is_told() -> None:
+    world = World((OPEN, [b"event: reset\nid: 9-0\ndata: {}\n\n"]))
+    assert types(world.emitted(follow.events("q", "s"), most=1)) == [("9-0", "reset")]
+
+
+def test_a_log_is_taken_up_at_the_byte_where_it_broke_off() -> None:
+    world = World((OPEN, [b"one\n", b"tw", BROKEN]), (OPEN, [b"o\n"]))
+    assert world.emitted(follow.logs("j", follow=True)) == [b"one\n", b"tw", b"o\n"]
+    assert ("since", "6") in world.asked[1].query
+
+
+def test_the_tail_of_a_log_is_not_taken_up_again() -> None:
+    world = World((OPEN, [b"one\n", BROKEN]))
+    with pytest.raises(errors.ServerUnreachable):
+        world.emitted(follow.logs("j", tail=3))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1_000])
+def test_a_stream_means_the_same_however_it_is_cut(size: int) -> None:
+    text = (
+        ": ping\r\n\r\nevent: a\r\nid: 1\r\ndata: x\r\ndata: ÿ\r\n\r\n"
+        "data:no space\n\nid: 2\n\nretry: 5\ndata: last\n\nunfinished"
+    ).encode()
+    parser = Parser()
+    chunks = [text[at : at + size] for at in range(0, len(text), size)]
+    assert [message for chunk in chunks for message in parser.feed(chunk)] == [
+        Message("a", "x\nÿ", "1"),
+        Message("message", "no space", "1"),
+        Message("message", "last", "2"),
+    ]

@@ -1,0 +1,60 @@
+"""When a request is asked again, and after how long."""
+
+import pytest
+
+from fairlead import errors, flows
+from fairlead.retries import Retries, delay_s, retrying
+from fairlead.steps import Reply, Unreachable
+from tests.unit.client.world import AWAY, BROKEN, World, ok, problem
+
+POLICY = Retries(attempts_max=3, base_s=1.0, cap_s=4.0)
+QUEUE = ok({"name": "a"})
+
+
+@pytest.mark.parametrize("first", [AWAY, BROKEN, problem(429), problem(503), problem(502)])
+def test_a_read_is_asked_again_after_a_failure_that_may_pass(first: Reply | Unreachable) -> None:
+    world = World(first, QUEUE)
+    assert world.finish(retrying(flows.queue("a"), POLICY)).name == "a"
+    assert len(world.pauses) == 1
+
+
+@pytest.mark.parametrize("first", [AWAY, problem(429)])
+def test_a_change_that_did_not_arrive_is_asked_again(first: Reply | Unreachable) -> None:
+    world = World(first, QUEUE)
+    assert world.finish(retrying(flows.create_queue("a"), POLICY)).name == "a"
+
+
+@pytest.mark.parametrize("first", [BROKEN, problem(503)])
+def test_a_change_that_may_have_arrived_and_must_not_be_repeated_is_not(
+    first: Reply | Unreachable,
+) -> None:
+    world = World(first)
+    with pytest.raises(errors.FairleadError):
+        world.finish(retrying(flows.create_queue("a"), POLICY))
+
+
+def test_tries_are_bounded() -> None:
+    world = World(AWAY, AWAY, AWAY)
+    with pytest.raises(errors.ServerUnreachable, match="refused"):
+        world.finish(retrying(flows.queue("a"), POLICY))
+    assert len(world.asked) == 3
+
+
+def test_a_refusal_is_not_asked_again() -> None:
+    world = World(problem(404, "no queue a"))
+    with pytest.raises(errors.NotFound, match="no queue a"):
+        world.finish(retrying(flows.queue("a"), POLICY))
+
+
+def test_delays_double_up_to_their_cap_and_vary_by_chance() -> None:
+    shortest = [delay_s(POLICY, attempt, AWAY, 0) for attempt in (1, 2, 3, 4)]
+    longest = [delay_s(POLICY, attempt, AWAY, 2**64 - 1) for attempt in (1, 2, 3, 4)]
+    assert shortest == [0.5, 1.0, 2.0, 2.0]
+    assert longest == pytest.approx([1.0, 2.0, 4.0, 4.0])
+
+
+def test_a_delay_is_never_shorter_than_the_server_asks_nor_longer_than_a_minute() -> None:
+    patient = Reply(503, {"retry-after": "7"})
+    absurd = Reply(503, {"retry-after": "86400"})
+    assert delay_s(POLICY, 1, patient, 0) == 7.0
+    assert delay_s(POLICY, 1, absurd, 0) == 60.0
