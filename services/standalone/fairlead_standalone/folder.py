@@ -8,6 +8,7 @@ logs/           one file per child, the older half in NAME.log.1
 postgres-18/    one cluster; its major version is in its name
 """
 
+import contextlib
 import fcntl
 import os
 import secrets
@@ -88,10 +89,14 @@ def claim(
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_format(path)
-        lock = _lock(path)
-        (path / "logs").mkdir(mode=0o700, exist_ok=True)
-        _check_space(path, free(path), warn)
-        return DataFolder(path, lock)
+        with contextlib.ExitStack() as undo:
+            lock = _lock(path)
+            undo.callback(os.close, lock)
+            (path / "logs").mkdir(mode=0o700, exist_ok=True)
+            _check_space(path, free(path), warn)
+            claimed = DataFolder(path, lock)
+            undo.pop_all()
+        return claimed
     except OSError as error:
         raise FolderRefused(
             f"The data folder {path} cannot be used: {error.strerror}. Choose another with --data."

@@ -1,0 +1,59 @@
+"""Mistakes in ports and URLs are sentences that name the way out."""
+
+import re
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from fairlead_standalone import addresses
+from fairlead_standalone.addresses import AddressRefused
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port on which somebody else listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def test_a_free_port_is_fine() -> None:
+    addresses.check_free(addresses.free_port())
+
+
+def test_a_port_in_use_is_refused_and_a_free_one_named(taken: int) -> None:
+    with pytest.raises(AddressRefused, match=f"Port {taken} .*fairlead up --port") as refused:
+        addresses.check_free(taken)
+    (named,) = re.findall(r"--port (\d+)", str(refused.value))
+    addresses.check_free(int(named))
+
+
+def test_an_address_that_answers_is_completed(taken: int) -> None:
+    checked = addresses.check_url("--kafka", f"127.0.0.1:{taken}", ("kafka",))
+    assert checked == f"kafka://127.0.0.1:{taken}"
+
+
+def test_one_of_several_brokers_is_enough(taken: int) -> None:
+    url = f"kafka://127.0.0.1:{addresses.free_port()},127.0.0.1:{taken}"
+    assert addresses.check_url("--kafka", url, ("kafka",)) == url
+
+
+def test_a_broker_that_is_not_there_is_named() -> None:
+    url = f"kafka://127.0.0.1:{addresses.free_port()}"
+    with pytest.raises(AddressRefused, match=r"Nothing answers .*--kafka .*refused.*built-in"):
+        addresses.check_url("--kafka", url, ("kafka",))
+
+
+@pytest.mark.parametrize("url", ["http://h:1", "kafka://", "kafka://h:port", "kafka://h:99999"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(AddressRefused, match="--kafka"):
+        addresses.check_url("--kafka", url, ("kafka",))
+
+
+def test_a_password_is_no_part_of_the_message() -> None:
+    url = f"postgresql://me:secret@127.0.0.1:{addresses.free_port()}/fairlead"
+    with pytest.raises(AddressRefused) as refused:
+        addresses.check_url("--postgres", url, ("postgresql",))
+    assert "secret" not in str(refused.value)

@@ -1,0 +1,92 @@
+"""Who may use a data folder, and what is said to those who may not."""
+
+from pathlib import Path
+
+import pytest
+
+from fairlead_standalone import folder
+from fairlead_standalone.folder import FolderRefused
+
+PLENTY = folder.FREE_BYTES_WARN
+
+
+def claim(path: Path, free: int = PLENTY, said: list[str] | None = None) -> folder.DataFolder:
+    return folder.claim(path, (said if said is not None else []).append, lambda _: free)
+
+
+def test_it_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    claimed = claim(tmp_path / "a" / "b")
+    assert claimed.path.stat().st_mode & 0o777 == 0o700
+    assert (claimed.path / "secrets.json").stat().st_mode & 0o777 == 0o600
+    claimed.close()
+
+
+def test_secrets_survive_and_differ_between_folders(tmp_path: Path) -> None:
+    first = claim(tmp_path / "a")
+    first.close()
+    again, other = claim(tmp_path / "a"), claim(tmp_path / "b")
+    assert again.secrets == first.secrets != other.secrets
+    again.close()
+    other.close()
+
+
+def test_a_folder_in_use_is_refused_with_who_and_the_way_out(tmp_path: Path) -> None:
+    holder = claim(tmp_path / "a")
+    holder.announce("http://127.0.0.1:8080")
+    with pytest.raises(FolderRefused, match=r"in use .*process \d+, http://127.*--data.*--port"):
+        claim(tmp_path / "a")
+    holder.close()
+    claim(tmp_path / "a").close()
+
+
+def test_one_in_use_that_has_not_said_its_address_is_refused_too(tmp_path: Path) -> None:
+    holder = claim(tmp_path / "a")
+    with pytest.raises(FolderRefused, match="in use by another"):
+        claim(tmp_path / "a")
+    holder.close()
+
+
+def test_the_address_is_there_for_the_command_line_while_it_serves(tmp_path: Path) -> None:
+    claimed = claim(tmp_path / "a")
+    claimed.announce("http://127.0.0.1:1234")
+    assert (claimed.path / "address").read_text() == "http://127.0.0.1:1234\n"
+    claimed.close()
+    assert not (claimed.path / "address").exists()
+
+
+def test_a_folder_of_another_major_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "format").write_text("7\n")
+    with pytest.raises(FolderRefused, match=r"another major version .*format 7.*--data"):
+        claim(tmp_path)
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(FolderRefused, match=r"holds other things \(thesis.tex"):
+        claim(tmp_path)
+    assert [item.name for item in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FolderRefused, match="cannot be used: File exists"):
+        claim(tmp_path / "file")
+
+
+def test_no_disk_space_for_the_log_is_said_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(FolderRefused, match=r"Only 10 MiB are free .* needs at least 512 MiB"):
+        claim(tmp_path / "a", free=10 * 2**20)
+    claim(tmp_path / "a").close()
+
+
+def test_little_disk_space_is_a_warning(tmp_path: Path) -> None:
+    said: list[str] = []
+    claim(tmp_path / "a", free=PLENTY - 1, said=said).close()
+    assert len(said) == 1
+
+
+def test_damaged_secrets_are_said_so(tmp_path: Path) -> None:
+    claim(tmp_path).close()
+    (tmp_path / "secrets.json").write_text("{")
+    with pytest.raises(FolderRefused, match="is damaged"):
+        claim(tmp_path)

@@ -1,0 +1,95 @@
+"""What of the children's output is kept, and what a person gets to see."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fairlead_standalone import output
+from fairlead_standalone.output import Kept, Output, important
+
+LINES = {
+    "an error of a service is shown": (b'{"level": "ERROR", "message": "x"}', "x"),
+    "its chatter is not": (b'{"level": "INFO", "message": "x"}', None),
+    "a panic of Postgres is": (b"2026 PANIC:  could not write", "2026 PANIC:  could not write"),
+    "a full disk is": (b"ERROR: No space left on device", "ERROR: No space left on device"),
+    "connections ended by a stop are not": (b"FATAL:  terminating connection", None),
+    "a line that is cut is not": (b'{"level": "ERROR", "mess', None),
+    "bytes that are no text are shown as far as they go": (b"PANIC: \xff", "PANIC: \ufffd"),
+}
+
+
+@pytest.mark.parametrize(("line", "want"), LINES.values(), ids=LINES.keys())
+def test_important(line: bytes, want: str | None) -> None:
+    assert important(line) == want
+
+
+@pytest.fixture
+def shown() -> list[str]:
+    """What a person saw."""
+    return []
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Kept]:
+    """The log file of a child."""
+    with contextlib.closing(Kept(tmp_path / "web.log")) as file:
+        yield file
+
+
+@pytest.fixture
+def sink(kept: Kept, shown: list[str]) -> Output:
+    """The output of a child called web."""
+    return Output("web", kept, shown.append)
+
+
+def test_lines_may_come_in_pieces(sink: Output, shown: list[str]) -> None:
+    sink.feed(b'{"level": "ERROR", "mes', 0)
+    sink.feed(b'sage": "x"}\nPANIC: y', 0)
+    sink.feed(b"\n", 0)
+    assert shown == ["web: x", "web: PANIC: y"]
+
+
+def test_a_flood_is_cut_and_says_where_the_rest_is(sink: Output, shown: list[str]) -> None:
+    sink.feed(b"PANIC: y\n" * 1000, 0)
+    assert len(shown) == output.SHOWN_MAX + 1
+    assert shown[-1].endswith("web.log")
+    sink.feed(b"PANIC: z\n", output.SHOWN_WINDOW_S + 1)
+    assert shown[-1] == "web: PANIC: z"
+
+
+def test_a_line_without_end_needs_no_memory_without_end(sink: Output) -> None:
+    for _ in range(100):
+        sink.feed(b"x" * 10_000, 0)
+    assert len(sink._rest) <= output.LINE_BYTES_MAX
+
+
+def test_a_log_is_kept_up_to_twice_its_bound(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "web.log", bytes_max=100)
+    for number in range(50):
+        kept.write(b"%09d\n" % number)
+    kept.close()
+    newer, older = (tmp_path / "web.log").read_bytes(), (tmp_path / "web.log.1").read_bytes()
+    assert len(newer) <= 100
+    assert (older + newer).endswith(b"000000048\n000000049\n")
+
+
+def test_a_log_goes_on_where_it_ended(tmp_path: Path) -> None:
+    for text in (b"one\n", b"two\n"):
+        kept = Kept(tmp_path / "web.log")
+        kept.write(text)
+        kept.close()
+    assert (tmp_path / "web.log").read_bytes() == b"one\ntwo\n"
+
+
+def test_a_log_that_cannot_be_written_is_said_once(shown: list[str]) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("no /dev/full on this machine")
+    with contextlib.closing(Kept(full)) as kept:
+        sink = Output("web", kept, shown.append)
+        sink.feed(b"x\n", 0)
+        sink.feed(b"x\n", 0)
+    assert len(shown) == 1
+    assert "No space left" in shown[0]
