@@ -60,10 +60,7 @@ class Clusters:
     def _reported(self, node: records.Node) -> None:
         name = NodeName(node.executor, node.name)
         if name not in self.numbers:
-            number = self._next_number
-            self._next_number += 1
-            self.numbers[name] = number
-            self.unsaved.append((node.executor, node.name, number))
+            self._number(name)
         if self.nodes.get(name) != node:
             self.nodes[name] = node
             self.version += 1
@@ -76,6 +73,21 @@ class Clusters:
         elif self.heard.pop(executor, None) is not None:
             self.silence_s.pop(executor, None)
             self.version += 1
+
+    def numbers_are(self, saved: Mapping[tuple[str, str], int]) -> None:
+        """Take over the saved numbers; nodes that have none yet are numbered after them."""
+        self.numbers = {NodeName(*name): number for name, number in saved.items()}
+        self._next_number = max(self.numbers.values(), default=-1) + 1
+        self.unsaved = []
+        for name in self.nodes:
+            if name not in self.numbers:
+                self._number(name)
+        self.version += 1
+
+    def _number(self, name: NodeName) -> None:
+        self.numbers[name] = self._next_number
+        self.unsaved.append((name.executor, name.node, self._next_number))
+        self._next_number += 1
 
     def cordon(self, mark: configuration.Cordon) -> None:
         """An operator cordoned an executor or node, or lifted that."""

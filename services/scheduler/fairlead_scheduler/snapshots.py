@@ -504,3 +504,13 @@ def _avoided(
         return None, None
     table = np.array(pairs, np.int32)
     return table[:, 0].copy(), table[:, 1].copy()
+
+
+def next_start_ms(view: View, now_ms: int) -> int:
+    """When the next queued job may start that may not start yet; `NEVER_MS` if there is none."""
+    jobs = view.jobs
+    span = slice(0, jobs.used)
+    delayed = (jobs.state[span] == c.QUEUED) & (jobs.start_after_ms[span] > now_ms)
+    delayed &= (jobs.flags[span] & c.FREE) == 0
+    starts = jobs.start_after_ms[span][delayed]
+    return int(starts.min()) if len(starts) else c.NEVER_MS

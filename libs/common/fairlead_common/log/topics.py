@@ -8,6 +8,7 @@ JOBS: Final = "fairlead.jobs"
 CLUSTERS: Final = "fairlead.clusters"
 CONFIG: Final = "fairlead.config"
 REPORTS: Final = "fairlead.reports"
+LEASES_PREFIX: Final = "fairlead.leases."
 
 JOB_PARTITIONS: Final = 32
 
@@ -19,7 +20,7 @@ def jobs(retention_s: int = 30 * 86_400) -> Topic:
 
 def leases(executor: str) -> Topic:
     """What should exist on one cluster, keyed by run id."""
-    return Topic(f"fairlead.leases.{executor}", compacted=True)
+    return Topic(LEASES_PREFIX + executor, compacted=True)
 
 
 def clusters() -> Topic:

@@ -1,0 +1,115 @@
+"""Follows the log into the view: jobs, clusters and configuration. Leader and standby alike."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from fairlead_common.db import Pool
+from fairlead_common.ids import JobId
+from fairlead_common.log import EventLog, Reader, caught_up
+from fairlead_common.log.protocol import Batch, Positions
+from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS
+from fairlead_scheduler import metrics
+from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.queues import Queues
+from fairlead_scheduler.view import apply, checkpoint
+from fairlead_scheduler.view.columns import View
+
+SPECS_KEPT_MAX = 50_000
+"""Specs of saved jobs that stay in memory, so that most leases need no look-up."""
+RECENT_KEPT_MAX = 200_000
+
+
+class State:
+    """All that a cycle looks at, and the signal that something in it changed."""
+
+    def __init__(self, view: View, clusters: Clusters, queues: Queues) -> None:
+        self.view = view
+        self.clusters = clusters
+        self.queues = queues
+        self.positions: dict[str, dict[int, int]] = {}
+        self.changed = asyncio.Event()
+        self.folding = asyncio.Lock()
+        """Held while events change the view, and while a cycle decides: rows stay what they are."""
+        self._moved = asyncio.Condition()
+
+    async def moved(self, topic: str, positions: Positions) -> None:
+        """Positions of a topic were passed; who waits for that goes on."""
+        self.positions.setdefault(topic, {}).update(positions)
+        async with self._moved:
+            self._moved.notify_all()
+
+    async def reached(self, topic: str, positions: Positions) -> None:
+        """Return once everything before these positions of a topic is folded."""
+        async with self._moved:
+            await self._moved.wait_for(lambda: caught_up(self.positions.get(topic, {}), positions))
+
+
+async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
+    """Fold `fairlead.jobs` for ever."""
+    reader = await log.reader(JOBS, dict(state.view.positions))
+    await state.moved(JOBS, state.view.positions)
+
+    async def fold(batch: Batch) -> None:
+        view = state.view
+        messages = apply.decode(batch.entries)
+        wanted = apply.wanted(view, messages)
+        known = await checkpoint.find_ended(pool, wanted) if wanted else {}
+        async with state.folding:
+            await load_specs(pool, view, apply.label_filters(view, messages))
+            apply.apply(view, messages, known)
+            apply.advance(view, batch.positions)
+        metrics.EVENTS.inc(len(messages))
+        metrics.JOBS.set(len(view.jobs.rows))
+
+    await _follow(reader, state, fold)
+
+
+async def follow_clusters(log: EventLog, state: State) -> None:
+    """Fold `fairlead.clusters` for ever, from its beginning: it is compacted."""
+    reader = await log.reader(CLUSTERS, await log.start_positions(CLUSTERS))
+
+    async def fold(batch: Batch) -> None:
+        before = state.clusters.version
+        state.clusters.apply(batch.entries)
+        if state.clusters.version != before:
+            state.view.version += 1
+
+    await _follow(reader, state, fold)
+
+
+async def follow_config(log: EventLog, state: State) -> None:
+    """Fold `fairlead.config` for ever, from its beginning: it is compacted."""
+    reader = await log.reader(CONFIG, await log.start_positions(CONFIG))
+
+    async def fold(batch: Batch) -> None:
+        state.queues.apply(batch.entries, state.clusters)
+        state.view.version += bool(batch.entries)
+
+    await _follow(reader, state, fold)
+
+
+async def _follow(reader: Reader, state: State, fold: Callable[[Batch], Awaitable[None]]) -> None:
+    while True:
+        batch = await reader.read(wait_s=1.0)
+        version = state.view.version
+        await fold(batch)
+        await state.moved(reader.topic, batch.positions)
+        if state.view.version != version:
+            state.changed.set()
+
+
+async def load_specs(pool: Pool, view: View, ids: Iterable[JobId]) -> None:
+    """Bring the specs of these jobs into `view.specs`."""
+    missing = [job_id for job_id in ids if job_id not in view.specs]
+    if missing:
+        view.specs.update(await checkpoint.read_specs(pool, missing))
+
+
+def forget(view: View) -> None:
+    """Keep what is only a cache within its bounds."""
+    view.keep_recent(RECENT_KEPT_MAX)
+    excess = len(view.specs) - len(view.unsaved_specs) - SPECS_KEPT_MAX
+    if excess > 0:
+        saved = (job_id for job_id in view.specs if job_id not in view.unsaved_specs)
+        for job_id in [job_id for _, job_id in zip(range(excess), saved, strict=False)]:
+            del view.specs[job_id]

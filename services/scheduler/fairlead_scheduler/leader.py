@@ -1,0 +1,125 @@
+"""Standby and leader: one process leads at a time, the others follow and are ready.
+
+A Postgres advisory lock elects; the log's producer fencing makes a deposed leader harmless: its
+next append fails, whatever it believes. Whatever goes wrong while leading ends the process; the
+next leader starts from the log.
+"""
+
+import asyncio
+import logging
+
+from fairlead_common import clock
+from fairlead_common.db import Connection, Pool
+from fairlead_common.log import EventLog, fold
+from fairlead_common.log.topics import CLUSTERS, CONFIG, JOB_PARTITIONS, JOBS, REPORTS, leases
+from fairlead_scheduler import leasing, metrics
+from fairlead_scheduler.cycle import Cycle
+from fairlead_scheduler.follower import State, forget
+from fairlead_scheduler.leasing import Leases
+from fairlead_scheduler.reporting import Reporter
+from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_scheduler.view import checkpoint
+
+PRODUCER = "scheduler"
+LOCK = 0x0FA1_5C4E
+LOCK_CHECK_S = 2.0
+PRUNE_S = 2.0
+_logger = logging.getLogger("fairlead.scheduler")
+
+
+async def stand_by(
+    pool: Pool, connection: Connection, state: State, log_id: str, poll_s: float
+) -> None:
+    """Return once this process holds the lock; until then keep what the leader has not saved."""
+    pruned_s = 0.0
+    while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", LOCK):
+        if clock.monotonic_s() - pruned_s > PRUNE_S:
+            pruned_s = clock.monotonic_s()
+            saved = await checkpoint.read_positions(pool, log_id, JOB_PARTITIONS)
+            if saved is not None:
+                checkpoint.prune(state.view, saved)
+            forget(state.view)
+        await asyncio.sleep(poll_s)
+
+
+async def lead(
+    settings: SchedulerSettings, log: EventLog, pool: Pool, connection: Connection, state: State
+) -> None:
+    """Take over from whoever led before, then cycle until something fails."""
+    producer = await log.producer(PRODUCER)
+    for topic in (JOBS, CLUSTERS, CONFIG):
+        await state.reached(topic, await log.end_positions(topic))
+    held = await _read_back(log, state)
+    reporter = Reporter()
+    reporter.read_back((await fold.newest(log, REPORTS))[0])
+    saved = await _saved_positions(log, pool, state)
+    state.clusters.numbers_are(await checkpoint.read_nodes(pool))
+    state.view.loose_runs.update(leasing.unwanted(state.view, held))
+    cycle = Cycle(settings, state, producer, pool, held, reporter)
+    _logger.info(
+        "leads, with %d live jobs and %d leases", len(state.view.jobs.rows), len(held.held)
+    )
+    metrics.LEADING.set(1)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_watch_lock(connection), name="lock")
+        tasks.create_task(_save(settings, pool, state, saved), name="checkpoint")
+        tasks.create_task(_cycle(settings, log, state, cycle), name="cycle")
+
+
+async def _read_back(log: EventLog, state: State) -> Leases:
+    held = Leases()
+    for executor in sorted(state.clusters.heard):
+        newest, _ = await fold.newest(log, leases(executor).name)
+        held.read_back(executor, newest)
+    return held
+
+
+async def _saved_positions(log: EventLog, pool: Pool, state: State) -> list[int]:
+    log_id = await log.identity()
+    saved = await checkpoint.read_positions(pool, log_id, JOB_PARTITIONS)
+    if saved is None:
+        start = await log.start_positions(JOBS)
+        await checkpoint.begin(pool, log_id, start, JOB_PARTITIONS)
+        saved = [start[partition] for partition in range(JOB_PARTITIONS)]
+    return saved
+
+
+async def _watch_lock(connection: Connection) -> None:
+    """The lock lives as long as its connection; a lost one ends the term."""
+    while True:
+        await connection.fetchval("SELECT 1", timeout=10)
+        await asyncio.sleep(LOCK_CHECK_S)
+
+
+async def _cycle(settings: SchedulerSettings, log: EventLog, state: State, cycle: Cycle) -> None:
+    """A cycle when something changed, at most every `cycle_s_min`; else every `cycle_s`."""
+    ticked_s = clock.monotonic_s()
+    while True:
+        began_s = clock.monotonic_s()
+        state.clusters.tick(began_s - ticked_s)
+        ticked_s = began_s
+        state.changed.clear()
+        await cycle.turn()
+        await asyncio.sleep(max(0.0, began_s + settings.cycle_s_min - clock.monotonic_s()))
+        remaining_s = began_s + settings.cycle_s - clock.monotonic_s()
+        if remaining_s > 0 and not state.changed.is_set():
+            try:
+                async with asyncio.timeout(remaining_s):
+                    await state.changed.wait()
+            except TimeoutError:
+                continue
+
+
+async def _save(settings: SchedulerSettings, pool: Pool, state: State, saved: list[int]) -> None:
+    """Save what changed, every `checkpoint_s`."""
+    while True:
+        await asyncio.sleep(settings.checkpoint_s)
+        begun_s = clock.monotonic_s()
+        changes = checkpoint.take(state.view, JOB_PARTITIONS)
+        nodes, state.clusters.unsaved = state.clusters.unsaved, []
+        if changes.positions == saved and not nodes:
+            continue
+        await checkpoint.save(pool, saved, changes, nodes)
+        saved = changes.positions
+        forget(state.view)
+        metrics.CHECKPOINT_SECONDS.observe(clock.monotonic_s() - begun_s)

@@ -1,0 +1,134 @@
+"""Live leases as this leader knows them, and the records that make, change and end them.
+
+A new leader reads them back from the lease topics before it decides anything; from then on it
+keeps them in step with what it appended. `unwanted` compares them with the runs of the view, so
+that a lost or doubled decision cannot leave a lease behind.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from fairlead_common import events as ev
+from fairlead_common import leases
+from fairlead_common.ids import JobId, RunId, parse_run_id
+from fairlead_common.leases import Lease, Wish
+from fairlead_common.log.protocol import Record
+from fairlead_common.log.topics import LEASES_PREFIX
+from fairlead_scheduler.view import columns as c
+from fairlead_scheduler.view.columns import View
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What is known of one live lease."""
+
+    executor: str
+    wish: Wish
+
+
+class Leases:
+    """Live leases by run."""
+
+    def __init__(self) -> None:
+        self.held: dict[RunId, Held] = {}
+
+    def read_back(self, executor: str, newest: dict[str, bytes]) -> None:
+        """Take over what the topic of an executor holds."""
+        for run, value in newest.items():
+            self.held[RunId(run)] = Held(executor, _wish.decode(value).wish)
+
+    def noted(self, records: list[Record]) -> None:
+        """Keep in step with an append that is done; records of other topics are passed over."""
+        for record in records:
+            if not record.topic.startswith(LEASES_PREFIX):
+                continue
+            if record.value is None:
+                self.held.pop(RunId(record.key), None)
+            else:
+                executor = record.topic.removeprefix(LEASES_PREFIX)
+                self.held[RunId(record.key)] = Held(executor, _wish.decode(record.value).wish)
+
+
+class _OnlyWish(msgspec.Struct, frozen=True):
+    wish: Wish = Wish.RUN
+
+
+_wish: Final = msgspec.json.Decoder(_OnlyWish)
+
+
+def new_lease(
+    view: View, row: int, submitted: ev.JobSubmitted, node: c.NodeName, after: tuple[RunId, ...]
+) -> Record:
+    """The lease that starts the job's next run on this node."""
+    jobs = view.jobs
+    job_id, run = jobs.ids[row], int(jobs.run[row]) + 1
+    job_set = jobs.job_sets.values[jobs.job_set[row]]
+    environment = {
+        "FAIRLEAD_JOB_ID": job_id,
+        "FAIRLEAD_QUEUE": job_set.queue,
+        "FAIRLEAD_JOB_SET": job_set.name,
+        "FAIRLEAD_RUN": str(run),
+    }
+    if submitted.gang is not None:
+        environment["FAIRLEAD_GANG_NAME"] = submitted.gang.name
+        environment["FAIRLEAD_GANG_SIZE"] = str(submitted.gang.size)
+    lease = Lease(
+        job_id=job_id,
+        run=run,
+        queue=job_set.queue,
+        job_set=job_set.name,
+        node=node.node,
+        grace_s=submitted.grace_s,
+        runtime_s_max=submitted.runtime_s_max,
+        namespace=submitted.namespace,
+        after=after,
+        env=environment,
+        labels=submitted.labels,
+        annotations=submitted.annotations,
+        requests=jobs.shape_of(int(jobs.shape[row])).requests,
+        spec=submitted.spec,
+    )
+    return leases.record(node.executor, lease)
+
+
+def stop_lease(view: View, row: int, why: str) -> Record:
+    """The lease that asks the job's live run to end."""
+    jobs = view.jobs
+    node = jobs.nodes.values[jobs.node[row]]
+    job_set = jobs.job_sets.values[jobs.job_set[row]]
+    lease = Lease(
+        job_id=jobs.ids[row],
+        run=int(jobs.run[row]),
+        queue=job_set.queue,
+        job_set=job_set.name,
+        node=node.node,
+        wish=Wish.STOP,
+        why=why,
+        grace_s=int(jobs.grace_s[row]),
+    )
+    return leases.record(node.executor, lease)
+
+
+def clear(held: Leases, run: RunId, executor: str | None = None) -> tuple[Record, ...]:
+    """The record that ends the lease of a run, none if there is no such lease."""
+    known = held.held.get(run)
+    name = known.executor if known is not None else executor
+    return () if name is None else (leases.cleared(name, run),)
+
+
+def unwanted(view: View, held: Leases) -> Iterator[RunId]:
+    """Live leases of runs that have ended, or of which the view knows nothing: all are looked at.
+
+    A new leader calls this first of all; later `View.loose_runs` and `View.attention` name them.
+    """
+    jobs = view.jobs
+    for run in held.held:
+        job_id, number = parse_run_id(run)
+        row = jobs.rows.get(JobId(job_id))
+        if row is None or jobs.run[row] > number:
+            yield run
+        elif jobs.run[row] == number and not c.IS_LIVE_RUN[jobs.run_state[row]]:
+            decided = not c.IS_HELD[jobs.state[row]]
+            if decided:
+                yield run

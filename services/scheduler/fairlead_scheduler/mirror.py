@@ -1,0 +1,56 @@
+"""Mirrors the clusters into Redis for whoever else wants them. Losing Redis loses nothing.
+
+`fairlead:clusters:heartbeats` and `fairlead:clusters:nodes` are hashes by the keys of
+`fairlead.clusters`, `fairlead:clusters:position` is where the mirror stands; each step is one
+MULTI. A mirror that was away starts again from the whole topic.
+"""
+
+import asyncio
+import logging
+
+import redis.asyncio as redis
+from redis.exceptions import RedisError
+
+from fairlead_common.log import EventLog
+from fairlead_common.log.protocol import Batch
+from fairlead_common.log.topics import CLUSTERS
+
+HEARTBEATS = "fairlead:clusters:heartbeats"
+NODES = "fairlead:clusters:nodes"
+POSITION = "fairlead:clusters:position"
+RETRY_S = 2.0
+_logger = logging.getLogger("fairlead.scheduler.mirror")
+
+
+async def mirror(log: EventLog, url: str) -> None:
+    """Mirror for ever; while Redis is away, try again every `RETRY_S`."""
+    away = False
+    while True:
+        client = redis.from_url(url, socket_timeout=5, socket_connect_timeout=5)
+        try:
+            reader = await log.reader(CLUSTERS, await log.start_positions(CLUSTERS))
+            await client.delete(HEARTBEATS, NODES)
+            while True:
+                await _write(client, await reader.read(wait_s=5.0))
+                away = False
+        except (RedisError, OSError) as error:
+            if not away:
+                _logger.warning("Redis is away, the mirror of clusters waits: %s", error)
+            away = True
+        finally:
+            await client.aclose()
+        await asyncio.sleep(RETRY_S)
+
+
+async def _write(client: "redis.Redis", batch: Batch) -> None:
+    if not batch.entries:
+        return
+    async with client.pipeline(transaction=True) as pipe:
+        for entry in batch.entries:
+            name = NODES if "/" in entry.key else HEARTBEATS
+            if entry.value is None:
+                pipe.hdel(name, entry.key)
+            else:
+                pipe.hset(name, entry.key, entry.value)
+        pipe.set(POSITION, batch.positions[0])
+        await pipe.execute()

@@ -1,0 +1,172 @@
+"""From the engine's plan to what the log is told: leases, preemptions, refusals. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from fairlead_common import events as ev
+from fairlead_common.events import FailureCategory, PreemptionCause
+from fairlead_common.ids import JobId, RunId, run_id
+from fairlead_common.log.protocol import Record
+from fairlead_scheduler import leasing
+from fairlead_scheduler.engine import Plan, explain
+from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.snapshots import Built
+from fairlead_scheduler.units import Unit
+from fairlead_scheduler.view.columns import JobSet, View
+
+CAUSES: Final = {
+    engine.Cause.FAIR_SHARE: PreemptionCause.FAIR_SHARE,
+    engine.Cause.URGENCY: PreemptionCause.URGENCY,
+    engine.Cause.GANG: PreemptionCause.GANG,
+}
+
+
+def placed_ids(view: View, built: Built, plan: Plan) -> list[JobId]:
+    """The jobs that start, whose specs are needed to write their leases."""
+    return [view.jobs.ids[row] for row in built.rows[plan.placed_job].tolist()]
+
+
+def units(
+    view: View, built: Built, plan: Plan, specs: Mapping[JobId, ev.JobSubmitted]
+) -> list[Unit]:
+    """One unit per job or gang that starts, with what it displaces; then refusals."""
+    made = _Units(view, built)
+    after = made.preempt(plan)
+    nodes = plan.placed_node.tolist()
+    values = plan.placed_value.tolist()
+    jobs = plan.placed_job.tolist()
+    for job, node, value in zip(jobs, nodes, values, strict=True):
+        made.place(job, node, value, specs, after.get(node, ()), plan.pool)
+    reasons = _sentences(built, plan)
+    for job, code in zip(plan.rejected_job.tolist(), plan.rejected_code.tolist(), strict=True):
+        event: ev.AnyEvent = ev.JobRejected(
+            job_id=made.id_of(job),
+            code=explain.NAMES[engine.Code(code)],
+            reason=reasons.of(job, code),
+        )
+        made.add(job, event)
+    for job, code in zip(plan.failed_job.tolist(), plan.failed_code.tolist(), strict=True):
+        event = ev.JobFailed(
+            job_id=made.id_of(job),
+            category=FailureCategory.ADMISSION,
+            reason=f"{explain.NAMES[engine.Code(code)]}: {reasons.of(job, code)}",
+        )
+        made.add(job, event)
+    return made.units()
+
+
+class _Units:
+    """Collects facts and leases by the unit they belong to: a gang, or a single job."""
+
+    def __init__(self, view: View, built: Built) -> None:
+        self._view = view
+        self._built = built
+        self._rows = built.rows.tolist()
+        self._facts: dict[int, list[tuple[JobSet, ev.AnyEvent]]] = {}
+        self._leases: dict[int, list[Record]] = {}
+        gangs = built.snapshot.job_gang
+        self._gang = None if gangs is None else gangs.tolist()
+
+    def id_of(self, job: int) -> JobId:
+        """The id of a job of the snapshot."""
+        row: int = self._rows[job]
+        return self._view.jobs.ids[row]
+
+    def _key(self, job: int) -> int:
+        """Gangs count from -1 downwards, single jobs are their row."""
+        gang = -1 if self._gang is None else self._gang[job]
+        return job if gang < 0 else -1 - gang
+
+    def add(self, job: int, event: ev.AnyEvent, lease: Record | None = None, of: int = -1) -> None:
+        """A fact about `job` that belongs to the unit of `of` (default: its own)."""
+        key = self._key(job if of < 0 else of)
+        jobs = self._view.jobs
+        job_set = jobs.job_sets.values[jobs.job_set[self._rows[job]]]
+        self._facts.setdefault(key, []).append((job_set, event))
+        if lease is not None:
+            self._leases.setdefault(key, []).append(lease)
+
+    def preempt(self, plan: Plan) -> dict[int, tuple[RunId, ...]]:
+        """Stop what gives way; returns node -> the runs that leave it."""
+        leaving: dict[int, tuple[RunId, ...]] = {}
+        node_of = self._built.snapshot.job_node
+        for at, job in enumerate(plan.preempted_job.tolist()):
+            taker = int(plan.preempted_for[at])
+            cause = CAUSES[engine.Cause(int(plan.preempted_cause[at]))]
+            row, job_id = self._rows[job], self.id_of(job)
+            run = int(self._view.jobs.run[row])
+            reason = _why(plan, at, cause, self.id_of(taker))
+            event = ev.JobRunPreempting(
+                job_id=job_id, run=run, cause=cause, reason=reason, for_job=self.id_of(taker)
+            )
+            self.add(job, event, leasing.stop_lease(self._view, row, reason), of=taker)
+            node = int(node_of[job])
+            leaving[node] = (*leaving.get(node, ()), run_id(job_id, run))
+        return leaving
+
+    def place(
+        self,
+        job: int,
+        node: int,
+        value: int,
+        specs: Mapping[JobId, ev.JobSubmitted],
+        after: tuple[RunId, ...],
+        pool: str,
+    ) -> None:
+        """Start a job on a node once `after` are gone."""
+        row, name = self._rows[job], self._built.nodes[node]
+        job_id = self.id_of(job)
+        event = ev.JobRunLeased(
+            job_id=job_id,
+            run=int(self._view.jobs.run[row]) + 1,
+            executor=name.executor,
+            node=name.node,
+            pool=pool,
+            value=value,
+        )
+        self.add(job, event, leasing.new_lease(self._view, row, specs[job_id], name, after))
+
+    def units(self) -> list[Unit]:
+        """In the order in which the first fact of each came."""
+        return [
+            Unit(tuple(facts), tuple(self._leases.get(key, ())))
+            for key, facts in self._facts.items()
+        ]
+
+
+def _why(plan: Plan, at: int, cause: PreemptionCause, taker: JobId) -> str:
+    """E5: the cause, the job that takes the room, and both queues' shares."""
+    own, other = float(plan.preempted_share[at]), float(plan.preempted_for_share[at])
+    shares = f"its queue was at {own:.2f} of its fair share, the other's is at {other:.2f}"
+    return f"{cause.value}: makes room for {taker}; {shares}"
+
+
+class _Sentences:
+    """Reasons in words, made once per row of `plan.reasons` that somebody asks for."""
+
+    def __init__(self, built: Built, plan: Plan) -> None:
+        self._built = built
+        self._plan = plan
+        reasons = plan.reasons
+        keys: Iterable[tuple[int, int, int]] = zip(
+            reasons.queue.tolist(), reasons.shape.tolist(), reasons.gang.tolist(), strict=True
+        )
+        self._row = {key: row for row, key in enumerate(keys)}
+        self._made: dict[int, str] = {}
+
+    def of(self, job: int, code: int) -> str:
+        """The sentence that goes with the job's refusal."""
+        snapshot = self._built.snapshot
+        queue, shape = int(snapshot.job_queue[job]), int(snapshot.job_shape[job])
+        gang = -1 if snapshot.job_gang is None else int(snapshot.job_gang[job])
+        row = self._row.get((queue, -1, gang)) if gang >= 0 else None
+        row = self._row.get((queue, shape, -1)) if row is None else row
+        if row is None:
+            return explain.NAMES[engine.Code(code)]
+        if row not in self._made:
+            self._made[row] = explain.sentence(snapshot, self._plan, row)
+        return self._made[row]
+
+
+def _sentences(built: Built, plan: Plan) -> _Sentences:
+    return _Sentences(built, plan)

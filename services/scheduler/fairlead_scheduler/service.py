@@ -1,0 +1,87 @@
+"""The scheduler, wired: what it opens, what it serves, and the tasks it runs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from fairlead_common.db import Connection, Pool, migrate, open_pool
+from fairlead_common.log import EventLog, topics
+from fairlead_common.log.connect import open_log
+from fairlead_common.serving import Check
+from fairlead_scheduler import follower, leader, mirror, warm
+from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.follower import State
+from fairlead_scheduler.queues import Queues
+from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_scheduler.view import checkpoint
+from fairlead_scheduler.view.columns import View
+
+
+class Service:
+    """One scheduler process: a standby until it leads."""
+
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        log: EventLog,
+        pool: Pool,
+        lock: Connection,
+        state: State,
+        log_id: str,
+    ) -> None:
+        self.settings = settings
+        self.state = state
+        self._log = log
+        self._pool = pool
+        self._lock = lock
+        self._log_id = log_id
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, settings: SchedulerSettings) -> AsyncIterator["Service"]:
+        """Connect, bring the schema up to date, make the topics, load the saved view."""
+        pool = await open_pool(settings.database_url, name="fairlead-scheduler")
+        log = await open_log(settings.log_url)
+        try:
+            await migrate(pool, "fairlead_scheduler", "fairlead_scheduler")
+            for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
+                await log.create(topic)
+            state = await load_state(log, pool)
+            async with pool.acquire() as lock:
+                yield cls(settings, log, pool, lock, state, await log.identity())
+        finally:
+            await log.close()
+            await pool.close()
+
+    def checks(self) -> Mapping[str, Check]:
+        """What `/readyz` asks."""
+
+        async def database() -> str | None:
+            await self._pool.fetchval("SELECT 1")
+            return None
+
+        return {"database": database}
+
+    async def run(self) -> None:
+        """Follow, stand by, lead; ends only by failure or cancellation."""
+        await asyncio.to_thread(warm.up)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(follower.follow_jobs(self._log, self._pool, self.state))
+            tasks.create_task(follower.follow_clusters(self._log, self.state))
+            tasks.create_task(follower.follow_config(self._log, self.state))
+            tasks.create_task(mirror.mirror(self._log, self.settings.redis_url))
+            tasks.create_task(self._lead())
+
+    async def _lead(self) -> None:
+        poll_s = self.settings.standby_poll_s
+        await leader.stand_by(self._pool, self._lock, self.state, self._log_id, poll_s)
+        await leader.lead(self.settings, self._log, self._pool, self._lock, self.state)
+
+
+async def load_state(log: EventLog, pool: Pool) -> State:
+    """The saved view, or an empty one at the start of the log."""
+    view = await checkpoint.load_view(pool, await log.identity(), topics.JOB_PARTITIONS)
+    if view is None:
+        view = View()
+        view.positions = await log.start_positions(topics.JOBS)
+    return State(view, Clusters(await checkpoint.read_nodes(pool)), Queues())

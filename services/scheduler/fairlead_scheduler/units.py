@@ -1,0 +1,52 @@
+"""What a cycle appends: units that are never split, cut into appends within bounds. Pure."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from fairlead_common import events as ev
+from fairlead_common.log.protocol import Record
+from fairlead_scheduler.settings import APPEND_BYTES_MAX, LEASES_PER_APPEND_MAX
+from fairlead_scheduler.view.columns import JobSet
+
+BY = "scheduler"
+
+
+class Unit(NamedTuple):
+    """Facts and leases that become true together: a job or gang, and what it displaces."""
+
+    facts: tuple[tuple[JobSet, ev.AnyEvent], ...]
+    leases: tuple[Record, ...] = ()
+
+
+def appends(units: Iterable[Unit]) -> Iterator[list[Record]]:
+    """The records of atomic appends, in order; facts of one job set share messages."""
+    facts: dict[JobSet, list[ev.AnyEvent]] = {}
+    leases: list[Record] = []
+    count = size = 0
+    for unit in units:
+        more = sum(len(record.value or b"") for record in unit.leases) + 256 * len(unit.facts)
+        if count and (
+            count + len(unit.facts) > 2 * LEASES_PER_APPEND_MAX
+            or len(leases) + len(unit.leases) > LEASES_PER_APPEND_MAX
+            or size + more > APPEND_BYTES_MAX
+        ):
+            yield _records(facts, leases)
+            facts, leases, count, size = {}, [], 0, 0
+        for job_set, event in unit.facts:
+            found = facts.get(job_set)
+            if found is None:
+                facts[job_set] = [event]
+            else:
+                found.append(event)
+        leases += unit.leases
+        count += len(unit.facts)
+        size += more
+    if facts or leases:
+        yield _records(facts, leases)
+
+
+def _records(facts: dict[JobSet, list[ev.AnyEvent]], leases: list[Record]) -> list[Record]:
+    records: list[Record] = []
+    for (queue, name), events in facts.items():
+        records += ev.records(queue, name, BY, events)
+    return records + leases

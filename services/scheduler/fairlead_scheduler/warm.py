@@ -1,0 +1,38 @@
+"""Compiles the engine's kernels before the first round needs them (a moment when cached)."""
+
+import msgspec
+
+from fairlead_common import clusters as cluster_records
+from fairlead_common import events as ev
+from fairlead_common import shapes
+from fairlead_common.classes import DEFAULT_CLASSES
+from fairlead_common.clusters import Node
+from fairlead_common.ids import JobId
+from fairlead_common.log import Entry
+from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.engine import schedule
+from fairlead_scheduler.queues import Queues
+from fairlead_scheduler.settings import Rules
+from fairlead_scheduler.snapshots import Builder
+from fairlead_scheduler.view import apply
+from fairlead_scheduler.view.columns import View
+
+
+def up() -> None:
+    """One round over two queues on one node: some jobs find room, some wait."""
+    view, clusters = View(), Clusters()
+    node = cluster_records.node_record(Node(executor="e", name="n", allocatable={"cpu": 3000}))
+    clusters.apply([Entry(0, 0, node.key, node.value, 0)])
+    shape = shapes.encode(shapes.Shape(requests={"cpu": 1000}))
+    for position, queue in enumerate(("a", "b")):
+        jobs: list[ev.AnyEvent] = [
+            ev.JobSubmitted(
+                job_id=JobId(f"{queue}{number}"), shape=shape, spec=msgspec.Raw(b"{}"), digest=""
+            )
+            for number in range(3)
+        ]
+        sequence = ev.EventSequence(queue=queue, job_set="s", by="", events=jobs)
+        apply.apply(view, [apply.Message(0, position, 0, sequence)], {})
+    builder = Builder(DEFAULT_CLASSES, Rules())
+    built = builder.build(view, clusters, Queues(), "default", now_ms=0)
+    schedule(built.snapshot, builder.engine_settings())
