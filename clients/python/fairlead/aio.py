@@ -69,6 +69,7 @@ class AsyncClient:
     ) -> None:
         self.server = discovery.find(os.environ, server=server, token=token)
         self._retries = retries or Retries()
+        self._met = False
         self._http = httpx2.AsyncClient(**transport.settings(self.server))
 
     async def __aenter__(self) -> Self:
@@ -87,7 +88,7 @@ class AsyncClient:
         await self._http.aclose()
 
     async def _finish(self, flow: Flow[T]) -> T:
-        flow = retrying(flow, self._retries)
+        flow = retrying(flow, self._retries.for_client(met=self._met))
         body = _Body(self._http, self.server)
         answer: Answer = None
         try:
@@ -95,6 +96,7 @@ class AsyncClient:
                 try:
                     step = flow.send(answer)
                 except StopIteration as end:
+                    self._met = True
                     value: T = end.value
                     return value
                 answer = await _perform(step, body)
@@ -103,7 +105,7 @@ class AsyncClient:
             await body.close()
 
     async def _items(self, flow: Flow[None], kind: type[T]) -> AsyncIterator[T]:
-        flow = retrying(flow, self._retries)
+        flow = retrying(flow, self._retries.for_client(met=self._met))
         body = _Body(self._http, self.server)
         answer: Answer = None
         try:

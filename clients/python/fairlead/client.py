@@ -70,6 +70,7 @@ class Client:
     ) -> None:
         self.server = discovery.find(os.environ, server=server, token=token)
         self._retries = retries or Retries()
+        self._met = False
         self._http = httpx2.Client(**transport.settings(self.server))
 
     def __enter__(self) -> Self:
@@ -88,7 +89,7 @@ class Client:
         self._http.close()
 
     def _finish(self, flow: Flow[T]) -> T:
-        flow = retrying(flow, self._retries)
+        flow = retrying(flow, self._retries.for_client(met=self._met))
         body = _Body(self._http, self.server)
         answer: Answer = None
         try:
@@ -96,6 +97,7 @@ class Client:
                 try:
                     step = flow.send(answer)
                 except StopIteration as end:
+                    self._met = True
                     value: T = end.value
                     return value
                 answer = _perform(step, body)
@@ -104,7 +106,7 @@ class Client:
             flow.close()
 
     def _items(self, flow: Flow[None], kind: type[T]) -> Iterator[T]:
-        flow = retrying(flow, self._retries)
+        flow = retrying(flow, self._retries.for_client(met=self._met))
         body = _Body(self._http, self.server)
         answer: Answer = None
         try:

@@ -19,11 +19,21 @@ RETRY_AFTER_S_MAX: Final = 60.0
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
-    """How patient to be: up to `attempts_max` tries, `base_s` doubling up to `cap_s` apart."""
+    """How patient to be: up to `attempts_max` tries, `base_s` doubling up to `cap_s` apart.
+
+    `unmet_attempts_max`: tries while this client has never had an answer, if they are fewer.
+    """
 
     attempts_max: int = 8
+    unmet_attempts_max: int | None = None
     base_s: float = 0.2
     cap_s: float = 10.0
+
+    def for_client(self, *, met: bool) -> "Retries":
+        """The policy for a client that has, or has never, had an answer."""
+        if met or self.unmet_attempts_max is None:
+            return self
+        return msgspec.structs.replace(self, attempts_max=self.unmet_attempts_max)
 
 
 def retrying(flow: Flow[T], retries: Retries) -> Flow[T]:

@@ -2,13 +2,13 @@
 
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
-    from fairlead import Client
+    from fairlead import AsyncClient, Client, Retries
 
 EXIT_JOBS_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -33,7 +33,21 @@ def connect(context: typer.Context) -> AbstractContextManager["Client"]:
     """A client of the server that the options, the environment or the files name."""
     from fairlead import Client
 
-    return Client(context.find_root().obj)
+    return Client(context.find_root().obj, retries=retries())
+
+
+def connect_async(context: typer.Context) -> AbstractAsyncContextManager["AsyncClient"]:
+    """As `connect`."""
+    from fairlead import AsyncClient
+
+    return AsyncClient(context.find_root().obj, retries=retries())
+
+
+def retries() -> "Retries":
+    """Patient with a server that restarts, quick to say that there is none."""
+    from fairlead import Retries
+
+    return Retries(unmet_attempts_max=3)
 
 
 def say(text: str) -> None:

@@ -69,9 +69,7 @@ def run(
 async def _run(context: typer.Context, queue: str, name: str, job: "Job", detach: bool) -> int:
     import asyncio
 
-    from fairlead import AsyncClient
-
-    async with AsyncClient(context.find_root().obj) as client:
+    async with frame.connect_async(context) as client:
         done = await client.submit(queue, name, [job])
         job_id = done.jobs[0].id
         if detach:

@@ -1,0 +1,328 @@
+"""The `fairlead` command against a served table of answers: output, exit codes and hints."""
+
+import io
+import json
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead import cli
+from tests.unit.client import served
+from tests.unit.client.served import Asked, Served
+
+JOB = {
+    "id": "0a",
+    "queue": "q",
+    "jobSet": "s",
+    "state": "FAILED",
+    "clientId": "one",
+    "reason": "The command ended with exit code 3.",
+    "exitCode": 3,
+    "submitted": "2026-01-01T00:00:00.000Z",
+    "runs": [{"run": 1, "state": "FAILED", "node": "n1", "exitCode": 3}],
+}
+FILE = """
+queue: q
+jobSet: s
+defaults: {cpu: 1}
+jobs:
+  - {clientId: one, command: [echo, hello]}
+  - {clientId: two, command: [echo, there]}
+"""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Served]:
+    with served.serve({}) as running:
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("FAIRLEAD_SERVER", running.url)
+        monkeypatch.setenv("FAIRLEAD_TOKEN", "fl_t")
+        yield running
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "jobs.yaml"
+    path.write_text(FILE)
+    return str(path)
+
+
+def accept(asked: Asked) -> object:
+    body = asked.json()
+    assert isinstance(body, dict)
+    jobs = [{"id": f"id-{job['clientId']}", "clientId": job["clientId"]} for job in body["jobs"]]
+    return {"position": "p", "jobs": jobs}
+
+
+def job_set(**states: int) -> object:
+    return {"queue": "q", "jobSet": "s", "states": states, "finished": True}
+
+
+def test_a_queue_is_made(server: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    server.routes["POST /api/v1/queues"] = lambda _: {"name": "a", "weight": 2}
+    assert cli.invoke(["queue", "create", "a", "--weight", "2", "--label", "x=y"]) == 0
+    assert server.asked[0].json() == {"name": "a", "weight": 2.0, "labels": {"x": "y"}}
+    assert capsys.readouterr().out == "queue a created (weight 2)\n"
+
+
+def test_a_file_is_submitted(server: Served, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    server.routes["POST /api/v1/jobs"] = accept
+    assert cli.invoke(["submit", file]) == 0
+    assert capsys.readouterr().out == "submitted 2 jobs to q/s\n"
+    body = server.asked[0].json()
+    assert isinstance(body, dict)
+    assert body["defaults"] == {"cpu": 1}
+
+
+def test_ids_of_submitted_jobs_can_be_printed_for_other_programs(
+    server: Served, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.routes["POST /api/v1/jobs"] = accept
+    assert cli.invoke(["submit", file, "-o", "name", "--jobset", "other"]) == 0
+    assert capsys.readouterr().out == "id-one\nid-two\n"
+
+
+def test_json_is_read_from_standard_input(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = json.dumps({"queue": "q", "jobSet": "s", "jobs": [{"clientId": "a"}]}).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    server.routes["POST /api/v1/jobs"] = accept
+    assert cli.invoke(["submit", "-"]) == 0
+
+
+def test_waiting_for_jobs_that_succeed_ends_with_0(server: Served, file: str) -> None:
+    server.routes["POST /api/v1/jobs"] = accept
+    server.routes["GET /api/v1/jobsets/q/s"] = lambda _: job_set(SUCCEEDED=2)
+    assert cli.invoke(["submit", file, "--wait"]) == 0
+
+
+def test_waiting_for_jobs_of_which_one_fails_ends_with_1_and_says_which(
+    server: Served, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.routes["POST /api/v1/jobs"] = accept
+    server.routes["GET /api/v1/jobsets/q/s"] = lambda _: job_set(SUCCEEDED=1, FAILED=1)
+    bad = {**JOB, "id": "id-one"}
+    server.routes["GET /api/v1/jobs"] = lambda _: {"items": [bad]}
+    assert cli.invoke(["submit", file, "--watch"]) == 1
+    assert "one: FAILED: The command ended with exit code 3." in capsys.readouterr().err
+
+
+def test_failures_of_other_jobs_in_the_same_job_set_do_not_count(server: Served, file: str) -> None:
+    server.routes["POST /api/v1/jobs"] = accept
+    server.routes["GET /api/v1/jobsets/q/s"] = lambda _: job_set(SUCCEEDED=2, FAILED=1)
+    server.routes["GET /api/v1/jobs"] = lambda _: {"items": [{**JOB, "id": "somebody-elses"}]}
+    assert cli.invoke(["submit", file, "--wait"]) == 0
+
+
+def test_a_dry_run_says_what_would_be_submitted(
+    server: Served, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.routes["POST /api/v1/jobs"] = lambda asked: {"dryRun": asked.query["dryRun"]}
+    assert cli.invoke(["submit", file, "--dry-run"]) == 0
+    assert "2 jobs for q/s are valid; nothing was created" in capsys.readouterr().out
+
+
+def test_a_refusal_shows_every_fault_and_ends_with_3(
+    server: Served, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faults = [{"pointer": f"/jobs/{n}/cpu", "detail": "no quantity"} for n in range(30)]
+    server.routes["POST /api/v1/jobs"] = lambda _: served.problem(422, "not valid", faults)
+    assert cli.invoke(["submit", file]) == 3
+    text = capsys.readouterr().err
+    assert "/jobs/19/cpu: no quantity" in text
+    assert "... and 10 more" in text
+
+
+def test_a_missing_token_comes_with_a_hint(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.routes["GET /api/v1/queues"] = lambda _: served.problem(401, "no token")
+    assert cli.invoke(["get", "queues"]) == 3
+    assert "hint: set FAIRLEAD_TOKEN" in capsys.readouterr().err
+
+
+def test_something_else_on_the_port_ends_with_4(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.routes["GET /api/v1/queues"] = lambda _: served.Answered(b"<html>")
+    assert cli.invoke(["get", "queues"]) == 4
+    assert "not understood" in capsys.readouterr().err
+
+
+def test_no_server_at_all_ends_with_4(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("FAIRLEAD_SERVER", "FAIRLEAD_DATA", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cli.invoke(["get", "jobs"]) == 4
+    assert "fairlead up" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "not valid YAML"),
+        ("", "is empty"),
+        ("[1]", "is not understood"),
+        ("{queue: q, jobSet: s, jbos: []}", "jbos"),
+        ("{jobSet: s, jobs: []}", "names no queue"),
+        ("{queue: q, jobs: []}", "names no jobSet"),
+    ],
+)
+def test_a_file_that_is_no_submission_ends_with_2(
+    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, says: str
+) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    assert cli.invoke(["submit", str(tmp_path / "bad.yaml")]) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["submit"],
+        ["submit", "/nowhere/at/all"],
+        ["get", "jbos"],
+        ["cancel"],
+        ["cancel", "id", "--queue", "q"],
+        ["cancel", "id", "--jobset", "s"],
+        ["get", "jobs", "--label", "novalue"],
+        ["run"],
+        ["no-such-command"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_ends_with_2(server: Served, arguments: list[str]) -> None:
+    assert cli.invoke(arguments) == 2
+    assert server.asked == []
+
+
+def test_jobs_are_listed_as_a_table(server: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    server.routes["GET /api/v1/jobs"] = lambda _: {"items": [JOB]}
+    arguments = ["get", "jobs", "--queue", "q", "--state", "failed", "--label", "a=b"]
+    assert cli.invoke(arguments) == 0
+    heading, row = capsys.readouterr().out.splitlines()
+    assert heading.split() == [
+        "ID",
+        "QUEUE",
+        "JOB",
+        "SET",
+        "CLIENT",
+        "ID",
+        "STATE",
+        "AGE",
+        "REASON",
+    ]
+    assert row.startswith("0a   q       s         one         FAILED")
+    query = server.asked[0].query
+    assert (query["queue"], query["state"], query["label.a"]) == ("q", "FAILED", "b")
+
+
+def test_lists_can_be_read_by_programs(server: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    server.routes["GET /api/v1/jobs"] = lambda _: {"items": [JOB]}
+    assert cli.invoke(["get", "jobs", "-o", "json"]) == 0
+    assert msgspec.json.decode(capsys.readouterr().out)[0]["jobSet"] == "s"
+    assert cli.invoke(["get", "jobs", "-o", "yaml"]) == 0
+    assert "jobSet: s" in capsys.readouterr().out
+    assert cli.invoke(["get", "jobs", "-o", "name"]) == 0
+    assert capsys.readouterr().out == "0a\n"
+
+
+def test_an_empty_list_says_so_on_stderr_only(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.routes["GET /api/v1/jobsets"] = lambda _: {"items": []}
+    assert cli.invoke(["get", "jobsets"]) == 0
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "No job sets yet" in told.err
+
+
+def test_a_longer_list_says_that_there_is_more(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.routes["GET /api/v1/jobs"] = lambda _: {"items": [JOB, JOB, JOB]}
+    assert cli.invoke(["get", "jobs", "--limit", "2", "-o", "name"]) == 0
+    told = capsys.readouterr()
+    assert told.out == "0a\n0a\n"
+    assert "the first 2" in told.err
+
+
+def test_a_job_is_described_with_its_runs(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.routes["GET /api/v1/jobs/0a"] = lambda _: JOB
+    assert cli.invoke(["describe", "job", "0a"]) == 0
+    text = capsys.readouterr().out
+    assert "Exit code:  3" in text.replace("         ", "  ")
+    assert "n1" in text
+
+
+def test_watching_prints_a_line_of_json_for_each_change(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.routes["GET /api/v1/jobsets/q/s"] = lambda _: job_set(SUCCEEDED=2)
+    assert cli.invoke(["watch", "q", "s", "--json"]) == 0
+    assert msgspec.json.decode(capsys.readouterr().out)["states"] == {"SUCCEEDED": 2}
+
+
+def test_watching_jobs_that_end_badly_ends_with_1(server: Served) -> None:
+    server.routes["GET /api/v1/jobsets/q/s"] = lambda _: job_set(SUCCEEDED=2, CANCELLED=1)
+    assert cli.invoke(["watch", "q", "s"]) == 1
+
+
+def test_many_jobs_are_not_cancelled_without_a_yes(
+    server: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    server.routes["GET /api/v1/jobsets/q/s"] = lambda _: job_set(QUEUED=101, SUCCEEDED=1)
+    server.routes["POST /api/v1/jobs/cancel"] = lambda _: {"position": "p", "matched": 101}
+    arguments = ["cancel", "--queue", "q", "--jobset", "s"]
+    assert cli.invoke(arguments) == 2
+    assert "this would cancel 101 jobs; say --yes" in capsys.readouterr().err
+    assert cli.invoke([*arguments, "--yes", "--reason", "why"]) == 0
+    assert server.asked[-1].json() == {
+        "filter": {"queue": "q", "jobSet": "s"},
+        "reason": "why",
+    }
+
+
+def test_a_job_is_run_with_its_output_and_exit_code(
+    server: Served, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    def ran(asked: Asked) -> object:
+        return {**JOB, "runs": [{"run": 1, "state": "FAILED", "started": "t", "exitCode": 3}]}
+
+    def log(asked: Asked) -> object:
+        return served.Answered(asked.query["stream"].encode() + b"\n")
+
+    server.routes["POST /api/v1/jobs"] = accept
+    server.routes["GET /api/v1/queues"] = accept
+
+    def submit(asked: Asked) -> object:
+        return {"position": "p", "jobs": [{"id": "0a"}]}
+
+    server.routes["POST /api/v1/jobs"] = submit
+    server.routes["GET /api/v1/jobs/0a"] = ran
+    server.routes["GET /api/v1/jobs/0a/logs"] = log
+    assert cli.invoke(["run", "--cpu", "2", "--", "sh", "-c", "exit 3"]) == 3
+    told = capfdbinary.readouterr()
+    assert told.out == b"stdout\n"
+    assert told.err.startswith(b"stderr\n")
+    body = server.asked[0].json()
+    assert isinstance(body, dict)
+    assert body["jobs"][0]["command"] == ["sh", "-c", "exit 3"]
+
+
+def test_a_port_that_nobody_listens_on_is_unreachable(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        assert cli.invoke(["--server", url, "queue", "get", "a"]) == 4
+    assert "does not answer" in capsys.readouterr().err
