@@ -6,6 +6,7 @@ names the same job. A run id is `<job id>-<n>`, n counting from 1.
 """
 
 import hashlib
+from collections.abc import Iterable
 from typing import Final, NewType
 
 from fairlead_common.log.protocol import partition_of
@@ -20,8 +21,13 @@ JOB_ID_LENGTH: Final = 28
 JOB_ID_PATTERN: Final = f"^[{_ALPHABET}]{{{JOB_ID_LENGTH}}}$"
 
 
+_PAIRS: Final = [first + second for first in _ALPHABET for second in _ALPHABET]
+
+
 def _base32(number: int, length: int) -> str:
-    return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(5 * (length - 1), -5, -5))
+    """An even number of characters, made two at a time."""
+    pairs = _PAIRS
+    return "".join([pairs[number >> shift & 1023] for shift in range(5 * length - 10, -1, -10)])
 
 
 def job_set_key(queue: str, job_set: str) -> str:
@@ -41,9 +47,22 @@ def new_job_id(partition: int, time_ms: int, random_80: int) -> JobId:
 
 def client_job_id(partition: int, queue: str, job_set: str, client_id: str) -> JobId:
     """The id that this client id always names within its queue and job set."""
-    text = "\0".join((queue, job_set, client_id)).encode()
-    digest = int.from_bytes(hashlib.blake2b(text, digest_size=17).digest(), "big")
-    return JobId(_base32(partition, 2) + _base32(digest >> 6, 26))
+    return client_job_ids(partition, queue, job_set, [client_id])[0]
+
+
+def client_job_ids(
+    partition: int, queue: str, job_set: str, client_ids: Iterable[str]
+) -> list[JobId]:
+    """The ids that these client ids always name within their queue and job set."""
+    prefix = _base32(partition, 2)
+    common = hashlib.blake2b(f"{queue}\0{job_set}\0".encode(), digest_size=17)
+    made = []
+    for client_id in client_ids:
+        whole = common.copy()
+        whole.update(client_id.encode())
+        number = int.from_bytes(whole.digest(), "big") >> 6
+        made.append(JobId(prefix + _base32(number, 26)))
+    return made
 
 
 def partition_of_job(job_id: str) -> int:
