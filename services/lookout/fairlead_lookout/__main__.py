@@ -1,0 +1,24 @@
+"""`python -m fairlead_lookout`: settings, wiring, task group."""
+
+import asyncio
+import os
+
+from fairlead_common import process, serving, settings
+from fairlead_lookout.service import Service
+from fairlead_lookout.settings import Settings
+
+
+async def main() -> None:
+    """Serve until a signal. The first task to fail takes the whole process down with it."""
+    own = settings.load(Settings, os.environ)
+    async with await Service.open(own) as service:
+        app = serving.build_app("Fairlead lookout", service.routers(), service.checks(), own)
+        async with asyncio.TaskGroup() as tasks:
+            background = [tasks.create_task(each) for each in service.tasks()]
+            await serving.serve(app, own.http_host, own.http_port)
+            for task in background:
+                task.cancel()
+
+
+if __name__ == "__main__":
+    process.run(main)

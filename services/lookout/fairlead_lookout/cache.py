@@ -1,0 +1,49 @@
+"""What the fold keeps in memory of what it wrote, least recently touched dropped first.
+
+Valid only while this process holds the locks of the partitions: written through, emptied when the
+locks are lost.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from fairlead_lookout.model import Changes, Job, JobSet, SetKey
+
+JOBS_MAX: Final = 100_000
+SETS_MAX: Final = 20_000
+
+
+class Cache:
+    """Jobs with their newest runs, and job sets with their counters."""
+
+    def __init__(self, jobs_max: int = JOBS_MAX, sets_max: int = SETS_MAX) -> None:
+        self.jobs: OrderedDict[str, Job] = OrderedDict()
+        self.sets: OrderedDict[SetKey, JobSet] = OrderedDict()
+        self._jobs_max = jobs_max
+        self._sets_max = sets_max
+
+    def settle(self, changes: Changes) -> None:
+        """Take over what was just committed."""
+        for job in changes.jobs.values():
+            job.new = job.dirty = False
+            if job.latest is not None:
+                job.latest.new = False
+        self.jobs.update(changes.jobs)
+        for job_id in changes.jobs:
+            self.jobs.move_to_end(job_id)
+        self.sets.update(changes.sets)
+        for key in changes.sets:
+            self.sets.move_to_end(key)
+        while len(self.jobs) > self._jobs_max:
+            self.jobs.popitem(last=False)
+        while len(self.sets) > self._sets_max:
+            self.sets.popitem(last=False)
+
+    def keep_set(self, job_set: JobSet) -> None:
+        """Remember a job set that was read."""
+        self.sets[job_set.key] = job_set
+
+    def clear(self) -> None:
+        """Forget everything: somebody else may have written since."""
+        self.jobs.clear()
+        self.sets.clear()

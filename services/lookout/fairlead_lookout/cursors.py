@@ -1,0 +1,49 @@
+"""Opaque cursors of lists: where the next page begins, and of which list they are."""
+
+import base64
+import binascii
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from fairlead_common.errors import Fault
+from fairlead_common.problems import Problem
+
+LENGTH_MAX: Final = 300
+
+
+class _Cursor(msgspec.Struct, frozen=True, array_like=True):
+    of: int
+    number: int
+    id: str
+
+
+_decoder: Final = msgspec.json.Decoder(_Cursor)
+
+
+def _list(query: Sequence[object]) -> int:
+    return zlib.crc32(msgspec.json.encode(list(query)))
+
+
+def encode(query: Sequence[object], number: int, id_: str = "") -> str:
+    """The cursor behind this row of the list that `query` names."""
+    text = msgspec.json.encode(_Cursor(_list(query), number, id_))
+    return base64.urlsafe_b64encode(text).decode().rstrip("=")
+
+
+def decode(query: Sequence[object], cursor: str | None) -> tuple[int, str] | None:
+    """(number, id) of the last row seen. Raises a 400 `Problem` for another list's cursor."""
+    if cursor is None:
+        return None
+    try:
+        if len(cursor) > LENGTH_MAX:
+            raise ValueError("it is too long")
+        found = _decoder.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if found.of != _list(query) or not -(2**63) <= found.number < 2**63:
+            raise ValueError("it belongs to a list with other filters")
+    except (msgspec.MsgspecError, ValueError, binascii.Error) as error:
+        fault = Fault("/query/cursor", f"This cursor cannot be used here: {error}.")
+        raise Problem("malformed", "The cursor is not one of this list.", [fault]) from None
+    return found.number, found.id

@@ -1,0 +1,571 @@
+"""The fold: what a batch of messages makes of the view. Pure; the tables are in `lifecycle.py`.
+
+`apply` gives the same view however the log is cut into batches. The first `JobSubmitted` of an id
+counts. A run's event counts for its job only while that run is the job's newest. What changes
+nothing is told to nobody.
+"""
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, assert_never, get_args
+
+import msgspec
+
+from fairlead_common import clock, events, ids, positions, shapes
+from fairlead_common.lifecycle import JOB_ENDED, JOB_HELD, JOB_STEPS, RUN_STEPS, JobState, RunState
+from fairlead_lookout import public
+from fairlead_lookout.model import (
+    Changes,
+    CountKey,
+    Job,
+    JobSet,
+    Known,
+    Line,
+    Message,
+    Run,
+    RunKey,
+    SetKey,
+    Submitted,
+)
+
+_TAGS: Final = {kind: str(kind.__struct_config__.tag) for kind in get_args(events.AnyEvent)}
+
+
+def _steps(
+    table: Mapping[tuple[JobState, str], JobState] | Mapping[tuple[RunState, str], RunState],
+) -> Mapping[type[events.Event], Mapping[str, str]]:
+    """The table as event type -> state -> state, in plain text: a cheap hash in the hot path."""
+    made: dict[type[events.Event], dict[str, str]] = {kind: {} for kind in _TAGS}
+    for kind, tag in _TAGS.items():
+        made[kind] = {str(state): str(to) for (state, name), to in table.items() if name == tag}
+    return made
+
+
+_JOB_STEPS: Final = _steps(JOB_STEPS)
+_RUN_STEPS: Final = _steps(RUN_STEPS)
+_ENDED: Final = frozenset(str(state) for state in JOB_ENDED)
+_HELD: Final = frozenset(str(state) for state in JOB_HELD)
+_QUEUED: Final = "QUEUED"
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def apply(known: Known, messages: Iterable[Message]) -> Changes:
+    """What these messages, in the order of their partitions, make of what is known."""
+    fold = _Fold(known)
+    for message in messages:
+        fold.message(message)
+    return fold.changes()
+
+
+def fresh(messages: Iterable[Message], positions_: Mapping[int, int]) -> list[Message]:
+    """The messages that a view at these positions has not folded yet."""
+    return [each for each in messages if each.position >= positions_.get(each.partition, 0)]
+
+
+class _Fold:
+    """The work of one `apply`: copies of what was touched, and what there is to tell."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self._jobs: dict[str, Job] = {}
+        self._runs: dict[RunKey, Run] = {}
+        self._older: dict[RunKey, Run] = {}
+        self._sets: dict[SetKey, JobSet] = {}
+        self._submitted: dict[str, Submitted] = {}
+        self._counted: dict[SetKey, set[CountKey]] = {}
+        self._lines: dict[SetKey, list[Line]] = {}
+        self._new_by_partition: dict[int, list[str]] = {}
+        self._events = 0
+        self._message: Message
+        self._time = ""
+        self._token = ""
+
+    def changes(self) -> Changes:
+        """Everything that was touched."""
+        return Changes(
+            jobs=self._jobs,
+            runs=self._runs,
+            sets=self._sets,
+            submitted=self._submitted,
+            counted=self._counted,
+            lines=self._lines,
+            events=self._events,
+        )
+
+    def message(self, message: Message) -> None:
+        """Fold one message."""
+        self._message = message
+        self._time = clock.rfc3339(message.time_ms)
+        self._token = positions.encode({message.partition: message.position + 1})
+        self._events += len(message.sequence.events)
+        for index, event in enumerate(message.sequence.events):
+            self._event(index, event)
+
+    def _event(self, index: int, event: events.AnyEvent) -> None:
+        match event:
+            case events.JobSubmitted():
+                self._submit(index, event)
+            case events.JobRunLeased():
+                self._lease(event)
+            case (
+                events.JobRunPending()
+                | events.JobRunRunning()
+                | events.JobRunSucceeded()
+                | events.JobRunFailed()
+                | events.JobRunReturned()
+                | events.JobRunStopped()
+                | events.JobRunLost()
+            ):
+                self._run_event(event)
+            case events.JobRunPreempting():
+                self._preempting(event)
+            case (
+                events.JobSucceeded()
+                | events.JobFailed()
+                | events.JobCancelled()
+                | events.JobPreempted()
+                | events.JobRejected()
+                | events.JobRequeued()
+            ):
+                self._decide(event)
+            case events.JobReleased():
+                self._release(event)
+            case events.JobCancelRequested():
+                self._ask(self._touch(event.job_id), event)
+            case events.JobPreemptRequested():
+                self._ask(self._touch(event.job_id), event)
+            case events.JobReprioritized():
+                self._ask(self._touch(event.job_id), event)
+            case (
+                events.JobsCancelRequested()
+                | events.JobsPreemptRequested()
+                | events.JobsReprioritized()
+            ):
+                for job in self._found(event.filter):
+                    self._ask(job, event)
+            case _:
+                assert_never(event)
+
+    # What was asked.
+
+    def _submit(self, index: int, event: events.JobSubmitted) -> None:
+        job_id = event.job_id
+        if job_id in self._jobs or job_id in self._known.jobs:
+            return
+        message = self._message
+        key = (message.sequence.queue, message.sequence.job_set)
+        number = ids.submission_number(message.time_ms, message.partition, message.position, index)
+        self._jobs[job_id] = job = Job(
+            id=job_id,
+            key=key,
+            priority_class=event.priority_class,
+            number=number,
+            submitted_ms=message.time_ms,
+            shape=shapes.key(bytes(event.shape), event.priority_class),
+            state=_QUEUED,
+            priority=event.priority,
+            changed_ms=message.time_ms,
+            pool=event.pool,
+            labels=event.labels or None,
+            after=event.after or None,
+            held=event.hold,
+            start_after_ms=event.start_after_ms,
+            new=True,
+        )
+        self._submitted[job_id] = Submitted(
+            event.digest, event.client_id, event.labels, _encode(event)
+        )
+        self._new_by_partition.setdefault(message.partition, []).append(job_id)
+        job_set = self._set(key)
+        job_set.jobs += 1
+        job_set.live += 1
+        self._count(job_set, (event.priority_class, _QUEUED), 1)
+        self._tell(
+            job_set,
+            "submitted",
+            job,
+            by=message.sequence.by,
+            client_id=event.client_id,
+            priority=event.priority,
+            priority_class=event.priority_class,
+        )
+
+    def _release(self, event: events.JobReleased) -> None:
+        job = self._touch(event.job_id)
+        if job is not None and job.held and job.state == _QUEUED:
+            job.held = False
+            job.dirty = True
+            self._tell(self._set(job.key), "queued", job, by=self._message.sequence.by)
+
+    def _ask(
+        self,
+        job: Job | None,
+        event: (
+            events.JobCancelRequested
+            | events.JobsCancelRequested
+            | events.JobPreemptRequested
+            | events.JobsPreemptRequested
+            | events.JobReprioritized
+            | events.JobsReprioritized
+        ),
+    ) -> None:
+        """What somebody wants of this job, by its id or by a filter that found it."""
+        if job is None or job.state in _ENDED:
+            return
+        by = self._message.sequence.by
+        match event:
+            case events.JobCancelRequested() | events.JobsCancelRequested():
+                if self._step(job, event):
+                    job.reason = event.reason or None
+                    self._tell(self._set(job.key), "cancelled", job, by=by, reason=job.reason)
+                    self._finish(job)
+                elif job.stopping != "cancel":
+                    job.stopping = "cancel"
+                    job.dirty = True
+                    reason = event.reason or None
+                    self._tell(self._set(job.key), "cancelling", job, by=by, reason=reason)
+            case events.JobPreemptRequested() | events.JobsPreemptRequested():
+                if job.state in _HELD and job.stopping is None:
+                    self._preempt(job, events.PreemptionCause.REQUEST, event.reason, by=by)
+            case events.JobReprioritized() | events.JobsReprioritized():
+                if job.priority != event.priority:
+                    job.priority = event.priority
+                    job.dirty = True
+                    self._tell(
+                        self._set(job.key), "reprioritized", job, by=by, priority=event.priority
+                    )
+            case _:
+                assert_never(event)
+
+    def _found(self, wanted: events.JobFilter) -> list[Job]:
+        """The jobs that a filter finds at this place, oldest first."""
+        message = self._message
+        maybe = dict.fromkeys(self._known.candidates.get((message.partition, message.position), ()))
+        maybe.update(dict.fromkeys(self._new_by_partition.get(message.partition, ())))
+        found = [job for job in map(self._look, maybe) if job and _matches(job, wanted)]
+        found.sort(key=lambda job: (job.number, job.id))
+        return [job for job in map(self._touch, [each.id for each in found]) if job]
+
+    # What was decided.
+
+    def _lease(self, event: events.JobRunLeased) -> None:
+        job = self._touch(event.job_id)
+        if job is None or event.run <= job.run:
+            return
+        if job.latest is not None:
+            self._older[job.id, job.run] = job.latest
+        job.run = event.run
+        job.latest = self._runs[job.id, event.run] = Run(
+            number=event.run,
+            state="LEASED",
+            executor=event.executor,
+            node=event.node,
+            pool=event.pool,
+            leased_ms=self._message.time_ms,
+            new=True,
+        )
+        job.dirty = True
+        if self._step(job, event):
+            job.stopping = job.started_ms = None
+            self._tell_run(job, "leased")
+
+    def _preempting(self, event: events.JobRunPreempting) -> None:
+        job = self._touch(event.job_id)
+        if job is None or job.run != event.run or job.state not in _HELD:
+            return
+        if job.stopping is None:
+            self._preempt(job, event.cause, event.reason, for_job=event.for_job)
+
+    def _preempt(
+        self,
+        job: Job,
+        cause: str,
+        reason: str,
+        by: str | None = None,
+        for_job: str | None = None,
+    ) -> None:
+        job.stopping = "preempt"
+        job.dirty = True
+        run = job.latest
+        if run is not None:
+            run.cause = str(cause)
+            run.reason = reason or None
+            self._runs[job.id, run.number] = run
+        self._tell_run(
+            job, "preempting", cause=str(cause), reason=reason or None, by=by, for_job=for_job
+        )
+
+    def _decide(
+        self,
+        event: (
+            events.JobSucceeded
+            | events.JobFailed
+            | events.JobCancelled
+            | events.JobPreempted
+            | events.JobRejected
+            | events.JobRequeued
+        ),
+    ) -> None:
+        """What the scheduler made of a run's end, or of a job that cannot or may not run."""
+        job = self._touch(event.job_id)
+        if job is None:
+            return
+        stopping = job.stopping
+        if not self._step(job, event):
+            return
+        job.stopping = None
+        match event:
+            case events.JobSucceeded():
+                self._tell_run(job, "succeeded")
+            case events.JobFailed():
+                job.category = str(event.category)
+                job.exit_code = event.exit_code
+                job.reason = event.reason
+                self._tell_failed_run(job, will_retry=False)
+                self._tell_run(
+                    job,
+                    "failed",
+                    category=job.category,
+                    exit_code=job.exit_code,
+                    reason=job.reason,
+                )
+            case events.JobCancelled():
+                job.reason = event.reason or None
+                self._tell_run(job, "cancelled", reason=job.reason)
+            case events.JobPreempted():
+                job.reason = event.reason
+                self._tell_run(job, "preempted", reason=event.reason, final=True)
+            case events.JobRejected():
+                job.category = event.code
+                job.reason = event.reason
+                self._tell_run(job, "rejected", code=event.code, reason=event.reason)
+            case events.JobRequeued():
+                self._requeue(job, event, preempted=stopping == "preempt")
+            case _:
+                assert_never(event)
+        self._finish(job)
+
+    def _requeue(self, job: Job, event: events.JobRequeued, *, preempted: bool) -> None:
+        job.started_ms = None
+        if event.shape is not None:
+            job.shape = shapes.key(bytes(event.shape), job.priority_class)
+        if preempted:
+            self._tell_run(job, "preempted", reason=event.reason, final=False)
+        else:
+            self._tell_failed_run(job, will_retry=True)
+        self._tell_run(job, "requeued", reason=event.reason)
+
+    # What the runs did.
+
+    def _run_event(
+        self,
+        event: (
+            events.JobRunPending
+            | events.JobRunRunning
+            | events.JobRunSucceeded
+            | events.JobRunFailed
+            | events.JobRunReturned
+            | events.JobRunStopped
+            | events.JobRunLost
+        ),
+    ) -> None:
+        job = self._touch(event.job_id)
+        if job is None:
+            return
+        newest = job.run == event.run
+        run = job.latest if newest else self._older_run(job.id, event.run)
+        if run is None:
+            return
+        to = _RUN_STEPS[type(event)].get(run.state)
+        if to is None:
+            return
+        self._runs[job.id, run.number] = run
+        self._advance(run, to, event)
+        if newest and self._step(job, event):
+            if to == "RUNNING":
+                job.started_ms = self._message.time_ms
+            self._tell_run(job, to.lower())
+
+    def _advance(self, run: Run, to: str, event: events.RunEvent) -> None:
+        run.state = to
+        time_ms = self._message.time_ms
+        if to == "PENDING":
+            run.pending_ms = time_ms
+        elif to == "RUNNING":
+            run.running_ms = time_ms
+        else:
+            run.ended_ms = time_ms
+        match event:
+            case events.JobRunFailed():
+                run.category = str(event.category)
+                run.exit_code = event.exit_code
+                run.reason = event.reason
+            case events.JobRunStopped():
+                run.exit_code = event.exit_code
+                run.reason = run.reason or event.reason
+            case events.JobRunReturned() | events.JobRunLost():
+                run.reason = event.reason
+            case events.JobRunSucceeded():
+                run.exit_code = 0
+            case _:
+                pass
+
+    # The records, copied when they are first touched.
+
+    def _look(self, job_id: str) -> Job | None:
+        return self._jobs.get(job_id) or self._known.jobs.get(job_id)
+
+    def _touch(self, job_id: str) -> Job | None:
+        job = self._jobs.get(job_id)
+        if job is not None:
+            return job
+        known = self._known.jobs.get(job_id)
+        if known is None:
+            return None
+        self._jobs[job_id] = job = copy.copy(known)
+        job.latest = copy.copy(known.latest)
+        return job
+
+    def _older_run(self, job_id: str, number: int) -> Run | None:
+        key = (job_id, number)
+        run = self._older.get(key)
+        if run is None and key in self._known.runs:
+            run = self._older[key] = copy.copy(self._known.runs[key])
+        return run
+
+    def _set(self, key: SetKey) -> JobSet:
+        job_set = self._sets.get(key)
+        if job_set is None:
+            self._sets[key] = job_set = self._known.sets[key].copy()
+        return job_set
+
+    def _step(self, job: Job, event: events.AnyEvent) -> bool:
+        """Move the job as the table says; False when the table has no row for it."""
+        to = _JOB_STEPS[type(event)].get(job.state)
+        if to is None:
+            return False
+        job_set = self._set(job.key)
+        self._count(job_set, (job.priority_class, job.state), -1)
+        self._count(job_set, (job.priority_class, to), 1)
+        job.state = to
+        job.changed_ms = self._message.time_ms
+        job.dirty = True
+        if to in _ENDED:
+            job_set.live -= 1
+            job.ended_ms = self._message.time_ms
+        return True
+
+    def _count(self, job_set: JobSet, key: CountKey, change: int) -> None:
+        job_set.counts[key] = job_set.counts.get(key, 0) + change
+        self._counted.setdefault(job_set.key, set()).add(key)
+
+    # What is told.
+
+    def _finish(self, job: Job) -> None:
+        """Say so when this was the last live job of its set."""
+        job_set = self._set(job.key)
+        if job.state in _ENDED and job_set.live == 0:
+            self._tell(job_set, "finished", None, counts=job_set.by_state())
+
+    def _tell_failed_run(self, job: Job, *, will_retry: bool) -> None:
+        run = job.latest
+        if run is not None and run.state in ("FAILED", "LOST"):
+            self._tell_run(
+                job,
+                "runFailed",
+                category=run.category or "node-lost",
+                exit_code=run.exit_code,
+                reason=run.reason,
+                will_retry=will_retry,
+            )
+
+    def _tell_run(self, job: Job, kind: str, **fields: object) -> None:
+        run = job.latest
+        if run is None:
+            self._tell(self._set(job.key), kind, job, **fields)
+        else:
+            self._tell(
+                self._set(job.key),
+                kind,
+                job,
+                run=run.number,
+                cluster=run.executor,
+                node=run.node,
+                **fields,
+            )
+
+    def _tell(self, job_set: JobSet, kind: str, job: Job | None, **fields: object) -> None:
+        message = self._message
+        position, item = job_set.last
+        item = item + 1 if position == message.position else 0
+        job_set.last = (message.position, item)
+        job_set.position = message.position
+        job_set.last_ms = message.time_ms
+        if job_set.first_ms == 0:
+            job_set.first_ms = message.time_ms
+        event = public.PublicEvent(
+            id=f"{message.position}-{item}",
+            type=kind,
+            job_id=None if job is None else job.id,
+            time=self._time,
+            position=self._token,
+            queue=job_set.key[0],
+            job_set=job_set.key[1],
+            **fields,  # type: ignore[arg-type]
+        )
+        line = Line(message.position, item, message.time_ms, public.encode(event))
+        self._lines.setdefault(job_set.key, []).append(line)
+
+
+def _matches(job: Job, wanted: events.JobFilter) -> bool:
+    """Whether a filter finds this job as it is now. Ended jobs are found by no filter."""
+    if job.state in _ENDED or job.key[0] != wanted.queue:
+        return False
+    if wanted.job_set is not None and job.key[1] != wanted.job_set:
+        return False
+    if wanted.states and job.state not in wanted.states:
+        return False
+    if wanted.classes and job.priority_class not in wanted.classes:
+        return False
+    labels = job.labels or {}
+    if any(labels.get(name) != value for name, value in wanted.labels.items()):
+        return False
+    if wanted.executor is None and wanted.node is None:
+        return True
+    run = job.latest
+    if run is None or job.state not in _HELD:
+        return False
+    return wanted.executor in (None, run.executor) and wanted.node in (None, run.node)
+
+
+def mentioned(messages: Sequence[Message]) -> set[str]:
+    """The ids of all jobs that these messages name."""
+    return {
+        event.job_id
+        for message in messages
+        for event in message.sequence.events
+        if isinstance(event, events.JobEvent)
+    }
+
+
+def mentioned_runs(messages: Sequence[Message]) -> set[RunKey]:
+    """(job, run) of all runs that these messages name."""
+    return {
+        (event.job_id, event.run)
+        for message in messages
+        for event in message.sequence.events
+        if isinstance(event, events.RunEvent)
+    }
+
+
+def bulk(messages: Sequence[Message]) -> list[tuple[Message, events.JobFilter]]:
+    """The filters of these messages."""
+    return [
+        (message, event.filter)
+        for message in messages
+        for event in message.sequence.events
+        if isinstance(
+            event,
+            events.JobsCancelRequested | events.JobsPreemptRequested | events.JobsReprioritized,
+        )
+    ]

@@ -1,0 +1,238 @@
+"""Following the log: read, fold, write, again and again, for the partitions this process holds.
+
+One connection holds the partitions' locks and writes the view, one transaction a batch: what was
+known is read, `fold.apply` decides, the events go to their streams, the changes and the positions
+are written. An outage is waited out within a bound; a position moved by somebody else
+(`ViewConflict`) ends the process.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import asyncpg
+
+from fairlead_common import clock, events
+from fairlead_common.db import Connection
+from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX, DatabaseUnavailable
+from fairlead_common.errors import LogUnavailable, WorldError
+from fairlead_common.log import EventLog, Reader
+from fairlead_common.log.topics import JOBS
+from fairlead_lookout import chunks, fold, metrics
+from fairlead_lookout.cache import Cache
+from fairlead_lookout.model import Changes, Message
+from fairlead_lookout.partitions import BALANCE_S, Partitions
+from fairlead_lookout.progress import Progress
+from fairlead_lookout.settings import Settings
+from fairlead_lookout.store import SQL, Store
+from fairlead_lookout.streams import Streams
+
+READ_BYTES_MAX: Final = 4 * 1024 * 1024
+READ_RECORDS_MAX: Final = 5_000
+READ_WAIT_S: Final = 1.0
+RETRY_S: Final = 0.2
+FEW_EVENTS: Final = 100
+"""A batch with fewer is followed by the next at once: nobody should wait for a lone job."""
+
+_logger: Final = logging.getLogger("fairlead.lookout.fold")
+
+
+class AnotherLog(WorldError):
+    """The view in this database is a fold of another log than the one that was given."""
+
+
+class Batch:
+    """Some messages and where they begin and end in each partition."""
+
+    __slots__ = ("after", "before", "messages")
+
+    def __init__(
+        self, messages: Sequence[Message], before: dict[int, int], after: dict[int, int]
+    ) -> None:
+        self.messages = messages
+        self.before = before
+        self.after = after
+
+
+def cut(
+    messages: list[Message], before: dict[int, int], after: dict[int, int], events_max: int
+) -> list[Batch]:
+    """Batches of about `events_max` events; whatever asks something of many jobs ends one."""
+    batches: list[Batch] = []
+    part: list[Message] = []
+    count = 0
+    at = before
+    for message in messages:
+        part.append(message)
+        count += len(message.sequence.events)
+        if count >= events_max or fold.bulk([message]):
+            reached = {**at, **{each.partition: each.position + 1 for each in part}}
+            batches.append(Batch(part, at, reached))
+            part, count, at = [], 0, reached
+    if part or at != after:
+        batches.append(Batch(part, at, after))
+    return batches
+
+
+class Folder:
+    """The fold of one process."""
+
+    def __init__(
+        self, log: EventLog, streams: Streams, progress: Progress, settings: Settings, name: str
+    ) -> None:
+        self._log = log
+        self._streams = streams
+        self._progress = progress
+        self._settings = settings
+        self._name = name
+        self._cache = Cache()
+        self._last_well_s = clock.monotonic_s()
+        self.trouble: str | None = "the fold has not begun"
+
+    async def run(self) -> None:
+        """Fold for ever. Raises what lasts: an outage beyond the bound, `ViewConflict`."""
+        while True:
+            try:
+                await self._session()
+            except (*AWAY, LogUnavailable) as error:
+                away_s = clock.monotonic_s() - self._last_well_s
+                self.trouble = f"the fold waits: {error or type(error).__name__}"
+                _logger.warning("%s (for %.0f s)", self.trouble, away_s)
+                if away_s > self._settings.away_s:
+                    raise DatabaseUnavailable(
+                        f"log or database were away for {away_s:.0f} s: {error}"
+                    ) from error
+                await asyncio.sleep(RETRY_S)
+
+    async def _session(self) -> None:
+        """Fold until the connection or the log fails."""
+        connection = await asyncpg.connect(
+            self._settings.database_url,
+            command_timeout=STATEMENT_S_MAX,
+            server_settings={
+                "application_name": "fairlead-lookout-fold",
+                "jit": "off",
+                # Merges are always by key; a temporary table has no statistics to tell so.
+                "enable_hashjoin": "off",
+                "enable_mergejoin": "off",
+                # A batch lost with the server is folded again from the log.
+                "synchronous_commit": "off",
+            },
+        )
+        reader: Reader | None = None
+        try:
+            await self._prepare(connection)
+            store = Store(connection, self._cache)
+            partitions = Partitions(connection, self._name)
+            self._cache.clear()
+            balanced_s = 0.0
+            while True:
+                if clock.monotonic_s() - balanced_s >= BALANCE_S:
+                    balanced_s = clock.monotonic_s()
+                    if await partitions.balance():
+                        if reader is not None:
+                            await reader.close()
+                        reader, positions = await self._open_reader(connection, partitions)
+                self._well()
+                if reader is None or not partitions.held:
+                    await asyncio.sleep(BALANCE_S / 4)
+                    continue
+                positions = await self._turn(connection, store, reader, positions)
+        finally:
+            self._progress.owns(frozenset())
+            if reader is not None:
+                await reader.close()
+            await _close(connection)
+
+    async def _prepare(self, connection: Connection) -> None:
+        identity = await self._log.identity()
+        known = await connection.fetchval(SQL["log_identity"], identity)
+        if known != identity:
+            raise AnotherLog(
+                f"lookout's view in this database belongs to the log {known!r}, not to"
+                f" {identity!r}; give lookout an empty database, or the log it belongs to"
+            )
+        start = await self._log.start_positions(JOBS)
+        await connection.execute(SQL["begin_partitions"], list(start.keys()), list(start.values()))
+        await connection.execute(SQL["make_kept_tables"])
+        await self._streams.belong_to(identity)
+
+    async def _open_reader(
+        self, connection: Connection, partitions: Partitions
+    ) -> tuple[Reader | None, dict[int, int]]:
+        """A reader of what is held now; what is in memory may belong to others by now."""
+        self._cache.clear()
+        held = partitions.held
+        metrics.PARTITIONS.set(len(held))
+        self._progress.owns(held)
+        if not held:
+            return None, {}
+        rows = await connection.fetch(SQL["positions_of"], sorted(held))
+        positions = {row["partition"]: row["position"] for row in rows}
+        return await self._log.reader(JOBS, positions), positions
+
+    async def _turn(
+        self,
+        connection: Connection,
+        store: Store,
+        reader: Reader,
+        positions: dict[int, int],
+    ) -> dict[int, int]:
+        """Read once and fold that; returns the positions reached."""
+        read = await reader.read(
+            records_max=READ_RECORDS_MAX, bytes_max=READ_BYTES_MAX, wait_s=READ_WAIT_S
+        )
+        if read.positions == positions:
+            return positions
+        began_s = clock.monotonic_s()
+        messages = [
+            Message(entry.partition, entry.position, entry.time_ms, events.decode(entry.value))
+            for entry in read.entries
+            if entry.value is not None
+        ]
+        folded = 0
+        for batch in cut(messages, positions, read.positions, self._settings.fold_events_max):
+            folded += await self._fold(connection, store, batch)
+            self._well()
+        if folded > FEW_EVENTS:
+            rest_s = self._settings.fold_interval_s - (clock.monotonic_s() - began_s)
+            await asyncio.sleep(max(rest_s, 0.0))
+        return read.positions
+
+    async def _fold(self, connection: Connection, store: Store, batch: Batch) -> int:
+        """One batch in one transaction; returns its number of events."""
+        with metrics.BATCH_S.time():
+            try:
+                async with connection.transaction():
+                    changes = await self._transact(store, batch)
+            except BaseException:
+                store.forget_days()
+                raise
+        self._cache.settle(changes)
+        self._progress.advance(batch.after)
+        metrics.EVENTS.inc(changes.events)
+        if batch.messages:
+            metrics.LAG_S.set((clock.now_ms() - batch.messages[-1].time_ms) / 1000)
+        return changes.events
+
+    async def _transact(self, store: Store, batch: Batch) -> Changes:
+        known = await store.load(batch.messages)
+        changes = fold.apply(known, batch.messages)
+        packed = chunks.pack(known.sets, changes.lines)
+        await self._streams.publish(packed)
+        times = {message.partition: message.time_ms for message in batch.messages}
+        await store.write(changes, packed, batch.before, batch.after, times)
+        return changes
+
+    def _well(self) -> None:
+        self._last_well_s = clock.monotonic_s()
+        self.trouble = None
+
+
+async def _close(connection: Connection) -> None:
+    """Give the connection up, with its locks, whatever state it is in."""
+    try:
+        await connection.close(timeout=2)
+    except (*AWAY, asyncpg.PostgresError):
+        connection.terminate()

@@ -1,0 +1,86 @@
+"""Logs of runs: asked from the executor that has them, with a short-lived signed token."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import httpx2
+
+from fairlead_common import auth, clock, ids
+from fairlead_common.problems import Problem
+from fairlead_lookout.mirror import Clusters
+
+TOKEN_MS: Final = 60_000
+CONNECT_S: Final = 3.0
+READ_S: Final = 60.0
+CONNECTIONS_MAX: Final = 200
+
+
+class Logs:
+    """Fetches logs; holds one pool of connections to executors."""
+
+    def __init__(self, clusters: Clusters, signing_key: str) -> None:
+        self._clusters = clusters
+        self._signing_key = signing_key
+        self._client = httpx2.AsyncClient(
+            timeout=httpx2.Timeout(READ_S, connect=CONNECT_S, pool=CONNECT_S),
+            limits=httpx2.Limits(max_connections=CONNECTIONS_MAX),
+            follow_redirects=False,
+            trust_env=False,
+        )
+
+    async def open(
+        self, executor: str, job_id: str, run: int, parameters: Mapping[str, str]
+    ) -> AsyncIterator[bytes]:
+        """The log's bytes as they come. Raises `Problem` when there are none to be had."""
+        heartbeat = self._clusters.heartbeat(executor)
+        address = heartbeat.address if heartbeat else ""
+        if urlsplit(address).scheme not in ("http", "https") or not self._signing_key:
+            raise Problem(
+                "not-found", f"The cluster {executor} serves no logs, or is not known any more."
+            )
+        run_id = ids.run_id(job_id, run)
+        token = auth.sign(self._signing_key, f"logs:{run_id}", clock.now_ms() + TOKEN_MS)
+        request = self._client.build_request(
+            "GET",
+            f"{address.rstrip('/')}/logs/{run_id}",
+            params=dict(parameters),
+            headers={"Authorization": f"Bearer {token}"},
+        )
+        try:
+            response = await self._client.send(request, stream=True)
+        except httpx2.HTTPError as error:
+            raise Problem(
+                "unavailable",
+                f"The cluster {executor}, which has this log, does not answer: {error}",
+                retry_after_s=5,
+            ) from error
+        if response.status_code != 200:
+            await response.aclose()
+            raise _refusal(executor, run, response.status_code)
+        return _body(response)
+
+    async def close(self) -> None:
+        """Give up the connections."""
+        await self._client.aclose()
+
+
+async def _body(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """What comes until it ends or the executor goes away."""
+    try:
+        async for part in response.aiter_raw():
+            yield part
+    except httpx2.HTTPError as error:
+        yield f"\n[the log broke off: {type(error).__name__}]\n".encode()
+    finally:
+        await response.aclose()
+
+
+def _refusal(executor: str, run: int, status: int) -> Problem:
+    if status in (404, 410):
+        return Problem(
+            "not-found",
+            f"The cluster {executor} has no log of run {run}: it has not started, or its log has"
+            " been removed.",
+        )
+    return Problem("unavailable", f"The cluster {executor} answered {status}.", retry_after_s=5)

@@ -1,0 +1,159 @@
+"""What the fold knows of jobs, their runs and their job sets, as plain mutable records.
+
+`apply` (see `fold.py`) copies a record before it changes it, so that a batch that could not be
+written leaves nothing behind. States are the words of `lifecycle.JobState` and
+`lifecycle.RunState` as plain text: a fold of 10,000 events a second hashes them all the time.
+All times are the log's append times in ms (UTC).
+"""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from fairlead_common.events import EventSequence
+
+SetKey: TypeAlias = tuple[str, str]
+"""(queue, job set)"""
+
+RunKey: TypeAlias = tuple[str, int]
+"""(job id, number of the run)"""
+
+CountKey: TypeAlias = tuple[str, str]
+"""(priority class, state)"""
+
+
+class Run(msgspec.Struct, gc=False):
+    """One attempt. `cause` and `by_job` say why it was preempted, if it was."""
+
+    number: int
+    state: str
+    executor: str
+    node: str
+    pool: str
+    leased_ms: int
+    pending_ms: int | None = None
+    running_ms: int | None = None
+    ended_ms: int | None = None
+    exit_code: int | None = None
+    category: str | None = None
+    reason: str | None = None
+    cause: str | None = None
+    new: bool = False
+
+
+class Job(msgspec.Struct, gc=False):
+    """One job; `latest` is its newest run. `stopping` is `cancel`, `preempt` or None.
+
+    `held` until somebody releases it. `new` and `dirty` say whether the row must be inserted or
+    updated; a record that was written has neither.
+    """
+
+    id: str
+    key: SetKey
+    priority_class: str
+    number: int
+    submitted_ms: int
+    shape: str
+    state: str
+    priority: int
+    changed_ms: int
+    pool: str = "default"
+    labels: dict[str, str] | None = None
+    after: tuple[str, ...] | None = None
+    held: bool = False
+    start_after_ms: int | None = None
+    stopping: str | None = None
+    run: int = 0
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    category: str | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    latest: Run | None = None
+    new: bool = False
+    dirty: bool = False
+
+
+class JobSet(msgspec.Struct):
+    """One job set and its counters. `last` is the id of its newest public event."""
+
+    number: int
+    key: SetKey
+    partition: int
+    jobs: int = 0
+    live: int = 0
+    first_ms: int = 0
+    last_ms: int = 0
+    position: int = -1
+    last: tuple[int, int] = (-1, 0)
+    counts: dict[CountKey, int] = {}
+
+    def copy(self) -> "JobSet":
+        """A record of its own, counters included."""
+        return msgspec.structs.replace(self, counts=dict(self.counts))
+
+    def by_state(self) -> dict[str, int]:
+        """How many jobs are in each state, without the states that have none."""
+        total: dict[str, int] = {}
+        for (_, state), jobs in self.counts.items():
+            if jobs:
+                total[state] = total.get(state, 0) + jobs
+        return total
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """One message of `fairlead.jobs` with its place and the log's time."""
+
+    partition: int
+    position: int
+    time_ms: int
+    sequence: EventSequence
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What the view holds of everything that a batch of messages mentions.
+
+    `jobs` by id with their newest runs; `runs` are older runs that the batch mentions; `sets` has
+    every job set of the batch and of every job in `jobs`. `candidates`: for a message (partition,
+    position) that asks something of all jobs of a filter, the ids of jobs that it may find.
+    """
+
+    jobs: Mapping[str, Job]
+    sets: Mapping[SetKey, JobSet]
+    runs: Mapping[RunKey, Run] = {}
+    candidates: Mapping[tuple[int, int], list[str]] = {}
+
+
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """One public event: its id (position, item) and its JSON."""
+
+    position: int
+    item: int
+    time_ms: int
+    json: bytes
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """What a batch makes of what was known: whole new values of everything it touched.
+
+    `submitted` holds the text of the event for each new job, `counted` the counters that moved,
+    `lines` the public events per job set, in order.
+    """
+
+    jobs: dict[str, Job]
+    runs: dict[RunKey, Run]
+    sets: dict[SetKey, JobSet]
+    submitted: dict[str, "Submitted"]
+    counted: dict[SetKey, set[CountKey]]
+    lines: dict[SetKey, list[Line]]
+    events: int
+
+
+class Submitted(msgspec.Struct, frozen=True, gc=False):
+    """What is kept of a submission beside the narrow row: its digest, labels and whole text."""
+
+    digest: str
+    client_id: str | None
+    labels: dict[str, str]
+    text: bytes

@@ -1,0 +1,87 @@
+"""How far the view is, for those who wait: long polls, `?after=`, event streams.
+
+Positions come from this process's own folder at once, and from the table for partitions that
+another process folds; that table is only looked at while somebody waits.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Final
+
+from fairlead_common import clock
+from fairlead_common.db.pool import AWAY, DatabaseUnavailable, Pool
+from fairlead_common.log.topics import JOB_PARTITIONS
+from fairlead_lookout.store import SQL
+
+POLL_S: Final = 0.2
+
+
+class Progress:
+    """Positions to read next of the view's partitions, as far as this process knows."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.positions: dict[int, int] = {}
+        self._pool = pool
+        self._own: frozenset[int] = frozenset()
+        self._moved = asyncio.Event()
+        self._waiting = 0
+        self._anybody = asyncio.Event()
+
+    def owns(self, partitions: frozenset[int]) -> None:
+        """This process folds these partitions and will say so when they move."""
+        self._own = partitions
+
+    def advance(self, positions: Mapping[int, int]) -> None:
+        """The view is now there; whoever waits is woken."""
+        before = self.positions
+        self.positions = {**before, **positions}
+        if self.positions != before:
+            self._moved.set()
+            self._moved = asyncio.Event()
+
+    async def reached(self, target: Mapping[int, int], wait_s: float) -> bool:
+        """Whether the view has passed `target`, after at most `wait_s` of waiting."""
+        deadline = clock.monotonic_s() + wait_s
+        await self.refresh()
+        while not self._passed(target):
+            left_s = deadline - clock.monotonic_s()
+            if left_s <= 0:
+                return False
+            await self.moved(left_s)
+        return True
+
+    async def moved(self, wait_s: float) -> bool:
+        """Wait for the view to move; False after `wait_s` without."""
+        self._waiting += 1
+        self._anybody.set()
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._moved.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._anybody.clear()
+        return True
+
+    async def refresh(self) -> None:
+        """Read the positions now. Raises `DatabaseUnavailable`."""
+        try:
+            rows = await self._pool.fetch(SQL["positions"])
+        except AWAY as error:
+            raise DatabaseUnavailable(f"Postgres is away: {error}") from error
+        self.advance(dict(tuple(row) for row in rows))
+
+    async def watch(self) -> None:
+        """Look at the table while somebody waits for what this process does not fold."""
+        while True:
+            await self._anybody.wait()
+            if len(self._own) < JOB_PARTITIONS:
+                with contextlib.suppress(DatabaseUnavailable):
+                    await self.refresh()
+            await asyncio.sleep(POLL_S)
+
+    def _passed(self, target: Mapping[int, int]) -> bool:
+        return all(self.positions.get(number, 0) >= at for number, at in target.items())

@@ -1,0 +1,78 @@
+"""The public events: what lookout tells people and programs about jobs, one JSON object each.
+
+They are made from the facts of the log, but are not the same: a fact that changed nothing is not
+told, one bulk request becomes an event per job, and a run that failed is told when the scheduler
+has decided what that means.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+
+class PublicType(StrEnum):
+    """What happened."""
+
+    SUBMITTED = "submitted"
+    REJECTED = "rejected"
+    QUEUED = "queued"
+    LEASED = "leased"
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    RUN_FAILED = "runFailed"
+    PREEMPTING = "preempting"
+    PREEMPTED = "preempted"
+    REQUEUED = "requeued"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+    REPRIORITIZED = "reprioritized"
+    FINISHED = "finished"
+
+
+class PublicEvent(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False
+):
+    """One public event. `id` is `<position>-<item>`; what does not apply is absent.
+
+    `position` is the opaque token that `?after=` takes. `counts` (of `finished`) has the jobs of
+    the job set by state.
+    """
+
+    id: str
+    type: str
+    job_id: str | None = None
+    run: int | None = None
+    client_id: str | None = None
+    priority: int | None = None
+    priority_class: str | None = None
+    cluster: str | None = None
+    node: str | None = None
+    code: str | None = None
+    category: str | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    cause: str | None = None
+    for_job: str | None = None
+    will_retry: bool | None = None
+    final: bool | None = None
+    by: str | None = None
+    counts: dict[str, int] | None = None
+    time: str
+    position: str
+    queue: str
+    job_set: str
+
+
+encode: Final = msgspec.json.Encoder().encode
+decode: Final = msgspec.json.Decoder(PublicEvent).decode
+
+
+def parse_id(text: str) -> tuple[int, int]:
+    """(position, item) of an event id. Raises ValueError."""
+    position, dash, item = text.partition("-")
+    if not (dash and position.isdecimal() and item.isdecimal() and len(text) <= 40):
+        raise ValueError(f"{text!r} is not the id of an event")
+    return int(position), int(item)

@@ -1,0 +1,119 @@
+"""Lookout as a whole: what it opens, the routes it offers, the tasks it needs."""
+
+import secrets
+from collections.abc import Coroutine, Mapping
+from contextlib import AsyncExitStack
+from typing import Final
+
+from fastapi import APIRouter
+
+from fairlead_common import clock
+from fairlead_common.auth import Authenticator
+from fairlead_common.db import migrate, open_pool
+from fairlead_common.log import EventLog, topics
+from fairlead_common.log.connect import open_log
+from fairlead_common.serving import Check
+from fairlead_lookout import api, metrics
+from fairlead_lookout.follow import Folder
+from fairlead_lookout.logs import Logs
+from fairlead_lookout.mirror import Clusters, Reports
+from fairlead_lookout.progress import Progress
+from fairlead_lookout.reads import View
+from fairlead_lookout.settings import Settings
+from fairlead_lookout.store import SCHEMA
+from fairlead_lookout.streams import Streams, Tail
+
+LAG_S_MAX: Final = 30.0
+
+
+class Service:
+    """An async context manager; whoever enters it runs `tasks()` and serves `routers()`."""
+
+    def __init__(
+        self, settings: Settings, log: EventLog, parts: api.Parts, folder: Folder, streams: Streams
+    ) -> None:
+        self.parts = parts
+        self.folder = folder
+        self._settings = settings
+        self._log = log
+        self._streams = streams
+        self._stack = AsyncExitStack()
+        self._caught_up_s = clock.monotonic_s()
+
+    @classmethod
+    async def open(cls, settings: Settings, log: EventLog | None = None) -> "Service":
+        """Everything opened and migrated. `log` is closed by whoever gave it."""
+        async with AsyncExitStack() as stack:
+            if log is None:
+                log = await open_log(settings.log_url)
+                stack.push_async_callback(log.close)
+            for topic in (topics.jobs(), topics.clusters(), topics.reports()):
+                await log.create(topic)
+            pool = await open_pool(
+                settings.database_url, size_max=settings.pool_size, name="fairlead-lookout"
+            )
+            stack.push_async_callback(pool.close)
+            await migrate(pool, SCHEMA, "fairlead_lookout", "sql/migrations")
+            progress = Progress(pool)
+            streams, tail = Streams(settings.redis_url), Tail(settings.redis_url)
+            stack.push_async_callback(streams.close)
+            stack.push_async_callback(tail.close)
+            clusters = Clusters(log, away_s=settings.away_s)
+            logs = Logs(clusters, settings.signing_key)
+            stack.push_async_callback(logs.close)
+            parts = api.Parts(
+                view=View(pool),
+                progress=progress,
+                tail=tail,
+                reports=Reports(log, away_s=settings.away_s),
+                clusters=clusters,
+                logs=logs,
+                authenticate=Authenticator(pool, anonymous=settings.anonymous),
+                settings=settings,
+                budget=api.Budget(),
+            )
+            folder = Folder(log, streams, progress, settings, f"lookout-{secrets.token_hex(8)}")
+            service = cls(settings, log, parts, folder, streams)
+            service._stack = stack.pop_all()
+            return service
+        raise AssertionError("unreachable")
+
+    async def __aenter__(self) -> "Service":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    def routers(self) -> list[APIRouter]:
+        """The routes of API and pages."""
+        return api.routes(self.parts)
+
+    def checks(self) -> Mapping[str, Check]:
+        """What `/readyz` asks."""
+        return {"lookout view": self._check_view}
+
+    def tasks(self) -> list[Coroutine[object, object, None]]:
+        """What must run beside the server; none of them ends by itself."""
+        return [
+            self.folder.run(),
+            self.parts.progress.watch(),
+            self.parts.tail.run(),
+            self.parts.reports.run(),
+            self.parts.clusters.run(),
+        ]
+
+    async def _check_view(self) -> str | None:
+        """How far the view is behind, once that lasts."""
+        if self.folder.trouble is not None:
+            return self.folder.trouble
+        end = await self._log.end_positions(topics.JOBS)
+        await self.parts.progress.refresh()
+        known = self.parts.progress.positions
+        behind = sum(max(0, at - known.get(number, 0)) for number, at in end.items())
+        metrics.LAG_MESSAGES.set(behind)
+        now_s = clock.monotonic_s()
+        if behind == 0:
+            self._caught_up_s = now_s
+        elif now_s - self._caught_up_s > LAG_S_MAX:
+            return f"the view is {behind} messages behind the log"
+        return None

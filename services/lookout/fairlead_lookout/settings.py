@@ -1,0 +1,20 @@
+"""Settings of lookout."""
+
+from fairlead_common.settings import Settings as Common
+
+
+class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Beyond what every service needs.
+
+    `fold_interval_s`: under load, how far apart batches begin at least (longer ones cost less per
+    event). `events_days`: days for which public events are kept. `away_s`: how long the log or
+    the database may be away before the process ends. `streams_max`: event streams open at once.
+    """
+
+    fold_interval_s: float = 0.2
+    fold_events_max: int = 10_000
+    events_days: int = 30
+    away_s: float = 120.0
+    streams_max: int = 500
+    waits_max: int = 1_000
+    pool_size: int = 8

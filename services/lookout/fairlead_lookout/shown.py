@@ -1,0 +1,270 @@
+"""What the API answers with: JSON in camelCase, times as RFC 3339, absent means nothing to say."""
+
+from typing import Any, Final
+
+import msgspec
+
+from fairlead_common import clock, events, reports
+from fairlead_common.lifecycle import JOB_ENDED
+from fairlead_lookout.model import JobSet
+
+_ENDED: Final = frozenset(str(state) for state in JOB_ENDED)
+
+SENTENCES: Final = {
+    "exit-code": "The command ended with an exit code other than 0.",
+    "oom": "It used more memory than it asked for.",
+    "evicted": "Its node needed the room for something else.",
+    "deadline": "It ran longer than its maximum run time.",
+    "start": "There is no such command, or it could not be started.",
+    "image-pull": "Its image could not be fetched.",
+    "node-lost": "Its node, or the whole cluster, stopped answering.",
+    "pod-deleted": "Somebody deleted its pod.",
+    "admission": "The cluster refused it.",
+    "internal": "Something in Fairlead or the cluster went wrong.",
+    "infeasible": "No node that is known could ever run it.",
+}
+"""A sentence for people for each failure category, and for some reasons of rejection."""
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What all answers are."""
+
+
+class JobSetShown(Shown, frozen=True, kw_only=True):
+    """A job set. `states` has the number of jobs by state, `live` those that have not ended."""
+
+    queue: str
+    job_set: str
+    jobs: int
+    live: int
+    states: dict[str, int]
+    first_activity: str
+    last_activity: str
+    position: str
+
+
+class JobSetsShown(Shown, frozen=True, kw_only=True):
+    """A page of job sets; `next` is the cursor of the next page."""
+
+    job_sets: list[JobSetShown]
+    next: str | None = None
+
+
+class RunShown(Shown, frozen=True, kw_only=True):
+    """One attempt. `message` is a sentence for people about `category`."""
+
+    run: int
+    state: str
+    cluster: str
+    node: str
+    pool: str
+    leased: str
+    pending: str | None = None
+    running: str | None = None
+    ended: str | None = None
+    exit_code: int | None = None
+    category: str | None = None
+    message: str | None = None
+    reason: str | None = None
+    preempted_for: str | None = None
+
+
+class JobShown(Shown, frozen=True, kw_only=True):
+    """A job as lists show it. `waitingFor` of a queued one: hold, dependencies, startAfter,
+    scheduling."""
+
+    id: str
+    queue: str
+    job_set: str
+    client_id: str | None = None
+    state: str
+    waiting_for: str | None = None
+    stopping: str | None = None
+    priority: int = msgspec.field(default=0)
+    priority_class: str
+    pool: str
+    submitted: str
+    changed: str
+    started: str | None = None
+    ended: str | None = None
+    runs: int = 0
+    cluster: str | None = None
+    node: str | None = None
+    exit_code: int | None = None
+    category: str | None = None
+    message: str | None = None
+    reason: str | None = None
+
+
+class JobsShown(Shown, frozen=True, kw_only=True):
+    """A page of jobs; `count` (asked for with `include=count`) says `10000+` beyond that."""
+
+    jobs: list[JobShown]
+    next: str | None = None
+    count: str | None = None
+
+
+class GroupShown(Shown, frozen=True, kw_only=True):
+    """How many jobs share these values."""
+
+    group: dict[str, str]
+    jobs: int
+
+
+class GroupsShown(Shown, frozen=True, kw_only=True):
+    """Counts per group, greatest first."""
+
+    groups: list[GroupShown]
+
+
+class WhyShown(Shown, frozen=True, kw_only=True):
+    """Why a queued job waits: a code of the scheduler (or what it waits for) and a sentence.
+
+    `nodes`: nodes of the pool by the first thing that rules them out.
+    """
+
+    code: str
+    sentence: str
+    nodes: dict[str, int] | None = None
+    jobs: int | None = None
+    dependencies: dict[str, str] | None = None
+
+
+class JobDetailShown(Shown, frozen=True, kw_only=True):
+    """Everything about a job. `spec` only when asked for."""
+
+    job: JobShown
+    why: WhyShown | None = None
+    attempts: list[RunShown]
+    namespace: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    after: tuple[str, ...]
+    hold: bool = False
+    start_after: str | None = None
+    max_queue_seconds: int | None = None
+    max_runtime_seconds: int | None = None
+    gang: events.Gang | None = None
+    retry: events.RetryPolicy | None = None
+    on_preemption: str
+    spec: msgspec.Raw | None = None
+
+
+class ClusterShown(Shown, frozen=True, kw_only=True):
+    """One executor's cluster: amounts in cores, bytes and units."""
+
+    executor: str
+    backend: str
+    version: str
+    last_heartbeat: str | None = None
+    nodes: int
+    pools: dict[str, int]
+    allocatable: dict[str, float | int]
+
+
+class ClustersShown(Shown, frozen=True, kw_only=True):
+    """All clusters that are known."""
+
+    clusters: list[ClusterShown]
+
+
+class QueueReportShown(Shown, frozen=True, kw_only=True):
+    """A queue's standing in each pool, and why its jobs wait."""
+
+    queue: str
+    shares: list[reports.QueueShare]
+    waiting: list[reports.Waiting]
+    reasons: dict[str, int]
+
+
+class PoolReportShown(Shown, frozen=True, kw_only=True):
+    """A pool's last round, its queues' shares, and reasons by the number of jobs."""
+
+    pool: str
+    round: reports.Round | None = None
+    shares: list[reports.QueueShare]
+    reasons: dict[str, int]
+
+
+def time(time_ms: int | None) -> str | None:
+    """A time, if there is one."""
+    return None if time_ms is None else clock.rfc3339(time_ms)
+
+
+def job_set(known: JobSet, states: dict[str, int], position: str) -> JobSetShown:
+    """A job set with its counts by state."""
+    return JobSetShown(
+        queue=known.key[0],
+        job_set=known.key[1],
+        jobs=known.jobs,
+        live=known.live,
+        states=states,
+        first_activity=clock.rfc3339(known.first_ms),
+        last_activity=clock.rfc3339(known.last_ms),
+        position=position,
+    )
+
+
+def job(row: Any, now_ms: int, waits_for_others: bool) -> JobShown:
+    """A job from a row of the statements that read jobs."""
+    return JobShown(
+        id=row["id"],
+        queue=row["queue"],
+        job_set=row["job_set"],
+        client_id=row["client_id"],
+        state=row["state"],
+        waiting_for=waiting_for(row, now_ms, waits_for_others),
+        stopping=row["stopping"],
+        priority=row["priority"],
+        priority_class=row["class"],
+        pool=row["run_pool"] or row["pool"],
+        submitted=clock.rfc3339(row["submitted_ms"]),
+        changed=clock.rfc3339(row["changed_ms"]),
+        started=time(row["started_ms"]),
+        ended=time(row["ended_ms"]),
+        runs=row["run"],
+        cluster=row["executor"],
+        node=row["node"],
+        exit_code=row["exit_code"],
+        category=row["category"],
+        message=SENTENCES.get(row["category"] or ""),
+        reason=row["reason"],
+    )
+
+
+def waiting_for(row: Any, now_ms: int, waits_for_others: bool) -> str | None:
+    """What a queued job waits for first."""
+    if row["state"] != "QUEUED":
+        return None
+    if row["held"]:
+        return "hold"
+    if waits_for_others:
+        return "dependencies"
+    if row["start_after_ms"] is not None and row["start_after_ms"] > now_ms:
+        return "startAfter"
+    return "scheduling"
+
+
+def run(row: Any) -> RunShown:
+    """A run from a row of the statement `runs_of_job`."""
+    return RunShown(
+        run=row["number"],
+        state=row["state"],
+        cluster=row["executor"],
+        node=row["node"],
+        pool=row["pool"],
+        leased=clock.rfc3339(row["leased_ms"]),
+        pending=time(row["pending_ms"]),
+        running=time(row["running_ms"]),
+        ended=time(row["ended_ms"]),
+        exit_code=row["exit_code"],
+        category=row["category"],
+        message=SENTENCES.get(row["category"] or ""),
+        reason=row["reason"],
+        preempted_for=row["cause"],
+    )
+
+
+def has_ended(state: str) -> bool:
+    """Whether a state is final."""
+    return state in _ENDED

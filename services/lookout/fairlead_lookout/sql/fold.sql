@@ -1,0 +1,157 @@
+-- Statements of the fold.
+
+-- name: log_identity
+-- The log that this view is a fold of: the given one, if it has none yet.
+INSERT INTO fairlead_lookout.source (log) VALUES ($1)
+ON CONFLICT (only) DO UPDATE SET log = source.log
+RETURNING log;
+
+-- name: begin_partitions
+-- Partitions that were never folded begin where the log begins.
+INSERT INTO fairlead_lookout.progress (partition, position)
+SELECT * FROM unnest($1::int[], $2::bigint[])
+ON CONFLICT (partition) DO NOTHING;
+
+-- name: positions
+SELECT partition, position FROM fairlead_lookout.progress ORDER BY partition;
+
+-- name: positions_of
+SELECT partition, position FROM fairlead_lookout.progress WHERE partition = ANY($1::int[]);
+
+-- name: advance
+-- Compare-and-set of positions; fewer rows than asked for mean another writer.
+UPDATE fairlead_lookout.progress p
+SET position = n.after, time_ms = greatest(p.time_ms, n.time_ms)
+FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[])
+    AS n (partition, before, after, time_ms)
+WHERE p.partition = n.partition AND p.position = n.before;
+
+-- name: join_folders
+INSERT INTO fairlead_lookout.folders (name, seen_at) VALUES ($1, now())
+ON CONFLICT (name) DO UPDATE SET seen_at = now();
+
+-- name: count_folders
+-- How many processes fold, and where this one stands among them.
+WITH gone AS (
+    DELETE FROM fairlead_lookout.folders WHERE seen_at < now() - interval '1 hour'
+)
+SELECT count(*)::int AS folders, (count(*) FILTER (WHERE name < $1))::int AS rank
+FROM fairlead_lookout.folders
+WHERE seen_at > now() - make_interval(secs => $2);
+
+-- name: leave_folders
+DELETE FROM fairlead_lookout.folders WHERE name = $1;
+
+-- name: try_lock
+SELECT partition FROM unnest($2::int[]) AS wanted (partition)
+WHERE pg_try_advisory_lock($1, partition);
+
+-- name: unlock
+SELECT pg_advisory_unlock($1, partition) FROM unnest($2::int[]) AS given (partition);
+
+-- name: make_sets
+INSERT INTO fairlead_lookout.job_sets (queue, job_set, partition)
+SELECT * FROM unnest($1::text[], $2::text[], $3::int[])
+ON CONFLICT (queue, job_set) DO NOTHING
+RETURNING number, queue, job_set, partition;
+
+-- name: sets_by_key
+SELECT s.number, s.queue, s.job_set, s.partition, s.jobs, s.live, s.first_ms, s.last_ms,
+       s.position, s.last_position, s.last_item
+FROM fairlead_lookout.job_sets s
+JOIN unnest($1::text[], $2::text[]) AS k (queue, job_set)
+    ON s.queue = k.queue AND s.job_set = k.job_set;
+
+-- name: counters
+SELECT set_number, class, state, jobs
+FROM fairlead_lookout.counters WHERE set_number = ANY($1::int[]);
+
+-- name: jobs
+-- Jobs with their newest runs and labels.
+SELECT j.id, t.queue, t.job_set, j.class, j.number, j.submitted_ms, j.shape, j.state, j.priority,
+       j.changed_ms, j.pool, s.labels, j.after, j.held, j.start_after_ms, j.stopping, j.run,
+       j.started_ms, j.ended_ms, j.category, j.exit_code, j.reason,
+       r.number AS run_number, r.state AS run_state, r.executor, r.node, r.pool AS run_pool,
+       r.leased_ms, r.pending_ms, r.running_ms, r.ended_ms AS run_ended_ms,
+       r.exit_code AS run_exit_code, r.category AS run_category, r.reason AS run_reason, r.cause
+FROM fairlead_lookout.jobs j
+JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
+JOIN fairlead_lookout.job_specs s ON s.job_id = j.id
+LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
+WHERE j.id = ANY($1::text[]);
+
+-- name: candidates
+-- Jobs of a partition that a filter may find: what cannot change about them is checked here.
+SELECT j.id
+FROM fairlead_lookout.job_sets s
+JOIN fairlead_lookout.jobs j ON j.set_number = s.number
+WHERE s.partition = $1 AND s.queue = $2 AND ($3::text IS NULL OR s.job_set = $3)
+  AND s.active AND j.ended_ms IS NULL AND (cardinality($4::text[]) = 0 OR j.class = ANY($4))
+ORDER BY j.number, j.id;
+
+-- name: runs
+SELECT r.job_id, r.number, r.state, r.executor, r.node, r.pool, r.leased_ms, r.pending_ms,
+       r.running_ms, r.ended_ms, r.exit_code, r.category, r.reason, r.cause
+FROM fairlead_lookout.runs r
+JOIN unnest($1::text[], $2::int[]) AS k (job_id, number)
+    ON r.job_id = k.job_id AND r.number = k.number;
+
+-- name: write_sets
+UPDATE fairlead_lookout.job_sets s
+SET jobs = n.jobs, live = n.live, active = n.live > 0, first_ms = n.first_ms,
+    last_ms = n.last_ms, position = n.position, last_position = n.last_position,
+    last_item = n.last_item
+FROM unnest($1::int[], $2::int[], $3::int[], $4::bigint[], $5::bigint[], $6::bigint[],
+            $7::bigint[], $8::int[])
+    AS n (number, jobs, live, first_ms, last_ms, position, last_position, last_item)
+WHERE s.number = n.number;
+
+-- name: write_counters
+INSERT INTO fairlead_lookout.counters (set_number, class, state, jobs)
+SELECT * FROM unnest($1::int[], $2::text[], $3::text[], $4::int[])
+ON CONFLICT (set_number, class, state) DO UPDATE SET jobs = excluded.jobs;
+
+-- name: make_kept_tables
+-- Where changed rows arrive by COPY before they are merged; one of each per connection.
+CREATE TEMP TABLE IF NOT EXISTS job_changes (
+    id text COLLATE "C", shape text COLLATE "C", state text COLLATE "C",
+    stopping text COLLATE "C", held boolean, priority int, run int, changed_ms bigint,
+    started_ms bigint, ended_ms bigint, category text COLLATE "C", exit_code int, reason text
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS run_changes (
+    job_id text COLLATE "C", number int, state text COLLATE "C", pending_ms bigint,
+    running_ms bigint, ended_ms bigint, exit_code int, category text COLLATE "C", reason text,
+    cause text COLLATE "C"
+) ON COMMIT DELETE ROWS;
+
+-- name: merge_jobs
+UPDATE fairlead_lookout.jobs j
+SET shape = c.shape, state = c.state, stopping = c.stopping, held = c.held,
+    priority = c.priority, run = c.run, changed_ms = c.changed_ms, started_ms = c.started_ms,
+    ended_ms = c.ended_ms, category = c.category, exit_code = c.exit_code, reason = c.reason
+FROM job_changes c WHERE j.id = c.id;
+
+-- name: merge_runs
+UPDATE fairlead_lookout.runs r
+SET state = c.state, pending_ms = c.pending_ms, running_ms = c.running_ms,
+    ended_ms = c.ended_ms, exit_code = c.exit_code, category = c.category, reason = c.reason,
+    cause = c.cause
+FROM run_changes c WHERE r.job_id = c.job_id AND r.number = c.number;
+
+-- name: day_tables
+SELECT c.relname AS name
+FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'fairlead_lookout.events'::regclass;
+
+-- name: lock_days
+SELECT pg_advisory_xact_lock(hashtext('fairlead_lookout.events'));
+
+-- name: note_dropped
+-- What a day's table holds is about to go: nothing up to these positions can be resumed from.
+INSERT INTO fairlead_lookout.events_dropped (partition, position)
+SELECT s.partition, max(e.last_position)
+FROM fairlead_lookout.events e JOIN fairlead_lookout.job_sets s ON s.number = e.set_number
+WHERE e.day = $1::date
+GROUP BY s.partition
+ON CONFLICT (partition) DO UPDATE
+SET position = greatest(events_dropped.position, excluded.position);

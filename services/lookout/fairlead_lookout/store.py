@@ -1,0 +1,244 @@
+"""The view in Postgres: reading what a batch mentions, writing what became of it.
+
+Everything here runs on the one connection that holds the locks of the partitions. New rows are
+copied straight into their tables; changed rows are copied into kept temporary tables and merged.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from fairlead_common.db import Connection, load
+from fairlead_common.errors import ViewConflict
+from fairlead_lookout import columns, fold
+from fairlead_lookout.cache import Cache
+from fairlead_lookout.chunks import Chunk
+from fairlead_lookout.model import Changes, Job, JobSet, Known, Message, Run, RunKey, SetKey
+
+SCHEMA: Final = "fairlead_lookout"
+SQL: Final = load("fairlead_lookout", "sql/fold.sql")
+
+
+class Store:
+    """Reads and writes the view inside the caller's transaction."""
+
+    def __init__(self, connection: Connection, cache: Cache) -> None:
+        self._connection = connection
+        self._cache = cache
+        self._days: set[date] = set()
+
+    async def load(self, messages: Sequence[Message]) -> Known:
+        """What is known of everything that these messages mention."""
+        candidates = await self._candidates(messages)
+        wanted = fold.mentioned(messages)
+        wanted.update(job_id for ids in candidates.values() for job_id in ids)
+        cached = self._cache.jobs
+        jobs = {job_id: cached[job_id] for job_id in wanted if job_id in cached}
+        jobs.update(await self._jobs([job_id for job_id in wanted if job_id not in cached]))
+        partitions = {
+            (each.sequence.queue, each.sequence.job_set): each.partition for each in messages
+        }
+        return Known(
+            jobs=jobs,
+            sets=await self._sets(partitions, {job.key for job in jobs.values()}),
+            runs=await self._older_runs(messages, jobs),
+            candidates=candidates,
+        )
+
+    async def _candidates(self, messages: Sequence[Message]) -> dict[tuple[int, int], list[str]]:
+        found: dict[tuple[int, int], list[str]] = {}
+        for message, wanted in fold.bulk(messages):
+            rows = await self._connection.fetch(
+                SQL["candidates"],
+                message.partition,
+                wanted.queue,
+                wanted.job_set,
+                list(wanted.classes),
+            )
+            place = (message.partition, message.position)
+            found.setdefault(place, []).extend(row["id"] for row in rows)
+        return found
+
+    async def _jobs(self, ids: list[str]) -> dict[str, Job]:
+        if not ids:
+            return {}
+        rows = await self._connection.fetch(SQL["jobs"], ids)
+        return {row["id"]: columns.job(row) for row in rows}
+
+    async def _older_runs(
+        self, messages: Sequence[Message], jobs: Mapping[str, Job]
+    ) -> dict[RunKey, Run]:
+        wanted = {
+            (job_id, number)
+            for job_id, number in fold.mentioned_runs(messages)
+            if job_id in jobs and number < jobs[job_id].run
+        }
+        if not wanted:
+            return {}
+        ids, numbers = zip(*wanted, strict=True)
+        rows = await self._connection.fetch(SQL["runs"], list(ids), list(numbers))
+        return {(row["job_id"], row["number"]): Run(*tuple(row)[1:]) for row in rows}
+
+    async def _sets(
+        self, partitions: Mapping[SetKey, int], others: set[SetKey]
+    ) -> dict[SetKey, JobSet]:
+        """The job sets of the messages (made when they are new) and of all their jobs."""
+        cached = self._cache.sets
+        wanted = partitions.keys() | others
+        missing = [key for key in wanted if key not in cached]
+        if missing:
+            await self._read_sets(missing)
+        new = [key for key in missing if key not in cached]
+        if new:
+            rows = await self._connection.fetch(
+                SQL["make_sets"],
+                [key[0] for key in new],
+                [key[1] for key in new],
+                [partitions[key] for key in new],
+            )
+            made = [JobSet(row[0], (row[1], row[2]), row[3]) for row in rows]
+            return {key: cached[key] for key in wanted if key in cached} | {
+                each.key: each for each in made
+            }
+        return {key: cached[key] for key in wanted}
+
+    async def _read_sets(self, keys: list[SetKey]) -> None:
+        rows = await self._connection.fetch(
+            SQL["sets_by_key"], [key[0] for key in keys], [key[1] for key in keys]
+        )
+        read = {row["number"]: columns.job_set(row) for row in rows}
+        if read:
+            for row in await self._connection.fetch(SQL["counters"], list(read)):
+                read[row["set_number"]].counts[row["class"], row["state"]] = row["jobs"]
+        for each in read.values():
+            self._cache.keep_set(each)
+
+    async def write(
+        self,
+        changes: Changes,
+        chunks: Iterable[Chunk],
+        before: Mapping[int, int],
+        after: Mapping[int, int],
+        times_ms: Mapping[int, int],
+    ) -> None:
+        """Write everything and move the positions. Raises `ViewConflict`."""
+        await self._advance(before, after, times_ms)
+        new = [job for job in changes.jobs.values() if job.new]
+        if new:
+            await self._insert_jobs(new, changes)
+        await self._change(
+            "job_changes",
+            columns.JOB_CHANGES,
+            [columns.job_change(job) for job in changes.jobs.values() if job.dirty and not job.new],
+            SQL["merge_jobs"],
+        )
+        await self._copy(
+            "runs",
+            columns.RUN_COLUMNS,
+            [columns.run_row(key[0], run) for key, run in changes.runs.items() if run.new],
+        )
+        await self._change(
+            "run_changes",
+            columns.RUN_CHANGES,
+            [columns.run_change(key[0], run) for key, run in changes.runs.items() if not run.new],
+            SQL["merge_runs"],
+        )
+        if changes.sets:
+            await self._write_sets(changes)
+        await self._write_chunks(list(chunks), changes)
+
+    async def _advance(
+        self,
+        before: Mapping[int, int],
+        after: Mapping[int, int],
+        times_ms: Mapping[int, int],
+    ) -> None:
+        moved = [number for number, position in after.items() if position != before[number]]
+        status = await self._connection.execute(
+            SQL["advance"],
+            moved,
+            [before[number] for number in moved],
+            [after[number] for number in moved],
+            [times_ms.get(number, 0) for number in moved],
+        )
+        if status != f"UPDATE {len(moved)}":
+            raise ViewConflict(
+                f"lookout's view moved while it was written ({status}, {len(moved)} partitions):"
+                " another process folds the same partitions"
+            )
+
+    async def _insert_jobs(self, new: list[Job], changes: Changes) -> None:
+        numbers = {key: each.number for key, each in changes.sets.items()}
+        await self._copy(
+            "jobs", columns.JOB_COLUMNS, [columns.job_row(job, numbers[job.key]) for job in new]
+        )
+        encode = msgspec.json.encode
+        rows = []
+        for job in new:
+            said = changes.submitted[job.id]
+            labels = encode(said.labels).decode() if said.labels else None
+            rows.append((job.id, said.digest, said.client_id, labels, said.text))
+        await self._copy("job_specs", columns.SPEC_COLUMNS, rows)
+
+    async def _write_sets(self, changes: Changes) -> None:
+        rows = [
+            (
+                each.number,
+                each.jobs,
+                each.live,
+                each.first_ms,
+                each.last_ms,
+                each.position,
+                *each.last,
+            )
+            for each in changes.sets.values()
+        ]
+        await self._connection.execute(SQL["write_sets"], *map(list, zip(*rows, strict=True)))
+        counted = [
+            (changes.sets[key].number, *count, changes.sets[key].counts[count])
+            for key, moved in changes.counted.items()
+            for count in moved
+        ]
+        if counted:
+            lists = map(list, zip(*counted, strict=True))
+            await self._connection.execute(SQL["write_counters"], *lists)
+
+    async def _write_chunks(self, chunks: list[Chunk], changes: Changes) -> None:
+        made = []
+        for chunk in chunks:
+            day = datetime.fromtimestamp(chunk.time_ms / 1000, UTC).date()
+            if day not in self._days:
+                await self._make_day(day)
+            made.append(
+                (changes.sets[chunk.key].number, *chunk.last, *chunk.first, day, chunk.data)
+            )
+        await self._copy("events", columns.EVENT_COLUMNS, made)
+
+    async def _make_day(self, day: date) -> None:
+        """Make the table of a day's events, if nobody has yet."""
+        await self._connection.execute(SQL["lock_days"])
+        await self._connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {SCHEMA}.events_{day:%Y%m%d}"
+            f" PARTITION OF {SCHEMA}.events"
+            f" FOR VALUES FROM ('{day}') TO ('{day + timedelta(days=1)}')"
+        )
+        self._days.add(day)
+
+    def forget_days(self) -> None:
+        """Make sure of the tables again: the transaction that made one was rolled back."""
+        self._days.clear()
+
+    async def _copy(self, table: str, names: list[str], rows: list[tuple[Any, ...]]) -> None:
+        if rows:
+            await self._connection.copy_records_to_table(
+                table, schema_name=SCHEMA, columns=names, records=rows
+            )
+
+    async def _change(
+        self, table: str, names: list[str], rows: list[tuple[Any, ...]], merge: str
+    ) -> None:
+        if rows:
+            await self._connection.copy_records_to_table(table, columns=names, records=rows)
+            await self._connection.execute(merge)

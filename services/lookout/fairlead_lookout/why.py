@@ -1,0 +1,49 @@
+"""Why a job waits: what it waits for itself, else what the scheduler said of jobs like it."""
+
+from fairlead_common import clock
+from fairlead_lookout import shown
+from fairlead_lookout.mirror import Reports
+from fairlead_lookout.reads import JobFound
+
+
+def explain(found: JobFound, reports: Reports, now_ms: int) -> shown.WhyShown | None:
+    """The reason, or None for a job that does not wait."""
+    row = found.row
+    match shown.waiting_for(row, now_ms, found.waits_for_others):
+        case None:
+            return None
+        case "hold":
+            return shown.WhyShown(code="hold", sentence="It is held until somebody releases it.")
+        case "dependencies":
+            waiting = {each: s for each, s in found.dependencies.items() if s != "SUCCEEDED"}
+            return shown.WhyShown(
+                code="dependencies",
+                sentence=(
+                    f"It waits for {len(waiting)} of {len(found.dependencies)} jobs to succeed:"
+                    f" {', '.join(list(waiting)[:3])}{' ...' if len(waiting) > 3 else ''}."
+                ),
+                dependencies=dict(list(waiting.items())[:100]),
+            )
+        case "startAfter":
+            return shown.WhyShown(
+                code="startAfter",
+                sentence=f"It was asked to start after {clock.rfc3339(row['start_after_ms'])}.",
+            )
+        case _:
+            return _scheduling(found, reports)
+
+
+def _scheduling(found: JobFound, reports: Reports) -> shown.WhyShown:
+    row = found.row
+    gang = found.submitted.gang
+    why = reports.waiting(
+        row["pool"], row["queue"], row["shape"], row["job_set"], gang.name if gang else ""
+    )
+    if why is None:
+        return shown.WhyShown(
+            code="scheduling",
+            sentence="No round of the scheduler has said anything about it yet.",
+        )
+    return shown.WhyShown(
+        code=why.code, sentence=why.sentence, nodes=why.nodes or None, jobs=why.jobs or None
+    )
