@@ -211,12 +211,15 @@ class JobRunLost(RunEvent, frozen=True, kw_only=True, tag="jobRunLost"):
 
 
 class JobRequeued(JobEvent, frozen=True, kw_only=True, tag="jobRequeued"):
-    """The job waits again after a run that ended. `counted`: this used up one of its retries."""
+    """The job waits again after a run that ended. `counted`: this used up one of its retries.
+
+    `shape` is its new shape where the retry policy changes it, else empty.
+    """
 
     reason: str
     counted: bool = False
     avoid_node: str | None = None
-    shape: msgspec.Raw | None = None
+    shape: msgspec.Raw = msgspec.Raw(b"")
 
 
 class JobSucceeded(JobEvent, frozen=True, kw_only=True, tag="jobSucceeded"):

@@ -20,7 +20,7 @@ class Wish(StrEnum):
 class Lease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """One live run. `wish` STOP means: end it within `grace_s`, `why` says what for.
 
-    `spec` is the pod spec (None once the wish is STOP: what runs already has it). `after` names
+    `spec` is the pod spec (empty once the wish is STOP: what runs already has it). `after` names
     runs that must be gone before this one may be created. `env` is what Fairlead adds to the
     environment of the first container.
     """
@@ -40,7 +40,7 @@ class Lease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     requests: dict[str, int] = {}
-    spec: msgspec.Raw | None = None
+    spec: msgspec.Raw = msgspec.Raw(b"")
 
 
 _encoder: Final = msgspec.json.Encoder()

@@ -17,6 +17,8 @@ from fairlead_scheduler.view.columns import View
 SPECS_KEPT_MAX = 50_000
 """Specs of saved jobs that stay in memory, so that most leases need no look-up."""
 RECENT_KEPT_MAX = 200_000
+CHECKPOINT = "checkpoint"
+"""What `State.moved` calls the positions of `fairlead.jobs` that are saved."""
 
 
 class State:

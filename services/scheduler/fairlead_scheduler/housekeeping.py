@@ -157,15 +157,16 @@ def _failed(view: View, row: int, job_id: JobId, rare: c.Rare) -> ev.JobFailed |
             exit_code=rare.exit_code,
         )
     avoid = _node_name(view, row) if policy.avoid_node else None
-    shape = None
+    changed: dict[str, msgspec.Raw] = {}
     if category is FailureCategory.OOM and policy.memory_factor > 1:
-        shape = _more_memory(view.jobs.shape_of(int(view.jobs.shape[row])), policy.memory_factor)
+        shape = view.jobs.shape_of(int(view.jobs.shape[row]))
+        changed["shape"] = _more_memory(shape, policy.memory_factor)
     return ev.JobRequeued(
         job_id=job_id,
         reason=f"retry {view.jobs.retries[row] + 1} of {policy.limit} after {category.value}",
         counted=True,
         avoid_node=avoid,
-        shape=shape,
+        **changed,
     )
 
 

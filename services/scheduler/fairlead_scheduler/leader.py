@@ -14,7 +14,7 @@ from fairlead_common.log import EventLog, fold
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOB_PARTITIONS, JOBS, REPORTS, leases
 from fairlead_scheduler import leasing, metrics
 from fairlead_scheduler.cycle import Cycle
-from fairlead_scheduler.follower import State, forget
+from fairlead_scheduler.follower import CHECKPOINT, State, forget
 from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.reporting import Reporter
 from fairlead_scheduler.settings import SchedulerSettings
@@ -121,5 +121,6 @@ async def _save(settings: SchedulerSettings, pool: Pool, state: State, saved: li
             continue
         await checkpoint.save(pool, saved, changes, nodes)
         saved = changes.positions
+        await state.moved(CHECKPOINT, dict(enumerate(saved)))
         forget(state.view)
         metrics.CHECKPOINT_SECONDS.observe(clock.monotonic_s() - begun_s)

@@ -408,7 +408,7 @@ def _requeued(
         if event.avoid_node is not None:
             rare = jobs.rare_of(row)
             rare.avoid = (*rare.avoid, event.avoid_node)[-AVOID_MAX:]
-        if event.shape is not None:
+        if event.shape:
             name = jobs.shapes.values[jobs.shape[row]].priority_class
             jobs.shape[row] = jobs.shapes.number(c.ShapeClass(bytes(event.shape), name))
         view.attention.discard(event.job_id)

@@ -1,0 +1,159 @@
+"""The scheduler as a service: on a real Postgres, with the log in it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from fairlead_common import events as ev
+from fairlead_common.errors import ProducerFenced
+from fairlead_common.events import FailureCategory
+from fairlead_common.ids import run_id
+from fairlead_common.leases import Wish
+from fairlead_common.log import topics
+from fairlead_scheduler.follower import CHECKPOINT
+from fairlead_scheduler.service import Service
+from fairlead_scheduler.settings import SchedulerSettings
+from tests.integration.scheduler.world import World, job_id, submitted
+
+
+def ended_job(events: list[ev.AnyEvent], name: str) -> bool:
+    """Whether the success of this job is among the events."""
+    return any(isinstance(e, ev.JobSucceeded) and e.job_id == job_id(name) for e in events)
+
+
+@pytest.fixture
+async def world(fresh_database: str) -> AsyncIterator[World]:
+    async with World.open(fresh_database) as made:
+        yield made
+
+
+@asynccontextmanager
+async def scheduler(url: str, valkey_url: str) -> AsyncIterator[Service]:
+    """A scheduler that runs while the block does."""
+    settings = SchedulerSettings(
+        log_url=url, database_url=url, redis_url=valkey_url, checkpoint_s=0.1
+    )
+    async with Service.open(settings) as service:
+        running = asyncio.create_task(service.run())
+        try:
+            yield service
+        finally:
+            running.cancel()
+            results = await asyncio.gather(running, return_exceptions=True)
+            problems = [r for r in results if not isinstance(r, asyncio.CancelledError)]
+            assert problems == [None] * len(problems)
+
+
+async def test_a_job_is_leased_and_its_success_ends_it(
+    world: World, fresh_database: str, valkey_url: str
+) -> None:
+    await world.report_nodes()
+    await world.tell(submitted("a"))
+    async with scheduler(fresh_database, valkey_url):
+        leased = await world.first(ev.JobRunLeased, "a")
+        assert (leased.run, leased.executor, leased.node) == (1, "e0", "n0")
+        live = await world.live_leases(bool)
+        assert live[run_id(job_id("a"), 1)].env["FAIRLEAD_RUN"] == "1"
+        await world.tell(
+            ev.JobRunPending(job_id=job_id("a"), run=1),
+            ev.JobRunRunning(job_id=job_id("a"), run=1),
+            ev.JobRunSucceeded(job_id=job_id("a"), run=1),
+        )
+        await world.first(ev.JobSucceeded, "a")
+        await world.live_leases(lambda leases: not leases)
+
+
+async def test_a_running_job_that_is_cancelled_is_stopped_first(
+    world: World, fresh_database: str, valkey_url: str
+) -> None:
+    await world.report_nodes()
+    await world.tell(submitted("a"))
+    async with scheduler(fresh_database, valkey_url):
+        await world.first(ev.JobRunLeased, "a")
+        await world.tell(ev.JobCancelRequested(job_id=job_id("a"), reason="enough"))
+        run = run_id(job_id("a"), 1)
+        live = await world.live_leases(lambda held: run in held and held[run].wish is Wish.STOP)
+        assert live[run].why == "enough"
+        await world.tell(ev.JobRunStopped(job_id=job_id("a"), run=1, reason="asked to"))
+        cancelled = await world.first(ev.JobCancelled, "a")
+        assert cancelled.reason == "enough"
+
+
+async def test_a_job_waits_for_those_it_comes_after(
+    world: World, fresh_database: str, valkey_url: str
+) -> None:
+    await world.report_nodes()
+    await world.tell(submitted("a"), submitted("b", after=("a",)))
+    await world.tell(submitted("c"), submitted("d", after=("c",)))
+    async with scheduler(fresh_database, valkey_url):
+        await world.first(ev.JobRunLeased, "a")
+        await world.first(ev.JobRunLeased, "c")
+        await world.tell(
+            ev.JobRunSucceeded(job_id=job_id("a"), run=1),
+            ev.JobRunFailed(
+                job_id=job_id("c"), run=1, category=FailureCategory.EXIT_CODE, reason="exit 3"
+            ),
+        )
+        await world.first(ev.JobRunLeased, "b")
+        doomed = await world.first(ev.JobCancelled, "d")
+        assert job_id("c") in doomed.reason
+
+
+async def test_a_job_that_no_node_could_ever_hold_is_rejected_with_the_reason(
+    world: World, fresh_database: str, valkey_url: str
+) -> None:
+    await world.report_nodes(cores=4)
+    await world.tell(submitted("a", cpu=5000))
+    async with scheduler(fresh_database, valkey_url):
+        rejected = await world.first(ev.JobRejected, "a")
+        assert rejected.code == "infeasible"
+        assert "1 too small" in rejected.reason
+
+
+async def test_a_standby_takes_over_and_goes_on_where_the_leader_was(
+    world: World, fresh_database: str, valkey_url: str
+) -> None:
+    await world.report_nodes(cores=1)
+    await world.tell(submitted("a"), submitted("b"))
+    async with AsyncExitStack() as leading:
+        await leading.enter_async_context(scheduler(fresh_database, valkey_url))
+        await world.first(ev.JobRunLeased, "a")
+        async with scheduler(fresh_database, valkey_url):
+            await leading.aclose()
+            await world.tell(ev.JobRunSucceeded(job_id=job_id("a"), run=1))
+            await world.first(ev.JobSucceeded, "a")
+            await world.first(ev.JobRunLeased, "b")
+            await world.tell(ev.JobRunSucceeded(job_id=job_id("b"), run=1))
+            await world.first(ev.JobSucceeded, "b")
+
+
+async def test_a_repeated_submission_of_an_ended_job_changes_nothing_after_a_restart(
+    world: World, fresh_database: str, valkey_url: str
+) -> None:
+    await world.report_nodes()
+    await world.tell(submitted("a"))
+    async with scheduler(fresh_database, valkey_url) as service:
+        await world.first(ev.JobRunLeased, "a")
+        await world.tell(ev.JobRunSucceeded(job_id=job_id("a"), run=1))
+        await world.first(ev.JobSucceeded, "a")
+        ended = await world.log.end_positions(topics.JOBS)
+        await service.state.reached(CHECKPOINT, ended)
+    await world.tell(submitted("a"), submitted("b"))
+    async with scheduler(fresh_database, valkey_url):
+        await world.first(ev.JobRunLeased, "b")
+        await world.tell(ev.JobRunSucceeded(job_id=job_id("b"), run=1))
+        await world.first(ev.JobSucceeded, "b")
+        seen = await world.events(lambda events: ended_job(events, "b"))
+        leased = [e for e in seen if isinstance(e, ev.JobRunLeased)]
+        assert [e.job_id for e in leased] == [job_id("a"), job_id("b")]
+
+
+async def test_a_deposed_leader_writes_nothing_more(
+    world: World, fresh_database: str, valkey_url: str
+) -> None:
+    old = await world.log.producer("scheduler")
+    await world.log.producer("scheduler")
+    with pytest.raises(ProducerFenced):
+        await old.append(ev.records("q", "s", "old", [submitted("a")]))

@@ -1,0 +1,115 @@
+"""What the tests of the scheduler need of the world: a log, and somebody who writes to it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import msgspec
+
+from fairlead_common import clusters, leases, shapes
+from fairlead_common import events as ev
+from fairlead_common.clusters import Heartbeat, Node
+from fairlead_common.ids import JobId, client_job_id, job_set_partition
+from fairlead_common.log import EventLog, Producer, Record, topics
+from fairlead_common.log.connect import open_log
+
+QUEUE, JOB_SET = "research", "trials"
+EXECUTOR = "e0"
+E = TypeVar("E")
+PATIENCE_S = 30.0
+
+
+def job_id(name: str, queue: str = QUEUE, job_set: str = JOB_SET) -> JobId:
+    """The id of the job with this client id."""
+    return client_job_id(job_set_partition(queue, job_set), queue, job_set, name)
+
+
+def submitted(name: str, *, cpu: int = 1000, after: tuple[str, ...] = ()) -> ev.JobSubmitted:
+    """A job of one core, or of as many thousandths as said."""
+    return ev.JobSubmitted(
+        job_id=job_id(name),
+        client_id=name,
+        shape=shapes.encode(shapes.Shape(requests={"cpu": cpu})),
+        spec=msgspec.Raw(b'{"containers":[{"name":"main","command":["true"]}]}'),
+        digest="d",
+        after=tuple(job_id(other) for other in after),
+    )
+
+
+class World:
+    """Writes as submit and as an executor; reads what the scheduler wrote."""
+
+    def __init__(self, log: EventLog, producer: Producer) -> None:
+        self.log = log
+        self._producer = producer
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, url: str) -> AsyncIterator["World"]:
+        """The topics are made, and an executor with nodes of four cores is there."""
+        log = await open_log(url)
+        try:
+            for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
+                await log.create(topic)
+            await log.create(topics.leases(EXECUTOR))
+            yield cls(log, await log.producer("world"))
+        finally:
+            await log.close()
+
+    async def tell(self, *events: ev.AnyEvent, by: str = "somebody") -> None:
+        """Append events of the one job set."""
+        await self._producer.append(ev.records(QUEUE, JOB_SET, by, events))
+
+    async def report_nodes(self, count: int = 1, cores: int = 4) -> None:
+        """The executor reports itself and its nodes."""
+        records: list[Record] = [clusters.heartbeat_record(Heartbeat(executor=EXECUTOR))]
+        for number in range(count):
+            node = Node(executor=EXECUTOR, name=f"n{number}", allocatable={"cpu": 1000 * cores})
+            records.append(clusters.node_record(node))
+        await self._producer.append(records)
+
+    async def events(self, enough: Callable[[list[ev.AnyEvent]], bool]) -> list[ev.AnyEvent]:
+        """All events of the log so far, as soon as they are enough."""
+        reader = await self.log.reader(topics.JOBS, await self.log.start_positions(topics.JOBS))
+        seen: list[ev.AnyEvent] = []
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not enough(seen):
+                    for entry in (await reader.read()).entries:
+                        assert entry.value is not None
+                        seen += ev.decode(entry.value).events
+        finally:
+            await reader.close()
+        return seen
+
+    async def first(self, kind: type[E], name: str) -> E:
+        """The first event of this kind about this job, once it is there."""
+
+        def found(seen: list[ev.AnyEvent]) -> list[E]:
+            return [
+                event
+                for event in seen
+                if isinstance(event, kind) and getattr(event, "job_id", None) == job_id(name)
+            ]
+
+        return found(await self.events(lambda seen: bool(found(seen))))[0]
+
+    async def live_leases(
+        self, enough: Callable[[dict[str, leases.Lease]], bool]
+    ) -> dict[str, leases.Lease]:
+        """Live leases by run, as soon as they are enough."""
+        name = topics.leases(EXECUTOR).name
+        reader = await self.log.reader(name, await self.log.start_positions(name))
+        live: dict[str, leases.Lease] = {}
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not enough(live):
+                    for entry in (await reader.read()).entries:
+                        if entry.value is None:
+                            live.pop(entry.key, None)
+                        else:
+                            live[entry.key] = leases.decode(entry.value)
+        finally:
+            await reader.close()
+        return live
