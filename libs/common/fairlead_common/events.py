@@ -347,10 +347,17 @@ def records(
     *,
     request: str = "",
     traceparent: str = "",
+    partition: int | None = None,
 ) -> list[Record]:
-    """The messages that carry these events, in order: each within `EVENTS_MAX` and 1 MiB."""
+    """The messages that carry these events, in order: each within `EVENTS_MAX` and 1 MiB.
+
+    What concerns more than one job set, or jobs that are known by id only, has an empty job set
+    (or queue and job set) and names its `partition`.
+    """
     made: list[Record] = []
-    key, partition = job_set_key(queue, job_set), job_set_partition(queue, job_set)
+    key = job_set_key(queue, job_set)
+    if partition is None:
+        partition = job_set_partition(queue, job_set)
     pending = [
         list(events[start : start + EVENTS_MAX]) for start in range(0, len(events), EVENTS_MAX)
     ]
