@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Fault,
         Gang,
         Job,
+        JobDetail,
         JobSet,
         JobView,
         Problem,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         Run,
         Submitted,
         SubmittedJob,
+        Why,
     )
     from fairlead.retries import Retries
 
@@ -63,6 +65,7 @@ __all__ = [
     "Gang",
     "Invalid",
     "Job",
+    "JobDetail",
     "JobSet",
     "JobView",
     "Malformed",
@@ -83,6 +86,7 @@ __all__ = [
     "Unavailable",
     "UnexpectedAnswer",
     "WaitTimeout",
+    "Why",
 ]
 
 _ELSEWHERE: Final = {"Client": "client", "AsyncClient": "aio", "Retries": "retries"}

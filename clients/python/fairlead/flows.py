@@ -15,6 +15,7 @@ from fairlead.models import (
     Answer,
     Cancelled,
     Fault,
+    JobDetail,
     JobSet,
     JobView,
     Problem,
@@ -33,12 +34,13 @@ IDS_MAX: Final = 1_000
 
 PAGE: Final = 500
 LONG_POLL_S: Final = 30.0
-LONG_POLL_SLACK_S: Final = 15.0
+LONG_POLL_SLACK_S: Final = 45.0
+"""The server may first wait as long again for the position given."""
+
 POLL_S: Final = 0.5
 
 
 class _Page(Answer, frozen=True, kw_only=True):
-    items: tuple[msgspec.Raw, ...]
     next: str | None = None
 
 
@@ -62,7 +64,7 @@ def queue(name: str) -> Flow[Queue]:
 
 def queues() -> Flow[None]:
     """Iterates over all queues."""
-    yield from _pages("/queues", (), Queue)
+    yield from _pages("/queues", (), "queues", Queue)
 
 
 # Submitting and cancelling.
@@ -153,15 +155,15 @@ def job_sets(
 ) -> Flow[None]:
     """Iterates over job sets, latest activity first."""
     query = _filters({"queue": queue, "active": active, "q": q})
-    yield from _pages("/jobsets", query, JobSet)
+    yield from _pages("/jobsets", query, "jobSets", JobSet)
 
 
 def job(
     job_id: str, *, spec: bool = False, after: str | None = None, wait_s: float = 10.0
-) -> Flow[JobView]:
+) -> Flow[JobDetail]:
     """One job with its runs, and with `spec` what was submitted."""
     query = (*_seen(after, wait_s), *((("spec", "true"),) if spec else ()))
-    return (yield from ask(_get(f"/jobs/{_part(job_id)}", query), JobView))
+    return (yield from ask(_get(f"/jobs/{_part(job_id)}", query), JobDetail))
 
 
 def iter_jobs(
@@ -169,15 +171,13 @@ def iter_jobs(
     queue: str | None = None,
     job_set: str | None = None,
     states: Sequence[str] = (),
-    labels: Mapping[str, str] | None = None,
     after: str | None = None,
 ) -> Flow[None]:
-    """Iterates over jobs that meet every filter given."""
+    """Iterates over jobs that meet every filter given, newest first."""
     query = [*_filters({"queue": queue, "jobSet": job_set}), *_seen(after, 10.0)]
     if states:
         query.append(("state", ",".join(states)))
-    query += [(f"label.{key}", value) for key, value in (labels or {}).items()]
-    yield from _pages("/jobs", query, JobView)
+    yield from _pages("/jobs", query, "jobs", JobView)
 
 
 def wait(
@@ -198,7 +198,7 @@ def wait(
         reply = yield from _answered(request)
         if reply.status != 304:
             found = _decoded(reply, JobSet)
-            if found.finished:
+            if found.is_finished:
                 return found
         if left_s <= 0:
             raise errors.WaitTimeout(
@@ -223,7 +223,7 @@ def watch(queue: str, job_set: str, *, after: str | None = None) -> Flow[None]:
         if reply.status != 304:
             found = _decoded(reply, JobSet)
             yield from steps.emit(found)
-            if found.finished:
+            if found.is_finished:
                 return
             etag = reply.headers.get("etag")
         yield from steps.pause(POLL_S)
@@ -231,13 +231,13 @@ def watch(queue: str, job_set: str, *, after: str | None = None) -> Flow[None]:
 
 def wait_job(
     job_id: str, *, timeout_s: float | None = None, after: str | None = None
-) -> Flow[JobView]:
+) -> Flow[JobDetail]:
     """Wait until one job has ended. Raises `WaitTimeout`."""
     started_s = yield from steps.now_s()
     poll_s = POLL_S / 4
     while True:
         found = yield from job(job_id, after=after)
-        if found.has_ended:
+        if found.job.has_ended:
             return found
         if timeout_s is not None and (yield from steps.now_s()) - started_s >= timeout_s:
             raise errors.WaitTimeout(f"Job {job_id} did not end within {timeout_s:g} s.")
@@ -266,7 +266,7 @@ def _decoded(reply: Reply, kind: type[A]) -> A:
     return decode(reply.body, kind)
 
 
-def decode(body: bytes, kind: type[A]) -> A:
+def decode(body: bytes, kind: type[T]) -> T:
     """Raises `UnexpectedAnswer` for what is not such an answer."""
     try:
         return msgspec.json.decode(body, type=kind)
@@ -285,17 +285,21 @@ def problem_of(reply: Reply) -> Problem:
     return Problem(status=reply.status, title=f"HTTP status {reply.status}", detail=text)
 
 
-def _pages(path: str, query: Iterable[tuple[str, str]], kind: type[A]) -> Flow[None]:
+def _pages(path: str, query: Iterable[tuple[str, str]], key: str, kind: type[A]) -> Flow[None]:
+    """Emit what stands under `key` of each page."""
     cursor: str | None = None
     fixed = (*query, ("limit", str(PAGE)))
     while True:
         whole = fixed if cursor is None else (*fixed, ("cursor", cursor))
-        page = yield from ask(_get(path, whole), _Page)
-        for item in page.items:
+        reply = yield from _answered(_get(path, whole))
+        if reply.status >= 300:
+            raise errors.refusal(problem_of(reply))
+        page = decode(reply.body, dict[str, msgspec.Raw])
+        for item in decode(bytes(page.get(key, b"null")), list[msgspec.Raw]):
             yield from steps.emit(decode(bytes(item), kind))
-        if page.next is None:
+        cursor = decode(reply.body, _Page).next
+        if cursor is None:
             return
-        cursor = page.next
 
 
 def _submission(

@@ -41,7 +41,7 @@ def events(
         )
         yield from _open(request)
         last = yield from _messages(last)
-        if until_finished and (yield from flows.job_set(queue, job_set)).finished:
+        if until_finished and (yield from flows.job_set(queue, job_set)).is_finished:
             return
         yield from steps.pause(REOPEN_S)
 
@@ -90,7 +90,7 @@ def logs(
         if tail is not None and not got:
             query.append(("tail", str(tail)))
         if got:
-            query.append(("since", str(got)))
+            query.append(("sinceBytes", str(got)))
         yield from _open(Request(path=path, query=tuple(query), read_s=None))
         while True:
             answer = yield from steps.more()

@@ -150,30 +150,66 @@ class Fault(Answer, frozen=True, kw_only=True):
 
 
 class JobSet(Answer, frozen=True, kw_only=True):
-    """A job set: how many of its jobs are in which state, and whether all have ended."""
+    """A job set: how many `jobs` it has, in which `states`, and how many are still `live`."""
 
     queue: str
     job_set: str
+    jobs: int = 0
+    live: int = 0
     states: dict[str, int] = {}
-    finished: bool = False
     first_activity: str | None = None
     last_activity: str | None = None
-    failures: dict[str, int] = {}
+    position: str | None = None
 
     @property
-    def total(self) -> int:
-        """How many jobs it has."""
-        return sum(self.states.values())
+    def is_finished(self) -> bool:
+        """Whether all its jobs have ended."""
+        return self.live == 0
 
     @property
     def ended(self) -> int:
-        """How many of them will not change any more."""
-        return sum(count for state, count in self.states.items() if state in ENDED)
+        """How many of its jobs will not change any more."""
+        return self.jobs - self.live
 
     @property
     def bad(self) -> int:
         """How many ended otherwise than well."""
         return self.ended - self.states.get(SUCCEEDED, 0)
+
+
+class JobView(Answer, frozen=True, kw_only=True):
+    """A job as lists show it. `message` is a sentence about `category`, for people.
+
+    `waiting_for` of a queued one: hold, dependencies, startAfter or scheduling. `stopping`:
+    cancel or preempt. `runs` is the number of attempts; `cluster` and `node` are the newest's.
+    """
+
+    id: str
+    queue: str
+    job_set: str
+    state: str
+    client_id: str | None = None
+    waiting_for: str | None = None
+    stopping: str | None = None
+    priority: int = 0
+    priority_class: str = "default"
+    pool: str = "default"
+    submitted: str | None = None
+    changed: str | None = None
+    started: str | None = None
+    ended: str | None = None
+    runs: int = 0
+    cluster: str | None = None
+    node: str | None = None
+    exit_code: int | None = None
+    category: str | None = None
+    message: str | None = None
+    reason: str | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its state will not change any more."""
+        return self.state in ENDED
 
 
 class Run(Answer, frozen=True, kw_only=True):
@@ -183,40 +219,51 @@ class Run(Answer, frozen=True, kw_only=True):
     state: str
     cluster: str | None = None
     node: str | None = None
+    pool: str | None = None
     leased: str | None = None
-    started: str | None = None
+    pending: str | None = None
+    running: str | None = None
     ended: str | None = None
     exit_code: int | None = None
     category: str | None = None
+    message: str | None = None
     reason: str | None = None
+    preempted_for: str | None = None
 
 
-class JobView(Answer, frozen=True, kw_only=True):
-    """A job as the server shows it. Lists leave out what only the single view says."""
+class Why(Answer, frozen=True, kw_only=True):
+    """Why a queued job waits. `nodes`: nodes of its pool by the first thing that rules them out."""
 
-    id: str
-    queue: str
-    job_set: str
-    state: str
-    client_id: str | None = None
-    waiting_for: str | None = None
-    priority: int = 0
-    priority_class: str = "default"
-    submitted: str | None = None
-    ended: str | None = None
-    stopping: str | None = None
-    category: str | None = None
-    exit_code: int | None = None
-    reason: str | None = None
+    code: str
+    sentence: str
+    nodes: dict[str, int] | None = None
+    jobs: int | None = None
+    dependencies: dict[str, str] | None = None
+
+
+class JobDetail(Answer, frozen=True, kw_only=True):
+    """Everything about a job. `attempts` are its runs, `spec` is there only when asked for."""
+
+    job: JobView
+    why: Why | None = None
+    attempts: tuple[Run, ...] = ()
+    namespace: str | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    runs: tuple[Run, ...] = ()
+    after: tuple[str, ...] = ()
+    hold: bool = False
+    start_after: str | None = None
+    max_queue_seconds: int | None = None
+    max_runtime_seconds: int | None = None
+    gang: dict[str, object] | None = None
+    retry: dict[str, object] | None = None
+    on_preemption: str | None = None
     spec: dict[str, object] | None = None
 
     @property
-    def has_ended(self) -> bool:
-        """Whether its state will not change any more."""
-        return self.state in ENDED
+    def newest(self) -> Run | None:
+        """Its last run, if it ever had one."""
+        return max(self.attempts, key=lambda run: run.run, default=None)
 
 
 class Event(Answer, frozen=True, kw_only=True):

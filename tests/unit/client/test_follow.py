@@ -19,7 +19,7 @@ def types(items: list[object]) -> list[tuple[str, str]]:
 
 
 def finished(value: bool) -> Reply:
-    return ok({"queue": "q", "jobSet": "s", "finished": value})
+    return ok({"queue": "q", "jobSet": "s", "live": int(not value)})
 
 
 def test_events_go_on_after_the_last_one_when_the_connection_breaks() -> None:
@@ -48,7 +48,7 @@ def test_a_reset_is_told() -> None:
 def test_a_log_is_taken_up_at_the_byte_where_it_broke_off() -> None:
     world = World((OPEN, [b"one\n", b"tw", BROKEN]), (OPEN, [b"o\n"]))
     assert world.emitted(follow.logs("j", follow=True)) == [b"one\n", b"tw", b"o\n"]
-    assert ("since", "6") in world.asked[1].query
+    assert ("sinceBytes", "6") in world.asked[1].query
 
 
 def test_the_tail_of_a_log_is_not_taken_up_again() -> None:

@@ -8,11 +8,12 @@ from tests.unit.client.world import World, ok
 
 
 def job_set(finished: bool, **states: int) -> object:
-    return {"queue": "q", "jobSet": "s", "states": states, "finished": finished}
+    jobs = sum(states.values())
+    return {"queue": "q", "jobSet": "s", "jobs": jobs, "live": int(not finished), "states": states}
 
 
 def test_a_list_is_read_to_its_last_page() -> None:
-    pages = [{"items": [{"name": "a"}, {"name": "b"}], "next": "x"}, {"items": [{"name": "c"}]}]
+    pages = [{"queues": [{"name": "a"}, {"name": "b"}], "next": "x"}, {"queues": [{"name": "c"}]}]
     world = World(*map(ok, pages))
     found = world.emitted(flows.queues())
     assert [getattr(item, "name", "") for item in found] == ["a", "b", "c"]
@@ -20,7 +21,7 @@ def test_a_list_is_read_to_its_last_page() -> None:
 
 
 def test_a_list_that_is_not_read_to_its_end_asks_for_no_more_pages() -> None:
-    world = World(ok({"items": [{"name": "a"}, {"name": "b"}], "next": "x"}))
+    world = World(ok({"queues": [{"name": "a"}, {"name": "b"}], "next": "x"}))
     assert len(world.emitted(flows.queues(), most=1)) == 1
 
 
@@ -66,5 +67,6 @@ def test_names_are_escaped_in_paths() -> None:
 
 
 def test_counts_of_a_job_set_add_up() -> None:
-    found = JobSet(queue="q", job_set="s", states={"SUCCEEDED": 3, "FAILED": 1, "RUNNING": 2})
-    assert (found.total, found.ended, found.bad) == (6, 4, 1)
+    states = {"SUCCEEDED": 3, "FAILED": 1, "RUNNING": 2}
+    found = JobSet(queue="q", job_set="s", jobs=6, live=2, states=states)
+    assert (found.ended, found.bad, found.is_finished) == (4, 1, False)

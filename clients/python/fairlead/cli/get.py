@@ -7,7 +7,7 @@ import typer
 from fairlead.cli import frame, output, queue, watch
 
 if TYPE_CHECKING:
-    from fairlead import JobSet, JobView, Run
+    from fairlead import JobDetail, JobSet, JobView, Run
 
 LimitOption = Annotated[int, typer.Option(min=1, help="At most so many.")]
 
@@ -32,9 +32,6 @@ def jobs(
     state: Annotated[
         list[str] | None, typer.Option(help="Only in this state; may be repeated.")
     ] = None,
-    label: Annotated[
-        list[str] | None, typer.Option(help="Only with this label KEY=VALUE; may be repeated.")
-    ] = None,
     limit: LimitOption = 100,
     output_format: output.FormatOption = output.Format.TABLE,
 ) -> None:
@@ -49,14 +46,13 @@ def jobs(
         "CLIENT ID": lambda job: job.client_id,
         "STATE": lambda job: f"{job.state} ({job.stopping})" if job.stopping else job.state,
         "AGE": lambda job: output.age(job.submitted, now),
-        "REASON": lambda job: job.reason or job.waiting_for,
+        "REASON": lambda job: job.reason or job.message or job.waiting_for,
     }
     with frame.connect(context) as client:
         found = client.iter_jobs(
             queue=queue or None,
             job_set=jobset or None,
             states=[text.upper() for text in state or []],
-            labels=_labels(label),
         )
         shown = output.limited(found, limit)
     output.items(shown, output_format, columns, lambda job: job.id, "No such jobs.")
@@ -75,7 +71,7 @@ def job_sets(
     columns: output.Columns[JobSet] = {
         "QUEUE": lambda found: found.queue,
         "JOB SET": lambda found: found.job_set,
-        "JOBS": lambda found: found.total,
+        "JOBS": lambda found: found.jobs,
         "ENDED": lambda found: found.ended,
         "STATES": lambda found: ", ".join(
             f"{found.states[state]} {state}" for state in watch.ordered(found)
@@ -98,14 +94,14 @@ def describe(
 ) -> None:
     """Show all about a job: its state, why, and every run."""
     with frame.connect(context) as client:
-        job = client.job(job_id, spec=spec)
+        detail = client.job(job_id, spec=spec)
     match output_format:
         case output.Format.JSON | output.Format.YAML:
-            output.thing(job, output_format)
+            output.thing(detail, output_format)
         case output.Format.NAME:
-            typer.echo(job.id)
+            typer.echo(detail.job.id)
         case output.Format.TABLE:
-            _describe(job)
+            _describe(detail)
 
 
 def why(
@@ -114,18 +110,26 @@ def why(
 ) -> None:
     """Say why a job waits, or how it came to be where it is."""
     with frame.connect(context) as client:
-        job = client.job(job_id)
-    typer.echo(explanation(job))
+        detail = client.job(job_id)
+    typer.echo(explanation(detail))
+    if detail.why is not None:
+        for reason, nodes in (detail.why.nodes or {}).items():
+            typer.echo(f"  {nodes} nodes: {reason}")
 
 
-def explanation(job: "JobView") -> str:
-    """In one sentence."""
-    if job.reason:
-        return f"{job.state}: {job.reason}"
-    return job.state
+def explanation(detail: "JobDetail") -> str:
+    """The state and why, in one line."""
+    job = detail.job
+    if detail.why is not None:
+        return f"{job.state}: {detail.why.sentence}"
+    said = " ".join(text for text in (job.message, job.reason) if text)
+    if not said and job.state == "RUNNING" and job.node:
+        said = f"on {job.node}"
+    return f"{job.state}: {said}" if said else job.state
 
 
-def _describe(job: "JobView") -> None:
+def _describe(detail: "JobDetail") -> None:
+    job = detail.job
     output.fields(
         [
             ("Id", job.id),
@@ -134,33 +138,34 @@ def _describe(job: "JobView") -> None:
             ("Job set", job.job_set),
             ("State", job.state),
             ("Stopping", job.stopping),
-            ("Why", explanation(job)),
+            ("Why", explanation(detail)),
             ("Class", job.priority_class),
             ("Priority", job.priority),
             ("Submitted", job.submitted),
+            ("Started", job.started),
             ("Ended", job.ended),
             ("Exit code", job.exit_code),
-            ("Labels", job.labels),
-            ("Annotations", job.annotations),
+            ("After", detail.after),
+            ("Start after", detail.start_after),
+            ("Gang", detail.gang),
+            ("Retry", detail.retry),
+            ("Labels", detail.labels),
+            ("Annotations", detail.annotations),
         ]
     )
-    if job.runs:
+    if detail.attempts:
         columns: output.Columns[Run] = {
             "RUN": lambda run: run.run,
             "STATE": lambda run: run.state,
             "CLUSTER": lambda run: run.cluster,
             "NODE": lambda run: run.node,
-            "STARTED": lambda run: run.started,
+            "STARTED": lambda run: run.running,
             "ENDED": lambda run: run.ended,
             "EXIT": lambda run: run.exit_code,
-            "REASON": lambda run: run.reason,
+            "REASON": lambda run: run.reason or run.message,
         }
         typer.echo()
-        output.items(job.runs, output.Format.TABLE, columns, lambda run: str(run.run), "")
-    if job.spec is not None:
+        output.items(detail.attempts, output.Format.TABLE, columns, lambda run: str(run.run), "")
+    if detail.spec is not None:
         typer.echo("\nSpec:")
-        output.thing(job.spec, output.Format.YAML)
-
-
-def _labels(texts: list[str] | None) -> dict[str, str]:
-    return queue.pairs(texts or [])
+        output.thing(detail.spec, output.Format.YAML)

@@ -10,7 +10,7 @@ from fairlead.cli import frame, get
 from fairlead.cli import queue as queues
 
 if TYPE_CHECKING:
-    from fairlead import AsyncClient, Job, JobView
+    from fairlead import AsyncClient, Job, JobDetail
 
 EXIT_NOT_RUN: Final = 1
 """Where the job has no exit code of its own: it was rejected, cancelled or could not start."""
@@ -81,42 +81,42 @@ async def _run(context: typer.Context, queue: str, name: str, job: "Job", detach
             frame.say(f"\nfairlead: cancelling job {job_id}")
             await client.cancel([job_id], reason="Ctrl-C")
             raise
-    if ended.state != "SUCCEEDED":
+    if ended.job.state != "SUCCEEDED":
         frame.say(f"fairlead: job {job_id}: {get.explanation(ended)}")
     return exit_code(ended)
 
 
-def exit_code(job: "JobView") -> int:
+def exit_code(detail: "JobDetail") -> int:
     """That of the job's command, if it had one that a process can end with."""
-    if job.state == "SUCCEEDED":
+    if detail.job.state == "SUCCEEDED":
         return 0
-    return (job.exit_code or 0) % 256 or EXIT_NOT_RUN
+    return (detail.job.exit_code or 0) % 256 or EXIT_NOT_RUN
 
 
-async def _follow(client: "AsyncClient", job_id: str, position: str) -> "JobView":
+async def _follow(client: "AsyncClient", job_id: str, position: str) -> "JobDetail":
     """Copy the output of every run of the job until it has ended."""
     import asyncio
 
     copied, poll_s, said = 0, POLL_S, ""
     while True:
-        job = await client.job(job_id, after=position)
-        newest = job.runs[-1] if job.runs else None
-        if newest is not None and newest.run > copied and newest.started is not None:
+        detail = await client.job(job_id, after=position)
+        newest = detail.newest
+        if newest is not None and newest.run > copied and newest.running is not None:
             await _copy(client, job_id, newest.run)
             copied, poll_s = newest.run, POLL_S
-        elif job.has_ended:
-            return job
+        elif detail.job.has_ended:
+            return detail
         else:
-            said = _wait_note(job, said)
+            said = _wait_note(detail, said)
             await asyncio.sleep(poll_s)
             poll_s = min(poll_s * 1.3, POLL_S_MAX)
 
 
-def _wait_note(job: "JobView", said: str) -> str:
+def _wait_note(detail: "JobDetail", said: str) -> str:
     """Tell somebody at a terminal what the job waits for, when that changes."""
-    note = get.explanation(job)
+    note = get.explanation(detail)
     if note != said and frame.is_terminal():
-        frame.say(f"fairlead: job {job.id}: {note}")
+        frame.say(f"fairlead: job {detail.job.id}: {note}")
     return note
 
 

@@ -86,7 +86,7 @@ def _drawn(changes: "Iterable[JobSet]") -> "JobSet":
 def sentence(job_set: "JobSet") -> str:
     """The counts in one line."""
     counts = ", ".join(f"{job_set.states[state]} {state}" for state in ordered(job_set))
-    return f"{job_set.queue}/{job_set.job_set}: {job_set.ended} of {job_set.total} ended: {counts}"
+    return f"{job_set.queue}/{job_set.job_set}: {job_set.ended} of {job_set.jobs} ended: {counts}"
 
 
 def ordered(job_set: "JobSet") -> list[str]:
@@ -106,6 +106,6 @@ def _picture(job_set: "JobSet") -> "RenderableType":
     for state in ordered(job_set):
         counts.add_row(Text(state, _STYLES[state]), Text(f"{job_set.states[state]:,}"))
     title = Text(f"{job_set.queue}/{job_set.job_set}", "bold")
-    title.append(f"  {job_set.ended:,} of {job_set.total:,} ended", "not bold")
-    bar = ProgressBar(total=max(job_set.total, 1), completed=job_set.ended, width=60)
+    title.append(f"  {job_set.ended:,} of {job_set.jobs:,} ended", "not bold")
+    bar = ProgressBar(total=max(job_set.jobs, 1), completed=job_set.ended, width=60)
     return Group(title, bar, counts)
