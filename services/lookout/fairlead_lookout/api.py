@@ -298,7 +298,7 @@ def _job_routes(router: APIRouter, parts: Parts) -> None:
     @router.get(
         "/jobs",
         responses=answers(
-            shown.JobsShown | shown.GroupsShown, "Jobs, newest first, or counts by group.", 400
+            (shown.JobsShown, shown.GroupsShown), "Jobs, newest first, or counts by group.", 400
         ),
     )
     async def list_jobs(

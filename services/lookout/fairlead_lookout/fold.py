@@ -347,7 +347,7 @@ class _Fold:
 
     def _requeue(self, job: Job, event: events.JobRequeued, *, preempted: bool) -> None:
         job.started_ms = None
-        if event.shape is not None:
+        if event.shape:
             job.shape = shapes.key(bytes(event.shape), job.priority_class)
         if preempted:
             self._tell_run(job, "preempted", reason=event.reason, final=False)

@@ -35,9 +35,12 @@ _SAYS: Final = {
 
 
 def schema(kind: Any) -> dict[str, Any]:
-    """The schema of a type without references."""
-    (made,), parts = msgspec.json.schema_components([kind], ref_template="#/{name}")
-    resolved: dict[str, Any] = _resolved(made, parts)
+    """The schema of a type, or of any of several, without references."""
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    made, parts = msgspec.json.schema_components(kinds, ref_template="#/{name}")
+    if len(made) > 1:
+        return {"anyOf": _resolved(list(made), parts)}
+    resolved: dict[str, Any] = _resolved(made[0], parts)
     return resolved
 
 

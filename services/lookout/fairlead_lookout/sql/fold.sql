@@ -3,7 +3,7 @@
 -- name: log_identity
 -- The log that this view is a fold of: the given one, if it has none yet.
 INSERT INTO fairlead_lookout.source (log) VALUES ($1)
-ON CONFLICT (only) DO UPDATE SET log = source.log
+ON CONFLICT (one) DO UPDATE SET log = source.log
 RETURNING log;
 
 -- name: begin_partitions

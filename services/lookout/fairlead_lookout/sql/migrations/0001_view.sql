@@ -3,7 +3,7 @@
 
 -- Which log this view is a fold of; another one is refused.
 CREATE TABLE fairlead_lookout.source (
-    only boolean PRIMARY KEY DEFAULT true CHECK (only),
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
     log text NOT NULL
 );
 
