@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import asyncpg
 import psutil
+
 from fairlead_common import clock, events, ids, shapes
 from fairlead_common.db import migrate, open_pool
 from fairlead_common.log import Record, topics

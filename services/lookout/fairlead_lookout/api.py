@@ -363,9 +363,9 @@ async def describe(parts: Parts, job_id: str, *, spec: bool) -> shown.JobDetailS
     said = found.submitted
     now_ms = clock.now_ms()
     return shown.JobDetailShown(
-        job=shown.job(found.row, now_ms, found.waits_for_others),
+        **msgspec.structs.asdict(shown.job(found.row, now_ms, found.waits_for_others)),
         why=why.explain(found, parts.reports, now_ms),
-        attempts=[shown.run(row) for row in found.runs],
+        runs=[shown.run(row) for row in found.runs],
         namespace=said.namespace,
         labels=said.labels,
         annotations=said.annotations,

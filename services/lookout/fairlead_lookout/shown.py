@@ -70,8 +70,10 @@ class RunShown(Shown, frozen=True, kw_only=True):
 
 
 class JobShown(Shown, frozen=True, kw_only=True):
-    """A job as lists show it. `waitingFor` of a queued one: hold, dependencies, startAfter,
-    scheduling."""
+    """A job as lists show it; `run` is the number of its newest run, if it has one.
+
+    `waitingFor` of a queued one: hold, dependencies, startAfter or scheduling.
+    """
 
     id: str
     queue: str
@@ -80,14 +82,14 @@ class JobShown(Shown, frozen=True, kw_only=True):
     state: str
     waiting_for: str | None = None
     stopping: str | None = None
-    priority: int = msgspec.field(default=0)
+    priority: int
     priority_class: str
     pool: str
     submitted: str
     changed: str
     started: str | None = None
     ended: str | None = None
-    runs: int = 0
+    run: int = 0
     cluster: str | None = None
     node: str | None = None
     exit_code: int | None = None
@@ -130,12 +132,11 @@ class WhyShown(Shown, frozen=True, kw_only=True):
     dependencies: dict[str, str] | None = None
 
 
-class JobDetailShown(Shown, frozen=True, kw_only=True):
-    """Everything about a job. `spec` only when asked for."""
+class JobDetailShown(JobShown, frozen=True, kw_only=True):
+    """Everything about a job; newest run first. `spec` only when asked for."""
 
-    job: JobShown
     why: WhyShown | None = None
-    attempts: list[RunShown]
+    runs: list[RunShown]
     namespace: str
     labels: dict[str, str]
     annotations: dict[str, str]
@@ -222,7 +223,7 @@ def job(row: Any, now_ms: int, waits_for_others: bool) -> JobShown:
         changed=clock.rfc3339(row["changed_ms"]),
         started=time(row["started_ms"]),
         ended=time(row["ended_ms"]),
-        runs=row["run"],
+        run=row["run"],
         cluster=row["executor"],
         node=row["node"],
         exit_code=row["exit_code"],
