@@ -14,6 +14,7 @@ from fairlead_common.log import EventLog, fold
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOB_PARTITIONS, JOBS, REPORTS, leases
 from fairlead_scheduler import leasing, metrics
 from fairlead_scheduler.cycle import Cycle
+from fairlead_scheduler.deciding import Decider
 from fairlead_scheduler.follower import CHECKPOINT, State, forget
 from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.reporting import Reporter
@@ -55,7 +56,10 @@ async def lead(
     saved = await _saved_positions(log, pool, state)
     state.clusters.numbers_are(await checkpoint.read_nodes(pool))
     state.view.loose_runs.update(leasing.unwanted(state.view, held))
-    cycle = Cycle(settings, state, producer, pool, held, reporter)
+    decider = Decider(
+        settings, state.view, state.clusters, state.queues, held, began_ms=clock.now_ms()
+    )
+    cycle = Cycle(decider, state, producer, pool, reporter)
     _logger.info(
         "leads, with %d live jobs and %d leases", len(state.view.jobs.rows), len(held.held)
     )
@@ -63,7 +67,7 @@ async def lead(
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_watch_lock(connection), name="lock")
         tasks.create_task(_save(settings, pool, state, saved), name="checkpoint")
-        tasks.create_task(_cycle(settings, log, state, cycle), name="cycle")
+        tasks.create_task(_cycle(settings, state, cycle), name="cycle")
 
 
 async def _read_back(log: EventLog, state: State) -> Leases:
@@ -91,7 +95,7 @@ async def _watch_lock(connection: Connection) -> None:
         await asyncio.sleep(LOCK_CHECK_S)
 
 
-async def _cycle(settings: SchedulerSettings, log: EventLog, state: State, cycle: Cycle) -> None:
+async def _cycle(settings: SchedulerSettings, state: State, cycle: Cycle) -> None:
     """A cycle when something changed, at most every `cycle_s_min`; else every `cycle_s`."""
     ticked_s = clock.monotonic_s()
     while True:

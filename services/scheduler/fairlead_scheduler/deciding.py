@@ -1,0 +1,148 @@
+"""The decisions of one cycle, without I/O: what is due, then a round for each pool.
+
+The live cycle and simulations use it alike. Time is an argument; the only clock here is the one
+given for the soft limit of a round.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from fairlead_common.events import JobSubmitted
+from fairlead_common.ids import JobId
+from fairlead_scheduler import housekeeping, planning, snapshots
+from fairlead_scheduler.buckets import Buckets
+from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.engine import Plan, schedule
+from fairlead_scheduler.housekeeping import Housekeeping
+from fairlead_scheduler.leasing import Leases
+from fairlead_scheduler.queues import Queues
+from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_scheduler.snapshots import Builder, Built
+from fairlead_scheduler.units import Unit
+from fairlead_scheduler.view.columns import View
+
+_decoder = msgspec.json.Decoder(JobSubmitted)
+EXAMINED_MS = 60_000
+"""Jobs submitted this long before a leader began were examined by an earlier one."""
+
+
+class Round(NamedTuple):
+    """What a round looked at and decided, and how long its steps took (s)."""
+
+    built: Built
+    plan: Plan
+    steps_s: dict[str, float]
+
+
+class _Pool(msgspec.Struct):
+    """What is kept of a pool from cycle to cycle."""
+
+    buckets: Buckets
+    settled: object = None
+    """What the last round looked at, if that round left nothing to do."""
+    due_ms: int = 0
+    """When the next delayed job may start."""
+
+
+class Decider:
+    """Decides, and keeps between cycles what a leader must remember."""
+
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        view: View,
+        clusters: Clusters,
+        queues: Queues,
+        leases: Leases,
+        *,
+        began_ms: int,
+    ) -> None:
+        self.view = view
+        self.clusters = clusters
+        self.queues = queues
+        self.leases = leases
+        self._settings = settings
+        self._builder = Builder(settings.priority_classes, settings.rules)
+        self._builder.kept_before_ms = began_ms - EXAMINED_MS
+        self._engine = self._builder.engine_settings()
+        self._pools: dict[str, _Pool] = {}
+
+    def due(self, now_ms: int) -> Housekeeping:
+        """Run ends, stops, deadlines and lost executors: decided before anything is scheduled."""
+        kept = housekeeping.decide(
+            self.view,
+            self.leases,
+            self.clusters.silent(self._settings.executor_timeout_s),
+            now_ms=now_ms,
+            unstarted_max=self._settings.retries_unstarted_max,
+        )
+        self.view.loose_runs.clear()
+        return kept
+
+    def pools(self) -> list[str]:
+        """The pools to schedule, in their order."""
+        return snapshots.pools(self.view, self.clusters)
+
+    def round(
+        self, name: str, kept: Housekeeping, now_ms: int, timer_s: Callable[[], float]
+    ) -> Round | None:
+        """A round of one pool; None when nothing changed since one that left nothing to do."""
+        pool = self._pools.get(name)
+        if pool is None:
+            rules = self._settings.rules
+            buckets = Buckets(rules.rate, rules.queue_rate, rules.preemption_rate)
+            pool = self._pools[name] = _Pool(buckets)
+        stale = self.clusters.silent(self._settings.executor_stale_s)
+        key = (self.view.version, self.clusters.version, stale)
+        if pool.settled == key and now_ms < pool.due_ms and not kept.units:
+            return None
+        begun_s = timer_s()
+        built = self._builder.build(
+            self.view,
+            self.clusters,
+            self.queues,
+            name,
+            now_ms=now_ms,
+            stale=stale,
+            buckets=pool.buckets,
+            left_out=kept.left_out,
+        )
+        built_s = timer_s()
+        plan = schedule(
+            built.snapshot,
+            self._engine,
+            expired=lambda: timer_s() - built_s > self._settings.round_s_max,
+        )
+        steps = {"build": built_s - begun_s, "plan": timer_s() - built_s}
+        self._builder.remember_feasible(built, plan.shape_feasible)
+        _use_up(pool.buckets, built, plan)
+        idle = not plan.limited and not len(plan.placed_job) and not len(plan.preempted_job)
+        pool.settled = key if idle else None
+        pool.due_ms = snapshots.next_start_ms(self.view, now_ms)
+        return Round(built, plan, steps)
+
+    def again(self, name: str) -> None:
+        """Have a round of this pool in the next cycle even if nothing changes."""
+        self._pools[name].settled = None
+
+    def specs_needed(self, decided: Round) -> list[JobId]:
+        """The jobs whose specs must be in `view.specs` before `units` is asked."""
+        return planning.placed_ids(self.view, decided.built, decided.plan)
+
+    def units(self, decided: Round) -> list[Unit]:
+        """What the log is told of a round."""
+        specs = {
+            job_id: _decoder.decode(self.view.specs[job_id])
+            for job_id in self.specs_needed(decided)
+        }
+        return planning.units(self.view, decided.built, decided.plan, specs)
+
+
+def _use_up(buckets: Buckets, built: Built, plan: Plan) -> None:
+    buckets.all.take(plan.tokens_used)
+    buckets.preemptions.take(plan.preemption_tokens_used)
+    counts = plan.queue_scheduled.tolist()
+    for name, count in zip(built.snapshot.queue_names, counts, strict=True):
+        buckets.queue(name).take(count)
