@@ -1,5 +1,7 @@
 """Checks of addresses before anything is started, so that a mistake is a sentence and not a log."""
 
+import errno
+import os
 import socket
 from collections.abc import Iterator
 from typing import Final
@@ -24,28 +26,29 @@ class AddressRefused(WorldError):
 
 def check_free(port: int) -> None:
     """Raises `AddressRefused` when the port cannot be had, naming one that can."""
-    if _can_listen(port):
+    error = _listen(port)
+    if error is None:
         return
-    other = next(
-        (str(free) for free in range(port + 1, port + PORTS_TRIED_MAX) if _can_listen(free)), "0"
-    )
+    above = range(max(port, 1024) + 1, min(port + PORTS_TRIED_MAX, 65536))
+    other = next((free for free in above if _listen(free) is None), None) or free_port()
+    in_use = error == errno.EADDRINUSE
+    why = "is in use by another program" if in_use else f"cannot be had: {os.strerror(error)}"
     raise AddressRefused(
-        f"Port {port} of 127.0.0.1 is in use by another program. End that one, or take another"
+        f"Port {port} of 127.0.0.1 {why}. {'End that one, or take' if in_use else 'Take'} another"
         f" port: fairlead up --port {other}"
     )
 
 
-def _can_listen(port: int) -> bool:
-    if not 0 < port < 65536:
-        return False
+def _listen(port: int) -> int | None:
+    """The number of the error when one tries to, or None."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("127.0.0.1", port))
             listener.listen()
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error.errno
+    return None
 
 
 def free_port() -> int:

@@ -25,6 +25,7 @@ from fairlead_common.errors import WorldError
 FORMAT: Final = 1
 """Changes only when an older program could not work with the folder any more."""
 
+LINK_FILE: Final = "sign-in"
 FREE_BYTES_MIN: Final = 512 * 1024 * 1024
 FREE_BYTES_WARN: Final = 2 * 1024 * 1024 * 1024
 
@@ -42,10 +43,11 @@ class Secrets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds the lock, as written into it: the supervisor's pid and the address it serves."""
+    """Who holds the lock, as written into it: the supervisor's pid and what it serves and uses."""
 
     pid: int
     address: str
+    database_url: str
 
 
 class DataFolder:
@@ -61,12 +63,16 @@ class DataFolder:
         """Where the children's output is kept."""
         return self.path / "logs"
 
-    def announce(self, address: str) -> None:
+    def announce(self, address: str, database_url: str) -> None:
         """Say who holds the lock, for whoever finds the folder in use, and where it serves."""
+        holder = Holder(pid=os.getpid(), address=address, database_url=database_url)
         os.ftruncate(self._lock, 0)
-        text = msgspec.json.encode(Holder(pid=os.getpid(), address=address))
-        os.pwrite(self._lock, text, 0)
+        os.pwrite(self._lock, msgspec.json.encode(holder), 0)
         write_private(self.path / discovery.ADDRESS_FILE, f"{address}\n".encode())
+
+    def sign_in_link(self) -> str:
+        """The address that signs a browser in, made by the web process when it started."""
+        return (self.path / LINK_FILE).read_text().strip()
 
     def close(self) -> None:
         """Let others use the folder."""
@@ -103,6 +109,16 @@ def claim(
         ) from error
 
 
+def holder(path: Path) -> Holder | None:
+    """Who runs on this folder now, once it has said so; None: nobody. Raises OSError."""
+    with (path / "lock").open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _decode(file.read(4096))
+    return None
+
+
 def _check_format(path: Path) -> None:
     mark = path / "format"
     if not mark.exists():
@@ -125,6 +141,7 @@ def _lock(path: Path) -> int:
     lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(lock, 0)
     except BlockingIOError:
         text = os.pread(lock, 4096, 0)
         os.close(lock)
@@ -136,11 +153,16 @@ def _lock(path: Path) -> int:
 
 
 def _describe(text: bytes) -> str:
+    found = _decode(text)
+    return "" if found is None else f" (process {found.pid}, {found.address})"
+
+
+def _decode(text: bytes) -> Holder | None:
+    """None while the holder has only just started."""
     try:
-        holder = msgspec.json.decode(text, type=Holder)
+        return msgspec.json.decode(text, type=Holder)
     except msgspec.DecodeError:
-        return ""  # it has only just started
-    return f" (process {holder.pid}, {holder.address})"
+        return None
 
 
 def _check_space(path: Path, free: int, warn: Callable[[str], None]) -> None:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -106,6 +106,14 @@ class Whole:
         while not ((self.data / "address").exists() and services.is_ready(self.port)):
             if self._process.poll() is not None or clock.monotonic_s() > deadline_s:
                 raise ServerFailed(f"`fairlead up` is not ready; it printed:\n{self.printed}")
+            time.sleep(POLL_S)
+
+    def wait_for(self, happened: Callable[[], bool]) -> None:
+        """Until this is so. Raises `ServerFailed` with what was printed when it never is."""
+        deadline_s = clock.monotonic_s() + START_S_MAX
+        while not happened():
+            if clock.monotonic_s() > deadline_s:
+                raise ServerFailed(f"it never happened; `fairlead up` printed:\n{self.printed}")
             time.sleep(POLL_S)
 
     def interrupt(self) -> int:

@@ -77,7 +77,7 @@ async def _work(
 ) -> None:
     await children.start(*servers.programs)
     await children.start(*services(options, servers, folder, runners))
-    folder.announce(f"http://127.0.0.1:{options.port}")
+    folder.announce(f"http://127.0.0.1:{options.port}", servers.database_url)
     for line in welcome(options, folder):
         say(line)
     await children.wait()
@@ -174,6 +174,7 @@ def welcome(options: Options, folder: DataFolder) -> list[str]:
     return [
         "",
         f"  Fairlead runs at {address}",
+        f"  Sign in, once:   {folder.sign_in_link()}",
         f"  Try it:          {command} run -- echo hello",
         f"  Data and logs:   {folder.path}",
         "",

@@ -30,6 +30,18 @@ def test_a_port_in_use_is_refused_and_a_free_one_named(taken: int) -> None:
     addresses.check_free(int(named))
 
 
+def test_a_port_for_root_alone_is_not_said_to_be_in_use() -> None:
+    with socket.socket() as listener:
+        try:
+            listener.bind(("127.0.0.1", 81))
+        except PermissionError:
+            pass
+        else:
+            pytest.skip("this user may serve any port")
+    with pytest.raises(AddressRefused, match=r"Permission denied.*--port"):
+        addresses.check_free(81)
+
+
 def test_an_address_that_answers_is_completed(taken: int) -> None:
     checked = addresses.check_url("--kafka", f"127.0.0.1:{taken}", ("kafka",))
     assert checked == f"kafka://127.0.0.1:{taken}"

@@ -1,0 +1,47 @@
+"""What a new Fairlead needs before anybody can use it: a token, a queue, a way to sign in."""
+
+from pathlib import Path
+from typing import Final
+
+from fairlead import discovery
+from fairlead_common import auth, db
+from fairlead_standalone.folder import write_private
+from fairlead_submit import access, queues
+
+NAME: Final = "first"
+ROLES: Final = ("admin",)
+QUEUE: Final = "default"
+
+
+async def prepare(pool: db.Pool, data: Path) -> None:
+    """Make what is missing. The token's file is written last: without it all of this is repeated.
+
+    A token that was withdrawn stays withdrawn, and a queue that was deleted stays deleted.
+    """
+    file = data / discovery.TOKEN_FILE
+    if file.exists():
+        await _adopt(pool, file.read_text().strip())
+        return
+    await queues.ensure(pool, QUEUE)
+    token = await access.make_token(pool, NAME, ROLES)
+    write_private(file, f"{token}\n".encode())
+
+
+async def _adopt(pool: db.Pool, token: str) -> None:
+    """Another database than the last time knows no token at all: then the old one goes on."""
+    adopted = await pool.fetchval(
+        "INSERT INTO fairlead_submit.tokens (digest, name, roles, kind)"
+        " SELECT $1, $2, $3, $4 WHERE NOT EXISTS"
+        " (SELECT FROM fairlead_submit.tokens WHERE kind = $4) RETURNING true",
+        auth.digest(token),
+        NAME,
+        list(ROLES),
+        access.KIND_TOKEN,
+    )
+    if adopted:
+        await queues.ensure(pool, QUEUE)
+
+
+async def link(pool: db.Pool, address: str) -> str:
+    """An address that signs a browser in, once, within `access.LINK_S` seconds."""
+    return f"{address}/sign-in?code={await access.make_link_code(pool, NAME, ROLES)}"
