@@ -1,0 +1,23 @@
+"""`python -m fairlead_submit`: serve until told to stop."""
+
+import asyncio
+import os
+
+from fairlead_common import process, serving, settings
+from fairlead_submit.service import Service
+from fairlead_submit.settings import SubmitSettings
+
+
+async def main() -> None:
+    """Run until a signal. The first task to fail takes the whole service down with it."""
+    given = settings.load(SubmitSettings, os.environ)
+    async with Service.open(given) as service, asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(task) for task in service.tasks()]
+        app = serving.build_app("Fairlead submit", service.routers(), service.checks(), given)
+        await serving.serve(app, given.http_host, given.http_port)
+        for task in running:
+            task.cancel()
+
+
+if __name__ == "__main__":
+    process.run(main, os.environ.get("FAIRLEAD_LOG_LEVEL", "INFO"))

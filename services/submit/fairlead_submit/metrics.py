@@ -1,0 +1,20 @@
+"""What submit counts for Prometheus."""
+
+from typing import Final
+
+from prometheus_client import Counter, Gauge, Histogram
+
+REQUESTS: Final = Counter("fairlead_submit_requests_total", "Requests by call.", ["call"])
+JOBS: Final = Counter("fairlead_submit_jobs_total", "Jobs accepted, repeats not counted.")
+DUPLICATES: Final = Counter("fairlead_submit_duplicates_total", "Jobs that were known already.")
+APPEND_SECONDS: Final = Histogram(
+    "fairlead_submit_append_seconds",
+    "Time of one append to the log.",
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+APPENDS: Final = Counter("fairlead_submit_appends_total", "Appends by outcome.", ["outcome"])
+PENDING_REQUESTS: Final = Gauge(
+    "fairlead_submit_pending_requests", "Requests that wait for the log."
+)
+PENDING_BYTES: Final = Gauge("fairlead_submit_pending_bytes", "Bytes that wait for the log.")
+OUTBOX: Final = Gauge("fairlead_submit_outbox_rows", "Changes not yet told to the log.")

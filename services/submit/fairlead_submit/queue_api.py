@@ -1,0 +1,231 @@
+"""The HTTP calls for queues."""
+
+import base64
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.routing import APIRoute
+
+from fairlead_common import auth, configuration
+from fairlead_common.errors import Fault
+from fairlead_common.problems import Problem
+from fairlead_submit import body, faults, metrics, names, podspec, requests, schemas, templates
+from fairlead_submit.decoding import Decoder, invalid
+from fairlead_submit.queues import Queues, etag, no_queue
+
+LABEL_BYTES_MAX: Final = 5_000
+_decoder: Final = Decoder(requests.Queue)
+_cordon_decoder: Final = Decoder(requests.Cordon)
+
+
+class QueueView(msgspec.Struct, frozen=True, rename="camel"):
+    """A queue as the API shows it."""
+
+    name: str
+    version: int
+    weight: float
+    cordoned: bool
+    reason: str
+    limits: dict[str, dict[str, float | str]]
+    permissions: tuple[configuration.Permission, ...]
+    labels: dict[str, str]
+
+
+class QueuePage(msgspec.Struct, frozen=True):
+    """Some queues, by name; `next` is the cursor of the following page, if there is one."""
+
+    items: list[QueueView]
+    next: str | None
+
+
+def queue_routes(queues: Queues, route_class: type[APIRoute]) -> APIRouter:
+    """The routes that make, show and change queues."""
+    router = APIRouter(prefix="/api/v1", route_class=route_class, tags=["queues"])
+    shown: dict[int | str, dict[str, Any]] = {200: schemas.answer(QueueView, "The queue.")}
+
+    @router.post(
+        "/queues",
+        summary="Make a queue",
+        status_code=201,
+        responses={
+            201: schemas.answer(QueueView, "Made."),
+            **schemas.problems(400, 409, 413, 415),
+        },
+        openapi_extra=schemas.request_body(requests.Queue),
+    )
+    async def create(request: Request) -> Response:
+        auth.require(request.state.caller, "operator")
+        given, found = _decoder(await body.read(request))
+        queue = checked(given, found)
+        metrics.REQUESTS.labels("create-queue").inc()
+        made = await queues.create(queue)
+        if made is None:
+            raise Problem("conflict", f"There is a queue {queue.name!r} already.")
+        return _shown(made, 201)
+
+    @router.get(
+        "/queues",
+        summary="The queues, by name",
+        responses={200: schemas.answer(QueuePage, "Some of them."), **schemas.problems()},
+    )
+    async def listed(
+        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+        cursor: Annotated[str, Query(max_length=400)] = "",
+    ) -> Response:
+        page = await queues.page(_after(cursor), limit + 1)
+        more = len(page) > limit
+        following = _cursor(page[limit - 1].name) if more else None
+        items = [_view(queue) for queue in page[:limit]]
+        return Response(
+            msgspec.json.encode(QueuePage(items, following)), media_type="application/json"
+        )
+
+    @router.get("/queues/{name}", summary="One queue", responses={**shown, **schemas.problems(404)})
+    async def show(name: str) -> Response:
+        queue = await queues.get(name)
+        if queue is None:
+            raise no_queue(name)
+        return _shown(queue)
+
+    @router.put(
+        "/queues/{name}",
+        summary="Replace a queue; `If-Match` with its ETag guards against other changes",
+        responses={**shown, **schemas.problems(400, 404, 412, 413, 415)},
+        openapi_extra=schemas.request_body(requests.Queue),
+    )
+    async def replace(request: Request, name: str) -> Response:
+        auth.require(request.state.caller, "operator")
+        given, found = _decoder(await body.read(request))
+        if given.name is None:
+            given.name = name
+        elif given.name != name:
+            found.append(Fault("/name", f"is not {faults.shown(name)}; names do not change"))
+        queue = checked(given, found)
+        changed = await queues.change(
+            name,
+            lambda old: msgspec.structs.replace(queue, version=old.version),
+            request.headers.get("if-match"),
+        )
+        return _shown(changed)
+
+    _add_cordon_routes(router, queues, shown)
+    return router
+
+
+def _add_cordon_routes(
+    router: APIRouter, queues: Queues, shown: dict[int | str, dict[str, Any]]
+) -> None:
+    def cordoning(cordoned: bool) -> Callable[..., Any]:
+        async def endpoint(request: Request, name: str) -> Response:
+            auth.require(request.state.caller, "operator")
+            content = await body.read(request)
+            given, found = _cordon_decoder(content) if content else (requests.Cordon(), [])
+            if found:
+                raise invalid(found)
+            return _shown(
+                await queues.change(
+                    name,
+                    lambda old: msgspec.structs.replace(
+                        old, cordoned=cordoned, reason=given.reason or ""
+                    ),
+                    request.headers.get("if-match"),
+                )
+            )
+
+        return endpoint
+
+    for word, cordoned, summary in (
+        ("cordon", True, "Start nothing new of this queue"),
+        ("uncordon", False, "Let the queue go on"),
+    ):
+        router.add_api_route(
+            f"/queues/{{name}}/{word}",
+            cordoning(cordoned),
+            methods=["POST"],
+            name=word,
+            summary=summary,
+            responses={**shown, **schemas.problems(400, 404, 412, 413, 415)},
+            openapi_extra=schemas.request_body(requests.Cordon, required=False),
+        )
+
+
+def checked(given: requests.Queue, known: list[Fault]) -> configuration.Queue:
+    """The queue that is asked for. Raises a 422 `Problem` with all that is wrong."""
+    found: list[Fault] = []
+    if given.name is None:
+        found.append(Fault("/name", "is missing"))
+    elif detail := names.queue(given.name):
+        found.append(Fault("/name", detail))
+    if given.labels:
+        templates.check_labels(given.labels, "/labels", LABEL_BYTES_MAX, found)
+    for class_name, amounts in (given.limits or {}).items():
+        for resource, amount in amounts.items():
+            place = f"/limits/{faults.escape(class_name)}/{faults.escape(resource)}"
+            _check_limit(resource, amount, place, found)
+    for index, permission in enumerate(given.permissions or ()):
+        for field in ("subjects", "verbs"):
+            if not getattr(permission, field):
+                found.append(Fault(f"/permissions/{index}/{field}", "is missing or empty"))
+    found = [*known, *faults.further(found, known)]
+    if found:
+        raise invalid(found)
+    return configuration.Queue(
+        name=given.name or "",
+        weight=1.0 if given.weight is None else given.weight,
+        cordoned=bool(given.cordoned),
+        reason=given.reason or "",
+        limits={name: dict(amounts) for name, amounts in (given.limits or {}).items()},
+        permissions=tuple(
+            configuration.Permission(tuple(item.subjects or ()), tuple(item.verbs or ()))
+            for item in given.permissions or ()
+        ),
+        labels=given.labels or {},
+    )
+
+
+def _check_limit(resource: str, amount: requests.Amount, place: str, found: list[Fault]) -> None:
+    """A number is a fraction of the pool, a text is a quantity."""
+    if isinstance(amount, str):
+        parsed = podspec.amount(resource, amount)
+        if isinstance(parsed, str):
+            found.append(Fault(place, parsed))
+    elif not 0 <= amount <= 1:
+        found.append(
+            Fault(place, f"is {faults.shown(amount)}; a fraction is from 0 to 1, an amount is text")
+        )
+
+
+def _view(queue: configuration.Queue) -> QueueView:
+    return QueueView(
+        name=queue.name,
+        version=queue.version,
+        weight=queue.weight,
+        cordoned=queue.cordoned,
+        reason=queue.reason,
+        limits=queue.limits,
+        permissions=queue.permissions,
+        labels=queue.labels,
+    )
+
+
+def _shown(queue: configuration.Queue, status: int = 200) -> Response:
+    return Response(
+        msgspec.json.encode(_view(queue)),
+        status,
+        headers={"ETag": etag(queue)},
+        media_type="application/json",
+    )
+
+
+def _cursor(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
+
+
+def _after(cursor: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+    except ValueError:
+        found = [Fault("/query/cursor", "is not one that this server has given")]
+        raise Problem("invalid", "A parameter is not valid.", found) from None

@@ -1,0 +1,141 @@
+"""Queues: rows with versions in Postgres, told to the log by an outbox; a short-lived cache.
+
+A change and its outbox row are one transaction, so the log hears of every change, and of none
+that did not happen. Whoever folds `fairlead.config` takes the highest version.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from fairlead_common import clock, configuration, db
+from fairlead_common.configuration import Queue
+from fairlead_common.db.pool import AWAY, DatabaseUnavailable
+from fairlead_common.problems import Problem
+from fairlead_submit import metrics
+from fairlead_submit.store import SQL
+
+CACHE_S: Final = 1.0
+CACHE_MAX: Final = 10_000
+_encoder: Final = msgspec.json.Encoder()
+
+
+class Queues:
+    """Reads and changes queues. Every method raises `DatabaseUnavailable` when Postgres is away."""
+
+    def __init__(self, pool: db.Pool, now_s: Callable[[], float] = clock.monotonic_s) -> None:
+        self._pool = pool
+        self._now_s = now_s
+        self._cache: dict[str, tuple[float, Queue]] = {}
+
+    async def find(self, name: str) -> Queue | None:
+        """The queue, perhaps as it was `CACHE_S` ago; one that is not known is looked up."""
+        kept = self._cache.get(name)
+        if kept is not None and kept[0] > self._now_s():
+            return kept[1]
+        return await self.get(name)
+
+    async def get(self, name: str) -> Queue | None:
+        """The queue as it is now."""
+        if "\0" in name:
+            return None
+        value = await self._read(lambda: self._pool.fetchval(SQL["get_queue"], name))
+        if value is None:
+            self._cache.pop(name, None)
+            return None
+        return self._keep(_decoded(value))
+
+    async def page(self, after: str, limit: int) -> list[Queue]:
+        """At most `limit` queues whose names come after this one, by name."""
+        if "\0" in after:
+            return []
+        rows = await self._read(lambda: self._pool.fetch(SQL["list_queues"], after, limit))
+        return [_decoded(row["value"]) for row in rows]
+
+    async def create(self, queue: Queue) -> Queue | None:
+        """Make the queue and return it with its version; None if there is one of that name."""
+        try:
+            async with self._pool.acquire() as connection, connection.transaction():
+                version = await connection.fetchval(SQL["next_version"])
+                made = msgspec.structs.replace(queue, version=version)
+                value = _encoder.encode(made)
+                if await connection.fetchval(SQL["insert_queue"], queue.name, version, value):
+                    await _tell(connection, made)
+                    return self._keep(made)
+        except AWAY as error:
+            raise _away(error) from error
+        return None
+
+    async def change(
+        self, name: str, change: Callable[[Queue], Queue], if_match: str | None = None
+    ) -> Queue:
+        """Replace the queue by `change` of it. Raises a 404, 412 or 428-like `Problem`."""
+        try:
+            async with self._pool.acquire() as connection, connection.transaction():
+                value = await connection.fetchval(SQL["lock_queue"], name)
+                if value is None:
+                    raise no_queue(name)
+                queue = _decoded(value)
+                if if_match is not None and if_match not in ("*", etag(queue)):
+                    raise Problem(
+                        "precondition-failed",
+                        f"Queue {name!r} has the ETag {etag(queue)}; {if_match} was expected.",
+                    )
+                changed = change(queue)
+                if changed == queue:
+                    return queue
+                version = await connection.fetchval(SQL["next_version"])
+                made = msgspec.structs.replace(changed, version=version)
+                await connection.execute(
+                    SQL["update_queue"], name, version, _encoder.encode(made), made.deleted
+                )
+                await _tell(connection, made)
+        except AWAY as error:
+            raise _away(error) from error
+        self._cache.pop(name, None)
+        return made if made.deleted else self._keep(made)
+
+    def _keep(self, queue: Queue) -> Queue:
+        if len(self._cache) >= CACHE_MAX:
+            self._cache.clear()
+        self._cache[queue.name] = (self._now_s() + CACHE_S, queue)
+        return queue
+
+    async def _read(self, query: Callable[[], db.Pool]) -> db.Pool:
+        """Whatever asyncpg answers; it has no types."""
+        try:
+            return await query()
+        except AWAY as error:
+            raise _away(error) from error
+
+
+async def ensure(pool: db.Pool, name: str) -> bool:
+    """Make the queue if there is none of that name; whether it was made now."""
+    return await Queues(pool).create(Queue(name=name)) is not None
+
+
+def etag(queue: Queue) -> str:
+    """What names this version of the queue in HTTP."""
+    return f'"{queue.version}"'
+
+
+def no_queue(name: str) -> Problem:
+    """The 404 of a queue that is not there."""
+    return Problem("not-found", f"There is no queue {name[:80]!r}.")
+
+
+def _decoded(value: bytes) -> Queue:
+    item = configuration.decode(value)
+    assert isinstance(item, Queue)
+    return item
+
+
+def _away(error: BaseException) -> DatabaseUnavailable:
+    return DatabaseUnavailable(f"Postgres is away: {error}")
+
+
+async def _tell(connection: db.Connection, queue: Queue) -> None:
+    record = configuration.record(queue)
+    await connection.execute(SQL["tell"], record.key, record.value)
+    metrics.OUTBOX.inc()

@@ -1,0 +1,99 @@
+"""Tells the log what was configured: rows of the outbox become records of `fairlead.config`.
+
+Of several processes one does it, elected by an advisory lock of Postgres. A row is removed after
+its append, so each is told at least once; folds take the highest version, so once too often is
+no harm, and neither is another order.
+"""
+
+import asyncio
+import contextlib
+import logging
+from typing import Final
+
+from fairlead_common import configuration, db, events
+from fairlead_common.configuration import Queue
+from fairlead_common.db.pool import AWAY
+from fairlead_common.errors import LogError, WorldError
+from fairlead_common.log.protocol import EventLog, Producer, Record
+from fairlead_common.log.topics import CONFIG
+from fairlead_submit import access, metrics
+from fairlead_submit.store import SQL
+
+ROWS_MAX: Final = events.EVENTS_MAX
+POLL_S: Final = 1.0
+TIDY_S: Final = 600.0
+DELETED_KEPT_S: Final = 86_400.0
+PRODUCER: Final = "submit-config"
+_LOCK: Final = 0x0FA1_5B17
+_CHANNEL: Final = "fairlead_submit_outbox"
+_logger = logging.getLogger("fairlead.submit.relay")
+
+
+class Relay:
+    """The task that empties the outbox."""
+
+    def __init__(self, pool: db.Pool, log: EventLog) -> None:
+        self._pool = pool
+        self._log = log
+
+    async def run(self) -> None:
+        """Relay until cancelled; waits while another process does, or while the world is away."""
+        while True:
+            try:
+                async with self._pool.acquire() as connection:
+                    if await connection.fetchval(SQL["lead_relay"], _LOCK):
+                        await self._lead(connection)
+            except (*AWAY, WorldError) as error:
+                _logger.warning("the outbox waits: %s", error)
+            await asyncio.sleep(POLL_S)
+
+    async def _lead(self, connection: db.Connection) -> None:
+        """Relay as long as this connection, which holds the lock, lasts."""
+        woken = asyncio.Event()
+        woken.set()
+
+        def wake(*_: object) -> None:
+            woken.set()
+
+        await connection.add_listener(_CHANNEL, wake)
+        producer = await self._log.producer(PRODUCER)
+        loop = asyncio.get_running_loop()
+        tidy_s = loop.time()
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(POLL_S):
+                        await woken.wait()
+                woken.clear()
+                if loop.time() >= tidy_s:
+                    await tidy(connection)
+                    tidy_s = loop.time() + TIDY_S
+                while await empty(connection, producer):
+                    pass
+        finally:
+            with contextlib.suppress(LogError):
+                await producer.close()
+            # The lock is given up when the connection goes back to the pool.
+            if not connection.is_closed():
+                await connection.remove_listener(_CHANNEL, wake)
+
+
+async def empty(connection: db.Connection, producer: Producer) -> bool:
+    """Relay one batch; whether there may be more. Raises what `Producer.append` raises."""
+    rows = await connection.fetch(SQL["untold"], ROWS_MAX)
+    if not rows:
+        metrics.OUTBOX.set(0)
+        return False
+    await producer.append([Record(CONFIG, row["key"], row["value"]) for row in rows])
+    await connection.execute(SQL["told"], [row["number"] for row in rows])
+    metrics.OUTBOX.set(0)
+    return len(rows) == ROWS_MAX
+
+
+async def tidy(connection: db.Connection) -> None:
+    """Forget what is of no use any more: old tokens, and queues deleted long ago."""
+    await access.forget_expired(connection)
+    async with connection.transaction():
+        for row in await connection.fetch(SQL["forget_deleted"], DELETED_KEPT_S):
+            key = configuration.key(Queue(name=row["name"]))
+            await connection.execute(SQL["tell"], key, None)

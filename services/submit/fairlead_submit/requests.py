@@ -1,0 +1,199 @@
+"""What clients send to submit: structs that are decoded from the raw body.
+
+Every field may be absent, and null says the same; what must be there is checked afterwards, so
+that one answer can name everything that is wrong. `required` lists it for the OpenAPI document.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from fairlead_common.events import FailureCategory
+from fairlead_common.lifecycle import JobState
+
+INT32_MAX: Final = 2**31 - 1
+CLIENT_ID_MAX: Final = 128
+JOB_SET_MAX: Final = 256
+YEAR_S: Final = 366 * 86_400
+
+Amount = str | int | float
+"""A Kubernetes quantity, as text or as a plain number."""
+
+Name = Annotated[str, Meta(min_length=1, max_length=253)]
+Reason = Annotated[str, Meta(max_length=1_000)]
+Seconds = Annotated[int, Meta(ge=1, le=10 * YEAR_S)]
+Int32 = Annotated[int, Meta(ge=-INT32_MAX - 1, le=INT32_MAX)]
+ClientId = Annotated[str, Meta(min_length=1, max_length=CLIENT_ID_MAX)]
+
+
+class WhenInfeasible(StrEnum):
+    """What becomes of a job that could run nowhere."""
+
+    REJECT = "reject"
+    WAIT = "wait"
+
+
+class OnPreemption(StrEnum):
+    """What becomes of a job whose run had to give way."""
+
+    REQUEUE = "requeue"
+    FAIL = "fail"
+
+
+class Rest(StrEnum):
+    """What becomes of members above a gang's `minSize` that found no place."""
+
+    WAIT = "wait"
+    FAIL = "fail"
+
+
+class Request(
+    msgspec.Struct,
+    kw_only=True,
+    rename="camel",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+):
+    """What every part of a request is: unknown fields are errors."""
+
+
+class Gang(Request, kw_only=True):
+    """Jobs of one queue and job set that start together."""
+
+    name: Name | None = None
+    size: Annotated[int, Meta(ge=1)] | None = None
+    min_size: Annotated[int, Meta(ge=1)] | None = None
+    uniformity_label: Annotated[str, Meta(min_length=1, max_length=317)] | None = None
+    rest: Rest | None = None
+
+
+class Retry(Request, kw_only=True):
+    """How often a failed run is tried again, for which failures, and with what changed."""
+
+    limit: Annotated[int, Meta(ge=0, le=1_000)] | None = None
+    on: Annotated[list[FailureCategory], Meta(max_length=len(FailureCategory))] | None = None
+    memory_factor: Annotated[float, Meta(ge=1.0, le=16.0)] | None = None
+    avoid_node: bool | None = None
+
+
+class Job(Request, kw_only=True):
+    """One job: a pod spec, or the short form (`image, command, env, cpu, memory, gpu`)."""
+
+    client_id: ClientId | None = None
+    priority: Int32 | None = None
+    priority_class: Name | None = None
+    pool: Name | None = None
+    namespace: Name | None = None
+    after: list[ClientId] | None = None
+    hold: bool | None = None
+    start_after: Annotated[str, Meta(max_length=40)] | None = None
+    max_queue_seconds: Seconds | None = None
+    max_runtime_seconds: Seconds | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    when_infeasible: WhenInfeasible | None = None
+    on_preemption: OnPreemption | None = None
+    checkpoint_interval_seconds: Seconds | None = None
+    gang: Gang | None = None
+    retry: Retry | None = None
+    pod_spec: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    image: str | None = None
+    command: list[str] | None = None
+    env: dict[str, str] | None = None
+    cpu: Amount | None = None
+    memory: Amount | None = None
+    gpu: Amount | None = None
+    services: list[object] | None = None
+    ingresses: list[object] | None = None
+
+
+SHORT_FORM: Final = ("image", "command", "env", "cpu", "memory", "gpu")
+"""Fields that stand for a pod spec of one container."""
+
+
+class Submission(Request, kw_only=True):
+    """The body of `POST /api/v1/jobs`. `defaults` holds for every job that says nothing else."""
+
+    queue: str | None = None
+    job_set: str | None = None
+    defaults: Job | None = None
+    jobs: list[Job] | None = None
+
+
+class Filter(Request, kw_only=True):
+    """Which jobs of a queue an action concerns; an absent field does not restrict."""
+
+    queue: str | None = None
+    job_set: str | None = None
+    states: Annotated[list[JobState], Meta(max_length=len(JobState))] | None = None
+    classes: Annotated[list[Name], Meta(max_length=100)] | None = None
+    labels: Annotated[dict[str, str], Meta(max_length=100)] | None = None
+    cluster: Name | None = None
+    node: Name | None = None
+
+
+class Action(Request, kw_only=True):
+    """The body of cancel and preempt: either `ids` or `filter`."""
+
+    ids: list[str] | None = None
+    filter: Filter | None = None
+    reason: Reason | None = None
+
+
+class Reprioritization(Request, kw_only=True):
+    """The body of reprioritize: either `ids` or `filter`, and the new `priority`."""
+
+    ids: list[str] | None = None
+    filter: Filter | None = None
+    priority: Int32 | None = None
+
+
+class Release(Request, kw_only=True):
+    """The body of release."""
+
+    ids: list[str] | None = None
+
+
+class Permission(Request, kw_only=True):
+    """Who (users, groups) may do what with a queue."""
+
+    subjects: Annotated[list[Name], Meta(max_length=1_000)] | None = None
+    verbs: (
+        Annotated[
+            list[Literal["submit", "cancel", "preempt", "reprioritize", "view"]],
+            Meta(max_length=5),
+        ]
+        | None
+    ) = None
+
+
+class Queue(Request, kw_only=True):
+    """The body of `POST /api/v1/queues` and `PUT /api/v1/queues/{queue}`."""
+
+    name: str | None = None
+    weight: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    cordoned: bool | None = None
+    reason: Reason | None = None
+    limits: Annotated[dict[str, dict[str, Amount]], Meta(max_length=100)] | None = None
+    permissions: Annotated[list[Permission], Meta(max_length=1_000)] | None = None
+    labels: dict[str, str] | None = None
+
+
+class Cordon(Request, kw_only=True):
+    """The body of cordon and uncordon."""
+
+    reason: Reason | None = None
+
+
+REQUIRED: Final[dict[type, tuple[str, ...]]] = {
+    Submission: ("queue", "jobSet", "jobs"),
+    Gang: ("name", "size"),
+    Filter: ("queue",),
+    Release: ("ids",),
+    Reprioritization: ("priority",),
+    Permission: ("subjects", "verbs"),
+}
+"""What must be there although its field may be absent."""

@@ -1,0 +1,81 @@
+"""Submit as a whole: opened from settings; it offers routes, checks and tasks."""
+
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter
+
+from fairlead_common import db
+from fairlead_common.auth import Authenticator
+from fairlead_common.db.pool import AWAY
+from fairlead_common.log import topics
+from fairlead_common.log.connect import open_log
+from fairlead_common.log.protocol import EventLog
+from fairlead_common.serving import Check
+from fairlead_submit import store
+from fairlead_submit.api import routes
+from fairlead_submit.intake import Intake
+from fairlead_submit.known import Known
+from fairlead_submit.queues import Queues
+from fairlead_submit.relay import Relay
+from fairlead_submit.settings import SubmitSettings
+from fairlead_submit.writer import Writer
+
+POOL_SIZE: int = 8
+
+
+class Service:
+    """Made by `open`; its tasks must run in the process's task group."""
+
+    def __init__(self, settings: SubmitSettings, pool: db.Pool, log: EventLog) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._writer = Writer(
+            log,
+            f"submit-{settings.instance}",
+            append_bytes_max=settings.append_bytes_max,
+            pending_bytes_max=settings.pending_bytes_max,
+        )
+        self._queues = Queues(pool)
+        self._relay = Relay(pool, log)
+        self._intake = Intake(settings, log, self._writer, self._queues, Known(pool))
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, settings: SubmitSettings) -> AsyncIterator["Service"]:
+        """Connect, bring tables and topics up to date, and close everything at the end."""
+        pool = await db.open_pool(settings.database_url, size_max=POOL_SIZE, name="fairlead-submit")
+        try:
+            await store.migrate(pool)
+            log = await open_log(settings.log_url)
+            try:
+                await log.create(topics.jobs())
+                await log.create(topics.config())
+                yield cls(settings, pool, log)
+            finally:
+                await log.close()
+        finally:
+            await pool.close()
+
+    def routers(self) -> list[APIRouter]:
+        """The routes of submit."""
+        authenticate = Authenticator(self._pool, anonymous=self._settings.anonymous)
+        return [routes(self._settings, self._intake, self._queues, authenticate, self._pool)]
+
+    def checks(self) -> Mapping[str, Check]:
+        """What must be well for submit to be of use."""
+        return {"submit-database": self._check_database, "submit-log": self._check_log}
+
+    def tasks(self) -> list[Coroutine[object, object, None]]:
+        """What must run: the writer, and the relay of what was configured."""
+        return [self._writer.run(), self._relay.run()]
+
+    async def _check_database(self) -> str | None:
+        try:
+            await self._pool.fetchval("SELECT 1")
+        except AWAY as error:
+            return f"Postgres is away: {error}"
+        return None
+
+    async def _check_log(self) -> str | None:
+        return self._writer.trouble

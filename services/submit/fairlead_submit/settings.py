@@ -1,0 +1,58 @@
+"""Settings of submit, on top of those that every service has."""
+
+from typing import Final
+
+import msgspec
+
+from fairlead_common.classes import DEFAULT_CLASS, DEFAULT_CLASSES, PriorityClass
+from fairlead_common.settings import Settings
+from fairlead_common.shapes import Toleration
+
+HOUR_S: Final = 3600
+
+
+class JobDefaults(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """What a job gets where it says nothing.
+
+    `requests` holds for each container that asks for nothing of a resource. A job that asks for
+    any of `long_resources` may run for `long_runtime_seconds`. Tolerations are added to those
+    that the job has: by its class, and by the resources that it asks for.
+    """
+
+    priority_class: str = DEFAULT_CLASS
+    requests: dict[str, str] = {"cpu": "1", "memory": "1Gi"}
+    max_runtime_seconds: int = 72 * HOUR_S
+    long_resources: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu")
+    long_runtime_seconds: int = 336 * HOUR_S
+    tolerations_by_class: dict[str, tuple[Toleration, ...]] = {}
+    tolerations_by_resource: dict[str, tuple[Toleration, ...]] = {}
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Bounds of one request. Bytes of a body count inflated."""
+
+    jobs_max: int = 10_000
+    body_bytes_max: int = 32 * 2**20
+    pod_spec_bytes_max: int = 64 * 2**10
+    label_bytes_max: int = 5_000
+    annotation_bytes_max: int = 64 * 2**10
+    ids_max: int = 10_000
+    after_max: int = 100_000
+    gang_size_max: int = 10_000
+
+
+class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
+    """`instance` names this process among its like, the same after a restart: its producer of the
+    log has that name. `pending_bytes_max`: what may wait for the log before requests are refused.
+    """
+
+    http_port: int = 8081
+    instance: str = "0"
+    priority_classes: tuple[PriorityClass, ...] = DEFAULT_CLASSES
+    job_defaults: JobDefaults = JobDefaults()
+    limits: Limits = Limits()
+    pending_bytes_max: int = 128 * 2**20
+    append_bytes_max: int = 16 * 2**20
+    sign_in_days: int = 30

@@ -1,0 +1,69 @@
+-- name: next_version
+SELECT nextval('fairlead_submit.versions');
+
+-- name: insert_queue
+-- Nothing is returned when there is a queue of that name; a deleted one makes way.
+INSERT INTO fairlead_submit.queues AS q (name, version, value) VALUES ($1, $2, $3)
+ON CONFLICT (name) DO UPDATE
+SET version = excluded.version, value = excluded.value, deleted = false, changed_at = now()
+WHERE q.deleted
+RETURNING 1;
+
+-- name: lock_queue
+SELECT value FROM fairlead_submit.queues WHERE name = $1 AND NOT deleted FOR UPDATE;
+
+-- name: update_queue
+UPDATE fairlead_submit.queues
+SET version = $2, value = $3, deleted = $4, changed_at = now() WHERE name = $1;
+
+-- name: get_queue
+SELECT value FROM fairlead_submit.queues WHERE name = $1 AND NOT deleted;
+
+-- name: list_queues
+SELECT value FROM fairlead_submit.queues WHERE NOT deleted AND name > $1 ORDER BY name LIMIT $2;
+
+-- name: tell
+-- The notice wakes the relay, wherever it runs, when this transaction commits.
+WITH told AS (
+    INSERT INTO fairlead_submit.outbox (key, value) VALUES ($1, $2)
+)
+SELECT pg_notify('fairlead_submit_outbox', '');
+
+-- name: untold
+SELECT number, key, value FROM fairlead_submit.outbox ORDER BY number LIMIT $1;
+
+-- name: told
+DELETE FROM fairlead_submit.outbox WHERE number = ANY ($1);
+
+-- name: forget_deleted
+-- Queues that were deleted so long ago that everybody has seen it.
+DELETE FROM fairlead_submit.queues
+WHERE deleted AND changed_at < now() - make_interval(secs => $1) RETURNING name;
+
+-- name: lead_relay
+SELECT pg_try_advisory_lock($1);
+
+-- name: insert_token
+INSERT INTO fairlead_submit.tokens (digest, name, roles, kind, expires_at)
+VALUES ($1, $2, $3, $4, now() + make_interval(secs => $5::double precision));
+
+-- name: forget_tokens
+DELETE FROM fairlead_submit.tokens WHERE expires_at < now() - interval '1 day';
+
+-- name: forget_links
+DELETE FROM fairlead_submit.links WHERE expires_at < now();
+
+-- name: insert_link
+INSERT INTO fairlead_submit.links (digest, name, roles, expires_at)
+VALUES ($1, $2, $3, now() + make_interval(secs => $4::double precision));
+
+-- name: use_link
+DELETE FROM fairlead_submit.links WHERE digest = $1 AND expires_at > now() RETURNING name, roles;
+
+-- name: known_jobs
+-- What lookout's view knows of these jobs; it may lag behind the log.
+SELECT job_id, digest, state FROM fairlead_lookout.known_jobs WHERE job_id = ANY ($1);
+
+-- name: view_progress
+-- The position that lookout's view reads next, of these partitions.
+SELECT partition, position FROM fairlead_lookout.progress WHERE partition = ANY ($1);
