@@ -5,7 +5,7 @@ that one answer can name everything that is wrong. `required` lists it for the O
 """
 
 from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -106,8 +106,8 @@ class Job(Request, kw_only=True):
     cpu: Amount | None = None
     memory: Amount | None = None
     gpu: Amount | None = None
-    services: list[object] | None = None
-    ingresses: list[object] | None = None
+    services: list[Any] | None = None  # what is in it is not read: it must be empty
+    ingresses: list[Any] | None = None  # likewise
 
 
 SHORT_FORM: Final = ("image", "command", "env", "cpu", "memory", "gpu")

@@ -50,6 +50,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     403: problem("The caller may not do this."),
     404: problem("There is no such thing."),
     409: problem("It conflicts with what is there."),
+    412: problem("It has changed since it was read."),
     413: problem("The body is too large."),
     415: problem("The content type or encoding is not understood."),
     422: problem("Something is wrong with the request; every fault is named."),

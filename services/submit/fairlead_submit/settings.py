@@ -22,7 +22,7 @@ class JobDefaults(
     """
 
     priority_class: str = DEFAULT_CLASS
-    requests: dict[str, str] = {"cpu": "1", "memory": "1Gi"}
+    requests: dict[str, str] = msgspec.field(default_factory=lambda: {"cpu": "1", "memory": "1Gi"})
     max_runtime_seconds: int = 72 * HOUR_S
     long_resources: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu")
     long_runtime_seconds: int = 336 * HOUR_S

@@ -1,0 +1,214 @@
+"""How many jobs one submit process takes, with a durable append to the log in Postgres.
+
+    python bench/submit.py [--jobs 200000] [--singles 20000]
+
+Starts a Postgres (fsync on) and `python -m fairlead_submit` of its own, and sends, one after the
+other: batches of jobs that are alike but for their clientId; batches of jobs that each have a
+command of their own; pod specs that each have arguments of their own; single-job requests over 64
+connections. The last line is one JSON object. `PerCpuSecond` counts the CPU time of the web
+process alone; clients, Postgres and the web process share this machine's cores.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import secrets
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from fairlead_common import db
+from fairlead_common.serving import free_port
+from fairlead_standalone.children import Running
+from fairlead_standalone.postgres import Postgres
+from fairlead_submit import access, queues, store
+
+QUEUE = "bench"
+
+
+class Server(NamedTuple):
+    port: int
+    token: str
+    pid: int
+
+
+class Measured(NamedTuple):
+    wall_s: float
+    cpu_s: float
+    latencies_ms: list[float]
+
+
+def alike(number: int) -> dict[str, object]:
+    return {
+        "clientId": f"trial-{number}",
+        "image": "python:3.12",
+        "command": ["python", "train.py"],
+        "cpu": "1",
+        "memory": "2Gi",
+        "labels": {"team": "vision"},
+    }
+
+
+def own_command(number: int) -> dict[str, object]:
+    return {
+        "clientId": f"trial-{number}",
+        "image": "python:3.12",
+        "command": ["python", "train.py", "--seed", str(number)],
+        "env": {"TRIAL": str(number)},
+        "cpu": "1",
+        "memory": "2Gi",
+    }
+
+
+def own_spec(number: int) -> dict[str, object]:
+    requests = {"cpu": "1", "memory": "2Gi"}
+    container = {
+        "name": "main",
+        "image": "python:3.12",
+        "command": ["python", "train.py"],
+        "args": ["--seed", str(number)],
+        "env": [{"name": "TRIAL", "value": str(number)}],
+        "resources": {"requests": requests, "limits": requests},
+    }
+    return {"clientId": f"trial-{number}", "podSpec": {"containers": [container]}}
+
+
+def bodies(make: Callable[[int], dict[str, object]], jobs: int, batch: int) -> list[bytes]:
+    """Bodies of `batch` jobs each, spread over 20 job sets, each job with its own clientId."""
+    run = secrets.token_hex(3)
+    return [
+        json.dumps(
+            {
+                "queue": QUEUE,
+                "jobSet": f"{run}-{start // batch % 20}",
+                "jobs": [make(number) for number in range(start, start + batch)],
+            }
+        ).encode()
+        for start in range(0, jobs, batch)
+    ]
+
+
+async def send(server: Server, requests: list[bytes], connections: int) -> Measured:
+    """Send all over so many connections; every answer must be 200."""
+    head = (
+        f"POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+        f"Authorization: Bearer {server.token}\r\nContent-Type: application/json\r\n"
+        "Content-Length: "
+    ).encode()
+    waiting = iter(requests)
+    latencies_ms: list[float] = []
+
+    async def work() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=2**22)
+        for body in waiting:
+            started_s = time.perf_counter()
+            writer.write(head + b"%d\r\n\r\n" % len(body) + body)
+            answer = (await reader.readuntil(b"\r\n\r\n")).lower()
+            length = int(answer.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            content = await reader.readexactly(length)
+            assert answer.startswith(b"http/1.1 200"), content[:500]
+            latencies_ms.append((time.perf_counter() - started_s) * 1000)
+        writer.close()
+        await writer.wait_closed()
+
+    process = psutil.Process(server.pid)
+    before, started_s = process.cpu_times(), time.perf_counter()
+    await asyncio.gather(*(work() for _ in range(connections)))
+    wall_s, after = time.perf_counter() - started_s, process.cpu_times()
+    cpu_s = after.user + after.system - before.user - before.system
+    return Measured(wall_s, cpu_s, latencies_ms)
+
+
+def summary(measured: Measured, jobs: int) -> dict[str, float]:
+    cuts = statistics.quantiles(measured.latencies_ms, n=100)
+    return {
+        "jobs": jobs,
+        "jobsPerSecond": round(jobs / measured.wall_s),
+        "jobsPerCpuSecond": round(jobs / measured.cpu_s),
+        "p50Ms": round(cuts[49], 2),
+        "p99Ms": round(cuts[98], 2),
+    }
+
+
+async def prepare(url: str) -> str:
+    """The queue and a token."""
+    pool = await db.open_pool(url, size_max=1)
+    try:
+        await store.migrate(pool)
+        await queues.ensure(pool, QUEUE)
+        return await access.make_token(pool, "bench", ["submitter"])
+    finally:
+        await pool.close()
+
+
+async def until_ready(process: subprocess.Popen[bytes], port: int) -> None:
+    for _ in range(300):
+        assert process.poll() is None, "submit did not start"
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.1)
+            continue
+        writer.close()
+        return
+    raise AssertionError("submit did not answer within 30 s")
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Server]:
+    postgres = Postgres(folder, password=secrets.token_hex(8), port=free_port())
+    with Running(postgres, folder / "postgres.log") as database:
+        database.start()
+        token, port = asyncio.run(prepare(postgres.url())), free_port()
+        environment = {
+            **os.environ,
+            "FAIRLEAD_LOG_URL": postgres.url(),
+            "FAIRLEAD_DATABASE_URL": postgres.url(),
+            "FAIRLEAD_HTTP_PORT": str(port),
+            "FAIRLEAD_LOG_LEVEL": "WARNING",
+        }
+        process = subprocess.Popen([sys.executable, "-m", "fairlead_submit"], env=environment)
+        try:
+            asyncio.run(until_ready(process, port))
+            yield Server(port, token, process.pid)
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--jobs", type=int, default=200_000, help="jobs of each kind of batch")
+    parser.add_argument("--batch", type=int, default=1_000, help="jobs in a request")
+    parser.add_argument("--connections", type=int, default=4, help="connections for batches")
+    parser.add_argument("--singles", type=int, default=20_000, help="requests of a single job")
+    given = parser.parse_args()
+    kinds = {"alike": alike, "ownCommand": own_command, "ownPodSpec": own_spec}
+    results: dict[str, object] = {}
+    with (
+        tempfile.TemporaryDirectory(prefix="fairlead-bench-") as name,
+        served(Path(name)) as server,
+    ):
+        asyncio.run(send(server, bodies(alike, 5_000, 1_000), 2))
+        for kind, make in kinds.items():
+            requests = bodies(make, given.jobs, given.batch)
+            measured = asyncio.run(send(server, requests, given.connections))
+            results[kind] = summary(measured, given.jobs)
+            print(kind, results[kind], flush=True)
+        measured = asyncio.run(send(server, bodies(alike, given.singles, 1), 64))
+        results["singles"] = summary(measured, given.singles)
+        print("singles", results["singles"])
+    print(json.dumps({"bench": "submit", "batch": given.batch, **results}))
+
+
+if __name__ == "__main__":
+    main()
