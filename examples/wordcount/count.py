@@ -49,9 +49,9 @@ def main() -> None:
             print(f"{found.total()} words in {file}")
         case ["merge", folder, number]:
             files = [Path(folder) / f"{index}.json" for index in range(int(number))]
-            result = merged([Counter(json.loads(file.read_text())) for file in files])
-            write(Path(folder) / "merged.json", result)
-            print(f"{result['total']} words in {number} files")
+            summary = merged([Counter(json.loads(file.read_text())) for file in files])
+            write(Path(folder) / "merged.json", summary)
+            print(f"{summary['total']} words in {number} files")
         case _:
             sys.exit(__doc__)
 

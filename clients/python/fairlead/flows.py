@@ -64,7 +64,7 @@ def queue(name: str) -> Flow[Queue]:
 
 def queues() -> Flow[None]:
     """Iterates over all queues."""
-    yield from _pages("/queues", (), "queues", Queue)
+    yield from _pages("/queues", (), "items", Queue)
 
 
 # Submitting and cancelling.
@@ -237,7 +237,7 @@ def wait_job(
     poll_s = POLL_S / 4
     while True:
         found = yield from job(job_id, after=after)
-        if found.job.has_ended:
+        if found.has_ended:
             return found
         if timeout_s is not None and (yield from steps.now_s()) - started_s >= timeout_s:
             raise errors.WaitTimeout(f"Job {job_id} did not end within {timeout_s:g} s.")

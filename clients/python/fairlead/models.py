@@ -177,11 +177,11 @@ class JobSet(Answer, frozen=True, kw_only=True):
         return self.ended - self.states.get(SUCCEEDED, 0)
 
 
-class JobView(Answer, frozen=True, kw_only=True):
-    """A job as lists show it. `message` is a sentence about `category`, for people.
+class AboutJob(Answer, frozen=True, kw_only=True):
+    """What is said of a job wherever it is shown. `message` is a sentence about `category`.
 
     `waiting_for` of a queued one: hold, dependencies, startAfter or scheduling. `stopping`:
-    cancel or preempt. `runs` is the number of attempts; `cluster` and `node` are the newest's.
+    cancel or preempt. `cluster` and `node` are those of its newest run.
     """
 
     id: str
@@ -198,7 +198,6 @@ class JobView(Answer, frozen=True, kw_only=True):
     changed: str | None = None
     started: str | None = None
     ended: str | None = None
-    runs: int = 0
     cluster: str | None = None
     node: str | None = None
     exit_code: int | None = None
@@ -210,6 +209,12 @@ class JobView(Answer, frozen=True, kw_only=True):
     def has_ended(self) -> bool:
         """Whether its state will not change any more."""
         return self.state in ENDED
+
+
+class JobView(AboutJob, frozen=True, kw_only=True):
+    """A job as lists show it, with the number of its runs."""
+
+    runs: int = 0
 
 
 class Run(Answer, frozen=True, kw_only=True):
@@ -241,12 +246,11 @@ class Why(Answer, frozen=True, kw_only=True):
     dependencies: dict[str, str] | None = None
 
 
-class JobDetail(Answer, frozen=True, kw_only=True):
-    """Everything about a job. `attempts` are its runs, `spec` is there only when asked for."""
+class JobDetail(AboutJob, frozen=True, kw_only=True):
+    """Everything about a job. `spec`, the pod spec, is there only when asked for."""
 
-    job: JobView
+    runs: tuple[Run, ...] = ()
     why: Why | None = None
-    attempts: tuple[Run, ...] = ()
     namespace: str | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -263,7 +267,7 @@ class JobDetail(Answer, frozen=True, kw_only=True):
     @property
     def newest(self) -> Run | None:
         """Its last run, if it ever had one."""
-        return max(self.attempts, key=lambda run: run.run, default=None)
+        return max(self.runs, key=lambda run: run.run, default=None)
 
 
 class Event(Answer, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ JOB = {
     "runs": 1,
 }
 RUN = {"run": 1, "state": "FAILED", "node": "n1", "exitCode": 3, "running": "t"}
-DETAIL = {"job": JOB, "attempts": [RUN]}
+DETAIL = {**JOB, "runs": [RUN]}
 FILE = """
 queue: q
 jobSet: s

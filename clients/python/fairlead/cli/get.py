@@ -99,7 +99,7 @@ def describe(
         case output.Format.JSON | output.Format.YAML:
             output.thing(detail, output_format)
         case output.Format.NAME:
-            typer.echo(detail.job.id)
+            typer.echo(detail.id)
         case output.Format.TABLE:
             _describe(detail)
 
@@ -119,32 +119,30 @@ def why(
 
 def explanation(detail: "JobDetail") -> str:
     """The state and why, in one line."""
-    job = detail.job
     if detail.why is not None:
-        return f"{job.state}: {detail.why.sentence}"
-    said = " ".join(text for text in (job.message, job.reason) if text)
-    if not said and job.state == "RUNNING" and job.node:
-        said = f"on {job.node}"
-    return f"{job.state}: {said}" if said else job.state
+        return f"{detail.state}: {detail.why.sentence}"
+    said = " ".join(text for text in (detail.message, detail.reason) if text)
+    if not said and detail.state == "RUNNING" and detail.node:
+        said = f"on {detail.node}"
+    return f"{detail.state}: {said}" if said else detail.state
 
 
 def _describe(detail: "JobDetail") -> None:
-    job = detail.job
     output.fields(
         [
-            ("Id", job.id),
-            ("Client id", job.client_id),
-            ("Queue", job.queue),
-            ("Job set", job.job_set),
-            ("State", job.state),
-            ("Stopping", job.stopping),
+            ("Id", detail.id),
+            ("Client id", detail.client_id),
+            ("Queue", detail.queue),
+            ("Job set", detail.job_set),
+            ("State", detail.state),
+            ("Stopping", detail.stopping),
             ("Why", explanation(detail)),
-            ("Class", job.priority_class),
-            ("Priority", job.priority),
-            ("Submitted", job.submitted),
-            ("Started", job.started),
-            ("Ended", job.ended),
-            ("Exit code", job.exit_code),
+            ("Class", detail.priority_class),
+            ("Priority", detail.priority),
+            ("Submitted", detail.submitted),
+            ("Started", detail.started),
+            ("Ended", detail.ended),
+            ("Exit code", detail.exit_code),
             ("After", detail.after),
             ("Start after", detail.start_after),
             ("Gang", detail.gang),
@@ -153,7 +151,7 @@ def _describe(detail: "JobDetail") -> None:
             ("Annotations", detail.annotations),
         ]
     )
-    if detail.attempts:
+    if detail.runs:
         columns: output.Columns[Run] = {
             "RUN": lambda run: run.run,
             "STATE": lambda run: run.state,
@@ -165,7 +163,7 @@ def _describe(detail: "JobDetail") -> None:
             "REASON": lambda run: run.reason or run.message,
         }
         typer.echo()
-        output.items(detail.attempts, output.Format.TABLE, columns, lambda run: str(run.run), "")
+        output.items(detail.runs, output.Format.TABLE, columns, lambda run: str(run.run), "")
     if detail.spec is not None:
         typer.echo("\nSpec:")
         output.thing(detail.spec, output.Format.YAML)

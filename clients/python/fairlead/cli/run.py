@@ -81,16 +81,16 @@ async def _run(context: typer.Context, queue: str, name: str, job: "Job", detach
             frame.say(f"\nfairlead: cancelling job {job_id}")
             await client.cancel([job_id], reason="Ctrl-C")
             raise
-    if ended.job.state != "SUCCEEDED":
+    if ended.state != "SUCCEEDED":
         frame.say(f"fairlead: job {job_id}: {get.explanation(ended)}")
     return exit_code(ended)
 
 
 def exit_code(detail: "JobDetail") -> int:
     """That of the job's command, if it had one that a process can end with."""
-    if detail.job.state == "SUCCEEDED":
+    if detail.state == "SUCCEEDED":
         return 0
-    return (detail.job.exit_code or 0) % 256 or EXIT_NOT_RUN
+    return (detail.exit_code or 0) % 256 or EXIT_NOT_RUN
 
 
 async def _follow(client: "AsyncClient", job_id: str, position: str) -> "JobDetail":
@@ -104,7 +104,7 @@ async def _follow(client: "AsyncClient", job_id: str, position: str) -> "JobDeta
         if newest is not None and newest.run > copied and newest.running is not None:
             await _copy(client, job_id, newest.run)
             copied, poll_s = newest.run, POLL_S
-        elif detail.job.has_ended:
+        elif detail.has_ended:
             return detail
         else:
             said = _wait_note(detail, said)
@@ -116,7 +116,7 @@ def _wait_note(detail: "JobDetail", said: str) -> str:
     """Tell somebody at a terminal what the job waits for, when that changes."""
     note = get.explanation(detail)
     if note != said and frame.is_terminal():
-        frame.say(f"fairlead: job {detail.job.id}: {note}")
+        frame.say(f"fairlead: job {detail.id}: {note}")
     return note
 
 

@@ -1,0 +1,351 @@
+"""The whole way of many jobs: HTTP, log, scheduler, executor, lookout, on 1,000 simulated nodes.
+
+    python bench/e2e.py --burst --jobs 20000 [--json]
+    python bench/e2e.py --paced --rate 1667 --seconds 60 [--json]
+    ... --kafka        the log in a real Kafka broker, started here
+
+Starts everything itself through `fairlead up --backend simulated` in a folder of its own, with 10
+queues and 100 job sets. `--burst` submits all jobs at once: `jobsPerSecond` is over the whole life,
+from the first request until lookout shows the last success. `--paced` submits at an even rate and
+reports how long jobs took from the request that submitted them until their lease was in the log,
+and whether everything kept up. The last line of output is one JSON object.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import datetime
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import msgspec
+
+from fairlead import AsyncClient, Job
+from fairlead_standalone.children import Running
+from fairlead_standalone.testing import Whole
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/e2e.py`
+
+from bench import processes
+from tests.kafka_broker import KafkaBroker
+
+NODES: Final = 1_000
+CORES: Final = 32
+QUEUES: Final = [f"bench-{number}" for number in range(10)]
+SETS: Final = [(QUEUES[number % 10], f"set-{number:03}") for number in range(100)]
+RUN_S: Final = 2.0
+TICK_S: Final = 0.1
+REQUESTS_MAX: Final = 8
+PACED_REQUESTS_MAX: Final = 64
+DRAIN_S_MAX: Final = 600.0
+KEPT_UP_S: Final = 5.0
+POLL_S: Final = 0.2
+DEFAULTS: Final[dict[str, object]] = {
+    "command": ["true"],
+    "cpu": "1",
+    "memory": "1Gi",
+    "annotations": {"simulated.fairlead.io/runSeconds": str(RUN_S)},
+}
+ENVIRONMENT: Final = {
+    "FAIRLEAD_SIMULATED_NODES": str(NODES),
+    "FAIRLEAD_SIMULATED_CORES": str(CORES),
+}
+
+
+class Leased(msgspec.Struct, frozen=True, rename="camel"):
+    """What is read of an event."""
+
+    type: str
+    time: str
+    job_id: str = ""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A running Fairlead and how to ask it."""
+
+    whole: Whole
+    client: AsyncClient
+    http: httpx2.AsyncClient
+    meter: processes.Meter
+
+
+def main() -> None:
+    """Read the arguments and run one bench."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--burst", action="store_true")
+    what.add_argument("--paced", action="store_true")
+    parser.add_argument("--jobs", type=int, default=20_000)
+    parser.add_argument("--rate", type=float, default=1_667.0, help="jobs a second")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--kafka", action="store_true")
+    parser.add_argument("--json", action="store_true", help="nothing but the JSON on stdout")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="fairlead-e2e-") as folder:
+        found = run(given, Path(folder))
+    if not given.json:
+        print(json.dumps(found, indent=2))
+    print(json.dumps(found))
+
+
+def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Start everything, run the bench, end everything."""
+    with contextlib.ExitStack() as stack:
+        options, more = ["--backend", "simulated"], {}
+        if given.kafka:
+            broker = KafkaBroker(folder / "kafka")
+            running = stack.enter_context(Running(broker, folder / "kafka.log"))
+            running.start()
+            options += ["--kafka", broker.url()]
+            more["kafka"] = running.pid
+        whole = stack.enter_context(Whole(folder, *options, environment=ENVIRONMENT))
+        started_s = time.monotonic()
+        whole.start()
+        say(f"everything answers after {time.monotonic() - started_s:.1f} s")
+        found = asyncio.run(bench(given, whole, more))
+    return {"log": "kafka" if given.kafka else "postgres", "cores": os.cpu_count(), **found}
+
+
+async def bench(given: argparse.Namespace, whole: Whole, more: dict[str, int]) -> dict[str, Any]:
+    """Prepare queues and run what was asked for."""
+    headers = {"authorization": f"Bearer {whole.token}"}
+    async with (
+        AsyncClient(whole.address, token=whole.token) as client,
+        httpx2.AsyncClient(
+            base_url=whole.address, headers=headers, trust_env=False, timeout=60.0
+        ) as http,
+    ):
+        await prepare(client, http)
+        meter = processes.Meter(whole, more, time.monotonic())
+        setting = Setting(whole, client, http, meter)
+        lags = Lags(setting)
+        async with watched(lags):
+            if given.burst:
+                found = await burst(setting, given.jobs)
+            else:
+                found = await paced(setting, given.rate, given.seconds)
+        return {**found, "lag": lags.summary()}
+
+
+async def prepare(client: AsyncClient, http: httpx2.AsyncClient) -> None:
+    """Make the queues; wait until all nodes are known and a first job went all the way."""
+    for name in QUEUES:
+        await client.create_queue(name)
+    while True:
+        answer = (await http.get("/api/v1/clusters")).json()
+        if sum(cluster["nodes"] for cluster in answer["clusters"]) >= NODES:
+            break
+        await asyncio.sleep(POLL_S)
+    done = await client.submit(QUEUES[0], "warm-up", [Job()] * 10, defaults=DEFAULTS)
+    await client.wait(QUEUES[0], "warm-up", after=done.position, timeout_s=60.0)
+
+
+async def burst(setting: Setting, jobs: int) -> dict[str, Any]:
+    """All at once; how long until lookout shows that all have succeeded."""
+    room = asyncio.Semaphore(REQUESTS_MAX)
+    share = [jobs // len(SETS) + (number < jobs % len(SETS)) for number in range(len(SETS))]
+
+    async def submit(place: tuple[str, str], count: int) -> None:
+        async with room:
+            made = [Job(client_id=f"j{number}") for number in range(count)]
+            await setting.client.submit(*place, made, defaults=DEFAULTS)
+
+    began_s = time.monotonic()
+    await asyncio.gather(*map(submit, SETS, share))
+    submitted_s = time.monotonic() - began_s
+    say(f"{jobs} jobs accepted after {submitted_s:.2f} s")
+    states = await drained(setting, jobs)
+    passed_s = time.monotonic() - began_s
+    return {
+        "bench": "burst",
+        "jobs": jobs,
+        "succeeded": states.get("SUCCEEDED", 0),
+        "seconds": round(passed_s, 2),
+        "submitSeconds": round(submitted_s, 2),
+        "jobsPerSecond": round(jobs / passed_s, 1),
+        "processes": uses(setting),
+    }
+
+
+async def paced(setting: Setting, rate: float, seconds: float) -> dict[str, Any]:
+    """An even stream; how long jobs took from their request to their lease."""
+    room = asyncio.Semaphore(PACED_REQUESTS_MAX)
+    sent: dict[str, float] = {}
+    requests: list[float] = []
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def submit(place: tuple[str, str], first: int, count: int, due_s: float) -> None:
+        async with room:
+            made = [Job(client_id=f"j{number}") for number in range(first, first + count)]
+            wall_s = time.time() - (time.monotonic() - due_s)
+            done = await setting.client.submit(*place, made, defaults=DEFAULTS)
+            requests.append(time.monotonic() - due_s)
+            sent.update(dict.fromkeys((job.id for job in done.jobs), wall_s))
+
+    began_s = time.monotonic()
+    total, tick = 0, 0
+    while (due_s := began_s + tick * TICK_S) < began_s + seconds:
+        await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+        wanted = round(rate * (tick + 1) * TICK_S)
+        if wanted > total:
+            place = SETS[tick % len(SETS)]
+            tasks.add(asyncio.create_task(submit(place, total, wanted - total, due_s)))
+        total, tick = wanted, tick + 1
+    await asyncio.gather(*tasks)
+    submitted_s = time.monotonic() - began_s
+    during = uses(setting)
+    states = await drained(setting, total)
+    drained_s = time.monotonic() - began_s - submitted_s
+    say(f"{total} jobs in {submitted_s:.1f} s, all ended {drained_s:.1f} s later")
+    waits = await latencies(setting, sent, last_s=seconds)
+    kept_up = total / submitted_s > 0.97 * rate and quantile(waits.late, 0.99) < KEPT_UP_S
+    return {
+        "bench": "paced",
+        "rate": rate,
+        "seconds": seconds,
+        "jobs": total,
+        "succeeded": states.get("SUCCEEDED", 0),
+        "submittedPerSecond": round(total / submitted_s, 1),
+        "leaseSeconds": summary(waits.all),
+        "leaseSecondsInTheLastThird": summary(waits.late),
+        "requestSeconds": summary(requests),
+        "drainSeconds": round(drained_s, 2),
+        "keptUp": kept_up,
+        "processes": during,
+    }
+
+
+async def drained(setting: Setting, jobs: int) -> dict[str, int]:
+    """Poll lookout's counters until so many jobs have ended; the counts by state."""
+    deadline_s = time.monotonic() + DRAIN_S_MAX
+    told_s = time.monotonic()
+    while True:
+        states: dict[str, int] = {}
+        for queue in QUEUES:
+            query = {"queue": queue, "groupBy": "state"}
+            answer = (await setting.http.get("/api/v1/jobs", params=query)).json()
+            for group in answer["groups"]:
+                state = group["group"]["state"]
+                states[state] = states.get(state, 0) + group["jobs"]
+        if states.get("SUCCEEDED", 0) >= jobs + WARM_UP:
+            return {**states, "SUCCEEDED": states["SUCCEEDED"] - WARM_UP}
+        if time.monotonic() > deadline_s:
+            sys.exit(f"not all of {jobs} jobs succeeded within {DRAIN_S_MAX:.0f} s: {states}")
+        if time.monotonic() - told_s > 5.0:
+            told_s = time.monotonic()
+            say(f"  {states}")
+        await asyncio.sleep(POLL_S)
+
+
+WARM_UP: Final = 10
+
+
+class Waits(msgspec.Struct, frozen=True):
+    """Seconds from request to lease: of all jobs, and of those sent in the last third."""
+
+    all: list[float]
+    late: list[float]
+
+
+async def latencies(setting: Setting, sent: dict[str, float], last_s: float) -> Waits:
+    """From the events of every job set: the first lease of each job."""
+    leased: dict[str, float] = {}
+    for queue, job_set in SETS:
+        async for event in events(setting.http, queue, job_set):
+            if event.job_id not in leased:
+                leased[event.job_id] = datetime.datetime.fromisoformat(event.time).timestamp()
+    first_s = min(sent.values())
+    waits = [(sent_s, leased[job_id] - sent_s) for job_id, sent_s in sent.items()]
+    late = [wait_s for sent_s, wait_s in waits if sent_s - first_s > last_s * 2 / 3]
+    return Waits([wait_s for _, wait_s in waits], late)
+
+
+async def events(http: httpx2.AsyncClient, queue: str, job_set: str) -> AsyncIterator[Leased]:
+    """The leases among the events of one job set."""
+    decoder = msgspec.json.Decoder(Leased)
+    async with http.stream("GET", f"/api/v1/jobsets/{queue}/{job_set}/events") as answer:
+        if answer.status_code == 404:
+            return  # the bench was too short to use every job set
+        answer.raise_for_status()
+        rest = b""
+        async for chunk in answer.aiter_bytes():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if b'"leased"' in line:
+                    yield decoder.decode(line)
+
+
+class Lags:
+    """Looks every second at how far the views are behind."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._seen: dict[str, list[float]] = {}
+        port = setting.whole.child("scheduler").environ()["FAIRLEAD_HTTP_PORT"]
+        self._sources = {
+            f"{setting.whole.address}/metrics": ("fairlead_lookout_lag_seconds",),
+            f"http://127.0.0.1:{port}/metrics": ("fairlead_scheduler_lag_records",),
+        }
+
+    async def look(self) -> None:
+        """Read the gauges once a second until cancelled."""
+        while True:
+            for url, gauges in self._sources.items():
+                text = (await self._setting.http.get(url)).text
+                for line in text.splitlines():
+                    name, _, value = line.partition(" ")
+                    if name in gauges:
+                        self._seen.setdefault(name, []).append(float(value))
+            await asyncio.sleep(1.0)
+
+    def summary(self) -> dict[str, dict[str, float]]:
+        """Median, 99th percentile and maximum of each gauge."""
+        return {name: summary(values) for name, values in self._seen.items()}
+
+
+@contextlib.asynccontextmanager
+async def watched(lags: Lags) -> AsyncIterator[None]:
+    """Look at the lags while the block runs."""
+    async with asyncio.TaskGroup() as tasks:
+        looking = tasks.create_task(lags.look())
+        yield
+        looking.cancel()
+
+
+def uses(setting: Setting) -> dict[str, Any]:
+    """CPU and memory of each process since the beginning."""
+    found: dict[str, Any] = msgspec.to_builtins(setting.meter.read(time.monotonic()))
+    return found
+
+
+def summary(values: Sequence[float]) -> dict[str, float]:
+    """In seconds (or records)."""
+    return {
+        "p50": round(quantile(values, 0.5), 3),
+        "p99": round(quantile(values, 0.99), 3),
+        "max": round(max(values, default=0.0), 3),
+    }
+
+
+def quantile(values: Sequence[float], part: float) -> float:
+    """0 for nothing."""
+    if len(values) < 2:
+        return values[0] if values else 0.0
+    return statistics.quantiles(values, n=1000, method="inclusive")[round(part * 1000) - 1]
+
+
+def say(text: str) -> None:
+    """Progress, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
