@@ -1,0 +1,244 @@
+"""The fold of the log into the scheduler's view."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead_common import events as ev
+from fairlead_common.events import FailureCategory, JobFilter, PreemptionCause
+from fairlead_common.ids import JobId
+from fairlead_common.lifecycle import JOB_ENDED, JobState
+from fairlead_scheduler.view import apply
+from fairlead_scheduler.view import columns as c
+from fairlead_scheduler.view.columns import View
+from tests.unit.scheduler.facts import (
+    fold,
+    known_of,
+    leased,
+    message,
+    state,
+    submitted,
+)
+
+A, B = JobId("a"), JobId("b")
+
+
+def test_every_event_of_the_union_is_folded() -> None:
+    assert set(apply._APPLY) == set(ev.AnyEvent.__args__)
+
+
+def test_the_first_submission_of_an_id_counts() -> None:
+    view = fold([submitted("a", priority=1)], [submitted("a", priority=2)])
+    assert view.jobs.priority[view.jobs.rows[A]] == 1
+
+
+def test_a_submission_of_an_id_that_ended_before_changes_nothing() -> None:
+    known = {A: c.Ended(JobState.SUCCEEDED, "d", 0)}
+    view = fold([submitted("a")], known=known)
+    assert A not in view.jobs.rows
+
+
+def test_a_repeat_within_one_message_makes_one_job() -> None:
+    view = fold([submitted("a"), submitted("a")])
+    assert len(view.live_rows()) == 1
+
+
+def test_a_job_goes_its_way_to_success() -> None:
+    view = fold([submitted("a")])
+    steps: list[tuple[ev.AnyEvent, str]] = [
+        (leased("a"), "LEASED"),
+        (ev.JobRunPending(job_id=A, run=1), "PENDING"),
+        (ev.JobRunRunning(job_id=A, run=1), "RUNNING"),
+        (ev.JobRunSucceeded(job_id=A, run=1), "RUNNING"),
+        (ev.JobSucceeded(job_id=A), "SUCCEEDED"),
+    ]
+    for position, (event, want) in enumerate(steps, 1):
+        apply.apply(view, [message(position, event)], {})
+        assert state(view, "a") == want
+    assert A not in view.jobs.rows
+
+
+def test_a_run_that_ended_asks_for_attention_until_the_job_is_decided() -> None:
+    view = fold([submitted("a")], [leased("a")], [ev.JobRunSucceeded(job_id=A, run=1)])
+    assert view.attention == {A}
+    apply.apply(view, [message(3, ev.JobSucceeded(job_id=A))], {})
+    assert view.attention == set()
+
+
+def test_a_late_report_of_an_old_run_changes_nothing() -> None:
+    view = fold(
+        [submitted("a")],
+        [leased("a")],
+        [ev.JobRunLost(job_id=A, run=1, reason="gone")],
+        [ev.JobRequeued(job_id=A, reason="gone")],
+        [leased("a", run=2, node="n1")],
+    )
+    before = known_of(view)
+    late = ev.JobRunFailed(job_id=A, run=1, category=FailureCategory.OOM, reason="")
+    apply.apply(view, [message(5, late, ev.JobRunRunning(job_id=A, run=1))], {})
+    assert known_of(view) == before
+
+
+def test_a_queued_job_ends_at_the_cancel_itself() -> None:
+    view = fold([submitted("a")], [ev.JobCancelRequested(job_id=A)])
+    assert state(view, "a") == "CANCELLED"
+
+
+def test_a_running_job_keeps_its_state_until_its_run_has_ended() -> None:
+    view = fold([submitted("a")], [leased("a")], [ev.JobCancelRequested(job_id=A, reason="why")])
+    row = view.jobs.rows[A]
+    assert (state(view, "a"), view.jobs.flags[row] & c.STOP_CANCEL) == ("LEASED", c.STOP_CANCEL)
+    assert view.jobs.rare[row].stop_reason == "why"
+
+
+def test_a_lease_that_crossed_a_cancel_makes_a_run_that_is_to_be_stopped() -> None:
+    view = fold([submitted("a")], [ev.JobCancelRequested(job_id=A)], [leased("a")])
+    row = view.jobs.rows[A]
+    assert state(view, "a") == "CANCELLED"
+    assert view.jobs.flags[row] & c.STOPPING
+    assert view.attention == {A}
+
+
+def test_a_job_that_ended_with_a_live_run_is_forgotten_when_the_run_ends() -> None:
+    view = fold(
+        [submitted("a")],
+        [ev.JobCancelRequested(job_id=A)],
+        [leased("a")],
+        [ev.JobRunStopped(job_id=A, run=1, reason="")],
+    )
+    assert A not in view.jobs.rows
+    assert view.loose_runs == {"a-1"}
+
+
+def test_a_job_that_ended_while_queued_keeps_its_row_for_a_while() -> None:
+    view = fold([submitted("a")], [ev.JobCancelRequested(job_id=A)])
+    assert A in view.jobs.rows
+    later = message(2, submitted("b"), time_ms=1000 + apply.LINGER_MS)
+    apply.apply(view, [later], {})
+    assert A not in view.jobs.rows
+
+
+def test_a_job_waits_until_all_it_comes_after_succeeded() -> None:
+    view = fold([submitted("a"), submitted("b"), submitted("c", after=(A, B))])
+    row = view.jobs.rows[JobId("c")]
+    succeed: list[ev.AnyEvent] = []
+    for name in ("a", "b"):
+        assert view.jobs.flags[row] & c.DEPENDS
+        succeed = [leased(name), ev.JobRunSucceeded(job_id=JobId(name), run=1)]
+        succeed.append(ev.JobSucceeded(job_id=JobId(name)))
+        apply.apply(view, [message(view.positions[0], *succeed)], {})
+    assert not view.jobs.flags[row] & c.DEPENDS
+
+
+def test_a_job_after_one_that_failed_is_doomed_and_says_why() -> None:
+    view = fold([submitted("a"), submitted("b", after=(A,))], [ev.JobCancelRequested(job_id=A)])
+    row = view.jobs.rows[B]
+    assert view.jobs.flags[row] & c.DOOMED
+    assert "CANCELLED" in view.jobs.rare[row].doom
+    assert B in view.attention
+
+
+def test_a_job_after_one_that_had_succeeded_long_ago_may_start() -> None:
+    known = {A: c.Ended(JobState.SUCCEEDED, "d", 0)}
+    view = fold([submitted("b", after=(A,))], known=known)
+    assert not view.jobs.flags[view.jobs.rows[B]] & c.DEPENDS
+
+
+def test_a_cancel_by_filter_finds_the_jobs_known_at_its_place_only() -> None:
+    chosen = JobFilter(queue="q", job_set="s")
+    view = fold([submitted("a")], [ev.JobsCancelRequested(filter=chosen)], [submitted("b")])
+    assert (state(view, "a"), state(view, "b")) == ("CANCELLED", "QUEUED")
+
+
+def test_a_filter_on_state_and_labels_leaves_the_others_alone() -> None:
+    chosen = JobFilter(queue="q", states=(JobState.QUEUED,), labels={"team": "red"})
+    view = fold(
+        [submitted("a", labels={"team": "red"}), submitted("b", labels={"team": "blue"})],
+        [ev.JobsCancelRequested(filter=chosen)],
+    )
+    assert (state(view, "a"), state(view, "b")) == ("CANCELLED", "QUEUED")
+
+
+def test_room_that_was_given_away_is_marked_until_the_run_is_gone() -> None:
+    preempting = ev.JobRunPreempting(
+        job_id=A, run=1, cause=PreemptionCause.URGENCY, reason="for b", for_job=B
+    )
+    view = fold([submitted("a")], [leased("a")], [preempting])
+    row = view.jobs.rows[A]
+    assert view.jobs.flags[row] & c.ROOM_GIVEN
+    stopped = ev.JobRunStopped(job_id=A, run=1, reason="")
+    apply.apply(view, [message(3, stopped, ev.JobRequeued(job_id=A, reason=""))], {})
+    assert not view.jobs.flags[row] & (c.ROOM_GIVEN | c.STOPPING)
+
+
+_NAMES = ("a", "b", "c")
+_jobs = st.sampled_from([JobId(name) for name in _NAMES])
+_runs = st.integers(1, 2)
+_events = st.one_of(
+    st.builds(
+        lambda n, p, after: submitted(n, priority=p, after=tuple(JobId(a) for a in after)),
+        st.sampled_from(_NAMES),
+        st.integers(0, 2),
+        st.lists(st.sampled_from(("a", "x")), max_size=1),
+    ),
+    st.builds(leased, st.sampled_from(_NAMES), _runs, st.sampled_from(("n0", "n1"))),
+    st.builds(ev.JobRunPending, job_id=_jobs, run=_runs),
+    st.builds(ev.JobRunRunning, job_id=_jobs, run=_runs),
+    st.builds(ev.JobRunSucceeded, job_id=_jobs, run=_runs),
+    st.builds(ev.JobRunStopped, job_id=_jobs, run=_runs, reason=st.just("")),
+    st.builds(ev.JobRequeued, job_id=_jobs, reason=st.just(""), counted=st.booleans()),
+    st.builds(ev.JobSucceeded, job_id=_jobs),
+    st.builds(ev.JobCancelRequested, job_id=_jobs),
+    st.builds(ev.JobCancelled, job_id=_jobs, reason=st.just("")),
+    st.builds(ev.JobReprioritized, job_id=_jobs, priority=st.integers(0, 9)),
+    st.builds(ev.JobsCancelRequested, filter=st.just(JobFilter(queue="q"))),
+)
+_history = st.lists(st.lists(_events, min_size=1, max_size=5), max_size=12)
+
+
+def _check(view: View) -> None:
+    """What is true of every view at every moment."""
+    jobs = view.jobs
+    for job_id, row in jobs.rows.items():
+        assert jobs.ids[row] == job_id
+        assert not jobs.flags[row] & c.FREE
+    assert len(view.live_rows()) == len(jobs.rows)
+    for job_id in view.attention:
+        assert job_id in jobs.rows
+
+
+@settings(max_examples=300, deadline=None)
+@given(history=_history, data=st.data())
+def test_however_the_log_is_cut_and_read_again_the_view_is_the_same(
+    history: list[list[ev.AnyEvent]], data: st.DataObject
+) -> None:
+    whole = [message(position, *events) for position, events in enumerate(history)]
+    once = View()
+    apply.apply(once, whole, {})
+    _check(once)
+    again = View()
+    at = 0
+    while at < len(whole):
+        upto = data.draw(st.integers(at + 1, len(whole)))
+        back = data.draw(st.integers(0, at))
+        apply.apply(again, whole[back:upto], {})
+        _check(again)
+        at = upto
+    assert known_of(again) == known_of(once)
+
+
+@settings(max_examples=200, deadline=None)
+@given(history=_history)
+def test_no_job_ever_leaves_a_final_state(history: list[list[ev.AnyEvent]]) -> None:
+    view = View()
+    final: dict[str, str] = {}
+    for position, events in enumerate(history):
+        for event in events:
+            apply.apply(view, [message(position, event)], {})
+            view.positions[0] = position
+        for name in _NAMES:
+            now = view.state_of(JobId(name))
+            if name in final:
+                assert now is not None
+                assert now.value == final[name]
+            elif now in JOB_ENDED:
+                final[name] = now.value

@@ -1,0 +1,127 @@
+"""Buckets, clusters, units: the small parts."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead_common import clusters as records
+from fairlead_common import configuration
+from fairlead_common import events as ev
+from fairlead_common.clusters import Heartbeat, Node
+from fairlead_common.configuration import Cordon, Queue
+from fairlead_common.ids import JobId
+from fairlead_common.log import Entry, Record
+from fairlead_scheduler.buckets import Bucket
+from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.queues import Queues
+from fairlead_scheduler.settings import LEASES_PER_APPEND_MAX, Rate
+from fairlead_scheduler.units import Unit, appends
+from fairlead_scheduler.view.columns import JobSet
+
+
+def entry(record: Record, time_ms: int = 0) -> Entry:
+    return Entry(0, 0, record.key, record.value, time_ms)
+
+
+def heartbeat(executor: str) -> Entry:
+    return entry(records.heartbeat_record(Heartbeat(executor=executor)))
+
+
+def node(name: str, **fields: object) -> Entry:
+    made = Node(executor="e0", name=name, allocatable={"cpu": 1})
+    return entry(records.node_record(msgspec.structs.replace(made, **fields)))
+
+
+def test_a_bucket_starts_full_refills_by_time_and_never_overflows() -> None:
+    bucket = Bucket(Rate(per_second=2, burst=5))
+    assert bucket.tokens(0) == 5
+    bucket.take(5)
+    assert bucket.tokens(1_000) == 2
+    assert bucket.tokens(60_000) == 5
+
+
+def test_a_bucket_without_a_rate_never_runs_dry() -> None:
+    bucket = Bucket(None)
+    bucket.take(1e9)
+    assert bucket.tokens(0) == float("inf")
+
+
+def test_an_executor_grows_silent_only_by_time_in_which_it_could_be_heard() -> None:
+    clusters = Clusters()
+    clusters.apply([heartbeat("e0"), heartbeat("e1")])
+    clusters.tick(5)
+    assert clusters.silent(0) == frozenset()
+    clusters.apply([heartbeat("e1")])
+    clusters.tick(31)
+    assert clusters.silent(30) == {"e0"}
+    clusters.apply([heartbeat("e0")])
+    clusters.tick(1)
+    assert clusters.silent(0) == {"e1"}
+
+
+def test_a_node_keeps_its_number_when_it_goes_and_comes_back() -> None:
+    clusters = Clusters()
+    clusters.apply([node("n0"), node("n1"), Entry(0, 0, "e0/n0", None, 0), node("n2"), node("n0")])
+    assert {name.node: number for name, number in clusters.numbers.items()} == {
+        "n0": 0,
+        "n1": 1,
+        "n2": 2,
+    }
+
+
+def test_saved_numbers_win_over_those_that_a_standby_gave() -> None:
+    clusters = Clusters()
+    clusters.apply([node("n0"), node("n1")])
+    clusters.numbers_are({("e0", "n1"): 7})
+    assert {name.node: number for name, number in clusters.numbers.items()} == {"n1": 7, "n0": 8}
+    assert clusters.unsaved == [("e0", "n0", 8)]
+
+
+def test_a_cordon_of_the_executor_or_node_or_its_own_word_keeps_new_work_away() -> None:
+    clusters = Clusters()
+    plain = Node(executor="e0", name="n0", allocatable={})
+    assert not clusters.is_cordoned(plain)
+    assert clusters.is_cordoned(Node(executor="e0", name="n0", allocatable={}, unschedulable=True))
+    for mark in (Cordon(executor="e0"), Cordon(executor="e0", node="n0")):
+        clusters.cordon(mark)
+        assert clusters.is_cordoned(plain)
+        clusters.cordon(msgspec.structs.replace(mark, cordoned=False))
+        assert not clusters.is_cordoned(plain)
+
+
+def test_of_two_values_of_a_queue_the_higher_version_counts() -> None:
+    queues, clusters = Queues(), Clusters()
+    newer, older = Queue(name="a", version=2, weight=2.0), Queue(name="a", version=1, weight=1.0)
+    for queue in (newer, older):
+        queues.apply([entry(configuration.record(queue))], clusters)
+    assert queues.get("a").weight == 2.0
+
+
+def unit(number: int, leases: int) -> Unit:
+    """A unit of one fact and so many leases."""
+    fact = ev.JobSucceeded(job_id=JobId(f"j{number}"))
+    made = tuple(Record("fairlead.leases.e", f"{number}-{n}", b"x") for n in range(leases))
+    return Unit(((JobSet("q", f"s{number % 3}"), fact),), made)
+
+
+@given(st.lists(st.integers(0, 900), max_size=30))
+def test_appends_hold_every_unit_whole_and_stay_within_bounds(sizes: list[int]) -> None:
+    units = [unit(number, leases) for number, leases in enumerate(sizes)]
+    seen_leases: list[str] = []
+    seen_jobs: list[str] = []
+    for appended in appends(units):
+        leases = [r for r in appended if r.topic != "fairlead.jobs"]
+        assert len(leases) <= LEASES_PER_APPEND_MAX
+        jobs = [
+            event.job_id
+            for record in appended
+            if record.topic == "fairlead.jobs" and record.value is not None
+            for event in ev.decode(record.value).events
+            if isinstance(event, ev.JobSucceeded)
+        ]
+        numbers = {record.key.split("-")[0] for record in leases}
+        assert {f"j{n}" for n in numbers} <= set(jobs)
+        seen_jobs += jobs
+        seen_leases += [record.key for record in leases]
+    assert sorted(seen_jobs) == sorted(f"j{n}" for n in range(len(sizes)))
+    assert len(seen_leases) == len(set(seen_leases)) == sum(sizes)
