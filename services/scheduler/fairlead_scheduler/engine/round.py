@@ -100,7 +100,7 @@ def _model(snapshot: Snapshot, start: Pool, tables: Tables, amounts: Int64, firs
     shapes, width, _ = snapshot.shape_match.shape
     left = start.queued.astype(np.int32)
     codes = _known_codes(snapshot, start)
-    tokens = np.full(1 + size, snapshot.tokens)
+    tokens = np.full(1 + size, snapshot.tokens, np.float64)
     tokens[1:] = np.inf if snapshot.queue_tokens is None else snapshot.queue_tokens
     jobs = tables.order.size
     return Model(
