@@ -79,8 +79,9 @@ def routes(parts: Parts) -> list[APIRouter]:
         return caller
 
     router = APIRouter(prefix="/api/v1", dependencies=[Depends(viewer)], tags=["lookout"])
-    _job_set_routes(router, parts)
+    # A job set's name may hold slashes: what ends in /events is asked first.
     _event_routes(router, parts)
+    _job_set_routes(router, parts)
     _job_routes(router, parts)
     _report_routes(router, parts)
     return [router]
@@ -150,7 +151,7 @@ def _job_set_routes(router: APIRouter, parts: Parts) -> None:
         return answer(await parts.view.job_sets(queue, active, q, limit, cursor))
 
     @router.get(
-        "/jobsets/{queue}/{job_set}",
+        "/jobsets/{queue}/{job_set:path}",
         responses=answers(shown.JobSetShown, "The job set.", 304, 400, 404),
     )
     async def get_job_set(
@@ -197,7 +198,7 @@ async def _settled(
 
 def _event_routes(router: APIRouter, parts: Parts) -> None:
     @router.get(
-        "/jobsets/{queue}/{job_set}/events",
+        "/jobsets/{queue}/{job_set:path}/events",
         responses=answers(public.PublicEvent, "One a line, or SSE.", 400, 404, media=NDJSON),
     )
     async def get_events(

@@ -26,8 +26,8 @@ class Cache:
         """Take over what was just committed."""
         for job in changes.jobs.values():
             job.new = job.dirty = False
-            if job.latest is not None:
-                job.latest.new = False
+        for run in changes.runs.values():
+            run.new = False
         self.jobs.update(changes.jobs)
         for job_id in changes.jobs:
             self.jobs.move_to_end(job_id)

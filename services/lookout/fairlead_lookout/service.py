@@ -9,11 +9,11 @@ from fastapi import APIRouter
 
 from fairlead_common import clock
 from fairlead_common.auth import Authenticator
-from fairlead_common.db import migrate, open_pool
+from fairlead_common.db import Pool, migrate, open_pool
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.connect import open_log
 from fairlead_common.serving import Check
-from fairlead_lookout import api, metrics
+from fairlead_lookout import api, metrics, upkeep
 from fairlead_lookout.follow import Folder
 from fairlead_lookout.logs import Logs
 from fairlead_lookout.mirror import Clusters, Reports
@@ -30,13 +30,13 @@ class Service:
     """An async context manager; whoever enters it runs `tasks()` and serves `routers()`."""
 
     def __init__(
-        self, settings: Settings, log: EventLog, parts: api.Parts, folder: Folder, streams: Streams
+        self, settings: Settings, log: EventLog, pool: Pool, parts: api.Parts, folder: Folder
     ) -> None:
         self.parts = parts
         self.folder = folder
         self._settings = settings
         self._log = log
-        self._streams = streams
+        self._pool = pool
         self._stack = AsyncExitStack()
         self._caught_up_s = clock.monotonic_s()
 
@@ -73,7 +73,7 @@ class Service:
                 budget=api.Budget(),
             )
             folder = Folder(log, streams, progress, settings, f"lookout-{secrets.token_hex(8)}")
-            service = cls(settings, log, parts, folder, streams)
+            service = cls(settings, log, pool, parts, folder)
             service._stack = stack.pop_all()
             return service
         raise AssertionError("unreachable")
@@ -100,6 +100,7 @@ class Service:
             self.parts.tail.run(),
             self.parts.reports.run(),
             self.parts.clusters.run(),
+            upkeep.keep_tidy(self._pool, self._settings.events_days),
         ]
 
     async def _check_view(self) -> str | None:

@@ -1,0 +1,46 @@
+"""Dropping the public events of days that are over: whole tables, one short transaction each."""
+
+import asyncio
+import logging
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+
+import asyncpg
+
+from fairlead_common import clock
+from fairlead_common.db import Pool
+from fairlead_common.db.pool import AWAY
+from fairlead_lookout.store import SCHEMA, SQL
+
+EVERY_S: Final = 3_600.0
+_PREFIX: Final = "events_"
+_logger: Final = logging.getLogger("fairlead.lookout.upkeep")
+
+
+async def drop_old_days(pool: Pool, first_kept: date) -> list[date]:
+    """Drop the tables of all days before `first_kept`; returns these days."""
+    dropped = []
+    for row in await pool.fetch(SQL["day_tables"]):
+        day = datetime.strptime(row["name"].removeprefix(_PREFIX), "%Y%m%d").date()  # noqa: DTZ007
+        if day >= first_kept:
+            continue
+        async with pool.acquire() as connection, connection.transaction():
+            # A reader that holds the table for long makes this wait for the next turn instead.
+            await connection.execute("SET LOCAL lock_timeout = '2s'")
+            await connection.execute(SQL["lock_days"])
+            await connection.execute(SQL["note_dropped"], day)
+            await connection.execute(f"DROP TABLE IF EXISTS {SCHEMA}.{_PREFIX}{day:%Y%m%d}")
+        dropped.append(day)
+    return dropped
+
+
+async def keep_tidy(pool: Pool, events_days: int) -> None:
+    """Do so every hour, for ever. What cannot be done now is done in an hour."""
+    while True:
+        today = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).date()
+        try:
+            for day in await drop_old_days(pool, today - timedelta(days=events_days)):
+                _logger.info("dropped the public events of %s", day)
+        except (*AWAY, asyncpg.LockNotAvailableError) as error:
+            _logger.warning("old events stay for another hour: %s", error)
+        await asyncio.sleep(EVERY_S)

@@ -1,0 +1,136 @@
+"""The smallest events and messages that show something, and a view kept in plain dictionaries."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from fairlead_common import events, ids, shapes
+from fairlead_lookout import fold
+from fairlead_lookout.cache import Cache
+from fairlead_lookout.model import Changes, JobSet, Known, Message, Run, RunKey, SetKey
+
+QUEUE = "q"
+JOB_SET = "s"
+SHAPE = shapes.encode(shapes.Shape({"cpu": 1000}))
+SPEC = msgspec.Raw(b'{"containers":[]}')
+
+
+def job_id(name: str, job_set: str = JOB_SET, queue: str = QUEUE) -> ids.JobId:
+    """The id that a job of this name has."""
+    return ids.client_job_id(ids.job_set_partition(queue, job_set), queue, job_set, name)
+
+
+def submitted(name: str, job_set: str = JOB_SET, **fields: object) -> events.JobSubmitted:
+    """A submission that says no more than it must."""
+    return msgspec.structs.replace(
+        events.JobSubmitted(
+            job_id=job_id(name, job_set), shape=SHAPE, spec=SPEC, digest="d", client_id=name
+        ),
+        **fields,
+    )
+
+
+def leased(name: str, run: int = 1, node: str = "n0", job_set: str = JOB_SET) -> events.AnyEvent:
+    """The scheduler gave it a node of the cluster `e`."""
+    return events.JobRunLeased(job_id=job_id(name, job_set), run=run, executor="e", node=node)
+
+
+def pending(name: str, run: int = 1) -> events.AnyEvent:
+    """The executor took it up."""
+    return events.JobRunPending(job_id=job_id(name), run=run)
+
+
+def running(name: str, run: int = 1) -> events.AnyEvent:
+    """Its command started."""
+    return events.JobRunRunning(job_id=job_id(name), run=run)
+
+
+def failed_run(name: str, run: int = 1) -> events.AnyEvent:
+    """Its command ended with exit code 3."""
+    return events.JobRunFailed(
+        job_id=job_id(name),
+        run=run,
+        category=events.FailureCategory.EXIT_CODE,
+        reason="exit code 3",
+        exit_code=3,
+    )
+
+
+def succeeded(name: str, run: int = 1) -> list[events.AnyEvent]:
+    """Its command ended well, and the scheduler said so."""
+    return [
+        events.JobRunSucceeded(job_id=job_id(name), run=run),
+        events.JobSucceeded(job_id=job_id(name)),
+    ]
+
+
+def requeued(name: str, reason: str = "again") -> events.AnyEvent:
+    """The scheduler queued it again."""
+    return events.JobRequeued(job_id=job_id(name), reason=reason, counted=True)
+
+
+def cancel(name: str, reason: str = "enough") -> events.AnyEvent:
+    """Somebody wants it gone."""
+    return events.JobCancelRequested(job_id=job_id(name), reason=reason)
+
+
+def message(
+    position: int, *told: events.AnyEvent, job_set: str = JOB_SET, queue: str = QUEUE
+) -> Message:
+    """A message at this position, taken by the log at 1,000,000 + position ms."""
+    return Message(
+        ids.job_set_partition(queue, job_set),
+        position,
+        1_000_000 + position,
+        events.EventSequence(queue=queue, job_set=job_set, by="anna", events=list(told)),
+    )
+
+
+class PlainView:
+    """A view without a database: what `apply` said, kept."""
+
+    def __init__(self) -> None:
+        self.cache = Cache()
+        self.runs: dict[RunKey, Run] = {}
+        self.positions: dict[int, int] = {}
+        self.told: dict[SetKey, list[dict[str, object]]] = {}
+
+    def fold(self, *messages: Message) -> Changes:
+        """Fold what was not folded yet, as one batch."""
+        new = fold.fresh(messages, self.positions)
+        changes = fold.apply(self.known(new), new)
+        for key, lines in changes.lines.items():
+            self.told.setdefault(key, []).extend(msgspec.json.decode(line.json) for line in lines)
+        self.runs.update(changes.runs)
+        self.cache.settle(changes)
+        for each in new:
+            self.positions[each.partition] = each.position + 1
+        return changes
+
+    def known(self, messages: Sequence[Message]) -> Known:
+        """What `apply` is given for these messages."""
+        sets = dict(self.cache.sets)
+        for each in messages:
+            key = (each.sequence.queue, each.sequence.job_set)
+            sets.setdefault(key, JobSet(len(sets), key, each.partition))
+        candidates = {
+            (each.partition, each.position): [
+                job.id
+                for job in self.cache.jobs.values()
+                if sets[job.key].partition == each.partition
+            ]
+            for each, _ in fold.bulk(messages)
+        }
+        return Known(jobs=self.cache.jobs, sets=sets, runs=self.runs, candidates=candidates)
+
+    def state(self, name: str) -> str:
+        """The state of a job."""
+        return self.cache.jobs[job_id(name)].state
+
+    def types(self, job_set: str = JOB_SET) -> list[object]:
+        """The types of the public events of a job set."""
+        return [event["type"] for event in self.told.get((QUEUE, job_set), [])]
+
+    def counts(self, job_set: str = JOB_SET) -> dict[str, int]:
+        """Jobs by state."""
+        return self.cache.sets[QUEUE, job_set].by_state()

@@ -1,0 +1,260 @@
+"""What the fold makes of the facts, one sentence at a time."""
+
+from fairlead_common import events
+from fairlead_common.events import JobFilter
+from fairlead_common.lifecycle import JobState
+from fairlead_lookout import fold
+from tests.unit.lookout.builders import (
+    JOB_SET,
+    QUEUE,
+    PlainView,
+    cancel,
+    failed_run,
+    job_id,
+    leased,
+    message,
+    pending,
+    requeued,
+    running,
+    submitted,
+    succeeded,
+)
+
+
+def test_a_job_goes_the_whole_way() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a")), message(1, leased("a"), pending("a"), running("a")))
+    assert view.state("a") == "RUNNING"
+    view.fold(message(2, *succeeded("a")))
+    assert view.state("a") == "SUCCEEDED"
+    assert view.counts() == {"SUCCEEDED": 1}
+    assert view.types() == ["submitted", "leased", "pending", "running", "succeeded", "finished"]
+
+
+def test_the_first_submission_of_an_id_counts() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a", priority=1)))
+    view.fold(message(1, submitted("a", priority=2)), message(2, submitted("a", priority=3)))
+    assert view.cache.jobs[job_id("a")].priority == 1
+    assert view.counts() == {"QUEUED": 1}
+    assert view.types() == ["submitted"]
+
+
+def test_a_submission_repeated_within_one_message_counts_once() -> None:
+    view = PlainView()
+    changes = view.fold(message(0, submitted("a"), submitted("a")))
+    assert len(changes.submitted) == 1
+    assert view.cache.sets[QUEUE, JOB_SET].jobs == 1
+
+
+def test_events_of_a_job_nobody_knows_change_nothing() -> None:
+    view = PlainView()
+    changes = view.fold(message(0, leased("ghost"), cancel("ghost"), *succeeded("ghost")))
+    assert not changes.jobs
+    assert not changes.runs
+    assert not changes.lines
+
+
+def test_a_late_event_of_an_older_run_touches_only_that_run() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), pending("a"), running("a")))
+    view.fold(message(1, events.JobRunLost(job_id=job_id("a"), run=1, reason="silent")))
+    view.fold(message(2, requeued("a"), leased("a", run=2)))
+    told = len(view.types())
+    view.fold(message(3, pending("a", run=1), *succeeded("a", run=1)[:1]))
+    assert view.state("a") == "LEASED"
+    assert view.runs[job_id("a"), 1].state == "LOST"
+    assert len(view.types()) == told
+
+
+def test_an_older_run_that_never_ended_is_still_followed() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), running("a"), requeued("a")))
+    view.fold(message(1, leased("a", run=2)))
+    view.fold(message(2, failed_run("a", run=1)))
+    assert view.runs[job_id("a"), 1].state == "FAILED"
+    assert view.state("a") == "LEASED"
+
+
+def test_a_queued_job_ends_when_its_cancellation_is_asked_for() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), cancel("a")))
+    assert view.state("a") == "CANCELLED"
+    assert view.told[QUEUE, JOB_SET][1]["reason"] == "enough"
+    assert view.told[QUEUE, JOB_SET][1]["by"] == "anna"
+
+
+def test_a_running_job_shows_that_it_is_being_cancelled_and_keeps_its_state() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), running("a"), cancel("a"), cancel("a")))
+    assert view.state("a") == "RUNNING"
+    assert view.cache.jobs[job_id("a")].stopping == "cancel"
+    view.fold(
+        message(1, events.JobRunStopped(job_id=job_id("a"), run=1, reason="asked to")),
+        message(2, events.JobCancelled(job_id=job_id("a"), reason="enough")),
+    )
+    assert view.state("a") == "CANCELLED"
+    assert view.cache.jobs[job_id("a")].stopping is None
+    assert view.types()[-3:] == ["cancelling", "cancelled", "finished"]
+
+
+def test_a_job_that_succeeds_while_it_is_being_cancelled_has_succeeded() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), running("a"), cancel("a")))
+    view.fold(message(1, *succeeded("a")))
+    assert view.state("a") == "SUCCEEDED"
+    assert view.cache.jobs[job_id("a")].stopping is None
+
+
+def test_a_lease_of_a_cancelled_job_makes_a_run_but_leaves_the_job_alone() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), cancel("a")), message(1, leased("a")))
+    assert view.state("a") == "CANCELLED"
+    assert view.runs[job_id("a"), 1].state == "LEASED"
+    assert view.types() == ["submitted", "cancelled", "finished"]
+
+
+def test_an_ended_job_stays_as_it_ended() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), running("a"), *succeeded("a")))
+    failed = events.JobFailed(
+        job_id=job_id("a"), category=events.FailureCategory.OOM, reason="late"
+    )
+    view.fold(message(1, failed, requeued("a"), cancel("a")))
+    assert view.state("a") == "SUCCEEDED"
+    assert view.cache.jobs[job_id("a")].reason is None
+
+
+def test_a_failed_run_is_told_with_what_became_of_the_job() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), running("a"), failed_run("a")))
+    assert view.types() == ["submitted", "leased", "running"]
+    view.fold(message(1, requeued("a")))
+    told = view.told[QUEUE, JOB_SET][3]
+    assert (told["type"], told["willRetry"], told["exitCode"]) == ("runFailed", True, 3)
+    assert view.types()[4:] == ["requeued"]
+    view.fold(message(2, leased("a", run=2), failed_run("a", run=2)))
+    view.fold(
+        message(
+            3,
+            events.JobFailed(
+                job_id=job_id("a"),
+                category=events.FailureCategory.EXIT_CODE,
+                reason="exit code 3",
+                exit_code=3,
+            ),
+        )
+    )
+    assert view.types()[6:] == ["runFailed", "failed", "finished"]
+    assert view.told[QUEUE, JOB_SET][6]["willRetry"] is False
+
+
+def test_a_preempted_run_is_told_and_its_job_waits_again() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), running("a")))
+    preempting = events.JobRunPreempting(
+        job_id=job_id("a"),
+        run=1,
+        cause=events.PreemptionCause.FAIR_SHARE,
+        reason="above its share",
+        for_job=job_id("b"),
+    )
+    view.fold(message(1, preempting))
+    assert view.cache.jobs[job_id("a")].stopping == "preempt"
+    view.fold(message(2, requeued("a")))
+    assert view.state("a") == "QUEUED"
+    assert view.cache.jobs[job_id("a")].stopping is None
+    assert view.runs[job_id("a"), 1].cause == "fair-share"
+    assert view.types()[3:] == ["preempting", "preempted", "requeued"]
+    assert view.told[QUEUE, JOB_SET][3]["forJob"] == job_id("b")
+
+
+def test_a_job_set_has_finished_each_time_its_last_live_job_ends() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), submitted("b"), cancel("a")))
+    assert "finished" not in view.types()
+    view.fold(message(1, cancel("b")))
+    assert view.told[QUEUE, JOB_SET][-1]["counts"] == {"CANCELLED": 2}
+    view.fold(message(2, submitted("c"), cancel("c")))
+    assert view.types().count("finished") == 2
+
+
+def test_a_filter_finds_the_jobs_known_at_its_place() -> None:
+    view = PlainView()
+    wanted = JobFilter(queue=QUEUE, job_set=JOB_SET)
+    view.fold(message(0, submitted("before")))
+    view.fold(
+        message(1, submitted("same"), events.JobsCancelRequested(filter=wanted), submitted("after"))
+    )
+    assert view.state("before") == "CANCELLED"
+    assert view.state("same") == "CANCELLED"
+    assert view.state("after") == "QUEUED"
+
+
+def test_a_filter_looks_at_the_states_of_its_place() -> None:
+    view = PlainView()
+    queued = JobFilter(queue=QUEUE, states=(JobState.QUEUED,))
+    view.fold(message(0, submitted("a"), submitted("b"), leased("a")))
+    view.fold(message(1, leased("b"), events.JobsCancelRequested(filter=queued)))
+    assert view.cache.jobs[job_id("b")].stopping is None
+    view.fold(message(2, requeued("a"), events.JobsCancelRequested(filter=queued)))
+    assert view.state("a") == "CANCELLED"
+    assert view.state("b") == "LEASED"
+
+
+def test_a_filter_can_name_class_label_cluster_and_node() -> None:
+    view = PlainView()
+    view.fold(
+        message(
+            0,
+            submitted("a", labels={"team": "x"}),
+            submitted("b", priority_class="urgent"),
+            submitted("c"),
+            leased("c", node="n7"),
+        )
+    )
+    for position, (wanted, name) in enumerate(
+        [
+            (JobFilter(queue=QUEUE, labels={"team": "x"}), "a"),
+            (JobFilter(queue=QUEUE, classes=("urgent",)), "b"),
+            (JobFilter(queue=QUEUE, executor="e", node="n7"), "c"),
+        ],
+        start=1,
+    ):
+        view.fold(message(position, events.JobsReprioritized(filter=wanted, priority=9)))
+        changed = [job.id for job in view.cache.jobs.values() if job.priority == 9]
+        assert job_id(name) in changed
+        assert len(changed) == position
+
+
+def test_a_filter_leaves_other_queues_alone() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a")))
+    view.fold(message(1, events.JobsCancelRequested(filter=JobFilter(queue="other"))))
+    assert view.state("a") == "QUEUED"
+
+
+def test_a_held_job_is_released_once() -> None:
+    view = PlainView()
+    released = events.JobReleased(job_id=job_id("a"))
+    view.fold(message(0, submitted("a", hold=True)), message(1, released), message(2, released))
+    assert not view.cache.jobs[job_id("a")].held
+    assert view.types() == ["submitted", "queued"]
+
+
+def test_a_batch_leaves_what_was_known_untouched() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a")))
+    known = view.known([message(1, running("a"))])
+    before = known.jobs[job_id("a")]
+    fold.apply(known, [message(1, running("a"), *succeeded("a"))])
+    assert before.state == "LEASED"
+    assert before.latest is not None
+    assert before.latest.state == "LEASED"
+    assert view.counts() == {"LEASED": 1}
+
+
+def test_items_of_one_message_are_numbered_per_job_set() -> None:
+    view = PlainView()
+    view.fold(message(4, submitted("a"), submitted("b")), message(9, leased("a")))
+    assert [event["id"] for event in view.told[QUEUE, JOB_SET]] == ["4-0", "4-1", "9-0"]
