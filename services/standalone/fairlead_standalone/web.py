@@ -1,0 +1,47 @@
+"""`python -m fairlead_standalone.web`: submit's and lookout's routes in one app, on one port."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from fairlead_common import db, process, serving, settings
+from fairlead_lookout.service import Service as Lookout
+from fairlead_lookout.settings import Settings as LookoutSettings
+from fairlead_standalone import first
+from fairlead_standalone.folder import LINK_FILE, write_private
+from fairlead_submit.service import Service as Submit
+from fairlead_submit.settings import SubmitSettings
+
+
+async def main() -> None:
+    """Serve until a signal. The first task to fail takes the whole process down with it."""
+    own = settings.load(SubmitSettings, os.environ)
+    of_lookout = settings.load(LookoutSettings, os.environ)
+    async with Submit.open(own) as submit, await Lookout.open(of_lookout) as lookout:
+        await _prepare(own)
+        app = serving.build_app(
+            "Fairlead",
+            [*submit.routers(), *lookout.routers()],
+            {**submit.checks(), **lookout.checks()},
+            own,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(task) for task in (*submit.tasks(), *lookout.tasks())]
+            await serving.serve(app, own.http_host, own.http_port)
+            for task in running:
+                task.cancel()
+
+
+async def _prepare(own: SubmitSettings) -> None:
+    """The first token, the first queue, and a link for whoever typed `fairlead up`."""
+    pool = await db.open_pool(own.database_url, size_max=1)
+    try:
+        await first.prepare(pool, Path(own.data))
+        link = await first.link(pool, f"http://{own.http_host}:{own.http_port}")
+        write_private(Path(own.data) / LINK_FILE, f"{link}\n".encode())
+    finally:
+        await pool.close()
+
+
+if __name__ == "__main__":
+    process.run(main, os.environ.get("FAIRLEAD_LOG_LEVEL", "INFO"))
