@@ -1,0 +1,57 @@
+"""One real `fairlead up` for all tests of the command line in this folder."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from fairlead_standalone.testing import Whole
+
+COMMAND_S_MAX = 120.0
+
+
+class Terminal:
+    """Types `fairlead ...` where FAIRLEAD_DATA names the running server's folder."""
+
+    def __init__(self, data: Path, folder: Path) -> None:
+        kept = {name: value for name, value in os.environ.items() if "FAIRLEAD" not in name}
+        self.environment = {**kept, "FAIRLEAD_DATA": str(data), "HOME": str(folder)}
+        self.folder = folder
+
+    def words(self, arguments: Sequence[str]) -> list[str]:
+        """The command line."""
+        return [str(Path(sys.executable).with_name("fairlead")), *arguments]
+
+    def __call__(
+        self, *arguments: str, stdin: str = "", want: int = 0, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one command; it must end with the exit code wanted, and never with a traceback."""
+        done = subprocess.run(
+            self.words(arguments),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=COMMAND_S_MAX,
+            env={**self.environment, **environment},
+            cwd=self.folder,
+        )
+        told = f"{arguments} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == want, told
+        assert "Traceback" not in done.stderr, told
+        return done
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
+    with Whole(tmp_path_factory.mktemp("up")) as running:
+        running.start()
+        yield running
+
+
+@pytest.fixture
+def terminal(whole: Whole, tmp_path: Path) -> Terminal:
+    return Terminal(whole.data, tmp_path)
