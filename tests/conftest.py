@@ -5,10 +5,13 @@
 - `fresh_database`: the URL of an empty database of this test alone (about 50 ms).
 - `valkey_server`: an embedded Valkey (session). `.restart()`, `.kill()`.
 - `valkey_url`: its URL, with everything in it deleted (function).
+- `kafka_broker`: a real Kafka broker (session). `.url()`, `.restart()`, `.kill()`; skips with the
+  reason when it cannot be had. Mark tests that use it `kafka`.
 - `chromium`: the path of a Chromium (session); skips with the reason when there is none.
 
-`FAIRLEAD_TEST_POSTGRES=postgresql://...` (a superuser's) and `FAIRLEAD_TEST_REDIS=redis://...` use
-servers that are there already; tests that kill a server are then skipped.
+`FAIRLEAD_TEST_POSTGRES=postgresql://...` (a superuser's), `FAIRLEAD_TEST_REDIS=redis://...` and
+`FAIRLEAD_TEST_KAFKA=kafka://...` use servers that are there already; tests that kill a server are
+then skipped.
 """
 
 import asyncio
@@ -30,6 +33,7 @@ from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import Program, Running
 from fairlead_standalone.postgres import SETTINGS_OF_TESTS, Postgres
 from fairlead_standalone.valkey import Valkey
+from tests.kafka_broker import BrokerUnavailable, KafkaBroker
 
 ROOT = Path(__file__).parent.parent
 T = TypeVar("T")
@@ -145,6 +149,20 @@ def valkey_url(valkey_server: Server) -> str:
     with Redis.from_url(valkey_server.url()) as client:
         client.flushall()
     return valkey_server.url()
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Kafka broker of this worker alone."""
+    if given := os.environ.get("FAIRLEAD_TEST_KAFKA"):
+        yield Server(given, None)
+        return
+    folder = tmp_path_factory.mktemp("kafka")
+    try:
+        program = KafkaBroker(folder)
+    except BrokerUnavailable as error:
+        pytest.skip(f"no Kafka broker: {error}")
+    yield from _served(program, program.url(), folder)
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,12 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 import asyncpg
+from aiokafka import TopicPartition
+from aiokafka.admin import RecordsToDelete
 
 from fairlead_common import clock
+from fairlead_common.log import kafka_client
+from fairlead_common.log.kafka import KafkaLog
 from fairlead_common.log.memory import MemoryCore, MemoryLog
 from fairlead_common.log.postgres import PostgresLog
 from fairlead_common.log.postgres_sql import SQL
@@ -148,3 +152,52 @@ class PostgresBed:
         log = await self.open()
         await log.maintain(now_ms)
         await log.close()
+
+
+class KafkaBed:
+    """The log in a real broker."""
+
+    name = "kafka"
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def open(self, away_s: float = 30.0) -> KafkaLog:
+        return await KafkaLog.open(self._server.url(), away_s=away_s)
+
+    @asynccontextmanager
+    async def open_append(self, records: Sequence[Record]) -> AsyncIterator[None]:
+        log = await self.open()
+        producer = await kafka_client.started(
+            kafka_client.new_producer(log.servers, a_name(), log.away_s)
+        )
+        async with producer.transaction():
+            for record in records:
+                partitions = await log.controls.partitions(record.topic)
+                await producer.send_and_wait(
+                    record.topic,
+                    key=record.key.encode(),
+                    value=record.value,
+                    partition=partition_of(record.key, partitions),
+                )
+            yield
+        await kafka_client.stop(producer)
+        await log.close()
+
+    async def expire(self, topic: str) -> None:
+        log = await self.open()
+        ends = await log.end_positions(topic)
+        async with kafka_client.admin(log.servers, log.away_s) as admin:
+            await admin.delete_records(
+                {TopicPartition(topic, n): RecordsToDelete(end) for n, end in ends.items()}
+            )
+        await log.close()
+
+    async def compact(self, topic: str) -> None:
+        """The brokers compact when they like to."""
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def restart(self) -> None:
+        self._server.restart()

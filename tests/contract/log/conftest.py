@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from fairlead_common.log.protocol import EventLog
-from tests.contract.log.beds import Bed, MemoryBed, PostgresBed
+from tests.contract.log.beds import Bed, KafkaBed, MemoryBed, PostgresBed
 
 
-@pytest.fixture(scope="session", params=["memory", "postgres"])
+@pytest.fixture(scope="session", params=LOGS)
 def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
     """Each log in turn."""
     match request.param:
@@ -17,6 +17,8 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
         case "postgres":
             server = request.getfixturevalue("postgres_server")
             yield PostgresBed(server, request.getfixturevalue("database"))
+        case "kafka":
+            yield KafkaBed(request.getfixturevalue("kafka_broker"))
         case other:
             raise AssertionError(other)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NoReturn
 
-from fairlead_common.log.protocol import Entry, EventLog, Reader, Record, Topic, caught_up
+from fairlead_common.log.protocol import Entry, EventLog, Producer, Reader, Record, Topic, caught_up
 from tests.contract.log.beds import a_topic
 
 
@@ -46,6 +46,12 @@ async def read_on(reader: Reader) -> NoReturn:
     """Read until an error ends it."""
     while True:
         await reader.read(wait_s=0.1)
+
+
+async def append_on(producer: Producer, record: Record) -> NoReturn:
+    """Append the record again and again until an error ends it."""
+    while True:
+        await producer.append([record])
 
 
 async def everything(log: EventLog, topic: Topic) -> list[Entry]:

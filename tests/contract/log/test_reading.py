@@ -200,8 +200,8 @@ async def test_a_position_that_is_gone_is_said_so(log: EventLog, bed: Bed) -> No
     topic = await made(log)
     producer = await log.producer(a_name())
     await producer.append([record(topic, "a", f"{n}") for n in range(3)])
-    old = await log.reader(topic.name, {0: 0})
     await bed.expire(topic.name)
+    old = await log.reader(topic.name, {0: 0})
     with pytest.raises(PositionGone) as gone:
         await read_on(old)
     first = (await log.start_positions(topic.name))[0]

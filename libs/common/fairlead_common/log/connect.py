@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from fairlead_common.errors import LogUnavailable
+from fairlead_common.log.kafka import KafkaLog
 from fairlead_common.log.postgres import PostgresLog
 from fairlead_common.log.protocol import EventLog
 
@@ -21,6 +22,8 @@ async def open_log(url: str) -> EventLog:
     match urlsplit(url).scheme:
         case "postgres" | "postgresql":
             return await PostgresLog.open(url)
+        case "kafka":
+            return await KafkaLog.open(url)
         case scheme:
             raise ValueError(
                 f"a log's URL begins with postgresql:// or kafka://, not with {scheme!r}"

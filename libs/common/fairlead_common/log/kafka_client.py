@@ -1,0 +1,278 @@
+"""Bounds around `aiokafka`: its own waits end only when the brokers are back.
+
+Here are the settings of its clients, calls with a deadline, and topics as Kafka keeps them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeAlias, TypeVar
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import IllegalOperation, KafkaError, for_code
+
+from fairlead_common.errors import LogUnavailable, TopicMismatch
+from fairlead_common.log.protocol import READ_BYTES_MAX, RECORD_BYTES_MAX, Topic
+
+T = TypeVar("T")
+
+Consumer: TypeAlias = Any
+"""An `AIOKafkaConsumer`; the library carries no types."""
+
+Producer: TypeAlias = Any
+"""An `AIOKafkaProducer`."""
+
+MESSAGE_BYTES_MAX: Final = 2 * RECORD_BYTES_MAX
+TRANSACTION_S_MAX: Final = 10
+"""The brokers end a transaction of a producer that died; readers wait behind it that long."""
+CLOSE_S_MAX: Final = 3.0
+PAUSE_S_MIN: Final = 0.05
+PAUSE_S_MAX: Final = 0.5
+RETRY_MS: Final = 50
+DAY_MS: Final = 86_400_000
+
+_EXISTS: Final = 36
+_ABSENT: Final = 3
+
+
+BROKEN: Final = (KafkaError, IllegalOperation, OSError)
+"""What calls raise while the brokers are away, or refuse."""
+
+
+async def bounded(away_s: float, attempt: Callable[[], Awaitable[T]]) -> T:
+    """The result of a call that may be repeated. Raises `LogUnavailable` past the bound."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + away_s
+    pause = PAUSE_S_MIN
+    while True:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await attempt()
+        except BROKEN as error:
+            if loop.time() + pause > deadline:
+                reason = str(error) or type(error).__name__
+                raise LogUnavailable(f"Kafka did not answer in time: {reason}") from error
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, PAUSE_S_MAX)
+
+
+async def stop(client: Any) -> None:
+    """Stop any client of `aiokafka`, within a bound, whatever state it is in.
+
+    A producer that cannot flush would wait for ever: then the task that sends is ended first, for
+    which there is no public way.
+    """
+    stopping = asyncio.ensure_future(client.stop())
+    done, _ = await asyncio.wait([stopping], timeout=CLOSE_S_MAX)
+    sender = getattr(client, "_sender", None)
+    if not done and sender is not None and sender.sender_task is not None:
+        sender.sender_task.cancel()
+        done, _ = await asyncio.wait([stopping], timeout=CLOSE_S_MAX)
+    if not done:
+        stopping.cancel()
+        await asyncio.wait([stopping], timeout=CLOSE_S_MAX)
+    if stopping.done() and not stopping.cancelled():
+        error = stopping.exception()
+        if error is not None and not isinstance(error, BROKEN):
+            raise error
+
+
+def new_producer(servers: str, name: str, away_s: float) -> Producer:
+    """A producer of transactions, not started."""
+    return AIOKafkaProducer(
+        bootstrap_servers=servers,
+        client_id=f"fairlead-{name}",
+        transactional_id=f"fairlead.{name}",
+        transaction_timeout_ms=TRANSACTION_S_MAX * 1000,
+        max_batch_size=MESSAGE_BYTES_MAX,
+        max_request_size=MESSAGE_BYTES_MAX,
+        request_timeout_ms=round(away_s * 1000),
+        retry_backoff_ms=RETRY_MS,
+    )
+
+
+def new_consumer(servers: str, away_s: float) -> Consumer:
+    """A consumer of what is committed, not started and of no group."""
+    return AIOKafkaConsumer(
+        bootstrap_servers=servers,
+        client_id="fairlead",
+        group_id=None,
+        isolation_level="read_committed",
+        auto_offset_reset="none",
+        enable_auto_commit=False,
+        fetch_max_bytes=READ_BYTES_MAX,
+        max_partition_fetch_bytes=MESSAGE_BYTES_MAX,
+        request_timeout_ms=round(away_s * 1000),
+        retry_backoff_ms=RETRY_MS,
+    )
+
+
+@asynccontextmanager
+async def admin(servers: str, away_s: float) -> AsyncIterator[Any]:
+    """An `AIOKafkaAdminClient` for a moment."""
+    client = AIOKafkaAdminClient(
+        bootstrap_servers=servers,
+        client_id="fairlead",
+        request_timeout_ms=round(away_s * 1000),
+        retry_backoff_ms=RETRY_MS,
+    )
+    try:
+        await client.start()
+        yield client
+    finally:
+        await client.close()
+
+
+class Controls:
+    """What a log asks its brokers besides records: topics, offsets, who they are."""
+
+    def __init__(self, servers: str, away_s: float) -> None:
+        self._servers = servers
+        self._away_s = away_s
+        self._consumer: Consumer = None
+        self._starting = asyncio.Lock()
+        self._partitions: dict[str, int] = {}
+
+    async def cluster_id(self) -> str:
+        """The name that the brokers gave themselves for good."""
+
+        async def attempt() -> str:
+            async with admin(self._servers, self._away_s) as client:
+                return str((await client.describe_cluster())["cluster_id"])
+
+        return await bounded(self._away_s, attempt)
+
+    async def create(self, topic: Topic) -> None:
+        """Make the topic, or check the one that is there. Raises `TopicMismatch`."""
+
+        async def attempt() -> None:
+            async with admin(self._servers, self._away_s) as client:
+                await _create(client, topic)
+
+        await bounded(self._away_s, attempt)
+
+    async def partitions(self, topic: str) -> int:
+        """How many it has, which never changes. Raises `TopicMismatch` if it is not there."""
+        known = self._partitions.get(topic)
+        if known is not None:
+            return known
+
+        async def attempt() -> int:
+            async with admin(self._servers, self._away_s) as client:
+                return await _count_partitions(client, topic)
+
+        found = await bounded(self._away_s, attempt)
+        if not found:
+            raise TopicMismatch(f"there is no topic {topic!r}")
+        self._partitions[topic] = found
+        return found
+
+    async def ends(self, places: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The offset behind everything committed and visible, for each."""
+
+        async def attempt() -> Mapping[TopicPartition, int]:
+            consumer = await self._started()
+            found: Mapping[TopicPartition, int] = await consumer.end_offsets(places)
+            return found
+
+        return await bounded(self._away_s, attempt)
+
+    async def starts(self, places: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The first offset that is kept, for each."""
+
+        async def attempt() -> Mapping[TopicPartition, int]:
+            consumer = await self._started()
+            found: Mapping[TopicPartition, int] = await consumer.beginning_offsets(places)
+            return found
+
+        return await bounded(self._away_s, attempt)
+
+    async def close(self) -> None:
+        """Give up the connection. Safe to call twice."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            await stop(consumer)
+
+    async def _started(self) -> Consumer:
+        async with self._starting:
+            if self._consumer is None:
+                self._consumer = await started(new_consumer(self._servers, self._away_s))
+            return self._consumer
+
+
+async def started(client: Any) -> Any:
+    """Start a client of `aiokafka`; one that does not start is stopped."""
+    try:
+        await client.start()
+    except BaseException:
+        await stop(client)
+        raise
+    return client
+
+
+def settings_of(topic: Topic) -> dict[str, str]:
+    """All that we rely on, whatever the brokers' defaults are."""
+    settings = {
+        "message.timestamp.type": "LogAppendTime",
+        "max.message.bytes": str(MESSAGE_BYTES_MAX),
+        "compression.type": "producer",
+    }
+    if topic.compacted:
+        return settings | {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(64 * RECORD_BYTES_MAX),
+            "segment.ms": str(DAY_MS // 24),
+            "min.cleanable.dirty.ratio": "0.2",
+            "min.compaction.lag.ms": "0",
+            "max.compaction.lag.ms": str(DAY_MS // 4),
+            "delete.retention.ms": str(DAY_MS),
+        }
+    return settings | {
+        "cleanup.policy": "delete",
+        "retention.ms": str(1000 * topic.retention_s),
+        "retention.bytes": "-1",
+        "segment.bytes": str(256 * RECORD_BYTES_MAX),
+        "segment.ms": str(min(DAY_MS, 1000 * topic.retention_s)),
+    }
+
+
+async def _create(client: Any, topic: Topic) -> None:
+    settings = settings_of(topic)
+    # No assignments and a factor of -1: as many replicas as the brokers make by default.
+    new = NewTopic(topic.name, topic.partitions, -1, {}, settings)
+    answer = await client.create_topics([new])
+    _, code, message = answer.topic_errors[0][:3]
+    if code not in (0, _EXISTS):
+        raise for_code(code)(f"{topic.name}: {message}")
+    if code == _EXISTS:
+        await _check(client, topic, settings)
+
+
+async def _check(client: Any, topic: Topic, settings: Mapping[str, str]) -> None:
+    """Raises `TopicMismatch`; says how long the topic is kept, if that has changed."""
+    found = await _count_partitions(client, topic.name)
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic.name)
+    answers = await client.describe_configs([resource])
+    there = {entry[0]: entry[1] for entry in answers[0].resources[0][4]}
+    compacted = "compact" in there["cleanup.policy"]
+    if (found, compacted) != (topic.partitions, topic.compacted):
+        raise TopicMismatch(
+            f"{topic.name} exists with {found} partitions, compacted: {compacted}; "
+            f"{topic.partitions} and {topic.compacted} were asked for"
+        )
+    kept = settings.get("retention.ms")
+    if kept is not None and there["retention.ms"] != kept:
+        changed = ConfigResource(ConfigResourceType.TOPIC, topic.name, dict(settings))
+        await client.alter_configs([changed])
+
+
+async def _count_partitions(client: Any, topic: str) -> int:
+    """0 if there is no such topic."""
+    (found,) = await client.describe_topics([topic])
+    if found["error_code"] == _ABSENT:
+        return 0
+    if found["error_code"]:
+        raise for_code(found["error_code"])(topic)
+    return len(found["partitions"])
