@@ -25,6 +25,7 @@ AWAY: Final = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # what a pooled connection says whose server died under it
 )
 """What a call raises while the database is away: worth trying again, within a bound."""
 
