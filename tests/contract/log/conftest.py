@@ -8,6 +8,9 @@ from fairlead_common.log.protocol import EventLog
 from tests.contract.log.beds import Bed, KafkaBed, MemoryBed, PostgresBed
 
 
+LOGS = ["memory", "postgres", pytest.param("kafka", marks=pytest.mark.kafka)]
+
+
 @pytest.fixture(scope="session", params=LOGS)
 def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
     """Each log in turn."""
