@@ -181,7 +181,8 @@ class AboutJob(Answer, frozen=True, kw_only=True):
     """What is said of a job wherever it is shown. `message` is a sentence about `category`.
 
     `waiting_for` of a queued one: hold, dependencies, startAfter or scheduling. `stopping`:
-    cancel or preempt. `cluster` and `node` are those of its newest run.
+    cancel or preempt. `run` is the number of its newest run, 0 if there was none; `cluster` and
+    `node` are that run's.
     """
 
     id: str
@@ -198,6 +199,7 @@ class AboutJob(Answer, frozen=True, kw_only=True):
     changed: str | None = None
     started: str | None = None
     ended: str | None = None
+    run: int = 0
     cluster: str | None = None
     node: str | None = None
     exit_code: int | None = None
@@ -212,9 +214,7 @@ class AboutJob(Answer, frozen=True, kw_only=True):
 
 
 class JobView(AboutJob, frozen=True, kw_only=True):
-    """A job as lists show it, with the number of its runs."""
-
-    runs: int = 0
+    """A job as lists show it."""
 
 
 class Run(Answer, frozen=True, kw_only=True):

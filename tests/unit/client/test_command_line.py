@@ -23,7 +23,7 @@ JOB = {
     "reason": "The command ended with exit code 3.",
     "exitCode": 3,
     "submitted": "2026-01-01T00:00:00.000Z",
-    "runs": 1,
+    "run": 1,
 }
 RUN = {"run": 1, "state": "FAILED", "node": "n1", "exitCode": 3, "running": "t"}
 DETAIL = {**JOB, "runs": [RUN]}
