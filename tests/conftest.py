@@ -39,6 +39,11 @@ ROOT = Path(__file__).parent.parent
 T = TypeVar("T")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marks by which `make check` leaves out what takes long."""
+    config.addinivalue_line("markers", "kafka: needs a real Kafka broker")
+
+
 class Server:
     """A server for tests: ours, that may be killed, or one that somebody else runs."""
 

@@ -27,7 +27,6 @@ from fairlead_standalone.services import Service
 from fairlead_standalone.supervisor import Supervisor
 from fairlead_standalone.valkey import Valkey
 
-DATABASE: Final = "fairlead"
 POSTGRES_SCHEMES: Final = ("postgresql", "postgres")
 
 Say = Callable[[str], None]
