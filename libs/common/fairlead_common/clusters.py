@@ -25,11 +25,16 @@ class Heartbeat(
 ):
     """The executor lives. `leases_position` is where it reads its lease topic next.
 
-    `address` is the base URL at which lookout may ask for logs ("" when it serves none).
+    Every lease before that position has been told pending (this record goes into the same append),
+    except those whose records are at the positions `leases_waiting`: a successor goes by that.
+    `instance` names the process. `address` is the base URL at which lookout may ask for logs
+    ("" when it serves none).
     """
 
     executor: str
     leases_position: int = 0
+    leases_waiting: tuple[int, ...] = ()
+    instance: str = ""
     address: str = ""
     backend: str = ""
     version: str = ""

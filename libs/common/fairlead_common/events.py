@@ -205,7 +205,8 @@ class JobRunPreempting(RunEvent, frozen=True, kw_only=True, tag="jobRunPreemptin
 
 
 class JobRunLost(RunEvent, frozen=True, kw_only=True, tag="jobRunLost"):
-    """The scheduler gave the run up because its executor has not reported for too long."""
+    """The run was given up: its executor has not reported for too long, or a restarted executor
+    knows nothing of it any more."""
 
     reason: str
 
