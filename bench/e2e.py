@@ -48,6 +48,7 @@ PACED_REQUESTS_MAX: Final = 64
 DRAIN_S_MAX: Final = 600.0
 KEPT_UP_S: Final = 5.0
 POLL_S: Final = 0.2
+WARM_UP: Final = 10
 DEFAULTS: Final[dict[str, object]] = {
     "command": ["true"],
     "cpu": "1",
@@ -144,7 +145,7 @@ async def prepare(client: AsyncClient, http: httpx2.AsyncClient) -> None:
         if sum(cluster["nodes"] for cluster in answer["clusters"]) >= NODES:
             break
         await asyncio.sleep(POLL_S)
-    done = await client.submit(QUEUES[0], "warm-up", [Job()] * 10, defaults=DEFAULTS)
+    done = await client.submit(QUEUES[0], "warm-up", [Job()] * WARM_UP, defaults=DEFAULTS)
     await client.wait(QUEUES[0], "warm-up", after=done.position, timeout_s=60.0)
 
 
@@ -228,13 +229,8 @@ async def drained(setting: Setting, jobs: int) -> dict[str, int]:
     deadline_s = time.monotonic() + DRAIN_S_MAX
     told_s = time.monotonic()
     while True:
-        states: dict[str, int] = {}
-        for queue in QUEUES:
-            query = {"queue": queue, "groupBy": "state"}
-            answer = (await setting.http.get("/api/v1/jobs", params=query)).json()
-            for group in answer["groups"]:
-                state = group["group"]["state"]
-                states[state] = states.get(state, 0) + group["jobs"]
+        answer = (await setting.http.get("/api/v1/jobs", params={"groupBy": "state"})).json()
+        states = {group["group"]["state"]: group["jobs"] for group in answer["groups"]}
         if states.get("SUCCEEDED", 0) >= jobs + WARM_UP:
             return {**states, "SUCCEEDED": states["SUCCEEDED"] - WARM_UP}
         if time.monotonic() > deadline_s:
@@ -243,9 +239,6 @@ async def drained(setting: Setting, jobs: int) -> dict[str, int]:
             told_s = time.monotonic()
             say(f"  {states}")
         await asyncio.sleep(POLL_S)
-
-
-WARM_UP: Final = 10
 
 
 class Waits(msgspec.Struct, frozen=True):

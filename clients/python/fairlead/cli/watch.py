@@ -107,5 +107,6 @@ def _picture(job_set: "JobSet") -> "RenderableType":
         counts.add_row(Text(state, _STYLES[state]), Text(f"{job_set.states[state]:,}"))
     title = Text(f"{job_set.queue}/{job_set.job_set}", "bold")
     title.append(f"  {job_set.ended:,} of {job_set.jobs:,} ended", "not bold")
-    bar = ProgressBar(total=max(job_set.jobs, 1), completed=job_set.ended, width=60)
+    bar = Table.grid()  # a row, because the bar alone does not end its line
+    bar.add_row(ProgressBar(total=max(job_set.jobs, 1), completed=job_set.ended, width=60))
     return Group(title, bar, counts)
