@@ -34,7 +34,7 @@ _QUANTITY: Final = re.compile(
     r"([+-]?)([0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:([eE][+-]?[0-9]{1,2})|([a-zA-Z]{0,2}))"
 )
 AMOUNT_MAX: Final = 2**53
-"""Largest amount of anything, in its fixed unit: sums over a million nodes fit an int64."""
+"""Largest amount of anything, in its fixed unit: exact as a double, and far above any machine."""
 
 
 def parse(resource: str, text: str | int | float, *, round_up: bool) -> int:

@@ -1,0 +1,97 @@
+"""The life cycles of jobs and runs: what the two tables promise to every fold."""
+
+from collections.abc import Mapping
+from typing import TypeVar, get_args
+
+import pytest
+
+from fairlead_common import events
+from fairlead_common.lifecycle import (
+    JOB_ENDED,
+    JOB_HELD,
+    JOB_STEPS,
+    RUN_ENDED,
+    RUN_STEPS,
+    JobState,
+    RunState,
+)
+from tests.unit.common import goldens
+
+S = TypeVar("S", JobState, RunState)
+
+JOB_TAGS = {tag for _, tag in JOB_STEPS}
+RUN_TAGS = {tag for _, tag in RUN_STEPS}
+UNION_TAGS = {goldens.tag_of(kind) for kind in get_args(events.AnyEvent)}
+
+NO_STEP = {
+    "jobSubmitted": "it makes the job",
+    "jobReleased": "a held job is QUEUED before and after",
+    "jobPreemptRequested": "the run is asked to stop; the scheduler decides what follows",
+    "jobsPreemptRequested": "as jobPreemptRequested",
+    "jobReprioritized": "its place changes, not its state",
+    "jobsReprioritized": "as jobReprioritized",
+    "jobRunPreempting": "the run is asked to stop and holds its room until it has",
+}
+"""Events after which a job and its run are in the state in which they were, and why."""
+
+
+def reached(steps: Mapping[tuple[S, str], S], start: S) -> set[S]:
+    """Every state that some sequence of events leads to."""
+    found, new = {start}, {start}
+    while new:
+        new = {to for (state, _), to in steps.items() if state in new} - found
+        found |= new
+    return found
+
+
+def test_an_ended_job_stays_as_it_ended() -> None:
+    assert not [state for state, _ in JOB_STEPS if state in JOB_ENDED]
+
+
+def test_an_ended_run_stays_as_it_ended() -> None:
+    assert not [state for state, _ in RUN_STEPS if state in RUN_ENDED]
+
+
+def test_every_state_of_a_job_can_be_reached_and_left_or_is_final() -> None:
+    assert reached(JOB_STEPS, JobState.QUEUED) == set(JobState)
+    assert {state for state, _ in JOB_STEPS} == set(JobState) - JOB_ENDED
+
+
+def test_every_state_of_a_run_can_be_reached_and_left_or_is_final() -> None:
+    assert reached(RUN_STEPS, RunState.LEASED) == set(RunState)
+    assert {state for state, _ in RUN_STEPS} == set(RunState) - RUN_ENDED
+
+
+def test_a_job_waits_holds_room_or_has_ended() -> None:
+    assert {JobState.QUEUED} | JOB_HELD | JOB_ENDED == set(JobState)
+    assert not JOB_HELD & JOB_ENDED
+
+
+def test_the_tables_name_only_events_that_exist() -> None:
+    assert JOB_TAGS | RUN_TAGS <= UNION_TAGS
+
+
+def test_every_event_has_a_step_or_a_reason_to_have_none() -> None:
+    begins_a_run = {"jobRunLeased"}
+    assert UNION_TAGS == JOB_TAGS | RUN_TAGS | begins_a_run | NO_STEP.keys()
+    assert not (JOB_TAGS | RUN_TAGS) & NO_STEP.keys()
+
+
+@pytest.mark.parametrize("state", sorted(JOB_HELD))
+def test_from_wherever_it_holds_room_a_job_can_end_in_every_way_or_wait_again(
+    state: JobState,
+) -> None:
+    ends = {to for (at, _), to in JOB_STEPS.items() if at is state}
+    assert ends >= JOB_ENDED - {JobState.REJECTED} | {JobState.QUEUED}
+
+
+def test_the_end_of_a_run_alone_never_ends_its_job() -> None:
+    run_ends = {tag for (_, tag), to in RUN_STEPS.items() if to in RUN_ENDED}
+    assert not run_ends & JOB_TAGS
+
+
+def test_a_request_to_cancel_ends_only_what_waits() -> None:
+    cancels = {state for state, tag in JOB_STEPS if tag == "jobCancelRequested"}
+    assert cancels == {JobState.QUEUED}
+    bulk = {state for state, tag in JOB_STEPS if tag == "jobsCancelRequested"}
+    assert bulk == cancels
