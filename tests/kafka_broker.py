@@ -184,9 +184,8 @@ def _fetch_into(folder: Path, say: Say) -> None:
 
 def _check(jars: Path) -> None:
     """Whether the jars are those that were noted, all and no others."""
-    noted = dict(
-        reversed(line.split("  ")) for line in (FILES / "jars.sha256").read_text().splitlines()
-    )
+    lines = (FILES / "jars.sha256").read_text().splitlines()
+    noted = {name: digest for digest, name in (line.split("  ") for line in lines)}
     found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in jars.iterdir()}
     wrong = sorted(name for name, _ in noted.items() ^ found.items())
     if wrong:

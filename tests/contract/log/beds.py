@@ -3,7 +3,7 @@
 import itertools
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
 import asyncpg
@@ -31,7 +31,7 @@ class Bed(Protocol):
         """A connection to the log, as another process would have it."""
         ...
 
-    def open_append(self, records: Sequence[Record]) -> "AsyncContextManager":
+    def open_append(self, records: Sequence[Record]) -> AbstractAsyncContextManager[None]:
         """An append that is under way inside the `async with` and committed at its end."""
         ...
 
@@ -50,14 +50,6 @@ class Bed(Protocol):
     def restart(self) -> None:
         """Start it again."""
         ...
-
-
-class AsyncContextManager(Protocol):
-    """What `asynccontextmanager` makes."""
-
-    async def __aenter__(self) -> None: ...
-
-    async def __aexit__(self, *_: object) -> bool | None: ...
 
 
 _numbers = itertools.count()

@@ -7,7 +7,6 @@ import pytest
 from fairlead_common.log.protocol import EventLog
 from tests.contract.log.beds import Bed, KafkaBed, MemoryBed, PostgresBed
 
-
 LOGS = ["memory", "postgres", pytest.param("kafka", marks=pytest.mark.kafka)]
 
 

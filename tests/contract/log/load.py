@@ -5,7 +5,6 @@ The servers are children of the main thread, which kills and restarts them meanw
 
 import asyncio
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from fairlead_common.errors import (
@@ -27,18 +26,23 @@ class Load:
     def __init__(self, bed: Bed, one: Topic, other: Topic) -> None:
         self.one, self.other = one, other
         self.read: list[str] = []
-        self.unknown = 0
         self._bed = bed
         self._name = a_name()
         self._written = 0
-        self._changed = threading.Condition()
+        self._ended = False
         self._stop = False
+        self._writing = True
+        self._changed = threading.Condition()
         self._thread = ThreadPoolExecutor(1)
         self._done: Future[None] = self._thread.submit(asyncio.run, self._run())
 
     def wait_for(self, more: int) -> None:
         """Wait until so many more numbers than now were written."""
-        self._wait(lambda goal=self._written + more: self._written >= goal)
+        goal = self._written + more
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._written >= goal or self._ended, WAIT_S_MAX)
+        if self._ended:
+            self._done.result()
 
     def stop(self) -> int:
         """Stop writing, let the reader come to the end; how many numbers were written."""
@@ -47,32 +51,18 @@ class Load:
         self._thread.shutdown()
         return self._written
 
-    def _wait(self, condition: Callable[[], bool]) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: condition() or self._done.done(), WAIT_S_MAX)
-        if self._done.done():
-            self._done.result()
-
     async def _run(self) -> None:
-        log = await self._bed.open()
-        reading = asyncio.create_task(self._read(await self._bed.open()))
         try:
-            await self._write(log)
-            end = await log.end_positions(self.one.name)
-            async with asyncio.timeout(WAIT_S_MAX):
-                while len(self.read) < self._written:
-                    if reading.done():
-                        break
-                    await asyncio.sleep(0.01)
-            assert end
+            log, other = await self._bed.open(), await self._bed.open()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._read(other))
+                tasks.create_task(self._write(log))
+            await log.close()
+            await other.close()
         finally:
-            reading.cancel()
-            await asyncio.wait([reading])
             with self._changed:
+                self._ended = True
                 self._changed.notify_all()
-        if not reading.cancelled():
-            reading.result()
-        await log.close()
 
     async def _write(self, log: EventLog) -> None:
         producer = await log.producer(self._name)
@@ -82,14 +72,14 @@ class Load:
                 await producer.append([record(self.one, "k", text), record(self.other, "k", text)])
             except AppendRefused:
                 continue
-            except (AppendUnknown, ProducerFenced) as error:
-                self.unknown += isinstance(error, AppendUnknown)
+            except (AppendUnknown, ProducerFenced):
                 producer = await self._again(log)
                 if texts(await everything(log, self.one))[-1:] != [text]:
                     continue
             with self._changed:
                 self._written += 1
                 self._changed.notify_all()
+        self._writing = False
 
     async def _again(self, log: EventLog) -> Producer:
         while True:
@@ -99,9 +89,6 @@ class Load:
                 continue
 
     async def _read(self, log: EventLog) -> None:
-        try:
-            reader = await log.reader(self.one.name, await log.start_positions(self.one.name))
-            while True:
-                self.read += texts((await reader.read(wait_s=5)).entries)
-        finally:
-            await log.close()
+        reader = await log.reader(self.one.name, await log.start_positions(self.one.name))
+        while self._writing or len(self.read) < self._written:
+            self.read += texts((await reader.read(wait_s=0.5)).entries)

@@ -1,10 +1,12 @@
 """What happens when the log's server is away, or is killed and comes back."""
 
 import asyncio
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from fairlead_common.errors import AppendRefused, AppendUnknown, LogUnavailable
+from fairlead_common.log.protocol import Topic
 from tests.contract.log.beds import Bed, a_name
 from tests.contract.log.helpers import (
     append_on,
@@ -20,14 +22,14 @@ from tests.contract.log.load import Load
 
 
 @pytest.fixture
-def away(bed: Bed):
-    """Call it to kill the server; it is there again after the test."""
+def kill(bed: Bed) -> Iterator[Callable[[], None]]:
+    """Kills the server; it is there again after the test."""
     yield bed.kill
     bed.restart()
 
 
 async def test_a_log_that_is_away_says_so_within_the_bound_and_nothing_is_half_done(
-    bed: Bed, away
+    bed: Bed, kill: Callable[[], None]
 ) -> None:
     log = await bed.open(away_s=0.5)
     topic = await made(log)
@@ -35,7 +37,7 @@ async def test_a_log_that_is_away_says_so_within_the_bound_and_nothing_is_half_d
     await producer.append([record(topic, "a", "before")])
     reader = await reader_of(log, topic)
     assert texts((await reader.read(wait_s=10)).entries) == ["before"]
-    away()
+    kill()
     # What was killed may have had children that finish what they are at.
     with pytest.raises(LogUnavailable):
         await read_on(reader)
@@ -106,14 +108,14 @@ def test_a_restart_under_load_loses_nothing_and_doubles_nothing(bed: Bed) -> Non
     assert load.read == numbers
 
 
-async def _two_topics(bed: Bed):
+async def _two_topics(bed: Bed) -> tuple[Topic, Topic]:
     log = await bed.open()
     topics = await made(log), await made(log)
     await log.close()
     return topics
 
 
-async def _contents(bed: Bed, topic) -> list[str]:
+async def _contents(bed: Bed, topic: Topic) -> list[str]:
     log = await bed.open()
     values = texts(await everything(log, topic))
     await log.close()

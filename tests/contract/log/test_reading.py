@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fairlead_common.errors import PositionGone, TopicMismatch
-from fairlead_common.log.protocol import EventLog, caught_up
+from fairlead_common.log.protocol import Entry, EventLog, Topic, caught_up
 from tests.contract.log.beds import Bed, a_name
 from tests.contract.log.helpers import everything, made, read_on, read_to, reader_of, record, texts
 
@@ -158,7 +158,7 @@ async def test_a_read_is_bounded_in_records(log: EventLog) -> None:
     producer = await log.producer(a_name())
     await producer.append([record(topic, f"{n}", f"{n}") for n in range(100)])
     reader = await reader_of(log, topic)
-    entries = []
+    entries: list[Entry] = []
     while len(entries) < 100:
         batch = await reader.read(records_max=9)
         assert 0 <= len(batch.entries) <= 9
@@ -231,9 +231,13 @@ async def test_a_topic_can_be_made_again_but_not_otherwise(log: EventLog, bed: B
     topic = await made(log, partitions=3)
     elsewhere = await bed.open()
     await elsewhere.create(topic)
-    for changed in ({"partitions": 4}, {"partitions": 2}, {"compacted": True}):
+    for changed in (
+        Topic(topic.name, partitions=4),
+        Topic(topic.name, partitions=2),
+        Topic(topic.name, partitions=3, compacted=True),
+    ):
         with pytest.raises(TopicMismatch, match=topic.name):
-            await elsewhere.create(type(topic)(**{"name": topic.name, "partitions": 3} | changed))
+            await elsewhere.create(changed)
     assert (await log.end_positions(topic.name)).keys() == {0, 1, 2}
     await elsewhere.close()
 
