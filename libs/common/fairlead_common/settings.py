@@ -55,15 +55,15 @@ def load(kind: type[S], environment: Mapping[str, str]) -> S:
     """The settings of this kind. Raises `SettingsError` naming every fault."""
     values: dict[str, object] = {}
     faults: list[Fault] = []
-    known = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    known = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
     if file := environment.get(FILE_VARIABLE):
         values.update(_read(Path(file), known, faults))
-    for encoded, field in known.items():
+    for field in msgspec.structs.fields(kind):
         name = f"FAIRLEAD_{field.name.upper()}"
         if name not in environment:
             continue
         try:
-            values[encoded] = _from_text(environment[name], field.type)
+            values[field.encode_name] = _from_text(environment[name], field.type)
         except msgspec.MsgspecError as error:
             faults.append(Fault(name, str(error)))
     if faults:
@@ -83,11 +83,14 @@ def _read(file: Path, known: Mapping[str, object], faults: list[Fault]) -> dict[
     if not isinstance(content, dict):
         faults.append(Fault(str(file), "is not a mapping of settings"))
         return {}
-    faults += [
-        Fault(f"{file}: {name}", "is no setting of this service")
-        for name in content
-        if name not in known
-    ]
+    for name, value in content.items():
+        if name not in known:
+            faults.append(Fault(f"{file}: {name}", "is no setting of this service"))
+            continue
+        try:
+            msgspec.convert(value, known[name])
+        except msgspec.ValidationError as error:
+            faults.append(Fault(f"{file}: {name}", str(error)))
     return content
 
 

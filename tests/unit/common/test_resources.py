@@ -105,11 +105,11 @@ def test_a_written_amount_is_read_back_the_same(amount: int, resource: str, roun
 @given(st.text(max_size=12))
 def test_any_text_is_an_amount_or_refused_with_a_sentence(text: str) -> None:
     try:
-        amount = resources.parse(CPU, text, round_up=True)
+        amount, refusal = resources.parse(CPU, text, round_up=True), repr(text)
     except ValueError as error:
-        assert repr(text) in str(error)
-    else:
-        assert 0 <= amount <= AMOUNT_MAX
+        amount, refusal = 0, str(error)
+    assert repr(text) in refusal
+    assert 0 <= amount <= AMOUNT_MAX
 
 
 @pytest.mark.parametrize(

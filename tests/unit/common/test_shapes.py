@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead_common import shapes
 
-WORDS = st.text("abc./-é\"\\", max_size=6)
+WORDS = st.text('abc./-é"\\', max_size=6)
 TOLERATIONS = st.builds(
     shapes.Toleration,
     key=WORDS,
@@ -84,5 +84,5 @@ def test_the_name_is_the_same_in_every_version() -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"[]", b'{"requests":{"cpu":"1"}}'])
 def test_what_is_no_shape_is_refused(raw: bytes) -> None:
-    with pytest.raises(ValueError, match="JSON|Object|Expected|truncated"):
+    with pytest.raises(ValueError, match=r"JSON|Object|Expected|truncated"):
         shapes.decode(raw)

@@ -1,0 +1,104 @@
+"""Settings: defaults, a file, the environment over it, and every fault said at once."""
+
+from pathlib import Path
+
+import pytest
+
+from fairlead_common.settings import FILE_VARIABLE, Settings, SettingsError, load
+
+
+class Own(Settings, frozen=True, kw_only=True):
+    """Settings of some service."""
+
+    lease_s_max: int = 60
+    speed: float = 1.0
+    nickname: str | None = None
+    shares: dict[str, float] = {}  # noqa: RUF012
+    pools: tuple[str, ...] = ("default",)
+
+
+def written(folder: Path, text: str) -> dict[str, str]:
+    """An environment that names a settings file with this text."""
+    file = folder / "settings.yaml"
+    file.write_text(text)
+    return {FILE_VARIABLE: str(file)}
+
+
+def faults_of(environment: dict[str, str]) -> dict[str, str]:
+    """What is wrong with it: name -> why."""
+    with pytest.raises(SettingsError) as caught:
+        load(Own, environment)
+    return {fault.pointer: fault.detail for fault in caught.value.faults}
+
+
+def test_without_anything_defaults_count_and_nobody_is_let_in() -> None:
+    made = load(Own, {})
+    assert made == Own()
+    assert made.http_host == "127.0.0.1"
+    assert not made.anonymous
+
+
+def test_the_file_counts_over_defaults(tmp_path: Path) -> None:
+    made = load(Own, written(tmp_path, "leaseSMax: 5\nshares: {gpu: 0.5}\npools: [a, b]\n"))
+    assert (made.lease_s_max, made.shares, made.pools) == (5, {"gpu": 0.5}, ("a", "b"))
+
+
+def test_the_environment_counts_over_the_file(tmp_path: Path) -> None:
+    environment = written(tmp_path, "leaseSMax: 5\nspeed: 2.0\n")
+    made = load(Own, environment | {"FAIRLEAD_LEASE_S_MAX": "7"})
+    assert (made.lease_s_max, made.speed) == (7, 2.0)
+
+
+def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
+    assert load(Own, written(tmp_path, "")) == Own()
+
+
+@pytest.mark.parametrize(("text", "want"), [("true", True), ("1", True), ("false", False)])
+def test_yes_and_no_are_read_as_people_write_them(text: str, want: bool) -> None:
+    assert load(Own, {"FAIRLEAD_ANONYMOUS": text}).anonymous is want
+
+
+def test_texts_need_no_quotes_in_the_environment() -> None:
+    made = load(Own, {"FAIRLEAD_SIGNING_KEY": "12", "FAIRLEAD_NICKNAME": "sea"})
+    assert (made.signing_key, made.nickname) == ("12", "sea")
+
+
+def test_lists_and_mappings_are_json_in_the_environment() -> None:
+    made = load(Own, {"FAIRLEAD_POOLS": '["a"]', "FAIRLEAD_SHARES": '{"cpu": 0.5}'})
+    assert (made.pools, made.shares) == (("a",), {"cpu": 0.5})
+
+
+def test_variables_of_others_are_none_of_ours() -> None:
+    assert load(Own, {"FAIRLEAD_SOMETHING_ELSE": "x", "PATH": "/bin"}) == Own()
+
+
+def test_every_fault_is_said_with_its_name(tmp_path: Path) -> None:
+    environment = written(tmp_path, "leeseSMax: 5\nspede: 1\n")
+    environment |= {"FAIRLEAD_LEASE_S_MAX": "many", "FAIRLEAD_ANONYMOUS": "perhaps"}
+    faults = faults_of(environment)
+    file = environment[FILE_VARIABLE]
+    assert faults.keys() == {
+        f"{file}: leeseSMax",
+        f"{file}: spede",
+        "FAIRLEAD_LEASE_S_MAX",
+        "FAIRLEAD_ANONYMOUS",
+    }
+    assert faults[f"{file}: spede"] == "is no setting of this service"
+
+
+def test_wrong_values_in_the_file_are_all_said_with_their_names(tmp_path: Path) -> None:
+    environment = written(tmp_path, "leaseSMax: soon\nspeed: fast\n")
+    file = environment[FILE_VARIABLE]
+    assert faults_of(environment).keys() == {f"{file}: leaseSMax", f"{file}: speed"}
+
+
+def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none.yaml")
+    assert "cannot be read" in faults_of({FILE_VARIABLE: missing})[missing]
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "just words", "{a: [}"])
+def test_a_file_that_is_no_mapping_is_said_so(text: str, tmp_path: Path) -> None:
+    environment = written(tmp_path, text)
+    faults = faults_of(environment)
+    assert list(faults) == [environment[FILE_VARIABLE]]
