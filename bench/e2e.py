@@ -53,12 +53,10 @@ DEFAULTS: Final[dict[str, object]] = {
     "command": ["true"],
     "cpu": "1",
     "memory": "1Gi",
-    "annotations": {"simulated.fairlead.io/runSeconds": str(RUN_S)},
+    "annotations": {"fairlead.dev/simulated-seconds": str(RUN_S)},
 }
-ENVIRONMENT: Final = {
-    "FAIRLEAD_SIMULATED_NODES": str(NODES),
-    "FAIRLEAD_SIMULATED_CORES": str(CORES),
-}
+KIND: Final = {"count": NODES, "resources": {"cpu": CORES, "memory": "256Gi"}}
+ENVIRONMENT: Final = {"FAIRLEAD_SIMULATION": json.dumps({"nodes": [KIND]})}
 
 
 class Leased(msgspec.Struct, frozen=True, rename="camel"):
