@@ -40,6 +40,7 @@ async def stand_by(
             if saved is not None:
                 checkpoint.prune(state.view, saved)
             forget(state.view)
+            state.view.loose_runs.clear()  # a new leader compares all leases anyway
         await asyncio.sleep(poll_s)
 
 

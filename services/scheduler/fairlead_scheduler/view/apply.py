@@ -470,7 +470,7 @@ def _leave_gang(view: View, row: int) -> None:
 def _tell_dependents(view: View, job_id: JobId, state: JobState, message: Message) -> None:
     for other in view.dependents.pop(job_id, ()):
         row = view.jobs.rows.get(other)
-        if row is None:
+        if row is None or c.IS_ENDED[view.jobs.state[row]]:
             continue
         rare = view.jobs.rare_of(row)
         rare.after.discard(job_id)

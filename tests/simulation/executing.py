@@ -1,0 +1,79 @@
+"""Executors: the real core over a simulated cluster that outlives it."""
+
+from fairlead_common import clusters
+from fairlead_common.clusters import Heartbeat, Node
+from fairlead_common.errors import AppendRefused, AppendUnknown, ProducerFenced
+from fairlead_common.log import Entry
+from fairlead_common.log.topics import CLUSTERS, leases
+from fairlead_executor.core import Core, Turn
+from tests.simulation.clusters import VirtualCluster
+from tests.simulation.world import Tail, World, Writer
+
+
+class Executor:
+    """One executor process; `restart` is what `kill -9` and a new start leave of it."""
+
+    def __init__(self, world: World, name: str, cluster: VirtualCluster) -> None:
+        self._world = world
+        self.name = name
+        self.cluster = cluster
+        self.away_until_ms = 0
+        self._starts = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin where the log says that the one before ended."""
+        world = self._world
+        self._starts += 1
+        self._writer = Writer(world, f"executor-{self.name}")
+        self._leases = Tail(world, leases(self.name).name)
+        newest: dict[str, Entry] = {}
+        for batch in self._leases.read_all():
+            for entry in batch.entries:
+                newest.pop(entry.key, None)
+                if entry.value is not None:
+                    newest[entry.key] = entry
+        before: Heartbeat | None = None
+        nodes: dict[str, Node] = {}
+        for batch in Tail(world, CLUSTERS).read_all():
+            for entry in batch.entries:
+                executor, _, node = entry.key.partition("/")
+                if executor != self.name:
+                    continue
+                if entry.value is None:
+                    nodes.pop(node, None)
+                    continue
+                match clusters.decode(entry.value):
+                    case Heartbeat() as beat:
+                        before = beat
+                    case Node() as reported:
+                        nodes[node] = reported
+        self.core = Core(self.name, self.cluster, instance=str(self._starts))
+        position = self._leases.positions[0]
+        self.core.take_over(newest.values(), position, before, nodes.values())
+        self._planned: Turn | None = None
+
+    def turn(self) -> None:
+        """Fold some leases, tell what there is to tell, then do it."""
+        world = self._world
+        if world.now_ms < self.away_until_ms:
+            return
+        self.cluster.advance(world.now_ms)
+        batch = self._leases.read()
+        self.core.fold(batch.entries, self._leases.positions[0])
+        turn = self.core.plan(world.now_ms)
+        if turn.empty:
+            return
+        try:
+            if turn.records:
+                self._writer.append(turn.records)
+        except AppendRefused:
+            self.core.again()
+            return
+        except (AppendUnknown, ProducerFenced):
+            self.restart()
+            return
+        if world.maybe(0.02):
+            self.restart()
+            return
+        self.core.done(turn, world.now_ms)

@@ -1,0 +1,62 @@
+"""Lookout's fold over the simulated log; what it knows survives it, as Postgres would."""
+
+from fairlead_common import events as ev
+from fairlead_common.lifecycle import JOB_ENDED
+from fairlead_common.log.topics import JOBS
+from fairlead_lookout import fold
+from fairlead_lookout.model import Job, JobSet, Known, Message, Run, RunKey, SetKey
+from tests.simulation.world import Tail, World
+
+
+class Lookout:
+    """One process that folds all partitions."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.jobs: dict[str, Job] = {}
+        self.sets: dict[SetKey, JobSet] = {}
+        self.runs: dict[RunKey, Run] = {}
+        self.positions = world.log.start_positions(JOBS)
+
+    def turn(self) -> None:
+        """Fold a little, in one transaction."""
+        tail = Tail(self._world, JOBS, self.positions)
+        batch = tail.read(again=True)
+        messages = [
+            Message(entry.partition, entry.position, entry.time_ms, ev.decode(entry.value))
+            for entry in batch.entries
+            if entry.value is not None
+        ]
+        for message in fold.fresh(messages, self.positions):
+            self._fold(message)
+        self.positions = tail.positions
+
+    def _fold(self, message: Message) -> None:
+        for key, partition in self._keys(message):
+            self.sets.setdefault(key, JobSet(len(self.sets), key, partition))
+        changes = fold.apply(
+            Known(
+                jobs=self.jobs,
+                sets=self.sets,
+                runs=self.runs,
+                candidates=self._candidates(message),
+            ),
+            [message],
+        )
+        self.jobs.update(changes.jobs)
+        self.runs.update(changes.runs)
+        self.sets.update(changes.sets)
+
+    def _keys(self, message: Message) -> list[tuple[SetKey, int]]:
+        return [((message.sequence.queue, message.sequence.job_set), message.partition)]
+
+    def _candidates(self, message: Message) -> dict[tuple[int, int], list[str]]:
+        if not fold.bulk([message]):
+            return {}
+        ended = {state.value for state in JOB_ENDED}
+        ids = [
+            job_id
+            for job_id, job in self.jobs.items()
+            if job.state not in ended and self.sets[job.key].partition == message.partition
+        ]
+        return {(message.partition, message.position): ids}

@@ -1,0 +1,136 @@
+"""Two schedulers, of which one leads: the real view, decider and leases over the simulated log."""
+
+import copy
+
+from fairlead_common import configuration
+from fairlead_common.errors import AppendRefused, AppendUnknown, ProducerFenced
+from fairlead_common.ids import JobId
+from fairlead_common.lifecycle import JobState
+from fairlead_common.log import caught_up
+from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, leases
+from fairlead_scheduler import leasing
+from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.deciding import Decider
+from fairlead_scheduler.leasing import Leases
+from fairlead_scheduler.queues import Queues
+from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_scheduler.units import appends
+from fairlead_scheduler.view import apply, checkpoint
+from fairlead_scheduler.view.columns import Ended, View
+from tests.simulation.world import EXECUTORS, Tail, World, Writer
+
+SETTINGS = SchedulerSettings(executor_stale_s=30, executor_timeout_s=120)
+
+
+class Checkpoint:
+    """What the leader saved: the view at some positions, and all jobs that ended until then."""
+
+    def __init__(self) -> None:
+        self.view: View | None = None
+        self.ended: dict[JobId, Ended] = {}
+
+    def save(self, view: View) -> None:
+        """As `checkpoint.save`, all at once."""
+        changes = checkpoint.take(view, 32)
+        for job_id, state, digest, at_ms in changes.ended:
+            self.ended[job_id] = Ended(JobState(state), digest, at_ms)
+        self.view = copy.deepcopy(view)
+        self.view.recent = {}
+        view.recent = {}
+
+
+class Scheduler:
+    """One scheduler process. It stands by until the simulation gives it the lock."""
+
+    def __init__(self, world: World, saved: Checkpoint) -> None:
+        self._world = world
+        self._saved = saved
+        self.restart()
+
+    def restart(self) -> None:
+        """Start anew from the checkpoint, as after `kill -9`."""
+        world = self._world
+        self.view = copy.deepcopy(self._saved.view) if self._saved.view else View()
+        self.view.positions = self.view.positions or world.log.start_positions(JOBS)
+        self.clusters, self.queues = Clusters(), Queues()
+        self._jobs = Tail(world, JOBS, self.view.positions)
+        self._nodes = Tail(world, CLUSTERS)
+        self._config = Tail(world, CONFIG)
+        self._decider: Decider | None = None
+        self._writer: Writer | None = None
+        self._written: dict[int, int] = {}
+        self._ticked_ms = world.now_ms
+
+    @property
+    def leads(self) -> bool:
+        """Whether it believes that it leads."""
+        return self._decider is not None
+
+    def lead(self) -> None:
+        """Fence the predecessor, catch up, read the leases back."""
+        world = self._world
+        self._writer = Writer(world, "scheduler")
+        end = world.log.end_positions(JOBS)
+        while not caught_up(self._jobs.positions, end):
+            self.follow()
+        held = Leases()
+        for executor in EXECUTORS:
+            newest: dict[str, bytes] = {}
+            for batch in Tail(world, leases(executor).name).read_all():
+                for entry in batch.entries:
+                    if entry.value is None:
+                        newest.pop(entry.key, None)
+                    else:
+                        newest[entry.key] = entry.value
+            held.read_back(executor, newest)
+        self.view.loose_runs.update(leasing.unwanted(self.view, held))
+        self._decider = Decider(
+            SETTINGS, self.view, self.clusters, self.queues, held, began_ms=world.now_ms
+        )
+
+    def follow(self) -> None:
+        """Fold a little of each topic."""
+        batch = self._jobs.read(again=True)
+        messages = apply.decode(batch.entries)
+        wanted = apply.wanted(self.view, messages)
+        known = {job: self._saved.ended[job] for job in wanted if job in self._saved.ended}
+        apply.apply(self.view, messages, known)
+        self.clusters.apply(self._nodes.read().entries)
+        self.queues.apply(self._config.read().entries, self.clusters)
+
+    def turn(self) -> None:
+        """A cycle, if it leads and has folded back what it wrote; else only follow."""
+        self.follow()
+        world = self._world
+        self.clusters.tick((world.now_ms - self._ticked_ms) / 1000)
+        self._ticked_ms = world.now_ms
+        if self._decider is None or not caught_up(self._jobs.positions, self._written):
+            return
+        try:
+            self._cycle(self._decider)
+        except (ProducerFenced, AppendUnknown, AppendRefused):
+            self.restart()
+
+    def _cycle(self, decider: Decider) -> None:
+        world = self._world
+        kept = decider.due(world.now_ms)
+        units = list(kept.units)
+        for pool in decider.pools():
+            decided = decider.round(pool, kept, world.now_ms, lambda: 0.0)
+            if decided is not None:
+                units += decider.units(decided)
+        assert self._writer is not None
+        for records in appends(units):
+            appended = self._writer.append(records)
+            decider.leases.noted(records)
+            for (topic, partition), position in appended.items():
+                if topic == JOBS:
+                    self._written[partition] = position
+        if world.maybe(0.2) or world.calm:
+            self._saved.save(self.view)
+
+
+def configure_queues(world: World, names: tuple[str, ...]) -> None:
+    """Queues as submit would announce them."""
+    writer = Writer(world, "config")
+    writer.append_surely([configuration.record(configuration.Queue(name=n)) for n in names])

@@ -1,0 +1,168 @@
+"""Whole histories from a seed: users, two schedulers, two executors and lookout, with faults.
+
+One thread, virtual time. A failing seed fails the same way every time:
+`pytest tests/simulation -k "[17]"`. `FAIRLEAD_SEEDS` says how many are tried.
+"""
+
+import os
+from collections import Counter
+
+import pytest
+
+from fairlead_common.ids import JobId
+from fairlead_common.lifecycle import JOB_ENDED, JobState
+from fairlead_common.log import topics
+from fairlead_scheduler.view import apply
+from fairlead_scheduler.view.columns import View
+from tests.simulation.clusters import VirtualCluster
+from tests.simulation.executing import Executor
+from tests.simulation.looking import Lookout
+from tests.simulation.scheduling import Checkpoint, Scheduler, configure_queues
+from tests.simulation.submitting import QUEUES, Users
+from tests.simulation.world import EXECUTORS, Tail, World
+
+SEEDS = int(os.environ.get("FAIRLEAD_SEEDS", "100"))
+STEPS = 400
+JOBS_MAX = 40
+SETTLE_TURNS = 600
+
+
+class History:
+    """All actors, and who leads."""
+
+    def __init__(self, seed: int) -> None:
+        self.world = World(seed)
+        self.saved = Checkpoint()
+        configure_queues(self.world, QUEUES)
+        self.users = Users(self.world, JOBS_MAX)
+        self.clusters = [VirtualCluster(self.world, name, nodes=2) for name in EXECUTORS]
+        self.executors = [
+            Executor(self.world, name, cluster)
+            for name, cluster in zip(EXECUTORS, self.clusters, strict=True)
+        ]
+        self.schedulers = [Scheduler(self.world, self.saved) for _ in range(2)]
+        self.lookout = Lookout(self.world)
+        self.leader = 0
+
+    def step(self) -> None:
+        """One actor does one thing, or something breaks."""
+        world = self.world
+        world.pass_time(world.chance.randint(1, 1_500))
+        match world.chance.choices(
+            ("users", "scheduler", "executor", "lookout", "crash", "takeover", "partition"),
+            (3, 6, 5, 3, 0.3, 0.2, 0.1),
+        )[0]:
+            case "users":
+                self.users.turn()
+            case "scheduler":
+                self._schedule(world.chance.choice(self.schedulers))
+            case "executor":
+                world.chance.choice(self.executors).turn()
+            case "lookout":
+                self.lookout.turn()
+            case "crash":
+                crashing: list[Scheduler | Executor] = [*self.schedulers, *self.executors]
+                world.chance.choice(crashing).restart()
+            case "takeover":
+                self.leader = 1 - self.leader
+                self.schedulers[self.leader].restart()
+            case "partition":
+                away_ms = world.chance.choice((20_000, 200_000))
+                world.chance.choice(self.executors).away_until_ms = world.now_ms + away_ms
+
+    def _schedule(self, scheduler: Scheduler) -> None:
+        """A turn; whoever has the lock and does not lead yet begins to."""
+        if scheduler is self.schedulers[self.leader] and not scheduler.leads:
+            scheduler.lead()
+        scheduler.turn()
+
+    def settle(self) -> None:
+        """No more faults; everybody takes turns until nothing is left to do."""
+        self.world.calm = True
+        for _ in range(SETTLE_TURNS):
+            self.world.pass_time(1_000)
+            for executor in self.executors:
+                executor.turn()
+            for scheduler in self.schedulers:
+                self._schedule(scheduler)
+            self.lookout.turn()
+            if self._is_settled():
+                return
+        raise AssertionError(f"not settled: {self._live()}")
+
+    def _live(self) -> dict[JobId, JobState]:
+        view = self.schedulers[self.leader].view
+        states = {job_id: view.state_of(job_id) for job_id in self.users.submitted}
+        return {j: s for j, s in states.items() if s is not None and s not in JOB_ENDED}
+
+    def _is_settled(self) -> bool:
+        view = self.schedulers[self.leader].view
+        pods = sum(len(cluster.pods) for cluster in self.clusters)
+        known = all(self.state_of(job_id) for job_id in self.users.submitted)
+        return known and not self._live() and not view.attention and not pods
+
+    def state_of(self, job_id: JobId) -> JobState | None:
+        """The state of a job, by what the leader has and has saved."""
+        view = self.schedulers[self.leader].view
+        saved = self.saved.ended.get(job_id)
+        return view.state_of(job_id) or (saved.state if saved else None)
+
+
+def check(history: History) -> None:
+    """What must be true of every history in the end."""
+    final = {job_id: str(history.state_of(job_id)) for job_id in history.users.submitted}
+    _check_runs(history, final)
+    assert {j: job.state for j, job in history.lookout.jobs.items()} == final
+    _check_replays(history, final)
+    for executor in EXECUTORS:
+        assert live_leases(history.world, executor) == [], f"leases were left on {executor}"
+    assert not history.schedulers[history.leader].view.loose_runs
+
+
+def _check_runs(history: History, final: dict[JobId, str]) -> None:
+    succeeded: Counter[JobId] = Counter()
+    for cluster in history.clusters:
+        succeeded.update(cluster.succeeded)
+    for job_id, state in final.items():
+        runs = [run for (job, _), run in history.lookout.runs.items() if job == job_id]
+        newest = history.lookout.jobs[job_id].latest
+        states = [run.state for run in runs] + ([newest.state] if newest else [])
+        if state == "SUCCEEDED":
+            assert succeeded[job_id] >= 1, f"{job_id} succeeded without a run that did"
+            assert "SUCCEEDED" in states
+        assert not set(states) & {"LEASED", "PENDING", "RUNNING"}, f"{job_id} has a live run"
+
+
+def _check_replays(history: History, final: dict[JobId, str]) -> None:
+    """Fresh folds of the whole log know the same."""
+    view = View()
+    for batch in Tail(history.world, topics.JOBS).read_all():
+        apply.apply(view, apply.decode(batch.entries), {})
+    assert {job_id: ended.state.value for job_id, ended in view.ended.items()} == final
+    again = Lookout(history.world)
+    while again.positions != history.lookout.positions:
+        again.turn()
+    assert again.jobs == history.lookout.jobs
+    assert again.runs == history.lookout.runs
+    for key, job_set in again.sets.items():
+        assert job_set.by_state() == history.lookout.sets[key].by_state()
+
+
+def live_leases(world: World, executor: str) -> list[str]:
+    """Runs that still have a lease."""
+    live: dict[str, bytes] = {}
+    for batch in Tail(world, topics.leases(executor).name).read_all():
+        for entry in batch.entries:
+            live.pop(entry.key, None)
+            if entry.value is not None:
+                live[entry.key] = entry.value
+    return sorted(live)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_whatever_fails_every_job_ends_and_all_views_agree(seed: int) -> None:
+    history = History(seed)
+    for _ in range(STEPS):
+        history.step()
+    history.settle()
+    check(history)
