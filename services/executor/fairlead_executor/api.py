@@ -1,0 +1,58 @@
+"""HTTP of the executor: the logs of its runs, for lookout and its short-lived signed tokens."""
+
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import StreamingResponse
+
+from fairlead_common import auth, clock
+from fairlead_common.ids import JOB_ID_LENGTH, RunId
+from fairlead_common.problems import Problem
+from fairlead_executor.backends.cluster import (
+    FOLLOW_LINES_MAX,
+    Cluster,
+    LogRequest,
+    NoLog,
+    Stream,
+)
+
+RUN: Final = re.compile(rf"[0-9a-z]{{{JOB_ID_LENGTH}}}-[0-9]{{1,9}}")
+BEARER: Final = "Bearer "
+
+
+def routes(cluster: Cluster, signing_key: str) -> APIRouter:
+    """`GET /logs/{run_id}`; without a signing key nobody may read anything."""
+    router = APIRouter()
+
+    @router.get("/logs/{run_id}", summary="What a run wrote")
+    async def logs(
+        run_id: str,
+        authorization: Annotated[str, Header()] = "",
+        stream: Stream = Stream.STDOUT,
+        tail: Annotated[int | None, Query(ge=0, le=FOLLOW_LINES_MAX)] = None,
+        since_bytes: Annotated[int | None, Query(ge=0)] = None,
+        follow: bool = False,
+    ) -> StreamingResponse:
+        token = authorization.removeprefix(BEARER)
+        if auth.verify(signing_key, token, clock.now_ms()) != f"logs:{run_id}":
+            raise Problem("unauthenticated", "The token is none for this log, or has expired.")
+        if not RUN.fullmatch(run_id):
+            raise Problem("not-found", f"{run_id!r} is no run.")
+        request = LogRequest(stream=stream, tail=tail, since_bytes=since_bytes, follow=follow)
+        parts = cluster.logs(RunId(run_id), request)
+        try:
+            first = await anext(parts, b"")
+        except NoLog as error:
+            raise Problem("not-found", f"There is no log of {run_id}: {error}.") from error
+        return StreamingResponse(_all(first, parts), media_type="text/plain; charset=utf-8")
+
+    return router
+
+
+async def _all(first: bytes, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    if first:
+        yield first
+    async for part in parts:
+        yield part

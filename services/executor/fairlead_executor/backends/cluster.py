@@ -1,0 +1,103 @@
+"""What every cluster offers the executor. All implementations pass `tests/contract/cluster/`.
+
+Commands return at once and never fail: what became of them is seen in `pods`. Clauses:
+
+- after `create` the run has a pod; a run that ever had one on this cluster, or was ruled out, is
+  never started (again), whoever asks and whatever was killed in between;
+- a pod that ended stays until `remove`; its `end` never changes;
+- `stop` ends a live pod within the grace, and is nothing for one that ended or was never there;
+- after `rule_out` the run has a pod: the one that was there all the same, or one with that end;
+- `changes` names every run whose pod changed since the last call; the first call names all.
+"""
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from enum import StrEnum
+from typing import Final, Protocol
+
+import msgspec
+
+from fairlead_common.clusters import Node
+from fairlead_common.ids import RunId
+from fairlead_common.leases import Lease
+from fairlead_executor.pods import End, Pod
+
+FOLLOW_LINES_MAX: Final = 1_000_000
+
+
+class NoLog(Exception):
+    """There is no such log here; the message says why."""
+
+
+class Stream(StrEnum):
+    """The two outputs of a command."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of a log is wanted.
+
+    `tail`: the last so many lines. `since_bytes`: from that byte on. `follow`: go on until the
+    run has ended.
+    """
+
+    stream: Stream = Stream.STDOUT
+    tail: int | None = None
+    since_bytes: int | None = None
+    follow: bool = False
+
+
+class Cluster(Protocol):
+    """Something that runs pods."""
+
+    backend: str
+    """Its name in the heartbeat."""
+
+    stops_with_executor: bool
+    """Whether its runs are to be stopped when the executor is told to end."""
+
+    @property
+    def pods(self) -> Mapping[RunId, Pod]:
+        """All pods that are Fairlead's, as of the last `changes`, create or rule_out."""
+        ...
+
+    def nodes(self) -> Sequence[Node]:
+        """The nodes as they are now; the same list as long as nothing changed."""
+        ...
+
+    def changes(self, now_ms: int) -> Collection[RunId]:
+        """Bring `pods` up to date; the runs whose pod changed since the last call."""
+        ...
+
+    async def changed(self) -> None:
+        """Return when `changes` would name something, or a node has changed."""
+        ...
+
+    def create(self, leases: Sequence[Lease], now_ms: int) -> None:
+        """Start these runs. Their `JobRunPending` is in the log already."""
+        ...
+
+    def stop(self, run: RunId, grace_s: int, end: End) -> None:
+        """Ask the run to end; when that is what ends it, its end is told as `end`."""
+        ...
+
+    def rule_out(self, run: RunId, end: End, now_ms: int) -> None:
+        """Make sure that this run never starts here; its end is told as `end`."""
+        ...
+
+    def remove(self, runs: Sequence[RunId]) -> None:
+        """Forget these ended pods."""
+        ...
+
+    def logs(self, run: RunId, request: LogRequest) -> AsyncIterator[bytes]:
+        """What the run wrote. Raises `NoLog` at the first step when there is nothing to be had."""
+        ...
+
+    async def run(self) -> None:
+        """The cluster's own work, until cancelled. A failure ends the process."""
+        ...
+
+    async def close(self) -> None:
+        """Give up what was opened. Runs go on."""
+        ...

@@ -1,0 +1,28 @@
+"""The cluster that the settings name."""
+
+from typing import assert_never
+
+from fairlead_common import clock
+from fairlead_common.errors import Fault
+from fairlead_common.settings import SettingsError
+from fairlead_executor.backends.cluster import Cluster
+from fairlead_executor.backends.process import ProcessCluster
+from fairlead_executor.backends.simulated import SimulatedCluster
+from fairlead_executor.backends.simulated.settings import nodes_of
+from fairlead_executor.settings import ExecutorSettings
+
+
+async def open_cluster(settings: ExecutorSettings, log_id: str) -> Cluster:
+    """The cluster, with what runs there already. `log_id` names the log that it obeys."""
+    match settings.backend:
+        case "process":
+            return await ProcessCluster.open(settings, log_id)
+        case "simulated":
+            kinds = settings.simulation.nodes
+            try:
+                nodes = nodes_of(kinds, settings.executor, settings.pool, settings.labels)
+            except ValueError as error:
+                raise SettingsError([Fault("FAIRLEAD_SIMULATION", str(error))]) from error
+            return SimulatedCluster(nodes, settings.simulation, clock.now_ms)
+        case _:
+            assert_never(settings.backend)

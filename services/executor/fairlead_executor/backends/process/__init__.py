@@ -1,0 +1,5 @@
+"""This machine as a cluster: a process per run, a folder per run, nothing started twice."""
+
+from fairlead_executor.backends.process.cluster import ProcessCluster
+
+__all__ = ["ProcessCluster"]

@@ -1,0 +1,155 @@
+"""From a pod spec to a command: what this machine can do of it, and a reason for what it cannot."""
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from fairlead_common import resources
+from fairlead_common.leases import Lease
+
+DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_INHERITED: Final = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR")
+_REFERENCE: Final = re.compile(r"\$(\$|\(([A-Za-z_][A-Za-z0-9_.-]*)\))")
+
+
+class Refused(Exception):
+    """This machine cannot run the job; the message says why."""
+
+
+class Command(msgspec.Struct, frozen=True):
+    """What to execute. `cwd` "": wherever. `memory_bytes` 0: no limit."""
+
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    memory_bytes: int
+
+
+class _Variable(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    value: str | None = None
+    value_from: msgspec.Raw | None = None
+
+
+class _Resources(msgspec.Struct, frozen=True):
+    limits: dict[str, str | int | float] | None = None
+    requests: dict[str, str | int | float] | None = None
+
+
+class _Container(msgspec.Struct, frozen=True, rename="camel"):
+    command: list[str] | None = None
+    args: list[str] | None = None
+    env: list[_Variable] | None = None
+    env_from: list[msgspec.Raw] | None = None
+    working_dir: str | None = None
+    resources: _Resources | None = None
+    volume_mounts: list[msgspec.Raw] | None = None
+    volume_devices: list[msgspec.Raw] | None = None
+    lifecycle: msgspec.Raw | None = None
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    containers: list[_Container]
+    init_containers: list[msgspec.Raw] | None = None
+    ephemeral_containers: list[msgspec.Raw] | None = None
+    volumes: list[msgspec.Raw] | None = None
+
+
+_decoder: Final = msgspec.json.Decoder(_Spec)
+
+
+def admit(lease: Lease, base: Mapping[str, str]) -> Command:
+    """The command of the job; `base` is the environment it starts from. Raises `Refused`."""
+    if lease.spec is None:
+        raise Refused("its lease holds no pod spec")
+    try:
+        spec = _decoder.decode(bytes(lease.spec))
+    except msgspec.DecodeError as error:
+        raise Refused(f"its pod spec cannot be read: {error}") from error
+    _refuse_what_needs_a_cluster(spec)
+    container = spec.containers[0]
+    if not container.command:
+        raise Refused(
+            "it names no command, and there is no image here to take one from; set `command`"
+        )
+    env = dict(base)
+    for variable in container.env or ():
+        if variable.value_from is not None:
+            raise Refused(f"its variable {variable.name} is taken from a cluster (valueFrom)")
+        env[variable.name] = _expand(variable.value or "", env)
+    env |= lease.env
+    argv = [_expand(part, env) for part in (*container.command, *(container.args or ()))]
+    for text in (*argv, *env.keys(), *env.values(), container.working_dir or ""):
+        if "\0" in text:
+            raise Refused("its command or environment holds a NUL character")
+    if bad := [name for name in env if not name or "=" in name]:
+        raise Refused(f"{bad[0]!r} is no name for a variable")
+    return Command(argv, env, container.working_dir or "", _memory_bytes(lease, container))
+
+
+def _refuse_what_needs_a_cluster(spec: _Spec) -> None:
+    if not spec.containers:
+        raise Refused("it has no container")
+    container = spec.containers[0]
+    beyond = {
+        "more than one container": len(spec.containers) > 1,
+        "initContainers": spec.init_containers,
+        "ephemeralContainers": spec.ephemeral_containers,
+        "volumes": spec.volumes,
+        "volumeMounts": container.volume_mounts,
+        "volumeDevices": container.volume_devices,
+        "envFrom": container.env_from,
+        "lifecycle hooks": container.lifecycle,
+    }
+    there = [name for name, value in beyond.items() if value]
+    if there:
+        raise Refused(
+            f"it has {', '.join(there)}; this executor runs commands on one machine, without"
+            " containers: use a Kubernetes cluster for that, or leave it out"
+        )
+
+
+def _memory_bytes(lease: Lease, container: _Container) -> int:
+    asked = container.resources or _Resources()
+    said = (asked.limits or {}).get(resources.MEMORY, (asked.requests or {}).get(resources.MEMORY))
+    if said is None:
+        return lease.requests.get(resources.MEMORY, 0)
+    try:
+        return resources.parse(resources.MEMORY, said, round_up=True)
+    except ValueError as error:
+        raise Refused(f"its memory limit: {error}") from error
+
+
+def _expand(text: str, env: Mapping[str, str]) -> str:
+    """`$(NAME)` as Kubernetes does it: unknown names stay as they are, `$$` is a dollar sign."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] == "$":
+            return "$"
+        return env.get(match[2], match[0])
+
+    return _REFERENCE.sub(value, text) if "$" in text else text
+
+
+def base_environment(own: Mapping[str, str]) -> dict[str, str]:
+    """What every command starts from: who and where the user is, and nothing of Fairlead's."""
+    env = {
+        name: value
+        for name, value in own.items()
+        if name in _INHERITED or (name.startswith("LC_") and value)
+    }
+    ours = {os.path.normpath(Path(sys.prefix) / "bin"), os.path.normpath(Path(sys.prefix))}
+    path = [
+        entry
+        for entry in own.get("PATH", DEFAULT_PATH).split(os.pathsep)
+        if os.path.isabs(entry) and os.path.normpath(entry) not in ours
+    ]
+    env["PATH"] = os.pathsep.join(path) or DEFAULT_PATH
+    env.setdefault("HOME", str(Path.home()))
+    env.setdefault("LANG", "C.UTF-8")
+    return env

@@ -1,0 +1,56 @@
+"""Control groups (v2) for the memory of runs, where this process's own group was delegated to it.
+
+The kernel lets a group have either processes or limited children, so this process first moves into
+a child of its group; that works only when it is alone there (a systemd unit with `Delegate=yes`, a
+container). Anywhere else `find` gives None and memory is watched instead.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+
+from fairlead_common.ids import RunId
+
+ROOT = Path("/sys/fs/cgroup")
+OWN = Path("/proc/self/cgroup")
+
+
+class ControlGroups:
+    """A delegated group under which each run gets its own."""
+
+    def __init__(self, group: Path) -> None:
+        self._group = group
+
+    def make(self, run: RunId, memory_bytes: int) -> str:
+        """The folder of a new group with that limit; "" when it cannot be had."""
+        folder = self._group / f"run-{run}"
+        try:
+            folder.mkdir(exist_ok=True)
+            if memory_bytes:
+                (folder / "memory.max").write_text(str(memory_bytes))
+            with contextlib.suppress(OSError):  # not every kernel has these
+                (folder / "memory.oom.group").write_text("1")
+                (folder / "memory.swap.max").write_text("0")
+        except OSError:
+            return ""
+        return str(folder)
+
+
+def find(root: Path = ROOT, own: Path = OWN) -> ControlGroups | None:
+    """Our group, ready to have children with memory limits; None if it is not ours to divide."""
+    try:
+        lines = own.read_text().splitlines()
+        name = next(line[3:] for line in lines if line.startswith("0::"))
+        group = root / name.lstrip("/")
+        if "memory" not in (group / "cgroup.controllers").read_text().split():
+            return None
+        members = (group / "cgroup.procs").read_text().split()
+        if members and members != [str(os.getpid())]:
+            return None
+        child = group / "executor"
+        child.mkdir(exist_ok=True)
+        (child / "cgroup.procs").write_text(str(os.getpid()))
+        (group / "cgroup.subtree_control").write_text("+memory")
+    except (OSError, StopIteration):
+        return None
+    return ControlGroups(group)

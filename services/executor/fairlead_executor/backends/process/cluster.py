@@ -1,0 +1,371 @@
+"""The process backend: this machine is the cluster, its one node has as many slots as processors.
+
+The folders are the truth; what is kept here is a copy that notices bring up to date, and a look at
+everything that lives every `LOOK_S`. Files are small and local, so they are read and written in
+line; what may take long (removing, adding up memory) is done in a thread.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from fairlead_common import clock
+from fairlead_common.clusters import Node
+from fairlead_common.errors import WorldError
+from fairlead_common.events import FailureCategory
+from fairlead_common.ids import RunId, run_id
+from fairlead_common.leases import Lease
+from fairlead_executor import pods
+from fairlead_executor.backends.cluster import LogRequest, NoLog
+from fairlead_executor.backends.process import admission, cgroup, logs, machine, processes
+from fairlead_executor.backends.process.folders import Folders
+from fairlead_executor.backends.process.forkserver import Failure, ForkServer, Request
+from fairlead_executor.backends.process.retention import Retention
+from fairlead_executor.pods import End, Phase, Pod
+from fairlead_executor.settings import ExecutorSettings
+
+LOOK_S: Final = 1.0
+MEMORY_S: Final = 0.5
+LOCK_S_MAX: Final = 15.0
+"""How long an executor that was fenced may take to let go of the folder."""
+BEGIN_MS_MAX: Final = 60_000
+"""A run that nobody has claimed so long after it was asked for is ruled out."""
+
+_logger = logging.getLogger("fairlead.executor")
+
+
+class ProcessCluster:
+    """A `Cluster`; see `cluster.py`. Made by `open`."""
+
+    backend = "process"
+    stops_with_executor = True
+
+    def __init__(
+        self,
+        folders: Folders,
+        node: Node,
+        retention: Retention,
+        base: Mapping[str, str],
+        lifeline: int | None,
+    ) -> None:
+        self.folders = folders
+        self._nodes = [node]
+        self._retention = retention
+        self._base = base
+        self._groups = cgroup.find()
+        self._pods: dict[RunId, Pod] = {}
+        self._asked_ms: dict[RunId, int] = {}
+        """Runs that were asked for and are not claimed yet, and since when."""
+        self._memory: dict[RunId, tuple[int, int]] = {}
+        """Of runs whose memory is watched: the process number of the runner, and the limit."""
+        self._changed: set[RunId] = set()
+        self._bell = asyncio.Event()
+        self._removals: deque[RunId] = deque()
+        self._removal = asyncio.Event()
+        notices = folders.root / "notices"
+        self._notices = _open_notices(notices)
+        self._rest = b""
+        self.server = ForkServer(notices, lifeline, self._not_begun, self._server_ended)
+        asyncio.get_running_loop().add_reader(self._notices, self._noticed)
+
+    @classmethod
+    async def open(cls, settings: ExecutorSettings, log_id: str) -> "ProcessCluster":
+        """The cluster with all runs that its folder knows. Raises `WorldError`, `SettingsError`.
+
+        One executor at a time has the folder, and the folder belongs to one log: with another log
+        it would take all its runs for unwanted.
+        """
+        root = Path(os.path.abspath(settings.data)) / "executor" / settings.executor
+        node = machine.this_machine(
+            settings.executor, settings.pool, settings.labels, settings.resources
+        )
+        folders = Folders(root, node.name)
+        lock = await _lock(root)
+        try:
+            _check_log(folders, log_id)
+            retention = Retention(folders.kept, settings.kept.runs, settings.kept.bytes)
+            await asyncio.to_thread(retention.load)
+            base = admission.base_environment(os.environ)
+            cluster = cls(folders, node, retention, base, settings.supervisor_fd)
+        except BaseException:
+            os.close(lock)
+            raise
+        cluster._lock = lock
+        for run in folders.all():
+            cluster._look(run)
+        cluster._look_at_the_living()
+        return cluster
+
+    _lock: int = -1
+
+    @property
+    def pods(self) -> Mapping[RunId, Pod]:
+        """See `Cluster`."""
+        return self._pods
+
+    def nodes(self) -> Sequence[Node]:
+        """See `Cluster`."""
+        return self._nodes
+
+    def changes(self, now_ms: int) -> Collection[RunId]:
+        """See `Cluster`."""
+        self._bell.clear()
+        changed, self._changed = self._changed, set()
+        return changed
+
+    async def changed(self) -> None:
+        """See `Cluster`."""
+        await self._bell.wait()
+
+    def create(self, leases: Sequence[Lease], now_ms: int) -> None:
+        """See `Cluster`."""
+        requests: list[Request] = []
+        for lease in leases:
+            run = run_id(lease.job_id, lease.run)
+            if run in self._pods:
+                continue
+            try:
+                command = admission.admit(lease, self._base)
+            except admission.Refused as error:
+                self.rule_out(run, pods.failed(FailureCategory.ADMISSION, str(error)), now_ms)
+                continue
+            self._put(Pod(run, Phase.CREATED, self._nodes[0].name, grace_s=lease.grace_s))
+            self._asked_ms[run] = now_ms
+            requests.append(self._request(run, command, lease.grace_s))
+        if requests:
+            try:
+                self.server.start(requests)
+            except OSError as error:
+                for request in requests:
+                    self._not_begun(Failure(request.run, str(error)))
+
+    def stop(self, run: RunId, grace_s: int, end: End) -> None:
+        """See `Cluster`."""
+        pod = self._pods.get(run)
+        if pod is None or not pod.live:
+            return
+        try:
+            self.folders.ask_to_stop(run, grace_s, end)
+        except OSError as error:
+            _logger.error("%s cannot be asked to stop: %s", run, error)
+            return  # it is still not stopping, so it is asked again
+        self._look(run)
+
+    def rule_out(self, run: RunId, end: End, now_ms: int) -> None:
+        """See `Cluster`."""
+        try:
+            self.folders.rule_out(run, end, now_ms)
+        except OSError as error:
+            _logger.error("cannot write down that %s never starts: %s", run, error)
+            if self.folders.start_of(run) is None:
+                self._put(Pod(run, Phase.ENDED, ended_ms=now_ms, end=end))
+                return
+        self._asked_ms.pop(run, None)
+        self._look(run)
+
+    def remove(self, runs: Sequence[RunId]) -> None:
+        """See `Cluster`."""
+        for run in runs:
+            pod = self._pods.get(run)
+            if pod is not None and not pod.live:
+                del self._pods[run]
+                self._changed.discard(run)
+                self._removals.append(run)
+        self._removal.set()
+
+    async def logs(self, run: RunId, request: LogRequest) -> AsyncIterator[bytes]:
+        """See `Cluster`."""
+        folder = self.folders.find(run)
+        if folder is None:
+            raise NoLog("the run has not started here, or its log has been removed")
+        path = folder / request.stream.value
+        if not path.exists():
+            raise NoLog("the run never started its command")
+
+        def has_ended() -> bool:
+            pod = self._pods.get(run)
+            return pod is None or not pod.live
+
+        async for part in logs.read(path, request, has_ended):
+            yield part
+
+    async def run(self) -> None:
+        """See `Cluster`: look after what lives, watch its memory, put away what is removed."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._look_often(), name="look")
+            tasks.create_task(self._watch_memory(), name="memory")
+            tasks.create_task(self._put_away(), name="removals")
+
+    async def close(self) -> None:
+        """See `Cluster`."""
+        asyncio.get_running_loop().remove_reader(self._notices)
+        os.close(self._notices)
+        self.server.close()
+        await asyncio.to_thread(self._keep, list(self._removals))
+        os.close(self._lock)
+
+    # What becomes of runs.
+
+    def _request(self, run: RunId, command: admission.Command, grace_s: int) -> Request:
+        group = self._groups.make(run, command.memory_bytes) if self._groups else ""
+        return Request(
+            run=run,
+            folder=str(self.folders.folder(run)),
+            argv=command.argv,
+            env=command.env,
+            grace_s=grace_s,
+            memory_bytes=command.memory_bytes if not group else 0,
+            cwd=command.cwd,
+            cgroup=group,
+        )
+
+    def _look(self, run: RunId) -> None:
+        """Take over what the folder says."""
+        pod = self.folders.look(run)
+        if pod is None:
+            return  # asked for, and not claimed yet
+        self._asked_ms.pop(run, None)
+        if pod.phase is Phase.ENDED:
+            self._memory.pop(run, None)
+        elif run not in self._memory:
+            start = self.folders.start_of(run)
+            if start is not None and start.memory_bytes:
+                self._memory[run] = (start.runner, start.memory_bytes)
+        if self._pods.get(run) != pod:
+            self._put(pod)
+
+    def _put(self, pod: Pod) -> None:
+        self._pods[pod.run] = pod
+        self._changed.add(pod.run)
+        self._bell.set()
+
+    def _noticed(self) -> None:
+        """Runners said that something happened to these runs."""
+        try:
+            data = os.read(self._notices, 1 << 20)
+        except BlockingIOError:
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in dict.fromkeys(lines):
+            run = RunId(line.decode("ascii", "replace"))
+            if run in self._pods:
+                self._look(run)
+
+    def _not_begun(self, failure: Failure) -> None:
+        """A runner could not claim its run."""
+        end = pods.returned(f"this machine could not start another process: {failure.error}")
+        self.rule_out(failure.run, end, clock.now_ms())
+
+    def _server_ended(self) -> None:
+        """What the server had not begun will not begin."""
+        end = pods.lost("the process that starts runs was killed before it had started this one")
+        for run in list(self._asked_ms):
+            self.rule_out(run, end, clock.now_ms())
+
+    async def _look_often(self) -> None:
+        while True:
+            self._look_at_the_living()
+            await asyncio.sleep(LOOK_S)
+
+    def _look_at_the_living(self) -> None:
+        """Find what no notice told: runners that were killed, runs that nobody began."""
+        now_ms = clock.now_ms()
+        for run, pod in list(self._pods.items()):
+            if not pod.live:
+                continue
+            asked_ms = self._asked_ms.get(run)
+            if asked_ms is not None and now_ms - asked_ms > BEGIN_MS_MAX:
+                self.rule_out(run, pods.lost("it was not started within 60 s"), now_ms)
+            elif self.folders.is_orphan(run):
+                self.folders.bury(run)
+            self._look(run)
+
+    async def _watch_memory(self) -> None:
+        while True:
+            await asyncio.sleep(MEMORY_S)
+            if not self._memory:
+                continue
+            for run, used_bytes in await asyncio.to_thread(_over_limit, dict(self._memory)):
+                limit_bytes = self._memory.get(run, (0, 0))[1]
+                reason = (
+                    f"it used {used_bytes >> 20} MiB of memory;"
+                    f" {limit_bytes >> 20} MiB were asked for"
+                )
+                self.stop(run, 0, pods.failed(FailureCategory.OOM, reason))
+
+    async def _put_away(self) -> None:
+        while True:
+            await self._removal.wait()
+            self._removal.clear()
+            runs = list(self._removals)
+            await asyncio.to_thread(self._keep, runs)
+            for _ in runs:
+                self._removals.popleft()
+
+    def _keep(self, runs: list[RunId]) -> None:
+        for run in runs:
+            try:
+                self.folders.keep(run)
+            except OSError as error:
+                _logger.warning("the folder of %s stays where it is: %s", run, error)
+                continue
+            self._retention.add(self.folders.kept / run)
+
+
+def _over_limit(watched: dict[RunId, tuple[int, int]]) -> list[tuple[RunId, int]]:
+    """The runs that use more than they may, and how much. Blocks: reads all of /proc."""
+    table = processes.table()
+    used = processes.resident_bytes(table, [runner for runner, _ in watched.values()])
+    over: list[tuple[RunId, int]] = []
+    for run, (runner, limit_bytes) in watched.items():
+        if used[runner] > limit_bytes:
+            exact = processes.proportional_bytes(table, runner)
+            if exact > limit_bytes:
+                over.append((run, exact))
+    return over
+
+
+def _open_notices(path: Path) -> int:
+    """The named pipe on which runners say that something happened; read and write, so no end."""
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo(path, 0o600)
+    return os.open(path, os.O_RDWR | os.O_NONBLOCK)
+
+
+async def _lock(root: Path) -> int:
+    """Have the folder alone, for as long as the descriptor is open."""
+    descriptor = os.open(root / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        async with asyncio.timeout(LOCK_S_MAX):
+            while True:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return descriptor
+                await asyncio.sleep(0.1)
+    except BaseException as error:
+        os.close(descriptor)
+        if isinstance(error, TimeoutError):
+            raise WorldError(
+                f"another executor uses {root}; end it first, or give this one another folder"
+                " (FAIRLEAD_DATA) or name (FAIRLEAD_EXECUTOR)"
+            ) from error
+        raise
+
+
+def _check_log(folders: Folders, log_id: str) -> None:
+    path = folders.root / "log"
+    known = path.read_text().strip() if path.exists() else log_id
+    if known != log_id and folders.all():
+        raise WorldError(
+            f"the runs in {folders.runs} belong to another log ({known}, not {log_id}); remove that"
+            " folder if they do not matter any more"
+        )
+    new = path.with_suffix(".new")
+    new.write_text(f"{log_id}\n")
+    new.rename(path)

@@ -1,0 +1,233 @@
+"""The folders of runs: what is written there, and what it says about a run.
+
+    runs/<run>/start      made once, complete and locked: who runs it, or that it never starts
+               running    made when the command was executed
+               stop       what the runner was asked to do
+               exit       how it ended, written by the runner, or by us when the runner is gone
+               stdout stderr work/
+    kept/<run>/           the same, when nobody wants to know of the run any more: for its log
+
+What is in the folders is the truth about a run, so an executor that starts finds everything.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from fairlead_common import clock
+from fairlead_common.events import FailureCategory
+from fairlead_common.ids import JOB_ID_LENGTH, RunId
+from fairlead_executor import pods
+from fairlead_executor.backends.process import processes, runner, sentences
+from fairlead_executor.pods import End, Phase, Pod
+
+RUN: Final = re.compile(rf"[0-9a-z]{{{JOB_ID_LENGTH}}}-[0-9]{{1,9}}")
+RECORD_BYTES_MAX: Final = 64 * 1024
+
+
+class Start(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Who runs it; `ruled_out`: nobody ever."""
+
+    at_ms: int = 0
+    runner: int = 0
+    boot: str = ""
+    grace_s: int = 30
+    memory_bytes: int = 0
+    ruled_out: End | None = None
+
+
+class Exit(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How it ended: the wait status of the command, why it was stopped, or why it never started.
+
+    `lost` says what became of a run whose runner is gone.
+    """
+
+    at_ms: int = 0
+    status: int | None = None
+    stop: End | None = None
+    error: tuple[str, int | None, str] | None = None
+    oom: bool = False
+    lost: End | None = None
+
+
+class StopRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """What the runner is asked."""
+
+    grace_s: int
+    end: End
+
+
+_starts: Final = msgspec.json.Decoder(Start)
+_exits: Final = msgspec.json.Decoder(Exit)
+_DAMAGED: Final = Exit(
+    lost=pods.failed(FailureCategory.NODE_LOST, "the run was lost: its record is damaged")
+)
+
+
+class Folders:
+    """All run folders of one executor."""
+
+    def __init__(self, root: Path, node: str) -> None:
+        self.root = root
+        self.runs = root / "runs"
+        self.kept = root / "kept"
+        self._node = node
+        self._boot = runner.boot_id()
+        for folder in (root, self.runs, self.kept):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def folder(self, run: RunId) -> Path:
+        """Where the run lives. Only run ids are ever made into paths."""
+        if not RUN.fullmatch(run):
+            raise ValueError(f"{run!r} is no run id")
+        return self.runs / run
+
+    def all(self) -> list[RunId]:
+        """The runs that have a folder, oldest first."""
+        with os.scandir(self.runs) as there:
+            found = [(entry.stat().st_mtime_ns, entry.name) for entry in there]
+        return [RunId(name) for _, name in sorted(found) if RUN.fullmatch(name)]
+
+    def look(self, run: RunId) -> Pod | None:
+        """The pod of this run as its folder says; None when nothing was ever claimed."""
+        folder = self.folder(run)
+        start = self.start_of(run)
+        if start is None:
+            return None
+        if start.ruled_out is not None:
+            return Pod(run, Phase.ENDED, self._node, ended_ms=start.at_ms, end=start.ruled_out)
+        ended = _read(folder / runner.EXIT, _exits, _DAMAGED)
+        started_ms = _time_ms(folder / runner.RUNNING)
+        if ended is not None:
+            return Pod(
+                run,
+                Phase.ENDED,
+                self._node,
+                started_ms=started_ms,
+                ended_ms=ended.at_ms,
+                grace_s=start.grace_s,
+                end=end_of(ended),
+            )
+        return Pod(
+            run,
+            Phase.RUNNING if started_ms else Phase.CREATED,
+            self._node,
+            started_ms=started_ms,
+            stopping=(folder / runner.STOP).exists(),
+            grace_s=start.grace_s,
+        )
+
+    def start_of(self, run: RunId) -> Start | None:
+        """The start record; None when nothing was ever claimed."""
+        return _read(self.folder(run) / runner.START, _starts, Start())
+
+    def is_orphan(self, run: RunId) -> bool:
+        """Whether the run was claimed, its runner is gone, and nothing tells how it ended."""
+        folder = self.folder(run)
+        try:
+            descriptor = os.open(folder / runner.START, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(descriptor)
+        return not (folder / runner.EXIT).exists()
+
+    def bury(self, run: RunId) -> None:
+        """End what an orphaned run left behind, and write down that it is lost."""
+        folder = self.folder(run)
+        start = self.start_of(run)
+        if start is None or start.ruled_out is not None or not self.is_orphan(run):
+            return
+        here = start.boot == self._boot
+        if here:
+            processes.end_session(start.runner)
+        reason = (
+            "the process beside it was killed" if here else "the machine was started anew meanwhile"
+        )
+        record = Exit(
+            at_ms=clock.now_ms(),
+            lost=pods.failed(FailureCategory.NODE_LOST, f"the run was lost: {reason}"),
+        )
+        runner.write_record(str(folder), runner.EXIT, msgspec.to_builtins(record))
+
+    def rule_out(self, run: RunId, end: End, now_ms: int) -> None:
+        """Claim the run for nobody, if nobody claimed it."""
+        folder = self.folder(run)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        record = Start(at_ms=now_ms, ruled_out=end)
+        runner.claim(str(folder), msgspec.to_builtins(record))
+
+    def ask_to_stop(self, run: RunId, grace_s: int, end: End) -> None:
+        """Write the stop record and wake the runner; a run that is not claimed yet never starts."""
+        folder = self.folder(run)
+        start = self.start_of(run)
+        if start is None:
+            self.rule_out(run, end, clock.now_ms())
+            start = self.start_of(run)
+        if start is None or start.runner == 0:
+            return
+        record = StopRecord(grace_s, end)
+        runner.write_record(str(folder), runner.STOP, msgspec.to_builtins(record))
+        if start.boot == self._boot:
+            processes.wake(start.runner, folder / runner.START)
+
+    def keep(self, run: RunId) -> None:
+        """Nobody wants to know of the run any more; its log may still be read."""
+        folder = self.folder(run)
+        shutil.rmtree(folder / runner.WORK, ignore_errors=True)
+        goal = self.kept / run
+        if not folder.exists():
+            return
+        if goal.exists():
+            shutil.rmtree(goal, ignore_errors=True)
+        folder.rename(goal)
+
+    def find(self, run: RunId) -> Path | None:
+        """The folder of a run that is there or was kept."""
+        if not RUN.fullmatch(run):
+            return None
+        for folder in (self.runs / run, self.kept / run):
+            if folder.is_dir():
+                return folder
+        return None
+
+
+def end_of(ended: Exit) -> End:
+    """What an exit record means."""
+    if ended.lost is not None:
+        return ended.lost
+    if ended.error is not None:
+        return sentences.could_not_start(*ended.error)
+    assert ended.status is not None, "an exit record says how the command ended"
+    code = os.waitstatus_to_exitcode(ended.status)
+    return sentences.ended(code, ended.stop, oom=ended.oom)
+
+
+R = TypeVar("R")
+
+
+def _read(path: Path, decoder: msgspec.json.Decoder[R], damaged: R) -> R | None:
+    """The record, None when there is none, `damaged` when a power cut left less than all of it."""
+    try:
+        with path.open("rb") as file:
+            return decoder.decode(file.read(RECORD_BYTES_MAX))
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError:
+        return damaged
+
+
+def _time_ms(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return 0

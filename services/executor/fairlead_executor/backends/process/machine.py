@@ -1,0 +1,81 @@
+"""This machine as a node: its name, its slots, its memory."""
+
+import os
+import platform
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from fairlead_common import resources
+from fairlead_common.clusters import Node
+from fairlead_common.errors import Fault
+from fairlead_common.settings import SettingsError
+
+OURS_BYTES: Final = 768 * 2**20
+"""What Fairlead and the system need themselves; a small machine gives half of what it has."""
+_LIMITS: Final = (
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+)
+
+
+def this_machine(
+    executor: str, pool: str, labels: Mapping[str, str], said: Mapping[str, str]
+) -> Node:
+    """The one node of this cluster. `said` replaces what is found. Raises `SettingsError`."""
+    allocatable = {
+        resources.CPU: 1000 * _cpus(),
+        resources.MEMORY: max(_memory_bytes() // 2, _memory_bytes() - OURS_BYTES),
+    }
+    faults: list[Fault] = []
+    for name, amount in said.items():
+        try:
+            allocatable[name] = resources.parse(name, amount, round_up=False)
+        except ValueError as error:
+            faults.append(Fault("FAIRLEAD_RESOURCES", f"{name}: {error}"))
+    if faults:
+        raise SettingsError(faults)
+    name = _name()
+    return Node(
+        executor=executor,
+        name=name,
+        allocatable=allocatable,
+        pool=pool,
+        labels={
+            "kubernetes.io/hostname": name,
+            "kubernetes.io/os": platform.system().lower(),
+            "kubernetes.io/arch": _ARCHITECTURES.get(platform.machine(), platform.machine()),
+            **labels,
+        },
+    )
+
+
+_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def _name() -> str:
+    name = re.sub(r"[^a-z0-9.-]+", "-", platform.node().lower())[:63].strip("-.")
+    return name or "this-machine"
+
+
+def _cpus() -> int:
+    """The processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _memory_bytes() -> int:
+    """The memory of this machine, or of the container around us if that is less."""
+    total: int = psutil.virtual_memory().total
+    for path in _LIMITS:
+        try:
+            text = Path(path).read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            total = min(total, int(text))
+    return total

@@ -1,0 +1,143 @@
+"""The processes of runs, found from outside: to wake a runner, to end what a lost one left behind,
+and to add up the memory of a run."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import psutil
+
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_LINUX: Final = sys.platform == "linux"
+
+
+class Process(msgspec.Struct, frozen=True, gc=False):
+    """A process at one moment."""
+
+    parent: int
+    session: int
+    resident_bytes: int
+
+
+def table() -> dict[int, Process]:
+    """All processes of this machine by number."""
+    if not _LINUX:
+        return _portable_table()
+    found: dict[int, Process] = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                # After the name in brackets: state, parent, group, session, ..., resident pages.
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        found[int(name)] = Process(int(fields[1]), int(fields[3]), int(fields[21]) * _PAGE_BYTES)
+    return found
+
+
+def _portable_table() -> dict[int, Process]:
+    found: dict[int, Process] = {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            session = os.getsid(process.pid)
+            found[process.pid] = Process(process.ppid(), session, process.memory_info().rss)
+    return found
+
+
+def resident_bytes(table: dict[int, Process], runners: list[int]) -> dict[int, int]:
+    """The resident memory of all descendants of each runner."""
+    children: dict[int, list[int]] = {}
+    for number, process in table.items():
+        children.setdefault(process.parent, []).append(number)
+    sums: dict[int, int] = {}
+    for runner in runners:
+        total, open_ends = 0, list(children.get(runner, ()))
+        while open_ends:
+            number = open_ends.pop()
+            total += table[number].resident_bytes
+            open_ends += children.get(number, ())
+        sums[runner] = total
+    return sums
+
+
+def proportional_bytes(table: dict[int, Process], runner: int) -> int:
+    """As `resident_bytes`, with shared pages counted once: exact, and dear."""
+    total = 0
+    for number in _descendants(table, runner):
+        try:
+            with open(f"/proc/{number}/smaps_rollup", "rb") as file:
+                sizes = [line.split()[1] for line in file if line.startswith(b"Pss:")]
+        except OSError:
+            sizes = []
+        total += int(sizes[0]) * 1024 if sizes else table[number].resident_bytes
+    return total
+
+
+def _descendants(table: dict[int, Process], runner: int) -> list[int]:
+    found: list[int] = []
+    parents = {runner}
+    while parents:
+        children = [number for number, process in table.items() if process.parent in parents]
+        found += children
+        parents = set(children)
+    return found
+
+
+def wake(runner: int, start: Path) -> None:
+    """Send SIGTERM to the process that holds the lock on the start record, if it still does."""
+    try:
+        handle = os.pidfd_open(runner) if _LINUX else -1
+    except ProcessLookupError:
+        return
+    try:
+        if not is_locked(start):
+            return
+        with contextlib.suppress(ProcessLookupError):
+            if _LINUX:
+                signal.pidfd_send_signal(handle, signal.SIGTERM)
+            else:
+                os.kill(runner, signal.SIGTERM)
+    finally:
+        if handle >= 0:
+            os.close(handle)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds the lock on this file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def end_session(leader: int) -> None:
+    """End all processes of the session that a runner made and that has lost it.
+
+    A number stays taken as long as a session has it, so whoever is in the session belongs to the
+    run; if a process has the runner's number now, the session was empty, and the number is that
+    of somebody else.
+    """
+    for _ in range(100):
+        there = table()
+        if leader in there:
+            return
+        members = [number for number, process in there.items() if process.session == leader]
+        if not members:
+            return
+        for number in members:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(number, signal.SIGKILL)

@@ -1,0 +1,426 @@
+"""The process beside each run, and the small server that forks it. Needs nothing but Python.
+
+    python -I -S runner.py LIFELINE NOTICES
+
+A fork server costs one start of Python; each run after that costs a fork. It reads one request per
+line from its standard input (`Request` in `forkserver.py`) and ends when that ends; the runners
+that it made go on. What a request cannot even begin is said on its standard output.
+
+A runner claims its run by linking a complete, locked start record to its name: that happens once
+in the life of a run folder, whoever tries. It then starts the command in a process group of its
+own, waits, ends what is left of it, and writes the exit record. The lock on the start record is
+held until the runner has ended, however that is. LIFELINE is the number of an inherited pipe (-1:
+none): when its other end is closed, the command is ended. NOTICES is a named pipe on which a
+runner says that something has happened; nothing depends on it.
+"""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import gc
+import json
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from types import FrameType
+from typing import Any, NoReturn
+
+Json = dict[str, Any]
+"""Records and requests; `Any` because this file has nothing but `json` to read them with."""
+Problem = list[Any]
+"""`[step, errno, text]`."""
+
+START, RUNNING, EXIT, STOP = "start", "running", "exit", "stop"
+STDOUT, STDERR, WORK = "stdout", "stderr", "work"
+
+LIFELINE_GRACE_S = 2.0
+"""What a command is given when the supervisor is gone."""
+TOLD_GRACE_S = 5.0
+"""What a command is given when somebody else than the executor ends its runner."""
+LOOK_S = 5.0
+"""A runner looks for its stop record as often as this, whatever signals were lost."""
+LEFT_OVER_S_MAX = 5.0
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def serve(lifeline: int, notices: str) -> None:
+    """Fork a runner per request until the standard input ends."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # runners leave no zombies behind
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if lifeline >= 0:
+        os.set_inheritable(lifeline, False)
+    gc.disable()
+    gc.freeze()
+    rest = b""
+    while data := os.read(0, 1 << 20):
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            request = json.loads(line)
+            try:
+                child = os.fork()
+            except OSError as error:
+                say_failure(request, error)
+                continue
+            if child == 0:
+                run_and_exit(request, lifeline, notices)
+
+
+def say_failure(request: Json, error: OSError) -> None:
+    """One line on the pipe to the executor: short enough to be written whole."""
+    line = json.dumps({"run": request["run"], "error": str(error)[:500]}) + "\n"
+    with contextlib.suppress(OSError):
+        os.write(1, line.encode())
+
+
+def run_and_exit(request: Json, lifeline: int, notices: str) -> NoReturn:
+    """The whole life of a runner; never returns."""
+    try:
+        Runner(request, lifeline, notices).run()
+    except OSError as error:
+        say_failure(request, error)
+        os._exit(1)
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())
+        os._exit(1)
+    os._exit(0)
+
+
+class Runner:
+    """One run: its folder, its command, and what is asked of it meanwhile."""
+
+    def __init__(self, request: Json, lifeline: int, notices: str) -> None:
+        self.request = request
+        self.folder: str = request["folder"]
+        self.lifeline = lifeline
+        self.notices = notices
+        self.command = 0
+        self.status: int | None = None
+        self.stop: Json | None = None
+        self.kill_s: float | None = None
+        self.told = False
+        self.bell = -1
+
+    def run(self) -> None:
+        """Claim, start, wait, tell."""
+        os.setsid()
+        os.makedirs(self.path(WORK), 0o700, exist_ok=True)
+        told = {name: self.request[name] for name in ("graceS", "memoryBytes")}
+        if not claim(self.folder, told | whoami()):
+            return
+        self.detach()
+        try:
+            error = self.start()
+        except OSError as failure:
+            error = ["start", failure.errno, str(failure)[:500]]
+        if error is None:
+            mark(self.path(RUNNING))
+            self.notice()
+            self.wait()
+            end_left_overs(self.command)
+        record = {"status": self.status, "stop": self.stop, "error": error, "atMs": now_ms()}
+        if self.request.get("cgroup"):
+            record["oom"] = leave_cgroup(self.request["cgroup"])
+        write_record(self.folder, EXIT, record)
+        self.notice()
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def detach(self) -> None:
+        """Hold nothing of the executor's any more."""
+        null = os.open(os.devnull, os.O_RDWR)
+        for standard in (0, 1, 2):
+            os.dup2(null, standard)
+        os.close(null)
+
+    def start(self) -> Problem | None:
+        """Fork and execute the command; None, or what went wrong: `[step, errno, text]`."""
+        self.listen()
+        set_subreaper()
+        outputs = [open_output(self.path(name)) for name in (STDOUT, STDERR)]
+        told, tell = os.pipe()
+        runner = os.getpid()
+        self.command = os.fork()
+        if self.command == 0:
+            execute(self.request, self.path(WORK), outputs, tell, runner)
+        os.close(tell)
+        for output in outputs:
+            os.close(output)
+        with contextlib.suppress(OSError):
+            os.setpgid(self.command, self.command)  # both do it: whoever comes first
+        answer = b""
+        while part := os.read(told, 4096):
+            answer += part
+        os.close(told)
+        if not answer:
+            return None
+        os.waitpid(self.command, 0)
+        problem: Problem = json.loads(answer)
+        return problem
+
+    def listen(self) -> None:
+        """Let signals wake the wait."""
+        self.bell, ring = os.pipe()
+        os.set_blocking(self.bell, False)
+        os.set_blocking(ring, False)
+        signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self.signalled)
+
+    def signalled(self, number: int, frame: FrameType | None) -> None:
+        """SIGTERM is how the executor points to the stop record; or somebody else wants us gone."""
+        self.told = self.told or number != signal.SIGCHLD
+
+    def wait(self) -> None:
+        """Until the command has ended, doing what is asked meanwhile."""
+        poll = select.poll()
+        poll.register(self.bell, select.POLLIN)
+        if self.lifeline >= 0:
+            poll.register(self.lifeline, select.POLLIN)
+        while not self.reaped():
+            left_s = LOOK_S if self.kill_s is None else max(0.0, self.kill_s - time.monotonic())
+            for descriptor, _ in poll.poll(min(left_s, LOOK_S) * 1000):
+                if descriptor == self.bell:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(self.bell, 4096)
+                else:
+                    poll.unregister(self.lifeline)
+                    self.end({"kind": "stopped", "reason": "Fairlead ended"}, LIFELINE_GRACE_S)
+            if not self.asked() and self.told:
+                self.end({"kind": "stopped", "reason": "its runner was told to end"}, TOLD_GRACE_S)
+            if self.kill_s is not None and time.monotonic() >= self.kill_s:
+                self.send(signal.SIGKILL)
+                self.kill_s = time.monotonic() + 1.0
+
+    def reaped(self) -> bool:
+        """Collect whoever ended; True once the command is among them."""
+        while True:
+            try:
+                child, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if child == 0:
+                return False
+            if child == self.command:
+                self.status = status
+                return True
+
+    def asked(self) -> bool:
+        """Do what the stop record says, if there is one."""
+        try:
+            with open(self.path(STOP), "rb") as file:
+                record = json.loads(file.read())
+        except FileNotFoundError:
+            return False
+        self.end(record["end"], record["graceS"])
+        return True
+
+    def end(self, end: Json, grace_s: float) -> None:
+        """Ask the command to end; a later call can only shorten what it is given."""
+        if not self.command or self.status is not None:
+            return
+        kill_s = time.monotonic() + grace_s
+        if self.stop is None:
+            self.stop = end
+            self.kill_s = kill_s
+            self.send(signal.SIGTERM)
+        elif self.kill_s is not None and kill_s < self.kill_s - 0.001:
+            self.kill_s = kill_s
+
+    def send(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.command, number)
+
+    def notice(self) -> None:
+        """Wake the executor, if one listens."""
+        with contextlib.suppress(OSError):
+            pipe = os.open(self.notices, os.O_WRONLY | os.O_NONBLOCK)
+            try:
+                os.write(pipe, self.request["run"].encode() + b"\n")
+            finally:
+                os.close(pipe)
+
+
+def execute(request: Json, work: str, outputs: list[int], tell: int, runner: int) -> NoReturn:
+    """In the command's own process, up to its execution; never returns."""
+    step = "start"
+    try:
+        os.setpgid(0, 0)
+        restore_signals()
+        die_with(runner)
+        if request.get("cgroup"):
+            step = "cgroup"
+            write_text(os.path.join(request["cgroup"], "cgroup.procs"), "0")
+        step = "start"
+        null = os.open(os.devnull, os.O_RDONLY)
+        for target, source in enumerate((null, *outputs)):
+            os.dup2(source, target)
+        os.umask(0o022)
+        step = "cwd"
+        os.chdir(request["cwd"] or work)
+        step = "exec"
+        os.execvpe(request["argv"][0], request["argv"], request["env"])
+    except OSError as error:
+        os.write(tell, json.dumps([step, error.errno, str(error)[:500]]).encode())
+    except BaseException as error:
+        os.write(tell, json.dumps([step, None, repr(error)[:500]]).encode())
+    finally:
+        os._exit(127)
+
+
+def restore_signals() -> None:
+    """As a shell would start it: Python ignores some signals, and we listen to others."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+try:
+    _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+except (OSError, AttributeError):
+    _prctl = None
+
+
+def die_with(runner: int) -> None:
+    """Let the kernel end the command when its runner is gone."""
+    if _prctl is not None:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != runner:
+            os._exit(127)
+
+
+def set_subreaper() -> None:
+    """Let whatever the command leaves behind become our child."""
+    if _prctl is not None:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_left_overs(group: int) -> None:
+    """End what the command started and did not wait for."""
+    until_s = time.monotonic() + LEFT_OVER_S_MAX
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+    while time.monotonic() < until_s:
+        try:
+            child, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if child == 0:
+            for number in children_of(os.getpid()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+            time.sleep(0.002)
+
+
+def children_of(parent: int) -> list[int]:
+    """Process ids of the children of a process, where there is a /proc."""
+    found = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                    if int(file.read().rpartition(b")")[2].split()[1]) == parent:
+                        found.append(int(name))
+    return found
+
+
+def claim(folder: str, record: Json) -> bool:
+    """Make the start record, complete and locked, if there is none; whether it is ours.
+
+    The lock is on the open file, which stays open until this process ends.
+    """
+    own = os.path.join(folder, f"{START}.{os.getpid()}")
+    descriptor = os.open(own, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        write_all(descriptor, json.dumps(record).encode())
+        os.link(own, os.path.join(folder, START))
+    except FileExistsError:
+        os.close(descriptor)
+        return False
+    finally:
+        os.unlink(own)
+    return True
+
+
+def whoami() -> Json:
+    """What a start record says of the process that made it."""
+    return {"runner": os.getpid(), "boot": boot_id(), "atMs": now_ms()}
+
+
+def boot_id() -> str:
+    """What names this start of this machine."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def write_record(folder: str, name: str, record: Json) -> None:
+    """Write a record so that it is there whole or not at all, also after a power cut."""
+    path = os.path.join(folder, name)
+    with open(f"{path}.new", "wb") as file:
+        file.write(json.dumps(record).encode())
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(f"{path}.new", path)
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def write_text(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def mark(path: str) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+
+
+def open_output(path: str) -> int:
+    return os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+
+
+def leave_cgroup(path: str) -> bool:
+    """Remove the run's control group; whether the kernel ended something for want of memory."""
+    oom = False
+    with contextlib.suppress(OSError), open(os.path.join(path, "memory.events")) as file:
+        oom = any(line.startswith("oom_kill ") and int(line.split()[1]) for line in file)
+    with contextlib.suppress(OSError):
+        write_text(os.path.join(path, "cgroup.kill"), "1")
+    for _ in range(100):
+        try:
+            os.rmdir(path)
+            break
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                break
+            time.sleep(0.01)
+    return oom
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,56 @@
+"""How a command ended, said to people."""
+
+import errno
+import signal
+from typing import Final
+
+from fairlead_common.events import FailureCategory
+from fairlead_executor import pods
+from fairlead_executor.pods import End
+
+SIGNAL_EXIT_CODE: Final = 128
+"""A command ended by signal n has the exit code 128 + n, as shells count."""
+
+
+def ended(code: int, stop: End | None, *, oom: bool) -> End:
+    """The end of a command that did start. `code` is negative for a signal."""
+    exit_code = code if code >= 0 else SIGNAL_EXIT_CODE - code
+    if oom and code != 0:
+        return pods.failed(FailureCategory.OOM, "it used more memory than it asked for", exit_code)
+    if stop is not None:
+        return End(stop.kind, stop.reason, stop.category, exit_code)
+    if code == 0:
+        return pods.SUCCEEDED
+    if code > 0:
+        reason = f"the command ended with exit code {code}"
+    else:
+        reason = f"the command was ended by signal {-code} ({_signal_name(-code)})"
+    return pods.failed(FailureCategory.EXIT_CODE, reason, exit_code)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+def could_not_start(step: str, number: int | None, text: str) -> End:
+    """The end of a command that never started: the job's fault, or this machine's."""
+    name = text.rpartition(": ")[2] if "'" in text else ""
+    match step, number:
+        case "exec", errno.ENOENT:
+            reason = f"there is no command {name or 'of that name'}"
+        case "exec", errno.EACCES:
+            reason = f"the command {name} may not be executed: is it a program, with mode +x?"
+        case "exec", errno.ENOEXEC:
+            reason = f"the command {name} is no program: does its first line say `#!`?"
+        case "cwd", errno.ENOENT:
+            reason = f"there is no folder {name} to start the command in (workingDir)"
+        case "cwd", _:
+            reason = f"the command cannot be started in its workingDir: {text}"
+        case "exec", _:
+            reason = f"the command cannot be started: {text}"
+        case _:
+            return pods.returned(f"this machine could not start another process: {text}")
+    return pods.failed(FailureCategory.START, reason)

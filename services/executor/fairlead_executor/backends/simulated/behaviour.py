@@ -1,0 +1,106 @@
+"""What a simulated run does: how long it takes to start, how long it runs, how it ends. Pure.
+
+A job says so by annotations; what it leaves open is drawn from the seed and the run's id, so that
+it does not depend on the order in which runs start.
+"""
+
+import hashlib
+import math
+from typing import Final
+
+import msgspec
+
+from fairlead_common.events import FailureCategory
+from fairlead_common.ids import RunId
+from fairlead_common.leases import Lease
+from fairlead_executor import pods
+from fairlead_executor.backends.simulated.settings import Simulation
+from fairlead_executor.pods import End
+
+PREFIX: Final = "fairlead.dev/simulated-"
+SECONDS: Final = PREFIX + "seconds"
+START_SECONDS: Final = PREFIX + "start-seconds"
+EXIT_CODE: Final = PREFIX + "exit-code"
+FAILURE: Final = PREFIX + "failure"
+"""A failure category, or `returned`: then the run never starts."""
+STOP_SECONDS: Final = PREFIX + "stop-seconds"
+"""How long the run takes to end once it was asked to; its grace at most."""
+
+_RETURNED: Final = "returned"
+_CATEGORIES: Final = {category.value: category for category in FailureCategory}
+_SCALE: Final = 1 / 2**64
+
+
+class Behaviour(msgspec.Struct, frozen=True, gc=False):
+    """Times in ms, as they pass on the cluster's clock. `starts`: whether it ever runs."""
+
+    start_ms: int
+    run_ms: int
+    stop_ms: int
+    end: End
+    starts: bool = True
+
+
+def behaviour(run: RunId, lease: Lease, simulation: Simulation) -> Behaviour:
+    """What this run does."""
+    said = lease.annotations
+    per_s = 1000 / simulation.speed
+    draws = _Draws(run, simulation.seed)
+    end, starts = _end(said, simulation, draws)
+    run_s = _number(said.get(SECONDS))
+    if run_s is None:
+        run_s = simulation.min_s
+        if simulation.mean_tail_s:
+            run_s -= simulation.mean_tail_s * math.log(1 - draws.next())
+    start_s = _number(said.get(START_SECONDS))
+    return Behaviour(
+        start_ms=round((simulation.start_s if start_s is None else start_s) * per_s),
+        run_ms=round(run_s * per_s),
+        stop_ms=round((_number(said.get(STOP_SECONDS)) or 0.0) * per_s),
+        end=end,
+        starts=starts,
+    )
+
+
+def _end(said: dict[str, str], simulation: Simulation, draws: "_Draws") -> tuple[End, bool]:
+    failure = said.get(FAILURE)
+    code = _number(said.get(EXIT_CODE))
+    if failure is None and code is None:
+        if simulation.return_rate and draws.next() < simulation.return_rate:
+            failure = _RETURNED
+        elif simulation.failure_rate and draws.next() < simulation.failure_rate:
+            code = 1
+    if failure == _RETURNED:
+        return pods.returned("this simulated node would not start it"), False
+    if failure is not None:
+        category = _CATEGORIES.get(failure, FailureCategory.INTERNAL)
+        starts = category not in (FailureCategory.START, FailureCategory.IMAGE_PULL)
+        return pods.failed(category, f"a simulated failure: {failure}"), starts
+    if code:
+        reason = f"the command ended with exit code {int(code)}"
+        return pods.failed(FailureCategory.EXIT_CODE, reason, int(code)), True
+    return pods.SUCCEEDED, True
+
+
+def _number(text: str | None) -> float | None:
+    """The number that an annotation says; None for none, or for what is no amount of anything."""
+    if text is None:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+class _Draws:
+    """Uniform numbers in [0, 1) that a run and a seed determine."""
+
+    def __init__(self, run: RunId, seed: int) -> None:
+        self._text = f"{seed}:{run}:"
+        self._count = 0
+
+    def next(self) -> float:
+        self._count += 1
+        text = f"{self._text}{self._count}".encode()
+        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") * _SCALE

@@ -1,0 +1,19 @@
+"""What the executor counts and times, for Prometheus."""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+LEASES = Gauge("fairlead_executor_leases", "Leases that are not cleared")
+PODS = Gauge("fairlead_executor_pods", "Pods on the cluster, ended ones that wait included")
+LEASES_UNREADABLE = Counter(
+    "fairlead_executor_leases_unreadable_total", "Lease records that could not be decoded"
+)
+REPORTS = Counter("fairlead_executor_reports_total", "Reports appended", ["type"])
+TURN_SECONDS = Histogram(
+    "fairlead_executor_turn_seconds", "Time of one turn, by step (s)", ["step"]
+)
+APPENDS_FAILED = Counter(
+    "fairlead_executor_appends_failed_total", "Appends that had to be repeated", ["outcome"]
+)
+SINCE_APPEND = Gauge(
+    "fairlead_executor_since_append_seconds", "Since the log last took a report or heartbeat"
+)

@@ -1,0 +1,122 @@
+"""What is seen on a cluster: pods, one per run, and how they ended.
+
+A pod that ended stays visible until it is removed, so that its end can be told as often as it
+takes. A run that shall never start is ruled out: it then looks like a pod that ended at once.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from fairlead_common import events as ev
+from fairlead_common.events import FailureCategory
+from fairlead_common.ids import JobId, RunId
+
+
+class Phase(StrEnum):
+    """Where a pod is."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+class EndKind(StrEnum):
+    """Which of the five reports tells an end."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    RETURNED = "returned"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+
+class End(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How a run ended, in the words of its report."""
+
+    kind: EndKind
+    reason: str = ""
+    category: FailureCategory | None = None
+    exit_code: int | None = None
+
+
+SUCCEEDED: Final = End(EndKind.SUCCEEDED, exit_code=0)
+
+
+def failed(category: FailureCategory, reason: str, exit_code: int | None = None) -> End:
+    """The run ended badly."""
+    return End(EndKind.FAILED, reason, category, exit_code)
+
+
+def returned(reason: str) -> End:
+    """The run never started here; another node may do."""
+    return End(EndKind.RETURNED, reason)
+
+
+def stopped(reason: str, exit_code: int | None = None) -> End:
+    """The run ended because it was asked to."""
+    return End(EndKind.STOPPED, reason, None, exit_code)
+
+
+def lost(reason: str) -> End:
+    """Nobody knows of this run; it uses up no retry."""
+    return End(EndKind.LOST, reason)
+
+
+class Pod(msgspec.Struct, frozen=True, gc=False):
+    """One pod as it is now. Times are of the cluster's clock (ms); 0: not yet, or not known.
+
+    `stopping`: it was asked to end. `grace_s`: what it is given to end when nobody says otherwise.
+    `end` is there when the phase is ENDED, and only then.
+    """
+
+    run: RunId
+    phase: Phase
+    node: str = ""
+    started_ms: int = 0
+    ended_ms: int = 0
+    stopping: bool = False
+    grace_s: int = 30
+    end: End | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether it may still use what it was given."""
+        return self.phase is not Phase.ENDED
+
+
+def running(job_id: JobId, run: int, pod: Pod) -> ev.JobRunRunning:
+    """The report of a start."""
+    return ev.JobRunRunning(job_id=job_id, run=run, at_ms=pod.started_ms)
+
+
+EndReport = (
+    ev.JobRunSucceeded | ev.JobRunFailed | ev.JobRunReturned | ev.JobRunStopped | ev.JobRunLost
+)
+
+
+def ended(job_id: JobId, run: int, pod: Pod) -> EndReport:
+    """The report of an end: the same pod always gives the same one."""
+    end, at_ms = pod.end, pod.ended_ms
+    assert end is not None, f"{pod.run} has not ended"
+    match end.kind:
+        case EndKind.SUCCEEDED:
+            return ev.JobRunSucceeded(job_id=job_id, run=run, at_ms=at_ms)
+        case EndKind.FAILED:
+            return ev.JobRunFailed(
+                job_id=job_id,
+                run=run,
+                category=end.category or FailureCategory.INTERNAL,
+                reason=end.reason,
+                exit_code=end.exit_code,
+                at_ms=at_ms,
+            )
+        case EndKind.RETURNED:
+            return ev.JobRunReturned(job_id=job_id, run=run, reason=end.reason, at_ms=at_ms)
+        case EndKind.STOPPED:
+            return ev.JobRunStopped(
+                job_id=job_id, run=run, reason=end.reason, exit_code=end.exit_code, at_ms=at_ms
+            )
+        case EndKind.LOST:
+            return ev.JobRunLost(job_id=job_id, run=run, reason=end.reason)

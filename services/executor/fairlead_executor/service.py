@@ -1,0 +1,81 @@
+"""The executor as a whole: what it opens, the routes it offers, the tasks it needs."""
+
+import importlib.metadata
+import secrets
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter
+
+from fairlead_common import clock
+from fairlead_common.log import EventLog
+from fairlead_common.log.connect import open_log
+from fairlead_common.serving import Check
+from fairlead_executor import api
+from fairlead_executor.backends.cluster import Cluster
+from fairlead_executor.backends.connect import open_cluster
+from fairlead_executor.core import Core
+from fairlead_executor.executor import Executor
+from fairlead_executor.settings import ExecutorSettings
+
+
+class Service:
+    """One executor; whoever opens it runs `tasks()` and serves `routers()`."""
+
+    def __init__(self, settings: ExecutorSettings, cluster: Cluster, executor: Executor) -> None:
+        self.cluster = cluster
+        self.executor = executor
+        self._settings = settings
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, settings: ExecutorSettings, log: EventLog | None = None
+    ) -> AsyncIterator["Service"]:
+        """Connect to log and cluster. `log` is closed by whoever gave it."""
+        settings.check()
+        own = await open_log(settings.log_url) if log is None else None
+        try:
+            the_log = log or own
+            assert the_log is not None
+            cluster = await open_cluster(settings, await the_log.identity())
+            try:
+                yield cls(settings, cluster, _executor(settings, the_log, cluster))
+            finally:
+                await cluster.close()
+        finally:
+            if own is not None:
+                await own.close()
+
+    def routers(self) -> list[APIRouter]:
+        """The logs of runs."""
+        return [api.routes(self.cluster, self._settings.signing_key)]
+
+    def checks(self) -> Mapping[str, Check]:
+        """What `/readyz` asks."""
+
+        async def reporting() -> str | None:
+            return self.executor.trouble
+
+        return {"reporting": reporting}
+
+    def tasks(self) -> list[Coroutine[object, object, None]]:
+        """What must run beside the server; none of them ends by itself."""
+        return [self.executor.run()]
+
+    async def shut_down(self) -> None:
+        """After the tasks were cancelled by a signal: end the runs in order."""
+        await self.executor.shut_down(self._settings.shutdown_s)
+
+
+def _executor(settings: ExecutorSettings, log: EventLog, cluster: Cluster) -> Executor:
+    instance = secrets.token_hex(8)
+    core = Core(
+        settings.executor,
+        cluster,
+        instance=instance,
+        address=settings.address or f"http://{settings.http_host}:{settings.http_port}",
+        version=importlib.metadata.version("fairlead-executor"),
+        heartbeat_ms=round(settings.heartbeat_s * 1000),
+    )
+    return Executor(core, log, instance, clock.now_ms, clock.monotonic_s)

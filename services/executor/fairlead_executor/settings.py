@@ -1,0 +1,65 @@
+"""Settings of an executor, on top of those that every service has."""
+
+import re
+from typing import Final, Literal
+
+import msgspec
+
+from fairlead_common.errors import Fault
+from fairlead_common.settings import Settings, SettingsError
+from fairlead_executor.backends.simulated.settings import Simulation
+
+NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+
+
+class Kept(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Folders of runs that ended long ago: the newest are kept, for their logs."""
+
+    runs: int = 10_000
+    bytes: int = 2 * 2**30
+
+
+class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
+    """`executor` is this executor's name: that of its cluster, its lease topic and its producer.
+
+    `pool` and `labels` are those of its nodes. `resources` replaces what the process backend finds
+    of this machine (`{"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "1"}`). `simulation` is the
+    whole of the simulated backend. `shutdown_s`: what runs are given to end when the executor is
+    told to. `supervisor_fd`: an inherited pipe whose end means that all runs must end.
+    `address`: where lookout reaches this process, if not at `http_host` and `http_port`.
+    """
+
+    http_port: int = 8083
+    executor: str = "local"
+    backend: Literal["process", "simulated"] = "process"
+    pool: str = "default"
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    resources: dict[str, str] = msgspec.field(default_factory=dict)
+    simulation: Simulation = Simulation()
+    heartbeat_s: float = 5.0
+    shutdown_s: int = 12
+    supervisor_fd: int | None = None
+    address: str = ""
+    kept: Kept = Kept()
+
+    def check(self) -> None:
+        """Raises `SettingsError` for what types cannot say."""
+        faults = []
+        if not NAME.fullmatch(self.executor):
+            faults.append(
+                Fault(
+                    "FAIRLEAD_EXECUTOR",
+                    f"{self.executor!r} is no name for an executor: use at most 63 of a-z, 0-9, -"
+                    " and ., with a letter or digit at both ends",
+                )
+            )
+        if self.backend == "process" and not self.data:
+            faults.append(
+                Fault("FAIRLEAD_DATA", "the process backend needs a folder for its runs; name one")
+            )
+        if not 0.1 <= self.heartbeat_s <= 60:
+            faults.append(Fault("FAIRLEAD_HEARTBEAT_S", "must be from 0.1 to 60"))
+        if not 0 < self.simulation.speed <= 1e6:
+            faults.append(Fault("FAIRLEAD_SIMULATION", "speed must be above 0, at most 1000000"))
+        if faults:
+            raise SettingsError(faults)
