@@ -32,6 +32,7 @@ READ_BYTES_MAX: Final = 4 * 1024 * 1024
 READ_RECORDS_MAX: Final = 5_000
 READ_WAIT_S: Final = 1.0
 RETRY_S: Final = 0.2
+CLOSE_S_MAX: Final = 2.0
 FEW_EVENTS: Final = 100
 """A batch with fewer is followed by the next at once: nobody should wait for a lone job."""
 
@@ -143,7 +144,7 @@ class Folder:
             self._progress.owns(frozenset())
             if reader is not None:
                 await reader.close()
-            await _close(connection)
+            await _close(connection, self._name)
 
     async def _prepare(self, connection: Connection) -> None:
         identity = await self._log.identity()
@@ -230,9 +231,11 @@ class Folder:
         self.trouble = None
 
 
-async def _close(connection: Connection) -> None:
+async def _close(connection: Connection, name: str) -> None:
     """Give the connection up, with its locks, whatever state it is in."""
     try:
-        await connection.close(timeout=2)
+        async with asyncio.timeout(CLOSE_S_MAX):
+            await connection.execute(SQL["leave_folders"], name)
+            await connection.close()
     except (*AWAY, asyncpg.PostgresError):
         connection.terminate()

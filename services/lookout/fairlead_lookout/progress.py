@@ -23,14 +23,14 @@ class Progress:
     def __init__(self, pool: Pool) -> None:
         self.positions: dict[int, int] = {}
         self._pool = pool
-        self._own: frozenset[int] = frozenset()
+        self.own: frozenset[int] = frozenset()
         self._moved = asyncio.Event()
         self._waiting = 0
         self._anybody = asyncio.Event()
 
     def owns(self, partitions: frozenset[int]) -> None:
         """This process folds these partitions and will say so when they move."""
-        self._own = partitions
+        self.own = partitions
 
     def advance(self, positions: Mapping[int, int]) -> None:
         """The view is now there; whoever waits is woken."""
@@ -78,7 +78,7 @@ class Progress:
         """Look at the table while somebody waits for what this process does not fold."""
         while True:
             await self._anybody.wait()
-            if len(self._own) < JOB_PARTITIONS:
+            if len(self.own) < JOB_PARTITIONS:
                 with contextlib.suppress(DatabaseUnavailable):
                     await self.refresh()
             await asyncio.sleep(POLL_S)

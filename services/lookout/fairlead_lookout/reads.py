@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+import asyncpg
 import msgspec
 
 from fairlead_common import clock, events, positions
@@ -54,11 +55,13 @@ class View:
         self._pool = pool
 
     async def fetch(self, name: str, *arguments: object) -> list[Any]:
-        """All rows of a named statement."""
+        """All rows of a named statement; none for a text that no table can hold (with a NUL)."""
         try:
             rows: list[Any] = await self._pool.fetch(SQL[name], *arguments)
         except AWAY as error:
             raise DatabaseUnavailable(f"Postgres is away: {error}") from error
+        except asyncpg.CharacterNotInRepertoireError:
+            return []
         return rows
 
     async def job_set(self, queue: str, job_set: str) -> JobSet | None:

@@ -8,9 +8,9 @@ the event before it, so a reader notices. While Redis is away the fold goes on w
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from redis.asyncio import Redis
@@ -30,6 +30,7 @@ DOWN_S: Final = 5.0
 BLOCK_S: Final = 0.5
 WATCHED_MAX: Final = 2_000
 QUEUED_MAX: Final = 64
+T = TypeVar("T")
 _REPEATED: Final = "equal or smaller"
 
 _logger: Final = logging.getLogger("fairlead.lookout.streams")
@@ -58,12 +59,14 @@ class Streams:
     async def belong_to(self, identity: str) -> None:
         """Drop streams that were made from another log."""
         with contextlib.suppress(RedisError, OSError, TimeoutError):
-            async with asyncio.timeout(10 * ANSWER_S_MAX):
-                if await self._redis.get(OWNER) == identity.encode():
-                    return
-                async for key in self._redis.scan_iter(PREFIX + "*", count=1_000):
-                    await self._redis.unlink(key)
-                await self._redis.set(OWNER, identity)
+            await _bounded(self._belong_to(identity), 10 * ANSWER_S_MAX)
+
+    async def _belong_to(self, identity: str) -> None:
+        if await self._redis.get(OWNER) == identity.encode():
+            return
+        async for key in self._redis.scan_iter(PREFIX + "*", count=1_000):
+            await self._redis.unlink(key)
+        await self._redis.set(OWNER, identity)
 
     async def publish(self, chunks: Sequence[Chunk]) -> None:
         """Add the chunks to their streams. Never raises for Redis being away or full."""
@@ -71,8 +74,7 @@ class Streams:
         if not chunks or now_s < self._down_until_s:
             return
         try:
-            async with asyncio.timeout(ANSWER_S_MAX):
-                answers = await self._add(chunks, now_s)
+            answers = await _bounded(self._add(chunks, now_s), ANSWER_S_MAX)
         except (RedisError, OSError, TimeoutError) as error:
             self._fail(error)
             return
@@ -192,9 +194,10 @@ class Tail:
                 await asyncio.sleep(ANSWER_S_MAX)
 
     async def _turn(self, places: Mapping[str, str]) -> None:
-        answer: Any = await self._redis.xread(
+        reading = self._redis.xread(
             cast("dict[Any, Any]", places), count=CHUNKS_MAX, block=round(1000 * BLOCK_S)
         )
+        answer: Any = await _bounded(reading, BLOCK_S + 2 * ANSWER_S_MAX)
         for name_bytes, entries in answer or []:
             name = name_bytes.decode()
             for _, fields in entries:
@@ -209,6 +212,26 @@ class Tail:
     async def close(self) -> None:
         """Give up the connection."""
         await self._redis.aclose()
+
+
+async def _bounded(work: Awaitable[T], seconds: float) -> T:
+    """The result, or TimeoutError. In a task of its own: the client swallows cancellations."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        if not task.done():
+            task.cancel()
+            task.add_done_callback(_disregard)
+    if not task.done():
+        raise TimeoutError("Redis did not answer in time")
+    return task.result()
+
+
+def _disregard(task: asyncio.Future[Any]) -> None:
+    """Take note of how it ended, so that nobody logs it as forgotten."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _less(place: str, other: str | None) -> bool:

@@ -1,0 +1,305 @@
+"""What the API answers: lists, one job, why it waits, waiting for positions, and mistakes."""
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from fairlead_common import auth, clusters, reports, shapes
+from fairlead_common.events import Gang
+from fairlead_common.positions import encode
+from tests.integration.lookout.world import World, running
+from tests.unit.lookout.builders import (
+    SHAPE,
+    cancel,
+    failed_run,
+    job_id,
+    leased,
+    submitted,
+    succeeded,
+)
+from tests.unit.lookout.builders import running as started
+
+
+async def test_pages_of_jobs_show_each_job_once(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        for job_set in ("s", "t"):
+            jobs = [submitted(f"j{number}", job_set) for number in range(25)]
+            after = await world.tell(*jobs, job_set=job_set)
+            await world.read(f"/jobsets/q/{job_set}", after)
+        await world.read("/jobsets/q/s", await world.tell(*[cancel(f"j{n}") for n in range(5)]))
+        for query, many in (
+            ({}, 50),
+            ({"queue": "q", "state": "QUEUED"}, 45),
+            ({"queue": "q", "jobSet": "s", "state": "cancelled,running"}, 5),
+            ({"class": "default", "jobSet": "t"}, 25),
+            ({"queue": "nobody's"}, 0),
+        ):
+            seen: list[str] = []
+            cursor: dict[str, str] = {}
+            while True:
+                page = await world.read("/jobs", limit=7, include="count", **query, **cursor)
+                seen += [job["id"] for job in page["jobs"]]
+                assert page["count"] == str(many)
+                if "next" not in page:
+                    break
+                cursor = {"cursor": page["next"]}
+            assert len(seen) == len(set(seen)) == many
+
+
+async def test_groups_are_counted(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        after = await world.tell(submitted("a"), submitted("b"), submitted("c"), cancel("c"))
+        found = await world.read("/jobs", after, groupBy="state,queue")
+        assert found["groups"] == [
+            {"group": {"state": "QUEUED", "queue": "q"}, "jobs": 2},
+            {"group": {"state": "CANCELLED", "queue": "q"}, "jobs": 1},
+        ]
+
+
+async def test_job_sets_are_listed_newest_first_and_by_activity(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        await world.read("/jobsets", await world.tell(submitted("a")))
+        after = await world.tell(submitted("a", "t"), job_set="t")
+        found = await world.read("/jobsets", after)
+        assert [each["jobSet"] for each in found["jobSets"]] == ["t", "s"]
+        after = await world.tell(cancel("a"))
+        found = await world.read("/jobsets", after, active=True)
+        assert [each["jobSet"] for each in found["jobSets"]] == ["t"]
+        first = await world.read("/jobsets", limit=1)
+        rest = await world.read("/jobsets", limit=1, cursor=first["next"])
+        assert [each["jobSet"] for each in rest["jobSets"]] == ["s"]
+
+
+async def test_a_job_set_with_a_slash_in_its_name(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        after = await world.tell(submitted("a", "x/y"), job_set="x/y")
+        assert (await world.read("/jobsets/q/x%2Fy", after))["jobSet"] == "x/y"
+        assert len(await world.lines("/jobsets/q/x%2Fy/events")) == 1
+
+
+async def test_a_job_says_everything(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        after = await world.tell(
+            submitted("a", labels={"team": "x"}, gang=Gang("g", 2), runtime_s_max=60),
+            leased("a", node="n7"),
+            started("a"),
+            failed_run("a"),
+        )
+        found = await world.read(f"/jobs/{job_id('a')}", after, spec=True)
+        (run,) = found["runs"]
+        assert (run["node"], run["exitCode"], run["category"]) == ("n7", 3, "exit-code")
+        assert run["message"].startswith("The command ended")
+        assert found["labels"] == {"team": "x"}
+        assert found["gang"]["name"] == "g"
+        assert found["maxRuntimeSeconds"] == 60
+        assert found["spec"] == {"containers": []}
+        assert "spec" not in await world.read(f"/jobs/{job_id('a')}")
+
+
+async def test_a_job_says_why_it_waits(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        why = reports.Waiting(
+            pool="default",
+            queue="q",
+            code="insufficient-resources",
+            sentence="needs 1 cpu; no node has it",
+            shape=shapes.key(bytes(SHAPE), "default"),
+            jobs=3,
+        )
+        member = reports.Waiting(
+            pool="default",
+            queue="q",
+            code="gang-incomplete",
+            sentence="1 of 2 members are there",
+            job_set="s",
+            gang="g",
+        )
+        await world.append([reports.record(why), reports.record(member)])
+        after = await world.tell(
+            submitted("plain"),
+            submitted("held", hold=True),
+            submitted("later", start_after_ms=4_000_000_000_000),
+            submitted("merge", after=(job_id("plain"), job_id("held"))),
+            submitted("member", gang=Gang("g", 2)),
+            submitted("other", priority_class="urgent"),
+        )
+        await world.read("/jobsets/q/s", after)
+        codes = {}
+        for name in ("held", "later", "merge", "other"):
+            codes[name] = (await world.read(f"/jobs/{job_id(name)}"))["why"]["code"]
+        assert codes == {
+            "held": "hold",
+            "later": "startAfter",
+            "merge": "dependencies",
+            "other": "scheduling",
+        }
+        async with asyncio.timeout(30):
+            found = await _explained(world, "plain")
+            assert found == ("insufficient-resources", why.sentence)
+            assert await _explained(world, "member") == ("gang-incomplete", member.sentence)
+        report = await world.read("/queues/q/report")
+        assert report["reasons"] == {"insufficient-resources": 3, "gang-incomplete": 0}
+        await world.read("/jobsets/q/s", await world.tell(leased("plain"), *succeeded("plain")))
+        assert "why" not in await world.read(f"/jobs/{job_id('plain')}")
+        merge = (await world.read(f"/jobs/{job_id('merge')}"))["why"]
+        assert merge["dependencies"] == {job_id("held"): "QUEUED"}
+        listed = await world.read("/jobs", state="QUEUED")
+        assert {job["clientId"]: job["waitingFor"] for job in listed["jobs"]} == {
+            "held": "hold",
+            "later": "startAfter",
+            "merge": "dependencies",
+            "member": "scheduling",
+            "other": "scheduling",
+        }
+
+
+async def _explained(world: World, name: str) -> tuple[str, str]:
+    """The code and sentence of a job once the reports have been read."""
+    while True:
+        why = (await world.read(f"/jobs/{job_id(name)}"))["why"]
+        if why["code"] != "scheduling":
+            return why["code"], why["sentence"]
+        await asyncio.sleep(0.02)
+
+
+async def test_a_long_poll_answers_when_the_job_set_changed(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        path = "/api/v1/jobsets/q/s"
+        await world.read("/jobsets/q/s", await world.tell(submitted("a")))
+        first = await world.client.get(path)
+        seen = {"If-None-Match": first.headers["etag"]}
+        same = await world.client.get(path, params={"wait": "50ms"}, headers=seen)
+        assert same.status_code == 304
+        waiting = asyncio.create_task(world.client.get(path, params={"wait": "30s"}, headers=seen))
+        await world.tell(leased("a"))
+        changed = await waiting
+        assert changed.json()["states"] == {"LEASED": 1}
+        finishing = asyncio.create_task(
+            world.client.get(path, params={"wait": "30s", "until": "finished"})
+        )
+        await world.tell(started("a"))
+        await world.tell(*succeeded("a"))
+        assert (await finishing).json()["live"] == 0
+
+
+async def test_a_position_that_never_comes_is_said_so(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        answer = await world.get("/jobs", after=encode({3: 1_000}), wait="100ms")
+        assert answer.status_code == 503
+        assert "1000 messages to go" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "status", "pointer"),
+    [
+        ("/jobs", {"state": "BOGUS"}, 422, "/query/state"),
+        ("/jobs", {"groupBy": "colour"}, 422, "/query/groupBy"),
+        ("/jobs", {"limit": "0"}, 422, "/query/limit"),
+        ("/jobs", {"limit": "1001"}, 422, "/query/limit"),
+        ("/jobs", {"cursor": "%%%"}, 400, "/query/cursor"),
+        ("/jobs", {"cursor": "W10"}, 400, "/query/cursor"),
+        ("/jobs", {"after": "nonsense"}, 400, "/query/after"),
+        ("/jobs", {"wait": "soon", "after": encode({})}, 422, "/query/wait"),
+        ("/jobs", {"queue": "q" * 301}, 422, "/query/queue"),
+        ("/jobsets", {"active": "perhaps"}, 422, "/query/active"),
+        ("/jobsets/q/nothing", {}, 404, None),
+        ("/jobsets/q/nothing/events", {}, 404, None),
+        ("/jobs/0000", {}, 404, None),
+        ("/jobs/0000/logs", {}, 404, None),
+        ("/jobs/" + "x" * 65, {}, 422, "/path/job_id"),
+        ("/jobs/0000/logs", {"stream": "stdin"}, 422, "/query/stream"),
+    ],
+)
+async def test_mistakes_are_answered_with_a_problem_that_points_at_them(
+    database: str,
+    valkey_url: str,
+    path: str,
+    query: dict[str, str],
+    status: int,
+    pointer: str | None,
+) -> None:
+    async with running(database, valkey_url) as world:
+        answer = await world.client.get(f"/api/v1{path}", params=query)
+        assert answer.status_code == status
+        assert answer.headers["content-type"] == "application/problem+json"
+        found = [fault["pointer"] for fault in answer.json().get("errors", [])]
+        assert found == ([] if pointer is None else [pointer])
+
+
+async def test_a_cursor_of_another_list_is_refused(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        after = await world.tell(submitted("a"), submitted("b"))
+        page = await world.read("/jobs", after, limit=1)
+        answer = await world.get("/jobs", cursor=page["next"], state="QUEUED")
+        assert answer.status_code == 400
+
+
+async def test_names_that_no_text_of_postgres_may_hold_find_nothing(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        for path in ("/jobs/a%00b", "/jobsets/q/a%00b", "/jobs?queue=%00", "/jobsets?q=%00"):
+            answer = await world.client.get(f"/api/v1{path}")
+            assert answer.status_code in (200, 404, 422), path
+
+
+async def test_clusters_and_logs_of_a_cluster_that_is_gone(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        node = clusters.Node(executor="e", name="n0", allocatable={"cpu": 4000})
+        await world.append([clusters.node_record(node)])
+        after = await world.tell(submitted("a"), leased("a"), submitted("b"))
+        await world.read("/jobsets/q/s", after)
+        async with asyncio.timeout(30):
+            while not (found := (await world.read("/clusters"))["clusters"]):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert found[0]["allocatable"] == {"cpu": 4.0}
+        answer = await world.get(f"/jobs/{job_id('a')}/logs")
+        assert answer.status_code == 404
+        assert "serves no logs" in answer.json()["detail"]
+        answer = await world.get(f"/jobs/{job_id('b')}/logs")
+        assert "has not run yet" in answer.json()["detail"]
+
+
+async def test_every_route_needs_a_token_that_may_view(
+    fresh_database: str, valkey_url: str
+) -> None:
+    connection = await asyncpg.connect(fresh_database)
+    await connection.execute(
+        "CREATE SCHEMA fairlead_submit; CREATE TABLE fairlead_submit.tokens (digest bytea"
+        " PRIMARY KEY, name text, roles text[], expires_at timestamptz)"
+    )
+    tokens = {role: auth.new_token() for role in ("viewer", "nobody", "expired")}
+    for role, token in tokens.items():
+        await connection.execute(
+            "INSERT INTO fairlead_submit.tokens VALUES ($1, $2, $3,"
+            " CASE WHEN $2 = 'expired' THEN now() - interval '1 s' END)",
+            auth.digest(token),
+            role,
+            ["viewer"] if role != "nobody" else [],
+        )
+    await connection.close()
+    async with running(fresh_database, valkey_url, anonymous=False) as world:
+        document = (await world.client.get("/openapi.json")).json()
+        paths = [path for path in document["paths"] if path.startswith("/api/")]
+        assert len(paths) >= 9
+        for path in paths:
+            address = path.replace("{", "").replace("}", "")
+            for headers, status in (
+                ({}, 401),
+                ({"Authorization": "Bearer fl_wrong"}, 401),
+                ({"Authorization": f"Bearer {tokens['expired']}"}, 401),
+                ({"Authorization": f"Bearer {tokens['nobody']}"}, 403),
+            ):
+                answer = await world.client.get(address, headers=headers)
+                assert answer.status_code == status, (path, headers)
+            answer = await world.client.get(
+                address, headers={"Authorization": f"Bearer {tokens['viewer']}"}
+            )
+            assert answer.status_code in (200, 404), path

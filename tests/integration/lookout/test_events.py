@@ -1,0 +1,155 @@
+"""The history of a job set: complete, in order, resumed exactly, with and without Redis."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from fairlead_common.db import open_pool
+from fairlead_lookout import upkeep
+from tests.conftest import Server
+from tests.integration.lookout.world import World, running
+from tests.unit.lookout.builders import cancel, leased, submitted, succeeded
+from tests.unit.lookout.builders import running as started
+
+PATH = "/jobsets/q/s/events"
+
+
+async def sse(
+    world: World, last_event_id: str | None = None, **query: Any
+) -> AsyncGenerator[dict[str, Any], None]:
+    """The events of an SSE answer as they come; `reset` has that as its type."""
+    headers = {"Accept": "text/event-stream"}
+    if last_event_id is not None:
+        headers["Last-Event-ID"] = last_event_id
+    async with world.client.stream(
+        "GET", f"/api/v1{PATH}", headers=headers, params=query
+    ) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        async for line in answer.aiter_lines():
+            if line.startswith("data: "):
+                yield msgspec.json.decode(line.removeprefix("data: "))
+
+
+async def take(stream: AsyncIterator[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """The next events, within a bound."""
+    async with asyncio.timeout(30):
+        return [await anext(stream) for _ in range(count)]
+
+
+async def test_history_is_complete_and_ends(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        after = await world.tell(submitted("a"), leased("a"), started("a"), *succeeded("a"))
+        told = await world.lines(PATH, after)
+        assert [event["type"] for event in told] == [
+            "submitted",
+            "leased",
+            "running",
+            "succeeded",
+            "finished",
+        ]
+        assert told[-1]["counts"] == {"SUCCEEDED": 1}
+        assert {event["queue"] for event in told} == {"q"}
+
+
+async def test_a_long_history_comes_whole_and_in_order(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        jobs = [submitted(f"j{number}") for number in range(4_000)]
+        for start in range(0, len(jobs), 100):
+            after = await world.tell(*jobs[start : start + 100])
+        told = await world.lines(PATH, after)
+        assert [event["clientId"] for event in told] == [job.client_id for job in jobs]
+
+
+async def test_a_stream_goes_on_live_and_resumes_exactly(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        await world.read("/jobsets/q/s", await world.tell(submitted("a"), submitted("b")))
+        stream = sse(world)
+        first = await take(stream, 2)
+        await world.tell(leased("a"))
+        await world.tell(leased("b"))
+        live = await take(stream, 2)
+        assert [event["type"] for event in first + live] == ["submitted"] * 2 + ["leased"] * 2
+        await stream.aclose()
+        for place, event in enumerate(first + live):
+            again = sse(world, event["id"])
+            rest = await take(again, 3 - place)
+            assert [each["id"] for each in rest] == [
+                each["id"] for each in (first + live)[place + 1 :]
+            ]
+            await again.aclose()
+
+
+async def test_a_stream_until_finished_ends_by_itself(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        await world.read("/jobsets/q/s", await world.tell(submitted("a")))
+
+        async def whole() -> list[dict[str, Any]]:
+            return [event async for event in sse(world, until="finished")]
+
+        async with asyncio.timeout(30):
+            waiting = asyncio.create_task(whole())
+            await world.tell(cancel("a"))
+            told = await waiting
+            assert [event["type"] for event in told] == ["submitted", "cancelled", "finished"]
+            last = told[-1]["id"]
+            assert [event async for event in sse(world, last, until="finished")] == []
+
+
+async def test_an_event_id_that_is_too_old_resets_the_stream(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        first = (await world.lines(PATH, await world.tell(submitted("a"))))[0]
+        await world.lines(PATH, await world.tell(submitted("b")))
+        pool = await open_pool(fresh_database, size_max=1)
+        tomorrow = (datetime.now(UTC) + timedelta(days=1)).date()
+        assert len(await upkeep.drop_old_days(pool, tomorrow)) == 1
+        await pool.close()
+        stream = sse(world, first["id"])
+        assert (await take(stream, 1))[0]["type"] == "reset"
+        await stream.aclose()
+
+
+async def test_without_redis_the_fold_goes_on_and_streams_poll(
+    fresh_database: str, valkey_url: str, valkey_server: Server
+) -> None:
+    _ = valkey_server.pid
+    async with running(fresh_database, valkey_url) as world:
+        await world.read("/jobsets/q/s", await world.tell(submitted("a")))
+        stream = sse(world)
+        await take(stream, 1)
+        valkey_server.kill()
+        await world.read("/jobsets/q/s", await world.tell(leased("a")))
+        assert (await take(stream, 1))[0]["type"] == "leased"
+        valkey_server.restart()
+        await world.tell(started("a"))
+        assert (await take(stream, 1))[0]["type"] == "running"
+        await stream.aclose()
+
+
+async def test_chunks_folded_again_are_not_told_again(fresh_database: str, valkey_url: str) -> None:
+    """A view that is behind its streams, as after a crash between the two, tells nothing twice."""
+    async with running(fresh_database, valkey_url) as world:
+        core = world.log.core
+        told = await world.lines(PATH, await world.tell(submitted("a"), leased("a")))
+    connection = await asyncpg.connect(fresh_database)
+    await connection.execute("DROP SCHEMA fairlead_lookout CASCADE")
+    await connection.close()
+    async with running(fresh_database, valkey_url, core) as world:
+        assert await world.lines(PATH, await world.tell(started("a"))) == [
+            *told,
+            *(await world.lines(PATH, lastEventId=told[-1]["id"])),
+        ]
+        stream = sse(world)
+        ids = [event["id"] for event in await take(stream, 3)]
+        assert len(set(ids)) == 3
+        await stream.aclose()

@@ -1,0 +1,201 @@
+"""The view in Postgres: what it holds, who may write it, and what it survives."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+
+import asyncpg
+import pytest
+
+from fairlead_common import events, ids
+from fairlead_common.errors import ViewConflict
+from fairlead_common.events import JobFilter
+from fairlead_common.lifecycle import JobState
+from fairlead_common.log.memory import MemoryCore
+from fairlead_lookout.follow import AnotherLog
+from tests.conftest import Server
+from tests.integration.lookout.world import World, running
+from tests.unit.lookout.builders import (
+    cancel,
+    job_id,
+    leased,
+    pending,
+    requeued,
+    submitted,
+    succeeded,
+)
+from tests.unit.lookout.builders import running as started
+
+
+async def failure(work: Coroutine[object, object, None]) -> Exception:
+    """The one failure that ends this work, out of all task groups around it."""
+    with pytest.raises(ExceptionGroup) as caught:
+        await work
+    error: Exception = caught.value
+    while isinstance(error, ExceptionGroup):
+        (error,) = error.exceptions
+    return error
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something holds that tells nobody when it does."""
+    async with asyncio.timeout(60):
+        while not await holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def folds(world: World, partitions: int) -> None:
+    """Wait until a process folds so many partitions."""
+
+    async def holds() -> bool:
+        return len(world.service.parts.progress.own) == partitions
+
+    await until(holds)
+
+
+async def states(world: World, after: str) -> dict[str, int]:
+    """Jobs by state of the one job set."""
+    found = await world.read("/jobsets/q/s", after)
+    counted: dict[str, int] = found["states"]
+    return counted
+
+
+async def test_a_restarted_lookout_goes_on_where_the_view_is(
+    fresh_database: str, valkey_url: str
+) -> None:
+    core = MemoryCore()
+    async with running(fresh_database, valkey_url, core) as world:
+        after = await world.tell(submitted("a"), submitted("b"), leased("a"))
+        assert await states(world, after) == {"LEASED": 1, "QUEUED": 1}
+    async with running(fresh_database, valkey_url, core) as world:
+        after = await world.tell(pending("a"), started("a"), *succeeded("a"), submitted("a"))
+        assert await states(world, after) == {"SUCCEEDED": 1, "QUEUED": 1}
+        (run,) = (await world.read(f"/jobs/{job_id('a')}"))["runs"]
+        assert run["state"] == "SUCCEEDED"
+
+
+async def test_a_filter_finds_jobs_that_are_no_longer_in_memory(
+    fresh_database: str, valkey_url: str
+) -> None:
+    core = MemoryCore()
+    async with running(fresh_database, valkey_url, core) as world:
+        told = [submitted(f"j{number}") for number in range(50)]
+        after = await world.tell(*told, leased("j7"))
+        await states(world, after)
+    async with running(fresh_database, valkey_url, core) as world:
+        wanted = JobFilter(queue="q", states=(JobState.QUEUED,))
+        after = await world.tell(
+            submitted("late"), events.JobsCancelRequested(filter=wanted), submitted("later")
+        )
+        assert await states(world, after) == {"CANCELLED": 50, "LEASED": 1, "QUEUED": 1}
+        cancelled = [
+            event["jobId"]
+            for event in await world.lines("/jobsets/q/s/events")
+            if event["type"] == "cancelled"
+        ]
+        assert len(cancelled) == len(set(cancelled)) == 50
+
+
+async def test_an_older_run_is_found_in_the_table(fresh_database: str, valkey_url: str) -> None:
+    core = MemoryCore()
+    async with running(fresh_database, valkey_url, core) as world:
+        after = await world.tell(submitted("a"), leased("a"), requeued("a"), leased("a", run=2))
+        await states(world, after)
+    async with running(fresh_database, valkey_url, core) as world:
+        late = events.JobRunReturned(job_id=job_id("a"), run=1, reason="never started")
+        after = await world.tell(late)
+        runs = (await world.read(f"/jobs/{job_id('a')}", after))["runs"]
+        assert [(run["run"], run["state"]) for run in runs] == [(2, "LEASED"), (1, "RETURNED")]
+
+
+async def test_a_view_refuses_another_log(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url, MemoryCore("one")) as world:
+        await states(world, await world.tell(submitted("a")))
+
+    async def another() -> None:
+        async with running(fresh_database, valkey_url, MemoryCore("another")):
+            await asyncio.Event().wait()
+
+    assert isinstance(await failure(another()), AnotherLog)
+
+
+async def test_a_position_that_somebody_else_moved_ends_the_process(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async def disturbed() -> None:
+        async with running(fresh_database, valkey_url) as world:
+            await states(world, await world.tell(submitted("a")))
+            connection = await asyncpg.connect(fresh_database)
+            await connection.execute("UPDATE fairlead_lookout.progress SET position = position + 1")
+            await connection.close()
+            await world.tell(submitted("b"))
+            await asyncio.Event().wait()
+
+    assert isinstance(await failure(disturbed()), ViewConflict)
+
+
+async def test_a_batch_that_fails_half_way_leaves_nothing(
+    fresh_database: str, valkey_url: str
+) -> None:
+    core = MemoryCore()
+    connection = await asyncpg.connect(fresh_database)
+
+    async def disturbed() -> None:
+        async with running(fresh_database, valkey_url, core) as world:
+            await states(world, await world.tell(submitted("a")))
+            await connection.execute("ALTER TABLE fairlead_lookout.runs RENAME TO gone")
+            await world.tell(submitted("b"), leased("b"))
+            await asyncio.Event().wait()
+
+    assert isinstance(await failure(disturbed()), asyncpg.UndefinedTableError)
+    assert await connection.fetchval("SELECT count(*) FROM fairlead_lookout.jobs") == 1
+    assert await connection.fetchval("SELECT sum(jobs) FROM fairlead_lookout.counters") == 1
+    await connection.execute("ALTER TABLE fairlead_lookout.gone RENAME TO runs")
+    await connection.close()
+    async with running(fresh_database, valkey_url, core) as world:
+        assert await states(world, await world.tell()) == {"QUEUED": 1, "LEASED": 1}
+
+
+async def test_two_processes_share_the_partitions_and_the_last_one_takes_all(
+    fresh_database: str, valkey_url: str
+) -> None:
+    core = MemoryCore()
+    async with running(fresh_database, valkey_url, core) as first:
+        async with running(fresh_database, valkey_url, core) as second:
+            await folds(second, 16)
+            sets = [f"s{number}" for number in range(20)]
+            for job_set in sets:
+                after = await first.tell(submitted("a", job_set), job_set=job_set)
+                for world in (first, second):
+                    found = await world.read(f"/jobsets/q/{job_set}", after)
+                    assert found["states"] == {"QUEUED": 1}
+            partitions = {ids.job_set_partition("q", job_set) for job_set in sets}
+            for world in (first, second):
+                assert partitions & world.service.parts.progress.own
+        await folds(first, 32)
+        for job_set in sets:
+            gone = events.JobCancelRequested(job_id=job_id("a", job_set))
+            after = await first.tell(gone, job_set=job_set)
+            found = await first.read(f"/jobsets/q/{job_set}", after)
+            assert found["states"] == {"CANCELLED": 1}
+
+
+async def test_the_fold_goes_on_after_postgres_was_killed(
+    postgres_server: Server, fresh_database: str, valkey_url: str
+) -> None:
+    _ = postgres_server.pid
+    async with running(fresh_database, valkey_url) as world:
+        await states(world, await world.tell(submitted("a"), leased("a")))
+        postgres_server.kill()
+        after = await world.tell(started("a"), submitted("b"), cancel("b"))
+        away = await world.get(f"/jobs/{job_id('a')}")
+        assert away.status_code == 503
+        assert "Retry-After" in away.headers
+        postgres_server.restart()
+
+        async def back() -> bool:
+            return (await world.get("/jobsets/q/s", after)).status_code == 200
+
+        await until(back)
+        assert await states(world, after) == {"RUNNING": 1, "CANCELLED": 1}
+        answer = await world.client.get("/readyz")
+        assert answer.json()["checks"]["lookout view"] == "ok"
