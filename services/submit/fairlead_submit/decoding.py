@@ -45,7 +45,7 @@ class Decoder(Generic[T]):
         if kept is None:
             raise invalid(found)
         try:
-            return msgspec.convert(kept, self._kind), found
+            return self._decode(msgspec.json.encode(kept)), found
         except msgspec.ValidationError as error:
             raise invalid([*found, Fault("", str(error))]) from None
 

@@ -24,8 +24,15 @@ _encoder: Final = msgspec.json.Encoder()
 class Queues:
     """Reads and changes queues. Every method raises `DatabaseUnavailable` when Postgres is away."""
 
-    def __init__(self, pool: db.Pool, now_s: Callable[[], float] = clock.monotonic_s) -> None:
+    def __init__(
+        self,
+        pool: db.Pool,
+        told: Callable[[], None] = lambda: None,
+        now_s: Callable[[], float] = clock.monotonic_s,
+    ) -> None:
+        """`told` is called after a change was put into the outbox."""
         self._pool = pool
+        self._told = told
         self._now_s = now_s
         self._cache: dict[str, tuple[float, Queue]] = {}
 
@@ -60,12 +67,13 @@ class Queues:
                 version = await connection.fetchval(SQL["next_version"])
                 made = msgspec.structs.replace(queue, version=version)
                 value = _encoder.encode(made)
-                if await connection.fetchval(SQL["insert_queue"], queue.name, version, value):
-                    await _tell(connection, made)
-                    return self._keep(made)
+                if not await connection.fetchval(SQL["insert_queue"], queue.name, version, value):
+                    return None
+                await _tell(connection, made)
         except AWAY as error:
             raise _away(error) from error
-        return None
+        self._told()
+        return self._keep(made)
 
     async def change(
         self, name: str, change: Callable[[Queue], Queue], if_match: str | None = None
@@ -93,6 +101,7 @@ class Queues:
                 await _tell(connection, made)
         except AWAY as error:
             raise _away(error) from error
+        self._told()
         self._cache.pop(name, None)
         return made if made.deleted else self._keep(made)
 

@@ -13,19 +13,18 @@ from typing import Final
 from fairlead_common import configuration, db, events
 from fairlead_common.configuration import Queue
 from fairlead_common.db.pool import AWAY
-from fairlead_common.errors import LogError, WorldError
+from fairlead_common.errors import WorldError
 from fairlead_common.log.protocol import EventLog, Producer, Record
 from fairlead_common.log.topics import CONFIG
 from fairlead_submit import access, metrics
 from fairlead_submit.store import SQL
 
 ROWS_MAX: Final = events.EVENTS_MAX
-POLL_S: Final = 1.0
+POLL_S: Final = 0.5
 TIDY_S: Final = 600.0
 DELETED_KEPT_S: Final = 86_400.0
 PRODUCER: Final = "submit-config"
 _LOCK: Final = 0x0FA1_5B17
-_CHANNEL: Final = "fairlead_submit_outbox"
 _logger = logging.getLogger("fairlead.submit.relay")
 
 
@@ -35,6 +34,11 @@ class Relay:
     def __init__(self, pool: db.Pool, log: EventLog) -> None:
         self._pool = pool
         self._log = log
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Something was put into the outbox by this process; others are noticed by `POLL_S`."""
+        self._woken.set()
 
     async def run(self) -> None:
         """Relay until cancelled; waits while another process does, or while the world is away."""
@@ -48,34 +52,23 @@ class Relay:
             await asyncio.sleep(POLL_S)
 
     async def _lead(self, connection: db.Connection) -> None:
-        """Relay as long as this connection, which holds the lock, lasts."""
-        woken = asyncio.Event()
-        woken.set()
-
-        def wake(*_: object) -> None:
-            woken.set()
-
-        await connection.add_listener(_CHANNEL, wake)
+        """Relay as long as this connection lasts; going back to the pool, it gives up the lock."""
         producer = await self._log.producer(PRODUCER)
         loop = asyncio.get_running_loop()
         tidy_s = loop.time()
         try:
             while True:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(POLL_S):
-                        await woken.wait()
-                woken.clear()
                 if loop.time() >= tidy_s:
                     await tidy(connection)
                     tidy_s = loop.time() + TIDY_S
                 while await empty(connection, producer):
                     pass
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(POLL_S):
+                        await self._woken.wait()
+                self._woken.clear()
         finally:
-            with contextlib.suppress(LogError):
-                await producer.close()
-            # The lock is given up when the connection goes back to the pool.
-            if not connection.is_closed():
-                await connection.remove_listener(_CHANNEL, wake)
+            await producer.close()
 
 
 async def empty(connection: db.Connection, producer: Producer) -> bool:

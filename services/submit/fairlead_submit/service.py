@@ -36,8 +36,8 @@ class Service:
             append_bytes_max=settings.append_bytes_max,
             pending_bytes_max=settings.pending_bytes_max,
         )
-        self._queues = Queues(pool)
         self._relay = Relay(pool, log)
+        self._queues = Queues(pool, self._relay.wake)
         self._intake = Intake(settings, log, self._writer, self._queues, Known(pool))
 
     @classmethod

@@ -23,11 +23,7 @@ SELECT value FROM fairlead_submit.queues WHERE name = $1 AND NOT deleted;
 SELECT value FROM fairlead_submit.queues WHERE NOT deleted AND name > $1 ORDER BY name LIMIT $2;
 
 -- name: tell
--- The notice wakes the relay, wherever it runs, when this transaction commits.
-WITH told AS (
-    INSERT INTO fairlead_submit.outbox (key, value) VALUES ($1, $2)
-)
-SELECT pg_notify('fairlead_submit_outbox', '');
+INSERT INTO fairlead_submit.outbox (key, value) VALUES ($1, $2);
 
 -- name: untold
 SELECT number, key, value FROM fairlead_submit.outbox ORDER BY number LIMIT $1;
