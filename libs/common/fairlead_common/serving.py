@@ -20,6 +20,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairlead_common import problems
+from fairlead_common.errors import WorldError
 from fairlead_common.settings import Settings
 
 Check = Callable[[], Awaitable[str | None]]
@@ -73,6 +74,8 @@ async def _answer(check: Check) -> str | None:
             return await check()
     except TimeoutError:
         return f"did not answer within {CHECK_S_MAX:.0f} s"
+    except (WorldError, OSError) as error:
+        return f"failed: {error}"
 
 
 class _Guard:
@@ -115,10 +118,11 @@ def _has_port(host: str) -> bool:
 
 
 async def serve(app: FastAPI, host: str, port: int) -> None:
-    """Serve until cancelled or told by SIGINT or SIGTERM, then return.
+    """Serve until cancelled; then nobody listens there any more.
 
-    uvicorn would raise the signal again after its shutdown, so that nothing after it ran; here
-    the caller's task group ends in order instead.
+    uvicorn would catch SIGINT and SIGTERM and raise them again after its shutdown, so that nothing
+    after it ran; here they end the caller's task group in order instead. Requests under way are
+    not waited for: what would answer them is ending as well.
     """
     config = uvicorn.Config(
         app,
@@ -136,7 +140,10 @@ async def serve(app: FastAPI, host: str, port: int) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
-    await server.serve()
+    try:
+        await server.serve()
+    finally:
+        server.hang_up()
 
 
 class _Server(uvicorn.Server):
@@ -144,6 +151,13 @@ class _Server(uvicorn.Server):
 
     def install_signal_handlers(self) -> None:
         return
+
+    def hang_up(self) -> None:
+        """Take no new connections and close idle ones, without waiting for anything."""
+        for listener in self.servers if self.started else ():
+            listener.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
 
     def capture_signals(self) -> "_NoSignals":  # type: ignore[override]
         return _NoSignals()

@@ -1,0 +1,211 @@
+"""Who is calling: tokens in the database, the browser's cookie, and tokens between services."""
+
+import base64
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import httpx2
+import pytest
+from fastapi import APIRouter, Request
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead_common import auth, serving
+from fairlead_common.auth import Authenticator, Caller
+from fairlead_common.db import Pool, open_pool
+from fairlead_common.problems import Problem
+from fairlead_common.settings import Settings
+
+TOKENS = """
+CREATE SCHEMA fairlead_submit;
+CREATE TABLE fairlead_submit.tokens (
+    digest bytea PRIMARY KEY, name text NOT NULL, roles text[] NOT NULL, kind text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(), expires_at timestamptz
+)"""
+KEEP = "INSERT INTO fairlead_submit.tokens (digest, name, roles, kind, expires_at)"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+async def pool(fresh_database: str) -> AsyncIterator[Pool]:
+    """A database with the table of tokens."""
+    opened = await open_pool(fresh_database)
+    await opened.execute(TOKENS)
+    yield opened
+    await opened.close()
+
+
+async def keep(pool: Pool, token: str, *roles: str, expires_at: datetime | None = None) -> None:
+    """Store a token of `ada` as submit does."""
+    values = (auth.digest(token), "ada", list(roles), "api", expires_at)
+    await pool.execute(f"{KEEP} VALUES ($1, $2, $3, $4, $5)", *values)
+
+
+def client(authenticator: Authenticator) -> httpx2.AsyncClient:
+    """Of an app with one route that says who calls, and one that only operators may call."""
+    router = APIRouter()
+
+    @router.get("/me")
+    async def me(request: Request) -> dict[str, object]:
+        caller = await authenticator(request)
+        return {"name": caller.name, "roles": list(caller.roles)}
+
+    @router.get("/operate")
+    async def operate(request: Request) -> None:
+        auth.require(await authenticator(request), "operator")
+
+    app = serving.build_app("test", [router], {}, Settings())
+    transport = httpx2.ASGITransport(app)
+    return httpx2.AsyncClient(transport=transport, base_url="http://localhost")
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header that carries it."""
+    return {"Authorization": f"Bearer {token}"}
+
+
+# Tokens of people and programs ----------------------------------------------------------------
+
+
+async def test_a_known_token_says_who_calls(pool: Pool) -> None:
+    await keep(pool, "fl_1", "submitter", "viewer")
+    async with client(Authenticator(pool)) as http:
+        answer = await http.get("/me", headers=bearer("fl_1"))
+    assert answer.json() == {"name": "ada", "roles": ["submitter", "viewer"]}
+
+
+async def test_the_browsers_cookie_serves_as_well(pool: Pool) -> None:
+    await keep(pool, "fl_1", "viewer")
+    async with client(Authenticator(pool)) as http:
+        answer = await http.get("/me", headers={"Cookie": f"{auth.COOKIE}=fl_1"})
+    assert answer.json()["name"] == "ada"
+
+
+@pytest.mark.parametrize(
+    "header", ["bearer fl_1", "BEARER fl_1", "Bearer  fl_1"], ids=["small", "large", "spaced"]
+)
+async def test_the_scheme_is_read_as_http_says(pool: Pool, header: str) -> None:
+    await keep(pool, "fl_1", "viewer")
+    async with client(Authenticator(pool)) as http:
+        assert (await http.get("/me", headers={"Authorization": header})).status_code == 200
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic YTpi", "fl_1"])
+async def test_a_call_without_a_token_is_told_how_to_get_one(pool: Pool, header: str) -> None:
+    async with client(Authenticator(pool)) as http:
+        answer = await http.get("/me", headers={"Authorization": header})
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert "fairlead token show" in answer.json()["detail"]
+
+
+async def test_an_unknown_token_is_refused(pool: Pool) -> None:
+    await keep(pool, "fl_1", "viewer")
+    async with client(Authenticator(pool)) as http:
+        answer = await http.get("/me", headers=bearer("fl_2"))
+    assert answer.status_code == 401
+    assert answer.json()["type"] == "/problems/unauthenticated"
+
+
+async def test_a_token_past_its_time_is_refused(pool: Pool) -> None:
+    await keep(pool, "fl_1", "viewer", expires_at=NOW - timedelta(days=365 * 20))
+    async with client(Authenticator(pool)) as http:
+        assert (await http.get("/me", headers=bearer("fl_1"))).status_code == 401
+
+
+async def test_an_answer_is_kept_for_a_moment(pool: Pool) -> None:
+    await keep(pool, "fl_1", "viewer")
+    authenticator = Authenticator(pool)
+    async with client(authenticator) as http:
+        await http.get("/me", headers=bearer("fl_1"))
+        await pool.execute("DELETE FROM fairlead_submit.tokens")
+        kept = await http.get("/me", headers=bearer("fl_1"))
+    async with client(Authenticator(pool)) as http:
+        fresh = await http.get("/me", headers=bearer("fl_1"))
+    assert (kept.status_code, fresh.status_code) == (200, 401)
+
+
+async def test_nobody_needs_a_token_where_settings_say_so(pool: Pool) -> None:
+    async with client(Authenticator(pool, anonymous=True)) as http:
+        nobody = await http.get("/me")
+        forged = await http.get("/me", headers=bearer("fl_2"))
+    assert nobody.json() == {"name": "anonymous", "roles": ["admin"]}
+    assert forged.status_code == 401
+
+
+class Away:
+    """A pool that cannot get a connection."""
+
+    async def fetchrow(self, *_: object) -> object:
+        raise ConnectionRefusedError("nobody listens")
+
+
+async def test_without_its_database_a_service_says_so_and_when_to_ask_again() -> None:
+    async with client(Authenticator(Away())) as http:
+        answer = await http.get("/me", headers=bearer("fl_1"))
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+    assert answer.json()["type"] == "/problems/unavailable"
+    assert "nobody listens" in answer.json()["detail"]
+
+
+# Roles ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("roles", "status"), [(["operator"], 200), (["admin"], 200)])
+async def test_who_has_the_role_or_is_admin_may(pool: Pool, roles: list[str], status: int) -> None:
+    await keep(pool, "fl_1", *roles)
+    async with client(Authenticator(pool)) as http:
+        assert (await http.get("/operate", headers=bearer("fl_1"))).status_code == status
+
+
+@pytest.mark.parametrize("roles", [(), ("viewer",), ("submitter", "viewer")])
+def test_who_has_none_of_the_roles_is_told_which_would_do(roles: tuple[str, ...]) -> None:
+    with pytest.raises(Problem, match="needs admin or operator") as caught:
+        auth.require(Caller("ada", roles), "operator")
+    assert caught.value.slug == "forbidden"
+    assert ("none" if not roles else ", ".join(roles)) in caught.value.detail
+
+
+# Secrets --------------------------------------------------------------------------------------
+
+
+def test_every_new_token_is_another_and_shows_what_it_is() -> None:
+    made = {auth.new_token() for _ in range(100)}
+    assert len(made) == 100
+    assert all(token.startswith("fl_") and len(token) >= 43 for token in made)
+
+
+def test_what_is_stored_of_a_token_is_not_the_token() -> None:
+    token = auth.new_token()
+    assert len(auth.digest(token)) == 32
+    assert token.encode() not in auth.digest(token)
+
+
+# Tokens between services ----------------------------------------------------------------------
+
+
+@given(st.text(min_size=1, max_size=20), st.text(max_size=40), st.integers(0, 2**45))
+def test_a_signed_subject_is_believed_until_its_time(key: str, subject: str, now_ms: int) -> None:
+    token = auth.sign(key, subject, now_ms + 1)
+    assert auth.verify(key, token, now_ms) == subject
+    assert auth.verify(key, token, now_ms + 1) is None
+    assert auth.verify(key + "x", token, now_ms) is None
+    assert auth.verify("", token, now_ms) is None
+
+
+@given(st.integers(min_value=0), st.integers(1, 255))
+def test_a_token_changed_anywhere_is_not_believed(place: int, change: int) -> None:
+    raw = bytearray(base64.urlsafe_b64decode(auth.sign("key", "logs:run-1", 1_000)))
+    raw[place % len(raw)] ^= change
+    assert auth.verify("key", base64.urlsafe_b64encode(raw).decode(), 0) is None
+
+
+@pytest.mark.parametrize("token", ["", "x", "====", "é", "AAAA", "A" * 44, "A" * 200])
+def test_nonsense_is_not_believed(token: str) -> None:
+    assert auth.verify("key", token, 0) is None
+
+
+def test_a_service_without_a_key_signs_nothing() -> None:
+    with pytest.raises(AssertionError, match="signing key"):
+        auth.sign("", "logs:run-1", 1_000)

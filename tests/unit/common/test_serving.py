@@ -1,0 +1,200 @@
+"""The frame around every service's routes: hosts, request ids, health, and a server that ends."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+
+import httpx2
+import pytest
+from fastapi import APIRouter, Request
+
+from fairlead_common import serving
+from fairlead_common.serving import Check, free_port
+from fairlead_common.settings import Settings
+
+
+async def well() -> str | None:
+    """A check that finds nothing."""
+    return None
+
+
+async def ill() -> str | None:
+    """A check that finds something."""
+    return "the view is 12 s behind"
+
+
+async def silent() -> str | None:
+    """A check that never answers."""
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+def client(
+    checks: Mapping[str, Check] | None = None, settings: Settings | None = None
+) -> httpx2.AsyncClient:
+    """Of an app with one route, which says the id of its request."""
+    router = APIRouter()
+
+    @router.get("/id")
+    async def request_id(request: Request) -> str:
+        return str(request.state.request_id)
+
+    app = serving.build_app("test", [router], checks or {}, settings or Settings())
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost")
+
+
+# Health ---------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_answers_is_alive() -> None:
+    async with client({"view": ill}) as http:
+        answer = await http.get("/healthz")
+    assert (answer.status_code, answer.text) == (200, "ok\n")
+
+
+async def test_a_service_is_ready_when_all_checks_are_well() -> None:
+    async with client({"log": well, "view": well}) as http:
+        answer = await http.get("/readyz")
+    assert answer.status_code == 200
+    assert answer.json() == {"ready": True, "checks": {"log": "ok", "view": "ok"}}
+
+
+async def test_a_service_says_what_it_is_not_ready_for() -> None:
+    async with client({"log": well, "view": ill}) as http:
+        answer = await http.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json() == {
+        "ready": False,
+        "checks": {"log": "ok", "view": "the view is 12 s behind"},
+    }
+
+
+async def test_a_check_that_never_answers_is_no_reason_to_hang() -> None:
+    async with client({"log": silent}) as http:
+        answer = await http.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["checks"] == {"log": "did not answer within 2 s"}
+
+
+async def test_a_check_that_fails_is_a_service_that_is_not_ready() -> None:
+    async def broken() -> str | None:
+        raise ConnectionRefusedError("nobody listens")
+
+    async with client({"log": broken, "view": well}) as http:
+        answer = await http.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["checks"] == {"log": "failed: nobody listens", "view": "ok"}
+
+
+async def test_metrics_are_there_for_prometheus() -> None:
+    async with client() as http:
+        answer = await http.get("/metrics")
+    assert answer.status_code == 200
+    assert "python_info" in answer.text
+
+
+# Hosts ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "localhost:8080", "127.0.0.1", "127.0.0.1:8080", "[::1]", "[::1]:8080"]
+)
+async def test_our_own_names_are_served(host: str) -> None:
+    async with client() as http:
+        assert (await http.get("/id", headers={"Host": host})).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example", ""])
+async def test_a_foreign_name_is_refused_as_browsers_are_made_to_send_them(host: str) -> None:
+    async with client() as http:
+        answer = await http.get("/healthz", headers={"Host": host})
+    assert answer.status_code == 400
+    assert answer.json()["type"] == "/problems/malformed"
+    assert "setting `hosts`" in answer.json()["detail"]
+
+
+async def test_settings_say_which_names_are_ours() -> None:
+    named = Settings(hosts=("fairlead.example",))
+    async with client(settings=named) as http:
+        assert (await http.get("/id", headers={"Host": "fairlead.example"})).status_code == 200
+        assert (await http.get("/id", headers={"Host": "localhost"})).status_code == 400
+    async with client(settings=Settings(hosts=("*",))) as http:
+        assert (await http.get("/id", headers={"Host": "any.example"})).status_code == 200
+
+
+# Request ids ----------------------------------------------------------------------------------
+
+
+async def test_a_request_keeps_the_id_that_it_brought() -> None:
+    async with client() as http:
+        answer = await http.get("/id", headers={"X-Request-Id": "abc-1"})
+    assert (answer.json(), answer.headers["x-request-id"]) == ("abc-1", "abc-1")
+
+
+async def test_a_request_without_an_id_is_given_one_of_its_own() -> None:
+    async with client() as http:
+        first, second = [await http.get("/id") for _ in range(2)]
+    assert first.json() == first.headers["x-request-id"] != second.json()
+
+
+async def test_a_long_id_is_cut_and_a_strange_one_replaced() -> None:
+    async with client() as http:
+        long = await http.get("/id", headers={"X-Request-Id": "a" * 1_000})
+        strange = await http.get("/id", headers={"X-Request-Id": "a\tb"})
+    assert long.json() == "a" * serving.REQUEST_ID_MAX
+    assert strange.json() not in ("", "a\tb")
+
+
+async def test_a_refusal_has_an_id_too() -> None:
+    async with client() as http:
+        answer = await http.get("/nothing", headers={"X-Request-Id": "abc-1"})
+        foreign = await http.get("/id", headers={"X-Request-Id": "abc-2", "Host": "evil.example"})
+    assert answer.json()["instance"] == answer.headers["x-request-id"] == "abc-1"
+    assert foreign.json()["instance"] == foreign.headers["x-request-id"] == "abc-2"
+
+
+# A real server --------------------------------------------------------------------------------
+
+
+async def answers(url: str) -> httpx2.Response:
+    """The first answer of a server that is just starting."""
+    async with httpx2.AsyncClient() as http, asyncio.timeout(30):
+        while True:
+            try:
+                return await http.get(url)
+            except httpx2.ConnectError:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_server_ends_when_its_task_is_cancelled() -> None:
+    app = serving.build_app("test", [], {}, Settings())
+    port = free_port()
+    task = asyncio.create_task(serving.serve(app, "127.0.0.1", port))
+    assert (await answers(f"http://127.0.0.1:{port}/healthz")).text == "ok\n"
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.done()
+    async with httpx2.AsyncClient() as http:
+        with pytest.raises(httpx2.ConnectError):
+            await http.get(f"http://127.0.0.1:{port}/healthz")
+
+
+# Logs -----------------------------------------------------------------------------------------
+
+
+def test_a_log_line_is_one_object_with_its_fields() -> None:
+    record = logging.LogRecord("fairlead.http", logging.INFO, "", 0, "took %d ms", (3,), None)
+    record.fields = {"request": "abc-1"}
+    line = json.loads(serving._JsonLines().format(record))
+    assert line.items() >= {"level": "INFO", "message": "took 3 ms", "request": "abc-1"}.items()
+
+
+def test_a_log_line_of_a_failure_has_its_traceback() -> None:
+    try:
+        raise ValueError("odd")
+    except ValueError as error:
+        failure = (ValueError, error, error.__traceback__)
+    record = logging.LogRecord("fairlead", logging.ERROR, "", 0, "failed", None, failure)
+    line = json.loads(serving._JsonLines().format(record))
+    assert "ValueError: odd" in line["exception"]
