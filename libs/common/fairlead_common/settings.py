@@ -97,6 +97,8 @@ def _read(file: Path, known: Mapping[str, object], faults: list[Fault]) -> dict[
 def _from_text(text: str, kind: object) -> object:
     if kind is str or (str in typing.get_args(kind) and not text.startswith(("{", "["))):
         return text
+    if typing.get_origin(kind) is typing.Literal:
+        return text
     if kind is bool:
         return msgspec.convert(text, bool, strict=False)
     return msgspec.json.decode(text, type=kind)
