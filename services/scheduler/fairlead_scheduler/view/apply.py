@@ -5,6 +5,7 @@ are already known although they have no row any more is an argument (`known`), l
 Postgres by the caller; `wanted` says which to look up.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final, TypeVar, assert_never, cast
@@ -62,14 +63,13 @@ def apply(view: View, messages: Iterable[Message], known: Known) -> None:
         if message.position < view.positions.get(message.partition, 0):
             continue
         view.positions[message.partition] = message.position + 1
-        view.time_ms = max(view.time_ms, message.time_ms)
         index = 0
         for kind, group in groupby(message.sequence.events, type):
             batch = list(group)
             _APPLY[kind](view, message, batch, index, known)
             index += len(batch)
         view.version += 1
-    _release_lingering(view)
+        _release_lingering(view, message)
 
 
 def advance(view: View, positions: Mapping[int, int]) -> None:
@@ -79,16 +79,14 @@ def advance(view: View, positions: Mapping[int, int]) -> None:
             view.positions[partition] = position
 
 
-def _release_lingering(view: View) -> None:
-    keep = 0
-    for ended_ms, job_id in view.lingering:
-        if ended_ms + LINGER_MS > view.time_ms:
-            break
-        keep += 1
+def _release_lingering(view: View, message: Message) -> None:
+    """By the time of the job's own partition: others may be read far ahead of it."""
+    lingering = view.lingering.get(message.partition)
+    while lingering and lingering[0][0] + LINGER_MS <= message.time_ms:
+        _, job_id = lingering.popleft()
         row = view.jobs.rows.get(job_id)
         if row is not None and _may_go(view, row):
             view.jobs.release(row)
-    del view.lingering[:keep]
 
 
 def _may_go(view: View, row: int) -> bool:
@@ -358,7 +356,10 @@ def _leased(
     taken: list[ev.JobRunLeased] = []
     for event in batch:
         row = jobs.rows.get(event.job_id)
-        if row is None or event.run != jobs.run[row] + 1:
+        if row is None:
+            view.loose_runs.add(run_id(event.job_id, event.run))
+            continue
+        if event.run != jobs.run[row] + 1:
             continue
         rows.append(row)
         taken.append(event)
@@ -448,7 +449,8 @@ def _end(view: View, row: int, state: JobState, message: Message) -> None:
     _leave_gang(view, row)
     _tell_dependents(view, job_id, state, message)
     if was_queued:
-        view.lingering.append((message.time_ms, job_id))
+        queue = view.lingering.setdefault(message.partition, deque())
+        queue.append((message.time_ms, job_id))
     elif not c.IS_LIVE_RUN[jobs.run_state[row]]:
         jobs.release(row)
     else:
@@ -519,6 +521,8 @@ def _run_ended(view: View, message: Message, batch: Sequence[_RunEnd], _i: int, 
     for event in batch:
         row = _current(view, event)
         if row is None or not c.IS_LIVE_RUN[jobs.run_state[row]]:
+            if event.job_id not in jobs.rows:
+                view.loose_runs.add(run_id(event.job_id, event.run))
             continue
         jobs.run_state[row] = table[jobs.run_state[row]]
         if c.IS_ENDED[jobs.state[row]]:

@@ -5,6 +5,7 @@ once (`Interned`), rare properties live in `Rare`. What changed since the last c
 job id, so that saving costs what changed.
 """
 
+from collections import deque
 from collections.abc import Hashable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -264,21 +265,21 @@ class View:
     def __init__(self) -> None:
         self.jobs = Columns()
         self.positions: dict[int, int] = {}
-        self.time_ms = 0
         self.specs: dict[JobId, bytes] = {}
         self.unsaved_specs: set[JobId] = set()
         self.changed: dict[JobId, int] = {}
         self.ended: dict[JobId, Ended] = {}
         self.recent: dict[JobId, Ended] = {}
         self.dependents: dict[JobId, set[JobId]] = {}
-        self.lingering: list[tuple[int, JobId]] = []
+        self.lingering: dict[int, deque[tuple[int, JobId]]] = {}
+        """Per partition: (time, job) of jobs that ended while queued and still have their row."""
         self.gangs: dict[GangName, GangTerms] = {}
         self.gang_members: dict[GangName, int] = {}
         self.gang_started: set[GangName] = set()
         self.attention: set[JobId] = set()
         """Jobs that housekeeping must look at: their run ended, or they are to be stopped."""
         self.loose_runs: set[RunId] = set()
-        """Runs that ended after their job had: nothing is decided of them, but their lease goes."""
+        """Runs of jobs that are gone: nothing is decided of them, but their lease goes."""
         self.version = 0
         """Grows with every change that a round could care about."""
 
