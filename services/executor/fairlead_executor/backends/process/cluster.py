@@ -34,6 +34,8 @@ LOOK_S: Final = 1.0
 MEMORY_S: Final = 0.5
 LOCK_S_MAX: Final = 15.0
 """How long an executor that was fenced may take to let go of the folder."""
+REMOVALS_MAX: Final = 100
+"""So many folders are put away in one go; what is left at the end the next executor does."""
 BEGIN_MS_MAX: Final = 60_000
 """A run that nobody has claimed so long after it was asked for is ruled out."""
 
@@ -81,7 +83,7 @@ class ProcessCluster:
         One executor at a time has the folder, and the folder belongs to one log: with another log
         it would take all its runs for unwanted.
         """
-        root = Path(os.path.abspath(settings.data)) / "executor" / settings.executor
+        root = root_of(settings)
         node = machine.this_machine(
             settings.executor, settings.pool, settings.labels, settings.resources
         )
@@ -207,7 +209,6 @@ class ProcessCluster:
         asyncio.get_running_loop().remove_reader(self._notices)
         os.close(self._notices)
         self.server.close()
-        await asyncio.to_thread(self._keep, list(self._removals))
         os.close(self._lock)
 
     # What becomes of runs.
@@ -303,10 +304,10 @@ class ProcessCluster:
         while True:
             await self._removal.wait()
             self._removal.clear()
-            runs = list(self._removals)
-            await asyncio.to_thread(self._keep, runs)
-            for _ in runs:
-                self._removals.popleft()
+            while self._removals:
+                count = min(len(self._removals), REMOVALS_MAX)
+                runs = [self._removals.popleft() for _ in range(count)]
+                await asyncio.to_thread(self._keep, runs)
 
     def _keep(self, runs: list[RunId]) -> None:
         for run in runs:
@@ -316,6 +317,11 @@ class ProcessCluster:
                 _logger.warning("the folder of %s stays where it is: %s", run, error)
                 continue
             self._retention.add(self.folders.kept / run)
+
+
+def root_of(settings: ExecutorSettings) -> Path:
+    """The folder of this executor."""
+    return Path(settings.data).absolute() / "executor" / settings.executor
 
 
 def _over_limit(watched: dict[RunId, tuple[int, int]]) -> list[tuple[RunId, int]]:

@@ -50,7 +50,7 @@ class Exit(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     at_ms: int = 0
     status: int | None = None
     stop: End | None = None
-    error: tuple[str, int | None, str] | None = None
+    error: tuple[str, int | None, str, str] | None = None
     oom: bool = False
     lost: End | None = None
 
@@ -183,13 +183,12 @@ class Folders:
     def keep(self, run: RunId) -> None:
         """Nobody wants to know of the run any more; its log may still be read."""
         folder = self.folder(run)
-        shutil.rmtree(folder / runner.WORK, ignore_errors=True)
-        goal = self.kept / run
-        if not folder.exists():
-            return
-        if goal.exists():
-            shutil.rmtree(goal, ignore_errors=True)
-        folder.rename(goal)
+        work = folder / runner.WORK
+        try:
+            work.rmdir()
+        except OSError:
+            shutil.rmtree(work, ignore_errors=True)
+        folder.rename(self.kept / run)
 
     def find(self, run: RunId) -> Path | None:
         """The folder of a run that is there or was kept."""

@@ -32,7 +32,7 @@ from typing import Any, NoReturn
 Json = dict[str, Any]
 """Records and requests; `Any` because this file has nothing but `json` to read them with."""
 Problem = list[Any]
-"""`[step, errno, text]`."""
+"""`[step, errno, what the system says, what could not be started]`."""
 
 START, RUNNING, EXIT, STOP = "start", "running", "exit", "stop"
 STDOUT, STDERR, WORK = "stdout", "stderr", "work"
@@ -116,7 +116,7 @@ class Runner:
         try:
             error = self.start()
         except OSError as failure:
-            error = ["start", failure.errno, str(failure)[:500]]
+            error = ["start", failure.errno, str(failure)[:500], ""]
         if error is None:
             mark(self.path(RUNNING))
             self.notice()
@@ -139,7 +139,7 @@ class Runner:
         os.close(null)
 
     def start(self) -> Problem | None:
-        """Fork and execute the command; None, or what went wrong: `[step, errno, text]`."""
+        """Fork and execute the command; None, or what went wrong."""
         self.listen()
         set_subreaper()
         outputs = [open_output(self.path(name)) for name in (STDOUT, STDERR)]
@@ -248,7 +248,7 @@ class Runner:
 
 def execute(request: Json, work: str, outputs: list[int], tell: int, runner: int) -> NoReturn:
     """In the command's own process, up to its execution; never returns."""
-    step = "start"
+    step, name = "start", ""
     try:
         os.setpgid(0, 0)
         restore_signals()
@@ -261,14 +261,17 @@ def execute(request: Json, work: str, outputs: list[int], tell: int, runner: int
         for target, source in enumerate((null, *outputs)):
             os.dup2(source, target)
         os.umask(0o022)
-        step = "cwd"
-        os.chdir(request["cwd"] or work)
-        step = "exec"
-        os.execvpe(request["argv"][0], request["argv"], request["env"])
+        step, name = "cwd", request["cwd"] or work
+        os.chdir(name)
+        step, name = "exec", request["argv"][0]
+        os.execvpe(name, request["argv"], request["env"])
     except OSError as error:
-        os.write(tell, json.dumps([step, error.errno, str(error)[:500]]).encode())
+        if step == "exec" and error.errno == errno.ENOENT and os.path.isfile(name):
+            step = "interpreter"
+        text = os.strerror(error.errno or 0)
+        os.write(tell, json.dumps([step, error.errno, text, name[:500]]).encode())
     except BaseException as error:
-        os.write(tell, json.dumps([step, None, repr(error)[:500]]).encode())
+        os.write(tell, json.dumps([step, None, repr(error)[:500], name[:500]]).encode())
     finally:
         os._exit(127)
 

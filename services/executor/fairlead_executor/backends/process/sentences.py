@@ -35,22 +35,23 @@ def _signal_name(number: int) -> str:
         return "unknown"
 
 
-def could_not_start(step: str, number: int | None, text: str) -> End:
+def could_not_start(step: str, number: int | None, text: str, name: str) -> End:
     """The end of a command that never started: the job's fault, or this machine's."""
-    name = text.rpartition(": ")[2] if "'" in text else ""
     match step, number:
         case "exec", errno.ENOENT:
-            reason = f"there is no command {name or 'of that name'}"
+            reason = f"there is no command {name!r}"
+        case "interpreter", _:
+            reason = f"the program that {name!r} names in its first line is not there"
         case "exec", errno.EACCES:
-            reason = f"the command {name} may not be executed: is it a program, with mode +x?"
+            reason = f"the command {name!r} may not be executed: is it a program, with mode +x?"
         case "exec", errno.ENOEXEC:
-            reason = f"the command {name} is no program: does its first line say `#!`?"
+            reason = f"the command {name!r} is no program: does its first line say `#!`?"
         case "cwd", errno.ENOENT:
-            reason = f"there is no folder {name} to start the command in (workingDir)"
+            reason = f"there is no folder {name!r} to start the command in (workingDir)"
         case "cwd", _:
-            reason = f"the command cannot be started in its workingDir: {text}"
+            reason = f"the command cannot be started in its workingDir {name!r}: {text}"
         case "exec", _:
-            reason = f"the command cannot be started: {text}"
+            reason = f"the command {name!r} cannot be started: {text}"
         case _:
             return pods.returned(f"this machine could not start another process: {text}")
     return pods.failed(FailureCategory.START, reason)

@@ -17,7 +17,9 @@ class NodeKind(
 
     name: str = "n"
     count: int = 1
-    resources: dict[str, str | int | float] = {"cpu": 32, "memory": "256Gi"}
+    resources: dict[str, str | int | float] = msgspec.field(
+        default_factory=lambda: {"cpu": 32, "memory": "256Gi"}
+    )
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
     pool: str | None = None
