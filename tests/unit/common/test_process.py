@@ -1,0 +1,95 @@
+"""The frame of every `main`: how a service ends, and what its exit code says."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+WAITS = """
+import asyncio
+from fairlead_common import process
+
+async def main():
+    try:
+        print("waits", flush=True)
+        await asyncio.Event().wait()
+    finally:
+        print("tidied up", flush=True)
+
+process.run(main)
+print("after", flush=True)
+"""
+ENDS = """
+from fairlead_common import process
+
+async def main():
+    print("worked", flush=True)
+
+process.run(main)
+"""
+FAILS = """
+import asyncio
+from fairlead_common import process
+
+async def fail():
+    raise RuntimeError("odd")
+
+async def main():
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(asyncio.Event().wait())
+        tasks.create_task(fail())
+
+process.run(main)
+"""
+UNSET = """
+from fairlead_common import process
+from fairlead_common.settings import Settings, load
+
+async def main():
+    load(Settings, {"FAIRLEAD_HTTP_PORT": "many"})
+
+process.run(main)
+"""
+
+
+def started(program: str) -> subprocess.Popen[str]:
+    """A process that runs this program."""
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_tasks_in_order_and_is_a_success(number: signal.Signals) -> None:
+    with started(WAITS) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waits\n"
+        process.send_signal(number)
+        rest, log = process.communicate(timeout=60)
+    assert (process.returncode, rest) == (0, "tidied up\nafter\n")
+    assert f"ended by {number.name}" in log
+
+
+def test_a_main_that_ends_is_a_success() -> None:
+    with started(ENDS) as process:
+        printed, _ = process.communicate(timeout=60)
+    assert (process.returncode, printed) == (0, "worked\n")
+
+
+def test_the_first_task_that_fails_ends_the_process_with_its_traceback() -> None:
+    with started(FAILS) as process:
+        _, log = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "RuntimeError: odd" in log
+
+
+def test_wrong_settings_are_a_sentence_not_a_traceback() -> None:
+    with started(UNSET) as process:
+        _, log = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert log.startswith("settings: FAIRLEAD_HTTP_PORT:")
+    assert "Traceback" not in log
