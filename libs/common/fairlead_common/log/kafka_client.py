@@ -59,21 +59,22 @@ async def bounded(away_s: float, attempt: Callable[[], Awaitable[T]]) -> T:
 
 
 async def stop(client: Any) -> None:
-    """Stop any client of `aiokafka`, within a bound, whatever state it is in.
+    """Stop a producer or consumer of `aiokafka`, within a bound, whatever state it is in.
 
-    A producer that cannot flush would wait for ever: then the task that sends is ended first, for
-    which there is no public way.
+    A producer that cannot flush would wait for ever. Then the task that sends is ended first, and
+    the connections are closed last, for which there are no public ways.
     """
     stopping = asyncio.ensure_future(client.stop())
     done, _ = await asyncio.wait([stopping], timeout=CLOSE_S_MAX)
-    sender = getattr(client, "_sender", None)
-    if not done and sender is not None and sender.sender_task is not None:
-        sender.sender_task.cancel()
-        done, _ = await asyncio.wait([stopping], timeout=CLOSE_S_MAX)
     if not done:
+        sender = getattr(client, "_sender", None)
+        if sender is not None and sender.sender_task is not None:
+            sender.sender_task.cancel()
+            await asyncio.wait([stopping], timeout=CLOSE_S_MAX)
         stopping.cancel()
-        await asyncio.wait([stopping], timeout=CLOSE_S_MAX)
-    if stopping.done() and not stopping.cancelled():
+        connections = client.client if sender is not None else client._client
+        await asyncio.wait([stopping, asyncio.ensure_future(connections.close())])
+    if not stopping.cancelled():
         error = stopping.exception()
         if error is not None and not isinstance(error, BROKEN):
             raise error
