@@ -275,7 +275,8 @@ def launch_with_capability() -> Launch | None:
         return None
     user = (f"--reuid={nobody.uid}", f"--regid={nobody.gid}", "--clear-groups")
     right = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
-    words = ("setpriv", *user, *right, "--pdeathsig=keep")
+    kept = ("--securebits=+no_setuid_fixup", "--pdeathsig=keep")  # the first: for access(2) as well
+    words = ("setpriv", *user, *right, *kept)
     return Launch(prefix=words, owner=nobody) if _succeeds((*words, "true")) else None
 
 
@@ -330,6 +331,7 @@ def end_leftover(data: Path) -> None:
         except psutil.TimeoutExpired:
             server.send_signal(signal.SIGQUIT)  # at once; the next start recovers
             server.wait(LEFTOVER_S_MAX)
+    psutil.wait_procs(_at_work_in(data), LEFTOVER_S_MAX)
     (data / "postmaster.pid").unlink(missing_ok=True)
 
 
@@ -340,6 +342,18 @@ def _postgres_on(data: Path, pid: int) -> psutil.Process | None:
     except psutil.NoSuchProcess:
         return None
     return process if str(data) in words else None
+
+
+def _at_work_in(data: Path) -> list[psutil.Process]:
+    """What a killed server left: it ends by itself, and until then no new one can start."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.cwd() == str(data):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue  # not ours, or gone
+    return found
 
 
 def _pid_file(data: Path) -> list[str]:
