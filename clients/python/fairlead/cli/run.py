@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from fairlead import AsyncClient, Job, JobDetail
 
 EXIT_NOT_RUN: Final = 1
-"""Where the job has no exit code of its own: it was rejected, cancelled or could not start."""
+"""Where the job has no exit code of its own: it was rejected or cancelled, say."""
+
+EXIT_NO_COMMAND: Final = 127
+"""As shells say it."""
 
 POLL_S: Final = 0.05
 POLL_S_MAX: Final = 1.0
@@ -90,6 +93,8 @@ def exit_code(detail: "JobDetail") -> int:
     """That of the job's command, if it had one that a process can end with."""
     if detail.state == "SUCCEEDED":
         return 0
+    if detail.category == "start":
+        return EXIT_NO_COMMAND
     return (detail.exit_code or 0) % 256 or EXIT_NOT_RUN
 
 
