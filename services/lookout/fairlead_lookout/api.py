@@ -9,19 +9,15 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from fairlead_common import auth, clock, positions
-from fairlead_common.auth import Authenticator, Caller
+from fairlead_common.auth import Caller
 from fairlead_common.errors import Fault
 from fairlead_common.lifecycle import JobState
 from fairlead_common.problems import Problem
 from fairlead_lookout import durations, history, metrics, public, shown, why
-from fairlead_lookout.logs import Logs
-from fairlead_lookout.mirror import Clusters, Reports
 from fairlead_lookout.model import JobSet
 from fairlead_lookout.openapi import JSON, answers
-from fairlead_lookout.progress import Progress
-from fairlead_lookout.reads import GROUPS, JobFilter, View
-from fairlead_lookout.settings import Settings
-from fairlead_lookout.streams import Tail
+from fairlead_lookout.parts import Parts, Place
+from fairlead_lookout.reads import GROUPS, JobFilter
 
 AFTER_S: Final = 10.0
 REREAD_S: Final = 0.25
@@ -29,27 +25,6 @@ COMMENT_S: Final = 15.0
 NDJSON: Final = "application/x-ndjson"
 SSE: Final = "text/event-stream"
 _encode: Final = msgspec.json.Encoder().encode
-
-
-class Parts(msgspec.Struct, frozen=True):
-    """What the routes read from."""
-
-    view: View
-    progress: Progress
-    tail: Tail
-    reports: Reports
-    clusters: Clusters
-    logs: Logs
-    authenticate: Authenticator
-    settings: Settings
-    budget: "Budget"
-
-
-class Budget(msgspec.Struct):
-    """How many streams and long polls are open now."""
-
-    streams: int = 0
-    waits: int = 0
 
 
 Text = Annotated[str | None, Query(max_length=300)]
@@ -96,7 +71,7 @@ async def reach(parts: Parts, after: str | None, wait_s: float) -> None:
     except ValueError as error:
         fault = Fault("/query/after", str(error))
         raise Problem("malformed", "The position cannot be read.", [fault]) from None
-    with _place(parts, "waits"):
+    with Place(parts, "waits"):
         reached = await parts.progress.reached(target, wait_s)
     if not reached:
         behind = sum(
@@ -107,25 +82,6 @@ async def reach(parts: Parts, after: str | None, wait_s: float) -> None:
             f"The view has not come that far within {wait_s:g} s: {behind} messages to go.",
             retry_after_s=1,
         )
-
-
-class _place:
-    """A place among the open waits or streams, as a context. Raises a 503 `Problem`."""
-
-    def __init__(self, parts: Parts, kind: Literal["waits", "streams"]) -> None:
-        self._budget = parts.budget
-        self._kind = kind
-        settings = parts.settings
-        self._most = settings.waits_max if kind == "waits" else settings.streams_max
-
-    def __enter__(self) -> None:
-        taken = getattr(self._budget, self._kind)
-        if taken >= self._most:
-            raise Problem("unavailable", f"{taken} {self._kind} are open already.", retry_after_s=5)
-        setattr(self._budget, self._kind, taken + 1)
-
-    def __exit__(self, *_: object) -> None:
-        setattr(self._budget, self._kind, getattr(self._budget, self._kind) - 1)
 
 
 async def find_set(parts: Parts, queue: str, job_set: str) -> JobSet:
@@ -164,7 +120,7 @@ def _job_set_routes(router: APIRouter, parts: Parts) -> None:
     ) -> Response:
         await reach(parts, after, durations.wait_s(wait, AFTER_S))
         wait_s = durations.wait_s(wait, 0.0)
-        with _place(parts, "waits"):
+        with Place(parts, "waits"):
             known = await _settled(parts, queue, job_set, wait_s, until, if_none_match)
         etag = f'"{known.position}"'
         if if_none_match == etag and until is None:
@@ -224,7 +180,7 @@ def _event_routes(router: APIRouter, parts: Parts) -> None:
             follow=follow or as_sse,
             until_finished=until is not None,
         )
-        place = _place(parts, "streams")
+        place = Place(parts, "streams")
         place.__enter__()
         return StreamingResponse(
             _stream(parts, known, wanted, place, as_sse=as_sse, reset=too_old),
@@ -247,7 +203,7 @@ async def _stream(
     parts: Parts,
     known: JobSet,
     wanted: history.Wanted,
-    place: _place,
+    place: Place,
     *,
     as_sse: bool,
     reset: bool,
@@ -341,7 +297,7 @@ def _job_routes(router: APIRouter, parts: Parts) -> None:
         since_bytes: Annotated[int | None, Query(alias="sinceBytes", ge=0)] = None,
         follow: bool = False,
     ) -> Response:
-        place = _place(parts, "streams")
+        place = Place(parts, "streams")
         parameters = {"stream": stream, "follow": "true" if follow else "false"}
         if tail is not None:
             parameters["tail"] = str(tail)

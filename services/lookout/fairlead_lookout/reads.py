@@ -148,6 +148,14 @@ class View:
         total = sum(row["jobs"] for row in await self.fetch("counts", *wanted.arguments()))
         return str(total) if total <= COUNT_MAX else f"{COUNT_MAX}+"
 
+    async def totals(self, queue: str | None) -> dict[str, int]:
+        """Jobs by state, of a queue or of all."""
+        return {row["state"]: row["jobs"] for row in await self.fetch("totals", queue)}
+
+    async def queues(self) -> list[str]:
+        """The names of queues that have jobs."""
+        return [row["queue"] for row in await self.fetch("queues", QUEUES_MAX)]
+
     async def groups(self, wanted: JobFilter, by: Sequence[str], limit: int) -> shown.GroupsShown:
         """Counts per group of some of `GROUPS`, greatest first."""
         names = {"queue": "queue", "jobSet": "job_set", "class": "class", "state": "state"}

@@ -13,10 +13,11 @@ from fairlead_common.db import Pool, migrate, open_pool
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.connect import open_log
 from fairlead_common.serving import Check
-from fairlead_lookout import api, metrics, upkeep
+from fairlead_lookout import api, metrics, pages, upkeep
 from fairlead_lookout.follow import Folder
 from fairlead_lookout.logs import Logs
 from fairlead_lookout.mirror import Clusters, Reports
+from fairlead_lookout.parts import Budget, Parts
 from fairlead_lookout.progress import Progress
 from fairlead_lookout.reads import View
 from fairlead_lookout.settings import Settings
@@ -30,7 +31,7 @@ class Service:
     """An async context manager; whoever enters it runs `tasks()` and serves `routers()`."""
 
     def __init__(
-        self, settings: Settings, log: EventLog, pool: Pool, parts: api.Parts, folder: Folder
+        self, settings: Settings, log: EventLog, pool: Pool, parts: Parts, folder: Folder
     ) -> None:
         self.parts = parts
         self.folder = folder
@@ -61,7 +62,7 @@ class Service:
             clusters = Clusters(log, away_s=settings.away_s)
             logs = Logs(clusters, settings.signing_key)
             stack.push_async_callback(logs.close)
-            parts = api.Parts(
+            parts = Parts(
                 view=View(pool),
                 progress=progress,
                 tail=tail,
@@ -70,7 +71,7 @@ class Service:
                 logs=logs,
                 authenticate=Authenticator(pool, anonymous=settings.anonymous),
                 settings=settings,
-                budget=api.Budget(),
+                budget=Budget(),
             )
             folder = Folder(log, streams, progress, settings, f"lookout-{secrets.token_hex(8)}")
             service = cls(settings, log, pool, parts, folder)
@@ -86,7 +87,7 @@ class Service:
 
     def routers(self) -> list[APIRouter]:
         """The routes of API and pages."""
-        return api.routes(self.parts)
+        return [*api.routes(self.parts), pages.routes(self.parts)]
 
     def checks(self) -> Mapping[str, Check]:
         """What `/readyz` asks."""

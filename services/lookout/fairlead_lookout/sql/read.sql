@@ -39,6 +39,16 @@ WHERE c.jobs > 0 AND ($1::text IS NULL OR s.queue = $1) AND ($2::text IS NULL OR
   AND (cardinality($3::text[]) = 0 OR c.state = ANY($3))
   AND (cardinality($4::text[]) = 0 OR c.class = ANY($4));
 
+-- name: totals
+SELECT c.state, sum(c.jobs)::bigint AS jobs
+FROM fairlead_lookout.counters c
+WHERE c.jobs > 0 AND ($1::text IS NULL OR c.set_number IN (
+    SELECT number FROM fairlead_lookout.job_sets WHERE queue = $1))
+GROUP BY c.state;
+
+-- name: queues
+SELECT DISTINCT queue FROM fairlead_lookout.job_sets WHERE jobs > 0 ORDER BY queue LIMIT $1;
+
 -- name: jobs_of_sets
 -- A page of jobs of a few job sets, newest first: a bounded look into each set's index.
 SELECT j.*, t.job_set, p.client_id, r.executor, r.node, r.pool AS run_pool

@@ -1,0 +1,351 @@
+"""The pages: job sets, a job set, a job. Rendered here; kept current by the same HTML over SSE.
+
+A page and its stream render one fragment from one function, so they never disagree.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Annotated, Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import HTMLResponse, StreamingResponse
+
+from fairlead_common import auth, clock, resources, shapes
+from fairlead_common.auth import Caller
+from fairlead_common.errors import WorldError
+from fairlead_common.lifecycle import JobState
+from fairlead_common.problems import Problem
+from fairlead_lookout import api, html
+from fairlead_lookout.parts import Parts, Place
+from fairlead_lookout.reads import JobFilter
+
+PAGE: Final = 50
+LIVE_S_MIN: Final = 0.5
+"""A page is rendered anew at most so often."""
+LIVE_S_MAX: Final = 900.0
+"""A stream ends after this; the browser opens another, and is asked again who it is."""
+COMMENT_S: Final = 15.0
+LOG_LINES: Final = 500
+LOG_BYTES_MAX: Final = 512 * 1024
+LOG_S_MAX: Final = 10.0
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+        " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_FOREVER: Final = {
+    "Cache-Control": "public, max-age=31536000, immutable",
+    "X-Content-Type-Options": "nosniff",
+}
+
+Values = dict[str, Any]
+Text = Annotated[str | None, Query(max_length=300)]
+Flag = Annotated[bool, Query()]
+
+
+class Fragment(msgspec.Struct, frozen=True):
+    """The part of a page that is alive: the template, and how to read its values."""
+
+    template: str
+    read: Callable[[], Awaitable[Values]]
+
+
+def routes(parts: Parts) -> APIRouter:
+    """The routes of the pages, their streams and static files."""
+    router = APIRouter(include_in_schema=False)
+    files = html.assets()
+    pages = _Pages(parts, html.Templates(files))
+
+    @router.get("/static/{name}")
+    async def static(name: str) -> Response:
+        asset = files.get(name)
+        if asset is None:
+            raise Problem("not-found", f"There is no file {name!r}.")
+        return Response(asset.content, media_type=asset.media_type, headers=_FOREVER)
+
+    _job_set_pages(router, pages)
+    _job_pages(router, pages)
+    return router
+
+
+def _job_set_pages(router: APIRouter, pages: "_Pages") -> None:
+    @router.get("/")
+    async def job_sets(
+        request: Request,
+        queue: Text = None,
+        q: Text = None,
+        active: Flag = False,
+        cursor: Text = None,
+    ) -> Response:
+        fragment = pages.job_sets(queue or None, q or None, active, cursor)
+
+        async def extra() -> Values:
+            return {
+                "section": "jobsets",
+                "filter": {"queue": queue, "q": q, "active": active},
+                "queues": await pages.parts.view.queues(),
+            }
+
+        return await pages.page(request, "jobsets.html", fragment, extra)
+
+    @router.get("/live/jobsets")
+    async def live_job_sets(
+        request: Request,
+        queue: Text = None,
+        q: Text = None,
+        active: Flag = False,
+        cursor: Text = None,
+    ) -> Response:
+        return await pages.live(request, pages.job_sets(queue, q, active, cursor))
+
+    @router.get("/jobsets/{queue}/{job_set:path}")
+    async def job_set(
+        request: Request, queue: str, job_set: str, state: Text = None, cursor: Text = None
+    ) -> Response:
+        fragment = pages.job_set(queue, job_set, state, cursor)
+        return await pages.page(request, "jobset.html", fragment)
+
+    @router.get("/live/jobsets/{queue}/{job_set:path}")
+    async def live_job_set(
+        request: Request, queue: str, job_set: str, state: Text = None, cursor: Text = None
+    ) -> Response:
+        return await pages.live(request, pages.job_set(queue, job_set, state, cursor))
+
+
+def _job_pages(router: APIRouter, pages: "_Pages") -> None:
+    @router.get("/jobs/{job_id}")
+    async def job(
+        request: Request, job_id: str, run: int | None = None, stream: Text = None
+    ) -> Response:
+        chosen = "stderr" if stream == "stderr" else "stdout"
+
+        async def extra() -> Values:
+            found = await api.describe(pages.parts, job_id, spec=True)
+            query = {"stream": chosen} | ({} if run is None else {"run": str(run)})
+            return {
+                "spec": _pretty(found.spec),
+                "stream": chosen,
+                "log_run": run,
+                "log_url": f"/jobs/{job_id}/log?{urlencode(query)}",
+            }
+
+        return await pages.page(request, "job.html", pages.job(job_id), extra)
+
+    @router.get("/live/jobs/{job_id}")
+    async def live_job(request: Request, job_id: str) -> Response:
+        return await pages.live(request, pages.job(job_id))
+
+    @router.get("/jobs/{job_id}/log")
+    async def log(
+        request: Request, job_id: str, run: int | None = None, stream: Text = None
+    ) -> Response:
+        chosen = "stderr" if stream == "stderr" else "stdout"
+        return await pages.log(request, job_id, run, chosen)
+
+
+class _Pages:
+    """What all pages share."""
+
+    def __init__(self, parts: Parts, templates: html.Templates) -> None:
+        self.parts = parts
+        self._templates = templates
+
+    # What is alive on each page.
+
+    def job_sets(
+        self, queue: str | None, name: str | None, active: bool, cursor: str | None
+    ) -> Fragment:
+        """All job sets that match, and totals."""
+        query = {"queue": queue, "q": name, "active": "true" if active else None}
+
+        async def read() -> Values:
+            view = self.parts.view
+            found = await view.job_sets(queue, active or None, name, PAGE, cursor)
+            return {
+                "live": _address("/live/jobsets", query | {"cursor": cursor}),
+                "totals": await view.totals(queue),
+                "sets": found.job_sets,
+                "filtered": bool(queue or name or active or cursor),
+                "next": _address("/", query | {"cursor": found.next}) if found.next else None,
+            }
+
+        return Fragment("_jobsets.html", read)
+
+    def job_set(self, queue: str, job_set: str, state: str | None, cursor: str | None) -> Fragment:
+        """A job set and a page of its jobs."""
+        chosen = state if state in JobState.__members__ else None
+
+        async def read() -> Values:
+            known = await api.find_set(self.parts, queue, job_set)
+            wanted = JobFilter(queue, job_set, (chosen,) if chosen else ())
+            found = await self.parts.view.jobs(wanted, PAGE, cursor)
+            address = html.set_url(queue, job_set)
+            query = {"state": chosen}
+            return {
+                "live": _address(f"/live{address}", query | {"cursor": cursor}),
+                "set": await self.parts.view.show_set(known),
+                "state": chosen,
+                "jobs": found.jobs,
+                "next": _address(address, query | {"cursor": found.next}) if found.next else None,
+            }
+
+        return Fragment("_jobset.html", read)
+
+    def job(self, job_id: str) -> Fragment:
+        """A job with its runs."""
+
+        async def read() -> Values:
+            found = await self.parts.view.job(job_id)
+            described = await api.describe(self.parts, job_id, spec=False)
+            asked = {} if found is None else shapes.decode(found.submitted.shape).requests
+            return {
+                "live": f"/live/jobs/{job_id}",
+                "job": described,
+                "requests": ", ".join(
+                    f"{resources.quantity(name, amount)} {name}"
+                    for name, amount in sorted(asked.items())
+                ),
+            }
+
+        return Fragment("_job.html", read)
+
+    # How it is sent.
+
+    async def page(
+        self,
+        request: Request,
+        template: str,
+        fragment: Fragment,
+        extra: Callable[[], Awaitable[Values]] | None = None,
+    ) -> Response:
+        """A whole page, or a page that says why not."""
+        try:
+            caller = await self._viewer(request)
+            values = await fragment.read()
+            values |= {"section": "", "who": caller.name}
+            if extra is not None:
+                values |= await extra()
+        except (Problem, WorldError) as error:
+            return self._excuse(request, error)
+        return HTMLResponse(self._templates.render(template, **values), headers=HEADERS)
+
+    async def live(self, request: Request, fragment: Fragment) -> Response:
+        """The stream of a fragment. Raises `Problem`: nobody reads that but a program."""
+        await self._viewer(request)
+        place = Place(self.parts, "streams")
+        place.__enter__()
+        return StreamingResponse(
+            self._stream(fragment, place),
+            media_type=api.SSE,
+            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        )
+
+    async def _stream(self, fragment: Fragment, place: Place) -> AsyncIterator[bytes]:
+        """The fragment each time it has changed."""
+        try:
+            last = ""
+            ends_s = clock.monotonic_s() + LIVE_S_MAX
+            while clock.monotonic_s() < ends_s:
+                text = last
+                with contextlib.suppress(Problem, WorldError):
+                    text = self._templates.render(fragment.template, **await fragment.read())
+                yield b": still here\n\n" if text == last else _sse(text)
+                last = text
+                await asyncio.sleep(LIVE_S_MIN)
+                await self.parts.progress.moved(COMMENT_S)
+        finally:
+            place.__exit__()
+
+    async def log(self, request: Request, job_id: str, run: int | None, stream: str) -> Response:
+        """The end of a run's log; asked for again and again until the run has ended."""
+        values: Values = {"text": "", "problem": None, "cut": False, "lines": LOG_LINES}
+        headers = dict(HEADERS)
+        ended = True
+        try:
+            await self._viewer(request)
+            rows = await self.parts.view.fetch("runs_of_job", job_id)
+            chosen = [row for row in rows if run is None or row["number"] == run]
+            ended = not chosen or chosen[0]["ended_ms"] is not None
+            parameters = {"stream": stream, "follow": "false", "tail": str(LOG_LINES)}
+            async with asyncio.timeout(LOG_S_MAX):
+                body = await api.open_log(self.parts, job_id, run, parameters)
+                values["text"] = await _read(body)
+            values["cut"] = values["text"].count("\n") >= LOG_LINES
+            query = {"stream": stream, "run": None if run is None else str(run)}
+            values["whole"] = _address(f"/api/v1/jobs/{job_id}/logs", query)
+        except Problem as problem:
+            values["problem"] = problem.detail
+        except (WorldError, TimeoutError) as error:
+            values["problem"] = str(error) or "The log did not come in time."
+        if ended:
+            # Replaces the element that asks every two seconds by one that does not.
+            headers["HX-Reswap"] = "outerHTML"
+        text = self._templates.render("_log.html", ended=ended, **values)
+        return HTMLResponse(text, headers=headers)
+
+    async def _viewer(self, request: Request) -> Caller:
+        caller = await self.parts.authenticate(request)
+        auth.require(caller, "operator", "submitter", "viewer")
+        return caller
+
+    def _excuse(self, request: Request, error: Problem | WorldError) -> Response:
+        """A page that says what is wrong, and what to do about it."""
+        status, title, text, command = 503, "Something is away", str(error), None
+        if isinstance(error, Problem):
+            status = error.response(request).status_code
+            title, text = _TITLES.get(status, "This does not work"), error.detail
+        if status == 401:
+            text = (
+                "This browser is not signed in. On the machine that runs Fairlead, this prints a"
+                " link that signs it in:"
+            )
+            command = "fairlead token link"
+        body = self._templates.render(
+            "message.html",
+            title=title,
+            text=text,
+            command=command,
+            home=status == 404,
+            section="",
+            who="",
+        )
+        return HTMLResponse(body, status_code=status, headers=HEADERS)
+
+
+_TITLES: Final = {
+    400: "This address cannot be read",
+    401: "Sign in to see this",
+    403: "You may not see this",
+    404: "There is nothing here",
+    503: "Something is away",
+}
+
+
+def _address(path: str, query: dict[str, str | None]) -> str:
+    given = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def _sse(text: str) -> bytes:
+    lines = "\n".join(f"data: {line}" for line in text.splitlines())
+    return f"{lines}\n\n".encode()
+
+
+def _pretty(spec: msgspec.Raw | None) -> str:
+    return "" if spec is None else msgspec.json.format(bytes(spec)).decode()
+
+
+async def _read(body: AsyncIterator[bytes]) -> str:
+    """The log as text, at most `LOG_BYTES_MAX` of its end."""
+    kept = bytearray()
+    async for part in body:
+        kept += part
+        del kept[:-LOG_BYTES_MAX]
+    return kept.decode(errors="replace")
