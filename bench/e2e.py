@@ -283,7 +283,7 @@ class Lags:
         port = setting.whole.child("scheduler").environ()["FAIRLEAD_HTTP_PORT"]
         self._sources = {
             f"{setting.whole.address}/metrics": ("fairlead_lookout_lag_seconds",),
-            f"http://127.0.0.1:{port}/metrics": ("fairlead_scheduler_lag_records",),
+            f"http://127.0.0.1:{port}/metrics": ("fairlead_scheduler_lag_seconds",),
         }
 
     async def look(self) -> None:

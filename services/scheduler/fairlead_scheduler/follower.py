@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
+from fairlead_common import clock
 from fairlead_common.db import Pool
 from fairlead_common.ids import JobId
 from fairlead_common.log import EventLog, Reader, caught_up
@@ -61,6 +62,8 @@ async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
             apply.apply(view, messages, known)
             apply.advance(view, batch.positions)
         metrics.EVENTS.inc(len(messages))
+        oldest_ms = min((message.time_ms for message in messages), default=None)
+        metrics.LAG.set(0.0 if oldest_ms is None else (clock.now_ms() - oldest_ms) / 1000)
         metrics.JOBS.set(len(view.jobs.rows))
 
     await _follow(reader, state, fold)

@@ -12,7 +12,9 @@ DECIDED = Counter("fairlead_scheduler_decisions_total", "Units decided before sc
 EVENTS = Counter("fairlead_scheduler_events_total", "Messages folded into the view")
 JOBS = Gauge("fairlead_scheduler_jobs", "Live jobs in the view")
 LEADING = Gauge("fairlead_scheduler_leading", "1 while this process leads")
-LAG = Gauge("fairlead_scheduler_lag_records", "Records between the view and the end of the log")
+LAG = Gauge(
+    "fairlead_scheduler_lag_seconds", "From the log taking a message to the view having it (s)"
+)
 CHECKPOINT_SECONDS = Histogram(
     "fairlead_scheduler_checkpoint_seconds", "Time to save what changed (s)"
 )
