@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from fairlead import Client, Job
+from fairlead import Client, FairleadError, Job
 
 HERE = Path(__file__).resolve().parent
 FIT = str(HERE / "fit.py")
@@ -66,4 +66,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except FairleadError as error:
+        sys.exit(f"{Path(__file__).name}: {error}")

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from fairlead import Client, Job, Submitted
+from fairlead import Client, FairleadError, Job, Submitted
 
 HERE = Path(__file__).resolve().parent
 COUNT = str(HERE / "count.py")
@@ -76,4 +76,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except FairleadError as error:
+        sys.exit(f"{Path(__file__).name}: {error}")

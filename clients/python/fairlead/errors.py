@@ -11,6 +11,9 @@ from typing import Final
 from fairlead.models import Problem, SubmittedJob
 
 
+FAULTS_SAID_MAX: Final = 20
+
+
 class FairleadError(Exception):
     """Anything that this package raises on purpose."""
 
@@ -43,7 +46,9 @@ class Refused(FairleadError):
     """
 
     def __init__(self, problem: Problem, accepted: Sequence[SubmittedJob] = ()) -> None:
-        super().__init__(problem.detail or problem.title or f"status {problem.status}")
+        said = problem.detail or problem.title or f"status {problem.status}"
+        faults = [f"{fault.pointer}: {fault.detail}" for fault in problem.errors[:FAULTS_SAID_MAX]]
+        super().__init__("\n  ".join([said, *faults]))
         self.problem = problem
         self.accepted = tuple(accepted)
 
