@@ -326,25 +326,26 @@ def _shape(
     pod: Pod, requests: Mapping[str, int], added: list[shapes.Toleration], found: list[Fault]
 ) -> shapes.Shape:
     """The canonical shape: what may stand in any order is sorted, what is twice is there once."""
-    tolerations = [
-        shapes.Toleration(
-            key=item.key or "",
-            operator=item.operator or "Equal",
-            value=item.value or "",
-            effect=item.effect or "",
-        )
-        for item in pod.tolerations or ()
-    ]
+    tolerations = [_toleration(item) for item in pod.tolerations or ()]
     for index, toleration in enumerate(tolerations):
         _check_toleration(toleration, f"/tolerations/{index}", found)
     return shapes.Shape(
         requests=dict(requests),
         node_selector=pod.node_selector or {},
         affinity=tuple(_sorted(_terms(pod.affinity, found))),
-        tolerations=tuple(_sorted([*tolerations, *added])),
+        tolerations=tuple(_sorted([*tolerations, *(_toleration(item) for item in added)])),
     )
 
 
+def _toleration(given: Toleration | shapes.Toleration) -> shapes.Toleration:
+    """With what is as good as absent left out: else equal things would have several texts."""
+    said = {name: getattr(given, name) for name in ("key", "operator", "value", "effect")}
+    return shapes.Toleration(
+        **{name: text for name, text in said.items() if text and (name, text) != _EQUAL}
+    )
+
+
+_EQUAL: Final = ("operator", "Equal")
 T = TypeVar("T", shapes.Toleration, shapes.SelectorTerm, shapes.Requirement)
 
 

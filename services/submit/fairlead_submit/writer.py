@@ -34,6 +34,7 @@ SPLIT_S_MAX: Final = 2.0
 """A refusal that took longer came from a log that is away, not from one bad request."""
 
 RETRY_S: Final = 1
+_ENDING: Final = "this server is ending; nothing was written"
 _logger = logging.getLogger("fairlead.submit")
 
 
@@ -57,6 +58,7 @@ class Writer:
         self._bytes = 0
         self._came = asyncio.Event()
         self._producer: Producer | None = None
+        self._ended = False
         self.trouble: str | None = None
         """Why nothing can be written just now, if so."""
 
@@ -67,6 +69,8 @@ class Writer:
         `Producer.append` raises.
         """
         check_append(records)
+        if self._ended:
+            raise LogUnavailable(_ENDING)
         size = sum(len(record.value or b"") for record in records)
         if self._waiting and self._bytes + size > self._pending_bytes_max:
             raise Problem(
@@ -89,8 +93,8 @@ class Writer:
                 while self._waiting:
                     await self._turn()
         finally:
-            error = LogUnavailable("this server is ending; nothing was written")
-            _fail(self._waiting, error)
+            self._ended = True
+            _fail(self._waiting, LogUnavailable(_ENDING))
             if self._producer is not None:
                 await self._producer.close()
 

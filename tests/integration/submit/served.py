@@ -13,7 +13,7 @@ from fairlead_common import db, events, serving
 from fairlead_common.log import topics
 from fairlead_common.log.connect import open_log
 from fairlead_common.log.protocol import EventLog, caught_up
-from fairlead_submit import access, store
+from fairlead_submit import access, queues, store
 from fairlead_submit.service import POOL_SIZE, Service
 from fairlead_submit.settings import SubmitSettings
 
@@ -56,9 +56,16 @@ class Served:
         return values
 
     async def events(self) -> list[events.AnyEvent]:
-        """Every event that concerns `queue`, or no queue in particular."""
-        sequences = [events.decode(value) for value in await self.logged()]
-        return [e for each in sequences if each.queue in (self.queue, "") for e in each.events]
+        """Every event that concerns `queue` or a job of it."""
+        found: list[events.AnyEvent] = []
+        jobs: set[str] = set()
+        for sequence in [events.decode(value) for value in await self.logged()]:
+            if sequence.queue == self.queue:
+                found += sequence.events
+                jobs.update(e.job_id for e in sequence.events if isinstance(e, events.JobEvent))
+            elif not sequence.queue:
+                found += [e for e in sequence.events if getattr(e, "job_id", None) in jobs]
+        return found
 
 
 @asynccontextmanager
@@ -101,14 +108,8 @@ async def served(
         queue = f"q-{secrets.token_hex(4)}"
         await pool.execute("DELETE FROM fairlead_submit.outbox")
         made = Served(client, pool, used, queue)
-        await _make_queue(made)
+        assert await queues.ensure(pool, queue)
         yield made
-
-
-async def _make_queue(made: Served) -> None:
-    from fairlead_submit import queues
-
-    assert await queues.ensure(made.pool, made.queue)
 
 
 async def _ended(tasks: list[asyncio.Task[None]]) -> None:

@@ -1,0 +1,85 @@
+"""Who may call what: no route is open by accident, and a link signs in once."""
+
+import re
+
+import pytest
+
+from fairlead_common import auth
+from fairlead_submit import access
+from tests.integration.submit.served import served
+
+OPEN = {"/healthz", "/readyz", "/metrics", "/openapi.json", "/sign-in"}
+
+
+async def test_every_route_but_the_open_ones_wants_a_caller(database: str) -> None:
+    async with served(database) as submit:
+        document = (await submit.client.get("/openapi.json")).json()
+        assert "/api/v1/jobs" in document["paths"]
+        for path, operations in document["paths"].items():
+            for method in operations:
+                url = re.sub(r"\{.*?\}", "x", path)
+                for header in ("", "Bearer ", "Bearer fl_unknown", "Basic eDp5"):
+                    answer = await submit.client.request(
+                        method, url, headers={"Authorization": header}
+                    )
+                    assert answer.status_code == 401, (method, path, header)
+                    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+async def test_a_viewer_may_look_and_nothing_else(database: str) -> None:
+    async with served(database, roles=("viewer",)) as submit:
+        assert (await submit.client.get("/api/v1/queues")).status_code == 200
+        assert (await submit.client.get("/api/v1/priority-classes")).status_code == 200
+        assert (await submit.submit([{"command": ["true"]}])).status_code == 403
+        for action in ("cancel", "preempt", "reprioritize", "release"):
+            assert (await submit.post(f"/jobs/{action}", {"ids": []})).status_code == 403
+        assert (await submit.post("/queues", {"name": "x"})).status_code == 403
+        for call in ("cordon", "uncordon"):
+            assert (await submit.post(f"/queues/{submit.queue}/{call}", {})).status_code == 403
+
+
+async def test_a_queue_names_who_may_submit(database: str) -> None:
+    async with served(database, roles=("submitter",)) as submit:
+        assert (await submit.submit([{"command": ["true"]}])).status_code == 200
+        value = (
+            b'{"type":"queue","name":"%s","permissions":[{"subjects":["eve"],"verbs":["submit"]}]}'
+        )
+        name = submit.queue + "-own"
+        await submit.pool.execute(
+            "INSERT INTO fairlead_submit.queues (name, version, value) VALUES ($1, 1, $2)",
+            name,
+            value % name.encode(),
+        )
+        body = {"queue": name, "jobSet": "s", "jobs": [{"command": ["true"]}]}
+        assert (await submit.post("/jobs", body)).status_code == 403
+        answer = await submit.post("/jobs/cancel", {"filter": {"queue": name}})
+        assert answer.status_code == 200
+
+
+async def test_a_link_signs_in_once(database: str) -> None:
+    async with served(database) as submit:
+        code = await access.make_link_code(submit.pool, "ann", ["viewer"])
+        submit.client.headers.pop("Authorization")
+        answer = await submit.client.get(f"/sign-in?code={code}")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        cookie = answer.headers["set-cookie"].lower()
+        assert cookie.startswith(f"{auth.COOKIE}=")
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        assert (await submit.client.get("/api/v1/queues")).status_code == 200
+        submit.client.cookies.clear()
+        for spent in (code, "", "x", "x" * 500):
+            answer = await submit.client.get("/sign-in", params={"code": spent})
+            assert answer.status_code == 401
+            assert "set-cookie" not in answer.headers
+
+
+async def test_links_and_tokens_end(database: str) -> None:
+    async with served(database) as submit:
+        code = await access.make_link_code(submit.pool, "ann", ["viewer"], ttl_s=-1)
+        assert (await submit.client.get(f"/sign-in?code={code}")).status_code == 401
+        token = await access.make_token(submit.pool, "ann", ["viewer"], ttl_s=-1)
+        headers = {"Authorization": f"Bearer {token}"}
+        assert (await submit.client.get("/api/v1/queues", headers=headers)).status_code == 401
+        with pytest.raises(ValueError, match="no role king"):
+            await access.make_token(submit.pool, "ann", ["king"])

@@ -1,0 +1,91 @@
+"""The fast and the slow way of decoding agree, and the slow one names every fault."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead_common.errors import Fault
+from fairlead_common.problems import Problem
+from fairlead_submit import faults, requests
+from fairlead_submit.decoding import Decoder
+
+DECODER = Decoder(requests.Submission)
+
+leaves = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**40), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=5),
+    st.sampled_from(["reject", "requeue", "wait", "oom", "\0", "\\u0000"]),
+)
+names = st.one_of(st.sampled_from(requests.Job.__struct_encode_fields__), st.text(max_size=4))
+things = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.one_of(names, st.sampled_from(requests.Gang.__struct_encode_fields__)),
+            inner,
+            max_size=4,
+        ),
+    ),
+    max_leaves=12,
+)
+submissions = st.fixed_dictionaries(
+    {"queue": st.one_of(st.just("q"), things), "jobs": st.lists(st.dictionaries(names, things))},
+    optional={"jobSet": things, "defaults": things, "more": things},
+)
+
+
+def slowly(body: bytes) -> tuple[requests.Submission, list[Fault]] | Problem:
+    try:
+        return DECODER.slow(body)
+    except Problem as problem:
+        return problem
+
+
+@given(document=st.one_of(submissions, things))
+@settings(max_examples=400)
+def test_the_slow_way_finds_a_fault_where_the_fast_way_fails_and_nowhere_else(
+    document: object,
+) -> None:
+    body = msgspec.json.encode(document)
+    fast = DECODER.fast(body)
+    decoded = slowly(body)
+    if isinstance(decoded, Problem):
+        assert decoded.faults
+        assert fast is None
+        return
+    slow, found = decoded
+    if fast is not None:
+        assert found == []
+        assert msgspec.json.encode(slow) == msgspec.json.encode(fast)
+    elif b"\\u0000" not in body:
+        assert found
+        assert all(fault.pointer == "" or fault.pointer[0] == "/" for fault in found)
+
+
+@given(document=things)
+def test_what_is_left_after_the_faults_is_without_fault(document: object) -> None:
+    _, kept = faults.examine(document, requests.Submission)
+    if kept is not None:
+        again, _ = faults.examine(kept, requests.Submission)
+        assert again == []
+
+
+def test_pointers_are_escaped() -> None:
+    found, _ = faults.examine({"a/b~c": 1}, requests.Submission)
+    assert [fault.pointer for fault in found] == ["/a~1b~0c"]
+
+
+def test_far_too_many_objects_are_refused_before_they_take_room() -> None:
+    with pytest.raises(Problem) as refused:
+        DECODER(b"[" + b"{}," * 700_000 + b"{}]")
+    assert refused.value.slug == "too-large"
+
+
+def test_messages_do_not_repeat_what_is_long() -> None:
+    found, _ = faults.examine({"queue": "x" * 10, "jobs": "y" * 9_999}, requests.Submission)
+    assert len(found[0].detail) < 200

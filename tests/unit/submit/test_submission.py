@@ -1,0 +1,118 @@
+"""From jobs to events: digests, ids, and jobs that are alike."""
+
+import msgspec
+import pytest
+
+from fairlead_common.errors import Fault
+from fairlead_submit.requests import Submission
+from fairlead_submit.settings import JobDefaults, Limits, SubmitSettings
+from fairlead_submit.submission import Place, Prepared, prepare
+from fairlead_submit.templates import Templates
+
+RUN = {"command": ["true"]}
+PLACE = Place(now_ms=1_800_000_000_000, random_79=12345)
+
+
+def prepared(
+    jobs: list[object],
+    defaults: object = None,
+    settings: SubmitSettings | None = None,
+    templates: Templates | None = None,
+) -> tuple[Prepared, list[Fault]]:
+    body = {"queue": "q", "jobSet": "s", "jobs": jobs, "defaults": defaults}
+    given = settings or SubmitSettings()
+    request = msgspec.json.decode(msgspec.json.encode(body), type=Submission)
+    return prepare(request, [], templates or Templates(given), given.limits, PLACE)
+
+
+def digest(job: object, defaults: object = None, settings: SubmitSettings | None = None) -> str:
+    made, found = prepared([job], defaults, settings)
+    assert found == []
+    return made.jobs[0].digest
+
+
+SPEC = {"containers": [{"name": "main", "image": "x", "args": ["1"]}]}
+
+SAME = {
+    "a default that is said": ({**RUN, "priority": None}, RUN),
+    "fields in another order": (
+        {"cpu": "1", "labels": {"a": "1", "b": "2"}, **RUN},
+        {**RUN, "labels": {"b": "2", "a": "1"}, "cpu": "1"},
+    ),
+    "a pod spec in another order": (
+        {"podSpec": SPEC},
+        {"podSpec": {"containers": [{"args": ["1"], "image": "x", "name": "main"}]}},
+    ),
+    "another client id": ({**RUN, "clientId": "a"}, {**RUN, "clientId": "b"}),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME.keys())
+def test_these_have_one_digest(one: object, other: object) -> None:
+    assert digest(one) == digest(other)
+
+
+OTHER = {
+    "another command": (RUN, {"command": ["false"]}),
+    "another amount": ({**RUN, "cpu": 1}, {**RUN, "cpu": 2}),
+    "another pod spec": ({"podSpec": SPEC}, {"podSpec": {"containers": [{"name": "main"}]}}),
+    "another job to wait for": ({**RUN, "after": ["a"]}, {**RUN, "after": ["b"]}),
+    "another priority": (RUN, {**RUN, "priority": 1}),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), OTHER.values(), ids=OTHER.keys())
+def test_these_have_two_digests(one: object, other: object) -> None:
+    assert digest(one) != digest(other)
+
+
+def test_a_digest_is_of_what_the_client_said_not_of_our_defaults() -> None:
+    changed = SubmitSettings(job_defaults=JobDefaults(requests={"cpu": "7"}))
+    assert digest(RUN) == digest(RUN, settings=changed)
+    assert digest({**RUN, "cpu": "2"}) == digest(RUN, defaults={"cpu": "2"})
+
+
+def test_jobs_that_differ_in_their_client_id_share_what_was_read() -> None:
+    made, found = prepared([{**RUN, "clientId": str(number)} for number in range(3)])
+    assert found == []
+    first = made.jobs[0]
+    assert all(job.spec is first.spec and job.labels is first.labels for job in made.jobs)
+    assert len({job.job_id for job in made.jobs}) == 3
+
+
+def test_jobs_without_a_client_id_get_ids_in_order() -> None:
+    made, _ = prepared([RUN, {**RUN, "clientId": "x"}, RUN, RUN])
+    fresh = [made.jobs[index].job_id for index in (0, 2, 3)]
+    assert fresh == sorted(fresh)
+    assert len(set(fresh)) == 3
+
+
+def test_templates_of_other_defaults_are_not_mixed_up() -> None:
+    templates = Templates(SubmitSettings())
+    amounts = [
+        bytes(prepared([RUN], defaults, templates=templates)[0].jobs[0].shape)
+        for defaults in ({"cpu": "1"}, {"cpu": "2"}, None, {"cpu": "1"})
+    ]
+    assert amounts[0] == amounts[2] == amounts[3] != amounts[1]
+
+
+def test_names_of_jobs_to_wait_for_are_bounded() -> None:
+    settings = SubmitSettings(limits=Limits(after_max=3))
+    made, found = prepared([{**RUN, "after": ["a", "b"]}] * 2, settings=settings)
+    assert [fault.pointer for fault in found] == ["/jobs"]
+    assert made.outside == {}
+
+
+def test_a_job_that_asks_for_a_gpu_may_run_longer() -> None:
+    made, _ = prepared([RUN, {**RUN, "gpu": 1}, {**RUN, "gpu": 1, "maxRuntimeSeconds": 60}])
+    assert [job.runtime_s_max for job in made.jobs] == [72 * 3600, 336 * 3600, 60]
+
+
+def test_a_checkpoint_interval_is_read_from_its_annotation() -> None:
+    name = "fairlead.dev/checkpoint-interval"
+    made, _ = prepared([{**RUN, "annotations": {name: "600"}}])
+    assert made.jobs[0].checkpoint_s == 600
+    _, found = prepared([{**RUN, "annotations": {name: "soon"}}])
+    assert [fault.pointer for fault in found] == [
+        "/jobs/0/annotations/fairlead.dev~1checkpoint-interval"
+    ]
