@@ -1,0 +1,51 @@
+"""What the log says, folded afresh, beside what the views in Postgres say."""
+
+import asyncpg
+
+from fairlead_common.log import caught_up
+from fairlead_common.log.connect import open_log
+from fairlead_common.log.topics import JOBS
+from fairlead_scheduler.view import apply
+from fairlead_scheduler.view.columns import JOB_STATES, View
+
+
+async def replayed(log_url: str) -> dict[str, str]:
+    """job -> state after a fold of the whole log."""
+    view = View()
+    log = await open_log(log_url)
+    try:
+        end = await log.end_positions(JOBS)
+        reader = await log.reader(JOBS, await log.start_positions(JOBS))
+        positions: dict[int, int] = {}
+        while not caught_up(positions, end):
+            batch = await reader.read()
+            apply.apply(view, apply.decode(batch.entries), {})
+            positions = batch.positions
+    finally:
+        await log.close()
+    states: dict[str, str] = {i: ended.state.value for i, ended in view.ended.items()}
+    for job_id, row in view.jobs.rows.items():
+        states.setdefault(job_id, JOB_STATES[int(view.jobs.state[row])].value)
+    return states
+
+
+async def shown_by_lookout(database_url: str) -> dict[str, str]:
+    """job -> state in lookout's view."""
+    connection = await asyncpg.connect(database_url)
+    try:
+        rows = await connection.fetch("SELECT id, state FROM fairlead_lookout.jobs")
+    finally:
+        await connection.close()
+    return {row["id"]: row["state"] for row in rows}
+
+
+async def saved_by_scheduler(database_url: str) -> dict[str, str]:
+    """job -> state in the scheduler's checkpoint, live and ended."""
+    connection = await asyncpg.connect(database_url)
+    try:
+        ended = await connection.fetch("SELECT job_id, state FROM fairlead_scheduler.ended")
+        live = await connection.fetch("SELECT job_id, state FROM fairlead_scheduler.jobs")
+    finally:
+        await connection.close()
+    states = {row["job_id"]: JOB_STATES[row["state"]].value for row in live}
+    return states | {row["job_id"]: row["state"] for row in ended}
