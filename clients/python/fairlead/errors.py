@@ -10,7 +10,6 @@ from typing import Final
 
 from fairlead.models import Problem, SubmittedJob
 
-
 FAULTS_SAID_MAX: Final = 20
 
 
