@@ -1,0 +1,84 @@
+"""Time, chance and ids are arguments: who reads the clock or draws lots is listed here."""
+
+from tests.architecture.sources import SERVERS, Source, references, sources
+
+READERS = (
+    "time.time",
+    "time.monotonic",
+    "time.perf_counter",
+    "time.process_time",
+    "time.localtime",
+    "time.gmtime",
+    "datetime.datetime.now",
+    "datetime.datetime.utcnow",
+    "datetime.datetime.today",
+    "datetime.date.today",
+    "random.",
+    "secrets.",
+    "uuid.",
+    "os.urandom",
+    "numpy.random",
+)
+"""Beginnings of names: `time.time` is `time.time_ns` as well. Deadlines by an event loop's own
+clock are asyncio's business."""
+
+CLOCK = "fairlead_common.clock"
+COMMON = "libs/common/fairlead_common"
+ALLOWED = {
+    (f"{COMMON}/clock.py", "time.time_ns"): "the one module that reads the clock",
+    (f"{COMMON}/clock.py", "time.monotonic"): "the one module that reads the clock",
+    (f"{COMMON}/auth.py", "secrets.token_urlsafe"): "a new token is a secret",
+    (f"{COMMON}/serving.py", "secrets.token_hex"): "a request without an id is given one",
+    ("services/submit/fairlead_submit/intake.py", "secrets.randbits"): "ids of new jobs",
+    ("services/lookout/fairlead_lookout/service.py", "secrets.token_hex"): (
+        "the name of one process among several"
+    ),
+    ("services/executor/fairlead_executor/service.py", "secrets.token_hex"): (
+        "the name of one process after another"
+    ),
+    ("services/standalone/fairlead_standalone/folder.py", "secrets.token_urlsafe"): (
+        "passwords of the embedded servers"
+    ),
+    ("services/executor/fairlead_executor/backends/process/runner.py", "time.monotonic"): (
+        "a program of its own, which imports nothing of Fairlead so that it starts at once"
+    ),
+    ("services/executor/fairlead_executor/backends/process/runner.py", "time.time_ns"): (
+        "a program of its own, which imports nothing of Fairlead so that it starts at once"
+    ),
+    ("services/scheduler/fairlead_scheduler/cases.py", "time.perf_counter"): (
+        "a command for people: it prints how long each round took"
+    ),
+}
+
+
+def read_by(source: Source) -> set[tuple[str, str]]:
+    """What a file reads of the clock and of chance."""
+    return {
+        (source.path, mention.name)
+        for mention in references(source)
+        if mention.name.startswith(READERS)
+    }
+
+
+def test_only_who_is_listed_reads_the_clock_or_draws_lots() -> None:
+    found = {item for source in sources(*SERVERS) for item in read_by(source)}
+    assert not found - ALLOWED.keys(), (
+        "take time from fairlead_common.clock at the edge and hand it on as an argument,"
+        " or say here why this place must read it itself"
+    )
+
+
+def test_nobody_is_listed_for_nothing() -> None:
+    found = {item for source in sources(*SERVERS) for item in read_by(source)}
+    assert not ALLOWED.keys() - found
+
+
+def test_a_fold_that_writes_times_as_text_asks_for_none() -> None:
+    folds = [s for s in sources("services") if s.path.endswith("/fold.py")]
+    asked = {m.name for s in folds for m in references(s) if m.name.startswith(CLOCK)}
+    assert asked <= {CLOCK, f"{CLOCK}.rfc3339", f"{CLOCK}.parse_rfc3339"}
+
+
+def test_the_runner_is_a_program_of_its_own() -> None:
+    (runner,) = [s for s in sources(*SERVERS) if s.path.endswith("backends/process/runner.py")]
+    assert not [m for m in references(runner) if m.name.startswith(("fairlead", "msgspec"))]

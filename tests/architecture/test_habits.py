@@ -1,0 +1,96 @@
+"""Habits of the house that no linter knows: what every file has, and what none does."""
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.architecture.sources import ALL, ROOT, Source, references, sources
+
+MARKS = ("TO" + "DO", "FIX" + "ME", "XX" + "X")
+
+BROAD = {
+    "services/executor/fairlead_executor/backends/process/runner.py": (
+        "the runner's only way to tell is the record that it leaves"
+    ),
+}
+"""Files that catch everything without raising it or something else, and why."""
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [s.path for s in sources(*ALL) if s.text.strip() and not ast.get_docstring(s.tree)]
+    assert not silent
+
+
+def test_nothing_is_left_for_later_in_a_comment() -> None:
+    assert not [s.path for s in sources(*ALL) if any(mark in s.text for mark in MARKS)]
+
+
+def test_dependencies_are_arguments_and_never_mocked() -> None:
+    mocks = ("unittest.mock", "pytest_mock")
+    assert not [
+        f"{source.path}:{mention.line}"
+        for source in sources(*ALL)
+        for mention in references(source)
+        if mention.name.startswith(mocks)
+    ]
+
+
+def test_our_own_code_is_never_patched() -> None:
+    assert not [place for source in sources(*ALL) for place in _patches(source)]
+
+
+def _patches(source: Source) -> Iterator[str]:
+    """Where pytest's `monkeypatch` replaces an attribute of something else than `sys` or `os`."""
+    for node in ast.walk(source.tree):
+        if (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func) == "monkeypatch.setattr"
+            and ast.unparse(node.args[0]) not in ("sys", "os")
+        ):
+            yield f"{source.path}:{node.lineno}"
+
+
+def test_who_catches_everything_raises_it_again() -> None:
+    assert {place.partition(":")[0] for place in _hiding()} == BROAD.keys(), list(_hiding())
+
+
+def _hiding() -> Iterator[str]:
+    """Where everything is caught and nothing raised."""
+    for source in sources(*ALL):
+        for node in ast.walk(source.tree):
+            match node:
+                case ast.ExceptHandler(type=None | ast.Name(id="Exception" | "BaseException")):
+                    if not any(isinstance(inner, ast.Raise) for inner in ast.walk(node)):
+                        yield f"{source.path}:{node.lineno}"
+                case _:
+                    continue
+
+
+def test_tests_wait_for_something_to_happen_not_for_time_to_pass() -> None:
+    assert not [place for source in sources("tests") for place in _idle_waits(source)]
+
+
+def _idle_waits(source: Source) -> Iterator[str]:
+    """Sleeps outside of a `while` that looks whether it is there yet."""
+    looking = {
+        id(inner)
+        for loop in ast.walk(source.tree)
+        if isinstance(loop, ast.While)
+        for inner in ast.walk(loop)
+    }
+    for node in ast.walk(source.tree):
+        if (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func) in ("time.sleep", "asyncio.sleep")
+            and ast.unparse(node.args[0]) != "0"
+            and id(node) not in looking
+        ):
+            yield f"{source.path}:{node.lineno}"
+
+
+@pytest.mark.parametrize("service", ["submit", "scheduler", "executor", "lookout"])
+def test_a_service_says_in_a_few_lines_what_it_decides_reads_and_writes(service: str) -> None:
+    text = (ROOT / "services" / service / "README.md").read_text()
+    assert len(text.splitlines()) <= 60
+    assert all(word in text.lower() for word in ("decides", "reads", "writes"))

@@ -1,0 +1,62 @@
+"""`.importlinter` says who may import whom; here, that it forgets nobody."""
+
+import configparser
+import tomllib
+
+from tests.architecture.sources import ROOT
+
+PURE = {
+    "fairlead_scheduler.engine",
+    "fairlead_scheduler.view.apply",
+    "fairlead_scheduler.view.columns",
+    "fairlead_executor.reconcile",
+    "fairlead_lookout.fold",
+}
+"""What decides: without network, loop, clock, chance or logger."""
+
+OUTSIDE = {"asyncio", "asyncpg", "aiokafka", "redis", "socket", "time", "random", "logging"}
+
+
+def contracts() -> dict[str, dict[str, set[str]]]:
+    """The contracts by name; each setting as its words."""
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / ".importlinter")
+    return {
+        section: {name: set(value.split()) for name, value in parser[section].items()}
+        for section in parser.sections()
+    }
+
+
+def packages(folder: str) -> set[str]:
+    """The packages of the members below this folder."""
+    return {file.parent.name for file in (ROOT / folder).glob("*/fairlead*/__init__.py")}
+
+
+def test_every_member_of_the_workspace_is_looked_at() -> None:
+    looked_at = contracts()["importlinter"]["root_packages"]
+    assert looked_at == packages("libs") | packages("services") | packages("clients")
+
+
+def test_no_service_is_left_out_of_the_independence_of_services() -> None:
+    independent = contracts()["importlinter:contract:services"]["modules"]
+    assert independent == packages("services") - {"fairlead_standalone"}
+
+
+def test_what_services_agree_on_knows_none_of_them() -> None:
+    forbidden = contracts()["importlinter:contract:common"]["forbidden_modules"]
+    assert forbidden == packages("services") | packages("clients")
+
+
+def test_what_decides_is_kept_from_all_that_is_outside() -> None:
+    kept: set[str] = set()
+    for contract in contracts().values():
+        if contract.get("forbidden_modules", set()) >= OUTSIDE:
+            kept |= contract["source_modules"]
+    assert kept >= PURE
+
+
+def test_members_depend_on_what_they_import_of_ours() -> None:
+    for folder in ("libs/common", "services/submit", "services/scheduler", "services/lookout"):
+        project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+        ours = {d for d in project["dependencies"] if d.startswith("fairlead")}
+        assert ours == (set() if folder == "libs/common" else {"fairlead-common"})
