@@ -259,6 +259,7 @@ class Core:
                     self._told(run, event, now_ms)
                 case Create(lease):
                     creates.append(lease)
+                    self._without_spec(lease)
                 case Stop(run, grace_s, end):
                     self.cluster.stop(run, grace_s, end)
                 case RuleOut(run, end):
@@ -295,6 +296,12 @@ class Core:
                     heapq.heappush(self._deadlines, (due_ms, run))
             case _:
                 wanted.end_told_ms = now_ms
+
+    def _without_spec(self, lease: Lease) -> None:
+        """Give the memory of a pod spec back: nobody needs it after the pod was created."""
+        wanted = self.desired.get(run_id(lease.job_id, lease.run))
+        if wanted is not None:
+            wanted.lease = msgspec.structs.replace(wanted.lease, spec=msgspec.Raw(b""))
 
     def close(self, grace_s: int) -> None:
         """From now on create nothing, and stop all that lives within this grace at most."""

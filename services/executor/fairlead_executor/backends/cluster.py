@@ -2,10 +2,11 @@
 
 Commands return at once and never fail: what became of them is seen in `pods`. Clauses:
 
-- after `create` the run has a pod; a run that ever had one on this cluster, or was ruled out, is
-  never started (again), whoever asks and whatever was killed in between;
+- after `create` the run has a pod; a run that has one, or was ruled out, is not started (again),
+  whoever asks and whatever was killed in between;
 - a pod that ended stays until `remove`; its `end` never changes;
 - `stop` ends a live pod within the grace, and is nothing for one that ended or was never there;
+  of several stops the first says how the end is told, and the shortest grace counts;
 - after `rule_out` the run has a pod: the one that was there all the same, or one with that end;
 - `changes` names every run whose pod changed since the last call; the first call names all.
 """

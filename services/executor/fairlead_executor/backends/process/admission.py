@@ -33,7 +33,7 @@ class Command(msgspec.Struct, frozen=True):
 class _Variable(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     value: str | None = None
-    value_from: msgspec.Raw | None = None
+    value_from: object = None
 
 
 class _Resources(msgspec.Struct, frozen=True):
@@ -45,19 +45,19 @@ class _Container(msgspec.Struct, frozen=True, rename="camel"):
     command: list[str] | None = None
     args: list[str] | None = None
     env: list[_Variable] | None = None
-    env_from: list[msgspec.Raw] | None = None
+    env_from: list[object] | None = None
     working_dir: str | None = None
     resources: _Resources | None = None
-    volume_mounts: list[msgspec.Raw] | None = None
-    volume_devices: list[msgspec.Raw] | None = None
-    lifecycle: msgspec.Raw | None = None
+    volume_mounts: list[object] | None = None
+    volume_devices: list[object] | None = None
+    lifecycle: object = None
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     containers: list[_Container]
-    init_containers: list[msgspec.Raw] | None = None
-    ephemeral_containers: list[msgspec.Raw] | None = None
-    volumes: list[msgspec.Raw] | None = None
+    init_containers: list[object] | None = None
+    ephemeral_containers: list[object] | None = None
+    volumes: list[object] | None = None
 
 
 _decoder: Final = msgspec.json.Decoder(_Spec)
@@ -65,7 +65,7 @@ _decoder: Final = msgspec.json.Decoder(_Spec)
 
 def admit(lease: Lease, base: Mapping[str, str]) -> Command:
     """The command of the job; `base` is the environment it starts from. Raises `Refused`."""
-    if lease.spec is None:
+    if not bytes(lease.spec):
         raise Refused("its lease holds no pod spec")
     try:
         spec = _decoder.decode(bytes(lease.spec))

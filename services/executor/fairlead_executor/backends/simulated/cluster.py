@@ -32,6 +32,7 @@ class _Run(msgspec.Struct, gc=False):
     behaviour: Behaviour
     end: End
     version: int = 0
+    stops_ms: int = 0
 
 
 class SimulatedCluster:
@@ -118,16 +119,20 @@ class SimulatedCluster:
     def stop(self, run: RunId, grace_s: int, end: End) -> None:
         """See `Cluster`."""
         there = self._runs.get(run)
-        if there is None or there.pod.stopping:
+        if there is None:
             return
-        there.version += 1
-        there.end = end
-        there.pod = msgspec.structs.replace(there.pod, stopping=True)
-        self._put(run, there.pod)
         grace_ms = round(grace_s * 1000 / self._simulation.speed)
         started = there.pod.phase is Phase.RUNNING
-        takes_ms = min(there.behaviour.stop_ms, grace_ms) if started else 0
-        self._at(self._now_ms + takes_ms, run, there)
+        due_ms = self._now_ms + (min(there.behaviour.stop_ms, grace_ms) if started else 0)
+        if there.pod.stopping and due_ms >= there.stops_ms:
+            return
+        if not there.pod.stopping:
+            there.end = end
+            there.pod = msgspec.structs.replace(there.pod, stopping=True)
+            self._put(run, there.pod)
+        there.version += 1
+        there.stops_ms = due_ms
+        self._at(due_ms, run, there)
         self._ring()
 
     def rule_out(self, run: RunId, end: End, now_ms: int) -> None:

@@ -1,0 +1,144 @@
+"""What the contract needs of each cluster: to be opened, and jobs that do what a clause needs."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from fairlead_common import clock
+from fairlead_common.ids import JobId, RunId, run_id
+from fairlead_common.leases import Lease
+from fairlead_executor.backends.cluster import Cluster
+from fairlead_executor.backends.process import ProcessCluster
+from fairlead_executor.backends.simulated import NodeKind, SimulatedCluster, Simulation
+from fairlead_executor.backends.simulated import behaviour as simulated
+from fairlead_executor.backends.simulated.settings import nodes_of
+from fairlead_executor.pods import Pod
+from fairlead_executor.settings import ExecutorSettings
+
+WAIT_S_MAX: Final = 30.0
+
+SUCCEEDS, FAILS, LASTS, STUBBORN = "succeeds", "fails with 3", "lasts", "ignores SIGTERM"
+"""What a job can do; the last two until they are stopped."""
+
+
+class Bed(Protocol):
+    """One kind of cluster."""
+
+    cluster: Cluster
+
+    def lease(self, name: str, does: str) -> Lease:
+        """A lease of a job that does this."""
+        ...
+
+    async def open(self) -> None:
+        """Open the cluster; a second time: as a new executor would, after the first was killed."""
+        ...
+
+    async def close(self) -> None:
+        """Give it up."""
+        ...
+
+
+def run_of(name: str) -> RunId:
+    """The id of the job's first run."""
+    return run_id(_job(name), 1)
+
+
+def _job(name: str) -> JobId:
+    return JobId(name.ljust(28, "0"))
+
+
+def _lease(name: str, node: str, command: list[str], annotations: dict[str, str]) -> Lease:
+    return Lease(
+        job_id=_job(name),
+        run=1,
+        queue="q",
+        job_set="s",
+        node=node,
+        grace_s=20,
+        annotations=annotations,
+        spec=msgspec.Raw(json.dumps({"containers": [{"command": command}]}).encode()),
+    )
+
+
+class SimulatedBed:
+    """Runs of a few milliseconds of real time."""
+
+    cluster: Cluster
+
+    def __init__(self, folder: Path) -> None:
+        pass
+
+    async def open(self) -> None:
+        """See `Bed`."""
+        kinds = (NodeKind(count=3),)
+        nodes = nodes_of(kinds, "e", "default", {})
+        self.cluster = SimulatedCluster(nodes, Simulation(min_s=0.02), clock.now_ms)
+
+    def lease(self, name: str, does: str) -> Lease:
+        """See `Bed`."""
+        said = {
+            SUCCEEDS: {},
+            FAILS: {simulated.EXIT_CODE: "3"},
+            LASTS: {simulated.SECONDS: "3600"},
+            STUBBORN: {simulated.SECONDS: "3600", simulated.STOP_SECONDS: "3600"},
+        }[does]
+        return _lease(name, "n0", ["x"], said)
+
+    async def close(self) -> None:
+        """See `Bed`."""
+        await self.cluster.close()
+
+
+class ProcessBed:
+    """Processes of this machine."""
+
+    cluster: Cluster
+
+    def __init__(self, folder: Path) -> None:
+        self._settings = ExecutorSettings(executor="e", data=str(folder))
+        self._work: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """See `Bed`."""
+        if self._work is not None:
+            await self.close()
+        self.cluster = await ProcessCluster.open(self._settings, "a log")
+        self._work = asyncio.create_task(self.cluster.run())
+
+    def lease(self, name: str, does: str) -> Lease:
+        """See `Bed`."""
+        command = {
+            SUCCEEDS: ["true"],
+            FAILS: ["sh", "-c", "exit 3"],
+            LASTS: ["sleep", "3600"],
+            STUBBORN: ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"],
+        }[does]
+        return _lease(name, self.cluster.nodes()[0].name, command, {})
+
+    async def close(self) -> None:
+        """See `Bed`."""
+        assert self._work is not None
+        self._work.cancel()
+        await asyncio.wait((self._work,))
+        await self.cluster.close()
+
+
+async def until(cluster: Cluster, name: str, is_so: Callable[[Pod], bool]) -> Pod:
+    """Wait until the job's pod is as described; the pod."""
+    return await until_run(cluster, run_of(name), is_so)
+
+
+async def until_run(cluster: Cluster, run: RunId, is_so: Callable[[Pod], bool]) -> Pod:
+    """Wait until this pod is as described; the pod."""
+    async with asyncio.timeout(WAIT_S_MAX):
+        while True:
+            cluster.changes(clock.now_ms())
+            pod = cluster.pods.get(run)
+            if pod is not None and is_so(pod):
+                return pod
+            await cluster.changed()

@@ -1,0 +1,218 @@
+"""What the executor relies on, whatever cluster it has (`backends/cluster.py`)."""
+
+import pytest
+
+from fairlead_common import clock
+from fairlead_common.events import FailureCategory
+from fairlead_executor import pods
+from fairlead_executor.backends.cluster import LogRequest, NoLog
+from fairlead_executor.pods import SUCCEEDED, EndKind, Phase, Pod
+from tests.contract.cluster.beds import (
+    FAILS,
+    LASTS,
+    STUBBORN,
+    SUCCEEDS,
+    Bed,
+    run_of,
+    until,
+)
+
+
+def ended(pod: Pod) -> bool:
+    return pod.phase is Phase.ENDED
+
+
+def runs(pod: Pod) -> bool:
+    return pod.phase is Phase.RUNNING
+
+
+def create(bed: Bed, name: str, does: str) -> None:
+    bed.cluster.create([bed.lease(name, does)], clock.now_ms())
+
+
+async def test_a_run_has_a_pod_as_soon_as_it_is_created(bed: Bed) -> None:
+    create(bed, "a", LASTS)
+    assert bed.cluster.pods[run_of("a")].phase in (Phase.CREATED, Phase.RUNNING)
+
+
+async def test_a_run_goes_from_created_to_running_to_its_end(bed: Bed) -> None:
+    create(bed, "a", SUCCEEDS)
+    pod = await until(bed.cluster, "a", ended)
+    assert pod.end == SUCCEEDED
+    assert 0 < pod.started_ms <= pod.ended_ms
+
+
+async def test_an_exit_code_is_told(bed: Bed) -> None:
+    create(bed, "a", FAILS)
+    pod = await until(bed.cluster, "a", ended)
+    assert pod.end == pods.failed(
+        FailureCategory.EXIT_CODE, "the command ended with exit code 3", 3
+    )
+
+
+async def test_changes_name_each_run_whose_pod_changed_and_then_no_more(bed: Bed) -> None:
+    bed.cluster.changes(clock.now_ms())
+    create(bed, "a", LASTS)
+    assert run_of("a") in bed.cluster.changes(clock.now_ms())
+    await until(bed.cluster, "a", runs)
+    assert not bed.cluster.changes(clock.now_ms())
+
+
+async def test_a_run_that_has_a_pod_is_not_started_again(bed: Bed) -> None:
+    create(bed, "a", SUCCEEDS)
+    first = await until(bed.cluster, "a", ended)
+    create(bed, "a", LASTS)
+    bed.cluster.changes(clock.now_ms())
+    assert bed.cluster.pods[run_of("a")] == first
+
+
+async def test_a_run_that_is_stopped_ends_as_the_stop_says(bed: Bed) -> None:
+    create(bed, "a", LASTS)
+    await until(bed.cluster, "a", runs)
+    bed.cluster.stop(run_of("a"), 20, pods.stopped("preempted"))
+    pod = await until(bed.cluster, "a", ended)
+    assert pod.end is not None
+    assert (pod.end.kind, pod.end.reason) == (EndKind.STOPPED, "preempted")
+
+
+async def test_a_run_that_ignores_its_stop_ends_with_its_grace(bed: Bed) -> None:
+    create(bed, "a", STUBBORN)
+    await until(bed.cluster, "a", runs)
+    deadline = pods.failed(FailureCategory.DEADLINE, "too long")
+    bed.cluster.stop(run_of("a"), 1, deadline)
+    pod = await until(bed.cluster, "a", ended)
+    assert pod.end is not None
+    assert (pod.end.kind, pod.end.category) == (EndKind.FAILED, FailureCategory.DEADLINE)
+
+
+async def test_a_second_stop_can_shorten_the_grace_and_nothing_else(bed: Bed) -> None:
+    create(bed, "a", STUBBORN)
+    await until(bed.cluster, "a", runs)
+    bed.cluster.stop(run_of("a"), 600, pods.stopped("first"))
+    bed.cluster.stop(run_of("a"), 0, pods.stopped("second"))
+    pod = await until(bed.cluster, "a", ended)
+    assert pod.end is not None
+    assert pod.end.reason == "first"
+
+
+async def test_a_run_that_is_stopping_says_so(bed: Bed) -> None:
+    create(bed, "a", STUBBORN)
+    await until(bed.cluster, "a", runs)
+    bed.cluster.stop(run_of("a"), 20, pods.stopped("x"))
+    pod = await until(bed.cluster, "a", lambda pod: pod.stopping)
+    assert pod.live
+
+
+async def test_a_run_can_be_stopped_before_it_has_started(bed: Bed) -> None:
+    create(bed, "a", LASTS)
+    bed.cluster.stop(run_of("a"), 0, pods.stopped("at once"))
+    pod = await until(bed.cluster, "a", ended)
+    assert pod.end is not None
+    assert pod.end.kind is EndKind.STOPPED
+
+
+async def test_stopping_what_has_ended_changes_nothing(bed: Bed) -> None:
+    create(bed, "a", SUCCEEDS)
+    before = await until(bed.cluster, "a", ended)
+    bed.cluster.stop(run_of("a"), 0, pods.stopped("too late"))
+    bed.cluster.changes(clock.now_ms())
+    assert bed.cluster.pods[run_of("a")] == before
+
+
+async def test_stopping_what_was_never_there_makes_nothing(bed: Bed) -> None:
+    bed.cluster.stop(run_of("a"), 0, pods.stopped("who?"))
+    assert run_of("a") not in bed.cluster.pods
+
+
+async def test_a_run_that_is_ruled_out_never_starts(bed: Bed) -> None:
+    end = pods.lost("the executor was restarted")
+    bed.cluster.rule_out(run_of("a"), end, clock.now_ms())
+    create(bed, "a", SUCCEEDS)
+    pod = await until(bed.cluster, "a", ended)
+    assert (pod.end, pod.started_ms) == (end, 0)
+
+
+async def test_ruling_out_a_run_that_is_there_changes_nothing(bed: Bed) -> None:
+    create(bed, "a", LASTS)
+    await until(bed.cluster, "a", runs)
+    bed.cluster.rule_out(run_of("a"), pods.lost("x"), clock.now_ms())
+    bed.cluster.changes(clock.now_ms())
+    assert bed.cluster.pods[run_of("a")].live
+
+
+async def test_a_pod_that_ended_stays_until_it_is_removed(bed: Bed) -> None:
+    create(bed, "a", SUCCEEDS)
+    await until(bed.cluster, "a", ended)
+    bed.cluster.remove([run_of("a")])
+    bed.cluster.changes(clock.now_ms())
+    assert run_of("a") not in bed.cluster.pods
+
+
+async def test_a_pod_that_lives_cannot_be_removed(bed: Bed) -> None:
+    create(bed, "a", LASTS)
+    await until(bed.cluster, "a", runs)
+    bed.cluster.remove([run_of("a")])
+    assert bed.cluster.pods[run_of("a")].live
+
+
+async def test_hundred_runs_at_once_all_end(bed: Bed) -> None:
+    names = [f"a{number:02}b" for number in range(100)]
+    bed.cluster.create([bed.lease(name, SUCCEEDS) for name in names], clock.now_ms())
+    for name in names:
+        pod = await until(bed.cluster, name, ended)
+        assert pod.end == SUCCEEDED
+
+
+async def test_nodes_are_the_same_list_while_nothing_changes(bed: Bed) -> None:
+    nodes = bed.cluster.nodes()
+    assert nodes
+    assert bed.cluster.nodes() is nodes
+
+
+async def test_the_log_of_an_unknown_run_is_refused_with_a_reason(bed: Bed) -> None:
+    with pytest.raises(NoLog, match="started here"):
+        await anext(bed.cluster.logs(run_of("a"), LogRequest()))
+
+
+# Of clusters that outlive their executor.
+
+
+async def test_runs_go_on_while_the_executor_is_away(lasting_bed: Bed) -> None:
+    create(lasting_bed, "a", LASTS)
+    before = await until(lasting_bed.cluster, "a", runs)
+    await lasting_bed.open()
+    assert lasting_bed.cluster.pods[run_of("a")] == before
+
+
+async def test_a_new_executor_sees_how_runs_ended(lasting_bed: Bed) -> None:
+    create(lasting_bed, "a", FAILS)
+    before = await until(lasting_bed.cluster, "a", ended)
+    await lasting_bed.open()
+    assert run_of("a") in lasting_bed.cluster.changes(clock.now_ms())
+    assert lasting_bed.cluster.pods[run_of("a")] == before
+
+
+async def test_a_new_executor_does_not_start_a_run_again(lasting_bed: Bed) -> None:
+    create(lasting_bed, "a", SUCCEEDS)
+    before = await until(lasting_bed.cluster, "a", ended)
+    await lasting_bed.open()
+    create(lasting_bed, "a", LASTS)
+    lasting_bed.cluster.changes(clock.now_ms())
+    assert lasting_bed.cluster.pods[run_of("a")] == before
+
+
+async def test_a_new_executor_can_stop_what_an_earlier_one_started(lasting_bed: Bed) -> None:
+    create(lasting_bed, "a", LASTS)
+    await until(lasting_bed.cluster, "a", runs)
+    await lasting_bed.open()
+    lasting_bed.cluster.stop(run_of("a"), 20, pods.stopped("enough"))
+    pod = await until(lasting_bed.cluster, "a", ended)
+    assert pod.end is not None
+    assert pod.end.reason == "enough"
+
+
+async def test_a_run_that_was_ruled_out_stays_so(lasting_bed: Bed) -> None:
+    end = pods.lost("x")
+    lasting_bed.cluster.rule_out(run_of("a"), end, clock.now_ms())
+    await lasting_bed.open()
+    assert lasting_bed.cluster.pods[run_of("a")].end == end

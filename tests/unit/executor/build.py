@@ -1,0 +1,87 @@
+"""Leases, pods and wishes in as few words as a test needs."""
+
+import json
+
+import msgspec
+
+from fairlead_common.ids import JobId, RunId, run_id
+from fairlead_common.leases import Lease, Wish
+from fairlead_executor.pods import End, Phase, Pod
+from fairlead_executor.reconcile import Taken, Wanted
+
+
+def job(name: str) -> JobId:
+    """A well-formed job id that begins with `name`."""
+    return JobId(name.ljust(28, "0"))
+
+
+def run(name: str, number: int = 1) -> RunId:
+    """The id of its run."""
+    return run_id(job(name), number)
+
+
+def lease(
+    name: str,
+    *,
+    number: int = 1,
+    wish: Wish = Wish.RUN,
+    why: str = "",
+    after: tuple[str, ...] = (),
+    grace_s: int = 30,
+    runtime_s_max: int | None = None,
+    node: str = "n0",
+    job_set: str = "s",
+    command: tuple[str, ...] = ("true",),
+    annotations: dict[str, str] | None = None,
+    env: dict[str, str] | None = None,
+) -> Lease:
+    """A lease that is complete enough to run."""
+    spec = json.dumps({"containers": [{"command": list(command)}]}).encode()
+    made = Lease(
+        job_id=job(name),
+        run=number,
+        queue="q",
+        job_set=job_set,
+        node=node,
+        wish=wish,
+        why=why,
+        after=tuple(run(other) for other in after),
+        grace_s=grace_s,
+        runtime_s_max=runtime_s_max,
+        annotations=annotations or {},
+        env=env or {},
+    )
+    return msgspec.structs.replace(made, spec=msgspec.Raw(spec)) if wish is Wish.RUN else made
+
+
+def wanted(
+    a_lease: Lease,
+    *,
+    taken: Taken = Taken.NO,
+    running_told: bool = False,
+    end_told_ms: int = 0,
+) -> Wanted:
+    """A lease with what was told of it."""
+    return Wanted(a_lease, 0, taken, running_told, end_told_ms)
+
+
+def pod(
+    name: str,
+    phase: Phase = Phase.RUNNING,
+    *,
+    end: End | None = None,
+    stopping: bool = False,
+    started_ms: int = 0,
+    grace_s: int = 30,
+) -> Pod:
+    """A pod of the job's first run."""
+    return Pod(
+        run(name),
+        phase,
+        "n0",
+        started_ms=started_ms or (1_000 if phase is Phase.RUNNING else 0),
+        ended_ms=5_000 if phase is Phase.ENDED else 0,
+        stopping=stopping,
+        grace_s=grace_s,
+        end=end,
+    )

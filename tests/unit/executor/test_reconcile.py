@@ -1,0 +1,228 @@
+"""What an executor does about each difference between leases and pods."""
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from fairlead_common import events as ev
+from fairlead_common.events import FailureCategory
+from fairlead_common.ids import RunId
+from fairlead_common.leases import Wish
+from fairlead_executor import pods
+from fairlead_executor.pods import SUCCEEDED, EndKind, Phase, Pod
+from fairlead_executor.reconcile import (
+    REPEAT_MS,
+    Action,
+    Create,
+    Remove,
+    RuleOut,
+    Stop,
+    Taken,
+    Tell,
+    Wanted,
+    reconcile,
+)
+from tests.unit.executor.build import job, lease, pod, run, wanted
+
+NOW_MS = 100_000
+
+
+class Case(msgspec.Struct):
+    """`want`: the actions, each in a few words (see `short`)."""
+
+    wanted: Sequence[Wanted] = ()
+    pods: Sequence[Pod] = ()
+    want: Sequence[str] = ()
+    closing_s: int | None = None
+
+
+def short(action: Action) -> str:
+    """An action as a test writes it; jobs by the first letter of their id."""
+    match action:
+        case Tell(name, event):
+            more = ""
+            match event:
+                case ev.JobRunFailed():
+                    more = f" {event.category.value}"
+                case ev.JobRunStopped():
+                    more = f" {event.reason}"
+            return f"tell {type(event).__name__.removeprefix('JobRun').lower()} {name[0]}{more}"
+        case Create(a_lease):
+            return f"create {a_lease.job_id[0]}"
+        case Stop(name, grace_s, end):
+            return f"stop {name[0]} {grace_s}s {end.kind.value} {end.reason}".rstrip()
+        case RuleOut(name, end):
+            return f"rule out {name[0]} {end.kind.value}"
+        case Remove(name):
+            return f"remove {name[0]}"
+
+
+FAILED = pods.failed(FailureCategory.EXIT_CODE, "x", 3)
+LONG = "it ran longer than the 60 s that it may"
+
+CASES = {
+    "a new lease is told pending before it is created": Case(
+        wanted=[wanted(lease("a"))],
+        want=["tell pending a", "create a"],
+    ),
+    "a lease told pending by this executor has a pod, and nothing is left to do": Case(
+        wanted=[wanted(lease("a"), taken=Taken.NOW)],
+        pods=[pod("a", Phase.CREATED)],
+    ),
+    "a lease told pending before a restart and without a pod is never created": Case(
+        wanted=[wanted(lease("a"), taken=Taken.BEFORE)],
+        want=["rule out a lost"],
+    ),
+    "a pod that somebody deleted is a failure of that name": Case(
+        wanted=[wanted(lease("a"), taken=Taken.NOW)],
+        want=["rule out a failed"],
+    ),
+    "a run waits for the one whose room it takes": Case(
+        wanted=[wanted(lease("a", after=("b",)))],
+        pods=[pod("b", stopping=True)],
+    ),
+    "a run starts when the one before it has ended": Case(
+        wanted=[wanted(lease("a", after=("b",)))],
+        pods=[pod("b", Phase.ENDED, end=SUCCEEDED)],
+        want=["tell pending a", "create a", "remove b"],
+    ),
+    "a run starts when the one before it was never there": Case(
+        wanted=[wanted(lease("a", after=("b",)))],
+        want=["tell pending a", "create a"],
+    ),
+    "a run waits for one that is still to be created": Case(
+        wanted=[wanted(lease("a", after=("b",))), wanted(lease("b"))],
+        want=["tell pending b", "create b"],
+    ),
+    "a start is told once": Case(
+        wanted=[wanted(lease("a"), taken=Taken.NOW)],
+        pods=[pod("a")],
+        want=["tell running a"],
+    ),
+    "a start that was told is not told again": Case(
+        wanted=[wanted(lease("a"), running_told=True)],
+        pods=[pod("a")],
+    ),
+    "a lease that says stop stops the pod within its grace": Case(
+        wanted=[wanted(lease("a", wish=Wish.STOP, why="preempted", grace_s=7), running_told=True)],
+        pods=[pod("a")],
+        want=["stop a 7s stopped preempted"],
+    ),
+    "a pod that is stopping is not stopped again": Case(
+        wanted=[wanted(lease("a", wish=Wish.STOP), running_told=True)],
+        pods=[pod("a", stopping=True)],
+    ),
+    "a lease that says stop and has no pod makes sure that none comes": Case(
+        wanted=[wanted(lease("a", wish=Wish.STOP, why="cancelled"))],
+        want=["rule out a stopped"],
+    ),
+    "a run that lasts longer than it may is stopped": Case(
+        wanted=[wanted(lease("a", runtime_s_max=60), running_told=True)],
+        pods=[pod("a", started_ms=NOW_MS - 60_000)],
+        want=[f"stop a 30s failed {LONG}"],
+    ),
+    "a run that may still last is left alone": Case(
+        wanted=[wanted(lease("a", runtime_s_max=60), running_told=True)],
+        pods=[pod("a", started_ms=NOW_MS - 59_999)],
+    ),
+    "a pod that nobody wants is stopped": Case(
+        pods=[pod("a", grace_s=3)],
+        want=["stop a 3s stopped no lease wants this run"],
+    ),
+    "a pod that nobody wants and that is stopping is waited for": Case(
+        pods=[pod("a", stopping=True)],
+    ),
+    "a pod that ended and that nobody wants is removed": Case(
+        pods=[pod("a", Phase.ENDED, end=SUCCEEDED)],
+        want=["remove a"],
+    ),
+    "an end is told, and the start too if it was not yet": Case(
+        wanted=[wanted(lease("a"))],
+        pods=[pod("a", Phase.ENDED, end=FAILED, started_ms=7)],
+        want=["tell running a", "tell failed a exit-code"],
+    ),
+    "a run that never started is told without a start": Case(
+        wanted=[wanted(lease("a"))],
+        pods=[pod("a", Phase.ENDED, end=pods.returned("no room"))],
+        want=["tell returned a"],
+    ),
+    "an end that was told waits for its lease to be cleared": Case(
+        wanted=[wanted(lease("a"), running_told=True, end_told_ms=NOW_MS - REPEAT_MS + 1)],
+        pods=[pod("a", Phase.ENDED, end=SUCCEEDED, started_ms=7)],
+    ),
+    "an end whose lease is not cleared for a minute is told again": Case(
+        wanted=[wanted(lease("a"), running_told=True, end_told_ms=NOW_MS - REPEAT_MS)],
+        pods=[pod("a", Phase.ENDED, end=SUCCEEDED, started_ms=7)],
+        want=["tell succeeded a"],
+    ),
+    "a run that won the race against its stop is told as it ended": Case(
+        wanted=[wanted(lease("a", wish=Wish.STOP), running_told=True)],
+        pods=[pod("a", Phase.ENDED, end=SUCCEEDED, started_ms=7)],
+        want=["tell succeeded a"],
+    ),
+    "a closing executor creates nothing": Case(
+        wanted=[wanted(lease("a"))],
+        closing_s=10,
+    ),
+    "a closing executor stops what lives, within what it has": Case(
+        wanted=[
+            wanted(lease("a", grace_s=30), running_told=True),
+            wanted(lease("b", grace_s=2), running_told=True),
+        ],
+        pods=[pod("a"), pod("b")],
+        closing_s=10,
+        want=["stop a 10s stopped executor shut down", "stop b 2s stopped executor shut down"],
+    ),
+    "a closing executor tells what ended": Case(
+        wanted=[wanted(lease("a"), running_told=True)],
+        pods=[pod("a", Phase.ENDED, end=pods.stopped("executor shut down"), started_ms=7)],
+        closing_s=10,
+        want=["tell stopped a executor shut down"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_reconcile(case: Case) -> None:
+    desired = {
+        RunId(f"{each.lease.job_id}-{each.lease.run}"): each for each in sorted_by_job(case.wanted)
+    }
+    observed = {each.run: each for each in case.pods}
+    only = sorted(desired.keys() | observed.keys())
+    actions = reconcile(desired, observed, NOW_MS, only=only, closing_s=case.closing_s)
+    assert [short(action) for action in actions] == list(case.want)
+
+
+def sorted_by_job(several: Sequence[Wanted]) -> list[Wanted]:
+    return sorted(several, key=lambda each: each.lease.job_id)
+
+
+def test_all_runs_are_looked_at_when_nobody_says_which() -> None:
+    desired = {run("a"): wanted(lease("a"))}
+    actions = reconcile(desired, {run("b"): pod("b")}, NOW_MS)
+    assert sorted(short(action) for action in actions) == [
+        "create a",
+        "stop b 30s stopped no lease wants this run",
+        "tell pending a",
+    ]
+
+
+def test_every_kind_of_end_has_its_own_report() -> None:
+    told = {
+        kind: type(
+            pods.ended(
+                job("a"),
+                1,
+                pod("a", Phase.ENDED, end=pods.End(kind, "why", FailureCategory.OOM, 1)),
+            )
+        )
+        for kind in EndKind
+    }
+    assert told == {
+        EndKind.SUCCEEDED: ev.JobRunSucceeded,
+        EndKind.FAILED: ev.JobRunFailed,
+        EndKind.RETURNED: ev.JobRunReturned,
+        EndKind.STOPPED: ev.JobRunStopped,
+        EndKind.LOST: ev.JobRunLost,
+    }
