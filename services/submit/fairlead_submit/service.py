@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from fairlead_common import db
 from fairlead_common.auth import Authenticator
 from fairlead_common.db.pool import AWAY
+from fairlead_common.errors import LogError
 from fairlead_common.log import topics
 from fairlead_common.log.connect import open_log
 from fairlead_common.log.protocol import EventLog
@@ -30,6 +31,7 @@ class Service:
     def __init__(self, settings: SubmitSettings, pool: db.Pool, log: EventLog) -> None:
         self._settings = settings
         self._pool = pool
+        self._log = log
         self._writer = Writer(
             log,
             f"submit-{settings.instance}",
@@ -78,4 +80,11 @@ class Service:
         return None
 
     async def _check_log(self) -> str | None:
-        return self._writer.trouble
+        """After a failed append the log is asked itself: without requests nobody else would."""
+        if self._writer.trouble is None:
+            return None
+        try:
+            await self._log.end_positions(topics.JOBS)
+        except LogError as error:
+            return str(error)
+        return None

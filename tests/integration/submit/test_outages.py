@@ -1,0 +1,57 @@
+"""Postgres goes away under load: refusals say so, and a client that repeats loses nothing."""
+
+import asyncio
+from typing import Protocol
+
+from fairlead_common import events
+from tests.integration.submit.served import Served, served
+
+RUN = {"command": ["true"]}
+CLIENTS, BATCHES, JOBS = 8, 12, 20
+
+
+class Server(Protocol):
+    """The fixture `postgres_server`."""
+
+    def kill(self) -> None: ...
+
+    def restart(self) -> None: ...
+
+
+async def ask_for_jobs(submit: Served, client: int, some: asyncio.Event) -> int:
+    """Submit batch after batch, each until it is taken, as our clients do; counts refusals."""
+    refused = 0
+    for batch in range(BATCHES):
+        jobs = [{**RUN, "clientId": f"{client}-{batch}-{index}"} for index in range(JOBS)]
+        while (answer := await submit.submit(jobs, job_set=f"set-{client % 5}")).status_code != 200:
+            assert answer.status_code == 503, answer.text
+            assert int(answer.headers["retry-after"]) >= 1
+            refused += 1
+            await asyncio.sleep(0.1)
+        if batch == 1:
+            some.set()
+    return refused
+
+
+async def test_who_repeats_what_was_refused_gets_exactly_the_jobs_asked_for(
+    fresh_database: str, postgres_server: Server
+) -> None:
+    async with served(fresh_database) as submit:
+        some = asyncio.Event()
+        asking = [asyncio.create_task(ask_for_jobs(submit, n, some)) for n in range(CLIENTS)]
+        await some.wait()
+        postgres_server.kill()
+        answer = await submit.submit([RUN])
+        assert answer.status_code == 503
+        assert (await submit.client.get("/healthz")).status_code == 200
+        assert (await submit.client.get("/readyz")).status_code == 503
+        # In this thread: a server that another thread started would end with that thread.
+        postgres_server.restart()
+        ready = await submit.client.get("/readyz")
+        assert ready.status_code == 200, ready.text
+        refused = await asyncio.gather(*asking)
+        assert sum(refused) > 0
+        taken = [e.job_id for e in await submit.events() if isinstance(e, events.JobSubmitted)]
+        assert len(set(taken)) == CLIENTS * BATCHES * JOBS
+        made = await submit.post("/queues", {"name": "after"})
+        assert made.status_code == 201
