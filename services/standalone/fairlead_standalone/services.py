@@ -11,7 +11,7 @@ from fairlead_standalone.children import Command
 
 PROBE_S_MAX: Final = 3.0
 READY_S: Final = 90.0
-STOP_S: Final = 20.0
+STOP_S: Final = 10.0
 
 
 class Service:
@@ -28,6 +28,7 @@ class Service:
         settings: Mapping[str, str],
         folder: Path,
         inherit: Sequence[int] = (),
+        stop_s: float = STOP_S,
     ) -> None:
         self.name = name
         self.port = port
@@ -35,6 +36,7 @@ class Service:
         self._settings = settings
         self._folder = folder
         self._inherit = tuple(inherit)
+        self._stop_s = stop_s
 
     def prepare(self) -> None:
         """Nothing: each service makes its tables and topics itself."""
@@ -52,7 +54,7 @@ class Service:
             env={**os.environ, **ours},
             cwd=self._folder,
             inherit=self._inherit,
-            stop_s=STOP_S,
+            stop_s=self._stop_s,
         )
 
     def is_ready(self, pid: int) -> bool:

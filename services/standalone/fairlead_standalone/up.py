@@ -12,7 +12,7 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,9 @@ from fairlead_standalone.postgres import Postgres
 from fairlead_standalone.services import Service
 from fairlead_standalone.supervisor import Supervisor
 from fairlead_standalone.valkey import Valkey
+
+EXECUTOR_STOP_S: Final = 30.0
+"""More than the executor gives its runs to end (`shutdown_s`) and needs to say so."""
 
 POSTGRES_SCHEMES: Final = ("postgresql", "postgres")
 
@@ -120,19 +123,30 @@ def services(options: Options, servers: Servers, folder: DataFolder, runners: in
         "FAIRLEAD_DATA": str(folder.path),
     }
     executor = {"FAIRLEAD_BACKEND": options.backend, "FAIRLEAD_SUPERVISOR_FD": str(runners)}
-
-    def service(
-        name: str, module: str, port: int, settings: Mapping[str, str], *inherit: int
-    ) -> Service:
-        return Service(
-            name, module, port=port, settings=settings, folder=folder.path, inherit=inherit
-        )
-
+    free = addresses.free_port
     return [
-        service("web", "fairlead_standalone.web", options.port, common),
-        service("scheduler", "fairlead_scheduler", addresses.free_port(), common),
-        service(
-            "executor", "fairlead_executor", addresses.free_port(), {**common, **executor}, runners
+        Service(
+            "web",
+            "fairlead_standalone.web",
+            port=options.port,
+            settings=common,
+            folder=folder.path,
+        ),
+        Service(
+            "scheduler",
+            "fairlead_scheduler",
+            port=free(),
+            settings=common,
+            folder=folder.path,
+        ),
+        Service(
+            "executor",
+            "fairlead_executor",
+            port=free(),
+            settings={**common, **executor},
+            folder=folder.path,
+            inherit=(runners,),
+            stop_s=EXECUTOR_STOP_S,
         ),
     ]
 
