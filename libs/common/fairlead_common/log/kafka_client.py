@@ -104,7 +104,7 @@ def new_consumer(servers: str, away_s: float) -> Consumer:
         auto_offset_reset="none",
         enable_auto_commit=False,
         fetch_max_bytes=READ_BYTES_MAX,
-        max_partition_fetch_bytes=MESSAGE_BYTES_MAX,
+        max_partition_fetch_bytes=READ_BYTES_MAX // 2,
         request_timeout_ms=round(away_s * 1000),
         retry_backoff_ms=RETRY_MS,
     )
