@@ -7,13 +7,22 @@ from urllib.parse import urlsplit
 import httpx2
 
 from fairlead_common import auth, clock, ids
+from fairlead_common.errors import WorldError
 from fairlead_common.problems import Problem
 from fairlead_lookout.mirror import Clusters
 
 TOKEN_MS: Final = 60_000
 CONNECT_S: Final = 3.0
 READ_S: Final = 60.0
+FOLLOW_READ_S: Final = 3_600.0
+"""How long a run that is followed may write nothing before it is asked for again."""
+
 CONNECTIONS_MAX: Final = 200
+
+
+class LogBrokeOff(WorldError):
+    """There is more of the log than came. A reader over HTTP sees its connection break, and can
+    ask again for what follows the last byte it got."""
 
 
 class Logs:
@@ -46,6 +55,11 @@ class Logs:
             f"{address.rstrip('/')}/logs/{run_id}",
             params=dict(parameters),
             headers={"Authorization": f"Bearer {token}"},
+            timeout=httpx2.Timeout(
+                FOLLOW_READ_S if parameters.get("follow") == "true" else READ_S,
+                connect=CONNECT_S,
+                pool=CONNECT_S,
+            ),
         )
         try:
             response = await self._client.send(request, stream=True)
@@ -66,12 +80,12 @@ class Logs:
 
 
 async def _body(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """What comes until it ends or the executor goes away."""
+    """What comes until it ends. Raises `LogBrokeOff` when the executor goes away before that."""
     try:
         async for part in response.aiter_raw():
             yield part
     except httpx2.HTTPError as error:
-        yield f"\n[the log broke off: {type(error).__name__}]\n".encode()
+        raise LogBrokeOff(f"The log broke off: {type(error).__name__}") from error
     finally:
         await response.aclose()
 
