@@ -1,0 +1,133 @@
+"""What the log in memory can do besides: fail on demand, and be used without an event loop."""
+
+import pytest
+
+from fairlead_common.errors import (
+    AppendRefused,
+    AppendUnknown,
+    LogUnavailable,
+    PositionGone,
+    ProducerFenced,
+)
+from fairlead_common.log.memory import TOMBSTONES_KEPT_MS, AppendFault, MemoryCore, MemoryLog
+from fairlead_common.log.protocol import Record, Topic
+
+TOPIC = Topic("t")
+TABLE = Topic("table", compacted=True)
+
+
+def a_core() -> MemoryCore:
+    core = MemoryCore()
+    core.create(TOPIC)
+    core.create(TABLE)
+    return core
+
+
+def put(value: str) -> list[Record]:
+    return [Record("t", "k", value.encode())]
+
+
+def contents(core: MemoryCore, topic: str = "t") -> list[bytes | None]:
+    return [entry.value for entry in core.read(topic, core.start_positions(topic)).entries]
+
+
+def test_the_core_needs_no_loop_and_takes_the_time_as_an_argument() -> None:
+    core = a_core()
+    epoch = core.begin("p")
+    appended = core.append("p", epoch, put("a"), time_ms=5)
+    batch = core.read("t", {0: 0})
+    assert [(e.value, e.time_ms) for e in batch.entries] == [(b"a", 5)]
+    assert batch.positions[0] >= appended["t", 0]
+
+
+def test_every_append_leaves_a_hole_behind_it() -> None:
+    core = a_core()
+    epoch = core.begin("p")
+    for value in "ab":
+        core.append("p", epoch, put(value), 0)
+    assert [entry.position for entry in core.read("t", {0: 0}).entries] == [0, 2]
+    assert core.end_positions("t") == {0: 4}
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "written"),
+    [
+        (AppendFault.REFUSED, AppendRefused, []),
+        (AppendFault.UNKNOWN_NOT_WRITTEN, AppendUnknown, []),
+        (AppendFault.UNKNOWN_WRITTEN, AppendUnknown, [b"a"]),
+    ],
+)
+def test_the_next_append_fails_as_told_and_only_that(
+    fault: AppendFault, error: type[Exception], written: list[bytes]
+) -> None:
+    core = a_core()
+    epoch = core.begin("p")
+    core.fail_next(fault)
+    with pytest.raises(error):
+        core.append("p", epoch, put("a"), 0)
+    assert contents(core) == written
+    core.append("p", epoch, put("b"), 0)
+    assert contents(core) == [*written, b"b"]
+
+
+def test_a_fault_can_be_meant_for_one_producer() -> None:
+    core = a_core()
+    mine, other = core.begin("mine"), core.begin("other")
+    core.fail_next(AppendFault.REFUSED, producer="mine")
+    core.append("other", other, put("a"), 0)
+    with pytest.raises(AppendRefused):
+        core.append("mine", mine, put("b"), 0)
+    assert contents(core) == [b"a"]
+
+
+async def test_a_producer_that_does_not_know_never_appends_again() -> None:
+    log = MemoryLog(lambda: 0, a_core())
+    producer = await log.producer("p")
+    log.core.fail_next(AppendFault.UNKNOWN_WRITTEN)
+    with pytest.raises(AppendUnknown):
+        await producer.append(put("a"))
+    with pytest.raises(ProducerFenced):
+        await producer.append(put("b"))
+    assert contents(log.core) == [b"a"]
+
+
+async def test_a_log_that_is_away_refuses_everything_and_keeps_everything() -> None:
+    log = MemoryLog(lambda: 0, a_core())
+    producer = await log.producer("p")
+    reader = await log.reader("t", {0: 0})
+    await producer.append(put("a"))
+    log.core.away = True
+    with pytest.raises(AppendRefused):
+        await producer.append(put("b"))
+    with pytest.raises(LogUnavailable):
+        await reader.read(wait_s=0)
+    with pytest.raises(LogUnavailable):
+        await log.producer("other")
+    log.core.away = False
+    await producer.append(put("c"))
+    assert [entry.value for entry in (await reader.read(wait_s=0)).entries] == [b"a", b"c"]
+
+
+def test_what_is_too_old_goes_and_what_is_young_stays() -> None:
+    core = MemoryCore()
+    core.create(Topic("t", retention_s=10))
+    epoch = core.begin("p")
+    for time_ms in (0, 5_000, 12_000):
+        core.append("p", epoch, put(f"{time_ms}"), time_ms)
+    core.maintain(now_ms=12_000)
+    assert contents(core) == [b"5000", b"12000"]
+    with pytest.raises(PositionGone):
+        core.read("t", {0: 0})
+
+
+def test_a_tombstone_goes_long_after_the_records_that_it_covers() -> None:
+    core = a_core()
+    epoch = core.begin("p")
+    core.append("p", epoch, [Record("table", "k", b"old")], 0)
+    core.append("p", epoch, [Record("table", "k", None)], 0)
+    core.maintain(now_ms=10 * TOMBSTONES_KEPT_MS)
+    assert contents(core, "table") == [None]
+    core.maintain(now_ms=11 * TOMBSTONES_KEPT_MS - 1)
+    assert contents(core, "table") == [None]
+    core.maintain(now_ms=11 * TOMBSTONES_KEPT_MS)
+    assert contents(core, "table") == []

@@ -1,0 +1,226 @@
+"""What only the log in Postgres has: lost answers, a full disk, upkeep, a bell."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+from fairlead_common import clock
+from fairlead_common.errors import AppendRefused, AppendUnknown, LogUnavailable, ProducerFenced
+from fairlead_common.log.connect import keep_tidy, open_log
+from fairlead_common.log.fold import newest
+from fairlead_common.log.postgres import PostgresLog
+from fairlead_common.log.postgres_bell import Bell
+from fairlead_common.log.postgres_upkeep import TOMBSTONES_KEPT_MS
+from fairlead_common.log.protocol import Record, Topic
+from tests.contract.log.beds import a_name
+from tests.contract.log.helpers import everything, made, record, texts
+from tests.contract.log.line import Line
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+async def log(database: str) -> AsyncIterator[PostgresLog]:
+    log = await PostgresLog.open(database)
+    yield log
+    await log.close()
+
+
+@pytest.fixture
+async def line(database: str) -> AsyncIterator[Line]:
+    """A line to the database that can be cut."""
+    parts = urlsplit(database)
+    async with Line(parts.hostname or "", parts.port or 0) as line:
+        yield line
+
+
+def through(line: Line, database: str) -> str:
+    parts = urlsplit(database)
+    user = parts.netloc.rpartition("@")[0]
+    return urlunsplit(parts._replace(netloc=f"{user}@127.0.0.1:{line.port}"))
+
+
+async def test_an_append_whose_answer_is_lost_is_unknown_and_may_have_happened(
+    log: PostgresLog, line: Line, database: str
+) -> None:
+    topic = await made(log)
+    far = await PostgresLog.open(through(line, database))
+    producer = await far.producer(a_name())
+    await producer.append([record(topic, "a", "1")])
+    line.cut_at_answer(b"the second")
+    with pytest.raises(AppendUnknown):
+        await producer.append([record(topic, "a", "the second")])
+    with pytest.raises(ProducerFenced):
+        await producer.append([record(topic, "a", "3")])
+    await far.producer(producer.name)
+    assert texts(await everything(log, topic)) == ["1", "the second"]
+    await far.close()
+
+
+async def test_an_append_that_is_lost_on_its_way_is_unknown_and_did_not_happen(
+    log: PostgresLog, line: Line, database: str
+) -> None:
+    topic = await made(log)
+    far = await PostgresLog.open(through(line, database))
+    producer = await far.producer(a_name())
+    await producer.append([record(topic, "a", "1")])
+    line.cut_at_question(b"the second")
+    with pytest.raises(AppendUnknown):
+        await producer.append([record(topic, "a", "the second")])
+    assert texts(await everything(log, topic)) == ["1"]
+    await far.close()
+
+
+async def test_a_reader_whose_line_is_cut_goes_on_without_a_gap(
+    log: PostgresLog, line: Line, database: str
+) -> None:
+    topic = await made(log)
+    far = await PostgresLog.open(through(line, database))
+    reader = await far.reader(topic.name, {0: 0})
+    producer = await log.producer(a_name())
+    seen: list[str] = []
+    for number in range(6):
+        await producer.append([record(topic, "a", f"{number}")])
+        if number % 2:
+            line.cut_at_answer(b"")
+        while len(seen) <= number:
+            seen += texts((await reader.read(wait_s=10)).entries)
+    assert seen == [f"{number}" for number in range(6)]
+    await far.close()
+
+
+async def test_a_full_disk_refuses_the_append_and_says_so(
+    log: PostgresLog, fresh_database: str
+) -> None:
+    full = await PostgresLog.open(fresh_database)
+    topic = await made(full)
+    producer = await full.producer(a_name())
+    connection = await asyncpg.connect(fresh_database)
+    await connection.execute(
+        """
+        CREATE FUNCTION no_space() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            RAISE EXCEPTION 'could not extend file: No space left on device'
+            USING ERRCODE = '53100';
+        END $$;
+        CREATE TRIGGER no_space BEFORE INSERT ON fairlead_log.entries
+        EXECUTE FUNCTION no_space();
+        """
+    )
+    with pytest.raises(AppendRefused, match="No space left on device"):
+        await producer.append([record(topic, "a", "1")])
+    await connection.execute("DROP TRIGGER no_space ON fairlead_log.entries")
+    await connection.close()
+    await producer.append([record(topic, "a", "2")])
+    assert texts(await everything(full, topic)) == ["2"]
+    await full.close()
+
+
+async def test_a_log_that_cannot_be_opened_says_why(database: str) -> None:
+    nobody = urlsplit(database)
+    host = nobody.netloc.rpartition("@")[2]
+    with pytest.raises(LogUnavailable, match="password"):
+        await open_log(urlunsplit(nobody._replace(netloc=f"fairlead:wrong@{host}")))
+    with pytest.raises(LogUnavailable, match="does not exist"):
+        await open_log(urlunsplit(nobody._replace(path=f"/absent_{secrets.token_hex(4)}")))
+
+
+async def test_two_processes_may_open_a_new_log_at_once(fresh_database: str) -> None:
+    logs = await asyncio.gather(*(PostgresLog.open(fresh_database) for _ in range(4)))
+    assert len({await log.identity() for log in logs}) == 1
+    await asyncio.gather(*(log.create(Topic("t", partitions=8)) for log in logs))
+    assert len(await logs[0].end_positions("t")) == 8
+    for log in logs:
+        await log.close()
+
+
+async def test_the_bell_is_heard_in_other_processes(database: str) -> None:
+    here, there = Bell(database), Bell(database)
+    heard = there.heard("topic")
+    async with asyncio.timeout(30):
+        while not heard.is_set():
+            # Until the other one listens, its own start may be what wakes it: ring on.
+            here.ring({"topic", "another"})
+            await asyncio.sleep(0)
+        heard = there.heard("topic")
+        here.ring({"topic"})
+        await heard.wait()
+    await here.close()
+    await there.close()
+
+
+async def test_compaction_removes_all_but_the_newest_record_of_a_key(log: PostgresLog) -> None:
+    topic = await made(log, compacted=True)
+    producer = await log.producer(a_name())
+    for number in range(30):
+        await producer.append([record(topic, f"{n}", f"{number}") for n in range(3)])
+    await log.maintain(clock.now_ms())
+    assert texts(await everything(log, topic)) == ["29", "29", "29"]
+    await producer.append([record(topic, "0", "30"), record(topic, "1", None)])
+    await log.maintain(clock.now_ms())
+    assert texts(await everything(log, topic)) == ["29", "30", "null"]
+
+
+async def test_a_tombstone_goes_long_after_the_records_that_it_covers(log: PostgresLog) -> None:
+    topic = await made(log, compacted=True)
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, "k", "old"), record(topic, "other", "x")])
+    await producer.append([record(topic, "k", None)])
+    # In the far future: what other tests left in this database is long settled.
+    now_ms = clock.now_ms() + 1_000 * DAY_MS
+    await log.maintain(now_ms)
+    assert texts(await everything(log, topic)) == ["x", "null"]
+    await log.maintain(now_ms + TOMBSTONES_KEPT_MS - 1)
+    assert texts(await everything(log, topic)) == ["x", "null"]
+    await log.maintain(now_ms + TOMBSTONES_KEPT_MS)
+    assert texts(await everything(log, topic)) == ["x"]
+    values, positions = await newest(log, topic.name)
+    assert (values, positions) == ({"other": b"x"}, await log.end_positions(topic.name))
+
+
+async def test_what_is_too_old_goes_and_what_is_young_stays(log: PostgresLog) -> None:
+    topic = Topic(f"kept-{a_name()}", retention_s=3_600)
+    await log.create(topic)
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, "a", f"{n}") for n in range(500)])
+    (last,) = (await everything(log, topic))[-1:]
+    await log.maintain(last.time_ms + 3_600_000)
+    assert len(await everything(log, topic)) == 500
+    await log.maintain(last.time_ms + 3_600_001)
+    assert await log.start_positions(topic.name) == await log.end_positions(topic.name) == {0: 500}
+    await producer.append([record(topic, "a", "young")])
+    await log.maintain(clock.now_ms())
+    assert texts(await everything(log, topic)) == ["young"]
+
+
+async def test_how_long_a_topic_is_kept_can_be_changed(log: PostgresLog) -> None:
+    name = f"kept-{a_name()}"
+    await log.create(Topic(name, retention_s=3_600))
+    await log.create(Topic(name, retention_s=10))
+    producer = await log.producer(a_name())
+    await producer.append([Record(name, "a", b"1")])
+    await log.maintain(clock.now_ms() + 60_000)
+    assert (await log.start_positions(name)) == {0: 1}
+
+
+async def test_upkeep_runs_again_and_again_until_it_is_cancelled(log: PostgresLog) -> None:
+    topic = await made(log, compacted=True)
+    producer = await log.producer(a_name())
+    tidy = asyncio.create_task(keep_tidy(log, clock.now_ms, every_s=0.01))
+    for _ in range(3):
+        await producer.append([record(topic, "k", f"{n}") for n in range(10)])
+        async with asyncio.timeout(30):
+            while len(await everything(log, topic)) > 1:
+                pass
+    tidy.cancel()
+    await asyncio.wait([tidy])
+    assert tidy.cancelled()
+
+
+async def test_no_other_url_names_a_log() -> None:
+    with pytest.raises(ValueError, match="redis"):
+        await open_log("redis://127.0.0.1:6379")
