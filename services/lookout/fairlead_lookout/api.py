@@ -139,12 +139,13 @@ async def _settled(
     """The job set once it is what was waited for, or after `wait_s`."""
     deadline = clock.monotonic_s() + wait_s
     while True:
+        before = parts.progress.positions
         known = await find_set(parts, queue, job_set)
         done = known.live == 0 if until else seen != f'"{known.position}"'
         left_s = deadline - clock.monotonic_s()
         if done or left_s <= 0:
             return known
-        at = parts.progress.positions.get(known.partition)
+        at = before.get(known.partition)
         await asyncio.sleep(min(REREAD_S, left_s))
         while parts.progress.positions.get(known.partition) == at:
             left_s = deadline - clock.monotonic_s()

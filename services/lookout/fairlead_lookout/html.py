@@ -96,6 +96,19 @@ def waiting_words(job: JobShown) -> str:
     return _WORDS.get(job.waiting_for or "", "")
 
 
+def when(time: str) -> str:
+    """A time for people, to the second."""
+    return f"{time[:19].replace('T', ' ')} UTC"
+
+
+def with_exit_code(reason: str | None, exit_code: int | None) -> str:
+    """A reason, and the exit code unless the reason names it already."""
+    said = reason or "No reason was given."
+    if exit_code is None or f"exit code {exit_code}" in said.lower():
+        return said
+    return f"{said} (exit code {exit_code})"
+
+
 def duration(ms: float) -> str:
     """A length of time for people."""
     seconds = ms / 1000
@@ -134,6 +147,8 @@ class Templates:
             "waiting_words": waiting_words,
             "duration": duration,
             "took": took,
+            "when": when,
+            "with_exit_code": with_exit_code,
         }
 
     def render(self, name: str, **values: Any) -> str:

@@ -253,13 +253,13 @@ class _Pages:
             last = ""
             ends_s = clock.monotonic_s() + LIVE_S_MAX
             while clock.monotonic_s() < ends_s:
-                text = last
+                text, at = last, self.parts.progress.positions
                 with contextlib.suppress(Problem, WorldError):
                     text = self._templates.render(fragment.template, **await fragment.read())
                 yield b": still here\n\n" if text == last else _sse(text)
                 last = text
                 await asyncio.sleep(LIVE_S_MIN)
-                await self.parts.progress.moved(COMMENT_S)
+                await self.parts.progress.beyond(at, COMMENT_S)
         finally:
             place.__exit__()
 

@@ -34,9 +34,9 @@ class Progress:
 
     def advance(self, positions: Mapping[int, int]) -> None:
         """The view is now there; whoever waits is woken."""
-        before = self.positions
-        self.positions = {**before, **positions}
-        if self.positions != before:
+        after = {**self.positions, **positions}
+        if after != self.positions:
+            self.positions = after
             self._moved.set()
             self._moved = asyncio.Event()
 
@@ -65,6 +65,11 @@ class Progress:
             if not self._waiting:
                 self._anybody.clear()
         return True
+
+    async def beyond(self, seen: Mapping[int, int], wait_s: float) -> None:
+        """Wait until `positions` is another mapping than `seen`, or for `wait_s`."""
+        if self.positions is seen:
+            await self.moved(wait_s)
 
     async def refresh(self) -> None:
         """Read the positions now. Raises `DatabaseUnavailable`."""

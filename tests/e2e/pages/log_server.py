@@ -1,0 +1,48 @@
+"""An executor's address as lookout sees it: serves one text to whoever has a signed token."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, Request, Response
+
+from fairlead_common import auth, clock, serving
+from fairlead_common.settings import Settings
+
+
+class LogServer:
+    """What is asked of it, and what it answers."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.text = ""
+        self.gone = False
+        self.run_ids: set[str] = set()
+        self.parameters: dict[str, str] = {}
+
+
+@asynccontextmanager
+async def log_server(signing_key: str) -> AsyncIterator[LogServer]:
+    """A server on a port of its own."""
+    port = serving.free_port()
+    server = LogServer(f"http://127.0.0.1:{port}")
+    router = APIRouter()
+
+    @router.get("/logs/{run_id}")
+    async def logs(request: Request, run_id: str) -> Response:
+        token = request.headers["authorization"].removeprefix("Bearer ")
+        if auth.verify(signing_key, token, clock.now_ms()) != f"logs:{run_id}":
+            return Response(status_code=403)
+        if server.gone:
+            return Response(status_code=404)
+        server.run_ids.add(run_id)
+        server.parameters = dict(request.query_params)
+        return Response(server.text, media_type="text/plain")
+
+    app = serving.build_app("executor", [router], {}, Settings())
+    task = asyncio.create_task(serving.serve(app, "127.0.0.1", port))
+    try:
+        yield server
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

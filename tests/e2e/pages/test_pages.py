@@ -1,0 +1,250 @@
+"""The pages in a real browser: live numbers, links, what is wrong, who may look, and no scripts
+of anybody else's."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
+
+from fairlead_common import auth, clusters, events, reports, shapes
+from tests.e2e.pages.log_server import log_server
+from tests.integration.lookout.world import World, running
+from tests.unit.lookout.builders import (
+    SHAPE,
+    cancel,
+    failed_run,
+    job_id,
+    leased,
+    requeued,
+    submitted,
+    succeeded,
+)
+from tests.unit.lookout.builders import running as started
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+EVIL = "<img src=x onerror=document.title='owned'> & \"'</script>"
+
+
+@asynccontextmanager
+async def browser_page(chromium: str) -> AsyncIterator[Page]:
+    """A page whose console may hold no error at the end."""
+    async with async_playwright() as playwright:
+        browser: Browser = await playwright.chromium.launch(
+            executable_path=chromium, args=ARGUMENTS
+        )
+        page = await browser.new_page()
+        said: list[str] = []
+
+        def note(message: ConsoleMessage) -> None:
+            if message.type == "error":
+                said.append(message.text)
+
+        page.on("console", note)
+        page.on("pageerror", lambda error: said.append(str(error)))
+        yield page
+        await browser.close()
+        assert [text for text in said if "Failed to load resource" not in text] == []
+
+
+def address(world: World, path: str) -> str:
+    """A page's address."""
+    return f"{world.client.base_url}{path}"
+
+
+async def test_counts_are_live_without_a_reload(
+    fresh_database: str, valkey_url: str, chromium: str
+) -> None:
+    async with (
+        running(fresh_database, valkey_url) as world,
+        browser_page(chromium) as page,
+    ):
+        await world.read("/jobsets/q/s", await world.tell(submitted("a"), submitted("b")))
+        await page.goto(address(world, "/"))
+        row = page.locator("tr[data-job-set=s]")
+        await expect(row.locator("td").nth(2)).to_have_text("2")
+        await page.evaluate("window.notReloaded = true")
+        await world.tell(leased("a"), started("a"))
+        await expect(row.locator("td").nth(3)).to_have_text("1")
+        await expect(page.locator("[data-count=RUNNING]")).to_have_text("1")
+        await world.tell(*succeeded("a"), cancel("b"))
+        await expect(row.locator("td").nth(4)).to_have_text("1")
+        await world.tell(submitted("c", "new set"), job_set="new set")
+        await expect(page.locator("tr[data-job-set='new set']")).to_have_count(1)
+        assert await page.evaluate("window.notReloaded")
+
+
+async def test_from_the_job_sets_to_a_job_and_its_runs(
+    fresh_database: str, valkey_url: str, chromium: str
+) -> None:
+    async with (
+        running(fresh_database, valkey_url) as world,
+        browser_page(chromium) as page,
+    ):
+        told = [submitted("a"), leased("a"), started("a"), failed_run("a"), requeued("a")]
+        await world.read("/jobsets/q/s", await world.tell(*told, submitted("b")))
+        await page.goto(address(world, "/"))
+        await page.get_by_role("link", name="s", exact=True).click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("s")
+        await page.get_by_role("link", name="Queued 2").click()
+        await page.get_by_role("link", name="a", exact=True).click()
+        await expect(page.locator("[data-state]")).to_have_text("Queued")
+        await expect(page.locator("#run-1")).to_contain_text("exit code other than 0")
+        await world.tell(leased("a", run=2), started("a", run=2))
+        await expect(page.locator("[data-state]")).to_have_text("Running")
+        await expect(page.locator("#run-2")).to_contain_text("Running")
+
+
+async def test_a_job_says_why_it_waits_and_then_why_it_failed(
+    fresh_database: str, valkey_url: str, chromium: str
+) -> None:
+    async with (
+        running(fresh_database, valkey_url) as world,
+        browser_page(chromium) as page,
+    ):
+        why = reports.Waiting(
+            pool="default",
+            queue="q",
+            code="insufficient-resources",
+            sentence="needs 4 cpu on one node; the most free on any is 2",
+            shape=shapes.key(bytes(SHAPE), "default"),
+            jobs=1,
+            nodes={"busy: cpu": 3},
+        )
+        await world.append([reports.record(why)])
+        await world.read("/jobsets/q/s", await world.tell(submitted("a")))
+        await page.goto(address(world, f"/jobs/{job_id('a')}"))
+        note = page.get_by_label("Why it waits")
+        await expect(note).to_contain_text("the most free on any is 2")
+        await expect(note).to_contain_text("3 nodes: busy: cpu")
+        failed = events.JobFailed(
+            job_id=job_id("a"), category=events.FailureCategory.OOM, reason="used 3 GiB of 2 GiB"
+        )
+        await world.tell(leased("a"), started("a"), failed)
+        await expect(page.get_by_label("Why it ended so")).to_contain_text("used 3 GiB of 2 GiB")
+
+
+async def test_the_log_grows_while_the_run_lives_and_is_left_alone_after(
+    fresh_database: str, valkey_url: str, chromium: str
+) -> None:
+    async with (
+        running(fresh_database, valkey_url) as world,
+        browser_page(chromium) as page,
+        log_server("key") as executor,
+    ):
+        executor.text = "first line\n" + EVIL
+        beat = clusters.Heartbeat(executor="e", address=executor.address)
+        await world.append([clusters.heartbeat_record(beat)])
+        await world.read(
+            "/jobsets/q/s", await world.tell(submitted("a"), leased("a"), started("a"))
+        )
+        await page.goto(address(world, f"/jobs/{job_id('a')}"))
+        await expect(page.locator("pre.log")).to_contain_text("first line")
+        await expect(page.locator("pre.log")).to_contain_text(EVIL)
+        executor.text += "\nsecond line"
+        await expect(page.locator("pre.log")).to_contain_text("second line")
+        await world.read("/jobsets/q/s", await world.tell(*succeeded("a")))
+        await expect(page.locator("#log[hx-get]")).to_have_count(0)
+        await expect(page.locator("pre.log")).to_contain_text("second line")
+        assert executor.run_ids == {f"{job_id('a')}-1"}
+        answer = await world.get(f"/jobs/{job_id('a')}/logs", follow=True, tail=7)
+        assert answer.text == executor.text
+        assert executor.parameters["tail"] == "7"
+        executor.gone = True
+        answer = await world.get(f"/jobs/{job_id('a')}/logs")
+        assert answer.status_code == 404
+        assert "removed" in answer.json()["detail"]
+
+
+async def test_nothing_that_people_write_becomes_markup(
+    fresh_database: str, valkey_url: str, chromium: str
+) -> None:
+    async with (
+        running(fresh_database, valkey_url) as world,
+        browser_page(chromium) as page,
+    ):
+        name = job_id("x", EVIL)
+        told = [
+            submitted("x", EVIL, client_id=EVIL, labels={"l": EVIL}),
+            leased("x", job_set=EVIL, node=EVIL),
+            events.JobCancelRequested(job_id=name, reason=EVIL),
+            events.JobCancelled(job_id=name, reason=EVIL),
+        ]
+        after = await world.tell(*told, job_set=EVIL)
+        await world.read("/jobs", after)
+        for path in ("/", f"/jobs/{name}"):
+            await page.goto(address(world, path))
+            await expect(page.get_by_text(EVIL).first).to_be_visible()
+            assert await page.locator("main img").count() == 0
+        await page.get_by_role("link", name=EVIL).first.click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text(EVIL)
+        assert await page.title() != "owned"
+
+
+async def test_pages_of_jobs_can_be_turned(
+    fresh_database: str, valkey_url: str, chromium: str
+) -> None:
+    async with (
+        running(fresh_database, valkey_url) as world,
+        browser_page(chromium) as page,
+    ):
+        after = await world.tell(*[submitted(f"j{number}") for number in range(70)])
+        await world.read("/jobsets/q/s", after)
+        await page.goto(address(world, "/jobsets/q/s"))
+        await expect(page.locator("tbody tr")).to_have_count(50)
+        await page.get_by_role("link", name="Older").click()
+        await expect(page.locator("tbody tr")).to_have_count(20)
+
+
+async def test_who_is_not_signed_in_is_told_how(
+    fresh_database: str, valkey_url: str, chromium: str
+) -> None:
+    connection = await asyncpg.connect(fresh_database)
+    await connection.execute(
+        "CREATE SCHEMA fairlead_submit; CREATE TABLE fairlead_submit.tokens (digest bytea"
+        " PRIMARY KEY, name text, roles text[], expires_at timestamptz)"
+    )
+    token = auth.new_token()
+    await connection.execute(
+        "INSERT INTO fairlead_submit.tokens VALUES ($1, 'anna', '{viewer}')", auth.digest(token)
+    )
+    await connection.close()
+    async with (
+        running(fresh_database, valkey_url, anonymous=False) as world,
+        browser_page(chromium) as page,
+    ):
+        for path in ("/", "/jobsets/q/s", "/jobs/x", "/jobs/x/log", "/live/jobsets"):
+            answer = await world.client.get(path)
+            assert (answer.status_code == 401) != (path == "/jobs/x/log"), path
+        await page.goto(address(world, "/"))
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in to see this")
+        await expect(page.locator("pre")).to_have_text("fairlead token link")
+        await page.context.add_cookies(
+            [{"name": auth.COOKIE, "value": token, "url": str(world.client.base_url)}]
+        )
+        await page.reload()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Job sets")
+        await expect(page.locator(".who")).to_have_text("anna")
+
+
+async def test_what_is_not_there_is_said_on_a_page(
+    fresh_database: str, valkey_url: str, chromium: str
+) -> None:
+    async with (
+        running(fresh_database, valkey_url) as world,
+        browser_page(chromium) as page,
+    ):
+        await page.goto(address(world, "/"))
+        await expect(page.locator(".empty")).to_contain_text("Nothing has been submitted yet")
+        await page.goto(address(world, "/jobs/nothing"))
+        await expect(page.get_by_role("heading", level=1)).to_have_text("There is nothing here")
+        answer = await world.client.get("/")
+        assert "'unsafe" not in answer.headers["content-security-policy"]
