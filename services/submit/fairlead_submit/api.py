@@ -1,22 +1,29 @@
 """The HTTP calls of submit: api.md section 3, and signing a browser in."""
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 
 from fairlead_common import auth, db
 from fairlead_common.auth import Authenticator, Caller
 from fairlead_common.classes import PriorityClass
+from fairlead_common.errors import Fault
 from fairlead_common.problems import Problem
-from fairlead_submit import access, body, metrics, requests, schemas
+from fairlead_submit import access, body, faults, metrics, requests, schemas
 from fairlead_submit.intake import Asked, Done, Intake, Submitted
 from fairlead_submit.queue_api import queue_routes
 from fairlead_submit.queues import Queues
 from fairlead_submit.settings import SubmitSettings
 
+_DRY_RUN: Final = {
+    "name": "dryRun",
+    "in": "query",
+    "description": "Say what is wrong, and take nothing.",
+    "schema": {"type": "boolean", "default": False},
+}
 CODE_LENGTH_MAX: Final = 200
 DAY_S: Final = 86_400
 
@@ -79,12 +86,11 @@ def _job_routes(settings: SubmitSettings, intake: Intake, route_class: type[APIR
         "/jobs",
         summary="Submit jobs: all of them, or none",
         responses={200: schemas.answer(Submitted, "Taken."), **schemas.problems(400, 409, 413)},
-        openapi_extra=schemas.request_body(requests.Submission),
+        openapi_extra={**schemas.request_body(requests.Submission), "parameters": [_DRY_RUN]},
     )
-    async def submit(
-        request: Request, dry_run: Annotated[bool, Query(alias="dryRun")] = False
-    ) -> Response:
+    async def submit(request: Request) -> Response:
         asked = _asked(request)
+        dry_run = _is_dry_run(request)
         auth.require(asked.caller, "operator", "submitter")
         content = await body.read(request, intake.limits.body_bytes_max)
         metrics.REQUESTS.labels("submit").inc()
@@ -140,6 +146,15 @@ def _add_action(
         },
         openapi_extra=extra,
     )
+
+
+def _is_dry_run(request: Request) -> bool:
+    """Read by hand: FastAPI's way costs a single job a tenth of its time."""
+    text = request.query_params.get("dryRun", "false")
+    if text not in ("true", "false"):
+        fault = Fault("/query/dryRun", f"is {faults.shown(text)}; true or false is expected")
+        raise Problem("invalid", "A parameter is not valid.", [fault])
+    return text == "true"
 
 
 def _asked(request: Request) -> Asked:

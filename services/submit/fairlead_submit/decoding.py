@@ -13,6 +13,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 OBJECTS_MAX: Final = 640_000
 """Most objects in a body: they take more room in memory than in the text."""
 
+POINTER_MAX: Final = 1_000
+
 
 class Decoder(Generic[T]):
     """Decodes bodies of one type; safe to use again and again."""
@@ -58,10 +60,15 @@ class Decoder(Generic[T]):
 
 def invalid(found: list[Fault]) -> Problem:
     """The 422 that tells these faults, each of which is there once."""
-    distinct = list(dict.fromkeys((fault.pointer, fault.detail) for fault in found))
+    distinct = list(dict.fromkeys((_cut(fault.pointer), fault.detail) for fault in found))
     count = "One thing is" if len(distinct) == 1 else f"{len(distinct)} things are"
     return Problem(
         "invalid",
         f"{count} wrong with the request; nothing of it was done.",
         [Fault(pointer, detail) for pointer, detail in distinct],
     )
+
+
+def _cut(pointer: str) -> str:
+    """An answer does not repeat names without end."""
+    return pointer if len(pointer) <= POINTER_MAX else pointer[: POINTER_MAX - 3] + "..."

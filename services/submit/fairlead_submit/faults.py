@@ -33,21 +33,24 @@ def shown(text: object) -> str:
     return quoted if len(quoted) <= SHOWN_MAX else quoted[: SHOWN_MAX - 3] + "..."
 
 
-def is_below(pointer: str, above: str) -> bool:
-    """Whether `pointer` names the same place as `above`, or one inside it."""
-    return pointer == above or pointer.startswith(above + "/")
+def further(found: Iterable[Fault], known: Iterable[Fault]) -> list[Fault]:
+    """Faults of a second check that do not merely follow from `known` ones.
 
-
-def further(found: Iterable[Fault], known: list[Fault]) -> list[Fault]:
-    """Faults of the second check that do not merely follow from those of the first."""
+    Those follow that are at the same place, inside it or around it.
+    """
+    places = {fault.pointer for fault in known}
+    around = {above for pointer in places for above in _upwards(pointer)}
     return [
         fault
         for fault in found
-        if not any(
-            is_below(other.pointer, fault.pointer) or is_below(fault.pointer, other.pointer)
-            for other in known
-        )
+        if fault.pointer not in around and places.isdisjoint(_upwards(fault.pointer))
     ]
+
+
+def _upwards(pointer: str) -> list[str]:
+    """The place itself, and everything that it is inside of."""
+    parts = pointer.split("/")[: DEPTH_MAX + 2]
+    return ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
 def examine(document: object, kind: type, at: str = "") -> tuple[list[Fault], object]:

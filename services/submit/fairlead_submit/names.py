@@ -1,7 +1,8 @@
 """What names may look like. Each check says what is wrong, or None; distinct texts once."""
 
 import re
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, wraps
 from typing import Final
 
 from fairlead_submit.requests import JOB_SET_MAX
@@ -14,7 +15,18 @@ _LABEL: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)
 OURS: Final = "fairlead.dev"
 """The prefix of labels that only Fairlead sets."""
 
-_cached: Final = lru_cache(maxsize=65_536)
+LENGTH_MAX: Final = 512
+"""Longer texts are no names of anything, and are not kept."""
+
+
+def _cached(check: Callable[[str], str | None]) -> Callable[[str], str | None]:
+    kept = lru_cache(maxsize=65_536)(check)
+
+    @wraps(check)
+    def bounded(text: str) -> str | None:
+        return kept(text) if len(text) <= LENGTH_MAX else f"has {len(text)} characters"
+
+    return bounded
 
 
 @_cached

@@ -22,6 +22,8 @@ from fairlead_submit.settings import JobDefaults
 GRACE_S_MAX: Final = 300
 CONTAINERS_MAX: Final = 100
 TERMS_MAX: Final = 100
+QUANTITY_LENGTH_MAX: Final = 64
+RESOURCE_LENGTH_MAX: Final = 317
 
 Quantities = dict[str, Amount]
 _Object = dict[str, object]
@@ -234,9 +236,17 @@ def _grace_s(pod: Pod, found: list[Fault]) -> int:
     return grace_s
 
 
-@lru_cache(maxsize=65_536)
 def amount(resource: str, quantity: Amount) -> int | str:
     """The amount in the resource's fixed unit, or what is wrong with the quantity."""
+    if isinstance(quantity, str) and len(quantity) > QUANTITY_LENGTH_MAX:
+        return f"is a text of {len(quantity)} characters, not a quantity"
+    if not resource or len(resource) > RESOURCE_LENGTH_MAX or not resource.isprintable():
+        return "is no name of a resource"
+    return _amount(resource, quantity)
+
+
+@lru_cache(maxsize=65_536)
+def _amount(resource: str, quantity: Amount) -> int | str:
     try:
         return resources.parse(resource, quantity, round_up=True)
     except ValueError as error:
@@ -250,8 +260,6 @@ def _parsed(quantities: Quantities | None, at: str, found: list[Fault]) -> dict[
         parsed = amount(name, quantity)
         if isinstance(parsed, str):
             found.append(Fault(f"{at}/{faults.escape(name)}", parsed))
-        elif not name or not name.isprintable() or len(name) > 317:
-            found.append(Fault(f"{at}/{faults.escape(name)}", "is no name of a resource"))
         else:
             amounts[name] = parsed
     return amounts

@@ -15,11 +15,14 @@ from fairlead_common import clock, events
 from fairlead_common.errors import Fault
 from fairlead_common.ids import JobId
 from fairlead_submit import faults, names, podspec
-from fairlead_submit.requests import SHORT_FORM, Amount, Job
+from fairlead_submit.kept import Kept
+from fairlead_submit.requests import SHORT_FORM, Job
 from fairlead_submit.settings import SubmitSettings
 
 CACHE_BYTES_MAX: Final = 32 * 2**20
-DEMANDS_MAX: Final = 10_000
+ENTRY_BYTES: Final = 2_000
+"""About what a kept template or demand takes besides its texts."""
+
 CHECKPOINT_ANNOTATION: Final = "fairlead.dev/checkpoint-interval"
 _SHORT_RESOURCES: Final = {"cpu": "cpu", "memory": "memory", "gpu": "nvidia.com/gpu"}
 _NO_JOB: Final = JobId("")
@@ -48,9 +51,8 @@ class Templates:
         self._defaults = settings.job_defaults
         self._limits = settings.limits
         self._classes = frozenset(item.name for item in settings.priority_classes)
-        self._kept: dict[bytes, Template] = {}
-        self._kept_bytes = 0
-        self._demands: dict[tuple[object, ...], podspec.Demand] = {}
+        self._kept: Kept[Template] = Kept(CACHE_BYTES_MAX)
+        self._demands: Kept[podspec.Demand] = Kept(CACHE_BYTES_MAX)
 
     def of(self, job: Job, defaults: Job | None, prefix: bytes = b"") -> Template:
         """The template of a job whose `client_id` was taken off.
@@ -61,11 +63,7 @@ class Templates:
         template = self._kept.get(key)
         if template is None:
             template = self._made(job, defaults)
-            self._kept_bytes += 2 * len(key) + 2_000
-            if self._kept_bytes > CACHE_BYTES_MAX:
-                self._kept.clear()
-                self._kept_bytes = 2 * len(key) + 2_000
-            self._kept[key] = template
+            self._kept.put(key, template, 2 * len(key) + ENTRY_BYTES)
         return template
 
     def _made(self, given: Job, defaults: Job | None) -> Template:
@@ -163,17 +161,10 @@ class Templates:
         demand = self._demands.get(key)
         if demand is None:
             demand = podspec.read(text, priority_class, self._defaults)
-            if len(self._demands) >= DEMANDS_MAX:
-                self._demands.clear()
-            self._demands[key] = demand
+            self._demands.put(key, demand, 2 * len(text) + ENTRY_BYTES)
         return demand
 
     def _short(self, job: Job, found: list[Fault]) -> tuple[podspec.Demand, Raw, bytes]:
-        asked: dict[str, Amount] = {}
-        for field, resource in _SHORT_RESOURCES.items():
-            quantity = getattr(job, field)
-            if quantity is not None:
-                asked[resource] = quantity
         container: _Object = {"name": "main"}
         if job.image is not None:
             container["image"] = job.image
@@ -184,10 +175,9 @@ class Templates:
         if job.env:
             _check_environment(job.env, found)
             container["env"] = [{"name": name, "value": value} for name, value in job.env.items()]
-        key = ("short", job.cpu, job.memory, job.gpu)
-        text = msgspec.json.encode({"containers": [{"resources": {"requests": asked}}]})
-        demand = self._demand(key, text, job.priority_class)
-        found += [Fault(_short_pointer(item.pointer), item.detail) for item in demand.faults]
+        demand = self._short_demand(job)
+        if demand.faults:
+            found += [Fault(_short_pointer(item.pointer), item.detail) for item in demand.faults]
         spec = msgspec.json.encode(podspec.completed({"containers": [container]}, demand))
         if len(spec) > self._limits.pod_spec_bytes_max:
             found.append(
@@ -198,6 +188,20 @@ class Templates:
                 )
             )
         return demand, Raw(spec), b""
+
+    def _short_demand(self, job: Job) -> podspec.Demand:
+        key = (job.cpu, job.memory, job.gpu, job.priority_class)
+        demand = self._demands.get(key)
+        if demand is None:
+            asked = {
+                resource: quantity
+                for field, resource in _SHORT_RESOURCES.items()
+                if (quantity := getattr(job, field)) is not None
+            }
+            text = msgspec.json.encode({"containers": [{"resources": {"requests": asked}}]})
+            demand = podspec.read(text, job.priority_class, self._defaults)
+            self._demands.put(key, demand, 2 * len(text) + ENTRY_BYTES)
+        return demand
 
     def _check_names(self, job: Job, demand: podspec.Demand, found: list[Fault]) -> None:
         name = demand.priority_class
