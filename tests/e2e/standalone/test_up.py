@@ -16,6 +16,7 @@ import pytest
 
 from fairlead_standalone.addresses import free_port
 from fairlead_standalone.testing import Whole, processes_of
+from tests.conftest import Server
 
 BOUND_S = 60
 SERVICES = ("web", "scheduler", "executor")
@@ -229,6 +230,15 @@ def test_it_starts_again_after_a_kill(tmp_path: Path) -> None:
         whole.kill()
         whole.start()
         assert fairlead(whole, "run", "--", "true").returncode == 0
+
+
+@pytest.mark.kafka
+def test_kafka_can_be_the_log(kafka_broker: Server, tmp_path: Path) -> None:
+    with Whole(tmp_path, "--kafka", kafka_broker.url()) as whole:
+        whole.start()
+        done = fairlead(whole, "run", "--", "echo", "by Kafka")
+        assert (done.returncode, done.stdout) == (0, "by Kafka\n"), done.stderr
+        assert whole.interrupt() == 0
 
 
 def test_a_second_ctrl_c_ends_it_at_once(tmp_path: Path) -> None:
