@@ -1,0 +1,114 @@
+"""What only the log in Kafka has: topics as brokers keep them, and transactions left open."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+from fairlead_common.errors import LogUnavailable
+from fairlead_common.log import kafka_client
+from fairlead_common.log.connect import open_log
+from fairlead_common.log.fold import newest
+from fairlead_common.log.kafka import KafkaLog
+from fairlead_common.log.protocol import Topic
+from fairlead_standalone.addresses import free_port
+from tests.conftest import Server
+from tests.contract.log.beds import a_name, a_topic
+from tests.contract.log.helpers import everything, made, reader_of, record, texts
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+async def log(kafka_broker: Server) -> AsyncIterator[KafkaLog]:
+    log = await KafkaLog.open(kafka_broker.url(), away_s=30)
+    yield log
+    await log.close()
+
+
+async def settings_there(log: KafkaLog, topic: str) -> dict[str, str]:
+    async with kafka_client.admin(log.servers, log.away_s) as admin:
+        (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+    return {entry[0]: entry[1] for entry in answer.resources[0][4]}
+
+
+async def change_settings(log: KafkaLog, topic: str, settings: dict[str, str]) -> None:
+    async with kafka_client.admin(log.servers, log.away_s) as admin:
+        await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, settings)])
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+async def test_a_topic_is_made_with_every_setting_that_we_rely_on(
+    log: KafkaLog, compacted: bool
+) -> None:
+    topic = a_topic(compacted=compacted)
+    await log.create(topic)
+    wanted = kafka_client.settings_of(topic)
+    there = await settings_there(log, topic.name)
+    assert {name: there[name] for name in wanted} == wanted
+
+
+async def test_how_long_a_topic_is_kept_can_be_changed(log: KafkaLog) -> None:
+    topic = await made(log)
+    await log.create(Topic(topic.name, retention_s=77))
+    there = await settings_there(log, topic.name)
+    assert there["retention.ms"] == "77000"
+    assert there["message.timestamp.type"] == "LogAppendTime"
+
+
+async def test_brokers_that_are_not_there_are_said_so() -> None:
+    port = free_port()
+    with pytest.raises(LogUnavailable, match=f"{port}"):
+        await KafkaLog.open(f"kafka://127.0.0.1:{port}", away_s=0.3)
+
+
+async def test_any_of_several_brokers_may_answer_first(kafka_broker: Server) -> None:
+    there = kafka_broker.url().removeprefix("kafka://")
+    log = await open_log(f"kafka://127.0.0.1:{free_port()},{there}")
+    topic = await made(log)
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, "a", "1")])
+    assert texts(await everything(log, topic)) == ["1"]
+    await log.close()
+
+
+async def test_a_new_producer_takes_back_what_its_predecessor_left_open(log: KafkaLog) -> None:
+    topic = await made(log)
+    name = a_name()
+    dead = await kafka_client.started(kafka_client.new_producer(log.servers, name, log.away_s))
+    await dead.begin_transaction()
+    await dead.send_and_wait(topic.name, key=b"k", value=b"left open", partition=0)
+    reader = await reader_of(log, topic)
+    assert (await reader.read(wait_s=0)).entries == []
+    producer = await log.producer(name)
+    await producer.append([record(topic, "k", "new")])
+    assert texts(await everything(log, topic)) == ["new"]
+    batch = await reader.read(wait_s=30)
+    assert texts(batch.entries) == ["new"]
+    assert batch.positions == await log.end_positions(topic.name)
+    await kafka_client.stop(dead)
+
+
+async def test_folding_stays_right_while_the_broker_compacts(log: KafkaLog) -> None:
+    topic = await made(log, compacted=True)
+    await change_settings(
+        log,
+        topic.name,
+        kafka_client.settings_of(topic)
+        | {
+            "segment.ms": "100",
+            "min.cleanable.dirty.ratio": "0.01",
+            "max.compaction.lag.ms": "100",
+            "delete.retention.ms": "0",
+        },
+    )
+    producer = await log.producer(a_name())
+    appends = 0
+    while appends < 20 or len(await everything(log, topic)) > appends:
+        # Each append may begin a new segment; the broker compacts those before it.
+        await producer.append([record(topic, f"{n}", f"{appends}") for n in range(5)])
+        await producer.append([record(topic, "gone", None), record(topic, "4", None)])
+        appends += 1
+        values, positions = await newest(log, topic.name)
+        assert values == {f"{n}": f"{appends - 1}".encode() for n in range(4)}
+        assert positions == await log.end_positions(topic.name)
