@@ -88,7 +88,7 @@ class AsyncClient:
         await self._http.aclose()
 
     async def _finish(self, flow: Flow[T]) -> T:
-        flow = retrying(flow, self._retries.for_client(met=self._met))
+        flow = retrying(flow, self._retries, met=self._met)
         body = _Body(self._http, self.server)
         answer: Answer = None
         try:
@@ -105,7 +105,7 @@ class AsyncClient:
             await body.close()
 
     async def _items(self, flow: Flow[None], kind: type[T]) -> AsyncIterator[T]:
-        flow = retrying(flow, self._retries.for_client(met=self._met))
+        flow = retrying(flow, self._retries, met=self._met)
         body = _Body(self._http, self.server)
         answer: Answer = None
         try:

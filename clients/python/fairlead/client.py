@@ -89,7 +89,7 @@ class Client:
         self._http.close()
 
     def _finish(self, flow: Flow[T]) -> T:
-        flow = retrying(flow, self._retries.for_client(met=self._met))
+        flow = retrying(flow, self._retries, met=self._met)
         body = _Body(self._http, self.server)
         answer: Answer = None
         try:
@@ -106,7 +106,7 @@ class Client:
             flow.close()
 
     def _items(self, flow: Flow[None], kind: type[T]) -> Iterator[T]:
-        flow = retrying(flow, self._retries.for_client(met=self._met))
+        flow = retrying(flow, self._retries, met=self._met)
         body = _Body(self._http, self.server)
         answer: Answer = None
         try:

@@ -36,8 +36,11 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, attempts_max=self.unmet_attempts_max)
 
 
-def retrying(flow: Flow[T], retries: Retries) -> Flow[T]:
-    """The same flow, whose requests are repeated as the policy allows."""
+def retrying(flow: Flow[T], retries: Retries, *, met: bool = True) -> Flow[T]:
+    """The same flow, whose requests are repeated as the policy allows.
+
+    `met`: whether this client has had an answer before.
+    """
     answer: steps.Answer = None
     try:
         while True:
@@ -47,7 +50,8 @@ def retrying(flow: Flow[T], retries: Retries) -> Flow[T]:
                 value: T = end.value
                 return value
             if isinstance(step, Send | Open):
-                answer = yield from _ask(step, retries)
+                answer = yield from _ask(step, retries.for_client(met=met))
+                met = met or isinstance(answer, Reply)
             else:
                 answer = yield step
     finally:

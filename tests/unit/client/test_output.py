@@ -6,7 +6,6 @@ import pytest
 
 from fairlead.cli import output, watch
 from fairlead.models import JobSet
-from fairlead.retries import Retries
 
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 
@@ -44,9 +43,3 @@ def test_counts_are_told_in_the_order_of_a_jobs_life() -> None:
     states = {"SUCCEEDED": 2, "QUEUED": 1, "FAILED": 0}
     found = JobSet(queue="q", job_set="s", jobs=3, live=1, states=states)
     assert watch.sentence(found) == "q/s: 2 of 3 ended: 1 QUEUED, 2 SUCCEEDED"
-
-
-def test_a_client_that_never_had_an_answer_gives_up_sooner() -> None:
-    policy = Retries(attempts_max=8, unmet_attempts_max=3)
-    assert policy.for_client(met=False).attempts_max == 3
-    assert policy.for_client(met=True).attempts_max == 8

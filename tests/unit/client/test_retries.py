@@ -46,6 +46,23 @@ def test_a_refusal_is_not_asked_again() -> None:
         world.finish(retrying(flows.queue("a"), POLICY))
 
 
+UNMET = Retries(attempts_max=5, unmet_attempts_max=2)
+
+
+def test_a_server_that_never_answered_is_given_up_sooner() -> None:
+    world = World(*[AWAY] * 5)
+    with pytest.raises(errors.ServerUnreachable):
+        world.finish(retrying(flows.queue("a"), UNMET, met=False))
+    assert len(world.asked) == 2
+
+
+def test_a_server_that_answered_once_in_a_flow_is_waited_for() -> None:
+    first = ok({"queue": "q", "jobSet": "s", "jobs": 1, "live": 1})
+    last = ok({"queue": "q", "jobSet": "s", "jobs": 1, "live": 0})
+    world = World(first, AWAY, AWAY, AWAY, last)
+    assert len(world.emitted(retrying(flows.watch("q", "s"), UNMET, met=False))) == 2
+
+
 def test_delays_double_up_to_their_cap_and_vary_by_chance() -> None:
     shortest = [delay_s(POLICY, attempt, AWAY, 0) for attempt in (1, 2, 3, 4)]
     longest = [delay_s(POLICY, attempt, AWAY, 2**64 - 1) for attempt in (1, 2, 3, 4)]

@@ -1,0 +1,50 @@
+"""What the command line does when parts of Fairlead are killed in the middle."""
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+
+import pytest
+
+from fairlead_standalone.testing import Whole
+from tests.e2e.cli.conftest import COMMAND_S_MAX, Terminal
+
+
+def begin(terminal: Terminal, *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        terminal.words(arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=terminal.environment,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("part", ["web", "executor", "scheduler", "valkey", "postgres"])
+def test_the_output_of_a_command_arrives_whole_when_a_part_is_killed(
+    whole: Whole, terminal: Terminal, part: str
+) -> None:
+    script = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.5; done"
+    process = begin(terminal, "run", "--cpu", "100m", "--", "sh", "-c", script)
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    os.kill(whole.child(part).pid, signal.SIGKILL)
+    rest, told = process.communicate(timeout=COMMAND_S_MAX)
+    assert process.returncode == 0, told
+    assert first + rest == "1\n2\n3\n4\n5\n6\n"
+
+
+def test_a_watch_goes_on_when_the_server_is_killed(whole: Whole, terminal: Terminal) -> None:
+    job_set = f"set-{secrets.token_hex(4)}"
+    job = {"command": ["sleep", "3"], "cpu": "100m"}
+    text = json.dumps({"queue": "default", "jobSet": job_set, "jobs": [job]})
+    terminal("submit", "-", stdin=text)
+    process = begin(terminal, "watch", "default", job_set, "--json")
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["jobs"] == 1
+    os.kill(whole.child("web").pid, signal.SIGKILL)
+    rest, told = process.communicate(timeout=COMMAND_S_MAX)
+    assert process.returncode == 0, told
+    assert json.loads(rest.splitlines()[-1])["states"] == {"SUCCEEDED": 1}
