@@ -118,7 +118,7 @@ def reconcile(
     what lives at most so long to end.
     """
     if only is None:
-        only = desired.keys() | observed.keys()
+        only = [*desired, *(run for run in observed if run not in desired)]
     actions: list[Action] = []
     for run in only:
         wanted, pod = desired.get(run), observed.get(run)
@@ -149,6 +149,8 @@ def _without_pod(
     closing: bool,
 ) -> Iterator[Action]:
     lease = wanted.lease
+    if wanted.end_told_ms:
+        return  # somebody removed the pod after its end was told
     if lease.wish is Wish.STOP:
         yield RuleOut(run, pods.stopped(lease.why or "stopped before it started"))
     elif wanted.taken is Taken.BEFORE:

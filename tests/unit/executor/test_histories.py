@@ -38,8 +38,9 @@ class DurableCluster:
 
     def __init__(self) -> None:
         self.there: dict[RunId, Pod] = {}
-        self.ever: set[RunId] = set()
         self.starts: dict[RunId, int] = {}
+        self.may_start: set[RunId] = set()
+        """What the executor of the moment has told pending."""
         self._changed: set[RunId] = set()
 
     @property
@@ -56,6 +57,7 @@ class DurableCluster:
     def create(self, several: Sequence[Lease], now_ms: int) -> None:
         for each in several:
             name = run_id(each.job_id, each.run)
+            assert name in self.may_start, f"{name} was not told pending by who starts it"
             self.starts[name] = self.starts.get(name, 0) + 1
             self._put(Pod(name, Phase.CREATED, each.node))
 
@@ -91,6 +93,13 @@ class DurableCluster:
         """Nothing was opened."""
 
     # What happens on the cluster by itself.
+
+    def vanish(self, name: RunId) -> None:
+        """Somebody deletes the pod while it lives."""
+        pod = self.there.get(name)
+        if pod is not None and pod.live:
+            del self.there[name]
+            self._changed.add(name)
 
     def step(self, name: RunId, now_ms: int) -> None:
         """The pod goes one step on."""
@@ -136,6 +145,7 @@ class History:
             newest.pop(entry.key, None)
             if entry.value is not None:
                 newest[entry.key] = entry
+        self.cluster.may_start.clear()
         self.core = Core("e", self.cluster)
         self.core.take_over(list(newest.values()), self.position(), self.heartbeat, ())
         self.read_to = len(self.log)
@@ -196,14 +206,15 @@ class History:
         assert isinstance(event, ev.RunEvent)
         name = run_id(event.job_id, event.run)
         if isinstance(event, ev.JobRunPending):
+            assert name not in self.pending, f"{name} was told pending twice"
             self.pending.add(name)
+            self.cluster.may_start.add(name)
         elif not isinstance(event, ev.JobRunRunning):
             self.ends.setdefault(name, set()).add(type(event))
 
     def check(self) -> None:
         for name, starts in self.cluster.starts.items():
             assert starts == 1, f"{name} was started {starts} times"
-            assert name in self.pending, f"{name} was started before it was told pending"
         for name, kinds in self.ends.items():
             assert len(kinds) == 1, f"{name} ended as {kinds}"
 
@@ -230,6 +241,7 @@ steps = st.one_of(
     st.tuples(st.just("read again")),
     st.tuples(st.just("turn"), st.sampled_from(["", "", "refused", "killed after telling"])),
     st.tuples(st.just("pod"), names),
+    st.tuples(st.just("vanish"), names),
     st.tuples(st.just("wait"), st.sampled_from([100, 20_000, 70_000])),
     st.tuples(st.just("kill")),
 )
@@ -256,6 +268,8 @@ def test_no_run_starts_twice_and_each_lease_ends_once(history: list[tuple[object
                 world.turn(fault)
             case ("pod", str(name)):
                 world.cluster.step(run(name), world.now_ms)
+            case ("vanish", str(name)):
+                world.cluster.vanish(run(name))
             case ("wait", int(ms)):
                 world.now_ms += ms
             case ("kill",):

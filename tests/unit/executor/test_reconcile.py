@@ -78,6 +78,9 @@ CASES = {
         wanted=[wanted(lease("a"), taken=Taken.NOW)],
         want=["rule out a failed"],
     ),
+    "a pod that somebody deleted after its end was told is not missed": Case(
+        wanted=[wanted(lease("a"), taken=Taken.NOW, end_told_ms=1)],
+    ),
     "a run waits for the one whose room it takes": Case(
         wanted=[wanted(lease("a", after=("b",)))],
         pods=[pod("b", stopping=True)],

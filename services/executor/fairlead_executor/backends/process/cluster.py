@@ -66,7 +66,7 @@ class ProcessCluster:
         """Runs that were asked for and are not claimed yet, and since when."""
         self._memory: dict[RunId, tuple[int, int]] = {}
         """Of runs whose memory is watched: the process number of the runner, and the limit."""
-        self._changed: set[RunId] = set()
+        self._changed: dict[RunId, None] = {}
         self._bell = asyncio.Event()
         self._removals: deque[RunId] = deque()
         self._removal = asyncio.Event()
@@ -118,8 +118,8 @@ class ProcessCluster:
     def changes(self, now_ms: int) -> Collection[RunId]:
         """See `Cluster`."""
         self._bell.clear()
-        changed, self._changed = self._changed, set()
-        return changed
+        changed, self._changed = self._changed, {}
+        return changed.keys()
 
     async def changed(self) -> None:
         """See `Cluster`."""
@@ -177,7 +177,7 @@ class ProcessCluster:
             pod = self._pods.get(run)
             if pod is not None and not pod.live:
                 del self._pods[run]
-                self._changed.discard(run)
+                self._changed.pop(run, None)
                 self._removals.append(run)
         self._removal.set()
 
@@ -243,7 +243,7 @@ class ProcessCluster:
 
     def _put(self, pod: Pod) -> None:
         self._pods[pod.run] = pod
-        self._changed.add(pod.run)
+        self._changed[pod.run] = None
         self._bell.set()
 
     def _noticed(self) -> None:

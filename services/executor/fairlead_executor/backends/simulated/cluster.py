@@ -52,7 +52,7 @@ class SimulatedCluster:
         self._runs: dict[RunId, _Run] = {}
         self._heap: list[tuple[int, int, RunId, int]] = []
         self._count = itertools.count()
-        self._changed: set[RunId] = set()
+        self._changed: dict[RunId, None] = {}
         self._nodes_changed = False
         self._bell = asyncio.Event()
         self._now_ms = 0
@@ -78,8 +78,8 @@ class SimulatedCluster:
                 self._happens(run, there, due_ms)
         self._bell.clear()
         self._nodes_changed = False
-        changed, self._changed = self._changed, set()
-        return changed
+        changed, self._changed = self._changed, {}
+        return changed.keys()
 
     def next_ms(self) -> int | None:
         """When something happens next, if nobody does anything."""
@@ -146,7 +146,7 @@ class SimulatedCluster:
         for run in runs:
             if run not in self._runs:
                 self._pods.pop(run, None)
-                self._changed.discard(run)
+                self._changed.pop(run, None)
 
     async def logs(self, run: RunId, request: LogRequest) -> AsyncIterator[bytes]:
         """See `Cluster`."""
@@ -190,7 +190,7 @@ class SimulatedCluster:
         """Somebody else removes the pod, live or not, without a trace."""
         self._runs.pop(run, None)
         if self._pods.pop(run, None) is not None:
-            self._changed.add(run)
+            self._changed[run] = None
             self._ring()
 
     def let_start(self) -> None:
@@ -238,7 +238,7 @@ class SimulatedCluster:
 
     def _put(self, run: RunId, pod: Pod) -> None:
         self._pods[run] = pod
-        self._changed.add(run)
+        self._changed[run] = None
 
     def _at(self, due_ms: int, run: RunId, there: _Run) -> None:
         heapq.heappush(self._heap, (due_ms, next(self._count), run, there.version))

@@ -1,0 +1,102 @@
+"""From a pod spec to a command of this machine."""
+
+import json
+
+import msgspec
+import pytest
+
+from fairlead_common.leases import Lease
+from fairlead_executor.backends.process.admission import Refused, admit, base_environment
+from tests.unit.executor.build import lease
+
+MIB = 2**20
+
+
+def leased(container: dict[str, object], **spec: object) -> Lease:
+    return msgspec.structs.replace(
+        lease("a", env={"FAIRLEAD_RUN": "1"}),
+        spec=msgspec.Raw(json.dumps({"containers": [container], **spec}).encode()),
+    )
+
+
+REFUSED = {
+    "no command": (leased({}), "names no command"),
+    "two containers": (
+        leased({"command": ["x"]}, containers=[{"command": ["x"]}, {"command": ["y"]}]),
+        "more than one container",
+    ),
+    "no container": (leased({}, containers=[]), "no container"),
+    "volumes": (leased({"command": ["x"]}, volumes=[{"name": "v"}]), "volumes"),
+    "all at once": (
+        leased({"command": ["x"], "volumeMounts": [{}], "envFrom": [{}]}, initContainers=[{}]),
+        "initContainers, volumeMounts, envFrom",
+    ),
+    "a hook": (leased({"command": ["x"], "lifecycle": {"preStop": {}}}), "lifecycle"),
+    "a value of the cluster": (
+        leased({"command": ["x"], "env": [{"name": "A", "valueFrom": {"fieldRef": {}}}]}),
+        "variable A",
+    ),
+    "a NUL": (leased({"command": ["x\0y"]}), "NUL"),
+    "a name that is none": (leased({"command": ["x"], "env": [{"name": "A=B"}]}), "A=B"),
+    "no spec": (msgspec.structs.replace(lease("a"), spec=msgspec.Raw(b"")), "no pod spec"),
+    "no JSON": (msgspec.structs.replace(lease("a"), spec=msgspec.Raw(b"{")), "cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("a_lease", "why"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_needs_a_cluster_is_refused_with_the_reason(a_lease: Lease, why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        admit(a_lease, {})
+
+
+def test_parts_that_are_null_are_as_good_as_absent() -> None:
+    a_lease = leased(
+        {"command": ["x"], "env": None, "volumeMounts": None, "lifecycle": None}, volumes=None
+    )
+    assert admit(a_lease, {}).argv == ["x"]
+
+
+def test_command_and_arguments_see_variables_as_in_kubernetes() -> None:
+    a_lease = leased(
+        {
+            "command": ["sh", "$(A)"],
+            "args": ["$(FAIRLEAD_RUN)", "$(UNKNOWN)", "$$(A)", "a$b"],
+            "env": [{"name": "A", "value": "x"}, {"name": "B", "value": "$(A)y"}, {"name": "C"}],
+        }
+    )
+    command = admit(a_lease, {"PATH": "/bin"})
+    assert command.argv == ["sh", "x", "1", "$(UNKNOWN)", "$(A)", "a$b"]
+    assert command.env == {"PATH": "/bin", "A": "x", "B": "xy", "C": "", "FAIRLEAD_RUN": "1"}
+
+
+def test_a_limit_counts_before_a_request_and_a_request_before_the_lease() -> None:
+    both = {"limits": {"memory": "64Mi"}, "requests": {"memory": "32Mi"}}
+    one = {"requests": {"memory": "32Mi"}}
+    assert admit(leased({"command": ["x"], "resources": both}), {}).memory_bytes == 64 * MIB
+    assert admit(leased({"command": ["x"], "resources": one}), {}).memory_bytes == 32 * MIB
+    by_lease = msgspec.structs.replace(leased({"command": ["x"]}), requests={"memory": 5})
+    assert admit(by_lease, {}).memory_bytes == 5
+
+
+def test_nothing_of_ours_is_in_the_environment() -> None:
+    env = base_environment(
+        {
+            "FAIRLEAD_SIGNING_KEY": "secret",
+            "PGPASSWORD": "secret",
+            "HOME": "/home/me",
+            "LC_ALL": "de_DE.UTF-8",
+            "PATH": "relative:/usr/bin",
+        }
+    )
+    assert env == {
+        "HOME": "/home/me",
+        "LC_ALL": "de_DE.UTF-8",
+        "LANG": "C.UTF-8",
+        "PATH": "/usr/bin",
+    }
+
+
+def test_an_empty_environment_becomes_one_that_works() -> None:
+    env = base_environment({})
+    assert "/usr/bin" in env["PATH"].split(":")
+    assert env.keys() == {"PATH", "HOME", "LANG"}
