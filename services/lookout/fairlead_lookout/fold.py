@@ -6,46 +6,29 @@ nothing is told to nobody.
 """
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, assert_never, get_args
+from collections.abc import Iterable, Mapping
+from typing import Final, assert_never
 
 import msgspec
 
-from fairlead_common import clock, events, ids, positions, shapes
-from fairlead_common.lifecycle import JOB_ENDED, JOB_HELD, JOB_STEPS, RUN_STEPS, JobState, RunState
-from fairlead_lookout import public
+from fairlead_common import events, ids, shapes
+from fairlead_lookout import states
+from fairlead_lookout.mentions import matches
 from fairlead_lookout.model import (
     Changes,
     CountKey,
     Job,
     JobSet,
     Known,
-    Line,
     Message,
     Run,
     RunKey,
     SetKey,
     Submitted,
 )
+from fairlead_lookout.states import ENDED, HELD, QUEUED
+from fairlead_lookout.telling import Telling
 
-_TAGS: Final = {kind: str(kind.__struct_config__.tag) for kind in get_args(events.AnyEvent)}
-
-
-def _steps(
-    table: Mapping[tuple[JobState, str], JobState] | Mapping[tuple[RunState, str], RunState],
-) -> Mapping[type[events.Event], Mapping[str, str]]:
-    """The table as event type -> state -> state, in plain text: a cheap hash in the hot path."""
-    made: dict[type[events.Event], dict[str, str]] = {kind: {} for kind in _TAGS}
-    for kind, tag in _TAGS.items():
-        made[kind] = {str(state): str(to) for (state, name), to in table.items() if name == tag}
-    return made
-
-
-_JOB_STEPS: Final = _steps(JOB_STEPS)
-_RUN_STEPS: Final = _steps(RUN_STEPS)
-_ENDED: Final = frozenset(str(state) for state in JOB_ENDED)
-_HELD: Final = frozenset(str(state) for state in JOB_HELD)
-_QUEUED: Final = "QUEUED"
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -73,12 +56,10 @@ class _Fold:
         self._sets: dict[SetKey, JobSet] = {}
         self._submitted: dict[str, Submitted] = {}
         self._counted: dict[SetKey, set[CountKey]] = {}
-        self._lines: dict[SetKey, list[Line]] = {}
+        self._telling = Telling()
         self._new_by_partition: dict[int, list[str]] = {}
         self._events = 0
         self._message: Message
-        self._time = ""
-        self._token = ""
 
     def changes(self) -> Changes:
         """Everything that was touched."""
@@ -88,15 +69,14 @@ class _Fold:
             sets=self._sets,
             submitted=self._submitted,
             counted=self._counted,
-            lines=self._lines,
+            lines=self._telling.lines,
             events=self._events,
         )
 
     def message(self, message: Message) -> None:
         """Fold one message."""
         self._message = message
-        self._time = clock.rfc3339(message.time_ms)
-        self._token = positions.encode({message.partition: message.position + 1})
+        self._telling.begin(message)
         self._events += len(message.sequence.events)
         for index, event in enumerate(message.sequence.events):
             self._event(index, event)
@@ -162,7 +142,7 @@ class _Fold:
             number=number,
             submitted_ms=message.time_ms,
             shape=shapes.key(bytes(event.shape), event.priority_class),
-            state=_QUEUED,
+            state=QUEUED,
             priority=event.priority,
             changed_ms=message.time_ms,
             pool=event.pool,
@@ -179,8 +159,8 @@ class _Fold:
         job_set = self._set(key)
         job_set.jobs += 1
         job_set.live += 1
-        self._count(job_set, (event.priority_class, _QUEUED), 1)
-        self._tell(
+        self._count(job_set, (event.priority_class, QUEUED), 1)
+        self._telling.tell(
             job_set,
             "submitted",
             job,
@@ -192,10 +172,10 @@ class _Fold:
 
     def _release(self, event: events.JobReleased) -> None:
         job = self._touch(event.job_id)
-        if job is not None and job.held and job.state == _QUEUED:
+        if job is not None and job.held and job.state == QUEUED:
             job.held = False
             job.dirty = True
-            self._tell(self._set(job.key), "queued", job, by=self._message.sequence.by)
+            self._telling.tell(self._set(job.key), "queued", job, by=self._message.sequence.by)
 
     def _ask(
         self,
@@ -210,28 +190,30 @@ class _Fold:
         ),
     ) -> None:
         """What somebody wants of this job, by its id or by a filter that found it."""
-        if job is None or job.state in _ENDED:
+        if job is None or job.state in ENDED:
             return
         by = self._message.sequence.by
         match event:
             case events.JobCancelRequested() | events.JobsCancelRequested():
                 if self._step(job, event):
                     job.reason = event.reason or None
-                    self._tell(self._set(job.key), "cancelled", job, by=by, reason=job.reason)
+                    self._telling.tell(
+                        self._set(job.key), "cancelled", job, by=by, reason=job.reason
+                    )
                     self._finish(job)
                 elif job.stopping != "cancel":
                     job.stopping = "cancel"
                     job.dirty = True
                     reason = event.reason or None
-                    self._tell(self._set(job.key), "cancelling", job, by=by, reason=reason)
+                    self._telling.tell(self._set(job.key), "cancelling", job, by=by, reason=reason)
             case events.JobPreemptRequested() | events.JobsPreemptRequested():
-                if job.state in _HELD and job.stopping is None:
+                if job.state in HELD and job.stopping is None:
                     self._preempt(job, events.PreemptionCause.REQUEST, event.reason, by=by)
             case events.JobReprioritized() | events.JobsReprioritized():
                 if job.priority != event.priority:
                     job.priority = event.priority
                     job.dirty = True
-                    self._tell(
+                    self._telling.tell(
                         self._set(job.key), "reprioritized", job, by=by, priority=event.priority
                     )
             case _:
@@ -242,7 +224,7 @@ class _Fold:
         message = self._message
         maybe = dict.fromkeys(self._known.candidates.get((message.partition, message.position), ()))
         maybe.update(dict.fromkeys(self._new_by_partition.get(message.partition, ())))
-        found = [job for job in map(self._look, maybe) if job and _matches(job, wanted)]
+        found = [job for job in map(self._look, maybe) if job and matches(job, wanted)]
         found.sort(key=lambda job: (job.number, job.id))
         return [job for job in map(self._touch, [each.id for each in found]) if job]
 
@@ -267,11 +249,11 @@ class _Fold:
         job.dirty = True
         if self._step(job, event):
             job.stopping = job.started_ms = None
-            self._tell_run(job, "leased")
+            self._telling.tell_run(self._set(job.key), "leased", job)
 
     def _preempting(self, event: events.JobRunPreempting) -> None:
         job = self._touch(event.job_id)
-        if job is None or job.run != event.run or job.state not in _HELD:
+        if job is None or job.run != event.run or job.state not in HELD:
             return
         if job.stopping is None:
             self._preempt(job, event.cause, event.reason, for_job=event.for_job)
@@ -291,8 +273,14 @@ class _Fold:
             run.cause = str(cause)
             run.reason = reason or None
             self._runs[job.id, run.number] = run
-        self._tell_run(
-            job, "preempting", cause=str(cause), reason=reason or None, by=by, for_job=for_job
+        self._telling.tell_run(
+            self._set(job.key),
+            "preempting",
+            job,
+            cause=str(cause),
+            reason=reason or None,
+            by=by,
+            for_job=for_job,
         )
 
     def _decide(
@@ -316,29 +304,34 @@ class _Fold:
         job.stopping = None
         match event:
             case events.JobSucceeded():
-                self._tell_run(job, "succeeded")
+                self._telling.tell_run(self._set(job.key), "succeeded", job)
             case events.JobFailed():
                 job.category = str(event.category)
                 job.exit_code = event.exit_code
                 job.reason = event.reason
-                self._tell_failed_run(job, will_retry=False)
-                self._tell_run(
-                    job,
+                self._telling.tell_failed_run(self._set(job.key), job, will_retry=False)
+                self._telling.tell_run(
+                    self._set(job.key),
                     "failed",
+                    job,
                     category=job.category,
                     exit_code=job.exit_code,
                     reason=job.reason,
                 )
             case events.JobCancelled():
                 job.reason = event.reason or None
-                self._tell_run(job, "cancelled", reason=job.reason)
+                self._telling.tell_run(self._set(job.key), "cancelled", job, reason=job.reason)
             case events.JobPreempted():
                 job.reason = event.reason
-                self._tell_run(job, "preempted", reason=event.reason, final=True)
+                self._telling.tell_run(
+                    self._set(job.key), "preempted", job, reason=event.reason, final=True
+                )
             case events.JobRejected():
                 job.category = event.code
                 job.reason = event.reason
-                self._tell_run(job, "rejected", code=event.code, reason=event.reason)
+                self._telling.tell_run(
+                    self._set(job.key), "rejected", job, code=event.code, reason=event.reason
+                )
             case events.JobRequeued():
                 self._requeue(job, event, preempted=stopping == "preempt")
             case _:
@@ -350,10 +343,12 @@ class _Fold:
         if event.shape:
             job.shape = shapes.key(bytes(event.shape), job.priority_class)
         if preempted:
-            self._tell_run(job, "preempted", reason=event.reason, final=False)
+            self._telling.tell_run(
+                self._set(job.key), "preempted", job, reason=event.reason, final=False
+            )
         else:
-            self._tell_failed_run(job, will_retry=True)
-        self._tell_run(job, "requeued", reason=event.reason)
+            self._telling.tell_failed_run(self._set(job.key), job, will_retry=True)
+        self._telling.tell_run(self._set(job.key), "requeued", job, reason=event.reason)
 
     # What the runs did.
 
@@ -376,7 +371,7 @@ class _Fold:
         run = job.latest if newest else self._older_run(job.id, event.run)
         if run is None:
             return
-        to = _RUN_STEPS[type(event)].get(run.state)
+        to = states.RUN[type(event)].get(run.state)
         if to is None:
             return
         self._runs[job.id, run.number] = run
@@ -384,7 +379,7 @@ class _Fold:
         if newest and self._step(job, event):
             if to == "RUNNING":
                 job.started_ms = self._message.time_ms
-            self._tell_run(job, to.lower())
+            self._telling.tell_run(self._set(job.key), to.lower(), job)
 
     def _advance(self, run: Run, to: str, event: events.RunEvent) -> None:
         run.state = to
@@ -441,7 +436,7 @@ class _Fold:
 
     def _step(self, job: Job, event: events.AnyEvent) -> bool:
         """Move the job as the table says; False when the table has no row for it."""
-        to = _JOB_STEPS[type(event)].get(job.state)
+        to = states.JOB[type(event)].get(job.state)
         if to is None:
             return False
         job_set = self._set(job.key)
@@ -450,7 +445,7 @@ class _Fold:
         job.state = to
         job.changed_ms = self._message.time_ms
         job.dirty = True
-        if to in _ENDED:
+        if to in ENDED:
             job_set.live -= 1
             job.ended_ms = self._message.time_ms
         return True
@@ -459,113 +454,8 @@ class _Fold:
         job_set.counts[key] = job_set.counts.get(key, 0) + change
         self._counted.setdefault(job_set.key, set()).add(key)
 
-    # What is told.
-
     def _finish(self, job: Job) -> None:
         """Say so when this was the last live job of its set."""
         job_set = self._set(job.key)
-        if job.state in _ENDED and job_set.live == 0:
-            self._tell(job_set, "finished", None, counts=job_set.by_state())
-
-    def _tell_failed_run(self, job: Job, *, will_retry: bool) -> None:
-        run = job.latest
-        if run is not None and run.state in ("FAILED", "LOST"):
-            self._tell_run(
-                job,
-                "runFailed",
-                category=run.category or "node-lost",
-                exit_code=run.exit_code,
-                reason=run.reason,
-                will_retry=will_retry,
-            )
-
-    def _tell_run(self, job: Job, kind: str, **fields: object) -> None:
-        run = job.latest
-        if run is None:
-            self._tell(self._set(job.key), kind, job, **fields)
-        else:
-            self._tell(
-                self._set(job.key),
-                kind,
-                job,
-                run=run.number,
-                cluster=run.executor,
-                node=run.node,
-                **fields,
-            )
-
-    def _tell(self, job_set: JobSet, kind: str, job: Job | None, **fields: object) -> None:
-        message = self._message
-        position, item = job_set.last
-        item = item + 1 if position == message.position else 0
-        job_set.last = (message.position, item)
-        job_set.position = message.position
-        job_set.last_ms = message.time_ms
-        if job_set.first_ms == 0:
-            job_set.first_ms = message.time_ms
-        event = public.PublicEvent(
-            id=f"{message.position}-{item}",
-            type=kind,
-            job_id=None if job is None else job.id,
-            time=self._time,
-            position=self._token,
-            queue=job_set.key[0],
-            job_set=job_set.key[1],
-            **fields,  # type: ignore[arg-type]
-        )
-        line = Line(message.position, item, message.time_ms, public.encode(event))
-        self._lines.setdefault(job_set.key, []).append(line)
-
-
-def _matches(job: Job, wanted: events.JobFilter) -> bool:
-    """Whether a filter finds this job as it is now. Ended jobs are found by no filter."""
-    if job.state in _ENDED or job.key[0] != wanted.queue:
-        return False
-    if wanted.job_set is not None and job.key[1] != wanted.job_set:
-        return False
-    if wanted.states and job.state not in wanted.states:
-        return False
-    if wanted.classes and job.priority_class not in wanted.classes:
-        return False
-    labels = job.labels or {}
-    if any(labels.get(name) != value for name, value in wanted.labels.items()):
-        return False
-    if wanted.executor is None and wanted.node is None:
-        return True
-    run = job.latest
-    if run is None or job.state not in _HELD:
-        return False
-    return wanted.executor in (None, run.executor) and wanted.node in (None, run.node)
-
-
-def mentioned(messages: Sequence[Message]) -> set[str]:
-    """The ids of all jobs that these messages name."""
-    return {
-        event.job_id
-        for message in messages
-        for event in message.sequence.events
-        if isinstance(event, events.JobEvent)
-    }
-
-
-def mentioned_runs(messages: Sequence[Message]) -> set[RunKey]:
-    """(job, run) of all runs that these messages name."""
-    return {
-        (event.job_id, event.run)
-        for message in messages
-        for event in message.sequence.events
-        if isinstance(event, events.RunEvent)
-    }
-
-
-def bulk(messages: Sequence[Message]) -> list[tuple[Message, events.JobFilter]]:
-    """The filters of these messages."""
-    return [
-        (message, event.filter)
-        for message in messages
-        for event in message.sequence.events
-        if isinstance(
-            event,
-            events.JobsCancelRequested | events.JobsPreemptRequested | events.JobsReprioritized,
-        )
-    ]
+        if job.state in ENDED and job_set.live == 0:
+            self._telling.tell(job_set, "finished", None, counts=job_set.by_state())

@@ -19,7 +19,7 @@ from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX, DatabaseUnavailable
 from fairlead_common.errors import LogUnavailable, WorldError
 from fairlead_common.log import EventLog, Reader
 from fairlead_common.log.topics import JOBS
-from fairlead_lookout import chunks, fold, metrics
+from fairlead_lookout import chunks, fold, mentions, metrics
 from fairlead_lookout.cache import Cache
 from fairlead_lookout.model import Changes, Message
 from fairlead_lookout.partitions import BALANCE_S, Partitions
@@ -67,7 +67,7 @@ def cut(
     for message in messages:
         part.append(message)
         count += len(message.sequence.events)
-        if count >= events_max or fold.bulk([message]):
+        if count >= events_max or mentions.bulk([message]):
             reached = {**at, **{each.partition: each.position + 1 for each in part}}
             batches.append(Batch(part, at, reached))
             part, count, at = [], 0, reached

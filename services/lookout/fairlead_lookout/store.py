@@ -12,7 +12,7 @@ import msgspec
 
 from fairlead_common.db import Connection, load
 from fairlead_common.errors import ViewConflict
-from fairlead_lookout import columns, fold
+from fairlead_lookout import columns, mentions
 from fairlead_lookout.cache import Cache
 from fairlead_lookout.chunks import Chunk
 from fairlead_lookout.model import Changes, Job, JobSet, Known, Message, Run, RunKey, SetKey
@@ -32,7 +32,7 @@ class Store:
     async def load(self, messages: Sequence[Message]) -> Known:
         """What is known of everything that these messages mention."""
         candidates = await self._candidates(messages)
-        wanted = fold.mentioned(messages)
+        wanted = mentions.mentioned(messages)
         wanted.update(job_id for ids in candidates.values() for job_id in ids)
         cached = self._cache.jobs
         jobs = {job_id: cached[job_id] for job_id in wanted if job_id in cached}
@@ -49,7 +49,7 @@ class Store:
 
     async def _candidates(self, messages: Sequence[Message]) -> dict[tuple[int, int], list[str]]:
         found: dict[tuple[int, int], list[str]] = {}
-        for message, wanted in fold.bulk(messages):
+        for message, wanted in mentions.bulk(messages):
             rows = await self._connection.fetch(
                 SQL["candidates"],
                 message.partition,
@@ -72,7 +72,7 @@ class Store:
     ) -> dict[RunKey, Run]:
         wanted = {
             (job_id, number)
-            for job_id, number in fold.mentioned_runs(messages)
+            for job_id, number in mentions.mentioned_runs(messages)
             if job_id in jobs and number < jobs[job_id].run
         }
         if not wanted:

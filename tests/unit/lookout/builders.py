@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from fairlead_common import events, ids, shapes
-from fairlead_lookout import fold
+from fairlead_lookout import fold, mentions
 from fairlead_lookout.cache import Cache
 from fairlead_lookout.model import Changes, JobSet, Known, Message, Run, RunKey, SetKey
 
@@ -119,7 +119,7 @@ class PlainView:
                 for job in self.cache.jobs.values()
                 if sets[job.key].partition == each.partition
             ]
-            for each, _ in fold.bulk(messages)
+            for each, _ in mentions.bulk(messages)
         }
         return Known(jobs=self.cache.jobs, sets=sets, runs=self.runs, candidates=candidates)
 

@@ -1,0 +1,61 @@
+"""What messages mention: jobs and runs by id, and jobs by filters."""
+
+from collections.abc import Sequence
+
+from fairlead_common import events
+from fairlead_lookout.model import Job, Message, RunKey
+from fairlead_lookout.states import ENDED, HELD
+
+
+def matches(job: Job, wanted: events.JobFilter) -> bool:
+    """Whether a filter finds this job as it is now. Ended jobs are found by no filter."""
+    if job.state in ENDED or job.key[0] != wanted.queue:
+        return False
+    if wanted.job_set is not None and job.key[1] != wanted.job_set:
+        return False
+    if wanted.states and job.state not in wanted.states:
+        return False
+    if wanted.classes and job.priority_class not in wanted.classes:
+        return False
+    labels = job.labels or {}
+    if any(labels.get(name) != value for name, value in wanted.labels.items()):
+        return False
+    if wanted.executor is None and wanted.node is None:
+        return True
+    run = job.latest
+    if run is None or job.state not in HELD:
+        return False
+    return wanted.executor in (None, run.executor) and wanted.node in (None, run.node)
+
+
+def mentioned(messages: Sequence[Message]) -> set[str]:
+    """The ids of all jobs that these messages name."""
+    return {
+        event.job_id
+        for message in messages
+        for event in message.sequence.events
+        if isinstance(event, events.JobEvent)
+    }
+
+
+def mentioned_runs(messages: Sequence[Message]) -> set[RunKey]:
+    """(job, run) of all runs that these messages name."""
+    return {
+        (event.job_id, event.run)
+        for message in messages
+        for event in message.sequence.events
+        if isinstance(event, events.RunEvent)
+    }
+
+
+def bulk(messages: Sequence[Message]) -> list[tuple[Message, events.JobFilter]]:
+    """The filters of these messages."""
+    return [
+        (message, event.filter)
+        for message in messages
+        for event in message.sequence.events
+        if isinstance(
+            event,
+            events.JobsCancelRequested | events.JobsPreemptRequested | events.JobsReprioritized,
+        )
+    ]

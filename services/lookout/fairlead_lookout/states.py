@@ -1,0 +1,34 @@
+"""The life cycles of `lifecycle.py` as plain text by event type: a cheap look-up in a hot path."""
+
+from collections.abc import Mapping
+from typing import Final, get_args
+
+from fairlead_common import events
+from fairlead_common.lifecycle import (
+    JOB_ENDED,
+    JOB_HELD,
+    JOB_STEPS,
+    RUN_STEPS,
+    JobState,
+    RunState,
+)
+
+Steps = Mapping[type[events.Event], Mapping[str, str]]
+"""event type -> state -> next state"""
+
+
+def _steps(
+    table: Mapping[tuple[JobState, str], JobState] | Mapping[tuple[RunState, str], RunState],
+) -> Steps:
+    made: dict[type[events.Event], dict[str, str]] = {}
+    for kind in get_args(events.AnyEvent):
+        tag = kind.__struct_config__.tag
+        made[kind] = {str(state): str(to) for (state, name), to in table.items() if name == tag}
+    return made
+
+
+JOB: Final = _steps(JOB_STEPS)
+RUN: Final = _steps(RUN_STEPS)
+ENDED: Final = frozenset(str(state) for state in JOB_ENDED)
+HELD: Final = frozenset(str(state) for state in JOB_HELD)
+QUEUED: Final = str(JobState.QUEUED)

@@ -1,0 +1,74 @@
+"""Telling what happened: public events made from the fold's records, in order per job set."""
+
+from fairlead_common import clock, positions
+from fairlead_lookout import public
+from fairlead_lookout.model import Job, JobSet, Line, Message, SetKey
+
+
+class Telling:
+    """The public events of a batch. An event's id is its message's position and a count."""
+
+    def __init__(self) -> None:
+        self.lines: dict[SetKey, list[Line]] = {}
+        self._message: Message
+        self._time = ""
+        self._token = ""
+
+    def begin(self, message: Message) -> None:
+        """What is told from now on happened in this message."""
+        self._message = message
+        self._time = clock.rfc3339(message.time_ms)
+        self._token = positions.encode({message.partition: message.position + 1})
+
+    def tell(self, job_set: JobSet, kind: str, job: Job | None, **fields: object) -> None:
+        """Add an event of a job, or of the job set itself."""
+        message = self._message
+        position, item = job_set.last
+        item = item + 1 if position == message.position else 0
+        job_set.last = (message.position, item)
+        job_set.position = message.position
+        job_set.last_ms = message.time_ms
+        if job_set.first_ms == 0:
+            job_set.first_ms = message.time_ms
+        event = public.PublicEvent(
+            id=f"{message.position}-{item}",
+            type=kind,
+            job_id=None if job is None else job.id,
+            time=self._time,
+            position=self._token,
+            queue=job_set.key[0],
+            job_set=job_set.key[1],
+            **fields,  # type: ignore[arg-type]
+        )
+        line = Line(message.position, item, message.time_ms, public.encode(event))
+        self.lines.setdefault(job_set.key, []).append(line)
+
+    def tell_run(self, job_set: JobSet, kind: str, job: Job, **fields: object) -> None:
+        """Add an event of a job that says where its newest run is, if it has one."""
+        run = job.latest
+        if run is None:
+            self.tell(job_set, kind, job, **fields)
+            return
+        self.tell(
+            job_set,
+            kind,
+            job,
+            run=run.number,
+            cluster=run.executor,
+            node=run.node,
+            **fields,
+        )
+
+    def tell_failed_run(self, job_set: JobSet, job: Job, *, will_retry: bool) -> None:
+        """Say how the newest run failed, if it did, now that it is known what comes of that."""
+        run = job.latest
+        if run is not None and run.state in ("FAILED", "LOST"):
+            self.tell_run(
+                job_set,
+                "runFailed",
+                job,
+                category=run.category or "node-lost",
+                exit_code=run.exit_code,
+                reason=run.reason,
+                will_retry=will_retry,
+            )
