@@ -319,6 +319,11 @@ def test_a_job_is_run_with_its_output_and_exit_code(
     assert body["jobs"][0]["command"] == ["sh", "-c", "exit 3"]
 
 
+def test_the_version_is_told_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.invoke(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("fairlead ")
+
+
 def test_a_port_that_nobody_listens_on_is_unreachable(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,8 +46,8 @@ def cancel(
             if concerned > ASK_ABOVE:
                 _confirm(concerned, yes)
             done = client.cancel_where(queue, jobset or None, states=states, reason=reason)
-    matched = "" if done.matched is None else f" of {done.matched} jobs"
-    typer.echo(f"cancellation{matched} requested")
+    count = done.matched if done.matched is not None else len(ids or [])
+    typer.echo(f"cancellation of {count} jobs requested" if count else "cancellation requested")
 
 
 def _count(client: "Client", queue: str, job_set: str, states: list[str]) -> int:

@@ -18,12 +18,26 @@ EXIT_INTERRUPTED: Final = 130
 FAULTS_SHOWN_MAX: Final = 20
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib import metadata
+
+        typer.echo(f"fairlead {metadata.version('fairlead')}")
+        raise typer.Exit
+
+
 def options(
     context: typer.Context,
     server: Annotated[
         str,
         typer.Option(help="Address of the server, instead of the one found.", metavar="URL"),
     ] = "",
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and end.", callback=_version, is_eager=True
+        ),
+    ] = False,
 ) -> None:
     """Options before the command."""
     context.obj = server or None
