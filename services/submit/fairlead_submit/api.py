@@ -14,6 +14,7 @@ from fairlead_common.errors import Fault
 from fairlead_common.problems import Problem
 from fairlead_submit import access, body, faults, metrics, requests, schemas
 from fairlead_submit.intake import Asked, Done, Intake, Submitted
+from fairlead_submit.known import Known
 from fairlead_submit.queue_api import queue_routes
 from fairlead_submit.queues import Queues
 from fairlead_submit.settings import SubmitSettings
@@ -54,13 +55,14 @@ def routes(
     settings: SubmitSettings,
     intake: Intake,
     queues: Queues,
+    known: Known,
     authenticate: Authenticator,
     pool: db.Pool,
 ) -> APIRouter:
     """All routes of submit."""
     router = APIRouter()
     router.include_router(_job_routes(settings, intake, guarded(authenticate)))
-    router.include_router(queue_routes(queues, guarded(authenticate)))
+    router.include_router(queue_routes(queues, known, guarded(authenticate)))
     router.include_router(_sign_in_routes(settings, pool))
     return router
 

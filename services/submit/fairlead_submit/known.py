@@ -25,18 +25,59 @@ class KnownJob(msgspec.Struct, frozen=True):
     state: str
 
 
+class _Turn:
+    """Ids that are asked for together, and what came of it."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.found: dict[str, KnownJob] | None = None
+        self.trouble: str | None = None
+
+
 class Known:
-    """Asks the views that lookout's schema offers."""
+    """Asks the views that lookout's schema offers.
+
+    One question at a time: callers that come while one is asked go together into the next, so
+    that many small requests cost few queries.
+    """
 
     def __init__(self, pool: db.Pool, now_s: Callable[[], float] = clock.monotonic_s) -> None:
         self._pool = pool
         self._now_s = now_s
         self._absent_until_s = 0.0
+        self._turn = _Turn()
+        self._asking = asyncio.Lock()
 
     async def jobs(self, ids: Sequence[str]) -> dict[str, KnownJob]:
         """What is known of these; the others are not known. Raises `DatabaseUnavailable`."""
-        rows = await self._ask("known_jobs", ids) if ids else []
-        return {row["job_id"]: KnownJob(row["digest"] or "", row["state"]) for row in rows or ()}
+        if not ids:
+            return {}
+        turn = self._turn
+        turn.ids += ids
+        async with self._asking:
+            if turn.found is None and turn.trouble is None:
+                self._turn = _Turn()
+                await self._take(turn)
+        if turn.trouble is not None:
+            raise DatabaseUnavailable(turn.trouble)
+        found = turn.found
+        return {job_id: found[job_id] for job_id in ids if job_id in found} if found else {}
+
+    async def _take(self, turn: _Turn) -> None:
+        """Ask for all ids of the turn. Whoever is cancelled here leaves it to the next in line."""
+        try:
+            rows = await self._ask("known_jobs", turn.ids)
+        except DatabaseUnavailable as error:
+            turn.trouble = str(error)
+            return
+        turn.found = {
+            row["job_id"]: KnownJob(row["digest"] or "", row["state"]) for row in rows or ()
+        }
+
+    async def live_jobs(self, queue: str) -> int | None:
+        """How many jobs of the queue have not ended, as far as is known; None if nothing is."""
+        rows = await self._ask("live_jobs", queue)
+        return None if rows is None else sum(row["jobs"] for row in rows)
 
     async def settled(
         self, ids: Sequence[str], positions: Mapping[int, int]
@@ -68,7 +109,7 @@ class Known:
         return all(seen.get(partition, 0) >= place for partition, place in positions.items())
 
     async def _ask(
-        self, statement: str, argument: Sequence[object]
+        self, statement: str, argument: Sequence[object] | str
     ) -> Iterable[asyncpg.Record] | None:
         if self._now_s() < self._absent_until_s:
             return None

@@ -13,6 +13,7 @@ from fairlead_common.errors import Fault
 from fairlead_common.problems import Problem
 from fairlead_submit import body, faults, metrics, names, podspec, requests, schemas, templates
 from fairlead_submit.decoding import Decoder, invalid
+from fairlead_submit.known import Known
 from fairlead_submit.queues import Queues, etag, no_queue
 
 LABEL_BYTES_MAX: Final = 5_000
@@ -40,7 +41,7 @@ class QueuePage(msgspec.Struct, frozen=True):
     next: str | None
 
 
-def queue_routes(queues: Queues, route_class: type[APIRoute]) -> APIRouter:
+def queue_routes(queues: Queues, known: Known, route_class: type[APIRoute]) -> APIRouter:
     """The routes that make, show and change queues."""
     router = APIRouter(prefix="/api/v1", route_class=route_class, tags=["queues"])
     shown: dict[int | str, dict[str, Any]] = {200: schemas.answer(QueueView, "The queue.")}
@@ -109,6 +110,32 @@ def queue_routes(queues: Queues, route_class: type[APIRoute]) -> APIRouter:
             request.headers.get("if-match"),
         )
         return _shown(changed)
+
+    @router.delete(
+        "/queues/{name}",
+        summary="Remove a queue that has no live jobs",
+        status_code=204,
+        responses={204: {"description": "Removed."}, **schemas.problems(404, 409, 412)},
+    )
+    async def remove(request: Request, name: str) -> Response:
+        auth.require(request.state.caller, "operator")
+        if await queues.get(name) is None:
+            raise no_queue(name)
+        live = await known.live_jobs(name)
+        if live is None:
+            raise Problem(
+                "unavailable",
+                "Whether the queue has live jobs cannot be told while lookout's view is not there.",
+                retry_after_s=5,
+            )
+        if live:
+            raise Problem("conflict", f"Queue {name!r} has {live} jobs that have not ended.")
+        await queues.change(
+            name,
+            lambda old: msgspec.structs.replace(old, deleted=True),
+            request.headers.get("if-match"),
+        )
+        return Response(status_code=204)
 
     _add_cordon_routes(router, queues, shown)
     return router

@@ -40,7 +40,8 @@ class Service:
         )
         self._relay = Relay(pool, log)
         self._queues = Queues(pool, self._relay.wake)
-        self._intake = Intake(settings, log, self._writer, self._queues, Known(pool))
+        self._known = Known(pool)
+        self._intake = Intake(settings, log, self._writer, self._queues, self._known)
 
     @classmethod
     @asynccontextmanager
@@ -62,7 +63,16 @@ class Service:
     def routers(self) -> list[APIRouter]:
         """The routes of submit."""
         authenticate = Authenticator(self._pool, anonymous=self._settings.anonymous)
-        return [routes(self._settings, self._intake, self._queues, authenticate, self._pool)]
+        return [
+            routes(
+                self._settings,
+                self._intake,
+                self._queues,
+                self._known,
+                authenticate,
+                self._pool,
+            )
+        ]
 
     def checks(self) -> Mapping[str, Check]:
         """What must be well for submit to be of use."""

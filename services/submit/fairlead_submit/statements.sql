@@ -63,3 +63,7 @@ SELECT job_id, digest, state FROM fairlead_lookout.known_jobs WHERE job_id = ANY
 -- name: view_progress
 -- The position that lookout's view reads next, of these partitions.
 SELECT partition, position FROM fairlead_lookout.progress WHERE partition = ANY ($1);
+
+-- name: live_jobs
+-- How many jobs of the queue lookout's view knows that have not ended.
+SELECT coalesce(sum(jobs), 0)::bigint AS jobs FROM fairlead_lookout.live_jobs WHERE queue = $1;

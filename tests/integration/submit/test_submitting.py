@@ -1,5 +1,6 @@
 """Jobs that are taken: what the log holds of them, what a repeat does, what actions ask for."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import msgspec
@@ -262,6 +263,48 @@ async def test_a_queue_changes_only_for_who_saw_its_last_version(submit: Served)
     assert (open_again.json()["cordoned"], open_again.json()["weight"]) == (False, 3)
     versions = [queue.version for queue in await told(submit, 4)]
     assert versions == sorted(versions)
+
+
+async def test_a_queue_is_removed_when_it_has_no_live_jobs(fresh_database: str) -> None:
+    async with served(fresh_database) as submit:
+        name, url = f"{submit.queue}-d", f"/api/v1/queues/{submit.queue}-d"
+        made = await submit.post("/queues", {"name": name})
+        assert (await submit.client.delete(url)).status_code == 503
+    async with served(fresh_database) as submit:
+        await submit.pool.execute("CREATE SCHEMA fairlead_lookout")
+        await submit.pool.execute(
+            "CREATE TABLE fairlead_lookout.live_jobs (queue text, jobs bigint)"
+        )
+        fill = "INSERT INTO fairlead_lookout.live_jobs VALUES ($1, 2), ('another', 5)"
+        await submit.pool.execute(fill, name)
+        assert (await submit.client.delete(url)).status_code == 409
+        await submit.pool.execute("DELETE FROM fairlead_lookout.live_jobs WHERE queue = $1", name)
+        stale = await submit.client.delete(url, headers={"If-Match": '"0"'})
+        assert stale.status_code == 412
+        assert (await submit.client.delete(url)).status_code == 204
+        assert (await submit.client.delete(url)).status_code == 404
+        body = {"queue": name, "jobSet": "s", "jobs": [RUN]}
+        assert (await submit.post("/jobs", body)).status_code == 422
+        again = await submit.post("/queues", {"name": name})
+        assert again.status_code == 201
+        assert again.json()["version"] > made.json()["version"] + 1
+
+
+async def test_many_small_requests_ask_the_view_a_few_times(fresh_database: str) -> None:
+    async with served(fresh_database) as submit:
+        answers = await asyncio.gather(
+            *(submit.submit([{**RUN, "clientId": f"{n}"}]) for n in range(50))
+        )
+        assert {answer.status_code for answer in answers} == {200}
+        known = [(e.job_id, e.digest, "QUEUED") for e in await submitted(submit)]
+    async with served(fresh_database) as other:
+        other.queue = submit.queue
+        await view_knows(other, known)
+        answers = await asyncio.gather(
+            *(other.submit([{**RUN, "clientId": f"{n}"}]) for n in range(60))
+        )
+        duplicates = [answer.json()["jobs"][0]["duplicate"] for answer in answers]
+        assert duplicates == [True] * 50 + [False] * 10
 
 
 async def test_queues_are_listed_by_name_a_page_at_a_time(fresh_database: str) -> None:
