@@ -1,0 +1,40 @@
+"""Makes an API token and prints it: the first one of an installation, or one for a program.
+
+    python make_token.py NAME ROLE...        # roles: admin, operator, submitter, viewer
+
+Runs where submit's settings are, for example inside its container:
+
+    docker compose exec submit python /deploy/make_token.py me admin
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+
+from fairlead_common import db, settings
+from fairlead_submit import access
+from fairlead_submit.settings import SubmitSettings
+
+
+async def make(name: str, roles: Sequence[str]) -> str:
+    """The token. Raises ValueError for a role that there is not."""
+    pool = await db.open_pool(settings.load(SubmitSettings, os.environ).database_url, size_max=1)
+    try:
+        return await access.make_token(pool, name, roles)
+    finally:
+        await pool.close()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the token; 2 when called wrongly."""
+    name, *roles = arguments or [""]
+    if not name or not roles or not access.ROLES.issuperset(roles):
+        sys.stderr.write(f"{__doc__}")
+        return 2
+    sys.stdout.write(f"{asyncio.run(make(name, roles))}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
