@@ -1,0 +1,69 @@
+"""The documents say what is so: diagrams, links, and the commands that they tell people to type."""
+
+import re
+
+import pytest
+
+from fairlead.cli import add_plugins, build
+from tests.architecture.sources import ROOT
+from tools import diagrams
+
+DOCUMENTS = sorted(
+    file
+    for pattern in ("*.md", "docs/**/*.md", "services/*/*.md", "tests/cases/*.md", "examples/*.md")
+    for file in ROOT.glob(pattern)
+)
+LINK = re.compile(r"\]\(([^)#\s]+)")
+MAKE = re.compile(r"\bmake ([a-z]+)\b")
+COMMAND = re.compile(r"^(?:\S+/)?fairlead ([a-z]+)", re.MULTILINE)
+CODE = re.compile(r"^```(?:sh|console|)\n(.*?)^```|`([^`\n]+)`", re.MULTILINE | re.DOTALL)
+NAMES = [str(file.relative_to(ROOT)) for file in DOCUMENTS]
+
+
+def code(text: str) -> str:
+    """What stands in code blocks and between backticks."""
+    return "\n".join(found[1] or found[2] for found in CODE.finditer(text))
+
+
+def test_the_diagrams_are_drawn_from_the_tables() -> None:
+    text = diagrams.DOCUMENT.read_text()
+    assert text == diagrams.redrawn(text), "run: python tools/diagrams.py"
+    assert all(f"<!-- drawn: {name} -->" in text for name in diagrams.diagrams())
+
+
+def test_a_step_that_all_states_of_a_group_have_is_drawn_once() -> None:
+    assert diagrams.diagrams()["jobs"].count("jobSucceeded") == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_somewhere(name: str) -> None:
+    folder = (ROOT / name).parent
+    targets = LINK.findall((ROOT / name).read_text())
+    local = [target for target in targets if "://" not in target]
+    assert not [target for target in local if not (folder / target).exists()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_make_is_only_asked_for_what_it_makes(name: str) -> None:
+    made = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(MAKE.findall(code((ROOT / name).read_text()))) <= made
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if not n.startswith("docs/decisions")])
+def test_commands_that_are_shown_exist(name: str) -> None:
+    app = build()
+    add_plugins(app)
+    commands = {command.name for command in app.registered_commands}
+    commands |= {group.name for group in app.registered_groups}
+    assert set(COMMAND.findall(code((ROOT / name).read_text()))) <= commands
+
+
+def test_decisions_are_numbered_once_and_say_what_was_rejected() -> None:
+    files = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    numbers = [int(file.name[:4]) for file in files]
+    assert len(set(numbers)) == len(numbers)
+    for file, number in zip(files, numbers, strict=True):
+        text = file.read_text()
+        assert text.startswith(f"# {number}. "), file.name
+        headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        assert headings == ["Context", "Decision", "Consequences", "Rejected"], file.name

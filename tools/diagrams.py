@@ -1,0 +1,95 @@
+"""Draws the life cycles of jobs and runs into ARCHITECTURE.md, from the tables that folds use.
+
+    python tools/diagrams.py            # rewrites the diagrams where they differ
+    python tools/diagrams.py --check    # exit code 1 if they differ
+
+A diagram stands between `<!-- drawn: NAME -->` and `<!-- /drawn -->`.
+"""
+
+import re
+import sys
+from collections.abc import Mapping, Set
+from pathlib import Path
+from typing import Final, TypeVar
+
+from fairlead_common.lifecycle import (
+    JOB_ENDED,
+    JOB_HELD,
+    JOB_STEPS,
+    RUN_ENDED,
+    RUN_STEPS,
+    JobState,
+    RunState,
+)
+
+DOCUMENT: Final = Path(__file__).parent.parent / "ARCHITECTURE.md"
+RUN_LIVE: Final = frozenset(RunState) - RUN_ENDED
+
+S = TypeVar("S", JobState, RunState)
+
+
+def diagrams() -> dict[str, str]:
+    """Mermaid texts by name."""
+    return {
+        "jobs": draw(JOB_STEPS, JobState.QUEUED, "jobSubmitted", JOB_HELD, "holds room", JOB_ENDED),
+        "runs": draw(RUN_STEPS, RunState.LEASED, "jobRunLeased", RUN_LIVE, "live", RUN_ENDED),
+    }
+
+
+def draw(
+    steps: Mapping[tuple[S, str], S],
+    first: S,
+    begins_with: str,
+    group: Set[S],
+    group_name: str,
+    ended: Set[S],
+) -> str:
+    """A state diagram; a step that every state of the group has is drawn once, from the group."""
+    shared = {
+        (tag, to)
+        for (_, tag), to in steps.items()
+        if all(steps.get((state, tag)) is to for state in group)
+    }
+    inside: dict[tuple[str, str], list[str]] = {}
+    outside: dict[tuple[str, str], list[str]] = {}
+    for (state, tag), to in steps.items():
+        grouped = state in group and (tag, to) in shared
+        edges = inside if state in group and to in group else outside
+        tags = edges.setdefault(("GROUP" if grouped else state.value, to.value), [])
+        if tag not in tags:
+            tags.append(tag)
+    lines = ["stateDiagram-v2", f"    [*] --> {first.value}: {begins_with}"]
+    lines += [f'    state "{group_name}" as GROUP {{', *_edges(inside, 8), "    }"]
+    lines += _edges(outside, 4)
+    lines += [f"    {state.value} --> [*]" for state in type(first) if state in ended]
+    return "\n".join(lines)
+
+
+def _edges(edges: Mapping[tuple[str, str], list[str]], indent: int) -> list[str]:
+    return [f"{' ' * indent}{a} --> {b}: {', '.join(tags)}" for (a, b), tags in edges.items()]
+
+
+def redrawn(text: str) -> str:
+    """The document with its diagrams as the tables are now. Raises KeyError for an unknown name."""
+    drawn = diagrams()
+    return re.sub(
+        r"(<!-- drawn: (\w+) -->\n).*?(<!-- /drawn -->)",
+        lambda found: f"{found[1]}```mermaid\n{drawn[found[2]]}\n```\n{found[3]}",
+        text,
+        flags=re.DOTALL,
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """The command. Returns its exit code."""
+    old = DOCUMENT.read_text()
+    new = redrawn(old)
+    if "--check" in arguments:
+        return int(old != new)
+    if old != new:
+        DOCUMENT.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
