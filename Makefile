@@ -34,8 +34,12 @@ types: .venv/.ready-dev
 layers: .venv/.ready-dev
 	$(BIN)/lint-imports
 
-bench: .venv/.ready-dev  ## the figures of the issue, one JSON line each
-	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+BENCHES := "log.py --log postgres" "log.py --log kafka" "submit.py" "engine.py --case fill-32k" \
+	"engine.py --case mix" "e2e.py --burst --jobs 20000" "e2e.py --paced --rate 1667 --seconds 60" \
+	"e2e.py --burst --jobs 20000 --kafka" "start.py" "start.py --fresh" "idle.py"
+
+bench: .venv/.ready-dev  ## the figures of this system, each bench ending in one JSON line
+	@set -e; for bench in $(BENCHES); do echo "== bench/$$bench"; $(BIN)/python bench/$$bench; done
 
 clean:  ## remove what the targets made here; no data of a running Fairlead
 	rm -rf .venv .tools .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
