@@ -1,8 +1,8 @@
 """The one place that knows whether numba is there.
 
-`kernel` and `part` mark functions over arrays and numbers that are compiled where numba is
-installed (extra `fast`) and run as ordinary Python where it is not. Both give the same bits:
-no fast-math, no parallel loops, only integer and double arithmetic in a stated order.
+`kernel`, `entry`, `steady` and `part` mark functions over arrays and numbers that are compiled
+where numba is installed (extra `fast`) and run as ordinary Python where it is not. Both give the
+same bits: no fast-math, no parallel loops, only integer and double arithmetic in a stated order.
 
 Set NUMBA_CACHE_DIR (the service does) so that a second start does not compile again; the folder's
 name should hold a digest of the engine's sources, because numba looks only at the file of a kernel
@@ -26,28 +26,42 @@ COMPILED: bool = numba is not None and not numba.config.DISABLE_JIT
 
 
 def kernel(function: F) -> F:
-    """Compile a function that may make arrays."""
-    if numba is None:
-        return function
-    compiled: F = numba.njit(cache=True, nogil=True)(function)
-    return compiled
+    """Compile a function that may make arrays; callable from Python."""
+    return _compile(function)
 
 
-def steady(function: F) -> F:
+def entry(function: F) -> F:
     """Compile a function that makes no arrays: those it is given are never counted as in use.
 
     The counting (an atomic operation per array and use) would cost ten times what a placement
     costs, for the tuples that the kernels of a round share hold dozens of arrays.
     """
-    if numba is None:
-        return function
-    compiled: F = numba.njit(cache=True, nogil=True, _nrt=False)(function)
-    return compiled
+    return _compile(function, _nrt=False)
+
+
+def steady(function: F) -> F:
+    """As `entry`, for what only other kernels call: nothing is made to call it from Python."""
+    return _compile(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def part(function: F) -> F:
     """As `steady`, for what is called per offer: it is inlined into the kernel that calls it."""
-    if numba is None:
+    return _compile(
+        function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True
+    )
+
+
+def _compile(function: F, **options: bool) -> F:
+    if not COMPILED:
         return function
-    compiled: F = numba.njit(cache=True, nogil=True, _nrt=False, forceinline=True)(function)
-    return compiled
+    compiled = numba.njit(cache=True, nogil=True, **options)(function)
+    template = compiled.get_call_template
+
+    def without_literals(args: Any, kws: Any) -> Any:  # numba's own types, which it does not export
+        """One version per type of argument: not one more for every constant that is passed."""
+        plain = tuple(numba.types.unliteral(argument) for argument in args)
+        return template(plain, {k: numba.types.unliteral(v) for k, v in kws.items()})
+
+    compiled.get_call_template = without_literals
+    result: F = compiled
+    return result

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from .compiled import part
 from .snapshot import Bool, Byte, Code, Float, Int32, Int64
 from .tree import Bits, take
@@ -17,10 +19,27 @@ TOLERANCE: Final = 1e-9
 """Amounts closer than this are equal (R4, R13)."""
 
 # Scalars of the model, by index into `Model.number`.
-PLACED: Final = 0
-STOP: Final = 1
-QUEUES: Final = 2
+N_PLACED: Final = 0
+N_STOP: Final = 1
+N_QUEUES: Final = 2
+N_JOURNAL: Final = 3
+N_TAKEN: Final = 4
+N_CHOSEN: Final = 5
+N_GROUP_SHAPE: Final = 6
+N_GROUP_AT: Final = 7
 COUNTS: Final = 16
+
+# What a queue offers (`Model.offer_kind`).
+NEW: Final = 0
+"""a queued job, on the whole ladder"""
+NEW_GANG: Final = 1
+"""the first `minSize` queued members of a gang"""
+FURTHER: Final = 2
+"""a further member of a gang that runs: rung (a) only"""
+BACK: Final = 3
+"""an evicted run"""
+BACK_GANG: Final = 4
+"""the evicted members of a gang, as many as it needs"""
 
 NOT_TRIED: Final = 0
 QUEUE_LIMIT: Final = int(Code.QUEUE_LIMIT)
@@ -28,8 +47,10 @@ ROUND_LIMIT: Final = int(Code.ROUND_LIMIT)
 RATE_LIMIT: Final = int(Code.RATE_LIMIT)
 LOOKBACK_LIMIT: Final = int(Code.LOOKBACK_LIMIT)
 FLOATING_LIMIT: Final = int(Code.FLOATING_LIMIT)
+PREEMPTION_LIMIT: Final = int(Code.PREEMPTION_LIMIT)
 QUEUE_CORDONED: Final = int(Code.QUEUE_CORDONED)
 INSUFFICIENT: Final = int(Code.INSUFFICIENT_RESOURCES)
+DOES_NOT_FIT: Final = int(Code.GANG_DOES_NOT_FIT)
 
 
 class Tables(NamedTuple):
@@ -41,7 +62,7 @@ class Tables(NamedTuple):
     """[S, R+F]"""
     shape_cost: Float
     """[S] cost of one job."""
-    shape_class: Int32
+    shape_class: Int64
     """[S]"""
     shape_value: Int64
     """[S]"""
@@ -49,7 +70,7 @@ class Tables(NamedTuple):
     """[S, W, T]"""
     bits: Bits
     """[S, W] types that suit, as bits."""
-    leaf_type: Int32
+    leaf_type: Int64
     """[N] type of the node at a position."""
     types: Bits
     """[2*size] of the tree."""
@@ -70,12 +91,21 @@ class Tables(NamedTuple):
     beside: Int64
     """[R+F] what is left of what is on no node (L7) when the round starts; a huge number for
     resources of nodes."""
-    job_shape: Int32
+    job_shape: Int64
     """[J]"""
-    order: Int32
+    order: Int64
     """Queued rows in the order of R3, queue by queue."""
     end: Int64
     """[Q] where each queue's rows end in `order`."""
+    level: Int64
+    """[S, W] row of the value that a job runs at, home or away; -1 = no such entry."""
+    least: Int64
+    """[R] the least that any shape needs."""
+    number_at: Int64
+    """[N] number for life of the node at a position."""
+    ranked: Int64
+    """Resource rows in the order in which waste is compared (N3)."""
+    now_ms: int
     lookback: int
 
 
@@ -85,10 +115,10 @@ class Model(NamedTuple):
     number: Int64
     """[COUNTS] scalars, see above."""
     tokens: Float
-    """[1+Q] left in the global bucket (first) and in each queue's."""
+    """[1+Q+1] left in the global bucket (first), in each queue's, and for balance (last)."""
     tree: Int64
     """[2*size, R] of tree.py: free beside everything."""
-    cursor: Int32
+    cursor: Int64
     """[S, W] no position before this has room for the shape."""
     stands: Int64
     """[Q, R+F] what the queue holds by R4: evicted runs only once they are back."""
@@ -99,16 +129,22 @@ class Model(NamedTuple):
     pair_code: Byte
     """[Q, S] why jobs of this shape are passed over, 0 = they are not."""
     pair_left: Int32
-    """[Q, S] jobs not handled yet."""
+    """[Q, S] jobs not handled yet, members of gangs aside."""
     open_pairs: Int64
     """[Q] shapes with jobs not handled yet and not passed over."""
+    gang_left: Int64
+    """[Q] queued members of gangs not passed in the order yet."""
     queue_stop: Byte
     """[Q] the code by which the queue stopped alone, 0 = it did not."""
     examined: Int64
     """[Q] L5."""
     next: Int64
     """[Q] place in `order` of the offer, or where the search for one goes on."""
-    heap: Int32
+    offer_kind: Byte
+    """[Q]"""
+    offer_job: Int64
+    """[Q] the job, or a member of the gang."""
+    heap: Int64
     """[Q] queues that have an offer, as a binary heap by R4."""
     key_value: Int64
     """[Q] R4 (1), of the queue's offer."""
@@ -121,7 +157,7 @@ class Model(NamedTuple):
     key_live: Bool
     """[Q] whether the offer runs already."""
     placed_job: Int32
-    """[P] filled up to number[PLACED]."""
+    """[P] filled up to number[N_PLACED]."""
     placed_at: Int32
     """[P] position."""
     placed_away: Int32
@@ -179,8 +215,24 @@ def place(t: Tables, m: Model, q: int, j: int, s: int, w: int, p: int) -> None:
         m.fresh[r] += amount
     m.tokens[0] -= 1.0
     m.tokens[1 + q] -= 1.0
-    n = m.number[PLACED]
+    n = m.number[N_PLACED]
     m.placed_job[n] = j
     m.placed_at[n] = p
     m.placed_away[n] = w
-    m.number[PLACED] = n + 1
+    m.number[N_PLACED] = n + 1
+
+
+@part
+def unplace(t: Tables, m: Model, q: int, s: int) -> None:
+    """Undo the last `place`."""
+    n = m.number[N_PLACED] - 1
+    m.number[N_PLACED] = n
+    take(m.tree, np.int64(m.placed_at[n]), t.request[s], -1)
+    c = t.shape_class[s]
+    for r in range(t.factor.size):
+        amount = t.whole[s, r]
+        m.stands[q, r] -= amount
+        m.class_held[q, c, r] -= amount
+        m.fresh[r] -= amount
+    m.tokens[0] += 1.0
+    m.tokens[1 + q] += 1.0

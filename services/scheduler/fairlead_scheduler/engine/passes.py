@@ -4,96 +4,193 @@ from __future__ import annotations
 
 from typing import Final
 
-from .compiled import part, steady
+from .compiled import entry, part, steady
+from .gangs import add_unit, bring_back, join, leave, start_gang
+from .ladder import NOWHERE, climb, free_room
 from .model import (
+    BACK,
+    BACK_GANG,
     FLOATING_LIMIT,
+    FURTHER,
     INSUFFICIENT,
+    N_JOURNAL,
+    N_QUEUES,
+    N_STOP,
+    NEW,
     NOT_TRIED,
     QUEUE_LIMIT,
-    QUEUES,
     RATE_LIMIT,
     ROUND_LIMIT,
-    STOP,
     TOLERANCE,
     Model,
     Tables,
     handled,
     pass_over,
     place,
+    share_with,
 )
-from .queues import advance, replace_top
-from .tree import first_fit
+from .queues import advance, advance_plain, replace_top
+from .snapshot import Int64
+from .stopping import (
+    EVICTED,
+    FAILED,
+    QUEUED,
+    URGENT,
+    Runs,
+    may_return,
+    settle,
+)
 
 DONE: Final = 0
 MORE: Final = 1
 
 
-@steady
-def run(t: Tables, m: Model, stretch: int) -> int:
+@entry
+def run(t: Tables, m: Model, v: Runs, stretch: int) -> int:
     """Handle up to `stretch` offers. `DONE` when none is left, else `MORE`."""
     for _ in range(stretch):
-        if m.number[QUEUES] == 0 or m.number[STOP] != NOT_TRIED:
+        if m.number[N_QUEUES] == 0:
             return DONE
         q = m.heap[0]
-        j = t.order[m.next[q]]
+        kind = m.offer_kind[q]
+        m.number[N_JOURNAL] = 0
+        if kind == NEW:
+            if m.number[N_STOP] != NOT_TRIED:
+                replace_top(t, m, False)
+                continue
+            handle_new(t, m, v, q, m.offer_job[q])
+        elif not handle_other(t, m, v, q, kind, m.offer_job[q]):
+            replace_top(t, m, False)
+            continue
+        replace_top(t, m, advance(t, m, v, q))
+    return MORE
+
+
+@entry
+def run_plain(t: Tables, m: Model, stretch: int) -> int:
+    """As `run`, for rounds in which nothing can be stopped and there are no gangs."""
+    for _ in range(stretch):
+        if m.number[N_QUEUES] == 0 or m.number[N_STOP] != NOT_TRIED:
+            return DONE
+        q = m.heap[0]
+        j = m.offer_job[q]
         s = t.job_shape[j]
-        code = limited(t, m, q, s)
-        if code == NOT_TRIED:
-            p = free_room(t, m, s)
+        if limited(t, m, q, s, t.shape_class[s], t.whole[s], 1) == NOT_TRIED:
+            p = free_room(t, m, s, 0)
             if p >= 0:
                 place(t, m, q, j, s, 0, p)
             else:
                 pass_over(m, q, s, INSUFFICIENT)
-        if m.number[STOP] != NOT_TRIED:
-            return DONE
         handled(m, q, s)
         m.next[q] += 1
-        replace_top(t, m, advance(t, m, q))
+        replace_top(t, m, advance_plain(t, m, q))
     return MORE
 
 
 @part
-def limited(t: Tables, m: Model, q: int, s: int) -> int:
-    """Rules L2 to L4 and L7 for an offer of one queued job: 0, or the code of what it met.
+def handle_new(t: Tables, m: Model, v: Runs, q: int, j: int) -> None:
+    """Try to place a queued job."""
+    s = t.job_shape[j]
+    if limited(t, m, q, s, t.shape_class[s], t.whole[s], 1) == NOT_TRIED:
+        after = share_with(v.held[q], t.whole[s], t.factor) / t.weight[q]
+        code = climb(t, m, v, j, after, NOWHERE, NOWHERE, URGENT)
+        avoids = v.avoid_first.size > 0 and v.avoid_first[j] >= 0
+        if code != NOT_TRIED and not avoids:
+            pass_over(m, q, s, code)
+    handled(m, q, s)
+    m.next[q] += 1
 
-    What stops the round is written to number[STOP], what stops the queue to `queue_stop`.
-    """
-    for r in range(t.factor.size):
-        if m.fresh[r] > t.round_limit[r]:
-            m.number[STOP] = ROUND_LIMIT
-            pass_over(m, q, s, ROUND_LIMIT)
-            return ROUND_LIMIT
-    if m.tokens[0] < 1.0 - TOLERANCE:
-        m.number[STOP] = RATE_LIMIT
-        pass_over(m, q, s, RATE_LIMIT)
-        return RATE_LIMIT
-    if m.tokens[1 + q] < 1.0 - TOLERANCE:
-        m.queue_stop[q] = RATE_LIMIT
-        return RATE_LIMIT
-    for r in range(t.factor.size):
-        if m.fresh[r] + t.whole[s, r] > t.beside[r]:
-            pass_over(m, q, s, FLOATING_LIMIT)
-            return FLOATING_LIMIT
-    if t.limit.size > 0:
-        c = t.shape_class[s]
-        for r in range(t.factor.size):
-            after = m.class_held[q, c, r] + t.whole[s, r]
-            if t.whole[s, r] > 0 and after > t.limit[q, c, r] * (1.0 + TOLERANCE):
-                pass_over(m, q, s, QUEUE_LIMIT)
-                return QUEUE_LIMIT
-    return NOT_TRIED
+
+@steady
+def handle_other(t: Tables, m: Model, v: Runs, q: int, kind: int, j: int) -> bool:
+    """Handle an offer of something evicted or of a gang; False when the queue is to stop."""
+    g = v.gang[j]
+    if kind == BACK:
+        if v.state[j] == EVICTED:
+            if may_return(t, m, v, j):
+                settle(t, m, v, j)
+            else:
+                leave(t, m, v, j)
+        step(v, q, j)
+        return True
+    if kind == BACK_GANG:
+        bring_back(t, m, v, g)
+        v.sub[q] = v.gang_first[g]
+        v.sub_end[q] = v.gang_queued[g]
+        v.evicted_next[q] += 1
+        return True
+    if m.number[N_STOP] != NOT_TRIED:
+        return False
+    s = t.job_shape[j]
+    if kind == FURTHER:
+        if v.gang_live[g] > 0 and limited(t, m, q, s, t.shape_class[s], t.whole[s], 1) == NOT_TRIED:
+            code = join(t, m, v, q, j)
+            if code != NOT_TRIED:
+                v.gang_code[g] = code
+                if v.gang_rest[g] and code == INSUFFICIENT:
+                    v.state[j] = FAILED
+        if v.sub[q] < v.sub_end[q] and v.members[v.sub[q]] == j:
+            v.sub[q] += 1
+        else:
+            m.next[q] += 1
+        return True
+    need = v.gang_min[g]
+    add_unit(t, v, g, v.gang_queued[g], v.gang_first[g + 1], QUEUED, need)
+    v.gang_code[g] = limited(t, m, q, -1, t.shape_class[s], v.unit, need)
+    if v.gang_code[g] == NOT_TRIED:
+        v.gang_code[g] = start_gang(t, m, v, q, g)
+        if v.gang_code[g] == NOT_TRIED:
+            v.sub[q] = v.gang_queued[g]
+            v.sub_end[q] = v.gang_first[g + 1]
+    m.next[q] += 1
+    return True
 
 
 @part
-def free_room(t: Tables, m: Model, s: int) -> int:
-    """Rung (a): the first position in the order of N3 with room beside everything, or -1."""
-    start = m.cursor[s, 0]
-    while True:
-        p = first_fit(m.tree, t.types, t.request[s], t.bits[s, 0], start)
-        if p < 0:
-            m.cursor[s, 0] = t.types.size // 2
-            return -1
-        if t.match[s, 0, t.leaf_type[p]] == 0:
-            m.cursor[s, 0] = p
-            return p
-        start = p + 1
+def step(v: Runs, q: int, j: int) -> None:
+    """Go on behind an evicted run, in the order or among the members of its gang."""
+    if v.sub[q] < v.sub_end[q] and v.members[v.sub[q]] == j:
+        v.sub[q] += 1
+    else:
+        v.evicted_next[q] += 1
+
+
+@part
+def limited(t: Tables, m: Model, q: int, s: int, c: int, whole: Int64, jobs: int) -> int:
+    """Rules L2 to L4 and L7 for an offer of queued jobs: 0, or the code of what it met.
+
+    What stops the round is written to number[N_STOP], what stops the queue to `queue_stop`, what
+    holds back single jobs of shape `s` to `pair_code` (a gang, s = -1, is only skipped).
+    """
+    code = NOT_TRIED
+    for r in range(t.factor.size):
+        if m.fresh[r] > t.round_limit[r]:
+            code = ROUND_LIMIT
+    if code == NOT_TRIED and m.tokens[0] < 1.0 - TOLERANCE:
+        code = RATE_LIMIT
+    if code != NOT_TRIED:
+        m.number[N_STOP] = code
+    elif m.tokens[1 + q] < 1.0 - TOLERANCE:
+        m.queue_stop[q] = RATE_LIMIT
+        code = RATE_LIMIT
+    elif min(m.tokens[0], m.tokens[1 + q]) < jobs - TOLERANCE:
+        code = RATE_LIMIT
+    else:
+        code = over_limit(t, m, q, c, whole)
+    if code != NOT_TRIED and s >= 0:
+        pass_over(m, q, s, code)
+    return code
+
+
+@part
+def over_limit(t: Tables, m: Model, q: int, c: int, whole: Int64) -> int:
+    """L7 and L2: whether the pool's floating resources or the queue's limit leave so much."""
+    for r in range(t.factor.size):
+        if m.fresh[r] + whole[r] > t.beside[r]:
+            return FLOATING_LIMIT
+    if t.limit.size > 0:
+        for r in range(t.factor.size):
+            after = m.class_held[q, c, r] + whole[r]
+            if whole[r] > 0 and after > t.limit[q, c, r] * (1.0 + TOLERANCE):
+                return QUEUE_LIMIT
+    return NOT_TRIED

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from .compiled import part, steady
+from .compiled import entry, part, steady
+from .gangs import add_unit
 from .model import (
+    BACK,
+    BACK_GANG,
+    FURTHER,
     LOOKBACK_LIMIT,
+    N_QUEUES,
+    NEW,
+    NEW_GANG,
     NOT_TRIED,
-    QUEUES,
     TOLERANCE,
     Model,
     Tables,
@@ -16,6 +20,8 @@ from .model import (
     share,
     share_with,
 )
+from .snapshot import Int64
+from .stopping import EVICTED, FAILED, QUEUED, RUNS, UNIT, Runs
 
 
 @part
@@ -39,7 +45,7 @@ def before(t: Tables, m: Model, a: int, b: int) -> bool:
 @part
 def sift_down(t: Tables, m: Model, i: int) -> None:
     """Move the queue at heap place `i` down to where it belongs."""
-    size = m.number[QUEUES]
+    size = m.number[N_QUEUES]
     q = m.heap[i]
     while True:
         child = 2 * i + 1
@@ -55,58 +61,171 @@ def sift_down(t: Tables, m: Model, i: int) -> None:
 
 
 @part
-def stand(t: Tables, m: Model, q: int, s: int) -> None:
-    """Compute the standing of a queue whose offer is one queued job of shape `s`."""
+def stand(t: Tables, m: Model, q: int, whole: Int64, value: int, live: bool) -> None:
+    """Compute the standing of a queue's offer: amounts, class value, whether it runs already."""
     weight = t.weight[q]
-    proposed = share_with(m.stands[q], t.whole[s], t.factor) / weight
+    proposed = share_with(m.stands[q], whole, t.factor) / weight
     over = proposed > t.budget[q] + TOLERANCE
-    m.key_value[q] = t.shape_value[s]
+    m.key_value[q] = value
     m.key_over[q] = over
     m.key_amount[q] = proposed if over else share(m.stands[q], t.factor) / weight
-    m.key_size[q] = t.shape_cost[s] * weight
-    m.key_live[q] = False
+    m.key_size[q] = share(whole, t.factor) * weight
+    m.key_live[q] = live
 
 
 @part
-def advance(t: Tables, m: Model, q: int) -> bool:
-    """Find the queue's next offer from `next` on; False when it has none."""
-    if m.queue_stop[q] != NOT_TRIED:
-        return False
-    while m.next[q] < t.end[q]:
-        if m.open_pairs[q] == 0 and t.lookback == 0:
+def offer(t: Tables, m: Model, q: int, j: int, kind: int) -> bool:
+    """Offer a single job."""
+    s = t.job_shape[j]
+    m.offer_kind[q] = kind
+    m.offer_job[q] = j
+    stand(t, m, q, t.whole[s], t.shape_value[s], kind == BACK)
+    return True
+
+
+@part
+def examine(t: Tables, m: Model, q: int) -> int:
+    """The next queued job to look at, by its place in the order, or -1 when the queue is done."""
+    if m.queue_stop[q] != NOT_TRIED or m.next[q] >= t.end[q]:
+        return -1
+    if m.open_pairs[q] == 0 and m.gang_left[q] == 0 and t.lookback == 0:
+        return -1
+    if t.lookback > 0 and m.examined[q] >= t.lookback:
+        m.queue_stop[q] = LOOKBACK_LIMIT
+        return -1
+    m.examined[q] += 1
+    return m.next[q]
+
+
+@part
+def advance_plain(t: Tables, m: Model, q: int) -> bool:
+    """Find the next offer of a queue with nothing but single queued jobs; False for none."""
+    while True:
+        at = examine(t, m, q)
+        if at < 0:
             return False
-        if t.lookback > 0 and m.examined[q] >= t.lookback:
-            m.queue_stop[q] = LOOKBACK_LIMIT
-            return False
-        s = t.job_shape[t.order[m.next[q]]]
-        m.examined[q] += 1
-        if m.pair_code[q, s] == NOT_TRIED:
-            stand(t, m, q, s)
-            return True
-        handled(m, q, s)
+        j = t.order[at]
+        if m.pair_code[q, t.job_shape[j]] == NOT_TRIED:
+            return offer(t, m, q, j, NEW)
+        handled(m, q, t.job_shape[j])
         m.next[q] += 1
+
+
+@part
+def advance(t: Tables, m: Model, v: Runs, q: int) -> bool:
+    """Find the queue's next offer; False when it has none.
+
+    Evicted runs come first (R3), then further members of the gang at hand, then queued jobs.
+    """
+    if next_member(t, m, v, q):
+        return True
+    if v.evicted_next[q] < v.evicted_end[q] and next_evicted(t, m, v, q):
+        return True
+    while True:
+        at = examine(t, m, q)
+        if at < 0:
+            return False
+        j = t.order[at]
+        s = t.job_shape[j]
+        if v.gang[j] >= 0:
+            m.gang_left[q] -= 1
+            if next_of_gang(t, m, v, q, j):
+                return True
+        elif m.pair_code[q, s] == NOT_TRIED and v.state[j] != FAILED:
+            return offer(t, m, q, j, NEW)
+        else:
+            handled(m, q, s)
+        m.next[q] += 1
+
+
+@steady
+def next_evicted(t: Tables, m: Model, v: Runs, q: int) -> bool:
+    """Offer the queue's next evicted run, or gang where its last evicted member stands."""
+    while v.evicted_next[q] < v.evicted_end[q]:
+        j = v.evicted[v.evicted_next[q]]
+        g = v.gang[j]
+        if g < 0:
+            if v.state[j] == EVICTED:
+                return offer(t, m, q, j, BACK)
+        else:
+            v.gang_seen[g, 0] += 1
+            if v.gang_seen[g, 0] == v.gang_queued[g] - v.gang_first[g] and v.gang_live[g] > 0:
+                need = min(v.gang_min[g], v.gang_live[g])
+                value = add_unit(t, v, g, v.gang_first[g], v.gang_queued[g], EVICTED, need)
+                m.offer_kind[q] = BACK_GANG
+                m.offer_job[q] = j
+                stand(t, m, q, v.unit, value, True)
+                return True
+        v.evicted_next[q] += 1
     return False
 
 
 @steady
-def begin(t: Tables, m: Model) -> None:
+def next_member(t: Tables, m: Model, v: Runs, q: int) -> bool:
+    """Offer the next further member of the gang that the queue is at."""
+    while v.sub[q] < v.sub_end[q]:
+        j = v.members[v.sub[q]]
+        if v.state[j] == EVICTED:
+            return offer(t, m, q, j, BACK)
+        if v.state[j] == QUEUED and m.pair_code[q, t.job_shape[j]] == NOT_TRIED:
+            return offer(t, m, q, j, FURTHER)
+        v.sub[q] += 1
+    return False
+
+
+@steady
+def next_of_gang(t: Tables, m: Model, v: Runs, q: int, j: int) -> bool:
+    """A queued member of a gang is reached: is it, or its gang, an offer?"""
+    g = v.gang[j]
+    if v.gang_mode[g] == RUNS:
+        if v.gang_live[g] > 0 and m.pair_code[q, t.job_shape[j]] == NOT_TRIED:
+            return offer(t, m, q, j, FURTHER)
+        return False
+    if v.gang_mode[g] != UNIT:
+        return False
+    v.gang_seen[g, 1] += 1
+    if v.gang_seen[g, 1] < v.gang_first[g + 1] - v.gang_queued[g]:
+        return False
+    value = add_unit(t, v, g, v.gang_queued[g], v.gang_first[g + 1], QUEUED, v.gang_min[g])
+    m.offer_kind[q] = NEW_GANG
+    m.offer_job[q] = j
+    stand(t, m, q, v.unit, value, False)
+    return True
+
+
+@entry
+def begin(t: Tables, m: Model, v: Runs) -> None:
     """Find every queue's first offer and make the heap."""
-    n = 0
     for q in range(t.weight.size):
-        if advance(t, m, q):
-            m.heap[n] = q
-            n += 1
-    m.number[QUEUES] = n
-    for i in range(n // 2 - 1, -1, -1):
-        sift_down(t, m, np.int64(i))
+        if advance(t, m, v, q):
+            m.heap[m.number[N_QUEUES]] = q
+            m.number[N_QUEUES] += 1
+    make_heap(t, m)
+
+
+@entry
+def begin_plain(t: Tables, m: Model) -> None:
+    """As `begin`, with nothing but single queued jobs."""
+    for q in range(t.weight.size):
+        if advance_plain(t, m, q):
+            m.heap[m.number[N_QUEUES]] = q
+            m.number[N_QUEUES] += 1
+    make_heap(t, m)
+
+
+@part
+def make_heap(t: Tables, m: Model) -> None:
+    """Put the queues into heap order."""
+    for i in range(m.number[N_QUEUES] // 2 - 1, -1, -1):
+        sift_down(t, m, i)
 
 
 @part
 def replace_top(t: Tables, m: Model, found: bool) -> None:
     """After the top queue was handled: it has a new offer (`found`) or leaves the heap."""
     if not found:
-        size = m.number[QUEUES] - 1
-        m.number[QUEUES] = size
+        size = m.number[N_QUEUES] - 1
+        m.number[N_QUEUES] = size
         m.heap[0] = m.heap[size]
         if size == 0:
             return

@@ -20,6 +20,7 @@ _BUSY: Final = int(Bucket.BUSY)
 _OPEN: Final = int(Bucket.OPEN)
 
 TRIED: Final = (int(Code.INSUFFICIENT_RESOURCES), int(Code.NO_MATCHING_NODE))
+"""Codes of jobs that found no place."""
 
 
 def barred(snapshot: Snapshot, overfull: Bool) -> Byte:
@@ -97,14 +98,18 @@ def count(
 
 def table(
     snapshot: Snapshot,
-    pairs: tuple[Int64, Int64],
+    queue: Int32,
+    shape: Int32,
+    gang: Int32,
     codes: Byte,
     waiting: Int64,
     free: Int64,
     overfull: Bool,
 ) -> Reasons:
-    """The rows for waiting (queue, shape) pairs, given their codes as the pass left them."""
-    queue, shape = pairs
+    """The rows [M] for what waits, given their codes as the pass left them.
+
+    `shape` is a gang's first waiting member's in a gang's row.
+    """
     distinct, back = np.unique(shape, return_inverse=True)
     counts, scarce, best = count(
         distinct.astype(np.int32),
@@ -119,9 +124,9 @@ def table(
         scarce >= 0, snapshot.shape_request[distinct, np.maximum(scarce, 0)], 0
     ).astype(np.int64)
     return Reasons(
-        queue=queue.astype(np.int32),
-        shape=shape.astype(np.int32),
-        gang=np.full(queue.size, -1, np.int32),
+        queue=queue,
+        shape=np.where(gang >= 0, -1, shape).astype(np.int32),
+        gang=gang,
         code=refined(codes, counts[back]),
         counts=counts[back],
         resource=scarce[back],

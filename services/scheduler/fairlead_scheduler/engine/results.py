@@ -6,11 +6,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import model, reasons
+from . import gangtable, model, overshare, reasons
 from .compiled import kernel
+from .gangtable import GangTable
 from .model import Model, Tables
 from .pool import Pool
-from .snapshot import Bool, Byte, Code, Int32, Int64, JobFlag, Plan, Reasons, Rung, Snapshot
+from .snapshot import (
+    Bool,
+    Byte,
+    Code,
+    EngineSettings,
+    Int32,
+    Int64,
+    JobFlag,
+    NodeFlag,
+    Plan,
+    Preemption,
+    Reasons,
+    Rung,
+    Snapshot,
+)
+from .stopping import DISPLACED, FAILED, GONE, KEPT, PLACED, QUEUED, UNIT, Runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -18,85 +34,292 @@ class Round:
     """A round under way."""
 
     snapshot: Snapshot
+    settings: EngineSettings
     start: Pool
     position: Int32
     """[N] rows of nodes in the order of N3."""
+    levels: Int64
+    """[L] the distinct values that anything runs at."""
     first: Int64
     """[Q+1] where each queue begins in the order of queued jobs."""
+    balance: Bool
+    """[Q] queues evicted by R2."""
+    gangs: GangTable
     tables: Tables
     model: Model
+    runs: Runs
 
 
-def plan(round_: Round, stopped: Code) -> Plan:
+def plan(round_: Round) -> Plan:
     """The answer of `schedule`."""
-    snapshot, start, state = round_.snapshot, round_.start, round_.model
-    n = int(state.number[model.PLACED])
-    job = state.placed_job[:n].copy()
-    node = round_.position[state.placed_at[:n]]
-    shape = snapshot.job_shape[job]
-    placed = _pair_counts(snapshot.job_queue[job], shape, start.queued.shape)
-    waiting = start.queued - placed
-    scheduled = placed.sum(axis=1)
-    rejected = _infeasible_jobs(snapshot, state.pair_code)
-    none = np.zeros(0, np.int32)
+    snapshot, start, state, runs = round_.snapshot, round_.start, round_.model, round_.runs
+    placed = _placed(round_)
+    job = state.placed_job[placed]
+    preempted = _preempted(round_)
+    failed, failed_code = _failed(round_)
+    rejected, rejected_code = _rejected(round_)
+    ended = np.concatenate([job, failed, rejected])
+    queued = start.queued - _pair_counts(snapshot, ended, start.queued.shape)
+    queue_count = len(snapshot.queue_names)
+    tokens_left = state.tokens[-1]
+    balanced = snapshot.preemption_tokens - tokens_left if np.isfinite(tokens_left) else 0
+    rows = _reasons(round_, queued)
     return Plan(
         pool=snapshot.pool,
         placed_job=job,
-        placed_node=node,
-        placed_value=start.shape_value[shape],
-        placed_rung=np.full(n, Rung.FREE, np.uint8),
-        placed_away=(state.placed_away[:n] - 1).astype(np.int8),
-        preempted_job=none,
-        preempted_cause=none.astype(np.uint8),
-        preempted_for=none,
-        preempted_share=none.astype(np.float64),
-        preempted_for_share=none.astype(np.float64),
+        placed_node=round_.position[state.placed_at[placed]],
+        placed_value=_placed_value(round_, job),
+        placed_rung=runs.rung[job] if runs.active else np.full(job.size, Rung.FREE, np.uint8),
+        placed_away=(state.placed_away[placed] - 1).astype(np.int8),
+        preempted_job=preempted,
+        preempted_cause=runs.cause[preempted],
+        preempted_for=_final_takers(runs, preempted),
+        preempted_share=runs.share_before[preempted],
+        preempted_for_share=runs.share_for[preempted],
         rejected_job=rejected,
-        rejected_code=np.full(rejected.size, Code.INFEASIBLE, np.uint8),
-        failed_job=none,
-        failed_code=none.astype(np.uint8),
-        reasons=_reasons(round_, stopped, waiting),
+        rejected_code=rejected_code,
+        failed_job=failed,
+        failed_code=failed_code,
+        reasons=rows,
         shares=start.shares,
         shape_feasible=start.feasible,
         capacity=start.capacity,
-        queue_scheduled=scheduled,
-        queue_preempted=np.zeros_like(scheduled),
-        queue_waiting=waiting.sum(axis=1),
-        queue_position=_positions(round_, job, waiting),
-        stopped_by=stopped,
-        limited=stopped != Code.NONE or bool(_stopped_alone(state.queue_stop).any()),
-        tokens_used=n,
-        preemption_tokens_used=0,
+        queue_scheduled=np.bincount(snapshot.job_queue[job], minlength=queue_count),
+        queue_preempted=np.bincount(snapshot.job_queue[preempted], minlength=queue_count),
+        queue_waiting=queued.sum(axis=1),
+        queue_position=_positions(round_, ended, queued.sum(axis=1)),
+        stopped_by=_stopped(round_),
+        limited=_limited(round_, rows),
+        tokens_used=job.size,
+        preemption_tokens_used=round(balanced),
     )
 
 
-def _stopped_alone(queue_stop: Byte) -> Bool:
-    """[Q] queues that a limit stopped (a cordon is none)."""
-    result: Bool = (queue_stop != 0) & (queue_stop != Code.QUEUE_CORDONED)
-    return result
+def _stopped(round_: Round) -> Code:
+    return Code(int(round_.model.number[model.N_STOP]))
 
 
-def _pair_counts(queue: Int32, shape: Int32, size: tuple[int, ...]) -> Int64:
-    """[Q, S] how often each pair occurs."""
-    pair = queue.astype(np.int64) * size[1] + shape
+def _limited(round_: Round, rows: Reasons) -> bool:
+    """Whether something was held back that the same input could let through next time."""
+    passing = [
+        Code.ROUND_LIMIT,
+        Code.RATE_LIMIT,
+        Code.TIME_LIMIT,
+        Code.LOOKBACK_LIMIT,
+        Code.PREEMPTION_LIMIT,
+    ]
+    return _stopped(round_) != Code.NONE or bool(np.isin(rows.code, passing).any())
+
+
+def _placed(round_: Round) -> Int64:
+    """Places in the model's list of placements that still stand."""
+    n = int(round_.model.number[model.N_PLACED])
+    if not round_.runs.active:
+        return np.arange(n)
+    return np.flatnonzero(round_.runs.state[round_.model.placed_job[:n]] == PLACED)
+
+
+def _placed_value(round_: Round, job: Int32) -> Int64:
+    if round_.runs.active:
+        return round_.levels[round_.runs.level[job]]
+    return round_.start.shape_value[round_.snapshot.job_shape[job]]
+
+
+def _preempted(round_: Round) -> Int32:
+    """R8: runs that gave way and did not return, by submission."""
+    if not round_.runs.active:
+        return np.zeros(0, np.int32)
+    rows = np.flatnonzero(round_.runs.state == GONE)
+    return rows[np.argsort(round_.snapshot.job_submission[rows])].astype(np.int32)
+
+
+def _final_takers(runs: Runs, preempted: Int32) -> Int32:
+    """R8: what a displaced job had displaced names the one that displaced it."""
+    takers = runs.for_job[preempted]
+    for _ in range(takers.size + 1):
+        displaced = runs.state[takers] == DISPLACED
+        if not displaced.any():
+            break
+        takers = np.where(displaced, runs.for_job[takers], takers)
+    return takers.astype(np.int32)
+
+
+def _failed(round_: Round) -> tuple[Int32, Byte]:
+    """Queued jobs that end: left over or without a place under `rest: fail`, or out of nodes."""
+    if not round_.runs.active:
+        return np.zeros(0, np.int32), np.zeros(0, np.uint8)
+    rows = np.flatnonzero(round_.runs.state == FAILED)
+    rows = rows[np.argsort(round_.snapshot.job_submission[rows])].astype(np.int32)
+    code = np.full(rows.size, Code.GANG_REST, np.uint8)
+    code[np.isin(rows, round_.gangs.tried)] = Code.ALL_NODES_TRIED
+    return rows, code
+
+
+def _rejected(round_: Round) -> tuple[Int32, Byte]:
+    """Queued jobs that can never run, by submission (section 6, L4, N9)."""
+    snapshot = round_.snapshot
+    single = _infeasible_jobs(round_)
+    rows, codes = [single], [np.full(single.size, Code.INFEASIBLE, np.uint8)]
+    gangs = round_.gangs
+    if gangs.present:
+        final = np.isin(gangs.code, [Code.INFEASIBLE, Code.GANG_EXCEEDS_BURST])
+        late = gangtable.late(snapshot, round_.settings)
+        final |= late & (gangs.code == Code.GANG_INCOMPLETE)
+        if final.any():
+            mine = np.flatnonzero((gangs.of_job >= 0) & (snapshot.job_node == -1))
+            mine = mine[final[gangs.of_job[mine]]].astype(np.int32)
+            code = gangs.code[gangs.of_job[mine]]
+            keep = ~((code == Code.INFEASIBLE) & _kept(snapshot, mine))
+            rows.append(mine[keep])
+            codes.append(code[keep])
+    job, code = np.concatenate(rows), np.concatenate(codes)
+    by = np.argsort(snapshot.job_submission[job])
+    return job[by].astype(np.int32), code[by]
+
+
+def _infeasible_jobs(round_: Round) -> Int32:
+    """Single queued rows of shapes that can never run, but for those that are kept."""
+    snapshot = round_.snapshot
+    never = round_.model.pair_code == Code.INFEASIBLE
+    if not (never & (round_.start.queued > 0)).any():
+        return np.zeros(0, np.int32)
+    chosen = (snapshot.job_node == -1) & never[snapshot.job_queue, snapshot.job_shape]
+    if round_.gangs.present:
+        chosen &= round_.gangs.of_job < 0
+    rows = np.flatnonzero(chosen).astype(np.int32)
+    return rows[~_kept(snapshot, rows)]
+
+
+def _kept(snapshot: Snapshot, rows: Int32) -> Bool:
+    if snapshot.job_flags is None:
+        return np.zeros(rows.size, np.bool_)
+    return np.asarray((snapshot.job_flags[rows] & JobFlag.KEPT) != 0)
+
+
+def _pair_counts(snapshot: Snapshot, rows: Int32, size: tuple[int, ...]) -> Int64:
+    """[Q, S] how often each pair occurs among these rows."""
+    pair = snapshot.job_queue[rows].astype(np.int64) * size[1] + snapshot.job_shape[rows]
     return np.bincount(pair, minlength=size[0] * size[1]).reshape(size).astype(np.int64)
 
 
-def _reasons(round_: Round, stopped: Code, waiting: Int64) -> Reasons:
+def _reasons(round_: Round, queued: Int64) -> Reasons:
+    """Rows for single jobs by (queue, shape), then for gangs; `queued` counts both, [Q, S]."""
     snapshot, state = round_.snapshot, round_.model
-    queue, shape = np.nonzero(waiting)
+    members, gang_rows = _waiting_gangs(round_)
+    single = queued - _pair_counts(snapshot, members, queued.shape)
+    queue, shape = np.nonzero(single)
     code = state.pair_code[queue, shape]
     alone = state.queue_stop[queue]
-    rest = Code.NOT_REACHED if stopped != Code.NONE else Code.INSUFFICIENT_RESOURCES
+    rest = Code.NOT_REACHED if _stopped(round_) != Code.NONE else Code.INSUFFICIENT_RESOURCES
     code = np.where(code != 0, code, np.where(alone != 0, alone, np.uint8(rest)))
-    return reasons.table(
+    gangs = np.flatnonzero(gang_rows)
+    lead = np.zeros(gangs.size, np.int64)
+    if gangs.size:
+        lead = members[np.searchsorted(round_.gangs.of_job[members], gangs)].astype(np.int64)
+    free = _free_after(round_)
+    made = reasons.table(
         snapshot,
-        (queue, shape),
-        code.astype(np.uint8),
-        waiting[queue, shape],
-        _free_after(round_),
+        np.concatenate([queue, snapshot.job_queue[lead]]).astype(np.int32),
+        np.concatenate([shape, snapshot.job_shape[lead]]).astype(np.int32),
+        np.concatenate([np.full(queue.size, -1), gangs]).astype(np.int32),
+        np.concatenate([code, _gang_codes(round_, gangs, lead)]).astype(np.uint8),
+        np.concatenate([single[queue, shape], gang_rows[gangs]]),
+        free,
         round_.start.overfull,
     )
+    _name_shares(round_, made, free)
+    return made
+
+
+def _waiting_gangs(round_: Round) -> tuple[Int32, Int64]:
+    """Queued members of gangs that wait after the round, by gang; and how many per gang."""
+    gangs, runs = round_.gangs, round_.runs
+    if not gangs.present:
+        return np.zeros(0, np.int32), np.zeros(0, np.int64)
+    members = gangs.members
+    waits = (round_.snapshot.job_node[members] == -1) & np.isin(
+        runs.state[members], [QUEUED, DISPLACED]
+    )
+    members = members[waits]
+    rejected, _ = _rejected(round_)
+    members = members[~np.isin(members, rejected)]
+    return members, np.bincount(gangs.of_job[members], minlength=gangs.size)
+
+
+def _gang_codes(round_: Round, gangs: Int64, lead: Int64) -> Byte:
+    """Why these gangs, or their further members, wait."""
+    runs, state = round_.runs, round_.model
+    if not gangs.size:
+        return np.zeros(0, np.uint8)
+    snapshot = round_.snapshot
+    code = runs.gang_code[gangs].astype(np.uint8)
+    pair = state.pair_code[snapshot.job_queue[lead], snapshot.job_shape[lead]]
+    further = runs.gang_mode[gangs] != UNIT
+    code = np.where((code == 0) & further, pair, code)
+    alone = state.queue_stop[snapshot.job_queue[lead]]
+    rest = np.where(further, Code.INSUFFICIENT_RESOURCES, Code.GANG_DOES_NOT_FIT)
+    if _stopped(round_) != Code.NONE:
+        rest = np.full(gangs.size, Code.NOT_REACHED)
+    return np.where(code != 0, code, np.where(alone != 0, alone, rest)).astype(np.uint8)
+
+
+def _name_shares(round_: Round, made: Reasons, free: Int64) -> None:
+    """Turn `insufficient-resources` into `over-fair-share` where that is what it is (E1)."""
+    rows = np.flatnonzero((made.code == Code.INSUFFICIENT_RESOURCES) & (made.gang < 0))
+    if not rows.size:
+        return
+    snapshot, start, runs, state = round_.snapshot, round_.start, round_.runs, round_.model
+    placed = state.placed_job[_placed(round_)]
+    placed_node = round_.position[state.placed_at[_placed(round_)]]
+    running = np.flatnonzero(snapshot.job_node >= 0).astype(np.int32)
+    running = running[(snapshot.node_flags[snapshot.job_node[running]] & NodeFlag.LOST) == 0]
+    if runs.active:
+        running = running[runs.kind[running] == Preemption.ANY]
+        running = running[_is_live(runs.state[running])]
+        placed_any = runs.kind[placed] == Preemption.ANY
+    else:
+        soft = start.shape_preemption == Preemption.ANY
+        running = running[soft[snapshot.job_shape[running]]]
+        placed_any = soft[snapshot.job_shape[placed]]
+    placed, placed_node = placed[placed_any], placed_node[placed_any]
+    piece = np.concatenate([running, placed])
+    if not piece.size:
+        return
+    value = start.shape_value[snapshot.job_shape[piece]]
+    if runs.active:
+        value = round_.levels[runs.level[piece]]
+    elif snapshot.job_value is not None:
+        value[: running.size] = snapshot.job_value[running]
+    evicted = np.zeros(piece.size, np.bool_)
+    evicted[: running.size] = round_.balance[snapshot.job_queue[running]]
+    first, pieces = overshare.by_node(
+        np.concatenate([snapshot.job_node[running], placed_node]), snapshot.node_number.size
+    )
+    over = overshare.waits_for_share(
+        made.queue[rows],
+        made.shape[rows],
+        first,
+        pieces,
+        snapshot.job_queue[piece],
+        snapshot.job_shape[piece],
+        value,
+        evicted,
+        snapshot.shape_request,
+        start.whole,
+        start.shape_value,
+        snapshot.shape_match,
+        snapshot.node_type,
+        reasons.barred(snapshot, start.overfull),
+        free,
+        runs.held if runs.active else state.stands,
+        round_.tables.weight,
+        start.factor,
+    )
+    made.code[rows[over]] = Code.OVER_FAIR_SHARE
+
+
+def _is_live(states: Byte) -> Bool:
+    return np.asarray((states >= KEPT) & (states <= PLACED))
 
 
 def _free_after(round_: Round) -> Int64:
@@ -107,33 +330,21 @@ def _free_after(round_: Round) -> Int64:
     return result
 
 
-def _infeasible_jobs(snapshot: Snapshot, pair_code: Byte) -> Int32:
-    """Queued rows of shapes that can never run, but for those that are kept."""
-    never = pair_code == Code.INFEASIBLE
-    if not never.any():
-        return np.zeros(0, np.int32)
-    chosen = (snapshot.job_node == -1) & never[snapshot.job_queue, snapshot.job_shape]
-    if snapshot.job_flags is not None:
-        chosen &= (snapshot.job_flags & JobFlag.KEPT) == 0
-    rows = np.flatnonzero(chosen)
-    return rows[np.argsort(snapshot.job_submission[rows])].astype(np.int32)
-
-
-def _positions(round_: Round, placed: Int32, waiting: Int64) -> Int64:
+def _positions(round_: Round, gone: Int32, waiting: Int64) -> Int64:
     chosen = np.zeros(round_.snapshot.job_queue.size, np.bool_)
-    chosen[placed] = True
-    return _first_waiting(round_.tables.order, round_.first, chosen, waiting.sum(axis=1))
+    chosen[gone] = True
+    return _first_waiting(round_.tables.order, round_.first, chosen, waiting)
 
 
 @kernel
-def _first_waiting(order: Int32, first: Int64, placed: Bool, waiting: Int64) -> Int64:
-    """[Q] place in each queue's order of its first job that was not placed, -1 for none."""
+def _first_waiting(order: Int32, first: Int64, gone: Bool, waiting: Int64) -> Int64:
+    """[Q] place in each queue's order of its first job that waits, -1 for none."""
     result = np.full(waiting.size, -1, np.int64)
     for q in range(waiting.size):
         if waiting[q] == 0:
             continue
         for i in range(first[q], first[q + 1]):
-            if not placed[order[i]]:
+            if not gone[order[i]]:
                 result[q] = i - first[q]
                 break
     return result

@@ -1,0 +1,107 @@
+"""After the pass: nodes that hold too much are made to fit (R6), and who may return does (R7)."""
+
+from __future__ import annotations
+
+from .compiled import entry, steady
+from .ladder import has_room
+from .model import N_TAKEN, Model, Tables
+from .queues import before, stand
+from .snapshot import Bool, Int64
+from .stopping import (
+    BY_GANG,
+    BY_URGENCY,
+    GONE,
+    RETURNED,
+    Runs,
+    come_back,
+    give_way,
+    live,
+    shift,
+    taker_on,
+)
+from .victims import TO_FIT, victims
+
+
+@entry
+def make_fit(t: Tables, m: Model, v: Runs) -> None:
+    """R6: wherever something was put on top of less urgent pieces, as few of them as needed go."""
+    size = t.types.size // 2
+    for p in range(t.leaf_type.size):
+        if t.types[size + p] == 0:
+            continue
+        fits = True
+        for r in range(t.request.shape[1]):
+            if m.tree[size + p, r] < 0:
+                fits = False
+        if fits or not victims(t, m, v, -1, p, v.low.size, 0.0, TO_FIT):
+            continue
+        for k in range(m.number[N_TAKEN]):
+            j = v.taken[k]
+            if not live(v.state[j]):
+                continue
+            for_job = taker_on(v, p, v.level[j])
+            give_way(t, m, v, j, BY_URGENCY, for_job)
+            if v.whole_gang[k]:
+                g = v.gang[j]
+                for i in range(v.gang_first[g], v.gang_first[g + 1]):
+                    if live(v.state[v.members[i]]):
+                        give_way(t, m, v, v.members[i], BY_GANG, for_job)
+
+
+@steady
+def fits_now(t: Tables, m: Model, v: Runs, j: int) -> bool:
+    """Whether a run that gave way has room on its own node beside everything."""
+    return v.state[j] == GONE and has_room(t, m, t.job_shape[j], v.at[j])
+
+
+@steady
+def return_gang(t: Tables, m: Model, v: Runs, g: int) -> None:
+    """Members of a gang that gave way return, if that makes it as large as it must be, or none.
+
+    A gang that lost only members above `minSize` takes them back one by one.
+    """
+    for i in range(v.gang_first[g], v.gang_queued[g]):
+        j = v.members[i]
+        if fits_now(t, m, v, j):
+            come_back(t, m, v, j, RETURNED)
+            v.out[j] = 1
+    enough = v.gang_live[g] >= v.gang_need[g]
+    for i in range(v.gang_first[g], v.gang_queued[g]):
+        j = v.members[i]
+        if v.out[j]:
+            v.out[j] = 0
+            if not enough:
+                shift(t, m, v, j, -1)
+                v.state[j] = GONE
+
+
+@entry
+def second_pass(t: Tables, m: Model, v: Runs, rows: Int64, first: Int64, tried: Bool) -> None:
+    """R7: runs that gave way return to their own nodes where there is still room.
+
+    `rows` are those runs by queue, value they run at, priority, start, submission; `first` [Q+1]
+    is where each queue begins and is moved on. The queue that goes next is the one of R4, with
+    the value that the run runs at. `tried` [G] marks gangs that had their turn.
+    """
+    while True:
+        best = -1
+        for q in range(t.weight.size):
+            while m.next[q] < first[q + 1] and not fits_now(t, m, v, rows[m.next[q]]):
+                m.next[q] += 1
+            if m.next[q] == first[q + 1]:
+                continue
+            j = rows[m.next[q]]
+            s = t.job_shape[j]
+            stand(t, m, q, t.whole[s], v.level[j], True)
+            if best < 0 or before(t, m, q, best):
+                best = q
+        if best < 0:
+            return
+        j = rows[m.next[best]]
+        m.next[best] += 1
+        g = v.gang[j]
+        if g < 0:
+            come_back(t, m, v, j, RETURNED)
+        elif not tried[g]:
+            tried[g] = True
+            return_gang(t, m, v, g)

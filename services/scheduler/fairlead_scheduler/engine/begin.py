@@ -1,0 +1,186 @@
+"""How a round begins: the order of nodes, and the arrays that the kernels work on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import evict, gangtable, model, order, pool, shares, tree
+from .model import Model, Tables
+from .pool import Pool
+from .results import Round
+from .snapshot import (
+    NO_AWAY,
+    Byte,
+    Code,
+    EngineSettings,
+    Float,
+    Int32,
+    Int64,
+    Preemption,
+    Snapshot,
+)
+
+
+def round_of(snapshot: Snapshot, settings: EngineSettings, start: Pool) -> Round:
+    """Make the tables, the model, and what could be stopped."""
+    position = node_order(snapshot, settings, start)
+    queued = order.queued(snapshot)
+    first = order.bounds(queued, snapshot.job_queue, len(snapshot.queue_names))
+    bits = _type_bits(start.shape_types)
+    leaf_type = snapshot.node_type[position]
+    leaf_bits = np.where(
+        start.usable[position], np.uint64(1) << (leaf_type % 64).astype(np.uint64), np.uint64(0)
+    )
+    amounts, types = tree.build(start.free[position], leaf_bits)
+    levels, level = _levels(snapshot, start)
+    weight = np.ascontiguousarray(snapshot.queue_weight, np.float64)
+    tables = Tables(
+        request=snapshot.shape_request,
+        whole=start.whole,
+        shape_cost=shares.cost(start.whole, start.factor),
+        shape_class=snapshot.shape_class.astype(np.int64),
+        shape_value=start.shape_value,
+        match=snapshot.shape_match,
+        bits=bits,
+        leaf_type=leaf_type.astype(np.int64),
+        types=types,
+        factor=start.factor,
+        weight=weight,
+        budget=start.shares.fair / weight,
+        start=start.shares.actual / weight,
+        cordoned=snapshot.queue_cordoned,
+        limit=start.limit,
+        round_limit=_round_limit(snapshot, settings, start.capacity),
+        beside=_beside(snapshot, start),
+        job_shape=snapshot.job_shape.astype(np.int64),
+        order=queued.astype(np.int64),
+        end=np.where(snapshot.queue_cordoned, first[:-1], first[1:]),
+        level=level,
+        least=snapshot.shape_request.min(axis=0, initial=np.iinfo(np.int64).max),
+        number_at=snapshot.node_number[position],
+        ranked=np.array(pool.fit_order(snapshot, settings), np.int64),
+        now_ms=snapshot.now_ms,
+        lookback=settings.lookback,
+    )
+    state = _model(snapshot, start, tables, amounts, first)
+    balance = pool.evictable(snapshot, start, settings)
+    gangs = gangtable.of(snapshot, start, state, position)
+    runs = evict.runs_of(snapshot, start, balance, gangs, tables, state, position, levels)
+    return Round(
+        snapshot=snapshot,
+        settings=settings,
+        start=start,
+        position=position,
+        levels=levels,
+        first=first,
+        balance=balance,
+        gangs=gangs,
+        tables=tables,
+        model=state,
+        runs=runs,
+    )
+
+
+def node_order(snapshot: Snapshot, settings: EngineSettings, start: Pool) -> Int32:
+    """N3: rows of nodes, the one to be tried first at the front."""
+    keys: list[Int64] = [snapshot.node_number]
+    ranked = pool.fit_order(snapshot, settings)
+    match settings.placement:
+        case "best-fit" | "pack" | "fragmentation":
+            keys += [start.free[:, r] for r in reversed(ranked)]
+        case "spread":
+            keys += [-start.free[:, r] for r in reversed(ranked)]
+    return np.lexsort(keys).astype(np.int32)
+
+
+def _levels(snapshot: Snapshot, start: Pool) -> tuple[Int64, Int64]:
+    """The distinct values that anything runs at, ascending, and [S, W] rows of them (-1: none)."""
+    width = snapshot.shape_match.shape[1]
+    values = np.full((start.shape_value.size, width), NO_AWAY, np.int64)
+    values[:, 0] = start.shape_value
+    away = snapshot.class_away_value
+    if away is not None:
+        entries = min(width - 1, away.shape[1])
+        values[:, 1 : 1 + entries] = away[snapshot.shape_class, :entries]
+        values[start.shape_preemption == Preemption.NONE, 1:] = NO_AWAY
+    known = [values[values != NO_AWAY]]
+    if snapshot.job_value is not None:
+        known.append(np.unique(snapshot.job_value[snapshot.job_node >= 0]))
+    levels = np.unique(np.concatenate(known))
+    rows = np.searchsorted(levels, values)
+    return levels, np.where(values == NO_AWAY, -1, rows).astype(np.int64)
+
+
+def _model(snapshot: Snapshot, start: Pool, tables: Tables, amounts: Int64, first: Int64) -> Model:
+    size = len(snapshot.queue_names)
+    shapes, width, _ = snapshot.shape_match.shape
+    left = start.queued.astype(np.int32)
+    codes = _known_codes(snapshot, start)
+    tokens = np.full(2 + size, snapshot.tokens, np.float64)
+    tokens[1:-1] = np.inf if snapshot.queue_tokens is None else snapshot.queue_tokens
+    tokens[-1] = snapshot.preemption_tokens
+    jobs = tables.order.size
+    return Model(
+        number=np.zeros(model.COUNTS, np.int64),
+        tokens=tokens,
+        tree=amounts,
+        cursor=np.zeros((shapes, width), np.int64),
+        stands=start.held.sum(axis=1),
+        class_held=start.held.copy(),
+        fresh=np.zeros(start.capacity.size, np.int64),
+        pair_code=codes,
+        pair_left=left,
+        open_pairs=((left > 0) & (codes == 0)).sum(axis=1),
+        queue_stop=np.where(snapshot.queue_cordoned, np.uint8(Code.QUEUE_CORDONED), np.uint8(0)),
+        examined=np.zeros(size, np.int64),
+        next=first[:-1].copy(),
+        gang_left=np.zeros(size, np.int64),
+        offer_kind=np.zeros(size, np.uint8),
+        offer_job=np.zeros(size, np.int64),
+        heap=np.zeros(size, np.int64),
+        key_value=np.zeros(size, np.int64),
+        key_over=np.zeros(size, np.bool_),
+        key_amount=np.zeros(size, np.float64),
+        key_size=np.zeros(size, np.float64),
+        key_live=np.zeros(size, np.bool_),
+        placed_job=np.empty(jobs, np.int32),
+        placed_at=np.empty(jobs, np.int32),
+        placed_away=np.empty(jobs, np.int32),
+    )
+
+
+def _type_bits(suits: Byte) -> tree.Bits:
+    """[S, W] the types that suit, as bits modulo 64."""
+    bits = np.zeros(suits.shape[:2], np.uint64)
+    for kind in range(suits.shape[2]):
+        bits |= suits[:, :, kind].astype(np.uint64) << np.uint64(kind % 64)
+    return bits
+
+
+def _round_limit(snapshot: Snapshot, settings: EngineSettings, capacity: Int64) -> Float:
+    names = snapshot.resources + snapshot.floating
+    fraction = np.array([settings.round_limit.get(name, 1.0) for name in names])
+    result: Float = capacity * fraction * (1.0 + model.TOLERANCE)
+    return result
+
+
+def _beside(snapshot: Snapshot, start: Pool) -> Int64:
+    """L7: what is left of each floating resource; without bound for those of nodes."""
+    result = np.full(start.capacity.size, np.iinfo(np.int64).max, np.int64)
+    nodes = len(snapshot.resources)
+    result[nodes:] = snapshot.floating_total - start.beside[nodes:]
+    return result
+
+
+def _known_codes(snapshot: Snapshot, start: Pool) -> Byte:
+    """[Q, S] what is not even tried: shapes that can never run in the pool or within a limit."""
+    codes = np.zeros(start.queued.shape, np.uint8)
+    codes[:, ~start.feasible] = Code.INFEASIBLE
+    if start.limit.size and snapshot.node_number.size:
+        known = start.known_limit * (1.0 + model.TOLERANCE)
+        for c in range(snapshot.class_value.size):
+            chosen = np.flatnonzero(snapshot.shape_class == c)
+            for q in range(codes.shape[0]):
+                above = (start.whole[chosen] > known[q, c]) & (start.whole[chosen] > 0)
+                codes[q, chosen[above.any(axis=1)]] = Code.INFEASIBLE
+    return codes

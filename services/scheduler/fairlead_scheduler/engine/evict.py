@@ -1,0 +1,250 @@
+"""What could be stopped in this round, and what is taken off its node in thought (R2)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import gangtable, order, shares
+from .compiled import entry
+from .gangtable import GangTable
+from .model import Model, Tables
+from .pool import Pool
+from .snapshot import (
+    Bool,
+    Int32,
+    Int64,
+    JobFlag,
+    NodeFlag,
+    Preemption,
+    Snapshot,
+)
+from .stopping import ASIDE, EVICTED, FAILED, KEPT, NEVER, STEPS, Runs
+from .victims import KEYS
+
+
+def runs_of(
+    snapshot: Snapshot,
+    start: Pool,
+    balance: Bool,
+    gangs: GangTable,
+    tables: Tables,
+    state: Model,
+    position: Int32,
+    levels: Int64,
+) -> Runs:
+    """The third tuple of the kernels; an empty one where nothing can be stopped."""
+    if not (balance.any() or gangs.present or _urgency_possible(snapshot, start, tables)):
+        return _runs(snapshot, start, gangs, 0, 0, 0)
+    runs = _runs(snapshot, start, gangs, snapshot.job_queue.size, position.size, levels.size)
+    place = np.empty_like(position)
+    place[position] = np.arange(position.size, dtype=np.int32)
+    rows = order.running(snapshot)
+    _describe(snapshot, start, gangs, runs, tables, levels, rows)
+    runs.at[rows] = place[snapshot.job_node[rows]]
+    evicted = np.zeros(0, np.int32)
+    if balance.any():
+        chosen = balance[snapshot.job_queue[rows]] & (runs.kind[rows] == Preemption.ANY)
+        chosen &= runs.state[rows] == KEPT
+        evicted = rows[chosen]
+        runs.state[evicted] = EVICTED
+    bounds = order.bounds(evicted, snapshot.job_queue, balance.size)
+    runs = runs._replace(
+        evicted=evicted.astype(np.int64), evicted_next=bounds[:-1].copy(), evicted_end=bounds[1:]
+    )
+    runs.pending[:] = np.diff(bounds)
+    pieces = rows[runs.state[rows] != ASIDE]
+    _link(pieces.astype(np.int64), tables.job_shape, snapshot.shape_request, runs)
+    _count_gangs(snapshot, gangs, runs, state, rows)
+    _avoided(snapshot, gangs, runs, place)
+    for q in np.flatnonzero(np.diff(bounds)):
+        mine = snapshot.job_shape[evicted[bounds[q] : bounds[q + 1]]]
+        counts = np.bincount(mine, minlength=start.whole.shape[0])
+        state.stands[q] -= counts @ start.whole
+    cost = shares.cost(runs.held, start.factor) / np.maximum(runs.entitled, 1e-9)
+    runs.above[:] = np.floor(cost * STEPS + 0.5).astype(np.int64)
+    return runs
+
+
+def _describe(
+    snapshot: Snapshot,
+    start: Pool,
+    gangs: GangTable,
+    runs: Runs,
+    tables: Tables,
+    levels: Int64,
+    rows: Int32,
+) -> None:
+    """State, level, kind and lost work of every job."""
+    shape = snapshot.job_shape
+    lost = (snapshot.node_flags[snapshot.job_node[rows]] & NodeFlag.LOST) != 0
+    runs.state[rows] = np.where(lost, np.uint8(ASIDE), np.uint8(KEPT))
+    runs.state[gangs.failed] = FAILED
+    runs.level[:] = tables.level[shape, 0]
+    if snapshot.job_value is not None:
+        runs.level[rows] = np.searchsorted(levels, snapshot.job_value[rows])
+    runs.kind[:] = start.shape_preemption[shape]
+    if snapshot.job_flags is not None:
+        runs.kind[(snapshot.job_flags & JobFlag.STOPPING) != 0] = Preemption.NONE
+    if gangs.present:
+        member = gangs.of_job >= 0
+        strict = gangtable.guard(snapshot, start, gangs.of_job, gangs.size)
+        runs.kind[member] = np.maximum(runs.kind[member], strict[gangs.of_job[member]])
+    runs.lost[rows] = tables.shape_cost[shape[rows]] * _worked_ms(snapshot, rows)
+
+
+def _worked_ms(snapshot: Snapshot, rows: Int32) -> Int64:
+    """R9: time since the run's start or last checkpoint, [rows]."""
+    started = snapshot.job_started_ms[rows]
+    worked = np.maximum(snapshot.now_ms - started, 0)
+    since = worked
+    if snapshot.job_checkpoint_interval_ms is not None:
+        every = snapshot.job_checkpoint_interval_ms[rows]
+        since = np.where(every > 0, worked % np.maximum(every, 1), since)
+    if snapshot.job_checkpoint_ms is not None:
+        reported = snapshot.job_checkpoint_ms[rows]
+        ago = np.maximum(snapshot.now_ms - np.maximum(reported, started), 0)
+        since = np.minimum(since, ago)
+    return since.astype(np.int64)
+
+
+@entry
+def _link(rows: Int32, shape: Int32, request: Int64, v: Runs) -> None:
+    """Link the pieces to their positions and sum up what could be stopped there."""
+    for i in range(rows.size):
+        j = rows[i]
+        p = v.at[j]
+        v.link[j] = v.head[p]
+        v.head[p] = j
+        if v.kind[j] >= NEVER:
+            continue
+        v.low[v.level[j]] += 1
+        for r in range(request.shape[1]):
+            if v.state[j] == EVICTED:
+                v.away[p, v.level[j], r] += request[shape[j], r]
+            else:
+                v.kept[p, v.level[j], r] += request[shape[j], r]
+
+
+def _count_gangs(
+    snapshot: Snapshot, gangs: GangTable, runs: Runs, state: Model, rows: Int32
+) -> None:
+    """Live members; and queued members are no longer counted among single jobs."""
+    if not gangs.present:
+        return
+    gang = gangs.of_job[rows]
+    runs.gang_live[:] = np.bincount(gang[gang >= 0], minlength=gangs.size)
+    runs.gang_need[:] = np.where(
+        runs.gang_live > 0, np.minimum(gangs.minimum, runs.gang_live), gangs.minimum
+    )
+    waiting = np.flatnonzero((gangs.of_job >= 0) & (snapshot.job_node == -1))
+    pairs = (snapshot.job_queue[waiting], snapshot.job_shape[waiting])
+    np.subtract.at(state.pair_left, pairs, 1)
+    state.open_pairs[:] = ((state.pair_left > 0) & (state.pair_code == 0)).sum(axis=1)
+    state.gang_left[:] = np.bincount(pairs[0], minlength=state.gang_left.size)
+
+
+def _avoided(snapshot: Snapshot, gangs: GangTable, runs: Runs, place: Int32) -> None:
+    """N10: link each job's pairs; who has no other node is set aside."""
+    if snapshot.avoid_job is None or snapshot.avoid_node is None or not runs.avoid_first.size:
+        return
+    runs.avoid_at[:] = place[snapshot.avoid_node]
+    for pair, j in enumerate(snapshot.avoid_job.tolist()):
+        runs.avoid_link[pair] = runs.avoid_first[j]
+        runs.avoid_first[j] = pair
+    runs.state[gangs.tried] = FAILED
+
+
+def _urgency_possible(snapshot: Snapshot, start: Pool, tables: Tables) -> bool:
+    """Whether a queued job could be put on top of something, or runs away, or avoids nodes."""
+    queued = start.queued.any(axis=0)
+    if not queued.any():
+        return False
+    if snapshot.avoid_job is not None and snapshot.avoid_job.size:
+        return True
+    if (tables.level[queued, 1:] >= 0).any():
+        return True
+    soft = start.shape_preemption != Preemption.NONE
+    least = start.shape_value[soft & (queued | start.running.any(axis=0))]
+    lowest = least.min() if least.size else np.iinfo(np.int64).max
+    if snapshot.job_value is not None:
+        values = snapshot.job_value[snapshot.job_node >= 0]
+        lowest = min(lowest, values.min()) if values.size else lowest
+    return bool(lowest < start.shape_value[queued].max())
+
+
+def _runs(
+    snapshot: Snapshot,
+    start: Pool,
+    gangs: GangTable,
+    jobs: int,
+    nodes: int,
+    levels: int,
+) -> Runs:
+    """The arrays, empty."""
+    queues = len(snapshot.queue_names)
+    resources, all_resources = snapshot.shape_request.shape[1], start.capacity.size
+    pairs = snapshot.avoid_job is not None and snapshot.avoid_job.size > 0
+    return Runs(
+        active=int(jobs > 0),
+        state=np.zeros(jobs, np.uint8),
+        at=np.full(jobs, -1, np.int64),
+        level=np.zeros(jobs, np.int64),
+        kind=np.zeros(jobs, np.uint8),
+        lost=np.zeros(jobs, np.float64),
+        started=snapshot.job_started_ms.copy() if jobs else np.zeros(0, np.int64),
+        priority=snapshot.job_priority,
+        submission=snapshot.job_submission,
+        queue=snapshot.job_queue.astype(np.int64) if jobs else np.zeros(0, np.int64),
+        head=np.full(nodes, -1, np.int64),
+        link=np.full(jobs, -1, np.int64),
+        kept=np.zeros((nodes, levels, resources), np.int64),
+        away=np.zeros((nodes, levels, resources), np.int64),
+        low=np.zeros(levels, np.int64),
+        held=start.held.sum(axis=1),
+        entitled=np.maximum(start.shares.fair, start.shares.weight),
+        above=np.zeros(queues, np.int64),
+        pending=np.zeros(queues, np.int64),
+        evicted=np.zeros(0, np.int64),
+        evicted_next=np.zeros(queues, np.int64),
+        evicted_end=np.zeros(queues, np.int64),
+        gang=gangs.of_job.astype(np.int64),
+        gang_first=gangs.first,
+        gang_queued=gangs.queued,
+        members=gangs.members.astype(np.int64),
+        gang_min=gangs.minimum.astype(np.int64),
+        gang_rest=gangs.rest,
+        gang_need=np.zeros(gangs.size, np.int64),
+        gang_live=np.zeros(gangs.size, np.int64),
+        gang_seen=np.zeros((gangs.size, 2), np.int64),
+        gang_mode=gangs.mode,
+        gang_code=gangs.code,
+        gang_label=gangs.label.astype(np.int64),
+        gang_value=gangs.value.astype(np.int64),
+        gang_gone=np.zeros(gangs.size, np.int64),
+        out=np.zeros(jobs, np.uint8),
+        value_first=gangs.value_first.astype(np.int64),
+        value_rows=gangs.value_rows.astype(np.int64),
+        sub=np.zeros(queues, np.int64),
+        sub_end=np.zeros(queues, np.int64),
+        avoid_first=np.full(jobs if pairs else 0, -1, np.int64),
+        avoid_link=np.full(snapshot.avoid_job.size if pairs else 0, -1, np.int64),
+        avoid_at=np.zeros(snapshot.avoid_job.size if pairs else 0, np.int64),
+        rung=np.zeros(jobs, np.uint8),
+        cause=np.zeros(jobs, np.uint8),
+        for_job=np.full(jobs, -1, np.int64),
+        share_before=np.zeros(jobs, np.float64),
+        share_for=np.zeros(jobs, np.float64),
+        was=np.zeros(jobs, np.uint8),
+        journal=np.zeros(jobs + 1, np.int64),
+        candidates=np.zeros(jobs, np.int64),
+        taken=np.zeros(jobs, np.int64),
+        chosen=np.zeros(jobs, np.int64),
+        whole_gang=np.zeros(jobs, np.int64),
+        chosen_gang=np.zeros(jobs, np.int64),
+        less=np.zeros((queues, all_resources), np.int64),
+        need=np.zeros(resources, np.int64),
+        unit=np.zeros(all_resources, np.int64),
+        urged=np.zeros(jobs, np.float64),
+        key=np.zeros((2, KEYS), np.float64),
+        weighed=np.zeros((2, 3 + resources), np.float64),
+    )

@@ -1,0 +1,221 @@
+"""Gangs: all or nothing, on one value of a label where they ask for it (N7 to N9)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from .compiled import part, steady
+from .ladder import ANYWHERE, climb
+from .model import (
+    DOES_NOT_FIT,
+    INSUFFICIENT,
+    N_GROUP_SHAPE,
+    N_JOURNAL,
+    NOT_TRIED,
+    Model,
+    Tables,
+    share_with,
+    unplace,
+)
+from .stopping import (
+    BY_GANG,
+    BY_URGENCY,
+    EVICTED,
+    FREE,
+    QUEUED,
+    URGENT,
+    Runs,
+    come_back,
+    give_way,
+    live,
+    may_return,
+    settle,
+    taker_on,
+    unput,
+)
+
+MEASURES: Final = 3
+
+
+@steady
+def add_unit(t: Tables, v: Runs, g: int, first: int, last: int, state: int, need: int) -> int:
+    """Sum up in `unit` what the first `need` members in this state ask for; the lowest value."""
+    for r in range(v.unit.size):
+        v.unit[r] = 0
+    value = np.iinfo(np.int64).max
+    for i in range(first, last):
+        j = v.members[i]
+        if need == 0:
+            break
+        if v.state[j] != state:
+            continue
+        need -= 1
+        s = t.job_shape[j]
+        value = min(value, t.shape_value[s])
+        for r in range(v.unit.size):
+            v.unit[r] += t.whole[s, r]
+    return value
+
+
+@steady
+def undo(t: Tables, m: Model, v: Runs, mark: int) -> None:
+    """Undo what the journal says after `mark`, last first."""
+    while m.number[N_JOURNAL] > mark:
+        m.number[N_JOURNAL] -= 1
+        entry = v.journal[m.number[N_JOURNAL]]
+        if entry > 0:
+            j = entry - 1
+            unplace(t, m, v.queue[j], t.job_shape[j])
+            unput(t, v, j)
+        else:
+            j = -entry - 1
+            come_back(t, m, v, j, np.int64(v.was[j]))
+            m.tokens[m.tokens.size - 1] += 1.0
+
+
+@steady
+def place_members(
+    t: Tables, m: Model, v: Runs, g: int, need: int, after: float, value: int, top: int
+) -> int:
+    """Place up to `need` queued members within a label value; how many found a place.
+
+    Members of a shape that found none are not tried again.
+    """
+    label = v.gang_label[g]
+    m.number[N_GROUP_SHAPE] = 0
+    placed = 0
+    missed = -1
+    for i in range(v.gang_queued[g], v.gang_first[g + 1]):
+        if placed == need:
+            break
+        j = v.members[i]
+        if v.state[j] != QUEUED or t.job_shape[j] == missed:
+            continue
+        if climb(t, m, v, j, after, label, value, top) == NOT_TRIED:
+            placed += 1
+        else:
+            missed = t.job_shape[j]
+    return placed
+
+
+@steady
+def choose_value(t: Tables, m: Model, v: Runs, g: int, need: int, after: float) -> int:
+    """N7: the label value on which the gang stands best, or -1 when it fits on none."""
+    label = v.gang_label[g]
+    best = ANYWHERE
+    more = v.gang_first[g + 1] - v.gang_queued[g]
+    for value in range(v.value_first.shape[1] - 1):
+        if v.value_first[label, value] == v.value_first[label, value + 1]:
+            continue
+        mark = m.number[N_JOURNAL]
+        placed = place_members(t, m, v, g, need, after, value, URGENT)
+        if placed == need:
+            weigh(t, m, v, mark)
+            placed += place_members(t, m, v, g, more, after, value, FREE)
+            v.weighed[0, 0] = -placed
+            waste(t, m, v, label, value)
+            if best < 0 or lighter(v):
+                best = value
+                for i in range(v.weighed.shape[1]):
+                    v.weighed[1, i] = v.weighed[0, i]
+        undo(t, m, v, mark)
+    return best
+
+
+@steady
+def weigh(t: Tables, m: Model, v: Runs, mark: int) -> None:
+    """Whether the journal after `mark` stops anybody, and how much work that loses."""
+    v.weighed[0, 1] = 0.0
+    v.weighed[0, 2] = 0.0
+    for i in range(mark, m.number[N_JOURNAL]):
+        entry = v.journal[i]
+        if entry < 0:
+            v.weighed[0, 1] = 1.0
+            v.weighed[0, 2] += v.lost[-entry - 1]
+        elif v.rung[entry - 1] == URGENT:
+            v.weighed[0, 1] = 1.0
+            v.weighed[0, 2] += v.urged[entry - 1]
+
+
+@steady
+def waste(t: Tables, m: Model, v: Runs, label: int, value: int) -> None:
+    """What stays free on the value's nodes, by resource in the order of N3."""
+    size = t.types.size // 2
+    for i in range(t.ranked.size):
+        total = 0
+        for k in range(v.value_first[label, value], v.value_first[label, value + 1]):
+            total += m.tree[size + v.value_rows[label, k], t.ranked[i]]
+        v.weighed[0, MEASURES + i] = float(total)
+
+
+@part
+def lighter(v: Runs) -> bool:
+    """Whether the value at hand is better than the best so far; equal ones are not."""
+    for i in range(v.weighed.shape[1]):
+        if v.weighed[0, i] != v.weighed[1, i]:
+            return v.weighed[0, i] < v.weighed[1, i]
+    return False
+
+
+@steady
+def start_gang(t: Tables, m: Model, v: Runs, q: int, g: int) -> int:
+    """Place the `minSize` members that a gang needs, or nothing: 0 or the code of why not."""
+    need = v.gang_min[g]
+    add_unit(t, v, g, v.gang_queued[g], v.gang_first[g + 1], QUEUED, need)
+    after = share_with(v.held[q], v.unit, t.factor) / t.weight[q]
+    value = v.gang_value[g]
+    if v.gang_label[g] >= 0 and value < 0:
+        value = choose_value(t, m, v, g, need, after)
+        if value < 0:
+            return DOES_NOT_FIT
+    mark = m.number[N_JOURNAL]
+    if place_members(t, m, v, g, need, after, value, URGENT) < need:
+        undo(t, m, v, mark)
+        return DOES_NOT_FIT
+    v.gang_value[g] = value
+    return NOT_TRIED
+
+
+@steady
+def join(t: Tables, m: Model, v: Runs, q: int, j: int) -> int:
+    """Place a further member beside those that run, on rung (a): 0 or the code of why not."""
+    g = v.gang[j]
+    m.number[N_GROUP_SHAPE] = 0
+    if v.gang_label[g] >= 0 and v.gang_value[g] < 0:
+        return INSUFFICIENT
+    return climb(t, m, v, j, 0.0, v.gang_label[g], v.gang_value[g], FREE)
+
+
+@steady
+def leave(t: Tables, m: Model, v: Runs, j: int) -> None:
+    """An evicted run finds no room on its own node, for something more urgent is there (R5).
+
+    Its mates go with it where the gang would have fewer than `minSize` left (N8).
+    """
+    for_job = taker_on(v, v.at[j], v.level[j])
+    g = v.gang[j]
+    whole = g >= 0 and v.gang_live[g] <= v.gang_min[g]
+    give_way(t, m, v, j, BY_URGENCY, for_job)
+    if whole:
+        for i in range(v.gang_first[g], v.gang_first[g + 1]):
+            if live(v.state[v.members[i]]):
+                give_way(t, m, v, v.members[i], BY_GANG, for_job)
+
+
+@steady
+def bring_back(t: Tables, m: Model, v: Runs, g: int) -> None:
+    """As many evicted members as the gang needs return to their nodes, or all give way."""
+    need = min(v.gang_min[g], v.gang_live[g])
+    back = 0
+    for i in range(v.gang_first[g], v.gang_queued[g]):
+        j = v.members[i]
+        if back == need:
+            return
+        if v.state[j] == EVICTED:
+            if may_return(t, m, v, j):
+                settle(t, m, v, j)
+                back += 1
+            else:
+                leave(t, m, v, j)

@@ -1,0 +1,281 @@
+"""The ladder for one job (N2, N4, N6): free room, then balance of shares, then urgency."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .compiled import part, steady
+from .model import (
+    INSUFFICIENT,
+    N_CHOSEN,
+    N_GROUP_AT,
+    N_GROUP_SHAPE,
+    N_JOURNAL,
+    N_TAKEN,
+    NOT_TRIED,
+    PREEMPTION_LIMIT,
+    TOLERANCE,
+    Model,
+    Tables,
+    place,
+)
+from .stopping import (
+    BY_GANG,
+    BY_SHARE,
+    FAIR,
+    FREE,
+    URGENT,
+    Runs,
+    give_way,
+    live,
+    put,
+)
+from .tree import first_fit
+from .victims import BEST, FOR_SHARE, FOR_URGENCY, KEYS, NOW, compare, victims
+
+ANYWHERE: Final = -1
+NOWHERE: Final = -1
+
+
+@part
+def free_room(t: Tables, m: Model, s: int, w: int) -> int:
+    """Rung (a): the first position in the order of N3 with room beside everything, or -1.
+
+    Free room only falls while the pass goes on, so the search goes on where it last ended; what
+    gives room back resets the cursors of the shapes that it could serve.
+    """
+    start = m.cursor[s, w]
+    while True:
+        p = first_fit(m.tree, t.types, t.request[s], t.bits[s, w], start)
+        if p < 0:
+            m.cursor[s, w] = t.types.size // 2
+            return NOWHERE
+        if t.match[s, w, t.leaf_type[p]] == 0:
+            m.cursor[s, w] = p
+            return p
+        start = p + 1
+
+
+@part
+def suits(t: Tables, v: Runs, j: int, s: int, w: int, p: int) -> bool:
+    """Whether the position may get the job at all, room aside (N1, N10)."""
+    size = t.types.size // 2
+    if t.types[size + p] & t.bits[s, w] == 0 or t.match[s, w, t.leaf_type[p]] != 0:
+        return False
+    if v.avoid_first.size > 0:
+        pair = v.avoid_first[j]
+        while pair >= 0:
+            if v.avoid_at[pair] == p:
+                return False
+            pair = v.avoid_link[pair]
+    return True
+
+
+@part
+def has_room(t: Tables, m: Model, s: int, p: int) -> bool:
+    """Whether the request fits beside everything."""
+    size = t.types.size // 2
+    for r in range(t.request.shape[1]):  # noqa: SIM110 - kernels have no generators
+        if t.request[s, r] > m.tree[size + p, r]:
+            return False
+    return True
+
+
+@steady
+def free_among(t: Tables, m: Model, v: Runs, j: int, s: int, w: int, label: int, value: int) -> int:
+    """Rung (a) for a job of a gang, maybe bound to a label value, or one that avoids some nodes.
+
+    It moves no cursor: what a gang tries may be undone. Within a label value the search goes on
+    where the member before it ended, as long as they are of one shape.
+    """
+    if label >= 0:
+        first = v.value_first[label, value]
+        if m.number[N_GROUP_SHAPE] == s + 1:
+            first = m.number[N_GROUP_AT]
+        for i in range(first, v.value_first[label, value + 1]):
+            p = v.value_rows[label, i]
+            if has_room(t, m, s, p) and suits(t, v, j, s, w, p):
+                m.number[N_GROUP_SHAPE] = s + 1
+                m.number[N_GROUP_AT] = i
+                return p
+        return NOWHERE
+    start = m.cursor[s, w]
+    while True:
+        p = first_fit(m.tree, t.types, t.request[s], t.bits[s, w], start)
+        if p < 0 or suits(t, v, j, s, w, p):
+            return p
+        start = p + 1
+
+
+@steady
+def reach(t: Tables, m: Model, v: Runs, s: int, p: int, level: int, mode: int) -> int:
+    """The lowest level up to which pieces must be gone for the request to fit, or -1."""
+    size = t.types.size // 2
+    top = level + 1 if mode == FOR_SHARE else level
+    for r in range(v.need.size):
+        v.need[r] = t.request[s, r] - m.tree[size + p, r]
+    for lv in range(top):
+        enough = True
+        for r in range(v.need.size):
+            v.need[r] -= v.away[p, lv, r]
+            if mode == FOR_URGENCY:
+                v.need[r] -= v.kept[p, lv, r]
+            if v.need[r] > 0:
+                enough = False
+        if enough:
+            return lv
+    return NOWHERE
+
+
+@steady
+def cheapest(
+    t: Tables,
+    m: Model,
+    v: Runs,
+    j: int,
+    w: int,
+    after: float,
+    mode: int,
+    label: int,
+    value: int,
+) -> int:
+    """N4: the position with the cheapest victims on rung (b) or (c), or -1.
+
+    The victims are left in `chosen`[:number[N_CHOSEN]] with `chosen_gang`.
+    """
+    s = t.job_shape[j]
+    level = t.level[s, w]
+    best = NOWHERE
+    first = 0
+    last = t.leaf_type.size
+    if label >= 0:
+        first = v.value_first[label, value]
+        last = v.value_first[label, value + 1]
+    for i in range(first, last):
+        p = i if label < 0 else v.value_rows[label, i]
+        if not suits(t, v, j, s, w, p):
+            continue
+        least = reach(t, m, v, s, p, level, mode)
+        if least < 0 or (best >= 0 and least > v.key[BEST, 0]):
+            continue
+        if not victims(t, m, v, j, p, level, after, mode):
+            continue
+        if best >= 0:
+            order = compare(v)
+            if order > 0 or (order == 0 and t.number_at[p] > t.number_at[best]):
+                continue
+        best = p
+        for k in range(KEYS):
+            v.key[BEST, k] = v.key[NOW, k]
+        for k in range(m.number[N_TAKEN]):
+            v.chosen[k] = v.taken[k]
+            v.chosen_gang[k] = v.whole_gang[k]
+        m.number[N_CHOSEN] = m.number[N_TAKEN]
+    return best
+
+
+@steady
+def may_balance(t: Tables, m: Model, v: Runs, q: int, after: float) -> bool:
+    """Whether any other queue has evicted runs and so much that R13 could allow to take some."""
+    for k in range(t.weight.size):
+        if k != q and v.pending[k] > 0:
+            held = 0.0
+            for r in range(t.factor.size):
+                held = max(held, v.held[k, r] * t.factor[r])
+            if after < held / t.weight[k] - TOLERANCE:
+                return True
+    return False
+
+
+@steady
+def may_urge(v: Runs, level: int) -> bool:
+    """Whether anything preemptible runs below this level."""
+    for lv in range(level):  # noqa: SIM110 - kernels have no generators
+        if v.low[lv] > 0:
+            return True
+    return False
+
+
+@steady
+def make_way(t: Tables, m: Model, v: Runs, j: int) -> None:
+    """The chosen victims of rung (b) give way to `j`, mates with them, each for a token (L8)."""
+    for k in range(m.number[N_CHOSEN]):
+        victim = v.chosen[k]
+        give_way(t, m, v, victim, BY_SHARE, j)
+        m.tokens[m.tokens.size - 1] -= 1.0
+        if v.chosen_gang[k]:
+            g = v.gang[victim]
+            for i in range(v.gang_first[g], v.gang_first[g + 1]):
+                mate = v.members[i]
+                if live(v.state[mate]):
+                    give_way(t, m, v, mate, BY_GANG, j)
+                    m.tokens[m.tokens.size - 1] -= 1.0
+
+
+@steady
+def climb(
+    t: Tables, m: Model, v: Runs, j: int, after: float, label: int, value: int, top: int
+) -> int:
+    """Place a queued job on the first rung that has a node, at home or away, no higher than `top`.
+
+    Returns 0, or the code that says why it found no place. `after` is the share / weight of its
+    queue with the whole offer placed; `label` and `value` bind it to a part of the pool.
+    """
+    s = t.job_shape[j]
+    q = v.queue[j]
+    code = INSUFFICIENT
+    bound = v.gang[j] >= 0 or (v.avoid_first.size > 0 and v.avoid_first[j] >= 0)
+    for w in range(t.level.shape[1]):
+        level = t.level[s, w]
+        if level < 0:
+            continue
+        rung = FREE
+        p = free_among(t, m, v, j, s, w, label, value) if bound else free_room(t, m, s, w)
+        if p < 0 and top >= FAIR and may_balance(t, m, v, q, after):
+            rung = FAIR
+            p = cheapest(t, m, v, j, w, after, FOR_SHARE, label, value)
+            if p >= 0 and m.tokens[m.tokens.size - 1] < 1.0 - TOLERANCE:
+                code = PREEMPTION_LIMIT
+                p = NOWHERE
+            elif p >= 0:
+                make_way(t, m, v, j)
+        if p < 0 and top >= URGENT and may_urge(v, level):
+            rung = URGENT
+            p = cheapest(t, m, v, j, w, after, FOR_URGENCY, label, value)
+        if p >= 0:
+            mark = m.number[N_JOURNAL]
+            place(t, m, q, j, s, w, p)
+            put(t, m, v, j, w, p, rung)
+            v.urged[j] = v.key[BEST, 3] if rung == URGENT else 0.0
+            if rung == FAIR:
+                reopen(t, m, v, mark)
+            return 0
+    return code
+
+
+@steady
+def reopen(t: Tables, m: Model, v: Runs, mark: int) -> None:
+    """Room was given back by what the journal says before `mark`: whom could it serve?
+
+    Cursors of those shapes go back to it, and where they were passed over they are tried again.
+    """
+    size = t.types.size // 2
+    while mark > 0 and v.journal[mark - 1] < 0:
+        mark -= 1
+        p = v.at[-v.journal[mark] - 1]
+        useful = True
+        for r in range(t.request.shape[1]):
+            if m.tree[size + p, r] < t.least[r]:
+                useful = False
+        if not useful:
+            continue
+        for s in range(t.request.shape[0]):
+            if not has_room(t, m, s, p):
+                continue
+            for w in range(t.level.shape[1]):
+                m.cursor[s, w] = min(m.cursor[s, w], p)
+            for q in range(t.weight.size):
+                if m.pair_code[q, s] == INSUFFICIENT:
+                    m.pair_code[q, s] = NOT_TRIED
+                    if m.pair_left[q, s] > 0:
+                        m.open_pairs[q] += 1

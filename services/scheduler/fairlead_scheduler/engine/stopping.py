@@ -1,0 +1,326 @@
+"""What could be stopped, and for whom: the part of the model that preemption and gangs need.
+
+Runs and new placements are *pieces* on a position, linked per position. A piece is in one of these
+states; `LIVE` ones hold room.
+
+    QUEUED    waits                                  -> PLACED
+    KEPT      runs, was not evicted                  -> GONE
+    EVICTED   runs, off its node in thought (R2)     -> RETURNED, GONE
+    RETURNED  was evicted and is back (R5, R7)       -> GONE
+    PLACED    new in this round                      -> DISPLACED
+    GONE      gave way; preempted unless it returns
+    DISPLACED was new, gave way in the same round: waits on
+    ASIDE     takes no part: runs on lost nodes
+    FAILED    waited and ends now (`rest: fail`, all nodes tried)
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from .compiled import part, steady
+from .model import N_JOURNAL, Model, Tables
+from .snapshot import Byte, Cause, Float, Int64, Rung
+from .tree import take
+
+QUEUED: Final = 0
+KEPT: Final = 1
+EVICTED: Final = 2
+RETURNED: Final = 3
+PLACED: Final = 4
+GONE: Final = 5
+DISPLACED: Final = 6
+ASIDE: Final = 7
+FAILED: Final = 8
+
+FREE: Final = int(Rung.FREE)
+FAIR: Final = int(Rung.FAIR_SHARE)
+URGENT: Final = int(Rung.URGENCY)
+
+BY_SHARE: Final = int(Cause.FAIR_SHARE)
+BY_URGENCY: Final = int(Cause.URGENCY)
+BY_GANG: Final = int(Cause.GANG)
+
+NEVER: Final = 2
+"""`Preemption.NONE` as a number of the kernels."""
+
+STEPS: Final = 1e9
+"""How far above its share a queue is, is compared in steps of 1e-9 (a total order, see R4)."""
+
+# What a gang's queued members are offered as (`Runs.gang_mode`).
+UNIT: Final = 0
+RUNS: Final = 1
+SINGLES: Final = 2
+NOTHING: Final = 3
+
+
+class Runs(NamedTuple):
+    """Pieces, gangs, and room to work in. L levels: the distinct values that anything runs at."""
+
+    active: int
+    """0 when nothing can be stopped and there are no gangs: then no other field is looked at."""
+    state: Byte
+    """[J]"""
+    at: Int64
+    """[J] position of the piece"""
+    level: Int64
+    """[J] row of the value it runs at, or would at home"""
+    kind: Byte
+    """[J] `Preemption`, the strictest of its gang, NONE for a run that is stopping"""
+    lost: Float
+    """[J] R9: work lost by stopping it now"""
+    started: Int64
+    """[J] when its run started; now for what is new"""
+    priority: Int64
+    submission: Int64
+    queue: Int64
+    head: Int64
+    """[N] last piece of each position, -1"""
+    link: Int64
+    """[J] the piece before it on the same position, -1"""
+    kept: Int64
+    """[N, L, R] held by preemptible pieces that are not evicted ones"""
+    away: Int64
+    """[N, L, R] held by evicted runs"""
+    low: Int64
+    """[L] preemptible pieces by level, evicted or not"""
+    held: Int64
+    """[Q, R+F] as `Model.stands`, with evicted runs not yet taken (R13)"""
+    entitled: Float
+    """[Q] max(fair share, weight share)"""
+    above: Int64
+    """[Q] held / entitled in steps of 1e-9 (N2b)"""
+    pending: Int64
+    """[Q] evicted runs that are not back"""
+    evicted: Int64
+    """Evicted rows in the order of R3, queue by queue"""
+    evicted_next: Int64
+    evicted_end: Int64
+    gang: Int64
+    """[J] or -1"""
+    gang_first: Int64
+    """[G+1] where a gang's members begin in `members`: first live runs, then queued jobs, as R3"""
+    gang_queued: Int64
+    """[G] where its queued members begin"""
+    members: Int64
+    gang_min: Int64
+    gang_rest: Byte
+    gang_need: Int64
+    """[G] how many must be live for it to go on: `minSize`, or as many as ran when fewer did"""
+    gang_live: Int64
+    """[G] live pieces"""
+    gang_seen: Int64
+    """[G, 2] members passed in the order: evicted, queued"""
+    gang_mode: Byte
+    """[G]"""
+    gang_code: Byte
+    """[G] why it waits, 0 = not tried"""
+    gang_label: Int64
+    gang_value: Int64
+    """[G] value of the label that the gang is bound to, -1 = free to choose"""
+    gang_gone: Int64
+    """[G] scratch of victims.py"""
+    out: Byte
+    """[J] scratch of victims.py"""
+    value_first: Int64
+    """[U, V+1] where the positions with a value begin in `value_rows`"""
+    value_rows: Int64
+    """[U, N] positions by value, in the order of N3"""
+    sub: Int64
+    """[Q] place in `members` of the gang's further members that the queue offers now"""
+    sub_end: Int64
+    avoid_first: Int64
+    """[J] last pair of the job, -1; [0] when there are no pairs"""
+    avoid_link: Int64
+    avoid_at: Int64
+    rung: Byte
+    """[J] of what is new"""
+    cause: Byte
+    """[J] of what gave way"""
+    for_job: Int64
+    """[J] whom it made room for"""
+    share_before: Float
+    """[J] E5"""
+    share_for: Float
+    was: Byte
+    """[J] state before it gave way"""
+    journal: Int64
+    """row + 1 placed, -row - 1 gave way: what an offer did, to undo it or to clear up after it"""
+    candidates: Int64
+    taken: Int64
+    chosen: Int64
+    whole_gang: Int64
+    chosen_gang: Int64
+    less: Int64
+    """[Q, R+F] scratch: what a queue would hold less"""
+    need: Int64
+    """[R] scratch"""
+    unit: Int64
+    """[R+F] scratch"""
+    urged: Float
+    """[J] work that would be lost for what was put on top of less urgent pieces"""
+    key: Float
+    """[2, 7] scratch: N4 of the position at hand and of the best so far"""
+    weighed: Float
+    """[2, 3+R] scratch: N7 of the label value at hand and of the best so far"""
+
+
+@part
+def live(state: int) -> bool:
+    """Whether a piece in this state holds room."""
+    return KEPT <= state <= PLACED
+
+
+@part
+def measure(t: Tables, v: Runs, q: int) -> None:
+    """Recompute how far the queue is above what it is entitled to."""
+    above = 0.0
+    for r in range(t.factor.size):
+        above = max(above, (v.held[q, r] - v.less[q, r]) * t.factor[r])
+    v.above[q] = int(above / max(v.entitled[q], 1e-9) * STEPS + 0.5)
+
+
+@steady
+def put(t: Tables, m: Model, v: Runs, j: int, w: int, p: int, rung: int) -> None:
+    """A queued job becomes a piece on position `p` (model.py's `place` does the rest)."""
+    q = v.queue[j]
+    s = t.job_shape[j]
+    v.state[j] = PLACED
+    v.rung[j] = rung
+    v.level[j] = t.level[s, w]
+    v.started[j] = t.now_ms
+    v.lost[j] = 0.0
+    v.at[j] = p
+    v.link[j] = v.head[p]
+    v.head[p] = j
+    if v.kind[j] < NEVER:
+        v.low[v.level[j]] += 1
+        for r in range(t.request.shape[1]):
+            v.kept[p, v.level[j], r] += t.request[s, r]
+    for r in range(t.factor.size):
+        v.held[q, r] += t.whole[s, r]
+    measure(t, v, q)
+    if v.gang[j] >= 0:
+        v.gang_live[v.gang[j]] += 1
+    v.journal[m.number[N_JOURNAL]] = j + 1
+    m.number[N_JOURNAL] += 1
+
+
+@steady
+def unput(t: Tables, v: Runs, j: int) -> None:
+    """Undo `put`. What was put last on a position must be undone first."""
+    q = v.queue[j]
+    s = t.job_shape[j]
+    p = v.at[j]
+    v.head[p] = v.link[j]
+    if v.kind[j] < NEVER:
+        v.low[v.level[j]] -= 1
+        for r in range(t.request.shape[1]):
+            v.kept[p, v.level[j], r] -= t.request[s, r]
+    for r in range(t.factor.size):
+        v.held[q, r] -= t.whole[s, r]
+    measure(t, v, q)
+    if v.gang[j] >= 0:
+        v.gang_live[v.gang[j]] -= 1
+    v.state[j] = QUEUED
+    v.level[j] = t.level[s, 0]
+
+
+@steady
+def shift(t: Tables, m: Model, v: Runs, j: int, sign: int) -> None:
+    """Take a live piece off its position (sign -1) or put it back into its state (sign 1)."""
+    s = t.job_shape[j]
+    q = v.queue[j]
+    p = v.at[j]
+    c = t.shape_class[s]
+    take(m.tree, p, t.request[s], sign)
+    if v.kind[j] < NEVER:
+        v.low[v.level[j]] += sign
+        for r in range(t.request.shape[1]):
+            if v.state[j] == EVICTED:
+                v.away[p, v.level[j], r] += sign * t.request[s, r]
+            else:
+                v.kept[p, v.level[j], r] += sign * t.request[s, r]
+    for r in range(t.factor.size):
+        amount = sign * t.whole[s, r]
+        v.held[q, r] += amount
+        m.class_held[q, c, r] += amount
+        if v.state[j] != EVICTED:
+            m.stands[q, r] += amount
+    if v.state[j] == EVICTED:
+        v.pending[q] += sign
+    measure(t, v, q)
+    if v.gang[j] >= 0:
+        v.gang_live[v.gang[j]] += sign
+
+
+@steady
+def give_way(t: Tables, m: Model, v: Runs, j: int, cause: int, for_job: int) -> None:
+    """A live piece gives way: its room is free, and it is written down for whom."""
+    q = v.queue[j]
+    v.share_before[j] = v.above[q] / STEPS
+    v.share_for[j] = v.above[v.queue[for_job]] / STEPS if for_job >= 0 else 0.0
+    shift(t, m, v, j, -1)
+    v.was[j] = v.state[j]
+    v.state[j] = DISPLACED if v.state[j] == PLACED else GONE
+    v.cause[j] = cause
+    v.for_job[j] = for_job
+    v.journal[m.number[N_JOURNAL]] = -j - 1
+    m.number[N_JOURNAL] += 1
+
+
+@steady
+def come_back(t: Tables, m: Model, v: Runs, j: int, state: int) -> None:
+    """Undo `give_way`, into this state."""
+    v.state[j] = state
+    shift(t, m, v, j, 1)
+
+
+@steady
+def settle(t: Tables, m: Model, v: Runs, j: int) -> None:
+    """An evicted run is back on its own node (R5): it was counted there all along."""
+    s = t.job_shape[j]
+    q = v.queue[j]
+    v.state[j] = RETURNED
+    v.pending[q] -= 1
+    for r in range(t.request.shape[1]):
+        v.away[v.at[j], v.level[j], r] -= t.request[s, r]
+        v.kept[v.at[j], v.level[j], r] += t.request[s, r]
+    for r in range(t.factor.size):
+        m.stands[q, r] += t.whole[s, r]
+
+
+@steady
+def may_return(t: Tables, m: Model, v: Runs, j: int) -> bool:
+    """R5: whether an evicted run finds room on its node when what is less urgent does not count.
+
+    Nodes that get nothing new have lost nothing either, so runs always return there.
+    """
+    p = v.at[j]
+    size = t.types.size // 2
+    if t.types[size + p] == 0:
+        return True
+    s = t.job_shape[j]
+    for r in range(t.request.shape[1]):
+        room = m.tree[size + p, r]
+        for lv in range(v.low.size):
+            room += v.away[p, lv, r]
+            if lv < v.level[j]:
+                room += v.kept[p, lv, r]
+        if t.request[s, r] > room:
+            return False
+    return True
+
+
+@steady
+def taker_on(v: Runs, p: int, level: int) -> int:
+    """The job placed last on top of less urgent ones at `p`, more urgent than `level`, or -1."""
+    j = v.head[p]
+    found = -1
+    while j >= 0:
+        if v.state[j] == PLACED and v.rung[j] == URGENT:
+            if v.level[j] > level:
+                return j
+            found = int(j)
+        j = v.link[j]
+    return found

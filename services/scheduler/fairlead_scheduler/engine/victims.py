@@ -1,0 +1,266 @@
+"""Who would have to give way on one position, and how dear that is (N2b, N4, R6, R9)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .compiled import part, steady
+from .model import N_TAKEN, TOLERANCE, Model, Tables
+from .stopping import EVICTED, NEVER, STEPS, Runs, live, measure
+
+FOR_SHARE: Final = 0
+"""Rung (b): evicted runs of other queues, of no higher value, under R13."""
+FOR_URGENCY: Final = 1
+"""Rung (c): preemptible pieces of lower value, evicted or not."""
+TO_FIT: Final = 2
+"""R6: preemptible pieces of any value, until nothing is on top of anything."""
+
+KEYS: Final = 7
+NOW: Final = 0
+BEST: Final = 1
+
+IN: Final = 0
+CHOSEN: Final = 1
+MATE: Final = 2
+
+
+@part
+def goes_first(v: Runs, a: int, b: int) -> bool:
+    """The order of N2b: whether `a` gives way before `b`."""
+    if v.level[a] != v.level[b]:
+        return v.level[a] < v.level[b]
+    if v.above[v.queue[a]] != v.above[v.queue[b]]:
+        return v.above[v.queue[a]] > v.above[v.queue[b]]
+    if v.priority[a] != v.priority[b]:
+        return v.priority[a] < v.priority[b]
+    if v.lost[a] != v.lost[b]:
+        return v.lost[a] < v.lost[b]
+    if v.started[a] != v.started[b]:
+        return v.started[a] > v.started[b]
+    return v.submission[a] > v.submission[b]
+
+
+@part
+def candidate(v: Runs, j: int, taker: int, level: int, mode: int) -> bool:
+    """Whether the piece may be looked at as a victim at all."""
+    if v.kind[j] >= NEVER or not live(v.state[j]):
+        return False
+    if mode == TO_FIT:
+        return True
+    if v.gang[j] >= 0 and v.gang[j] == v.gang[taker]:
+        return False
+    if mode == FOR_SHARE:
+        return v.state[j] == EVICTED and v.level[j] <= level and v.queue[j] != v.queue[taker]
+    return v.level[j] < level
+
+
+@part
+def fits(v: Runs) -> bool:
+    """Whether nothing is lacking any more."""
+    for r in range(v.need.size):  # noqa: SIM110 - kernels have no generators
+        if v.need[r] > 0:
+            return False
+    return True
+
+
+@part
+def held_by(t: Tables, v: Runs, q: int) -> float:
+    """Cost of what the queue holds in the model, without what is reckoned as gone."""
+    result = 0.0
+    for r in range(t.factor.size):
+        result = max(result, (v.held[q, r] - v.less[q, r]) * t.factor[r])
+    return result
+
+
+@steady
+def reckon_one(t: Tables, v: Runs, j: int, p: int, sign: int) -> None:
+    """Reckon with a piece as gone (1) or as there (-1)."""
+    s = t.job_shape[j]
+    if v.at[j] == p:
+        for r in range(v.need.size):
+            v.need[r] -= sign * t.request[s, r]
+    for r in range(t.factor.size):
+        v.less[v.queue[j], r] += sign * t.whole[s, r]
+    if v.gang[j] >= 0:
+        v.gang_gone[v.gang[j]] += sign
+
+
+@steady
+def reckon(t: Tables, v: Runs, j: int, p: int, whole_gang: int) -> None:
+    """Reckon with a victim as gone, and with all its mates if they go with it."""
+    v.out[j] = CHOSEN
+    reckon_one(t, v, j, p, 1)
+    if whole_gang:
+        g = v.gang[j]
+        for i in range(v.gang_first[g], v.gang_first[g + 1]):
+            k = v.members[i]
+            if v.out[k] == IN and live(v.state[k]):
+                v.out[k] = MATE
+                reckon_one(t, v, k, p, 1)
+    measure(t, v, v.queue[j])
+
+
+@steady
+def forget(t: Tables, v: Runs, j: int, p: int, whole_gang: int) -> None:
+    """Undo `reckon`."""
+    v.out[j] = IN
+    reckon_one(t, v, j, p, -1)
+    if whole_gang:
+        g = v.gang[j]
+        for i in range(v.gang_first[g], v.gang_first[g + 1]):
+            k = v.members[i]
+            if v.out[k] == MATE:
+                v.out[k] = IN
+                reckon_one(t, v, k, p, -1)
+    measure(t, v, v.queue[j])
+
+
+@steady
+def victims(
+    t: Tables, m: Model, v: Runs, taker: int, p: int, level: int, after: float, mode: int
+) -> bool:
+    """Choose the victims on position `p` for the job `taker`; False when no set is allowed.
+
+    They are left in `taken`[:number[N_TAKEN]], with `whole_gang` where all members go with one,
+    and ranked in `key[NOW]`. On rung (c) only those count that are needed beyond what is on top of
+    others there already. `after` is the taker's share / weight with its whole offer placed (R13).
+    """
+    size = t.types.size // 2
+    n = 0
+    j = v.head[p]
+    while j >= 0:
+        if candidate(v, j, taker, level, mode):
+            v.candidates[n] = j
+            n += 1
+        j = v.link[j]
+    for r in range(v.need.size):
+        v.need[r] = -m.tree[size + p, r]
+    m.number[N_TAKEN] = 0
+    covered = 0
+    if mode == FOR_URGENCY:
+        n = take_until_fit(t, m, v, n, p, after, mode)
+        covered = m.number[N_TAKEN]
+    if mode != TO_FIT:
+        for r in range(v.need.size):
+            v.need[r] += t.request[t.job_shape[taker], r]
+    take_until_fit(t, m, v, n, p, after, mode)
+    found = fits(v)
+    if found:
+        give_back(t, m, v, p, covered)
+        rank(t, m, v, covered, mode)
+    kept = 0
+    for k in range(m.number[N_TAKEN]):
+        if v.taken[k] < 0:
+            continue
+        forget(t, v, v.taken[k], p, v.whole_gang[k])
+        if k >= covered:
+            v.taken[kept] = v.taken[k]
+            v.whole_gang[kept] = v.whole_gang[k]
+            kept += 1
+    m.number[N_TAKEN] = kept
+    return found
+
+
+@steady
+def take_until_fit(t: Tables, m: Model, v: Runs, n: int, p: int, after: float, mode: int) -> int:
+    """Take candidates one by one in the order of N2b until it fits; how many are left."""
+    while n > 0 and not fits(v):
+        first = 0
+        for i in range(1, n):
+            if goes_first(v, v.candidates[i], v.candidates[first]):
+                first = i
+        j = v.candidates[first]
+        n -= 1
+        v.candidates[first] = v.candidates[n]
+        if v.out[j] != IN:
+            continue
+        q = v.queue[j]
+        if mode == FOR_SHARE and after >= held_by(t, v, q) / t.weight[q] - TOLERANCE:
+            continue
+        g = v.gang[j]
+        whole = 0
+        if g >= 0 and v.gang_live[g] - v.gang_gone[g] <= v.gang_min[g]:
+            whole = 1
+        k = m.number[N_TAKEN]
+        v.taken[k] = j
+        v.whole_gang[k] = whole
+        m.number[N_TAKEN] = k + 1
+        reckon(t, v, j, p, whole)
+    return n
+
+
+@steady
+def give_back(t: Tables, m: Model, v: Runs, p: int, covered: int) -> None:
+    """N2b: what was taken is given back, in the order taken, where it fits without it.
+
+    A gang of which several were taken one after another stays taken: what goes with the last
+    depends on those before.
+    """
+    n = m.number[N_TAKEN]
+    for k in range(covered, n):
+        j = v.taken[k]
+        alone = True
+        if v.gang[j] >= 0:
+            for i in range(n):
+                if i != k and v.taken[i] >= 0 and v.gang[v.taken[i]] == v.gang[j]:
+                    alone = False
+        if not alone:
+            continue
+        forget(t, v, j, p, v.whole_gang[k])
+        if fits(v):
+            v.taken[k] = -1
+        else:
+            reckon(t, v, j, p, v.whole_gang[k])
+
+
+@steady
+def rank(t: Tables, m: Model, v: Runs, covered: int, mode: int) -> None:
+    """N4 as numbers in `key[NOW]`, smaller is better: greatest value, gang, the queue furthest
+    above its share (rung b), lost work, number, youngest first victim, its greater id."""
+    for i in range(KEYS):
+        v.key[NOW, i] = 0.0
+    v.key[NOW, 0] = -1.0
+    lead = -1
+    for k in range(covered, m.number[N_TAKEN]):
+        j = v.taken[k]
+        if j < 0:
+            continue
+        if lead < 0:
+            lead = j
+        add_to_rank(v, j)
+        g = v.gang[j]
+        if g >= 0:
+            v.key[NOW, 1] = 1.0
+        if v.whole_gang[k]:
+            for i in range(v.gang_first[g], v.gang_first[g + 1]):
+                if v.out[v.members[i]] == MATE:
+                    add_to_rank(v, v.members[i])
+    if lead < 0:
+        return
+    q = v.queue[lead]
+    if mode == FOR_SHARE:
+        above = 0.0
+        for r in range(t.factor.size):
+            above = max(above, v.held[q, r] * t.factor[r])
+        v.key[NOW, 2] = -float(int(above / max(v.entitled[q], 1e-9) * STEPS + 0.5))
+    v.key[NOW, 5] = -float(v.started[lead])
+    v.key[NOW, 6] = -float(v.submission[lead])
+
+
+@part
+def add_to_rank(v: Runs, j: int) -> None:
+    """Add one run that would have to stop."""
+    v.key[NOW, 0] = max(v.key[NOW, 0], float(v.level[j]))
+    v.key[NOW, 3] += v.lost[j]
+    v.key[NOW, 4] += 1.0
+
+
+@part
+def compare(v: Runs) -> int:
+    """-1 where the position at hand has cheaper victims than the best so far (N4), 1 dearer."""
+    for i in range(KEYS):
+        if v.key[NOW, i] < v.key[BEST, i]:
+            return -1
+        if v.key[NOW, i] > v.key[BEST, i]:
+            return 1
+    return 0
