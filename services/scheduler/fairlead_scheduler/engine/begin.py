@@ -113,7 +113,7 @@ def _levels(snapshot: Snapshot, start: Pool) -> tuple[Int64, Int64]:
 
 def _model(snapshot: Snapshot, start: Pool, tables: Tables, amounts: Int64, first: Int64) -> Model:
     size = len(snapshot.queue_names)
-    shapes, width, _ = snapshot.shape_match.shape
+    shapes, width = snapshot.shape_match.shape[:2]
     left = start.queued.astype(np.int32)
     codes = _known_codes(snapshot, start)
     tokens = np.full(2 + size, snapshot.tokens, np.float64)

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 try:
     import numba
 except ImportError:  # The plain install: the same source, as Python.
-    numba = None
+    numba = None  # type: ignore[assignment]
 
 F = TypeVar("F", bound=Callable[..., Any])  # kernels have any signature; it must stay as it was
 
-COMPILED: bool = numba is not None and not numba.config.DISABLE_JIT
+COMPILED: bool = numba is not None and not bool(vars(numba.config)["DISABLE_JIT"])
 """Whether kernels run as machine code here."""
 
 
@@ -54,13 +54,15 @@ def part(function: F) -> F:
 def _compile(function: F, **options: bool) -> F:
     if not COMPILED:
         return function
-    compiled = numba.njit(cache=True, nogil=True, **options)(function)
+    compile_: Any = numba.njit  # its options beginning with _ are not in its annotations
+    types: Any = numba.types
+    compiled = compile_(cache=True, nogil=True, **options)(function)
     template = compiled.get_call_template
 
     def without_literals(args: Any, kws: Any) -> Any:  # numba's own types, which it does not export
         """One version per type of argument: not one more for every constant that is passed."""
-        plain = tuple(numba.types.unliteral(argument) for argument in args)
-        return template(plain, {k: numba.types.unliteral(v) for k, v in kws.items()})
+        plain = tuple(types.unliteral(argument) for argument in args)
+        return template(plain, {name: types.unliteral(kind) for name, kind in kws.items()})
 
     compiled.get_call_template = without_literals
     result: F = compiled

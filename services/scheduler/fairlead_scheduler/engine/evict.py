@@ -108,7 +108,7 @@ def _worked_ms(snapshot: Snapshot, rows: Int32) -> Int64:
 
 
 @entry
-def _link(rows: Int32, shape: Int32, request: Int64, v: Runs) -> None:
+def _link(rows: Int64, shape: Int64, request: Int64, v: Runs) -> None:
     """Link the pieces to their positions and sum up what could be stopped there."""
     for i in range(rows.size):
         j = rows[i]
@@ -183,7 +183,7 @@ def _runs(
     """The arrays, empty."""
     queues = len(snapshot.queue_names)
     resources, all_resources = snapshot.shape_request.shape[1], start.capacity.size
-    pairs = snapshot.avoid_job is not None and snapshot.avoid_job.size > 0
+    pairs = 0 if snapshot.avoid_job is None else snapshot.avoid_job.size
     return Runs(
         active=int(jobs > 0),
         state=np.zeros(jobs, np.uint8),
@@ -227,14 +227,14 @@ def _runs(
         sub=np.zeros(queues, np.int64),
         sub_end=np.zeros(queues, np.int64),
         avoid_first=np.full(jobs if pairs else 0, -1, np.int64),
-        avoid_link=np.full(snapshot.avoid_job.size if pairs else 0, -1, np.int64),
-        avoid_at=np.zeros(snapshot.avoid_job.size if pairs else 0, np.int64),
+        avoid_link=np.full(pairs if jobs else 0, -1, np.int64),
+        avoid_at=np.zeros(pairs if jobs else 0, np.int64),
         rung=np.zeros(jobs, np.uint8),
         cause=np.zeros(jobs, np.uint8),
         for_job=np.full(jobs, -1, np.int64),
         share_before=np.zeros(jobs, np.float64),
         share_for=np.zeros(jobs, np.float64),
-        was=np.zeros(jobs, np.uint8),
+        was=np.zeros(jobs, np.int64),
         journal=np.zeros(jobs + 1, np.int64),
         candidates=np.zeros(jobs, np.int64),
         taken=np.zeros(jobs, np.int64),

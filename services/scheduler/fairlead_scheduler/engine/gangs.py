@@ -1,5 +1,8 @@
 """Gangs: all or nothing, on one value of a label where they ask for it (N7 to N9)."""
 
+# mypy: disable-error-code="no-any-return"
+# (what is read from a NamedTuple's arrays is a number, but numpy says Any)
+
 from __future__ import annotations
 
 from typing import Final
@@ -67,11 +70,11 @@ def undo(t: Tables, m: Model, v: Runs, mark: int) -> None:
         entry = v.journal[m.number[N_JOURNAL]]
         if entry > 0:
             j = entry - 1
-            unplace(t, m, v.queue[j], t.job_shape[j])
+            unplace(t, m, v.queue[j], t.job_shape[j], v.at[j])
             unput(t, v, j)
         else:
             j = -entry - 1
-            come_back(t, m, v, j, np.int64(v.was[j]))
+            come_back(t, m, v, j, v.was[j])
             m.tokens[m.tokens.size - 1] += 1.0
 
 

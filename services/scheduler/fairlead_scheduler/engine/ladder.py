@@ -1,5 +1,8 @@
 """The ladder for one job (N2, N4, N6): free room, then balance of shares, then urgency."""
 
+# mypy: disable-error-code="no-any-return"
+# (what is read from a NamedTuple's arrays is a number, but numpy says Any)
+
 from __future__ import annotations
 
 from typing import Final

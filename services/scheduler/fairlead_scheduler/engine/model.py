@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from .compiled import part
 from .snapshot import Bool, Byte, Code, Float, Int32, Int64
 from .tree import Bits, take
@@ -223,11 +221,11 @@ def place(t: Tables, m: Model, q: int, j: int, s: int, w: int, p: int) -> None:
 
 
 @part
-def unplace(t: Tables, m: Model, q: int, s: int) -> None:
-    """Undo the last `place`."""
+def unplace(t: Tables, m: Model, q: int, s: int, p: int) -> None:
+    """Undo the last `place`, which was on position `p`."""
     n = m.number[N_PLACED] - 1
     m.number[N_PLACED] = n
-    take(m.tree, np.int64(m.placed_at[n]), t.request[s], -1)
+    take(m.tree, p, t.request[s], -1)
     c = t.shape_class[s]
     for r in range(t.factor.size):
         amount = t.whole[s, r]

@@ -32,7 +32,7 @@ def running(snapshot: Snapshot) -> Int32:
 def sort_keys(snapshot: Snapshot, rows: Int32, *, live: bool) -> Int64:
     """The permutation that puts `rows` into the order of R3, queue by queue."""
     value = snapshot.class_value[snapshot.shape_class[snapshot.job_shape[rows]]]
-    keys = [snapshot.job_submission[rows]]
+    keys: list[Int64 | Int32] = [snapshot.job_submission[rows]]
     if live:
         keys.append(snapshot.job_started_ms[rows])
     keys += [-snapshot.job_priority[rows], -value, snapshot.job_queue[rows]]

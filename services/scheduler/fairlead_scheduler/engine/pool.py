@@ -88,7 +88,7 @@ def prepare(snapshot: Snapshot, settings: EngineSettings) -> Pool:
         queues,
     )
     free = snapshot.node_allocatable - used
-    overfull = (free < 0).any(axis=1)
+    overfull: Bool = np.any(free < 0, axis=1)
     capacity = _capacity(snapshot, lost, holds)
     factor = shares.factors(capacity, multipliers(snapshot, settings))
     held = _held(snapshot, running, whole)
@@ -241,8 +241,7 @@ def _limits(snapshot: Snapshot, capacity: Int64) -> Float:
 def _within_floating(snapshot: Snapshot, whole: Int64) -> Bool:
     """Whether the pool has as much beside its nodes as one job of the shape needs, [S]."""
     beside = whole[:, len(snapshot.resources) :]
-    result: Bool = (beside <= snapshot.floating_total).all(axis=1)
-    return result
+    return np.asarray(np.all(beside <= snapshot.floating_total, axis=1))
 
 
 def _shares(
@@ -277,4 +276,4 @@ def evictable(snapshot: Snapshot, pool: Pool, settings: EngineSettings) -> Bool:
     entitled = np.maximum(pool.shares.fair, pool.shares.weight)
     above = pool.shares.actual > settings.protected_fraction * entitled + 1e-9
     any_class = pool.shape_preemption == Preemption.ANY
-    return above & ((pool.running * any_class).sum(axis=1) > 0)
+    return np.asarray(above & ((pool.running * any_class).sum(axis=1) > 0))

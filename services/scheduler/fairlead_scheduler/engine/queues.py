@@ -1,5 +1,8 @@
 """Which queue goes next (rule R4): a binary heap of queues by the standing of their offers."""
 
+# mypy: disable-error-code="no-any-return"
+# (what is read from a NamedTuple's arrays is a number, but numpy says Any)
+
 from __future__ import annotations
 
 from .compiled import entry, part, steady

@@ -152,7 +152,7 @@ def _failed(round_: Round) -> tuple[Int32, Byte]:
     rows = rows[np.argsort(round_.snapshot.job_submission[rows])].astype(np.int32)
     code = np.full(rows.size, Code.GANG_REST, np.uint8)
     code[np.isin(rows, round_.gangs.tried)] = Code.ALL_NODES_TRIED
-    return rows, code
+    return rows.astype(np.int32), code.astype(np.uint8)
 
 
 def _rejected(round_: Round) -> tuple[Int32, Byte]:
@@ -169,7 +169,7 @@ def _rejected(round_: Round) -> tuple[Int32, Byte]:
             mine = np.flatnonzero((gangs.of_job >= 0) & (snapshot.job_node == -1))
             mine = mine[final[gangs.of_job[mine]]].astype(np.int32)
             code = gangs.code[gangs.of_job[mine]]
-            keep = ~((code == Code.INFEASIBLE) & _kept(snapshot, mine))
+            keep = ~((code == Code.INFEASIBLE) & _kept(snapshot, mine.astype(np.int32)))
             rows.append(mine[keep])
             codes.append(code[keep])
     job, code = np.concatenate(rows), np.concatenate(codes)
@@ -337,7 +337,7 @@ def _positions(round_: Round, gone: Int32, waiting: Int64) -> Int64:
 
 
 @kernel
-def _first_waiting(order: Int32, first: Int64, gone: Bool, waiting: Int64) -> Int64:
+def _first_waiting(order: Int64, first: Int64, gone: Bool, waiting: Int64) -> Int64:
     """[Q] place in each queue's order of its first job that waits, -1 for none."""
     result = np.full(waiting.size, -1, np.int64)
     for q in range(waiting.size):

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import aftermath, begin, model, passes, pool, queues, results
 from .results import Round
-from .snapshot import Code, EngineSettings, Int64, Plan, Snapshot
+from .snapshot import Code, EngineSettings, Int32, Int64, Plan, Snapshot
 from .stopping import GONE
 
 
@@ -67,7 +67,7 @@ def _second_pass(round_: Round) -> None:
     gone = np.flatnonzero((v.state == GONE) & (snapshot.job_node >= 0)).astype(np.int32)
     if not gone.size:
         return
-    keys: list[Int64] = [
+    keys: list[Int64 | Int32] = [
         snapshot.job_submission[gone],
         snapshot.job_started_ms[gone],
         -snapshot.job_priority[gone],

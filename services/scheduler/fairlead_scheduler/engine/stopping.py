@@ -14,6 +14,9 @@ states; `LIVE` ones hold room.
     FAILED    waited and ends now (`rest: fail`, all nodes tried)
 """
 
+# mypy: disable-error-code="no-any-return"
+# (what is read from a NamedTuple's arrays is a number, but numpy says Any)
+
 from __future__ import annotations
 
 from typing import Final, NamedTuple
@@ -142,7 +145,7 @@ class Runs(NamedTuple):
     share_before: Float
     """[J] E5"""
     share_for: Float
-    was: Byte
+    was: Int64
     """[J] state before it gave way"""
     journal: Int64
     """row + 1 placed, -row - 1 gave way: what an offer did, to undo it or to clear up after it"""

@@ -1,5 +1,8 @@
 """Who would have to give way on one position, and how dear that is (N2b, N4, R6, R9)."""
 
+# mypy: disable-error-code="no-any-return"
+# (what is read from a NamedTuple's arrays is a number, but numpy says Any)
+
 from __future__ import annotations
 
 from typing import Final
