@@ -26,6 +26,9 @@ START_S_MAX: Final = 120.0
 STOP_S_MAX: Final = 60.0
 POLL_S: Final = 0.05
 
+KERNELS: Final = {"NUMBA_CACHE_DIR": str(Path.home() / ".cache" / "fairlead" / "numba")}
+"""Kernels of the engine are compiled once for all tests: some seconds of two cores."""
+
 
 class Whole:
     """`fairlead up --data FOLDER/data --port PORT ...`, ended when the `with` block is left."""
@@ -41,8 +44,7 @@ class Whole:
         self.port = port or free_port()
         self.address = f"http://127.0.0.1:{self.port}"
         self._options = options
-        kernels = str(Path.home() / ".cache" / "fairlead" / "numba")  # compiled once for all tests
-        self._environment = {"NUMBA_CACHE_DIR": kernels, **os.environ, **(environment or {})}
+        self._environment = {**KERNELS, **os.environ, **(environment or {})}
         self._printed = folder / "up.txt"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -110,11 +112,10 @@ class Whole:
 
     def wait_for(self, happened: Callable[[], bool]) -> None:
         """Until this is so. Raises `ServerFailed` with what was printed when it never is."""
-        deadline_s = clock.monotonic_s() + START_S_MAX
-        while not happened():
-            if clock.monotonic_s() > deadline_s:
-                raise ServerFailed(f"it never happened; `fairlead up` printed:\n{self.printed}")
-            time.sleep(POLL_S)
+        try:
+            wait_for(happened)
+        except TimeoutError:
+            raise ServerFailed(f"it never happened; this was printed:\n{self.printed}") from None
 
     def interrupt(self) -> int:
         """Ctrl-C; returns the exit code. Kills it when that takes too long, and says so."""
@@ -132,6 +133,15 @@ class Whole:
         assert self._process is not None, "not started"
         self._process.kill()
         self._process.wait()
+
+
+def wait_for(happened: Callable[[], bool], seconds: float = START_S_MAX) -> None:
+    """Until this is so. Raises TimeoutError when it never is."""
+    deadline_s = clock.monotonic_s() + seconds
+    while not happened():
+        if clock.monotonic_s() > deadline_s:
+            raise TimeoutError(f"it did not happen within {seconds:.0f} s")
+        time.sleep(POLL_S)
 
 
 def processes_of(data: Path) -> list[psutil.Process]:
