@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from fairlead_standalone.addresses import free_port
-from fairlead_standalone.testing import Whole, processes_of
+from fairlead_standalone.testing import Whole, processes_of, wait_for
 from tests.conftest import Server
 
 BOUND_S = 60
@@ -200,6 +200,15 @@ def test_ctrl_c_ends_it_in_order_and_data_survive(tmp_path: Path) -> None:
         assert b'"physics"' in get(whole, "/api/v1/queues", token)[1]
         jobs = json.loads(get(whole, "/api/v1/jobs", token)[1])["jobs"]
         assert [job["state"] for job in jobs] == ["SUCCEEDED"]
+
+
+def test_ctrl_c_while_it_starts_ends_it_as_well(tmp_path: Path) -> None:
+    whole = Whole(tmp_path)
+    with subprocess.Popen(whole.words, stdout=subprocess.DEVNULL) as starting:
+        wait_for((whole.data / "logs" / "web.log").exists)
+        starting.send_signal(signal.SIGINT)
+        assert starting.wait(BOUND_S) == 0
+    assert not processes_of(whole.data)
 
 
 def test_no_process_outlives_a_killed_supervisor(tmp_path: Path) -> None:
