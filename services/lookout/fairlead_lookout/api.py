@@ -182,7 +182,7 @@ def _event_routes(router: APIRouter, parts: Parts) -> None:
             until_finished=until is not None,
         )
         place = Place(parts, "streams")
-        place.__enter__()
+        place.check()
         return StreamingResponse(
             _stream(parts, known, wanted, place, as_sse=as_sse, reset=too_old),
             media_type=SSE if as_sse else NDJSON,
@@ -209,8 +209,7 @@ async def _stream(
     as_sse: bool,
     reset: bool,
 ) -> AsyncIterator[bytes]:
-    metrics.EVENT_STREAMS.inc()
-    try:
+    with place, metrics.EVENT_STREAMS.track_inprogress():
         if reset:
             text = _encode({"type": "reset", "reason": "Events after that id are gone."})
             yield b"event: reset\ndata: %s\n\n" % text if as_sse else text + b"\n"
@@ -224,9 +223,6 @@ async def _stream(
             elif as_sse and clock.monotonic_s() - written_s > COMMENT_S:
                 yield b": still here\n\n"
                 written_s = clock.monotonic_s()
-    finally:
-        metrics.EVENT_STREAMS.dec()
-        place.__exit__()
 
 
 def _filter(
@@ -307,10 +303,17 @@ def _job_routes(router: APIRouter, parts: Parts) -> None:
         with place:
             body = await open_log(parts, job_id, run, parameters)
         return StreamingResponse(
-            body,
+            _counted(body, place),
             media_type="text/plain; charset=utf-8",
             headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
         )
+
+
+async def _counted(body: AsyncIterator[bytes], place: Place) -> AsyncIterator[bytes]:
+    """The body, in a place among the open streams."""
+    with place:
+        async for part in body:
+            yield part
 
 
 async def describe(parts: Parts, job_id: str, *, spec: bool) -> shown.JobDetailShown:

@@ -8,6 +8,7 @@ are written. An outage is waited out within a bound; a position moved by somebod
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Sequence
 from typing import Final
 
@@ -80,13 +81,12 @@ class Folder:
     """The fold of one process."""
 
     def __init__(
-        self, log: EventLog, streams: Streams, progress: Progress, settings: Settings, name: str
+        self, log: EventLog, streams: Streams, progress: Progress, settings: Settings
     ) -> None:
         self._log = log
         self._streams = streams
         self._progress = progress
         self._settings = settings
-        self._name = name
         self._cache = Cache()
         self._last_well_s = clock.monotonic_s()
         self.trouble: str | None = "the fold has not begun"
@@ -98,8 +98,9 @@ class Folder:
                 await self._session()
             except (*AWAY, LogUnavailable) as error:
                 away_s = clock.monotonic_s() - self._last_well_s
+                if self.trouble is None:
+                    _logger.warning("the fold waits: %s", error or type(error).__name__)
                 self.trouble = f"the fold waits: {error or type(error).__name__}"
-                _logger.warning("%s (for %.0f s)", self.trouble, away_s)
                 if away_s > self._settings.away_s:
                     raise DatabaseUnavailable(
                         f"log or database were away for {away_s:.0f} s: {error}"
@@ -125,7 +126,7 @@ class Folder:
         try:
             await self._prepare(connection)
             store = Store(connection, self._cache)
-            partitions = Partitions(connection, self._name)
+            partitions = Partitions(connection, _number)
             self._cache.clear()
             balanced_s = 0.0
             while True:
@@ -144,7 +145,7 @@ class Folder:
             self._progress.owns(frozenset())
             if reader is not None:
                 await reader.close()
-            await _close(connection, self._name)
+            await _close(connection)
 
     async def _prepare(self, connection: Connection) -> None:
         identity = await self._log.identity()
@@ -227,15 +228,21 @@ class Folder:
         return changes
 
     def _well(self) -> None:
+        if self.trouble is not None:
+            _logger.info("the fold goes on")
         self._last_well_s = clock.monotonic_s()
         self.trouble = None
 
 
-async def _close(connection: Connection, name: str) -> None:
+def _number() -> int:
+    """A number for a lock: any that Postgres takes."""
+    return secrets.randbelow(2**31)
+
+
+async def _close(connection: Connection) -> None:
     """Give the connection up, with its locks, whatever state it is in."""
     try:
         async with asyncio.timeout(CLOSE_S_MAX):
-            await connection.execute(SQL["leave_folders"], name)
             await connection.close()
     except (*AWAY, asyncpg.PostgresError):
         connection.terminate()

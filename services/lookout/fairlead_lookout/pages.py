@@ -240,7 +240,125 @@ class _Pages:
         """The stream of a fragment. Raises `Problem`: nobody reads that but a program."""
         await self._viewer(request)
         place = Place(self.parts, "streams")
-        place.__enter__()
+        place.check()
+        return StreamingResponse(
+            self._stream(fragment, place),
+            media_type=api.SSE,
+            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        )
+
+    async def _stream(self, fragment: Fragment, place: Place) -> AsyncIterator[bytes]:
+        """The fragment each time it has changed."""
+        with place:
+            last = ""
+            ends_s = clock.monotonic_s() + LIVE_S_MAX
+            while clock.monotonic_s() < ends_s:
+                text, at = last, self.parts.progress.positions
+                with contextlib.suppress(Problem, WorldError):
+                    text = self._templates.render(fragment.template, **await fragment.read())
+                yield b": still here\n\n" if text == last else _sse(text)
+                last = text
+                await asyncio.sleep(LIVE_S_MIN)
+                await self.parts.progress.beyond(at, COMMENT_S)
+
+    async def log(
+        request: Request, job_id: str, run: int | None = None, stream: Text = None
+    ) -> Response:
+        chosen = "stderr" if stream == "stderr" else "stdout"
+        return await pages.log(request, job_id, run, chosen)
+
+
+class _Pages:
+    """What all pages share."""
+
+    def __init__(self, parts: Parts, templates: html.Templates) -> None:
+        self.parts = parts
+        self._templates = templates
+
+    # What is alive on each page.
+
+    def job_sets(
+        self, queue: str | None, name: str | None, active: bool, cursor: str | None
+    ) -> Fragment:
+        """All job sets that match, and totals."""
+        query = {"queue": queue, "q": name, "active": "true" if active else None}
+
+        async def read() -> Values:
+            view = self.parts.view
+            found = await view.job_sets(queue, active or None, name, PAGE, cursor)
+            return {
+                "live": _address("/live/jobsets", query | {"cursor": cursor}),
+                "totals": await view.totals(queue),
+                "sets": found.job_sets,
+                "filtered": bool(queue or name or active or cursor),
+                "next": _address("/", query | {"cursor": found.next}) if found.next else None,
+            }
+
+        return Fragment("_jobsets.html", read)
+
+    def job_set(self, queue: str, job_set: str, state: str | None, cursor: str | None) -> Fragment:
+        """A job set and a page of its jobs."""
+        chosen = state if state in JobState.__members__ else None
+
+        async def read() -> Values:
+            known = await api.find_set(self.parts, queue, job_set)
+            wanted = JobFilter(queue, job_set, (chosen,) if chosen else ())
+            found = await self.parts.view.jobs(wanted, PAGE, cursor)
+            address = html.set_url(queue, job_set)
+            query = {"state": chosen}
+            return {
+                "live": _address(f"/live{address}", query | {"cursor": cursor}),
+                "set": await self.parts.view.show_set(known),
+                "state": chosen,
+                "jobs": found.jobs,
+                "next": _address(address, query | {"cursor": found.next}) if found.next else None,
+            }
+
+        return Fragment("_jobset.html", read)
+
+    def job(self, job_id: str) -> Fragment:
+        """A job with its runs."""
+
+        async def read() -> Values:
+            found = await self.parts.view.job(job_id)
+            described = await api.describe(self.parts, job_id, spec=False)
+            asked = {} if found is None else shapes.decode(found.submitted.shape).requests
+            return {
+                "live": f"/live/jobs/{job_id}",
+                "job": described,
+                "requests": ", ".join(
+                    f"{resources.quantity(name, amount)} {name}"
+                    for name, amount in sorted(asked.items())
+                ),
+            }
+
+        return Fragment("_job.html", read)
+
+    # How it is sent.
+
+    async def page(
+        self,
+        request: Request,
+        template: str,
+        fragment: Fragment,
+        extra: Callable[[], Awaitable[Values]] | None = None,
+    ) -> Response:
+        """A whole page, or a page that says why not."""
+        try:
+            caller = await self._viewer(request)
+            values = await fragment.read()
+            values |= {"section": "", "who": caller.name}
+            if extra is not None:
+                values |= await extra()
+        except (Problem, WorldError) as error:
+            return self._excuse(request, error)
+        return HTMLResponse(self._templates.render(template, **values), headers=HEADERS)
+
+    async def live(self, request: Request, fragment: Fragment) -> Response:
+        """The stream of a fragment. Raises `Problem`: nobody reads that but a program."""
+        await self._viewer(request)
+        place = Place(self.parts, "streams")
+        place.check()
         return StreamingResponse(
             self._stream(fragment, place),
             media_type=api.SSE,

@@ -4,6 +4,7 @@ Locks belong to the connection that also writes the view: if it breaks, both are
 A process takes its share and gives back what is above it; whoever dies leaves its locks free.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from fairlead_common.db import Connection
@@ -11,8 +12,8 @@ from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_lookout.store import SQL
 
 BALANCE_S: Final = 2.0
-SEEN_S_MAX: Final = 10.0
-_LOCK_SPACE: Final = 0x0FA2
+_PARTITION_LOCKS: Final = 0x0FA2
+_FOLDER_LOCKS: Final = 0x0FA3
 
 
 def share(folders: int, rank: int) -> int:
@@ -22,35 +23,40 @@ def share(folders: int, rank: int) -> int:
 
 
 class Partitions:
-    """The locks held on one connection."""
+    """The locks held on one connection. `draw` gives a number that probably nobody else has."""
 
-    def __init__(self, connection: Connection, name: str) -> None:
+    def __init__(self, connection: Connection, draw: Callable[[], int]) -> None:
         self.held: frozenset[int] = frozenset()
         self._connection = connection
-        self._name = name
+        self._draw = draw
+        self._number: int | None = None
 
     async def balance(self) -> bool:
         """Take or give back partitions; True when something changed."""
-        await self._connection.execute(SQL["join_folders"], self._name)
-        row = await self._connection.fetchrow(SQL["count_folders"], self._name, SEEN_S_MAX)
+        while self._number is None:
+            number = self._draw()
+            if await self._connection.fetchval(SQL["join_folders"], _FOLDER_LOCKS, number):
+                self._number = number
+        row = await self._connection.fetchrow(SQL["count_folders"], _FOLDER_LOCKS, self._number)
         fair = share(row["folders"], row["rank"])
         if len(self.held) > fair:
-            await self.release(sorted(self.held)[fair:])
+            await self._release(sorted(self.held)[fair:])
             return True
         if len(self.held) < fair:
-            return await self._take(fair - len(self.held))
+            return await self._take(fair)
         return False
 
-    async def _take(self, count: int) -> bool:
-        taken: set[int] = set()
-        for partition in range(JOB_PARTITIONS):
-            if partition not in self.held and len(taken) < count:
-                rows = await self._connection.fetch(SQL["try_lock"], _LOCK_SPACE, [partition])
-                taken.update(row["partition"] for row in rows)
-        self.held |= taken
-        return bool(taken)
+    async def _take(self, fair: int) -> bool:
+        """Try every partition that is not held, no more at once than are wanted."""
+        before = self.held
+        untried = [number for number in range(JOB_PARTITIONS) if number not in before]
+        while untried and len(self.held) < fair:
+            some = untried[: fair - len(self.held)]
+            del untried[: len(some)]
+            rows = await self._connection.fetch(SQL["try_lock"], _PARTITION_LOCKS, some)
+            self.held |= {row["partition"] for row in rows}
+        return self.held != before
 
-    async def release(self, partitions: list[int]) -> None:
-        """Let others have these."""
-        await self._connection.fetch(SQL["unlock"], _LOCK_SPACE, partitions)
+    async def _release(self, partitions: list[int]) -> None:
+        await self._connection.fetch(SQL["unlock"], _PARTITION_LOCKS, partitions)
         self.held -= frozenset(partitions)

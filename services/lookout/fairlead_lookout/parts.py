@@ -36,7 +36,11 @@ class Parts(msgspec.Struct, frozen=True):
 
 
 class Place:
-    """A place among the open waits or streams, as a context. Raises a 503 `Problem`."""
+    """A place among the open waits or streams, as a context. Raises a 503 `Problem`.
+
+    A stream's place is checked by its route and taken by its generator: one whose reader is gone
+    before the first byte never begins.
+    """
 
     def __init__(self, parts: Parts, kind: Literal["waits", "streams"]) -> None:
         self._budget = parts.budget
@@ -44,11 +48,15 @@ class Place:
         settings = parts.settings
         self._most = settings.waits_max if kind == "waits" else settings.streams_max
 
-    def __enter__(self) -> None:
-        taken = getattr(self._budget, self._kind)
+    def check(self) -> int:
+        """How many are taken. Raises `Problem` when that is all there are."""
+        taken: int = getattr(self._budget, self._kind)
         if taken >= self._most:
             raise Problem("unavailable", f"{taken} {self._kind} are open already.", retry_after_s=5)
-        setattr(self._budget, self._kind, taken + 1)
+        return taken
+
+    def __enter__(self) -> None:
+        setattr(self._budget, self._kind, self.check() + 1)
 
     def __exit__(self, *_: object) -> None:
         setattr(self._budget, self._kind, getattr(self._budget, self._kind) - 1)

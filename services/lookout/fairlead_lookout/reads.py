@@ -122,12 +122,16 @@ class View:
     async def _job_rows(
         self, wanted: JobFilter, place: tuple[int | None, str | None], limit: int
     ) -> list[Any]:
-        sets = await self.fetch("sets_with", *wanted.arguments(), SETS_MAX + QUEUES_MAX)
-        rest = (list(wanted.states), list(wanted.classes), *place, limit)
-        if len(sets) <= SETS_MAX:
-            return await self.fetch("jobs_of_sets", [row["number"] for row in sets], *rest)
-        queues = sorted({row["queue"] for row in sets})
-        return await self.fetch("jobs_of_queues", queues, *rest)
+        # A job set of one name may be in many queues; else many sets are looked into by queue.
+        most = QUEUES_MAX if wanted.job_set is not None else SETS_MAX
+        sets = await self.fetch("sets_with", *wanted.arguments(), most + 1)
+        states, classes = list(wanted.states), list(wanted.classes)
+        if len(sets) <= most or wanted.job_set is not None:
+            numbers = [row["number"] for row in sets]
+            return await self.fetch("jobs_of_sets", numbers, states, classes, *place, limit)
+        rows = await self.fetch("queues_with", wanted.queue, states, classes, QUEUES_MAX)
+        queues = [row["queue"] for row in rows]
+        return await self.fetch("jobs_of_queues", queues, states, classes, *place, limit)
 
     async def _waiting_for_others(self, rows: Sequence[Any]) -> set[str]:
         """Which of these jobs wait for another job to succeed."""

@@ -1,6 +1,5 @@
 """Lookout as a whole: what it opens, the routes it offers, the tasks it needs."""
 
-import secrets
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Final
@@ -10,6 +9,7 @@ from fastapi import APIRouter
 from fairlead_common import clock
 from fairlead_common.auth import Authenticator
 from fairlead_common.db import Pool, migrate, open_pool
+from fairlead_common.errors import WorldError
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.connect import open_log
 from fairlead_common.serving import Check
@@ -73,7 +73,7 @@ class Service:
                 settings=settings,
                 budget=Budget(),
             )
-            folder = Folder(log, streams, progress, settings, f"lookout-{secrets.token_hex(8)}")
+            folder = Folder(log, streams, progress, settings)
             service = cls(settings, log, pool, parts, folder)
             service._stack = stack.pop_all()
             return service
@@ -108,8 +108,11 @@ class Service:
         """How far the view is behind, once that lasts."""
         if self.folder.trouble is not None:
             return self.folder.trouble
-        end = await self._log.end_positions(topics.JOBS)
-        await self.parts.progress.refresh()
+        try:
+            end = await self._log.end_positions(topics.JOBS)
+            await self.parts.progress.refresh()
+        except WorldError as error:
+            return str(error)
         known = self.parts.progress.positions
         behind = sum(max(0, at - known.get(number, 0)) for number, at in end.items())
         metrics.LAG_MESSAGES.set(behind)

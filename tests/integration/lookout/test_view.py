@@ -152,7 +152,8 @@ async def test_a_batch_that_fails_half_way_leaves_nothing(
     await connection.execute("ALTER TABLE fairlead_lookout.gone RENAME TO runs")
     await connection.close()
     async with running(fresh_database, valkey_url, core) as world:
-        assert await states(world, await world.tell()) == {"QUEUED": 1, "LEASED": 1}
+        after = await world.tell(submitted("c"))
+        assert await states(world, after) == {"QUEUED": 2, "LEASED": 1}
 
 
 async def test_two_processes_share_the_partitions_and_the_last_one_takes_all(

@@ -27,20 +27,16 @@ FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[])
 WHERE p.partition = n.partition AND p.position = n.before;
 
 -- name: join_folders
-INSERT INTO fairlead_lookout.folders (name, seen_at) VALUES ($1, now())
-ON CONFLICT (name) DO UPDATE SET seen_at = now();
+-- A lock that says that this process folds; gone with its connection, however that ends.
+SELECT pg_try_advisory_lock($1, $2);
 
 -- name: count_folders
 -- How many processes fold, and where this one stands among them.
-WITH gone AS (
-    DELETE FROM fairlead_lookout.folders WHERE seen_at < now() - interval '1 hour'
-)
-SELECT count(*)::int AS folders, (count(*) FILTER (WHERE name < $1))::int AS rank
-FROM fairlead_lookout.folders
-WHERE seen_at > now() - make_interval(secs => $2);
-
--- name: leave_folders
-DELETE FROM fairlead_lookout.folders WHERE name = $1;
+SELECT count(*)::int AS folders,
+       (count(*) FILTER (WHERE objid::bigint < $2::bigint))::int AS rank
+FROM pg_locks
+WHERE locktype = 'advisory' AND objsubid = 2 AND granted AND classid = $1::bigint::oid
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database());
 
 -- name: try_lock
 SELECT partition FROM unnest($2::int[]) AS wanted (partition)

@@ -21,7 +21,7 @@ ORDER BY number DESC LIMIT $5;
 
 -- name: sets_with
 -- Job sets that have jobs of these states and classes (empty: any), newest first.
-SELECT s.number, s.queue
+SELECT s.number
 FROM fairlead_lookout.job_sets s
 WHERE s.jobs > 0 AND ($1::text IS NULL OR s.queue = $1) AND ($2::text IS NULL OR s.job_set = $2)
   AND ((cardinality($3::text[]) = 0 AND cardinality($4::text[]) = 0) OR EXISTS (
@@ -30,6 +30,18 @@ WHERE s.jobs > 0 AND ($1::text IS NULL OR s.queue = $1) AND ($2::text IS NULL OR
       AND (cardinality($3::text[]) = 0 OR c.state = ANY($3))
       AND (cardinality($4::text[]) = 0 OR c.class = ANY($4))))
 ORDER BY s.number DESC LIMIT $5;
+
+-- name: queues_with
+-- The queues of such job sets.
+SELECT DISTINCT s.queue
+FROM fairlead_lookout.job_sets s
+WHERE s.jobs > 0 AND ($1::text IS NULL OR s.queue = $1)
+  AND ((cardinality($2::text[]) = 0 AND cardinality($3::text[]) = 0) OR EXISTS (
+    SELECT FROM fairlead_lookout.counters c
+    WHERE c.set_number = s.number AND c.jobs > 0
+      AND (cardinality($2::text[]) = 0 OR c.state = ANY($2))
+      AND (cardinality($3::text[]) = 0 OR c.class = ANY($3))))
+ORDER BY s.queue LIMIT $4;
 
 -- name: counts
 -- Jobs by queue, job set, class and state, from the counters.

@@ -14,12 +14,6 @@ CREATE TABLE fairlead_lookout.progress (
     time_ms bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
--- The processes that fold, so that they can share the partitions evenly.
-CREATE TABLE fairlead_lookout.folders (
-    name text PRIMARY KEY,
-    seen_at timestamptz NOT NULL
-);
-
 CREATE TABLE fairlead_lookout.job_sets (
     number int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     queue text COLLATE "C" NOT NULL,
