@@ -62,6 +62,8 @@ def invalid(found: list[Fault]) -> Problem:
     """The 422 that tells these faults, each of which is there once."""
     distinct = list(dict.fromkeys((_cut(fault.pointer), fault.detail) for fault in found))
     count = "One thing is" if len(distinct) == 1 else f"{len(distinct)} things are"
+    if len(distinct) >= faults.FAULTS_MAX:
+        count = f"At least {count}"
     return Problem(
         "invalid",
         f"{count} wrong with the request; nothing of it was done.",

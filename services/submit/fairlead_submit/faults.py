@@ -18,6 +18,12 @@ from fairlead_common.errors import Fault
 DEPTH_MAX: Final = 64
 """Deepest nesting of anything: more cannot be meant."""
 
+FAULTS_MAX: Final = 1_000
+"""Whoever has made so many mistakes is told of these first."""
+
+VALUES_MAX: Final = 2_000_000
+"""Most values of a document that are looked at."""
+
 SHOWN_MAX: Final = 60
 _MISSING: Final = object()
 
@@ -56,11 +62,38 @@ def _upwards(pointer: str) -> list[str]:
 def examine(document: object, kind: type, at: str = "") -> tuple[list[Fault], object]:
     """All faults of a parsed document, and a copy without what is wrong in it.
 
-    `kind` is any type that msgspec can decode; `at` is the pointer of the document itself.
+    `kind` is any type that msgspec can decode; `at` is the pointer of the document itself. Nothing
+    is left when the document is wrong as a whole, or in more than `FAULTS_MAX` places.
     """
-    found: list[Fault] = []
-    kept = _walk(document, _info(kind), at, found, 0)
-    return found, None if kept is _MISSING else kept
+    found = _Found()
+    try:
+        kept = _walk(document, _info(kind), at, found, 0)
+    except _EnoughError:
+        kept = _MISSING
+    return found.faults, None if kept is _MISSING else kept
+
+
+class _EnoughError(Exception):
+    """There is no use in looking further."""
+
+
+class _Found:
+    """The faults so far; bounds them, and the work of finding them."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self._left = VALUES_MAX
+
+    def say(self, pointer: str, detail: str) -> None:
+        self.faults.append(Fault(pointer, detail))
+        if len(self.faults) >= FAULTS_MAX:
+            raise _EnoughError
+
+    def look(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            self.say("", f"has more than {VALUES_MAX} values; the rest was not looked at")
+            raise _EnoughError
 
 
 def nesting(document: object) -> int:
@@ -82,10 +115,11 @@ def _info(kind: type) -> inspect.Type:
     return inspect.type_info(kind)
 
 
-def _walk(value: object, info: inspect.Type, at: str, found: list[Fault], depth: int) -> object:
+def _walk(value: object, info: inspect.Type, at: str, found: _Found, depth: int) -> object:
     """`value` without its faulty parts, or `_MISSING` if it is wrong as a whole."""
+    found.look()
     if depth > DEPTH_MAX:
-        found.append(Fault(at, f"is nested more than {DEPTH_MAX} deep"))
+        found.say(at, f"is nested more than {DEPTH_MAX} deep")
         return _MISSING
     match info:
         case inspect.Metadata(type=inner):
@@ -105,12 +139,12 @@ def _walk(value: object, info: inspect.Type, at: str, found: list[Fault], depth:
     detail = _scalar_fault(value, info)
     if detail is None:
         return value
-    found.append(Fault(at, detail))
+    found.say(at, detail)
     return _MISSING
 
 
 def _walk_union(
-    value: object, types: Iterable[inspect.Type], at: str, found: list[Fault], depth: int
+    value: object, types: Iterable[inspect.Type], at: str, found: _Found, depth: int
 ) -> object:
     choices = [info for info in types if not isinstance(info, inspect.NoneType)]
     if value is None and len(choices) < len(list(types)):
@@ -119,12 +153,12 @@ def _walk_union(
     if fitting:
         return _walk(value, fitting[0], at, found, depth)
     names = " or ".join(dict.fromkeys(_name(info) for info in choices))
-    found.append(Fault(at, f"is {_name_of(value)}; {names} is expected"))
+    found.say(at, f"is {_name_of(value)}; {names} is expected")
     return _MISSING
 
 
 def _walk_struct(
-    value: dict[str, object], info: inspect.StructType, at: str, found: list[Fault], depth: int
+    value: dict[str, object], info: inspect.StructType, at: str, found: _Found, depth: int
 ) -> object:
     known = {field.encode_name: field for field in info.fields}
     kept: dict[str, object] = {}
@@ -135,9 +169,10 @@ def _walk_struct(
             if checked is not _MISSING:
                 kept[name] = checked
         elif info.forbid_unknown_fields:
-            found.append(Fault(place, "is not a field that is known here"))
+            found.say(place, "is not a field that is known here")
     missing = [f for f in info.fields if f.required and f.encode_name not in value]
-    found += [Fault(f"{at}/{escape(f.encode_name)}", "is missing") for f in missing]
+    for field in missing:
+        found.say(f"{at}/{escape(field.encode_name)}", "is missing")
     whole = all(f.encode_name in kept for f in info.fields if f.required)
     return kept if whole else _MISSING
 
@@ -147,17 +182,17 @@ def _walk_dict(
     info: inspect.DictType,
     inner: inspect.Type,
     at: str,
-    found: list[Fault],
+    found: _Found,
     depth: int,
 ) -> object:
     if info.max_length is not None and len(value) > info.max_length:
-        found.append(Fault(at, f"has {len(value)} entries; at most {info.max_length} are allowed"))
+        found.say(at, f"has {len(value)} entries; at most {info.max_length} are allowed")
         return _MISSING
     kept: dict[str, object] = {}
     for name, item in value.items():
         place = f"{at}/{escape(name)}"
         if "\0" in name:
-            found.append(Fault(place, "has a NUL character in its name"))
+            found.say(place, "has a NUL character in its name")
             continue
         checked = _walk(item, inner, place, found, depth + 1)
         if checked is not _MISSING:
@@ -170,11 +205,11 @@ def _walk_list(
     info: inspect.ListType | inspect.VarTupleType,
     inner: inspect.Type,
     at: str,
-    found: list[Fault],
+    found: _Found,
     depth: int,
 ) -> object:
     if info.max_length is not None and len(value) > info.max_length:
-        found.append(Fault(at, f"has {len(value)} entries; at most {info.max_length} are allowed"))
+        found.say(at, f"has {len(value)} entries; at most {info.max_length} are allowed")
         return _MISSING
     # What is wrong as a whole leaves an empty thing behind, so that the others keep their place.
     blank: object = {} if isinstance(inner, inspect.StructType) else ""
@@ -186,17 +221,18 @@ def _walk_list(
     return [blank if item is _MISSING else item for item in kept]
 
 
-def _walk_any(value: object, at: str, found: list[Fault], depth: int) -> object:
+def _walk_any(value: object, at: str, found: _Found, depth: int) -> object:
     """Whatever it is, it may hold no NUL and not be nested without end."""
+    found.look()
     if depth > DEPTH_MAX:
-        found.append(Fault(at, f"is nested more than {DEPTH_MAX} deep"))
+        found.say(at, f"is nested more than {DEPTH_MAX} deep")
     elif isinstance(value, str) and "\0" in value:
-        found.append(Fault(at, "holds a NUL character"))
+        found.say(at, "holds a NUL character")
     elif isinstance(value, dict):
         for name, item in value.items():
             place = f"{at}/{escape(name)}"
             if "\0" in name:
-                found.append(Fault(place, "has a NUL character in its name"))
+                found.say(place, "has a NUL character in its name")
             _walk_any(item, place, found, depth + 1)
     elif isinstance(value, list):
         for index, item in enumerate(value):

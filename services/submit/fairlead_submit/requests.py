@@ -25,6 +25,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=253)]
 Reason = Annotated[str, Meta(max_length=1_000)]
 Seconds = Annotated[int, Meta(ge=1, le=10 * YEAR_S)]
 Int32 = Annotated[int, Meta(ge=-INT32_MAX - 1, le=INT32_MAX)]
+Texts = Annotated[dict[str, str], Meta(max_length=1_000)]
 ClientId = Annotated[str, Meta(min_length=1, max_length=CLIENT_ID_MAX)]
 
 
@@ -87,13 +88,13 @@ class Job(Request, kw_only=True):
     priority_class: Name | None = None
     pool: Name | None = None
     namespace: Name | None = None
-    after: list[ClientId] | None = None
+    after: Annotated[list[ClientId], Meta(max_length=10_000)] | None = None
     hold: bool | None = None
     start_after: Annotated[str, Meta(max_length=40)] | None = None
     max_queue_seconds: Seconds | None = None
     max_runtime_seconds: Seconds | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
+    labels: Texts | None = None
+    annotations: Texts | None = None
     when_infeasible: WhenInfeasible | None = None
     on_preemption: OnPreemption | None = None
     checkpoint_interval_seconds: Seconds | None = None
@@ -101,8 +102,8 @@ class Job(Request, kw_only=True):
     retry: Retry | None = None
     pod_spec: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     image: str | None = None
-    command: list[str] | None = None
-    env: dict[str, str] | None = None
+    command: Annotated[list[str], Meta(max_length=10_000)] | None = None
+    env: Texts | None = None
     cpu: Amount | None = None
     memory: Amount | None = None
     gpu: Amount | None = None
@@ -179,7 +180,7 @@ class Queue(Request, kw_only=True):
     reason: Reason | None = None
     limits: Annotated[dict[str, dict[str, Amount]], Meta(max_length=100)] | None = None
     permissions: Annotated[list[Permission], Meta(max_length=1_000)] | None = None
-    labels: dict[str, str] | None = None
+    labels: Texts | None = None
 
 
 class Cordon(Request, kw_only=True):

@@ -1,7 +1,7 @@
 """From a submission to events with ids, or to everything that is wrong with it. Pure."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -9,6 +9,7 @@ from fairlead_common import events, ids
 from fairlead_common.errors import Fault
 from fairlead_common.ids import JobId
 from fairlead_submit import faults, names
+from fairlead_submit.decoding import invalid
 from fairlead_submit.requests import Job, Submission
 from fairlead_submit.settings import Limits
 from fairlead_submit.templates import Template, Templates, prefix_of
@@ -40,6 +41,7 @@ def prepare(
     """The jobs as events, and every fault, `known` ones first.
 
     Whether the queue exists is not known here. The jobs mean nothing when there are faults.
+    Raises a 422 `Problem` itself when there are very many.
     """
     found: list[Fault] = []
     queue, job_set = request.queue, request.job_set
@@ -60,7 +62,7 @@ def prepare(
     client_ids = _take_client_ids(jobs, request.defaults)
     batch = _Batch(queue or "", job_set or "", client_ids)
     prefix = prefix_of(request.defaults)
-    batch.use([templates.of(job, request.defaults, prefix) for job in jobs])
+    batch.use(templates.of(job, request.defaults, prefix) for job in jobs)
     batch.name(place)
     batch.resolve_after(limits.after_max)
     batch.check_gangs()
@@ -101,16 +103,18 @@ class _Batch:
         self._after: dict[int, tuple[JobId, ...]] = {}
         self._outside: dict[JobId, str] = {}
 
-    def use(self, templates: list[Template]) -> None:
-        """What becomes of each job, and what is wrong with each."""
-        self._templates = templates
+    def use(self, templates: Iterable[Template]) -> None:
+        """What becomes of each job, and what is wrong with each, until it is too much."""
         for index, template in enumerate(templates):
+            self._templates.append(template)
             if template.faults or template.shared:
                 self.found += template.shared
                 self.found += [
                     Fault(f"/jobs/{index}{fault.pointer}", fault.detail)
                     for fault in template.faults
                 ]
+                if len(self.found) >= faults.FAULTS_MAX:
+                    raise invalid(self.found)
 
     def name(self, place: Place) -> None:
         """Give every job its id: derived from its client id, else a fresh one."""

@@ -63,7 +63,8 @@ class Templates:
         template = self._kept.get(key)
         if template is None:
             template = self._made(job, defaults)
-            self._kept.put(key, template, 2 * len(key) + ENTRY_BYTES)
+            if not template.faults and not template.shared:
+                self._kept.put(key, template, 2 * len(key) + ENTRY_BYTES)
         return template
 
     def _made(self, given: Job, defaults: Job | None) -> Template:

@@ -249,6 +249,26 @@ async def told(submit: Served, count: int) -> list[configuration.Queue]:
             return mine
 
 
+async def test_when_one_process_ends_another_tells_the_log(fresh_database: str) -> None:
+    async with served(fresh_database) as second:
+        async with served(fresh_database) as first:
+            await first.post("/queues", {"name": f"{second.queue}-a"})
+        await second.post("/queues", {"name": f"{second.queue}-b"})
+        names = {queue.name for queue in await told(second, 2)}
+        assert names == {f"{second.queue}-a", f"{second.queue}-b"}
+
+
+async def test_the_document_of_the_api_says_what_a_submission_holds(submit: Served) -> None:
+    document = (await submit.client.get("/openapi.json")).json()
+    post = document["paths"]["/api/v1/jobs"]["post"]
+    schema = post["requestBody"]["content"]["application/json"]["schema"]
+    assert schema["required"] == ["queue", "jobSet", "jobs"]
+    assert schema["additionalProperties"] is False
+    jobs = next(part for part in schema["properties"]["jobs"]["anyOf"] if "items" in part)
+    assert {"clientId", "podSpec", "cpu", "gang"} <= jobs["items"]["properties"].keys()
+    assert {"200", "400", "401", "403", "409", "413", "422", "503"} <= post["responses"].keys()
+
+
 async def test_a_queue_changes_only_for_who_saw_its_last_version(submit: Served) -> None:
     name = f"{submit.queue}-c"
     made = await submit.post("/queues", {"name": name})

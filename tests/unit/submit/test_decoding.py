@@ -89,3 +89,10 @@ def test_far_too_many_objects_are_refused_before_they_take_room() -> None:
 def test_messages_do_not_repeat_what_is_long() -> None:
     found, _ = faults.examine({"queue": "x" * 10, "jobs": "y" * 9_999}, requests.Submission)
     assert len(found[0].detail) < 200
+
+
+def test_who_makes_very_many_mistakes_is_told_of_the_first() -> None:
+    with pytest.raises(Problem) as refused:
+        DECODER(b'{"jobs": [' + b"1," * 50_000 + b"1]}")
+    assert len(refused.value.faults) == faults.FAULTS_MAX
+    assert refused.value.detail.startswith("At least 1000 things are wrong")
