@@ -1,15 +1,17 @@
 """What only the log in Kafka has: topics as brokers keep them, and transactions left open."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from aiokafka import TopicPartition
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from fairlead_common.errors import LogUnavailable
 from fairlead_common.log import kafka_client
 from fairlead_common.log.connect import open_log
 from fairlead_common.log.fold import newest
-from fairlead_common.log.kafka import KafkaLog
+from fairlead_common.log.kafka import KafkaLog, KafkaReader
 from fairlead_common.log.protocol import Topic
 from fairlead_standalone.addresses import free_port
 from tests.conftest import Server
@@ -87,6 +89,41 @@ async def test_a_new_producer_takes_back_what_its_predecessor_left_open(log: Kaf
     assert texts(batch.entries) == ["new"]
     assert batch.positions == await log.end_positions(topic.name)
     await kafka_client.stop(dead)
+
+
+class SilentConsumer:
+    """Is at the start, and never gets anything."""
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        """Nothing comes of it."""
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        """Nothing comes of it."""
+
+    async def position(self, place: TopicPartition) -> int:
+        return 0
+
+    async def getmany(self, *, timeout_ms: int) -> dict[TopicPartition, list[object]]:
+        await asyncio.sleep(timeout_ms / 1000)
+        return {}
+
+    async def stop(self) -> None:
+        """Nothing is held."""
+
+
+async def test_a_consumer_that_gives_nothing_though_there_is_something_is_replaced(
+    kafka_broker: Server,
+) -> None:
+    log = await KafkaLog.open(kafka_broker.url(), away_s=5)
+    topic = await made(log)
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, "a", "1")])
+    reader = KafkaReader(log, topic.name, {0: 0}, SilentConsumer())
+    with pytest.raises(LogUnavailable, match="there is more"):
+        await reader.read(wait_s=0)
+    assert texts((await reader.read(wait_s=30)).entries) == ["1"]
+    await reader.close()
+    await log.close()
 
 
 async def test_folding_stays_right_while_the_broker_compacts(log: KafkaLog) -> None:

@@ -242,6 +242,12 @@ async def test_a_topic_can_be_made_again_but_not_otherwise(log: EventLog, bed: B
     await elsewhere.close()
 
 
+@pytest.mark.parametrize("name", ["", "two words", "a/b", "x" * 201, "schlüssel"])
+async def test_a_topic_that_no_broker_would_take_is_refused(log: EventLog, name: str) -> None:
+    with pytest.raises(ValueError, match="cannot name a topic"):
+        await log.create(Topic(name))
+
+
 async def test_a_topic_that_is_not_there_cannot_be_read(log: EventLog) -> None:
     with pytest.raises(TopicMismatch, match="no-such-topic"):
         await log.reader("no-such-topic", {0: 0})

@@ -31,7 +31,7 @@ from fairlead_common.errors import (
 )
 from fairlead_common.log import kafka_client
 from fairlead_common.log.kafka_client import BROKEN, Consumer, Controls
-from fairlead_common.log.limits import check_append
+from fairlead_common.log.limits import check_append, check_topic
 from fairlead_common.log.protocol import (
     READ_BYTES_MAX,
     Appended,
@@ -83,6 +83,7 @@ class KafkaLog:
 
     async def create(self, topic: Topic) -> None:
         """See `EventLog`."""
+        check_topic(topic)
         await self.controls.create(topic)
 
     async def producer(self, name: str) -> "KafkaProducer":
@@ -103,11 +104,7 @@ class KafkaLog:
         unknown = [number for number in positions if not 0 <= number < partitions]
         if unknown:
             raise TopicMismatch(f"{topic} has no partition {unknown[0]}")
-        client = await kafka_client.bounded(
-            self.away_s,
-            lambda: kafka_client.started(kafka_client.new_consumer(self.servers, self.away_s)),
-        )
-        reader = KafkaReader(self, topic, positions, client)
+        reader = KafkaReader(self, topic, positions, await new_consumer(self))
         self._opened.append(reader)
         return reader
 
@@ -134,6 +131,14 @@ class KafkaLog:
         return [TopicPartition(topic, n) for n in range(await self.controls.partitions(topic))]
 
 
+async def new_consumer(log: KafkaLog) -> Consumer:
+    """A started consumer. Raises `LogUnavailable`."""
+    return await kafka_client.bounded(
+        log.away_s,
+        lambda: kafka_client.started(kafka_client.new_consumer(log.servers, log.away_s)),
+    )
+
+
 def _by_number(offsets: Mapping[TopicPartition, int]) -> dict[int, int]:
     return {place.partition: offset for place, offset in sorted(offsets.items())}
 
@@ -147,7 +152,7 @@ class KafkaProducer:
         self._client = client
         self._turn = asyncio.Lock()
         self._usable = True
-        self._stopped = False
+        self._stopping: asyncio.Task[None] | None = None
 
     async def append(self, records: Sequence[Record]) -> Appended:
         """See `Producer`."""
@@ -163,23 +168,24 @@ class KafkaProducer:
             try:
                 deadline = asyncio.get_running_loop().time() + self._log.away_s
                 last = await self._transact(batches, deadline)
-                self._usable = True
                 await self._wait_until_visible(last)
+                self._usable = True
             finally:
                 if not self._usable:
-                    await self._stop()
+                    self._stop()
         return {(place.topic, place.partition): offset + 1 for place, offset in last.items()}
 
     async def close(self) -> None:
         """See `Producer`."""
         self._usable = False
-        self._log.forget(self)
         await self._stop()
 
-    async def _stop(self) -> None:
-        if not self._stopped:
-            self._stopped = True
-            await kafka_client.stop(self._client)
+    def _stop(self) -> "asyncio.Task[None]":
+        """Begin to give the client up; that may take a while when the brokers are away."""
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(kafka_client.stop(self._client))
+            self._stopping.add_done_callback(lambda _: self._log.forget(self))
+        return self._stopping
 
     async def _batches(self, records: Sequence[Record]) -> _Batches:
         batches: _Batches = {}
@@ -290,21 +296,23 @@ class KafkaReader:
         self._fetched: deque[deque[Entry]] = deque()
         """Each of one partition, none empty, and no two of the same partition."""
         self._stopped = False
-        client.assign(self._places)
-        for place in self._places:
-            client.seek(place, positions[place.partition])
+        self._seek(positions)
 
     async def read(
         self, *, records_max: int = 10_000, bytes_max: int = READ_BYTES_MAX, wait_s: float = 1.0
     ) -> Batch:
         """See `Reader`."""
         before = await self._positions()
-        deadline = asyncio.get_running_loop().time() + wait_s
+        began = asyncio.get_running_loop().time()
         if not self._fetched:
             await self._fetch(min(wait_s, PROBE_S))
         while not self._fetched and await self._positions() == before:
-            left = deadline - asyncio.get_running_loop().time()
+            passed = asyncio.get_running_loop().time() - began
+            left = wait_s - passed
             if await self._is_more():
+                if passed > max(wait_s, self._log.away_s):
+                    await self._start_again(before)
+                    raise LogUnavailable(f"{self.topic}: there is more, but it does not come")
                 left = max(left, PROBE_S)
             if left <= 0:
                 break
@@ -318,6 +326,18 @@ class KafkaReader:
         if not self._stopped:
             self._stopped = True
             await kafka_client.stop(self._client)
+
+    def _seek(self, positions: Positions) -> None:
+        self._client.assign(self._places)
+        for place in self._places:
+            self._client.seek(place, positions[place.partition])
+
+    async def _start_again(self, positions: Positions) -> None:
+        """Take a new consumer in place of one that gives nothing."""
+        client = await new_consumer(self._log)
+        await kafka_client.stop(self._client)
+        self._client = client
+        self._seek(positions)
 
     async def _fetch(self, wait_s: float) -> None:
         if self._stopped:

@@ -1,5 +1,6 @@
 """What an append may hold: the same check before every implementation sends anything."""
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -9,10 +10,25 @@ from fairlead_common.log.protocol import (
     APPEND_RECORDS_MAX,
     RECORD_BYTES_MAX,
     Record,
+    Topic,
 )
 
 KEY_BYTES_MAX: Final = 2_000
 """Largest key, in bytes of UTF-8: Postgres cannot index much more."""
+
+
+PARTITIONS_MAX: Final = 10_000
+
+_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+"""What Kafka takes, a little shorter."""
+
+
+def check_topic(topic: Topic) -> None:
+    """Raise ValueError for a topic that not every log could make."""
+    if not _TOPIC_NAME.fullmatch(topic.name):
+        raise ValueError(f"{topic.name!r} cannot name a topic: it must match {_TOPIC_NAME.pattern}")
+    if not 1 <= topic.partitions <= PARTITIONS_MAX:
+        raise ValueError(f"{topic.name}: {topic.partitions} partitions; 1 to {PARTITIONS_MAX}")
 
 
 def check_append(records: Sequence[Record]) -> None:

@@ -25,7 +25,7 @@ from fairlead_common.errors import (
     ProducerFenced,
     TopicMismatch,
 )
-from fairlead_common.log.limits import check_append
+from fairlead_common.log.limits import check_append, check_topic
 from fairlead_common.log.protocol import (
     READ_BYTES_MAX,
     Appended,
@@ -101,6 +101,7 @@ class MemoryCore:
 
     def create(self, topic: Topic) -> None:
         """Make the topic. Raises `TopicMismatch`."""
+        check_topic(topic)
         self._check_away()
         stored = self._topics.get(topic.name)
         if stored is None:

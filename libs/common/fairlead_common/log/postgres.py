@@ -22,7 +22,7 @@ from fairlead_common.errors import (
     ProducerFenced,
     TopicMismatch,
 )
-from fairlead_common.log.limits import check_append
+from fairlead_common.log.limits import check_append, check_topic
 from fairlead_common.log.postgres_bell import Bell
 from fairlead_common.log.postgres_link import AnswerLost, Link, is_refusal
 from fairlead_common.log.postgres_sql import MIGRATIONS, PACKAGE, SCHEMA, SQL
@@ -94,6 +94,7 @@ class PostgresLog:
 
     async def create(self, topic: Topic) -> None:
         """See `EventLog`."""
+        check_topic(topic)
         await self._link.query(
             lambda connection: connection.execute(
                 SQL["create_topic"],
