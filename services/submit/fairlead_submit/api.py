@@ -87,7 +87,10 @@ def _job_routes(settings: SubmitSettings, intake: Intake, route_class: type[APIR
     @router.post(
         "/jobs",
         summary="Submit jobs: all of them, or none",
-        responses={200: schemas.answer(Submitted, "Taken."), **schemas.problems(400, 409, 413)},
+        responses={
+            200: schemas.answer(Submitted, "Taken."),
+            **schemas.problems(400, 409, 413, 415),
+        },
         openapi_extra={**schemas.request_body(requests.Submission), "parameters": [_DRY_RUN]},
     )
     async def submit(request: Request) -> Response:
@@ -144,7 +147,7 @@ def _add_action(
         summary=summary,
         responses={
             200: schemas.answer(Done, "Asked; `position` names the place."),
-            **schemas.problems(400, 404, 413),
+            **schemas.problems(400, 404, 413, 415),
         },
         openapi_extra=extra,
     )

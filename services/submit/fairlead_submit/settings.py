@@ -31,10 +31,13 @@ class JobDefaults(
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Bounds of one request. Bytes of a body count inflated."""
+    """Bounds of one request. Bytes of a body count inflated; `events_bytes_max` bounds what the
+    jobs take in the log, where each has a pod spec of its own.
+    """
 
     jobs_max: int = 10_000
     body_bytes_max: int = 32 * 2**20
+    events_bytes_max: int = 48 * 2**20
     pod_spec_bytes_max: int = 64 * 2**10
     label_bytes_max: int = 5_000
     annotation_bytes_max: int = 64 * 2**10

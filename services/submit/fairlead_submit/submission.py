@@ -8,6 +8,7 @@ import msgspec
 from fairlead_common import events, ids
 from fairlead_common.errors import Fault
 from fairlead_common.ids import JobId
+from fairlead_common.problems import Problem
 from fairlead_submit import faults, names
 from fairlead_submit.decoding import invalid
 from fairlead_submit.requests import Job, Submission
@@ -41,7 +42,7 @@ def prepare(
     """The jobs as events, and every fault, `known` ones first.
 
     Whether the queue exists is not known here. The jobs mean nothing when there are faults.
-    Raises a 422 `Problem` itself when there are very many.
+    Raises a `Problem` itself: 422 when there are very many, 413 for jobs that take too much room.
     """
     found: list[Fault] = []
     queue, job_set = request.queue, request.job_set
@@ -62,7 +63,9 @@ def prepare(
     client_ids = _take_client_ids(jobs, request.defaults)
     batch = _Batch(queue or "", job_set or "", client_ids)
     prefix = prefix_of(request.defaults)
-    batch.use(templates.of(job, request.defaults, prefix) for job in jobs)
+    batch.use(
+        limits.events_bytes_max, (templates.of(job, request.defaults, prefix) for job in jobs)
+    )
     batch.name(place)
     batch.resolve_after(limits.after_max)
     batch.check_gangs()
@@ -103,10 +106,12 @@ class _Batch:
         self._after: dict[int, tuple[JobId, ...]] = {}
         self._outside: dict[JobId, str] = {}
 
-    def use(self, templates: Iterable[Template]) -> None:
+    def use(self, bytes_max: int, templates: Iterable[Template]) -> None:
         """What becomes of each job, and what is wrong with each, until it is too much."""
+        size = 0
         for index, template in enumerate(templates):
             self._templates.append(template)
+            size += template.size
             if template.faults or template.shared:
                 self.found += template.shared
                 self.found += [
@@ -115,6 +120,12 @@ class _Batch:
                 ]
                 if len(self.found) >= faults.FAULTS_MAX:
                     raise invalid(self.found)
+        if size > bytes_max:
+            raise Problem(
+                "too-large",
+                f"With what they share, the jobs take {size} bytes; at most {bytes_max} are"
+                " allowed in one request. Send them in several.",
+            )
 
     def name(self, place: Place) -> None:
         """Give every job its id: derived from its client id, else a fresh one."""

@@ -20,6 +20,9 @@ from fairlead_submit.requests import SHORT_FORM, Job
 from fairlead_submit.settings import SubmitSettings
 
 CACHE_BYTES_MAX: Final = 32 * 2**20
+EVENT_BYTES: Final = 500
+"""About what an event takes besides its pod spec, labels and annotations."""
+
 ENTRY_BYTES: Final = 2_000
 """About what a kept template or demand takes besides its texts."""
 
@@ -36,9 +39,11 @@ class Template(msgspec.Struct, frozen=True, gc=False):
     """A job without its id. `after` holds ids and client ids as they were given.
 
     The pointers of `faults` begin at the job; `shared` are those in the request's `defaults`.
+    `size`: about how many bytes the event takes.
     """
 
     event: events.JobSubmitted
+    size: int
     after: tuple[str, ...]
     faults: tuple[Fault, ...]
     shared: tuple[Fault, ...]
@@ -110,7 +115,13 @@ class Templates:
             Fault(f"/defaults{item.pointer}", item.detail) for item in found if item not in own
         ]
         after = tuple(dict.fromkeys(job.after or ()))
-        return Template(event=event, after=after, faults=tuple(own), shared=tuple(shared))
+        return Template(
+            event=event,
+            size=_size(spec, job) + EVENT_BYTES,
+            after=after,
+            faults=tuple(own),
+            shared=tuple(shared),
+        )
 
     def _pod(self, job: Job, found: list[Fault]) -> tuple[podspec.Demand, Raw, bytes]:
         """What the pod asks for, its spec with defaults, and its canonical text without."""
@@ -227,6 +238,11 @@ class Templates:
 
 
 _NOTHING: Final = (podspec.Demand(()), Raw(b"{}"), b"")
+
+
+def _size(spec: Raw, job: Job) -> int:
+    texts = [*(job.labels or {}).items(), *(job.annotations or {}).items()]
+    return len(bytes(spec)) + sum(len(key) + len(value) + 8 for key, value in texts)
 
 
 def has_spec(job: Job) -> bool:

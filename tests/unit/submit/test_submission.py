@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from fairlead_common.errors import Fault
+from fairlead_common.problems import Problem
 from fairlead_submit.requests import Submission
 from fairlead_submit.settings import JobDefaults, Limits, SubmitSettings
 from fairlead_submit.submission import Place, Prepared, prepare
@@ -116,3 +117,12 @@ def test_a_checkpoint_interval_is_read_from_its_annotation() -> None:
     assert [fault.pointer for fault in found] == [
         "/jobs/0/annotations/fairlead.dev~1checkpoint-interval"
     ]
+
+
+def test_jobs_that_share_a_large_pod_spec_are_bounded_by_what_they_take_in_the_log() -> None:
+    settings = SubmitSettings(limits=Limits(events_bytes_max=100_000))
+    defaults = {"podSpec": {"containers": [{"args": ["x" * 9_000]}]}}
+    assert prepared([{}] * 9, defaults, settings)[1] == []
+    with pytest.raises(Problem) as refused:
+        prepared([{}] * 20, defaults, settings)
+    assert refused.value.slug == "too-large"
