@@ -10,7 +10,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 ARGS ?=
 
-.PHONY: up setup check test lint types layers bench clean help
+.PHONY: up setup check test needs lint types layers bench clean help
 .DELETE_ON_ERROR:
 
 up: .venv/.ready-run  ## start Fairlead on this machine; Ctrl-C ends it
@@ -21,8 +21,14 @@ setup: .venv/.ready-dev  ## make .venv with every member and all tools
 check: lint types layers  ## format, lint, types, layers, unit and contract tests
 	$(PYTEST) tests/unit tests/architecture tests/contract -m "not kafka"
 
-test: lint types layers  ## everything of check, and all other tests with what they need
+test: lint types layers needs  ## everything of check, and all other tests with what they need
 	$(PYTEST) tests
+
+# What only some tests need: fetched once and said aloud. What cannot be had is named here, and again
+# in pytest's summary by each test that is skipped for it.
+needs: .venv/.ready-dev
+	@$(BIN)/python tools/chromium.py || true
+	@test -n "$$FAIRLEAD_TEST_KAFKA" || $(BIN)/python -m tests.kafka_broker fetch || true
 
 lint: .venv/.ready-dev
 	$(BIN)/ruff format --check $(CODE)
