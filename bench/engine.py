@@ -24,6 +24,7 @@ from typing import Any
 os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / "fairlead-bench-numba"))
 
 import numpy as np
+
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 
 GI = 1 << 30
@@ -155,6 +156,49 @@ def gpu() -> Snapshot:
     )
 
 
+def full(queues: int, more_from: int) -> Snapshot:
+    """The 32,000 jobs of `fill-32k` running, 100,000 more queued by queues from `more_from` on."""
+    running, waiting = 32_000, 100_000
+    queue = np.concatenate(
+        [np.arange(running) % 10, more_from + np.arange(waiting) % (queues - more_from)]
+    )
+    node = np.concatenate([np.arange(running) // 32, np.full(waiting, -1)])
+    return snapshot(
+        queues=queues,
+        nodes=np.tile([32_000, 256 * GI], (1_000, 1)),
+        requests=np.array([[1_000, 4 * GI]]),
+        job_queue=queue,
+        job_shape=np.zeros(queue.size),
+        job_node=node,
+    )
+
+
+def gangs() -> Snapshot:
+    """2,000 gangs of 2 to 64 that ask for one value of a label with 100 values, 3,000 nodes."""
+    chance = np.random.default_rng(3)
+    number, nodes = 2_000, 3_000
+    sizes = chance.integers(2, 65, number)
+    gang = np.repeat(np.arange(number), sizes)
+    cpus = chance.integers(1, 5, number)
+    return snapshot(
+        queues=20,
+        nodes=np.tile([32_000, 256 * GI], (nodes, 1)),
+        requests=np.array([[1_000 * i, 4 * GI * i] for i in range(1, 5)]),
+        job_queue=(gang % 20),
+        job_shape=cpus[gang] - 1,
+        job_gang=gang.astype(np.int32),
+        label_names=("rack",),
+        node_label=(np.arange(nodes, dtype=np.int32) % 100)[None, :],
+        gang_queue=(np.arange(number) % 20).astype(np.int32),
+        gang_size=sizes.astype(np.int32),
+        gang_min=sizes.astype(np.int32),
+        gang_label=np.zeros(number, np.int32),
+        gang_rest=np.zeros(number, np.uint8),
+        gang_started=np.zeros(number, np.bool_),
+        gang_submitted_ms=np.zeros(number, np.int64),
+    )
+
+
 CASES: dict[str, Callable[[], Snapshot]] = {
     "fill-32k": lambda: fill(32_000, 1_000),
     "fill-320k": lambda: fill(320_000, 10_000),
@@ -162,6 +206,10 @@ CASES: dict[str, Callable[[], Snapshot]] = {
     "fill-1m-mix": fill_mix,
     "mix": mix,
     "gpu": gpu,
+    "steady": lambda: full(10, 0),
+    "steady-protected": lambda: full(10, 0),
+    "rebalance": lambda: full(20, 10),
+    "gangs": gangs,
 }
 
 
@@ -233,7 +281,11 @@ def measure(name: str, turns: int) -> dict[str, Any]:
     }
 
 
-SETTINGS: dict[str, EngineSettings] = {}
+SETTINGS: dict[str, EngineSettings] = {
+    "steady": EngineSettings(protected_fraction=0.0),
+    "steady-protected": EngineSettings(protected_fraction=1.0),
+    "rebalance": EngineSettings(protected_fraction=0.0),
+}
 
 
 def main() -> int:
