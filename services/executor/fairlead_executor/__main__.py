@@ -5,7 +5,7 @@ import os
 import sys
 
 from fairlead_common import process, serving, settings
-from fairlead_executor.executor import Superseded
+from fairlead_common.errors import WorldError
 from fairlead_executor.service import Service
 from fairlead_executor.settings import ExecutorSettings
 
@@ -17,23 +17,32 @@ async def main() -> None:
     executor to find.
     """
     own = settings.load(ExecutorSettings, os.environ)
-    async with Service.open(own) as service:
-        try:
-            await _work(service, own)
-        except asyncio.CancelledError:
-            await service.shut_down()
-            raise
+    try:
+        async with Service.open(own) as service:
+            try:
+                await _work(service, own)
+            except asyncio.CancelledError:
+                await service.shut_down()
+                raise
+    except* WorldError as errors:
+        # The world's error says what is wrong in a sentence; a traceback would say no more.
+        sys.exit(f"executor: {_first(errors)}")
 
 
 async def _work(service: Service, own: ExecutorSettings) -> None:
     app = serving.build_app("Fairlead executor", service.routers(), service.checks(), own)
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            for task in service.tasks():
-                tasks.create_task(task)
-            await serving.serve(app, own.http_host, own.http_port)
-    except* Superseded as errors:
-        sys.exit(f"executor: {errors.exceptions[0]}")
+    async with asyncio.TaskGroup() as tasks:
+        for task in service.tasks():
+            tasks.create_task(task)
+        await serving.serve(app, own.http_host, own.http_port)
+
+
+def _first(errors: BaseExceptionGroup[WorldError]) -> BaseException:
+    """The first error of a group, however deep it is."""
+    first: BaseException = errors
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
 
 
 if __name__ == "__main__":

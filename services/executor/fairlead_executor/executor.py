@@ -46,12 +46,13 @@ class Superseded(WorldError):
 
 
 class Executor:
-    """Drives a `Core`. `clock` gives ms, `monotonic` seconds."""
+    """Drives a `Core`. `producer` comes from `fence`; `clock` gives ms, `monotonic` seconds."""
 
     def __init__(
         self,
         core: Core,
         log: EventLog,
+        producer: Producer,
         instance: str,
         clock: Callable[[], int],
         monotonic: Callable[[], float],
@@ -63,7 +64,7 @@ class Executor:
         self._instance = instance
         self._clock = clock
         self._monotonic = monotonic
-        self._producer: Producer | None = None
+        self._producer = producer
         self._bell = asyncio.Event()
         self._room = asyncio.Event()
         self._clusters_at: Positions = {}
@@ -82,12 +83,12 @@ class Executor:
 
     async def shut_down(self, grace_s: int) -> None:
         """After `run` was cancelled: stop the runs and tell so, if they end with the executor."""
-        if not self.core.cluster.stops_with_executor or self._producer is None:
+        if not self.core.cluster.stops_with_executor:
             return
         self.core.close(grace_s)
         try:
             async with asyncio.timeout(grace_s + 2.0):
-                self._producer = await self._log.producer(_producer_name(self._name))
+                self._producer = await self._log.producer(producer_name(self._name))
                 work = asyncio.create_task(self.core.cluster.run())
                 try:
                     await self._until_all_ended()
@@ -108,10 +109,7 @@ class Executor:
     # Taking over.
 
     async def _take_over(self) -> None:
-        """Fence whoever had the name, then read what is to be known. Nothing is done yet."""
-        for topic in (topics.jobs(), topics.clusters(), topics.leases(self._name)):
-            await self._log.create(topic)
-        self._producer = await self._log.producer(_producer_name(self._name))
+        """Whoever had the name is fenced; read what is to be known. Nothing is done yet."""
         there, self._clusters_at = await newest(self._log, topics.CLUSTERS)
         before: Heartbeat | None = None
         nodes: list[Node] = []
@@ -219,7 +217,6 @@ class Executor:
         """Append until it is done. Raises `Superseded`."""
         pause_s = RETRY_S_MIN
         while True:
-            assert self._producer is not None, "the executor has not taken over"
             try:
                 appended = await self._producer.append(records)
             except RecordTooLarge:
@@ -253,7 +250,7 @@ class Executor:
         pause_s = RETRY_S_MIN
         while True:
             try:
-                self._producer = await self._log.producer(_producer_name(self._name))
+                self._producer = await self._log.producer(producer_name(self._name))
                 instance = await self._newest_instance()
             except LogUnavailable as error:
                 self._failed("unknown", error)
@@ -290,7 +287,15 @@ class Executor:
         )
 
 
-def _producer_name(executor: str) -> str:
+async def fence(log: EventLog, executor: str) -> Producer:
+    """Make the topics that an executor needs, and end whoever had this name before."""
+    for topic in (topics.jobs(), topics.clusters(), topics.leases(executor)):
+        await log.create(topic)
+    return await log.producer(producer_name(executor))
+
+
+def producer_name(executor: str) -> str:
+    """Under which name an executor appends."""
     return f"fairlead-executor-{executor}"
 
 

@@ -10,12 +10,13 @@ from fastapi import APIRouter
 from fairlead_common import clock
 from fairlead_common.log import EventLog
 from fairlead_common.log.connect import open_log
+from fairlead_common.log.protocol import Producer
 from fairlead_common.serving import Check
 from fairlead_executor import api
 from fairlead_executor.backends.cluster import Cluster
 from fairlead_executor.backends.connect import open_cluster
 from fairlead_executor.core import Core
-from fairlead_executor.executor import Executor
+from fairlead_executor.executor import Executor, fence
 from fairlead_executor.settings import ExecutorSettings
 
 
@@ -38,9 +39,11 @@ class Service:
         try:
             the_log = log or own
             assert the_log is not None
+            # First of all: an executor of this name that still lives lets go of its cluster.
+            producer = await fence(the_log, settings.executor)
             cluster = await open_cluster(settings, await the_log.identity())
             try:
-                yield cls(settings, cluster, _executor(settings, the_log, cluster))
+                yield cls(settings, cluster, _executor(settings, the_log, producer, cluster))
             finally:
                 await cluster.close()
         finally:
@@ -68,7 +71,9 @@ class Service:
         await self.executor.shut_down(self._settings.shutdown_s)
 
 
-def _executor(settings: ExecutorSettings, log: EventLog, cluster: Cluster) -> Executor:
+def _executor(
+    settings: ExecutorSettings, log: EventLog, producer: Producer, cluster: Cluster
+) -> Executor:
     instance = secrets.token_hex(8)
     core = Core(
         settings.executor,
@@ -78,4 +83,4 @@ def _executor(settings: ExecutorSettings, log: EventLog, cluster: Cluster) -> Ex
         version=importlib.metadata.version("fairlead-executor"),
         heartbeat_ms=round(settings.heartbeat_s * 1000),
     )
-    return Executor(core, log, instance, clock.now_ms, clock.monotonic_s)
+    return Executor(core, log, producer, instance, clock.now_ms, clock.monotonic_s)

@@ -77,12 +77,12 @@ def admit(lease: Lease, base: Mapping[str, str]) -> Command:
         raise Refused(
             "it names no command, and there is no image here to take one from; set `command`"
         )
-    env = dict(base)
+    env = {**base, **lease.env}
     for variable in container.env or ():
         if variable.value_from is not None:
             raise Refused(f"its variable {variable.name} is taken from a cluster (valueFrom)")
         env[variable.name] = _expand(variable.value or "", env)
-    env |= lease.env
+    env |= lease.env  # these say what is so, whatever the pod says
     argv = [_expand(part, env) for part in (*container.command, *(container.args or ()))]
     for text in (*argv, *env.keys(), *env.values(), container.working_dir or ""):
         if "\0" in text:

@@ -1,0 +1,188 @@
+"""Runs of the process backend, from lease to report, by a real executor process."""
+
+import json
+import sys
+
+from fairlead_common import auth, clock
+from fairlead_common import events as ev
+from fairlead_common.events import FailureCategory
+from tests.integration.executor.world import KEY, World, is_alive, run_of, until
+
+
+async def test_runs_end_as_their_commands_do(world: World) -> None:
+    async with world.executor():
+        await world.until_ready()
+        cases = {
+            "good": world.job("a", "echo hello; echo trouble >&2"),
+            "bad": world.job("b", "exit 3"),
+            "killed": world.job("c", "kill -9 $$$$"),
+            "unknown": world.job("d", ["no-such-command"]),
+            "nowhere": world.job("e", ["true"], container={"workingDir": "/no/such/folder"}),
+            "refused": world.job("f", ["true"], container={"volumeMounts": [{"name": "v"}]}),
+        }
+        await world.lease(*cases.values())
+        ends = {name: await world.until_ended(lease) for name, lease in cases.items()}
+    told = {
+        name: (end.category.value, end.exit_code)
+        for name, end in ends.items()
+        if isinstance(end, ev.JobRunFailed)
+    }
+    assert told == {
+        "bad": ("exit-code", 3),
+        "killed": ("exit-code", 137),
+        "unknown": ("start", None),
+        "nowhere": ("start", None),
+        "refused": ("admission", None),
+    }
+    assert isinstance(ends["good"], ev.JobRunSucceeded)
+    assert isinstance(ends["unknown"], ev.JobRunFailed)
+    assert ends["unknown"].reason == "there is no command 'no-such-command'"
+    assert [type(event) for event in world.of(cases["good"])] == [
+        ev.JobRunPending,
+        ev.JobRunRunning,
+        ev.JobRunSucceeded,
+    ]
+    assert world.output(cases["good"]) == "hello\n"
+
+
+async def test_a_command_sees_a_clean_world(world: World) -> None:
+    script = """
+import json, os, sys
+json.dump({
+    "env": dict(os.environ), "cwd": os.listdir("."), "stdin": sys.stdin.read(),
+    "open": [int(n) for n in os.listdir("/proc/self/fd")],
+}, sys.stdout)
+"""
+    async with world.executor({"FAIRLEAD_SECRET_OF_OURS": "x", "PGPASSWORD": "y"}):
+        await world.until_ready()
+        env = [{"name": "MINE", "value": "run $(FAIRLEAD_RUN)"}]
+        lease = world.job(
+            "a",
+            [sys.executable, "-I", "-c", script],
+            env={"FAIRLEAD_RUN": "1"},
+            container={"env": env},
+        )
+        plain = world.job("b", ["grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"])
+        await world.lease(lease, plain)
+        await world.until_ended(lease)
+        await world.until_ended(plain)
+    seen = json.loads(world.output(lease))
+    assert seen["env"].keys() <= {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
+        *("MINE", "FAIRLEAD_RUN"),
+        *(name for name in seen["env"] if name.startswith("LC_")),
+    }
+    assert (seen["env"]["FAIRLEAD_RUN"], seen["env"]["MINE"]) == ("1", "run 1")
+    assert sys.prefix not in seen["env"]["PATH"]
+    assert (seen["cwd"], seen["stdin"]) == ([], "")
+    assert set(seen["open"]) <= {0, 1, 2, 3}  # 3 is the listing itself
+    signals = [line.split() for line in world.output(plain).splitlines()]
+    assert {name: int(mask, 16) for name, mask in signals} == {"SigBlk:": 0, "SigIgn:": 0}
+
+
+async def test_a_stop_ends_a_run_and_all_that_it_started(world: World) -> None:
+    async with world.executor():
+        await world.until_ready()
+        lease = world.job("a", "setsid sleep 3600 & sleep 3600 & echo $! $$$$; wait")
+        await world.lease(lease)
+        await until(lambda: world.output(lease).endswith("\n"))
+        numbers = [int(text) for text in world.output(lease).split()]
+        await world.stop(lease, "cancelled by its owner")
+        end = await world.until_ended(lease)
+        assert isinstance(end, ev.JobRunStopped)
+        assert end.reason == "cancelled by its owner"
+        assert not [number for number in numbers if is_alive(number)]
+
+
+async def test_a_command_that_ignores_its_stop_is_killed_after_its_grace(world: World) -> None:
+    async with world.executor():
+        await world.until_ready()
+        lease = world.job("a", "trap '' TERM; echo ready; while :; do sleep 1; done")
+        await world.lease(lease)
+        await until(lambda: world.output(lease) == "ready\n")
+        await world.stop(lease, "cancelled", grace_s=1)
+        end = await world.until_ended(lease)
+        assert isinstance(end, ev.JobRunStopped)
+        assert end.exit_code == 137
+
+
+async def test_a_run_that_takes_too_long_is_ended(world: World) -> None:
+    async with world.executor():
+        await world.until_ready()
+        lease = world.job("a", "sleep 3600", runtime_s_max=1)
+        await world.lease(lease)
+        end = await world.until_ended(lease)
+        assert isinstance(end, ev.JobRunFailed)
+        assert end.category is FailureCategory.DEADLINE
+
+
+async def test_a_run_that_uses_more_memory_than_it_asked_for_is_ended(world: World) -> None:
+    script = "x = b'x' * 150_000_000; import time; time.sleep(3600)"
+    async with world.executor():
+        await world.until_ready()
+        greedy = world.job(
+            "a",
+            [sys.executable, "-c", script],
+            container={"resources": {"limits": {"memory": "64Mi"}}},
+        )
+        modest = world.job(
+            "b",
+            [sys.executable, "-c", script.replace("3600", "2")],
+            container={"resources": {"limits": {"memory": "512Mi"}}},
+        )
+        await world.lease(greedy, modest)
+        end = await world.until_ended(greedy)
+        assert isinstance(end, ev.JobRunFailed)
+        assert end.category is FailureCategory.OOM
+        assert "64 MiB were asked for" in end.reason
+        assert isinstance(await world.until_ended(modest), ev.JobRunSucceeded)
+
+
+async def test_a_run_waits_for_the_one_whose_place_it_takes(world: World) -> None:
+    async with world.executor():
+        await world.until_ready()
+        victim = world.job(
+            "a", "trap 'sleep 1; exit' TERM; echo ready; while :; do sleep 0.1; done"
+        )
+        await world.lease(victim)
+        await until(lambda: world.output(victim) == "ready\n")
+        heir = world.job("b", "true", after=(run_of(victim),))
+        await world.lease(heir)
+        await world.stop(victim, "preempted", grace_s=30)
+        await world.until_ended(heir)
+        stopped, started = world.of(victim, ev.JobRunStopped), world.of(heir, ev.JobRunRunning)
+        assert isinstance(stopped[0], ev.JobRunStopped)
+        assert isinstance(started[0], ev.JobRunRunning)
+        assert stopped[0].at_ms <= started[0].at_ms
+
+
+async def test_a_cleared_run_leaves_only_its_log(world: World) -> None:
+    import httpx2
+
+    async with world.executor() as executor, httpx2.AsyncClient() as client:
+        await world.until_ready()
+        assert world.heartbeat is not None
+        assert world.heartbeat.address == f"http://127.0.0.1:{executor.port}"
+        lease = world.job("a", "echo one; echo two; echo bad >&2")
+        await world.lease(lease)
+        await world.until_ended(lease)
+        await world.clear(lease)
+        await until(lambda: world.run_folder(lease, "kept").exists())
+        assert not world.run_folder(lease).exists()
+        url = f"{world.heartbeat.address}/logs/{run_of(lease)}"
+
+        async def get(parameters: dict[str, str], subject: str) -> httpx2.Response:
+            token = auth.sign(KEY, subject, clock.now_ms() + 60_000)
+            headers = {"Authorization": f"Bearer {token}"}
+            return await client.get(url, params=parameters, headers=headers)
+
+        ours = f"logs:{run_of(lease)}"
+        assert (await get({}, ours)).text == "one\ntwo\n"
+        assert (await get({"tail": "1"}, ours)).text == "two\n"
+        assert (await get({"stream": "stderr"}, ours)).text == "bad\n"
+        assert (await get({"follow": "true", "since_bytes": "4"}, ours)).text == "two\n"
+        assert (await get({}, "logs:another")).status_code == 401
+        assert (await get({"stream": "nothing"}, ours)).status_code == 422
+        unknown = f"{'0' * 28}-9"
+        url = f"{world.heartbeat.address}/logs/{unknown}"
+        assert (await get({}, f"logs:{unknown}")).status_code == 404
