@@ -114,21 +114,31 @@ class _PodText(_Read, frozen=True):
     active_deadline_seconds: int | None = None
 
 
+class Filled(msgspec.Struct, frozen=True):
+    """The resources of a container with nothing left open, and as JSON."""
+
+    requests: Mapping[str, Amount]
+    limits: Mapping[str, Amount]
+    text: Raw
+
+
 class Demand(msgspec.Struct, frozen=True):
-    """What is read of a pod. `completed`: requests and limits of each container and init container
-    with defaults; `tolerations`: those to be added. Pointers of faults begin at the pod spec.
+    """What is read of a pod. `completed`: of each container, then of each init container.
+
+    `tolerations` are those to be added. Pointers of faults begin at the pod spec.
     """
 
     faults: tuple[Fault, ...]
     requests: Mapping[str, int] = {}
     shape: Raw = Raw(b"{}")
-    completed: tuple[tuple[Mapping[str, Amount], Mapping[str, Amount]], ...] = ()
+    completed: tuple[Filled, ...] = ()
     tolerations: tuple[_Object, ...] = ()
     grace_s: int = 1
     deadline_s: int | None = None
     priority_class: str | None = None
 
 
+_AMOUNTS: Final = frozenset({"requests", "limits"})
 _text_decoder: Final = msgspec.json.Decoder(_PodText)
 _pod_decoder: Final = msgspec.json.Decoder(Pod)
 _order_encoder: Final = msgspec.json.Encoder(order="deterministic")
@@ -186,7 +196,7 @@ def _demand(pod: Pod, priority_class: str | None, defaults: JobDefaults) -> Dema
         found.append(Fault("/containers", "has no container; at least one is needed"))
     pod_level = _amounts(pod.resources, "/resources", {}, found)[0]
     implied = {name: text for name, text in defaults.requests.items() if name not in pod_level}
-    completed: list[tuple[Mapping[str, Amount], Mapping[str, Amount]]] = []
+    completed: list[Filled] = []
     apps: list[Mapping[str, int]] = []
     inits: list[tuple[Mapping[str, int], bool]] = []
     for index, container in enumerate(pod.containers or ()):
@@ -267,7 +277,7 @@ def _parsed(quantities: Quantities | None, at: str, found: list[Fault]) -> dict[
 
 def _amounts(
     given: Resources | None, at: str, implied: Mapping[str, str], found: list[Fault]
-) -> tuple[dict[str, int], tuple[Mapping[str, Amount], Mapping[str, Amount]]]:
+) -> tuple[dict[str, int], Filled]:
     """What a container asks for, and its requests and limits with nothing left open."""
     asked = given or Resources()
     requests = _parsed(asked.requests, f"{at}/requests", found)
@@ -287,7 +297,9 @@ def _amounts(
         parsed = limits.get(name, amount(name, texts[name]))
         if isinstance(parsed, int):
             requests[name] = parsed
-    return requests, (texts, {**texts, **(asked.limits or {})})
+    bounds = {**texts, **(asked.limits or {})}
+    text = msgspec.json.encode({"requests": texts, "limits": bounds})
+    return requests, Filled(texts, bounds, Raw(text))
 
 
 def effective_request(
@@ -425,13 +437,17 @@ def completed(document: _Object, demand: Demand) -> _Object:
     items: list[_Object] = []
     for field in ("containers", "initContainers"):
         items += cast(list[_Object], document.get(field) or [])
-    for number, (container, (requests, limits)) in enumerate(
-        zip(items, demand.completed, strict=True)
-    ):
+    for number, (container, filled) in enumerate(zip(items, demand.completed, strict=True)):
         container["name"] = container.get("name") or ("main" if number == 0 else f"c{number}")
-        if requests or limits:
-            given = cast(_Object, container.get("resources") or {})
-            container["resources"] = {**given, "requests": requests, "limits": limits}
+        given = cast(_Object, container.get("resources") or {})
+        if not given.keys() <= _AMOUNTS:
+            container["resources"] = {
+                **given,
+                "requests": filled.requests,
+                "limits": filled.limits,
+            }
+        elif filled.requests or filled.limits:
+            container["resources"] = filled.text
     if demand.tolerations:
         given_tolerations = cast(list[object], document.get("tolerations") or [])
         document["tolerations"] = [*given_tolerations, *demand.tolerations]

@@ -67,12 +67,12 @@ class Templates:
         key = prefix + _encoder.encode(job)
         template = self._kept.get(key)
         if template is None:
-            template = self._made(job, defaults)
+            template = self._made(job, defaults, key)
             if not template.faults and not template.shared:
                 self._kept.put(key, template, 2 * len(key) + ENTRY_BYTES)
         return template
 
-    def _made(self, given: Job, defaults: Job | None) -> Template:
+    def _made(self, given: Job, defaults: Job | None, key: bytes) -> Template:
         job = given if defaults is None else merged(given, defaults)
         found: list[Fault] = []
         demand, spec, canonical = self._pod(job, found)
@@ -85,14 +85,11 @@ class Templates:
                 if is_long
                 else self._defaults.max_runtime_seconds
             )
-        rest = msgspec.structs.replace(job, pod_spec=UNSET, client_id=None)
-        digest = hashlib.blake2b(_encoder.encode(rest), digest_size=16)
-        digest.update(b"\0" + canonical)
         event = events.JobSubmitted(
             job_id=_NO_JOB,
             shape=demand.shape,
             spec=spec,
-            digest=digest.hexdigest(),
+            digest=_digest(job, canonical, key if defaults is None else None),
             priority=job.priority or 0,
             priority_class=demand.priority_class or self._defaults.priority_class,
             pool=job.pool or "default",
@@ -110,32 +107,26 @@ class Templates:
             labels=job.labels or {},
             annotations=job.annotations or {},
         )
-        own = [item for item in found if defaults is None or _is_own(item.pointer, given)]
-        shared = [
-            Fault(f"/defaults{item.pointer}", item.detail) for item in found if item not in own
-        ]
-        after = tuple(dict.fromkeys(job.after or ()))
+        own, shared = _placed(found, given, defaults) if found else ((), ())
         return Template(
             event=event,
             size=_size(spec, job) + EVENT_BYTES,
-            after=after,
-            faults=tuple(own),
-            shared=tuple(shared),
+            after=tuple(dict.fromkeys(job.after)) if job.after else (),
+            faults=own,
+            shared=shared,
         )
 
     def _pod(self, job: Job, found: list[Fault]) -> tuple[podspec.Demand, Raw, bytes]:
         """What the pod asks for, its spec with defaults, and its canonical text without."""
-        is_short = [name for name in SHORT_FORM if getattr(job, name) is not None]
         if has_spec(job):
-            if is_short:
-                found.append(
-                    Fault(f"/{is_short[0]}", "stands beside a podSpec; say one or the other")
-                )
+            found += [
+                Fault(f"/{name}", "stands beside a podSpec; say one or the other")
+                for name in SHORT_FORM
+                if getattr(job, name) is not None
+            ]
             return self._long(job, found)
-        if not is_short:
+        if job.image is None and job.command is None:
             found.append(Fault("", "says nothing to run: a podSpec, command or image is needed"))
-        elif job.image is None and job.command is None:
-            found.append(Fault("", "says nothing to run: a command or image is needed"))
         return self._short(job, found)
 
     def _long(self, job: Job, found: list[Fault]) -> tuple[podspec.Demand, Raw, bytes]:
@@ -241,8 +232,11 @@ _NOTHING: Final = (podspec.Demand(()), Raw(b"{}"), b"")
 
 
 def _size(spec: Raw, job: Job) -> int:
-    texts = [*(job.labels or {}).items(), *(job.annotations or {}).items()]
-    return len(bytes(spec)) + sum(len(key) + len(value) + 8 for key, value in texts)
+    size = len(bytes(spec))
+    for texts in (job.labels, job.annotations):
+        if texts:
+            size += sum(len(key) + len(value) + 8 for key, value in texts.items())
+    return size
 
 
 def has_spec(job: Job) -> bool:
@@ -322,6 +316,22 @@ def _short_pointer(pointer: str) -> str:
         if name == resource:
             return f"/{field}"
     return ""
+
+
+def _digest(job: Job, canonical: bytes, text: bytes | None) -> str:
+    """Of what the client said, whatever the order of its keys; `text`: the job's, if at hand."""
+    if text is None or job.pod_spec is not UNSET:
+        text = _encoder.encode(msgspec.structs.replace(job, pod_spec=UNSET))
+    return hashlib.blake2b(text + b"\0" + canonical, digest_size=16).hexdigest()
+
+
+def _placed(
+    found: list[Fault], given: Job, defaults: Job | None
+) -> tuple[tuple[Fault, ...], tuple[Fault, ...]]:
+    """The faults of the job itself, and those in the request's `defaults`."""
+    own = [item for item in found if defaults is None or _is_own(item.pointer, given)]
+    shared = [Fault(f"/defaults{item.pointer}", item.detail) for item in found if item not in own]
+    return tuple(own), tuple(shared)
 
 
 def _is_own(pointer: str, given: Job) -> bool:

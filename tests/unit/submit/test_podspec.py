@@ -123,8 +123,10 @@ def test_any_amounts_are_understood_or_refused_with_their_place(
         assert name.replace("~1", "/") in {"requests": requests, "limits": limits}[part]
     assert all(amount > 0 for amount in read.requests.values())
     if not read.faults:
-        ((filled, bounds),) = read.completed
-        assert filled.keys() == bounds.keys() == {*requests, *limits, "cpu", "memory"}
+        (filled,) = read.completed
+        assert (
+            filled.requests.keys() == filled.limits.keys() == {*requests, *limits, "cpu", "memory"}
+        )
 
 
 def affinity(*terms: object) -> dict[str, object]:
