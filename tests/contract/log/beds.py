@@ -43,6 +43,10 @@ class Bed(Protocol):
         """Drop what a compacted topic may drop, if the log can be told to."""
         ...
 
+    def check_ours(self) -> None:
+        """Skip the test if the server belongs to somebody else, who would not like it killed."""
+        ...
+
     def kill(self) -> None:
         """End the log's server as a crash does."""
         ...
@@ -91,6 +95,9 @@ class MemoryBed:
     async def compact(self, topic: str) -> None:
         self.core.maintain(clock.now_ms())
 
+    def check_ours(self) -> None:
+        """It always is."""
+
     def kill(self) -> None:
         self.core.away = True
 
@@ -133,6 +140,9 @@ class PostgresBed:
 
     async def compact(self, topic: str) -> None:
         await self._maintain(clock.now_ms())
+
+    def check_ours(self) -> None:
+        assert self._server.pid
 
     def kill(self) -> None:
         self._server.kill()
@@ -187,6 +197,9 @@ class KafkaBed:
 
     async def compact(self, topic: str) -> None:
         """The brokers compact when they like to."""
+
+    def check_ours(self) -> None:
+        assert self._server.pid
 
     def kill(self) -> None:
         self._server.kill()

@@ -21,6 +21,12 @@ from tests.contract.log.helpers import (
 from tests.contract.log.load import Load
 
 
+@pytest.fixture(autouse=True)
+def ours(bed: Bed) -> None:
+    """All tests here kill the server."""
+    bed.check_ours()
+
+
 @pytest.fixture
 def kill(bed: Bed) -> Iterator[Callable[[], None]]:
     """Kills the server; it is there again after the test."""
