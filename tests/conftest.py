@@ -17,6 +17,7 @@ then skipped.
 import asyncio
 import os
 import secrets
+import signal
 import subprocess
 import sys
 from collections.abc import Coroutine, Iterator
@@ -40,8 +41,14 @@ T = TypeVar("T")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marks by which `make check` leaves out what takes long."""
+    """Register the marks by which `make check` leaves out what takes long.
+
+    Who runs the tests in the background of a script hands down an ignored Ctrl-C, which programs
+    that tests start would inherit.
+    """
     config.addinivalue_line("markers", "kafka: needs a real Kafka broker")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Server:
