@@ -41,11 +41,47 @@ class QueuePage(msgspec.Struct, frozen=True):
     next: str | None
 
 
+_SHOWN: Final[dict[int | str, dict[str, Any]]] = {200: schemas.answer(QueueView, "The queue.")}
+
+
 def queue_routes(queues: Queues, known: Known, route_class: type[APIRoute]) -> APIRouter:
     """The routes that make, show and change queues."""
     router = APIRouter(prefix="/api/v1", route_class=route_class, tags=["queues"])
-    shown: dict[int | str, dict[str, Any]] = {200: schemas.answer(QueueView, "The queue.")}
+    _add_reading_routes(router, queues)
+    _add_changing_routes(router, queues, known)
+    _add_cordon_routes(router, queues)
+    return router
 
+
+def _add_reading_routes(router: APIRouter, queues: Queues) -> None:
+    @router.get(
+        "/queues",
+        summary="The queues, by name",
+        responses={200: schemas.answer(QueuePage, "Some of them."), **schemas.problems()},
+    )
+    async def listed(
+        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+        cursor: Annotated[str, Query(max_length=400)] = "",
+    ) -> Response:
+        page = await queues.page(_after(cursor), limit + 1)
+        more = len(page) > limit
+        following = _cursor(page[limit - 1].name) if more else None
+        items = [_view(queue) for queue in page[:limit]]
+        return Response(
+            msgspec.json.encode(QueuePage(items, following)), media_type="application/json"
+        )
+
+    @router.get(
+        "/queues/{name}", summary="One queue", responses={**_SHOWN, **schemas.problems(404)}
+    )
+    async def show(name: str) -> Response:
+        queue = await queues.get(name)
+        if queue is None:
+            raise no_queue(name)
+        return _shown(queue)
+
+
+def _add_changing_routes(router: APIRouter, queues: Queues, known: Known) -> None:
     @router.post(
         "/queues",
         summary="Make a queue",
@@ -66,34 +102,10 @@ def queue_routes(queues: Queues, known: Known, route_class: type[APIRoute]) -> A
             raise Problem("conflict", f"There is a queue {queue.name!r} already.")
         return _shown(made, 201)
 
-    @router.get(
-        "/queues",
-        summary="The queues, by name",
-        responses={200: schemas.answer(QueuePage, "Some of them."), **schemas.problems()},
-    )
-    async def listed(
-        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-        cursor: Annotated[str, Query(max_length=400)] = "",
-    ) -> Response:
-        page = await queues.page(_after(cursor), limit + 1)
-        more = len(page) > limit
-        following = _cursor(page[limit - 1].name) if more else None
-        items = [_view(queue) for queue in page[:limit]]
-        return Response(
-            msgspec.json.encode(QueuePage(items, following)), media_type="application/json"
-        )
-
-    @router.get("/queues/{name}", summary="One queue", responses={**shown, **schemas.problems(404)})
-    async def show(name: str) -> Response:
-        queue = await queues.get(name)
-        if queue is None:
-            raise no_queue(name)
-        return _shown(queue)
-
     @router.put(
         "/queues/{name}",
         summary="Replace a queue; `If-Match` with its ETag guards against other changes",
-        responses={**shown, **schemas.problems(400, 404, 412, 413, 415)},
+        responses={**_SHOWN, **schemas.problems(400, 404, 412, 413, 415)},
         openapi_extra=schemas.request_body(requests.Queue),
     )
     async def replace(request: Request, name: str) -> Response:
@@ -137,13 +149,8 @@ def queue_routes(queues: Queues, known: Known, route_class: type[APIRoute]) -> A
         )
         return Response(status_code=204)
 
-    _add_cordon_routes(router, queues, shown)
-    return router
 
-
-def _add_cordon_routes(
-    router: APIRouter, queues: Queues, shown: dict[int | str, dict[str, Any]]
-) -> None:
+def _add_cordon_routes(router: APIRouter, queues: Queues) -> None:
     def cordoning(cordoned: bool) -> Callable[..., Any]:
         async def endpoint(request: Request, name: str) -> Response:
             auth.require(request.state.caller, "operator")
@@ -173,7 +180,7 @@ def _add_cordon_routes(
             methods=["POST"],
             name=word,
             summary=summary,
-            responses={**shown, **schemas.problems(400, 404, 412, 413, 415)},
+            responses={**_SHOWN, **schemas.problems(400, 404, 412, 413, 415)},
             openapi_extra=schemas.request_body(requests.Cordon, required=False),
         )
 
