@@ -87,7 +87,7 @@ class Folder:
         self._streams = streams
         self._progress = progress
         self._settings = settings
-        self._cache = Cache()
+        self._cache = Cache(settings.jobs_known_max)
         self._last_well_s = clock.monotonic_s()
         self.trouble: str | None = "the fold has not begun"
 
@@ -115,7 +115,9 @@ class Folder:
             server_settings={
                 "application_name": "fairlead-lookout-fold",
                 "jit": "off",
-                # Merges are always by key; a temporary table has no statistics to tell so.
+                # Everything is by key. Plans are kept, and statistics of a table that was nearly
+                # empty, or of a temporary one, would make them scan.
+                "enable_seqscan": "off",
                 "enable_hashjoin": "off",
                 "enable_mergejoin": "off",
                 # A batch lost with the server is folded again from the log.

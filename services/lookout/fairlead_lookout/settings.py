@@ -7,12 +7,15 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     """Beyond what every service needs.
 
     `fold_interval_s`: under load, how far apart batches begin at least (longer ones cost less per
-    event). `events_days`: days for which public events are kept. `away_s`: how long the log or
-    the database may be away before the process ends. `streams_max`: event streams open at once.
+    event). `fold_events_max`: about the most events of a batch. `jobs_known_max`: jobs that the
+    fold keeps in memory. `events_days`: days for which public events are kept. `away_s`: how long
+    the log or the database may be away before the process ends. `streams_max`: event streams open
+    at once; `waits_max`: long polls.
     """
 
     fold_interval_s: float = 0.2
     fold_events_max: int = 10_000
+    jobs_known_max: int = 100_000
     events_days: int = 30
     away_s: float = 120.0
     streams_max: int = 500

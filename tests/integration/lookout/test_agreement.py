@@ -1,0 +1,88 @@
+"""The tables agree with a fold in plain dictionaries, whatever is in memory and however cut."""
+
+import random
+from typing import Any
+
+import asyncpg
+import msgspec
+import pytest
+
+from fairlead_common import events
+from fairlead_lookout.columns import JOB_COLUMNS
+from fairlead_lookout.model import Job, Message, Run
+from tests.integration.lookout.world import running
+from tests.unit.lookout.builders import JOB_SET, QUEUE, PlainView
+from tests.unit.lookout.histories import history
+
+CHANGING = [name for name in JOB_COLUMNS if name not in ("set_number", "queue", "class", "after")]
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_tables_agree_with_a_plain_fold(
+    fresh_database: str, valkey_url: str, seed: int
+) -> None:
+    chance = random.Random(seed)
+    messages = history(seed)
+    async with running(fresh_database, valkey_url, jobs_known_max=3, fold_events_max=7) as world:
+        after = ""
+        while messages:
+            size = chance.randint(1, min(9, len(messages)))
+            records = [
+                record
+                for told in messages[:size]
+                for record in events.records(QUEUE, JOB_SET, "anna", told)
+            ]
+            del messages[:size]
+            after = await world.append(records)
+            if chance.random() < 0.5:
+                await world.get("/jobsets", after)
+        told = await world.lines(f"/jobsets/{QUEUE}/{JOB_SET}/events", after)
+        plain = PlainView()
+        plain.fold(*_log(world.log.core))
+    assert told == plain.told[QUEUE, JOB_SET]
+    connection = await asyncpg.connect(fresh_database)
+    try:
+        await _compare(connection, plain)
+    finally:
+        await connection.close()
+
+
+def _log(core: Any) -> list[Message]:
+    """All messages of the log."""
+    batch = core.read("fairlead.jobs", core.start_positions("fairlead.jobs"))
+    return [
+        Message(entry.partition, entry.position, entry.time_ms, events.decode(entry.value))
+        for entry in batch.entries
+    ]
+
+
+async def _compare(connection: Any, plain: PlainView) -> None:
+    rows = {row["id"]: row for row in await connection.fetch("SELECT * FROM fairlead_lookout.jobs")}
+    assert rows.keys() == plain.cache.jobs.keys()
+    for job_id, job in plain.cache.jobs.items():
+        assert {name: rows[job_id][name] for name in CHANGING} == _plain(job, CHANGING)
+    runs = await connection.fetch("SELECT * FROM fairlead_lookout.runs")
+    found = {(row["job_id"], row["number"]): dict(row) for row in runs}
+    assert found.keys() == plain.runs.keys()
+    for key, run in plain.runs.items():
+        wanted = [name for name in Run.__struct_fields__ if name != "new"]
+        assert {name: found[key][name] for name in wanted} == _plain(run, wanted)
+    counters = await connection.fetch(
+        "SELECT class, state, jobs FROM fairlead_lookout.counters WHERE jobs > 0"
+    )
+    job_set = plain.cache.sets[QUEUE, JOB_SET]
+    assert {(row["class"], row["state"]): row["jobs"] for row in counters} == {
+        key: jobs for key, jobs in job_set.counts.items() if jobs
+    }
+    row = await connection.fetchrow("SELECT * FROM fairlead_lookout.job_sets")
+    assert (row["jobs"], row["live"], row["active"]) == (
+        job_set.jobs,
+        job_set.live,
+        job_set.live > 0,
+    )
+    assert (row["last_position"], row["last_item"]) == job_set.last
+
+
+def _plain(record: Job | Run, names: list[str]) -> dict[str, object]:
+    values = msgspec.structs.asdict(record)
+    return {name: values[name] for name in names}
