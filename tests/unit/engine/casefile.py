@@ -6,6 +6,7 @@ one is independent of it, so that a rule can be worked on with nothing but the e
 
 from __future__ import annotations
 
+import random
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -104,6 +105,7 @@ class World:
     buckets: dict[str, tuple[float, float]] = field(default_factory=dict)
     gangs_started: set[str] = field(default_factory=set)
     kept: set[str] = field(default_factory=set)
+    left_over: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.settings: dict[str, Any] = self.case.get("settings", {})
@@ -123,7 +125,11 @@ class World:
                 if "gpu" in resources:
                     resources[GPU] = resources.pop("gpu")
                 self.nodes[name] = Node(
-                    name, sum(self.counters.values()), spec, resources, spec.get("unschedulable", False)
+                    name,
+                    sum(self.counters.values()),
+                    spec,
+                    resources,
+                    spec.get("unschedulable", False),
                 )
 
     def submit(self, group: dict[str, Any], now: int) -> None:
@@ -196,10 +202,15 @@ def rules(group: dict[str, Any], away: list[tuple[str, int]]) -> matching.ShapeR
     )
 
 
-def snapshot(world: World, now: int) -> tuple[Snapshot, list[Job], list[Node]]:
-    """The pool as the engine sees it; rows of jobs and nodes beside it."""
+def snapshot(
+    world: World, now: int, mixer: random.Random | None = None
+) -> tuple[Snapshot, list[Job], list[Node]]:
+    """The pool as the engine sees it; rows of jobs and nodes beside it, mixed if so wished."""
     jobs = [j for j in world.jobs.values() if j.state in ("queued", "running")]
     nodes = list(world.nodes.values())
+    if mixer is not None:
+        mixer.shuffle(jobs)
+        mixer.shuffle(nodes)
     queues = sorted({j.queue for j in world.jobs.values()} | set(world.case.get("queues", {})))
     floating = world.settings.get("floating", {})
     found = {r for n in nodes for r in n.resources} | {r for j in jobs for r in request(j.group)}
@@ -245,12 +256,16 @@ def snapshot(world: World, now: int) -> tuple[Snapshot, list[Job], list[Node]]:
         flags.append(int(flag))
 
     gang_names = sorted({j.gang for j in jobs if j.gang})
+    running = {j.gang for j in jobs if j.state == "running"}
+    world.left_over = {g for g in gang_names if g in world.gangs_started and g not in running}
     specs = [next(j.group for j in jobs if j.gang == g) for g in gang_names]
     sizes = [s["gang"].get("size", s.get("count", 1)) for s in specs]
     labels = sorted({s["gang"]["uniformityLabel"] for s in specs if "uniformityLabel" in s["gang"]})
     values = np.full((len(labels), len(nodes)), -1, np.int32)
     for u, label in enumerate(labels):
-        ordered = sorted({n.spec["labels"][label] for n in nodes if label in n.spec.get("labels", {})})
+        ordered = sorted(
+            {n.spec["labels"][label] for n in nodes if label in n.spec.get("labels", {})}
+        )
         for i, node in enumerate(nodes):
             if label in node.spec.get("labels", {}):
                 values[u, i] = ordered.index(node.spec["labels"][label])
@@ -298,9 +313,9 @@ def snapshot(world: World, now: int) -> tuple[Snapshot, list[Job], list[Node]]:
         shape_request=np.array(
             [[w.get(r, 0) for r in resources] for w in wanted], np.int64
         ).reshape(len(wanted), len(resources)),
-        shape_floating=np.array([[w.get(r, 0) for r in floating] for w in wanted], np.int64).reshape(
-            len(wanted), len(floating)
-        ),
+        shape_floating=np.array(
+            [[w.get(r, 0) for r in floating] for w in wanted], np.int64
+        ).reshape(len(wanted), len(floating)),
         shape_class=np.array(of_class, np.int32),
         shape_match=match,
         node_number=np.array([n.number for n in nodes], np.int64),
@@ -319,9 +334,7 @@ def snapshot(world: World, now: int) -> tuple[Snapshot, list[Job], list[Node]]:
         job_gang=np.array([gang_names.index(j.gang) if j.gang else -1 for j in jobs], np.int32),
         job_started_ms=np.array([j.since * 1000 for j in jobs], np.int64),
         job_value=np.array([j.value for j in jobs], np.int64),
-        job_flags=np.array(
-            [JobFlag.KEPT if j.name in world.kept else 0 for j in jobs], np.uint8
-        ),
+        job_flags=np.array([JobFlag.KEPT if j.name in world.kept else 0 for j in jobs], np.uint8),
         job_max_runtime_ms=np.array(
             [j.group.get("maxRuntimeSeconds", 0) * 1000 for j in jobs], np.int64
         ),
@@ -337,9 +350,7 @@ def snapshot(world: World, now: int) -> tuple[Snapshot, list[Job], list[Node]]:
             ],
             np.int32,
         ),
-        gang_rest=np.array(
-            [Rest[s["gang"].get("rest", "wait").upper()] for s in specs], np.uint8
-        ),
+        gang_rest=np.array([Rest[s["gang"].get("rest", "wait").upper()] for s in specs], np.uint8),
         gang_started=np.array([g in world.gangs_started for g in gang_names], np.bool_),
         gang_submitted_ms=np.zeros(len(gang_names), np.int64),
     )
@@ -374,9 +385,9 @@ class Outcome:
     snapshot: Snapshot
 
 
-def one_round(world: World, now: int, shuffle: np.random.Generator | None = None) -> Outcome:
+def one_round(world: World, now: int, mixer: random.Random | None = None) -> Outcome:
     """Schedule once and apply the plan to the world."""
-    made, jobs, nodes = snapshot(world, now)
+    made, jobs, nodes = snapshot(world, now, mixer)
     plan = schedule(made, engine_settings(world))
     explain_all(made, plan)
     code = {Code(c): text for c, text in explain.NAMES.items()}
@@ -407,7 +418,10 @@ def one_round(world: World, now: int, shuffle: np.random.Generator | None = None
     for key, setting, used in (
         ("", "rate", plan.tokens_used),
         ("preemption", "preemptionRate", plan.preemption_tokens_used),
-        *((f"queue/{q}", "queueRate", int(u)) for q, u in zip(made.queue_names, plan.queue_scheduled, strict=True)),
+        *(
+            (f"queue/{q}", "queueRate", int(u))
+            for q, u in zip(made.queue_names, plan.queue_scheduled, strict=True)
+        ),
     ):
         world.buckets[key] = (world.bucket(key, setting, now)[0] - used, float(now))
     reasons = {}
@@ -544,7 +558,10 @@ def run(case: dict[str, Any]) -> list[str]:
             now = turn["at"] + again if "at" in turn else max(now + 1, number)
             prepare(world, turn if again == 0 else {}, now)
             got = one_round(world, now)
-            wrong += [f"round {number}.{again}: {w}" for w in differences(world, turn.get("expect", {}), got)]
+            wrong += [
+                f"round {number}.{again}: {w}"
+                for w in differences(world, turn.get("expect", {}), got)
+            ]
     return wrong
 
 
@@ -557,4 +574,4 @@ def load() -> dict[str, dict[str, Any]]:
     }
 
 
-__all__ = ["load", "run", "replace"]
+__all__ = ["load", "replace", "run"]

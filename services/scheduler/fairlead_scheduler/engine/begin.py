@@ -180,7 +180,7 @@ def _known_codes(snapshot: Snapshot, start: Pool) -> Byte:
         known = start.known_limit * (1.0 + model.TOLERANCE)
         for c in range(snapshot.class_value.size):
             chosen = np.flatnonzero(snapshot.shape_class == c)
-            for q in range(codes.shape[0]):
+            for q in range(len(snapshot.queue_names)):
                 above = (start.whole[chosen] > known[q, c]) & (start.whole[chosen] > 0)
                 codes[q, chosen[above.any(axis=1)]] = Code.INFEASIBLE
     return codes

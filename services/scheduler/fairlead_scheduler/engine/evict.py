@@ -11,6 +11,7 @@ from .model import Model, Tables
 from .pool import Pool
 from .snapshot import (
     Bool,
+    Float,
     Int32,
     Int64,
     JobFlag,
@@ -18,7 +19,7 @@ from .snapshot import (
     Preemption,
     Snapshot,
 )
-from .stopping import ASIDE, EVICTED, FAILED, KEPT, NEVER, STEPS, Runs
+from .stopping import ASIDE, EVICTED, FAILED, KEPT, MIXED, NEVER, STEPS, Runs
 from .victims import KEYS
 
 
@@ -52,6 +53,7 @@ def runs_of(
         evicted=evicted.astype(np.int64), evicted_next=bounds[:-1].copy(), evicted_end=bounds[1:]
     )
     runs.pending[:] = np.diff(bounds)
+    runs = _sort_cheap(snapshot, runs, evicted, bounds)
     pieces = rows[runs.state[rows] != ASIDE]
     _link(pieces.astype(np.int64), tables.job_shape, snapshot.shape_request, runs)
     _count_gangs(snapshot, gangs, runs, state, rows)
@@ -63,6 +65,30 @@ def runs_of(
     cost = shares.cost(runs.held, start.factor) / np.maximum(runs.entitled, 1e-9)
     runs.above[:] = np.floor(cost * STEPS + 0.5).astype(np.int64)
     return runs
+
+
+def _sort_cheap(snapshot: Snapshot, runs: Runs, evicted: Int32, bounds: Int64) -> Runs:
+    """The evicted runs of each queue as single victims, cheapest first (N4)."""
+    keys: list[Int64 | Int32 | Float | Bool] = [
+        -snapshot.job_submission[evicted],
+        -snapshot.job_started_ms[evicted],
+        runs.lost[evicted],
+        runs.gang[evicted] >= 0,
+        runs.level[evicted],
+        snapshot.job_queue[evicted],
+    ]
+    priority = snapshot.job_priority[evicted]
+    one = np.full(bounds.size - 1, MIXED, np.int64)
+    for q in np.flatnonzero(np.diff(bounds)):
+        mine = priority[bounds[q] : bounds[q + 1]]
+        if mine.min() == mine.max():
+            one[q] = mine[0]
+    return runs._replace(
+        cheap=evicted[np.lexsort(keys)].astype(np.int64),
+        cheap_next=bounds[:-1].copy(),
+        cheap_first=bounds,
+        one_priority=one,
+    )
 
 
 def _describe(
@@ -207,6 +233,10 @@ def _runs(
         evicted=np.zeros(0, np.int64),
         evicted_next=np.zeros(queues, np.int64),
         evicted_end=np.zeros(queues, np.int64),
+        cheap=np.zeros(0, np.int64),
+        cheap_next=np.zeros(queues, np.int64),
+        cheap_first=np.zeros(queues + 1, np.int64),
+        one_priority=np.zeros(queues, np.int64),
         gang=gangs.of_job.astype(np.int64),
         gang_first=gangs.first,
         gang_queued=gangs.queued,

@@ -25,8 +25,10 @@ from .model import (
 from .stopping import (
     BY_GANG,
     BY_SHARE,
+    EVICTED,
     FAIR,
     FREE,
+    MIXED,
     URGENT,
     Runs,
     give_way,
@@ -34,7 +36,10 @@ from .stopping import (
     put,
 )
 from .tree import first_fit
-from .victims import BEST, FOR_SHARE, FOR_URGENCY, KEYS, NOW, compare, victims
+from .victims import BEST, FOR_SHARE, FOR_URGENCY, KEYS, NOW, compare, held_by, victims
+
+NEAR: Final = 64
+"""How many runs are looked at before all nodes are."""
 
 ANYWHERE: Final = -1
 NOWHERE: Final = -1
@@ -149,6 +154,10 @@ def cheapest(
     s = t.job_shape[j]
     level = t.level[s, w]
     best = NOWHERE
+    if mode == FOR_SHARE and label < 0:
+        best = one_victim(t, m, v, j, w, after)
+        if best >= 0:
+            return best
     first = 0
     last = t.leaf_type.size
     if label >= 0:
@@ -175,6 +184,76 @@ def cheapest(
             v.chosen_gang[k] = v.whole_gang[k]
         m.number[N_CHOSEN] = m.number[N_TAKEN]
     return best
+
+
+@part
+def cheaper(v: Runs, a: int, b: int) -> bool:
+    """The end of N4 for single victims of one value: lost work, younger, greater id."""
+    if (v.gang[a] >= 0) != (v.gang[b] >= 0):
+        return v.gang[b] >= 0
+    if v.lost[a] != v.lost[b]:
+        return v.lost[a] < v.lost[b]
+    if v.started[a] != v.started[b]:
+        return v.started[a] > v.started[b]
+    return v.submission[a] > v.submission[b]
+
+
+@steady
+def one_victim(t: Tables, m: Model, v: Runs, j: int, w: int, after: float) -> int:
+    """N4 on rung (b) where one run is enough, without looking at every node; -1 = look at all.
+
+    Among the queues that R13 allows to take from, and that have evicted runs at the lowest level
+    any of them has, the one furthest above its share gives: its cheapest run that is on a node
+    which suits and makes room enough is what looking at every node would find, provided that it is
+    no member of a gang, that priorities do not differ, and that no cheaper one would do only
+    together with others. Where one of that does not hold, all nodes are looked at.
+    """
+    s = t.job_shape[j]
+    size = t.types.size // 2
+    giver = -1
+    first = -1
+    tied = 0
+    for q in range(t.weight.size):
+        if q == v.queue[j] or v.pending[q] == 0:
+            continue
+        if after >= held_by(t, v, q) / t.weight[q] - TOLERANCE:
+            continue
+        while v.state[v.cheap[v.cheap_next[q]]] != EVICTED:
+            v.cheap_next[q] += 1
+        k = v.cheap[v.cheap_next[q]]
+        if (
+            giver < 0
+            or v.level[k] < v.level[first]
+            or (v.level[k] == v.level[first] and v.above[q] > v.above[giver])
+        ):
+            giver, first, tied = q, k, 0
+        elif v.one_priority[q] != v.one_priority[giver]:
+            return NOWHERE
+        else:
+            tied = 1
+            if cheaper(v, k, first):
+                giver, first = q, k
+    if giver < 0 or v.level[first] > t.level[s, w] or v.one_priority[giver] == MIXED:
+        return NOWHERE
+    for i in range(v.cheap_next[giver], min(v.cheap_next[giver] + NEAR, v.cheap_first[giver + 1])):
+        k = v.cheap[i]
+        if v.state[k] != EVICTED:
+            continue
+        if not suits(t, v, j, s, w, v.at[k]):
+            if tied:
+                return NOWHERE
+            continue
+        if v.gang[k] >= 0 or v.level[k] != v.level[first]:
+            return NOWHERE
+        for r in range(t.request.shape[1]):
+            room = m.tree[size + v.at[k], r] + t.request[t.job_shape[k], r]
+            if t.request[s, r] > room:
+                return NOWHERE
+        v.chosen[0] = k
+        v.chosen_gang[0] = 0
+        m.number[N_CHOSEN] = 1
+        return v.at[k]
+    return NOWHERE
 
 
 @steady

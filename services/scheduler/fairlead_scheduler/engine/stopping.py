@@ -47,6 +47,9 @@ BY_GANG: Final = int(Cause.GANG)
 NEVER: Final = 2
 """`Preemption.NONE` as a number of the kernels."""
 
+MIXED: Final = (1 << 63) - 1
+"""`one_priority` of queues whose evicted runs differ in priority."""
+
 STEPS: Final = 1e9
 """How far above its share a queue is, is compared in steps of 1e-9 (a total order, see R4)."""
 
@@ -99,6 +102,14 @@ class Runs(NamedTuple):
     """Evicted rows in the order of R3, queue by queue"""
     evicted_next: Int64
     evicted_end: Int64
+    cheap: Int64
+    """Evicted rows by queue, level, gangs last, lost work, start, id: N4 for a single victim"""
+    cheap_next: Int64
+    """[Q] the first of them that may still be evicted"""
+    cheap_first: Int64
+    """[Q+1]"""
+    one_priority: Int64
+    """[Q] the priority of all the queue's evicted runs; a huge number where they differ"""
     gang: Int64
     """[J] or -1"""
     gang_first: Int64
@@ -276,6 +287,8 @@ def give_way(t: Tables, m: Model, v: Runs, j: int, cause: int, for_job: int) -> 
 def come_back(t: Tables, m: Model, v: Runs, j: int, state: int) -> None:
     """Undo `give_way`, into this state."""
     v.state[j] = state
+    if state == EVICTED:
+        v.cheap_next[v.queue[j]] = v.cheap_first[v.queue[j]]
     shift(t, m, v, j, 1)
 
 
