@@ -72,7 +72,7 @@ def test_tests_wait_for_something_to_happen_not_for_time_to_pass() -> None:
 
 
 def _idle_waits(source: Source) -> Iterator[str]:
-    """Sleeps outside of a `while` that looks whether it is there yet."""
+    """Sleeps of a fixed time outside of a `while` that looks whether it is there yet."""
     looking = {
         id(inner)
         for loop in ast.walk(source.tree)
@@ -83,7 +83,8 @@ def _idle_waits(source: Source) -> Iterator[str]:
         if (
             isinstance(node, ast.Call)
             and ast.unparse(node.func) in ("time.sleep", "asyncio.sleep")
-            and ast.unparse(node.args[0]) != "0"
+            and isinstance(node.args[0], ast.Constant)
+            and node.args[0].value
             and id(node) not in looking
         ):
             yield f"{source.path}:{node.lineno}"
