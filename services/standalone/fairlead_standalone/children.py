@@ -105,13 +105,17 @@ def spawn(command: Command, output: Output) -> "subprocess.Popen[bytes]":
 
 
 def _die_with_parent(number: int) -> Callable[[], None] | None:
-    """What the child does between fork and exec, so only what is safe there. None: not Linux."""
+    """What the child does between fork and exec, so only what is safe there. None: not Linux.
+
+    Ctrl-C is ignored in what a script starts in its background; children must not inherit that.
+    """
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     parent = os.getpid()
 
     def arrange() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         if prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0) != 0:
             os._exit(126)
         if os.getppid() != parent:  # it ended between the fork and the line above

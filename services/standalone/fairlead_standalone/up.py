@@ -175,6 +175,8 @@ def _end_on_signals(work: asyncio.Task[None], children: Supervisor, say: Say) ->
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+            continue  # `nohup fairlead up`: it shall outlive its terminal
         loop.add_signal_handler(number, told)
 
 

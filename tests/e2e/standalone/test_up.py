@@ -211,6 +211,20 @@ def test_ctrl_c_while_it_starts_ends_it_as_well(tmp_path: Path) -> None:
     assert not processes_of(whole.data)
 
 
+def test_under_nohup_it_outlives_its_terminal(tmp_path: Path) -> None:
+    whole = Whole(tmp_path)
+    words = ["nohup", *whole.words]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        try:
+            wait_for((whole.data / "address").exists)
+            running.send_signal(signal.SIGHUP)
+            assert get(whole, "/readyz")[0] == 200
+            assert running.poll() is None
+        finally:
+            running.send_signal(signal.SIGTERM)
+    assert running.returncode == 0
+
+
 def test_no_process_outlives_a_killed_supervisor(tmp_path: Path) -> None:
     with Whole(tmp_path) as whole:
         whole.start()
