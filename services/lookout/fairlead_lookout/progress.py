@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fairlead_common import clock
+from fairlead_common import positions as tokens
 from fairlead_common.db.pool import AWAY, DatabaseUnavailable, Pool
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_lookout.store import SQL
@@ -33,8 +34,9 @@ class Progress:
         self.own = partitions
 
     def advance(self, positions: Mapping[int, int]) -> None:
-        """The view is now there; whoever waits is woken."""
-        after = {**self.positions, **positions}
+        """The view is now there; whoever waits is woken. What was read a while ago moves nothing
+        back."""
+        after = tokens.merge(self.positions, positions)
         if after != self.positions:
             self.positions = after
             self._moved.set()
