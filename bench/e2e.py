@@ -17,6 +17,7 @@ import contextlib
 import datetime
 import json
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -48,6 +49,7 @@ PACED_REQUESTS_MAX: Final = 64
 DRAIN_S_MAX: Final = 600.0
 KEPT_UP_S: Final = 5.0
 POLL_S: Final = 0.2
+TOLD_LAG_S: Final = 3.0
 WARM_UP: Final = 10
 DEFAULTS: Final[dict[str, object]] = {
     "command": ["true"],
@@ -86,6 +88,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1_667.0, help="jobs a second")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--kafka", action="store_true")
+    parser.add_argument(
+        "--logs", type=Path, help="keep the logs of the services in this new folder"
+    )
     parser.add_argument("--json", action="store_true", help="nothing but the JSON on stdout")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fairlead-e2e-") as folder:
@@ -109,6 +114,8 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         started_s = time.monotonic()
         whole.start()
         say(f"everything answers after {time.monotonic() - started_s:.1f} s")
+        if given.logs:
+            stack.callback(shutil.copytree, whole.data / "logs", given.logs)
         found = asyncio.run(bench(given, whole, more))
     return {"log": "kafka" if given.kafka else "postgres", "cores": os.cpu_count(), **found}
 
@@ -302,6 +309,8 @@ class Lags:
                     name, _, value = line.partition(" ")
                     if name in gauges:
                         self._seen.setdefault(name, []).append(float(value))
+                        if float(value) > TOLD_LAG_S:
+                            say(f"  {name} is {float(value):.1f}")
             await asyncio.sleep(1.0)
 
     def summary(self) -> dict[str, dict[str, float]]:
