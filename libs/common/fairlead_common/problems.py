@@ -1,5 +1,6 @@
 """Errors of the HTTP API as RFC 9457 `application/problem+json`, with every fault found."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -22,10 +23,12 @@ _TITLES: Final[Mapping[str, tuple[int, str]]] = {
     "unsupported-media-type": (415, "The content type is not understood"),
     "invalid": (422, "The request is not valid"),
     "too-many-requests": (429, "Too many requests"),
+    "internal": (500, "Fairlead made a mistake"),
     "unavailable": (503, "Something Fairlead needs is away"),
 }
 _BY_STATUS: Final = {status: slug for slug, (status, _) in _TITLES.items()}
 FAULTS_MAX: Final = 100
+_logger = logging.getLogger("fairlead.http")
 
 
 class Problem(Exception):
@@ -97,7 +100,16 @@ def install(app: FastAPI) -> None:
     async def on_world(request: Request, error: Exception) -> Response:
         return Problem("unavailable", str(error), retry_after_s=1).response(request)
 
+    async def on_ours(request: Request, error: Exception) -> Response:
+        # The framework raises the error again once this is sent, so the log has its traceback.
+        request_id = getattr(request.state, "request_id", "")
+        _logger.error("failed: %r", error, extra={"fields": {"request": request_id}})
+        answer = Problem("internal", "The server's log says more, by this id.").response(request)
+        answer.headers["x-request-id"] = request_id
+        return answer
+
     app.add_exception_handler(Problem, on_problem)
     app.add_exception_handler(HTTPException, on_http)
     app.add_exception_handler(RequestValidationError, on_parameters)
     app.add_exception_handler(WorldError, on_world)
+    app.add_exception_handler(Exception, on_ours)

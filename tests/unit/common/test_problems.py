@@ -48,6 +48,10 @@ def routes() -> APIRouter:
         }
         raise known[kind]
 
+    @router.get("/mistake")
+    async def mistake() -> None:
+        raise AssertionError("this cannot be")
+
     return router
 
 
@@ -55,7 +59,7 @@ def routes() -> APIRouter:
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
     """A client of an app with these routes."""
     app = serving.build_app("test", [routes()], {}, Settings())
-    transport = httpx2.ASGITransport(app)
+    transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client
 
@@ -128,3 +132,13 @@ async def test_what_is_the_worlds_fault_may_be_tried_again(
     answer = await http.get(f"/world/{kind}")
     document(answer, 503, "unavailable")
     assert answer.headers["retry-after"] == "1"
+
+
+async def test_our_own_mistake_is_a_document_that_says_nothing_of_our_insides(
+    http: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = await http.get("/mistake", headers={"X-Request-Id": "abc-1"})
+    body = document(answer, 500, "internal")
+    assert body["instance"] == "abc-1"
+    assert "this cannot be" not in answer.text
+    assert "this cannot be" in caplog.text
