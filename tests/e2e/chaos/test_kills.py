@@ -1,16 +1,20 @@
 """Every part is killed in turn while many jobs run: none is lost, none runs to success twice."""
 
 import asyncio
+import functools
 import os
 import signal
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from fairlead import Client
 from fairlead_standalone.folder import Holder
 from fairlead_standalone.testing import Whole
+from tests.conftest import Server
 from tests.e2e.chaos import replay
 
 JOBS = 2_000
@@ -43,30 +47,65 @@ def database_of(whole: Whole) -> str:
     return msgspec.json.decode((whole.data / "lock").read_bytes(), type=Holder).database_url
 
 
-def kill_in_turn(whole: Whole, folder: Path) -> None:
-    """`kill -9` each part, each after a further part of the jobs has ended."""
-    for turn, victim in enumerate(VICTIMS, 1):
-        enough = turn * JOBS // (len(VICTIMS) + 2)
-        whole.wait_for(lambda enough=enough: len(lines(folder)) >= enough)  # type: ignore[misc]
-        os.kill(whole.child(victim).pid, signal.SIGKILL)
+def kill_in_turn(whole: Whole, folder: Path, kills: Sequence[Callable[[], None]]) -> None:
+    """Kill one part after the other, each after a further part of the jobs has ended."""
+    for turn, kill in enumerate(kills, 1):
+        enough = turn * JOBS // (len(kills) + 2)
+        whole.wait_for(functools.partial(has_lines, folder, enough))
+        kill()
+
+
+def has_lines(folder: Path, enough: int) -> bool:
+    """Whether as many jobs as this have written their line."""
+    return len(lines(folder)) >= enough
+
+
+def kill_child(whole: Whole, name: str) -> None:
+    """`kill -9`; the supervisor starts it again."""
+    os.kill(whole.child(name).pid, signal.SIGKILL)
+
+
+def run_all(whole: Whole, folder: Path, kills: Sequence[Callable[[], None]]) -> None:
+    """Submit everything, kill in turn, and wait until all have succeeded."""
+    with Client(whole.address, token=whole.token) as client:
+        for number in range(SETS):
+            client.submit("default", f"set-{number}", jobs(folder, number))
+        kill_in_turn(whole, folder, kills)
+        whole.wait_ready()
+        for number in range(SETS):
+            done = client.wait("default", f"set-{number}")
+            assert done.states == {"SUCCEEDED": JOBS // SETS}
+    ran = Counter(lines(folder))
+    assert len(ran) == JOBS
+    assert set(ran.values()) == {1}
+
+
+def check_views(whole: Whole, log_url: str) -> None:
+    """Lookout and the scheduler know what a replay of the log says."""
+    url = database_of(whole)
+    told = asyncio.run(replay.replayed(log_url))
+    assert set(told.values()) == {"SUCCEEDED"}
+    assert asyncio.run(replay.shown_by_lookout(url)) == told
+    whole.wait_for(lambda: asyncio.run(replay.saved_by_scheduler(url)) == told)
 
 
 def test_whatever_is_killed_each_job_runs_to_success_exactly_once(tmp_path: Path) -> None:
     with Whole(tmp_path) as whole:
         whole.start()
-        with Client(whole.address, token=whole.token) as client:
-            for number in range(SETS):
-                client.submit("default", f"set-{number}", jobs(tmp_path, number))
-            kill_in_turn(whole, tmp_path)
-            whole.wait_ready()
-            for number in range(SETS):
-                done = client.wait("default", f"set-{number}")
-                assert done.states == {"SUCCEEDED": JOBS // SETS}
-        ran = Counter(lines(tmp_path))
-        assert len(ran) == JOBS
-        assert set(ran.values()) == {1}
-        url = database_of(whole)
-        told = asyncio.run(replay.replayed(url))
-        assert set(told.values()) == {"SUCCEEDED"}
-        assert asyncio.run(replay.shown_by_lookout(url)) == told
-        whole.wait_for(lambda: asyncio.run(replay.saved_by_scheduler(url)) == told)
+        run_all(whole, tmp_path, [functools.partial(kill_child, whole, name) for name in VICTIMS])
+        check_views(whole, database_of(whole))
+
+
+@pytest.mark.kafka
+def test_a_broker_that_is_killed_loses_and_doubles_nothing(
+    tmp_path: Path, kafka_broker: Server
+) -> None:
+    def kill_broker() -> None:
+        kafka_broker.kill()
+        kafka_broker.restart()
+
+    with Whole(tmp_path, "--kafka", kafka_broker.url()) as whole:
+        whole.start()
+        kill_scheduler = functools.partial(kill_child, whole, "scheduler")
+        run_all(whole, tmp_path, [kill_broker, kill_scheduler, kill_broker])
+        check_views(whole, kafka_broker.url())
