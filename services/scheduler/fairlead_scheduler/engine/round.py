@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from . import aftermath, begin, model, passes, pool, queues, results
+from . import aftermath, begin, canonical, model, passes, pool, queues, results
 from .results import Round
 from .snapshot import Code, EngineSettings, Int32, Int64, Plan, Snapshot
 from .stopping import GONE
@@ -26,6 +26,7 @@ def schedule(
     tried, what was placed stays placed, and the plan says so.
     """
     # 1. Who takes part, what is free, who is entitled to what (R1, S1 to S6, section 6).
+    snapshot = canonical.of(snapshot)
     start = pool.prepare(snapshot, settings)
     # 2. The order of nodes, which serves the whole round (N3), and of jobs (R3); what is taken
     #    off its node in thought (R2).

@@ -1,0 +1,49 @@
+"""A snapshot's arrays in the one form that the kernels are compiled for.
+
+Kernels are compiled per type of array, and a sliced, read-only or narrower column would cost
+another compilation of everything in the middle of a round. What is in form already is not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from .snapshot import Snapshot
+
+DTYPES: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "Bool": np.bool_,
+        "Byte": np.uint8,
+        "Int8": np.int8,
+        "Int32": np.int32,
+        "Int64": np.int64,
+        "Float": np.float64,
+    }
+)
+"""Array types by the names that `Snapshot` annotates its columns with."""
+
+COLUMNS: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        field.name: DTYPES[str(field.type).split(" ")[0]]
+        for field in fields(Snapshot)
+        if str(field.type).split(" ")[0] in DTYPES
+    }
+)
+
+
+def of(snapshot: Snapshot) -> Snapshot:
+    """The same snapshot with every column contiguous, writeable and of its own type."""
+    changed = {}
+    for name, dtype in COLUMNS.items():
+        column = getattr(snapshot, name)
+        if column is None:
+            continue
+        made = np.require(column, dtype, ["C", "W"])
+        if made is not column:
+            changed[name] = made
+    return replace(snapshot, **changed) if changed else snapshot

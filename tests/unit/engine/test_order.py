@@ -1,0 +1,63 @@
+"""R3: the order inside a queue, made anew or kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fairlead_scheduler.engine import Snapshot, order, warm
+from fairlead_scheduler.engine.snapshot import Int32
+
+
+def pool(jobs: int, seed: int) -> Snapshot:
+    """Random queued and running jobs of two classes and two queues."""
+    chance = np.random.default_rng(seed)
+    return replace(
+        warm.tiny_pool(plain=True),
+        job_queue=chance.integers(0, 2, jobs).astype(np.int32),
+        job_shape=chance.integers(0, 2, jobs).astype(np.int32),
+        job_priority=chance.integers(-2, 3, jobs),
+        job_submission=chance.permutation(jobs).astype(np.int64),
+        job_node=chance.integers(-2, 2, jobs).astype(np.int32),
+        job_started_ms=chance.integers(0, 5, jobs),
+    )
+
+
+def by_hand(snapshot: Snapshot, *, live: bool) -> list[int]:
+    rows = [j for j, n in enumerate(snapshot.job_node) if (n >= 0 if live else n == -1)]
+    return sorted(
+        rows,
+        key=lambda j: (
+            snapshot.job_queue[j],
+            -snapshot.class_value[snapshot.shape_class[snapshot.job_shape[j]]],
+            -snapshot.job_priority[j],
+            snapshot.job_started_ms[j] if live else 0,
+            snapshot.job_submission[j],
+        ),
+    )
+
+
+def test_jobs_stand_by_class_then_priority_then_start_or_submission() -> None:
+    made = pool(300, 1)
+    assert order.queued(made).tolist() == by_hand(made, live=False)
+    assert order.running(made).tolist() == by_hand(made, live=True)
+
+
+def test_an_order_that_is_kept_equals_one_made_anew() -> None:
+    for seed in range(20):
+        made = pool(200, seed)
+        chance = np.random.default_rng(seed)
+        for live in (False, True):
+            full = order.running(made) if live else order.queued(made)
+            new: Int32 = full[chance.random(full.size) < 0.3]
+            gone = chance.random(200) < 0.2
+            old = full[~np.isin(full, new)]
+            want = [j for j in full if not gone[j] or j in new]
+            gone[new] = False
+            assert order.merged(old, gone, new, made, live=live).tolist() == want
+
+
+def test_bounds_tell_where_each_queue_begins() -> None:
+    queue = np.array([0, 0, 2, 2, 2], np.int32)
+    assert order.bounds(np.arange(5, dtype=np.int32), queue, 4).tolist() == [0, 2, 2, 5, 5]
