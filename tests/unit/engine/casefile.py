@@ -161,7 +161,7 @@ class World:
 
 def request(group: dict[str, Any]) -> dict[str, int]:
     """What one job of the group asks for."""
-    result = {r: amount(r, group[r]) for r in ("cpu", "memory") if r in group}
+    result: dict[str, int] = {r: amount(r, group[r]) for r in ("cpu", "memory") if r in group}
     if "gpu" in group:
         result[GPU] = amount(GPU, group["gpu"])
     result.update({r: amount(r, v) for r, v in group.get("resources", {}).items()})
@@ -407,7 +407,8 @@ def one_round(world: World, now: int, mixer: random.Random | None = None) -> Out
         preempted[job.name] = (CAUSES[Cause(int(cause))], jobs[taker].name)
         job.state = "queued" if world.settings.get("requeuePreempted") else "preempted"
         job.node = None
-    rejected, failed = {}, {}
+    rejected: dict[str, str] = {}
+    failed: dict[str, str] = {}
     for rows, codes, into in (
         (plan.rejected_job, plan.rejected_code, rejected),
         (plan.failed_job, plan.failed_code, failed),
@@ -424,14 +425,14 @@ def one_round(world: World, now: int, mixer: random.Random | None = None) -> Out
         ),
     ):
         world.buckets[key] = (world.bucket(key, setting, now)[0] - used, float(now))
-    reasons = {}
+    reasons: dict[tuple[str | int, int], str] = {}
     for row in range(plan.reasons.code.size):
-        key = (
+        of: tuple[str | int, int] = (
             ("gang", int(plan.reasons.gang[row]))
             if plan.reasons.gang[row] >= 0
             else (int(plan.reasons.queue[row]), int(plan.reasons.shape[row]))
         )
-        reasons[key] = code[Code(int(plan.reasons.code[row]))]
+        reasons[of] = code[Code(int(plan.reasons.code[row]))]
     waiting = {}
     for i, job in enumerate(jobs):
         if job.state == "queued" and job.name not in preempted:
@@ -541,10 +542,10 @@ def differences(world: World, expect: dict[str, Any], got: Outcome) -> list[str]
         }
         same("sameLabel", 1, len(found))
     for queue, shares in expect.get("shares", {}).items():
-        for kind, want in shares.items():
-            have = got.shares[queue][kind]
-            if abs(have - want) > 1e-4:
-                wrong.append(f"share {queue} {kind}: want {want}, have {have}")
+        for kind, wanted in shares.items():
+            share = got.shares[queue][kind]
+            if abs(share - wanted) > 1e-4:
+                wrong.append(f"share {queue} {kind}: want {wanted}, have {share}")
     return wrong
 
 
