@@ -18,6 +18,8 @@ SETS_MAX: Final = 200
 QUEUES_MAX: Final = 1_000
 COUNT_MAX: Final = 10_000
 GROUPS: Final = ("queue", "jobSet", "class", "state")
+_FAILED: Final = frozenset({"FAILED", "REJECTED"})
+"""States in which a job has a category."""
 _submitted: Final = msgspec.json.Decoder(events.JobSubmitted)
 
 
@@ -131,7 +133,9 @@ class View:
             return await self.fetch("jobs_of_sets", numbers, states, classes, *place, limit)
         rows = await self.fetch("queues_with", wanted.queue, states, classes, QUEUES_MAX)
         queues = [row["queue"] for row in rows]
-        return await self.fetch("jobs_of_queues", queues, states, classes, *place, limit)
+        failed = bool(states) and _FAILED.issuperset(states)
+        name = "failed_jobs_of_queues" if failed else "jobs_of_queues"
+        return await self.fetch(name, queues, states, classes, *place, limit)
 
     async def _waiting_for_others(self, rows: Sequence[Any]) -> set[str]:
         """Which of these jobs wait for another job to succeed."""

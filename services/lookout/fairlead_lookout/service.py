@@ -51,7 +51,9 @@ class Service:
             for topic in (topics.jobs(), topics.clusters(), topics.reports()):
                 await log.create(topic)
             pool = await open_pool(
-                settings.database_url, size_max=settings.pool_size, name="fairlead-lookout"
+                _with_own_plans(settings.database_url),
+                size_max=settings.pool_size,
+                name="fairlead-lookout",
             )
             stack.push_async_callback(pool.close)
             await migrate(pool, SCHEMA, "fairlead_lookout", "sql/migrations")
@@ -122,3 +124,9 @@ class Service:
         elif now_s - self._caught_up_s > LAG_S_MAX:
             return f"the view is {behind} messages behind the log"
         return None
+
+
+def _with_own_plans(url: str) -> str:
+    """The URL with every query planned for its own arguments: what is cheap for a rare state is
+    dear for a common one, so a plan for any state is bad for most."""
+    return f"{url}{'&' if '?' in url else '?'}plan_cache_mode=force_custom_plan"

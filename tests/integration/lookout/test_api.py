@@ -5,9 +5,10 @@ import asyncio
 import asyncpg
 import pytest
 
-from fairlead_common import auth, clusters, reports, shapes
+from fairlead_common import auth, clusters, events, reports, shapes
 from fairlead_common.events import Gang
 from fairlead_common.positions import encode
+from fairlead_lookout.reads import SETS_MAX
 from tests.integration.lookout.world import World, running
 from tests.unit.lookout.builders import (
     SHAPE,
@@ -45,6 +46,28 @@ async def test_pages_of_jobs_show_each_job_once(fresh_database: str, valkey_url:
                     break
                 cursor = {"cursor": page["next"]}
             assert len(seen) == len(set(seen)) == many
+
+
+async def test_failed_jobs_are_found_among_many_job_sets(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        for number in range(SETS_MAX + 5):
+            name, job_set = f"j{number}", f"s{number}"
+            rejected = events.JobRejected(
+                job_id=job_id(name, job_set), code="infeasible", reason="too large"
+            )
+            told: list[events.AnyEvent] = [
+                submitted(name, job_set),
+                submitted("well", job_set),
+                rejected,
+            ]
+            after = await world.tell(*told, job_set=job_set)
+            await world.read("/jobsets", after, limit=1)
+        for state, many in (("REJECTED", SETS_MAX + 5), ("FAILED", 0), ("QUEUED", SETS_MAX + 5)):
+            found = await world.read("/jobs", state=state, limit=1_000)
+            assert len(found["jobs"]) == many
+            assert {job["state"] for job in found["jobs"]} <= {state}
 
 
 async def test_groups_are_counted(fresh_database: str, valkey_url: str) -> None:

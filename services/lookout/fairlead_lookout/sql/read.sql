@@ -101,6 +101,26 @@ JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
 LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
 ORDER BY j.number DESC, j.id DESC;
 
+-- name: failed_jobs_of_queues
+-- The same when only failed or rejected ones are wanted: by an index of those.
+SELECT j.*, t.job_set, p.client_id, r.executor, r.node, r.pool AS run_pool
+FROM (
+    SELECT found.* FROM unnest($1::text[]) AS wanted (queue)
+    CROSS JOIN LATERAL (
+        SELECT * FROM fairlead_lookout.jobs o
+        WHERE o.queue = wanted.queue AND o.category IS NOT NULL
+          AND (cardinality($2::text[]) = 0 OR o.state = ANY($2))
+          AND (cardinality($3::text[]) = 0 OR o.class = ANY($3))
+          AND ($4::bigint IS NULL OR (o.number, o.id) < ($4, $5))
+        ORDER BY o.number DESC, o.id DESC LIMIT $6
+    ) found
+    ORDER BY found.number DESC, found.id DESC LIMIT $6
+) j
+JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
+JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
+LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
+ORDER BY j.number DESC, j.id DESC;
+
 -- name: job
 SELECT j.*, t.job_set, p.client_id, p.submitted, r.executor, r.node, r.pool AS run_pool
 FROM fairlead_lookout.jobs j

@@ -65,6 +65,8 @@ CREATE TABLE fairlead_lookout.jobs (
 ) WITH (fillfactor = 70);
 CREATE INDEX jobs_of_set ON fairlead_lookout.jobs (set_number, number, id);
 CREATE INDEX jobs_of_queue ON fairlead_lookout.jobs (queue, number, id);
+-- What failed is rare and looked for: only a job that fails ever gets a category.
+CREATE INDEX jobs_failed ON fairlead_lookout.jobs (queue, number, id) WHERE category IS NOT NULL;
 
 -- What a job's row does not need: the event that submitted it (JSON), its labels and digest.
 CREATE TABLE fairlead_lookout.job_specs (
