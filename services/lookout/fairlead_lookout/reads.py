@@ -13,7 +13,7 @@ from fairlead_lookout import columns, cursors, shown
 from fairlead_lookout.model import JobSet
 
 SQL: Final = load("fairlead_lookout", "sql/read.sql")
-SETS_MAX: Final = 200
+SETS_MAX: Final = 32
 """Up to so many job sets are looked into one by one, which a filter on states makes cheap."""
 QUEUES_MAX: Final = 1_000
 COUNT_MAX: Final = 10_000
