@@ -18,7 +18,7 @@ from tests.integration.executor.world import ENDS, World, is_alive, kill, until
 
 def runner_of(world: World, lease: Lease) -> int:
     """The process beside this run."""
-    record = json.loads((world.run_folder(lease) / "start").read_text())
+    record = json.loads((world.run_folder(lease) / "start").read_text().splitlines()[0])
     number: int = record["runner"]
     return number
 

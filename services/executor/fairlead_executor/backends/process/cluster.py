@@ -283,9 +283,11 @@ class ProcessCluster:
             asked_ms = self._asked_ms.get(run)
             if asked_ms is not None and now_ms - asked_ms > BEGIN_MS_MAX:
                 self.rule_out(run, pods.lost("it was not started within 60 s"), now_ms)
-            elif self.folders.is_orphan(run):
+            elif asked_ms is None and pod.phase is Phase.RUNNING and self.folders.is_held(run):
+                continue
+            else:
                 self.folders.bury(run)
-            self._look(run)
+                self._look(run)
 
     async def _watch_memory(self) -> None:
         while True:

@@ -1,7 +1,7 @@
 """The folders of runs: what is written there, and what it says about a run.
 
-    runs/<run>/start      made once, complete and locked: who runs it, or that it never starts
-               running    made when the command was executed
+    runs/<run>/start      made once, complete and locked: who runs it, or that it never starts; a
+                          second line says that the command was executed
                stop       what the runner was asked to do
                exit       how it ended, written by the runner, or by us when the runner is gone
                stdout stderr work/
@@ -10,7 +10,6 @@
 What is in the folders is the truth about a run, so an executor that starts finds everything.
 """
 
-import fcntl
 import os
 import re
 import shutil
@@ -62,7 +61,14 @@ class StopRecord(msgspec.Struct, frozen=True, rename="camel"):
     end: End
 
 
+class Executed(msgspec.Struct, frozen=True, rename="camel"):
+    """When the command was executed."""
+
+    at_ms: int
+
+
 _starts: Final = msgspec.json.Decoder(Start)
+_executed: Final = msgspec.json.Decoder(Executed)
 _exits: Final = msgspec.json.Decoder(Exit)
 _DAMAGED: Final = Exit(
     lost=pods.failed(FailureCategory.NODE_LOST, "the run was lost: its record is damaged")
@@ -96,13 +102,13 @@ class Folders:
     def look(self, run: RunId) -> Pod | None:
         """The pod of this run as its folder says; None when nothing was ever claimed."""
         folder = self.folder(run)
-        start = self.start_of(run)
-        if start is None:
+        found = _read_start(folder / runner.START)
+        if found is None:
             return None
+        start, started_ms = found
         if start.ruled_out is not None:
             return Pod(run, Phase.ENDED, self._node, ended_ms=start.at_ms, end=start.ruled_out)
         ended = _read(folder / runner.EXIT, _exits, _DAMAGED)
-        started_ms = _time_ms(folder / runner.RUNNING)
         if ended is not None:
             return Pod(
                 run,
@@ -124,28 +130,21 @@ class Folders:
 
     def start_of(self, run: RunId) -> Start | None:
         """The start record; None when nothing was ever claimed."""
-        return _read(self.folder(run) / runner.START, _starts, Start())
+        found = _read_start(self.folder(run) / runner.START)
+        return None if found is None else found[0]
 
-    def is_orphan(self, run: RunId) -> bool:
-        """Whether the run was claimed, its runner is gone, and nothing tells how it ended."""
-        folder = self.folder(run)
-        try:
-            descriptor = os.open(folder / runner.START, os.O_RDONLY)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(descriptor)
-        return not (folder / runner.EXIT).exists()
+    def is_held(self, run: RunId) -> bool:
+        """Whether the runner of the run is there."""
+        return processes.is_locked(self.folder(run) / runner.START)
 
     def bury(self, run: RunId) -> None:
-        """End what an orphaned run left behind, and write down that it is lost."""
+        """If the run was claimed, its runner is gone, and nothing tells how it ended: end what it
+        left behind, and write down that it is lost."""
         folder = self.folder(run)
         start = self.start_of(run)
-        if start is None or start.ruled_out is not None or not self.is_orphan(run):
+        if start is None or start.ruled_out is not None or self.is_held(run):
+            return
+        if (folder / runner.EXIT).exists():
             return
         here = start.boot == self._boot
         if here:
@@ -164,7 +163,9 @@ class Folders:
         folder = self.folder(run)
         folder.mkdir(mode=0o700, exist_ok=True)
         record = Start(at_ms=now_ms, ruled_out=end)
-        runner.claim(str(folder), msgspec.to_builtins(record))
+        claimed = runner.claim(str(folder), msgspec.to_builtins(record))
+        if claimed is not None:
+            os.close(claimed)
 
     def ask_to_stop(self, run: RunId, grace_s: int, end: End) -> None:
         """Write the stop record and wake the runner; a run that is not claimed yet never starts."""
@@ -225,8 +226,17 @@ def _read(path: Path, decoder: msgspec.json.Decoder[R], damaged: R) -> R | None:
         return damaged
 
 
-def _time_ms(path: Path) -> int:
+def _read_start(path: Path) -> tuple[Start, int] | None:
+    """The start record, and when the command was executed (ms), 0 if it was not; None: no record.
+
+    What a power cut left less than all of says that the run was claimed, and nothing more.
+    """
     try:
-        return path.stat().st_mtime_ns // 1_000_000
+        with path.open("rb") as file:
+            first, _, second = file.read(RECORD_BYTES_MAX).partition(b"\n")
+        executed = _executed.decode(second).at_ms if second.endswith(b"\n") else 0
+        return _starts.decode(first), executed
     except FileNotFoundError:
-        return 0
+        return None
+    except msgspec.DecodeError:
+        return Start(), 0

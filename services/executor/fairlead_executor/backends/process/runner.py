@@ -26,6 +26,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -34,7 +35,7 @@ Json = dict[str, Any]
 Problem = list[Any]
 """`[step, errno, what the system says, what could not be started]`."""
 
-START, RUNNING, EXIT, STOP = "start", "running", "exit", "stop"
+START, EXIT, STOP = "start", "exit", "stop"
 STDOUT, STDERR, WORK = "stdout", "stderr", "work"
 
 LIFELINE_GRACE_S = 2.0
@@ -50,6 +51,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 def serve(lifeline: int, notices: str) -> None:
     """Fork a runner per request until the standard input ends."""
+    as_a_shell_has_them(signal.valid_signals())  # whoever started us may ignore some
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # runners leave no zombies behind
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if lifeline >= 0:
@@ -108,9 +110,10 @@ class Runner:
     def run(self) -> None:
         """Claim, start, wait, tell."""
         os.setsid()
-        os.makedirs(self.path(WORK), 0o700, exist_ok=True)
+        os.makedirs(self.folder if self.request["cwd"] else self.path(WORK), 0o700, exist_ok=True)
         told = {name: self.request[name] for name in ("graceS", "memoryBytes")}
-        if not claim(self.folder, told | whoami()):
+        start = claim(self.folder, told | whoami())
+        if start is None:
             return
         self.detach()
         try:
@@ -118,14 +121,14 @@ class Runner:
         except OSError as failure:
             error = ["start", failure.errno, str(failure)[:500], ""]
         if error is None:
-            mark(self.path(RUNNING))
+            write_all(start, json.dumps({"atMs": now_ms()}).encode() + b"\n")
             self.notice()
             self.wait()
             end_left_overs(self.command)
-        record = {"status": self.status, "stop": self.stop, "error": error, "atMs": now_ms()}
+        end: Json = {"status": self.status, "stop": self.stop, "error": error, "atMs": now_ms()}
         if self.request.get("cgroup"):
-            record["oom"] = leave_cgroup(self.request["cgroup"])
-        write_record(self.folder, EXIT, record)
+            end["oom"] = leave_cgroup(self.request["cgroup"])
+        write_record(self.folder, EXIT, end)
         self.notice()
 
     def path(self, name: str) -> str:
@@ -251,7 +254,8 @@ def execute(request: Json, work: str, outputs: list[int], tell: int, runner: int
     step, name = "start", ""
     try:
         os.setpgid(0, 0)
-        restore_signals()
+        signal.set_wakeup_fd(-1)
+        as_a_shell_has_them(CHANGED)
         die_with(runner)
         if request.get("cgroup"):
             step = "cgroup"
@@ -276,10 +280,16 @@ def execute(request: Json, work: str, outputs: list[int], tell: int, runner: int
         os._exit(127)
 
 
-def restore_signals() -> None:
-    """As a shell would start it: Python ignores some signals, and we listen to others."""
-    signal.set_wakeup_fd(-1)
-    for number in signal.valid_signals():
+CHANGED = (
+    *(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores these
+    *(signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
+)
+"""Signals that are not as a command expects them."""
+
+
+def as_a_shell_has_them(numbers: Iterable[int]) -> None:
+    """Let these signals do what they do by default, and block none."""
+    for number in numbers:
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -334,28 +344,28 @@ def children_of(parent: int) -> list[int]:
     return found
 
 
-def claim(folder: str, record: Json) -> bool:
-    """Make the start record, complete and locked, if there is none; whether it is ours.
+def claim(folder: str, record: Json) -> int | None:
+    """Make the start record, complete and locked, if there is none; the open file if it is ours.
 
-    The lock is on the open file, which stays open until this process ends.
+    It is locked as long as it is open. A second line, added later, says that the command runs.
     """
     own = os.path.join(folder, f"{START}.{os.getpid()}")
     descriptor = os.open(own, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
-        write_all(descriptor, json.dumps(record).encode())
+        write_all(descriptor, json.dumps(record).encode() + b"\n")
         os.link(own, os.path.join(folder, START))
     except FileExistsError:
         os.close(descriptor)
-        return False
+        return None
     finally:
         os.unlink(own)
-    return True
+    return descriptor
 
 
 def whoami() -> Json:
     """What a start record says of the process that made it."""
-    return {"runner": os.getpid(), "boot": boot_id(), "atMs": now_ms()}
+    return {"runner": os.getpid(), "boot": BOOT_ID, "atMs": now_ms()}
 
 
 def boot_id() -> str:
@@ -367,19 +377,20 @@ def boot_id() -> str:
         return ""
 
 
+BOOT_ID = boot_id()
+
+
 def write_record(folder: str, name: str, record: Json) -> None:
-    """Write a record so that it is there whole or not at all, also after a power cut."""
+    """Write a record so that it is there whole or not at all.
+
+    A power cut soon after may take it away, but leaves nothing that is damaged.
+    """
     path = os.path.join(folder, name)
     with open(f"{path}.new", "wb") as file:
         file.write(json.dumps(record).encode())
         file.flush()
         os.fsync(file.fileno())
     os.rename(f"{path}.new", path)
-    directory = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -393,10 +404,6 @@ def write_text(path: str, text: str) -> None:
         os.write(descriptor, text.encode())
     finally:
         os.close(descriptor)
-
-
-def mark(path: str) -> None:
-    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
 
 
 def open_output(path: str) -> int:
