@@ -24,6 +24,8 @@ from fairlead_scheduler.view import checkpoint
 PRODUCER = "scheduler"
 LOCK = 0x0FA1_5C4E
 LOCK_CHECK_S = 2.0
+PRUNE_ENDED_S = 3_600.0
+_DAY_MS = 86_400_000
 PRUNE_S = 2.0
 _logger = logging.getLogger("fairlead.scheduler")
 
@@ -69,6 +71,7 @@ async def lead(
         tasks.create_task(_watch_lock(connection), name="lock")
         tasks.create_task(_save(settings, pool, state, saved), name="checkpoint")
         tasks.create_task(_cycle(settings, state, cycle), name="cycle")
+        tasks.create_task(_prune(settings, pool), name="prune")
 
 
 async def _read_back(log: EventLog, state: State) -> Leases:
@@ -129,3 +132,12 @@ async def _save(settings: SchedulerSettings, pool: Pool, state: State, saved: li
         await state.moved(CHECKPOINT, dict(enumerate(saved)))
         forget(state.view)
         metrics.CHECKPOINT_SECONDS.observe(clock.monotonic_s() - begun_s)
+
+
+async def _prune(settings: SchedulerSettings, pool: Pool) -> None:
+    """Forget jobs that ended long ago; their ids may then be used again."""
+    while True:
+        before_ms = clock.now_ms() - settings.ended_kept_days * _DAY_MS
+        for name in await checkpoint.prune_ended(pool, before_ms):
+            _logger.info("dropped %s: all its jobs ended long ago", name)
+        await asyncio.sleep(PRUNE_ENDED_S)

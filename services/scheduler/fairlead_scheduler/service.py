@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from fairlead_common import clock
 from fairlead_common.db import Connection, Pool, migrate, open_pool
 from fairlead_common.log import EventLog, topics
-from fairlead_common.log.connect import open_log
+from fairlead_common.log.connect import keep_tidy, open_log
 from fairlead_common.serving import Check
 from fairlead_scheduler import follower, leader, mirror, warm
 from fairlead_scheduler.clusters import Clusters
@@ -70,6 +71,7 @@ class Service:
             tasks.create_task(follower.follow_clusters(self._log, self.state))
             tasks.create_task(follower.follow_config(self._log, self.state))
             tasks.create_task(mirror.mirror(self._log, self.settings.redis_url))
+            tasks.create_task(keep_tidy(self._log, clock.now_ms))
             tasks.create_task(self._lead())
 
     async def _lead(self) -> None:
