@@ -221,18 +221,20 @@ def one_victim(t: Tables, m: Model, v: Runs, j: int, w: int, after: float) -> in
         while v.state[v.cheap[v.cheap_next[q]]] != EVICTED:
             v.cheap_next[q] += 1
         k = v.cheap[v.cheap_next[q]]
-        if (
-            giver < 0
-            or v.level[k] < v.level[first]
-            or (v.level[k] == v.level[first] and v.above[q] > v.above[giver])
-        ):
+        if giver < 0 or v.level[k] < v.level[first]:
             giver, first, tied = q, k, 0
-        elif v.one_priority[q] != v.one_priority[giver]:
-            return NOWHERE
-        else:
+            continue
+        if v.level[k] > v.level[first] or v.above[q] < v.above[giver]:
+            continue
+        if v.above[q] == v.above[giver]:
+            if v.one_priority[q] != v.one_priority[giver]:
+                return NOWHERE
             tied = 1
-            if cheaper(v, k, first):
-                giver, first = q, k
+            if not cheaper(v, k, first):
+                continue
+        else:
+            tied = 0
+        giver, first = q, k
     if giver < 0 or v.level[first] > t.level[s, w] or v.one_priority[giver] == MIXED:
         return NOWHERE
     for i in range(v.cheap_next[giver], min(v.cheap_next[giver] + NEAR, v.cheap_first[giver + 1])):
