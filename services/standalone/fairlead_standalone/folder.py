@@ -70,6 +70,20 @@ class DataFolder:
         os.pwrite(self._lock, msgspec.json.encode(holder), 0)
         write_private(self.path / discovery.ADDRESS_FILE, f"{address}\n".encode())
 
+    def bind_log(self, kind: str) -> None:
+        """Note which kind of log the views in this folder fold; raises `FolderRefused` for another.
+
+        The views themselves refuse another log too, but only once everything runs.
+        """
+        file = self.path / "log"
+        bound = file.read_text().strip() if file.exists() else kind
+        if bound != kind:
+            raise FolderRefused(
+                f"What is in {self.path} was made from the log in {bound}, and this start names"
+                f" {kind}. Start as the last time, or choose another folder with --data."
+            )
+        file.write_text(f"{kind}\n")
+
     def sign_in_link(self) -> str:
         """The address that signs a browser in, made by the web process when it started."""
         return (self.path / LINK_FILE).read_text().strip()

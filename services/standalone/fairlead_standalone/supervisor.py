@@ -7,7 +7,8 @@
     # here they have ended: those started last first
 
 A child that dies is started again after a pause that doubles from `PAUSE_S` to `PAUSE_S_MAX`; one
-that never became ready after `FIRST_STARTS_MAX` tries ends the supervisor with the end of its log.
+that was never ready, after `FIRST_STARTS_MAX` tries or a long one, ends the supervisor with the end
+of its log.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ SETTLED_S: Final = 30.0
 """A child that ran for so long starts again with the shortest pause."""
 
 FIRST_STARTS_MAX: Final = 3
+DEATHS_COUNTED_MAX: Final = 10
 PROBE_S: Final = 0.02
 PROBE_S_MAX: Final = 0.2
 PIECE_BYTES: Final = 64 * 1024
@@ -93,21 +95,21 @@ class _Child:
 
     async def keep(self) -> None:
         """Run the program until cancelled. Raises `ServerFailed` when it cannot be started."""
+        tries = 0
         try:
             while True:
                 started_s = clock.monotonic_s()
                 what = await self._run_once()
-                if not self.ready.is_set() and self._deaths + 1 >= FIRST_STARTS_MAX:
+                settled = clock.monotonic_s() - started_s > SETTLED_S
+                tries += 1
+                if not self.ready.is_set() and (settled or tries == FIRST_STARTS_MAX):
                     raise ServerFailed(
-                        f"{self.name} {what} and did not become ready. Its log {self._kept.path}"
+                        f"{self.name} cannot be started: it {what}. Its log {self._kept.path}"
                         f" ends:\n{tail(self._kept.path)}"
                     )
-                if clock.monotonic_s() - started_s > SETTLED_S:
-                    self._deaths = 0
-                pause_s = min(PAUSE_S_MAX, PAUSE_S * 2**self._deaths)
-                self._deaths = min(self._deaths + 1, 10)
+                self._deaths = 0 if settled else min(self._deaths + 1, DEATHS_COUNTED_MAX)
                 self._say(f"{self.name} {what}; starting it again (log: {self._kept.path})")
-                await asyncio.sleep(pause_s)
+                await asyncio.sleep(min(PAUSE_S_MAX, PAUSE_S * 2**self._deaths))
         finally:
             self._kept.close()
 

@@ -94,6 +94,7 @@ def choose_servers(options: Options, folder: DataFolder) -> Servers:
         postgres = Postgres(
             folder.path, password=folder.secrets.postgres, port=addresses.free_port()
         )
+        folder.bind_log("Kafka" if options.kafka else "Postgres")
         programs.append(postgres)
         database_url = postgres.url()
     if options.redis:

@@ -70,7 +70,9 @@ async def test_children_end_in_the_opposite_order_of_their_start(tmp_path: Path)
 
 
 async def test_one_that_never_starts_ends_it_with_the_end_of_its_log(tmp_path: Path) -> None:
-    with pytest.raises(ServerFailed, match=r"(?s)one ended with exit code 1.*no such luck"):
+    with pytest.raises(
+        ServerFailed, match=r"(?s)one cannot .*: it ended with exit code 1.*no such luck"
+    ):
         async with Supervisor(tmp_path, Heard()) as children:
             await children.start(StandIn("one", tmp_path, "sys.exit('no such luck')\n"))
 

@@ -1,5 +1,6 @@
 """Who may use a data folder, and what is said to those who may not."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,14 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FolderRefused, match="cannot be used: File exists"):
         claim(tmp_path / "file")
+
+
+def test_views_of_one_log_are_not_started_with_another(tmp_path: Path) -> None:
+    with contextlib.closing(claim(tmp_path)) as claimed:
+        claimed.bind_log("Postgres")
+        claimed.bind_log("Postgres")
+        with pytest.raises(FolderRefused, match=r"log in Postgres.* names Kafka.*--data"):
+            claimed.bind_log("Kafka")
 
 
 def test_no_disk_space_for_the_log_is_said_before_anything_starts(tmp_path: Path) -> None:
