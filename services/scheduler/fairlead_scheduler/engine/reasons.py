@@ -56,38 +56,47 @@ def count(
     best = np.zeros(shapes.size, np.int64)
     short = np.zeros(resources, np.int64)
     most = np.zeros(resources, np.int64)
+    suits = np.zeros(match.shape[2], np.uint8)
     for m in range(shapes.size):
         s = shapes[m]
         short[:] = 0
         most[:] = 0
+        for kind in range(suits.size):
+            suits[kind] = match[s, 0, kind]
+            for w in range(1, match.shape[1]):
+                if match[s, w, kind] == 0:
+                    suits[kind] = 0
+        roomy = 0
+        small = 0
         for n in range(node_type.size):
             if bar[n] != 255:
                 counts[m, bar[n]] += 1
                 continue
-            why = match[s, 0, node_type[n]]
-            for w in range(1, match.shape[1]):
-                if match[s, w, node_type[n]] == 0:
-                    why = np.uint8(0)
+            why = suits[node_type[n]]
             if why:
                 counts[m, _TAINT + why - 1] += 1
                 continue
             lacks = -1
-            small = False
             for r in range(resources):
-                if request[s, r] > allocatable[n, r]:
-                    small = True
-                elif lacks < 0 and request[s, r] > free[n, r]:
-                    lacks = r
-            if small:
-                counts[m, _TOO_SMALL] += 1
+                if request[s, r] > free[n, r]:
+                    if request[s, r] > allocatable[n, r]:
+                        lacks = resources
+                        break
+                    if lacks < 0:
+                        lacks = r
+            if lacks == resources:
+                small += 1
                 continue
             for r in range(resources):
                 most[r] = max(most[r], free[n, r])
-            if lacks >= 0:
-                counts[m, _BUSY] += 1
-                short[lacks] += 1
+            if lacks < 0:
+                roomy += 1
             else:
-                counts[m, _OPEN] += 1
+                short[lacks] += 1
+        counts[m, _OPEN] += roomy
+        counts[m, _TOO_SMALL] += small
+        for r in range(resources):
+            counts[m, _BUSY] += short[r]
         for r in range(resources):
             if short[r] > 0 and (scarce[m] < 0 or short[r] > short[scarce[m]]):
                 scarce[m] = r

@@ -14,6 +14,7 @@ from .pool import Pool
 from .snapshot import (
     Bool,
     Byte,
+    Cause,
     Code,
     EngineSettings,
     Int32,
@@ -72,7 +73,7 @@ def plan(round_: Round) -> Plan:
         placed_rung=runs.rung[job] if runs.active else np.full(job.size, Rung.FREE, np.uint8),
         placed_away=(state.placed_away[placed] - 1).astype(np.int8),
         preempted_job=preempted,
-        preempted_cause=runs.cause[preempted],
+        preempted_cause=_causes(runs, preempted),
         preempted_for=_final_takers(runs, preempted),
         preempted_share=runs.share_before[preempted],
         preempted_for_share=runs.share_for[preempted],
@@ -142,6 +143,14 @@ def _final_takers(runs: Runs, preempted: Int32) -> Int32:
             break
         takers = np.where(displaced, runs.for_job[takers], takers)
     return takers.astype(np.int32)
+
+
+def _causes(runs: Runs, preempted: Int32) -> Byte:
+    """R8: who gave way for balance to what was itself displaced stops for what displaced it."""
+    cause = runs.cause[preempted]
+    displaced = runs.state[runs.for_job[preempted]] == DISPLACED
+    cause[displaced & (cause == Cause.FAIR_SHARE)] = Cause.URGENCY
+    return cause
 
 
 def _failed(round_: Round) -> tuple[Int32, Byte]:
