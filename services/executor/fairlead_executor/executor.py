@@ -26,6 +26,7 @@ from fairlead_common.log.fold import newest
 from fairlead_common.log.protocol import Entry, Positions, Producer, Record, caught_up
 from fairlead_executor import metrics
 from fairlead_executor.core import Core, Turn
+from fairlead_executor.reconcile import Tell
 
 PAUSE_S_MIN: Final = 0.02
 PAUSE_S_MAX: Final = 0.25
@@ -200,6 +201,11 @@ class Executor:
             self.trouble = None
         with _timed("do", self._monotonic):
             self.core.done(turn, self._clock())
+        metrics.LEASES.set(len(self.core.desired))
+        metrics.PODS.set(len(self.core.cluster.pods))
+        for action in turn.actions:
+            if isinstance(action, Tell):
+                metrics.REPORTS.labels(type(action.event).__name__).inc()
         return turn
 
     async def _woken(self, wait_s: float) -> None:

@@ -14,6 +14,3 @@ TURN_SECONDS = Histogram(
 APPENDS_FAILED = Counter(
     "fairlead_executor_appends_failed_total", "Appends that had to be repeated", ["outcome"]
 )
-SINCE_APPEND = Gauge(
-    "fairlead_executor_since_append_seconds", "Since the log last took a report or heartbeat"
-)

@@ -26,6 +26,7 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     of this machine (`{"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "1"}`). `simulation` is the
     whole of the simulated backend. `shutdown_s`: what runs are given to end when the executor is
     told to. `supervisor_fd`: an inherited pipe whose end means that all runs must end.
+    `output_bytes_max`: of each output of a run the newest bytes are kept, at most so many.
     `address`: where lookout reaches this process, if not at `http_host` and `http_port`.
     """
 
@@ -41,6 +42,7 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     supervisor_fd: int | None = None
     address: str = ""
     kept: Kept = Kept()
+    output_bytes_max: int = 256 * 2**20
 
     def check(self) -> None:
         """Raises `SettingsError` for what types cannot say."""

@@ -48,6 +48,24 @@ async def test_a_log_from_a_byte_on(tmp_path: Path) -> None:
     assert await read(path, LogRequest(since_bytes=99)) == b""
 
 
+async def test_an_output_that_is_too_large_gives_its_oldest_bytes_back(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("ab", buffering=0) as command:
+        for number in range(3_000):
+            command.write(f"line {number:94}\n".encode())
+        logs.trim(path, 100_000)
+        command.write(b"one more\n")
+    if path.stat().st_blocks * 512 > 200_000:
+        pytest.skip("this file system cannot give the front of a file back")
+    assert path.stat().st_size == 300_009
+    whole = await read(path, LogRequest())
+    assert len(whole) < 100_000
+    assert b"\0" not in whole
+    assert whole.endswith(b"2999\none more\n")
+    assert await read(path, LogRequest(tail=2)) == whole[-109:]
+    assert await read(path, LogRequest(tail=9_999)) == whole
+
+
 async def test_a_log_is_followed_until_the_run_has_ended(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"one ")

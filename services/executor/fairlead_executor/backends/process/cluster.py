@@ -22,7 +22,7 @@ from fairlead_common.events import FailureCategory
 from fairlead_common.ids import RunId, run_id
 from fairlead_common.leases import Lease
 from fairlead_executor import pods
-from fairlead_executor.backends.cluster import LogRequest, NoLog
+from fairlead_executor.backends.cluster import LogRequest, NoLog, Stream
 from fairlead_executor.backends.process import admission, cgroup, logs, machine, processes
 from fairlead_executor.backends.process.folders import Folders
 from fairlead_executor.backends.process.forkserver import Failure, ForkServer, Request
@@ -32,6 +32,7 @@ from fairlead_executor.settings import ExecutorSettings
 
 LOOK_S: Final = 1.0
 MEMORY_S: Final = 0.5
+TRIM_S: Final = 5.0
 LOCK_S_MAX: Final = 15.0
 """How long an executor that was fenced may take to let go of the folder."""
 REMOVALS_MAX: Final = 100
@@ -54,12 +55,13 @@ class ProcessCluster:
         node: Node,
         retention: Retention,
         base: Mapping[str, str],
-        lifeline: int | None,
+        settings: ExecutorSettings,
     ) -> None:
         self.folders = folders
         self._nodes = [node]
         self._retention = retention
         self._base = base
+        self._output_bytes_max = settings.output_bytes_max
         self._groups = cgroup.find()
         self._pods: dict[RunId, Pod] = {}
         self._asked_ms: dict[RunId, int] = {}
@@ -73,7 +75,9 @@ class ProcessCluster:
         notices = folders.root / "notices"
         self._notices = _open_notices(notices)
         self._rest = b""
-        self.server = ForkServer(notices, lifeline, self._not_begun, self._server_ended)
+        self.server = ForkServer(
+            notices, settings.supervisor_fd, self._not_begun, self._server_ended
+        )
         asyncio.get_running_loop().add_reader(self._notices, self._noticed)
 
     @classmethod
@@ -94,7 +98,7 @@ class ProcessCluster:
             retention = Retention(folders.kept, settings.kept.runs, settings.kept.bytes)
             await asyncio.to_thread(retention.load)
             base = admission.base_environment(os.environ)
-            cluster = cls(folders, node, retention, base, settings.supervisor_fd)
+            cluster = cls(folders, node, retention, base, settings)
         except BaseException:
             os.close(lock)
             raise
@@ -202,6 +206,7 @@ class ProcessCluster:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._look_often(), name="look")
             tasks.create_task(self._watch_memory(), name="memory")
+            tasks.create_task(self._trim_outputs(), name="outputs")
             tasks.create_task(self._put_away(), name="removals")
 
     async def close(self) -> None:
@@ -302,6 +307,17 @@ class ProcessCluster:
                 )
                 self.stop(run, 0, pods.failed(FailureCategory.OOM, reason))
 
+    async def _trim_outputs(self) -> None:
+        while True:
+            await asyncio.sleep(TRIM_S)
+            folders = [
+                self.folders.folder(run)
+                for run, pod in self._pods.items()
+                if pod.phase is Phase.RUNNING
+            ]
+            if folders:
+                await asyncio.to_thread(_trim, folders, self._output_bytes_max)
+
     async def _put_away(self) -> None:
         while True:
             await self._removal.wait()
@@ -324,6 +340,12 @@ class ProcessCluster:
 def root_of(settings: ExecutorSettings) -> Path:
     """The folder of this executor."""
     return Path(settings.data).absolute() / "executor" / settings.executor
+
+
+def _trim(folders: list[Path], bytes_max: int) -> None:
+    for folder in folders:
+        for stream in Stream:
+            logs.trim(folder / stream.value, bytes_max)
 
 
 def _over_limit(watched: dict[RunId, tuple[int, int]]) -> list[tuple[RunId, int]]:
