@@ -1,0 +1,153 @@
+"""The fast ways give what their plain definitions give (hypothesis)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead_scheduler.engine import shares, tree
+from tests.unit.engine import casefile
+from tests.unit.engine.casefile import World
+
+BOUNDED = settings(max_examples=80, deadline=None, derandomize=True)
+
+
+@st.composite
+def searches(draw: st.DrawFn) -> tuple[list[list[int]], list[int], list[tuple[list[int], int]]]:
+    """Free amounts and kinds of leaves, then requests with the kinds that suit them."""
+    leaves = draw(st.integers(1, 20))
+    free = draw(
+        st.lists(
+            st.lists(st.integers(-2, 6), min_size=2, max_size=2), min_size=leaves, max_size=leaves
+        )
+    )
+    kinds = draw(st.lists(st.integers(0, 3), min_size=leaves, max_size=leaves))
+    asked = draw(
+        st.lists(
+            st.tuples(st.lists(st.integers(0, 4), min_size=2, max_size=2), st.integers(0, 15)),
+            min_size=1,
+            max_size=30,
+        )
+    )
+    return free, kinds, asked
+
+
+@BOUNDED
+@given(searches())
+def test_the_tree_finds_the_first_leaf_that_a_scan_would_find(
+    search: tuple[list[list[int]], list[int], list[tuple[list[int], int]]],
+) -> None:
+    rows, kinds, asked = search
+    free = np.array(rows, np.int64)
+    bits = np.array([1 << kind for kind in kinds], np.uint64)
+    amounts, types = tree.build(free.copy(), bits)
+    for wanted, mask in asked:
+        request = np.array(wanted, np.int64)
+        suits = (free >= request).all(axis=1) & ((bits & np.uint64(mask)) != 0)
+        want = int(np.argmax(suits)) if suits.any() else -1
+        found = _find(amounts, types, request, mask)
+        assert found == want
+        if found >= 0:
+            free[found] -= request
+            _take(amounts, found, request)
+
+
+def _find(amounts: Any, types: Any, request: Any, mask: int) -> int:
+    """`tree.first_fit` as Python: compiled it is only a part of other kernels."""
+    python = getattr(tree.first_fit, "py_func", tree.first_fit)
+    return int(python(amounts, types, request, np.uint64(mask), 0))
+
+
+def _take(amounts: Any, p: int, request: Any) -> None:
+    python = getattr(tree.take, "py_func", tree.take)
+    python(amounts, p, request, 1)
+
+
+@BOUNDED
+@given(
+    st.lists(
+        st.tuples(st.floats(0.1, 9), st.floats(0, 1.5), st.booleans()), min_size=1, max_size=12
+    )
+)
+def test_water_filling_reaches_one_level_per_weight(
+    queues: list[tuple[float, float, bool]],
+) -> None:
+    weight = np.array([w for w, _, _ in queues])
+    demand = np.array([d for _, d, _ in queues])
+    part = np.array([p for _, _, p in queues])
+    fair = shares.fill(weight, demand, part, -1)
+    thirsty = part & (fair < demand - 1e-5)
+    levels = (fair / weight)[thirsty]
+    assert np.ptp(levels) < 1e-4 if levels.size else True
+    assert (fair[~part] == 0).all()
+
+
+@st.composite
+def full_pools(draw: st.DrawFn) -> dict[str, Any]:
+    """Two queues fill a few nodes with one-core runs; two others want some of it back."""
+    nodes = draw(st.integers(1, 4))
+    groups: list[dict[str, Any]] = []
+    for node in range(nodes):
+        left = 8
+        for queue in "AB":
+            count = draw(st.integers(0, left))
+            left -= count
+            if count:
+                groups.append(
+                    {
+                        "id": f"r{queue}{node}x",
+                        "queue": queue,
+                        "count": count,
+                        "cpu": 1,
+                        "running": {"onNode": f"n{node}", "since": draw(st.integers(1, 5))},
+                    }
+                )
+    for queue in "CD":
+        cpu, count = draw(st.integers(1, 3)), draw(st.integers(0, 5))
+        if count:
+            groups.append({"id": f"q{queue}x", "queue": queue, "count": count, "cpu": cpu})
+    return {"nodes": nodes, "groups": groups}
+
+
+@BOUNDED
+@given(full_pools())
+def test_the_one_cheapest_victim_is_what_looking_at_every_node_finds(pool: dict[str, Any]) -> None:
+    assert decided(pool, 0) == decided(pool, 5)
+
+
+def decided(pool: dict[str, Any], priority: int) -> dict[str, Any]:
+    """What a round decides when A and B each have one more run, where nobody else can go.
+
+    It is the first of its queue by its start and by its priority alike. With another priority than
+    the rest it keeps the engine from taking the short way (the priorities of what is evicted
+    differ), and who is stopped must not depend on it.
+    """
+    taint = {"key": "kept", "value": "yes", "effect": "NoSchedule"}
+    world = World(
+        {
+            "settings": {"protectedFractionOfFairShare": 0},
+            "nodes": [
+                {"name": "n", "count": pool["nodes"], "resources": {"cpu": 8, "memory": "64Gi"}},
+                {"name": "kept", "resources": {"cpu": 2, "memory": "64Gi"}, "taints": [taint]},
+            ],
+            "rounds": [],
+        }
+    )
+    for queue in "AB":
+        world.submit(
+            {
+                "id": f"extra{queue}",
+                "queue": queue,
+                "cpu": 1,
+                "priority": priority,
+                "running": {"onNode": "kept0", "since": 0},
+            },
+            0,
+        )
+    for group in pool["groups"]:
+        world.submit(group, 0)
+    got = casefile.one_round(world, 9)
+    return {"placed": got.placed, "preempted": got.preempted, "waiting": got.waiting}
