@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from .compiled import kernel
+from .overshare import by_node
 from .snapshot import Bool, Bucket, Byte, Code, Int32, Int64, NodeFlag, Reasons, Snapshot
 
 BUCKETS: Final = len(Bucket)
@@ -18,6 +19,9 @@ _TAINT: Final = int(Bucket.TAINT)
 _TOO_SMALL: Final = int(Bucket.TOO_SMALL)
 _BUSY: Final = int(Bucket.BUSY)
 _OPEN: Final = int(Bucket.OPEN)
+
+GROUPS: Final = 256
+"""How many kinds of nodes are told apart at once."""
 
 TRIED: Final = (int(Code.INSUFFICIENT_RESOURCES), int(Code.NO_MATCHING_NODE))
 """Codes of jobs that found no place."""
@@ -35,6 +39,32 @@ def barred(snapshot: Snapshot, overfull: Bool) -> Byte:
 
 
 @kernel
+def alike(node_type: Int32, allocatable: Int64, bar: Byte) -> Int64:
+    """[N] a group per node: nodes of one group differ only in what is free.
+
+    Beyond `GROUPS` groups nodes are groups of their own, so that this stays one pass.
+    """
+    group = np.empty(node_type.size, np.int64)
+    lead = np.empty(node_type.size, np.int64)
+    groups = 0
+    for n in range(node_type.size):
+        group[n] = groups
+        for g in range(min(groups, GROUPS)):
+            k = lead[g]
+            same = node_type[k] == node_type[n] and bar[k] == bar[n]
+            for r in range(allocatable.shape[1]):
+                if allocatable[k, r] != allocatable[n, r]:
+                    same = False
+            if same:
+                group[n] = g
+                break
+        if group[n] == groups:
+            lead[groups] = n
+            groups += 1
+    return group
+
+
+@kernel
 def count(
     shapes: Int32,
     request: Int64,
@@ -43,65 +73,67 @@ def count(
     allocatable: Int64,
     free: Int64,
     bar: Byte,
+    first: Int64,
+    nodes: Int32,
+    most: Int64,
 ) -> tuple[Int32, Int32, Int64]:
     """E3 for each of `shapes` ([M]): counts [M, 10], the scarce resource [M], most free [M].
 
-    A node that is short of several resources counts for the first of them. The scarce resource is
-    the one that most busy nodes are short of (the first among equals, -1 when none is busy), with
-    the most of it that is free on any node which suits.
+    `nodes` are the nodes by group (see `alike`), `first` where each group begins, `most` [groups,
+    R] the most that is free in each. A node that is short of several resources counts for the
+    first of them. The scarce resource is the one that most busy nodes are short of (the first
+    among equals, -1 when none is busy), with the most of it that is free on any node which suits.
     """
     resources = request.shape[1]
     counts = np.zeros((shapes.size, BUCKETS), np.int32)
     scarce = np.full(shapes.size, -1, np.int32)
     best = np.zeros(shapes.size, np.int64)
     short = np.zeros(resources, np.int64)
-    most = np.zeros(resources, np.int64)
-    suits = np.zeros(match.shape[2], np.uint8)
+    top = np.zeros(resources, np.int64)
     for m in range(shapes.size):
         s = shapes[m]
         short[:] = 0
-        most[:] = 0
-        for kind in range(suits.size):
-            suits[kind] = match[s, 0, kind]
+        top[:] = 0
+        for g in range(first.size - 1):
+            size = first[g + 1] - first[g]
+            lead = nodes[first[g]]
+            if bar[lead] != 255:
+                counts[m, bar[lead]] += size
+                continue
+            why = match[s, 0, node_type[lead]]
             for w in range(1, match.shape[1]):
-                if match[s, w, kind] == 0:
-                    suits[kind] = 0
-        roomy = 0
-        small = 0
-        for n in range(node_type.size):
-            if bar[n] != 255:
-                counts[m, bar[n]] += 1
-                continue
-            why = suits[node_type[n]]
+                if match[s, w, node_type[lead]] == 0:
+                    why = np.uint8(0)
             if why:
-                counts[m, _TAINT + why - 1] += 1
+                counts[m, _TAINT + why - 1] += size
                 continue
-            lacks = -1
+            small = False
             for r in range(resources):
-                if request[s, r] > free[n, r]:
-                    if request[s, r] > allocatable[n, r]:
-                        lacks = resources
-                        break
-                    if lacks < 0:
+                small = small or request[s, r] > allocatable[lead, r]
+            if small:
+                counts[m, _TOO_SMALL] += size
+                continue
+            for r in range(resources):
+                top[r] = max(top[r], most[g, r])
+            if request[s, 0] > most[g, 0]:
+                short[0] += size
+                continue
+            for i in range(first[g], first[g + 1]):
+                lacks = -1
+                for r in range(resources):
+                    if request[s, r] > free[nodes[i], r]:
                         lacks = r
-            if lacks == resources:
-                small += 1
-                continue
-            for r in range(resources):
-                most[r] = max(most[r], free[n, r])
-            if lacks < 0:
-                roomy += 1
-            else:
-                short[lacks] += 1
-        counts[m, _OPEN] += roomy
-        counts[m, _TOO_SMALL] += small
+                        break
+                if lacks < 0:
+                    counts[m, _OPEN] += 1
+                else:
+                    short[lacks] += 1
         for r in range(resources):
             counts[m, _BUSY] += short[r]
-        for r in range(resources):
             if short[r] > 0 and (scarce[m] < 0 or short[r] > short[scarce[m]]):
                 scarce[m] = r
         if scarce[m] >= 0:
-            best[m] = most[scarce[m]]
+            best[m] = top[scarce[m]]
     return counts, scarce, best
 
 
@@ -120,6 +152,11 @@ def table(
     `shape` is a gang's first waiting member's in a gang's row.
     """
     distinct, back = np.unique(shape, return_inverse=True)
+    bar = barred(snapshot, overfull)
+    group = alike(snapshot.node_type, snapshot.node_allocatable, bar)
+    first, nodes = by_node(group.astype(np.int32), int(group.max(initial=-1)) + 1)
+    most = np.zeros((first.size - 1, free.shape[1]), np.int64)
+    np.maximum.at(most, group, free)
     counts, scarce, best = count(
         distinct.astype(np.int32),
         snapshot.shape_request,
@@ -127,7 +164,10 @@ def table(
         snapshot.node_type,
         snapshot.node_allocatable,
         free,
-        barred(snapshot, overfull),
+        bar,
+        first,
+        nodes,
+        most,
     )
     needed = np.where(
         scarce >= 0, snapshot.shape_request[distinct, np.maximum(scarce, 0)], 0
