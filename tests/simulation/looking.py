@@ -3,7 +3,7 @@
 from fairlead_common import events as ev
 from fairlead_common.lifecycle import JOB_ENDED
 from fairlead_common.log.topics import JOBS
-from fairlead_lookout import fold
+from fairlead_lookout import fold, mentions
 from fairlead_lookout.model import Job, JobSet, Known, Message, Run, RunKey, SetKey
 from tests.simulation.world import Tail, World
 
@@ -51,7 +51,7 @@ class Lookout:
         return [((message.sequence.queue, message.sequence.job_set), message.partition)]
 
     def _candidates(self, message: Message) -> dict[tuple[int, int], list[str]]:
-        if not fold.bulk([message]):
+        if not mentions.bulk([message]):
             return {}
         ended = {state.value for state in JOB_ENDED}
         ids = [

@@ -9,7 +9,7 @@ from fairlead_common.db import Connection, Pool, migrate, open_pool
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.connect import keep_tidy, open_log
 from fairlead_common.serving import Check
-from fairlead_scheduler import follower, leader, mirror, warm
+from fairlead_scheduler import follower, kernels, leader, mirror, warm
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.follower import State
 from fairlead_scheduler.queues import Queues
@@ -73,6 +73,8 @@ class Service:
             tasks.create_task(mirror.mirror(self._log, self.settings.redis_url))
             tasks.create_task(keep_tidy(self._log, clock.now_ms))
             tasks.create_task(self._lead())
+            if not kernels.are_ready():
+                tasks.create_task(kernels.compile_beside())
 
     async def _lead(self) -> None:
         poll_s = self.settings.standby_poll_s

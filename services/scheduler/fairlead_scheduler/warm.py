@@ -1,4 +1,4 @@
-"""Compiles the engine's kernels before the first round needs them (a moment when cached)."""
+"""Compiles or loads the engine's kernels before the first round needs them."""
 
 import msgspec
 
@@ -11,6 +11,7 @@ from fairlead_common.ids import JobId
 from fairlead_common.log import Entry
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.engine import schedule
+from fairlead_scheduler.engine.warm import warm
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.settings import Rules
 from fairlead_scheduler.snapshots import Builder
@@ -19,7 +20,8 @@ from fairlead_scheduler.view.columns import View
 
 
 def up() -> None:
-    """One round over two queues on one node: some jobs find room, some wait."""
+    """Rounds over tiny pools: with every rule, and as the snapshot builder makes them."""
+    warm()
     view, clusters = View(), Clusters()
     node = cluster_records.node_record(Node(executor="e", name="n", allocatable={"cpu": 3000}))
     clusters.apply([Entry(0, 0, node.key, node.value, 0)])

@@ -4,18 +4,16 @@
 where numba is installed (extra `fast`) and run as ordinary Python where it is not. Both give the
 same bits: no fast-math, no parallel loops, only integer and double arithmetic in a stated order.
 
-What is compiled is kept in NUMBA_CACHE_DIR, else beside the sources, in a folder named after a
-digest of all of them: numba looks only at the file of a kernel itself, and would go on using old
-versions of the parts it calls. NUMBA_DISABLE_JIT=1 runs everything as Python on purpose.
+What is compiled is kept where `kernel_cache` says. NUMBA_DISABLE_JIT=1 runs everything as Python on
+purpose.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
+
+from fairlead_scheduler import kernel_cache
 
 try:
     import numba
@@ -28,21 +26,16 @@ COMPILED: bool = numba is not None and not bool(vars(numba.config)["DISABLE_JIT"
 """Whether kernels run as machine code here."""
 
 
-def _keep_compiled(folder: str) -> None:
+def _keep_compiled() -> None:
     """Tell numba to keep what it compiles in a folder of this version of the sources."""
-    here = Path(__file__).parent
-    if not folder and os.access(here, os.W_OK):
-        folder = str(here / "__pycache__")
-    if folder:
-        digest = hashlib.sha256()
-        for source in sorted(here.glob("*.py")):
-            digest.update(source.read_bytes())
+    folder = kernel_cache.folder()
+    if folder is not None:
         config: Any = numba.config
-        config.CACHE_DIR = str(Path(folder) / f"engine-{digest.hexdigest()[:16]}")
+        config.CACHE_DIR = str(folder)
 
 
 if COMPILED:
-    _keep_compiled(os.environ.get("NUMBA_CACHE_DIR", ""))
+    _keep_compiled()
 
 
 def kernel(function: F) -> F:

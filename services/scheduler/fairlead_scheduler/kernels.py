@@ -1,0 +1,109 @@
+"""Compiled kernels without waiting for them: the first start runs as Python while they are made.
+
+Compiling takes about a minute of one core, once per version and machine. A scheduler that finds
+nothing compiled begins with the same source as ordinary Python, has a child process compile it at
+low priority, and then starts itself anew (as the next leader it goes on from the log, as always).
+`python -m fairlead_scheduler.kernels` compiles ahead, for images and set-up steps.
+"""
+
+import asyncio
+import importlib.util
+import logging
+import os
+import sys
+import threading
+from collections.abc import MutableMapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from fairlead_scheduler import kernel_cache
+
+NICE: Final = 10
+"""How far the compiler stands back behind the work of the machine."""
+_PLAIN: Final = "NUMBA_DISABLE_JIT"
+_logger = logging.getLogger("fairlead.scheduler.kernels")
+
+
+class KernelsReady(Exception):
+    """The kernels are compiled: this process may start itself anew and use them."""
+
+
+def choose(environment: MutableMapping[str, str]) -> None:
+    """Decide, before numba is imported, where compiled kernels are kept and whether to use them."""
+    cache = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    environment.setdefault("NUMBA_CACHE_DIR", str(Path(cache) / "fairlead" / "numba"))
+    if not are_ready():
+        environment[_PLAIN] = "1"
+
+
+def are_ready() -> bool:
+    """Whether there is nothing left to compile (also where there is no compiler)."""
+    marker = _marker()
+    return marker is None or marker.exists()
+
+
+def _marker() -> Path | None:
+    """What is written once everything is compiled; None where nothing can be."""
+    folder = kernel_cache.folder()
+    if folder is None or importlib.util.find_spec("numba") is None:
+        return None
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return folder / f"ready-python-{python}-numba-{version('numba')}"
+
+
+async def compile_beside() -> None:
+    """Have a child process compile everything, then raise `KernelsReady`.
+
+    A child that fails is told of and nothing else: the scheduler goes on as Python.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != _PLAIN}
+    _logger.info("kernels are being compiled; until then rounds run as Python, and slower")
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "fairlead_scheduler.kernels"),
+        stdin=asyncio.subprocess.PIPE,
+        env=environment,
+    )
+    try:
+        code = await child.wait()
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    if code == 0:
+        raise KernelsReady
+    _logger.warning("the kernels could not be compiled (exit code %d): rounds stay slow", code)
+
+
+def start_anew() -> None:
+    """Replace this process by a fresh start of itself. Does not return."""
+    os.environ.pop(_PLAIN, None)
+    sys.stderr.flush()
+    os.execv(sys.executable, sys.orig_argv)
+
+
+def main() -> None:
+    """Compile everything and leave the marker; end at once when the parent is gone."""
+    if not sys.stdin.isatty():
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.nice(NICE)
+    choose(os.environ)
+    os.environ.pop(_PLAIN, None)
+    marker = _marker()
+    if marker is None:
+        return
+    from fairlead_scheduler import warm
+
+    warm.up()
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.touch()
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 1):
+        pass
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
