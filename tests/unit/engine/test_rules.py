@@ -242,3 +242,15 @@ def test_columns_in_another_form_give_the_same_plan() -> None:
     assert schedule(other, BALANCE).placed_node.tolist() == (
         schedule(made, BALANCE).placed_node.tolist()
     )
+
+
+def test_pack_fills_the_node_that_is_used_most_and_fragmentation_leaves_no_crumbs() -> None:
+    nodes = [
+        {"name": "big", "resources": {"cpu": 64, "memory": "9Gi"}},
+        {"name": "small", "resources": {"cpu": 7, "memory": "2Gi"}},
+        {"name": "even", "resources": {"cpu": 8, "memory": "2Gi"}},
+    ]
+    made, _ = pool(run("x", "A", "big0", cpu=32), {"id": "a", "queue": "A", "cpu": 4}, nodes=nodes)
+    assert schedule(made, EngineSettings(placement="best-fit")).placed_node.tolist() == [1]
+    assert schedule(made, EngineSettings(placement="pack")).placed_node.tolist() == [0]
+    assert schedule(made, EngineSettings(placement="fragmentation")).placed_node.tolist() == [2]
