@@ -103,7 +103,6 @@ class World:
     cordoned_executors: set[str] = field(default_factory=set)
     counters: dict[str, int] = field(default_factory=dict)
     buckets: dict[str, tuple[float, float]] = field(default_factory=dict)
-    gangs_started: set[str] = field(default_factory=set)
     kept: set[str] = field(default_factory=set)
     left_over: set[str] = field(default_factory=set)
 
@@ -142,8 +141,6 @@ class World:
                 job.state, job.node = "running", group["running"]["onNode"]
                 job.since, job.has_run = group["running"]["since"], True
                 job.value = self.class_of(job)["value"]
-                if label:
-                    self.gangs_started.add(label)
             self.jobs[name] = job
 
     def class_of(self, job: Job) -> dict[str, Any]:
@@ -257,7 +254,8 @@ def snapshot(
 
     gang_names = sorted({j.gang for j in jobs if j.gang})
     running = {j.gang for j in jobs if j.state == "running"}
-    world.left_over = {g for g in gang_names if g in world.gangs_started and g not in running}
+    ended = {j.gang for j in world.jobs.values() if j.has_run and j.state in ("ended", "preempted")}
+    world.left_over |= {g for g in gang_names if g in ended and g not in running}
     specs = [next(j.group for j in jobs if j.gang == g) for g in gang_names]
     sizes = [s["gang"].get("size", s.get("count", 1)) for s in specs]
     labels = sorted({s["gang"]["uniformityLabel"] for s in specs if "uniformityLabel" in s["gang"]})
@@ -351,7 +349,7 @@ def snapshot(
             np.int32,
         ),
         gang_rest=np.array([Rest[s["gang"].get("rest", "wait").upper()] for s in specs], np.uint8),
-        gang_started=np.array([g in world.gangs_started for g in gang_names], np.bool_),
+        gang_started=np.array([g in ended for g in gang_names], np.bool_),
         gang_submitted_ms=np.zeros(len(gang_names), np.int64),
     )
     return made_snapshot, jobs, nodes
@@ -397,8 +395,6 @@ def one_round(world: World, now: int, mixer: random.Random | None = None) -> Out
         placed[job.name] = nodes[n].name
         job.state, job.node, job.since, job.has_run = "running", nodes[n].name, now, True
         job.value = int(v)
-        if job.gang:
-            world.gangs_started.add(job.gang)
     preempted = {}
     for j, cause, taker in zip(
         plan.preempted_job, plan.preempted_cause, plan.preempted_for, strict=True

@@ -291,7 +291,8 @@ class Snapshot:
     gang_rest: Byte | None = None
     """[G] a `Rest`."""
     gang_started: Bool | None = None
-    """[G] a member has run (it may have ended since): those left over follow N9."""
+    """[G] a member that ran has ended for good: once none runs, those left over follow N9. A gang
+    whose members were all preempted and queued again starts anew as a gang: False."""
     gang_submitted_ms: Int64 | None = None
     """[G] when its first member was submitted (for the assembly time-out)."""
 
