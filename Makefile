@@ -10,7 +10,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 ARGS ?=
 
-.PHONY: up setup check test needs lint types layers bench clean help
+.PHONY: up setup check test kernels needs lint types layers bench clean help
 .DELETE_ON_ERROR:
 
 up: .venv/.ready-run  ## start Fairlead on this machine; Ctrl-C ends it
@@ -18,11 +18,15 @@ up: .venv/.ready-run  ## start Fairlead on this machine; Ctrl-C ends it
 
 setup: .venv/.ready-dev  ## make .venv with every member and all tools
 
-check: lint types layers  ## format, lint, types, layers, unit and contract tests
+check: lint types layers kernels  ## format, lint, types, layers, unit and contract tests
 	$(PYTEST) tests/unit tests/architecture tests/contract -m "not kafka"
 
-test: lint types layers needs  ## everything of check, and all other tests with what they need
+test: lint types layers kernels needs  ## everything of check, and all other tests with what they need
 	$(PYTEST) tests
+
+# The engine's kernels: a minute after each change to them, and nothing when they are there.
+kernels: .venv/.ready-dev
+	@$(BIN)/python -m fairlead_scheduler.kernels
 
 # What only some tests need: fetched once and said aloud. What cannot be had is named here, and again
 # in pytest's summary by each test that is skipped for it.

@@ -30,6 +30,7 @@ import asyncpg
 import pytest
 from redis import Redis
 
+from fairlead_scheduler import kernels
 from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import Program, Running
 from fairlead_standalone.postgres import SETTINGS_OF_TESTS, Postgres
@@ -41,11 +42,12 @@ T = TypeVar("T")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marks by which `make check` leaves out what takes long.
+    """Share compiled kernels; register the marks by which `make check` leaves out what takes long.
 
     Who runs the tests in the background of a script hands down an ignored Ctrl-C, which programs
     that tests start would inherit.
     """
+    kernels.choose(os.environ)
     config.addinivalue_line("markers", "kafka: needs a real Kafka broker")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

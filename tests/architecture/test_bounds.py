@@ -14,16 +14,16 @@ FUNCTION_LINES_MAX = 75
 LONGER_MODULES = {
     "services/scheduler/fairlead_scheduler/cases.py": 700,
     "services/scheduler/fairlead_scheduler/snapshots.py": 520,
-    "services/scheduler/fairlead_scheduler/view/apply.py": 600,
-    "tests/unit/engine/casefile.py": 560,
+    "services/scheduler/fairlead_scheduler/view/apply.py": 610,
+    "tests/unit/engine/casefile.py": 580,
 }
 """Path -> most lines."""
 
 LONGER_FUNCTIONS = {
-    "services/scheduler/fairlead_scheduler/engine/evict.py:_runs": 76,
+    "services/scheduler/fairlead_scheduler/engine/evict.py:_runs": 80,
     "services/scheduler/fairlead_scheduler/snapshots.py:build": 86,
-    "tests/unit/engine/casefile.py:snapshot": 148,
-    "tests/unit/engine/casefile.py:one_round": 76,
+    "tests/unit/engine/casefile.py:snapshot": 154,
+    "tests/unit/engine/casefile.py:one_round": 80,
 }
 """Path and name -> most lines."""
 

@@ -22,6 +22,8 @@ from fairlead_scheduler import kernel_cache
 NICE: Final = 10
 """How far the compiler stands back behind the work of the machine."""
 _PLAIN: Final = "NUMBA_DISABLE_JIT"
+_WITH_PARENT: Final = "--with-parent"
+"""The compiler ends at once when its standard input is closed: its parent is gone."""
 _logger = logging.getLogger("fairlead.scheduler.kernels")
 
 
@@ -60,7 +62,7 @@ async def compile_beside() -> None:
     environment = {name: value for name, value in os.environ.items() if name != _PLAIN}
     _logger.info("kernels are being compiled; until then rounds run as Python, and slower")
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "fairlead_scheduler.kernels"),
+        *(sys.executable, "-P", "-m", "fairlead_scheduler.kernels", _WITH_PARENT),
         stdin=asyncio.subprocess.PIPE,
         env=environment,
     )
@@ -83,15 +85,16 @@ def start_anew() -> None:
 
 
 def main() -> None:
-    """Compile everything and leave the marker; end at once when the parent is gone."""
-    if not sys.stdin.isatty():
+    """Compile everything that is not compiled yet, and leave the marker."""
+    if _WITH_PARENT in sys.argv:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     os.nice(NICE)
     choose(os.environ)
     os.environ.pop(_PLAIN, None)
     marker = _marker()
-    if marker is None:
+    if marker is None or marker.exists():
         return
+    sys.stderr.write("compiling the engine's kernels: a minute, once per version ...\n")
     from fairlead_scheduler import warm
 
     warm.up()

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import numpy as np
+
 from fairlead_common import events as ev
 from fairlead_common.events import FailureCategory, PreemptionCause
 from fairlead_common.ids import JobId, RunId, run_id
@@ -12,6 +14,7 @@ from fairlead_scheduler.engine import Plan, explain
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.snapshots import Built
 from fairlead_scheduler.units import Unit
+from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import JobSet, View
 
 CAUSES: Final = {
@@ -88,7 +91,7 @@ class _Units:
 
     def preempt(self, plan: Plan) -> dict[int, tuple[RunId, ...]]:
         """Stop what gives way; returns node -> the runs that leave it."""
-        leaving: dict[int, tuple[RunId, ...]] = {}
+        leaving = self._leaving_already()
         node_of = self._built.snapshot.job_node
         for at, job in enumerate(plan.preempted_job.tolist()):
             taker = int(plan.preempted_for[at])
@@ -102,6 +105,22 @@ class _Units:
             self.add(job, event, leasing.stop_lease(self._view, row, reason), of=taker)
             node = int(node_of[job])
             leaving[node] = (*leaving.get(node, ()), run_id(job_id, run))
+        return leaving
+
+    def _leaving_already(self) -> dict[int, tuple[RunId, ...]]:
+        """Node -> runs that an earlier round stopped there and that are not gone yet."""
+        jobs = self._view.jobs
+        span = slice(0, jobs.used)
+        given = (jobs.flags[span] & c.ROOM_GIVEN) != 0
+        given &= c.IS_LIVE_RUN[jobs.run_state[span]] & ((jobs.flags[span] & c.FREE) == 0)
+        leaving: dict[int, tuple[RunId, ...]] = {}
+        rows = np.flatnonzero(given).tolist()
+        at = {name: row for row, name in enumerate(self._built.nodes)} if rows else {}
+        for row in rows:
+            node = at.get(jobs.nodes.values[int(jobs.node[row])])
+            if node is not None:
+                run = run_id(jobs.ids[row], int(jobs.run[row]))
+                leaving[node] = (*leaving.get(node, ()), run)
         return leaving
 
     def place(

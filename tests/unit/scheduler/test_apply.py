@@ -137,6 +137,35 @@ def test_a_job_after_one_that_failed_is_doomed_and_says_why() -> None:
     assert B in view.attention
 
 
+def test_a_job_knows_what_it_comes_after_also_when_that_one_leaves_in_the_same_batch() -> None:
+    view = fold([submitted("a")], [ev.JobCancelRequested(job_id=A)])
+    view.ended, view.recent = {}, {}  # as after a save whose memory is gone
+    late_ms = 1000 + apply.LINGER_MS
+    messages = [message(2, submitted("x"), time_ms=late_ms)]
+    messages.append(message(3, submitted("b", after=(A,)), time_ms=late_ms))
+    assert apply.wanted(view, messages) == {JobId("x"), B}
+    apply.apply(view, messages, {})
+    assert view.jobs.flags[view.jobs.rows[B]] & c.DOOMED
+
+
+def test_a_gang_starts_again_as_one_until_a_member_that_ran_has_ended_for_good() -> None:
+    gang = ev.Gang(name="g", size=2)
+    name = c.GangName("q", "s", "g")
+    both = [submitted("a", gang=gang), submitted("b", gang=gang)]
+    view = fold(both, [leased("a"), leased("b")])
+    assert name not in view.gang_started
+    stopped: list[ev.AnyEvent] = [
+        ev.JobRunStopped(job_id=A, run=1, reason=""),
+        ev.JobRequeued(job_id=A, reason=""),
+    ]
+    apply.apply(view, [message(2, *stopped)], {})
+    assert name not in view.gang_started
+    ended: list[ev.AnyEvent] = [ev.JobRunSucceeded(job_id=B, run=1), ev.JobSucceeded(job_id=B)]
+    apply.apply(view, [message(3, *ended)], {})
+    assert name in view.gang_started
+    assert view.jobs.rare[view.jobs.rows[A]].gang_started
+
+
 def test_a_job_after_one_that_had_succeeded_long_ago_may_start() -> None:
     known = {A: c.Ended(JobState.SUCCEEDED, "d", 0)}
     view = fold([submitted("b", after=(A,))], known=known)

@@ -83,15 +83,23 @@ def _release_lingering(view: View, message: Message) -> None:
     """By the time of the job's own partition: others may be read far ahead of it."""
     lingering = view.lingering.get(message.partition)
     while lingering and lingering[0][0] + LINGER_MS <= message.time_ms:
-        _, job_id = lingering.popleft()
+        ended_ms, job_id = lingering.popleft()
         row = view.jobs.rows.get(job_id)
         if row is not None and _may_go(view, row):
-            view.jobs.release(row)
+            _let_go(view, row, ended_ms)
 
 
 def _may_go(view: View, row: int) -> bool:
     jobs = view.jobs
     return bool(c.IS_ENDED[jobs.state[row]]) and not c.IS_LIVE_RUN[jobs.run_state[row]]
+
+
+def _let_go(view: View, row: int, ended_ms: int) -> None:
+    """Free the row of an ended job; that it ended stays known to the rest of this batch."""
+    jobs = view.jobs
+    state = c.JOB_STATES[int(jobs.state[row])]
+    view.recent.setdefault(jobs.ids[row], c.Ended(state, jobs.digests[row], ended_ms))
+    jobs.release(row)
 
 
 # Submission ---------------------------------------------------------------------------------
@@ -201,7 +209,8 @@ def _join_gang(view: View, row: int, sequence: ev.EventSequence, gang: ev.Gang) 
     terms = c.GangTerms(gang.size, gang.min_size or gang.size, gang.uniformity_label, gang.rest)
     rare = view.jobs.rare_of(row)
     rare.gang, rare.gang_terms = name, view.gangs.setdefault(name, terms)
-    view.gang_members[name] = view.gang_members.get(name, 0) + 1
+    view.gang_members.setdefault(name, set()).add(view.jobs.ids[row])
+    rare.gang_started = name in view.gang_started
 
 
 # What was asked of jobs -----------------------------------------------------------------------
@@ -377,9 +386,6 @@ def _leased(
         view.changed[event.job_id] = message.position
         if is_ended:
             _stop(view, row, c.STOP_CANCEL, "the job had ended", message)
-        rare = jobs.rare.get(row)
-        if rare is not None and rare.gang is not None:
-            view.gang_started.add(rare.gang)
 
 
 def _preempting(
@@ -446,7 +452,7 @@ def _end(view: View, row: int, state: JobState, message: Message) -> None:
     view.attention.discard(job_id)
     view.specs.pop(job_id, None)
     view.unsaved_specs.discard(job_id)
-    _leave_gang(view, row)
+    _leave_gang(view, row, message)
     _tell_dependents(view, job_id, state, message)
     if was_queued:
         queue = view.lingering.setdefault(message.partition, deque())
@@ -457,16 +463,22 @@ def _end(view: View, row: int, state: JobState, message: Message) -> None:
         view.attention.add(job_id)
 
 
-def _leave_gang(view: View, row: int) -> None:
+def _leave_gang(view: View, row: int, message: Message) -> None:
+    """A member ended. If it had run, those left over are no gang any more that starts together."""
     rare = view.jobs.rare.get(row)
     if rare is None or rare.gang is None:
         return
-    left = view.gang_members.get(rare.gang, 1) - 1
-    view.gang_members[rare.gang] = left
-    if left <= 0:
-        del view.gang_members[rare.gang]
+    members = view.gang_members.get(rare.gang, set())
+    members.discard(view.jobs.ids[row])
+    if not members:
+        view.gang_members.pop(rare.gang, None)
         view.gangs.pop(rare.gang, None)
         view.gang_started.discard(rare.gang)
+    elif view.jobs.run[row] > 0 and rare.gang not in view.gang_started:
+        view.gang_started.add(rare.gang)
+        for job_id in members:
+            view.jobs.rare_of(view.jobs.rows[job_id]).gang_started = True
+            view.touch(job_id, message.position)
 
 
 def _tell_dependents(view: View, job_id: JobId, state: JobState, message: Message) -> None:
@@ -528,7 +540,7 @@ def _run_ended(view: View, message: Message, batch: Sequence[_RunEnd], _i: int, 
         if c.IS_ENDED[jobs.state[row]]:
             view.loose_runs.add(run_id(event.job_id, event.run))
             view.attention.discard(event.job_id)
-            jobs.release(row)
+            _let_go(view, row, message.time_ms)
             continue
         view.touch(event.job_id, message.position)
         view.attention.add(event.job_id)

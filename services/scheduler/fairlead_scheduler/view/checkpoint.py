@@ -252,8 +252,8 @@ def _relink(view: View) -> None:
             view.dependents.setdefault(other, set()).add(jobs.ids[row])
         if rare.gang is not None and rare.gang_terms is not None:
             view.gangs.setdefault(rare.gang, rare.gang_terms)
-            view.gang_members[rare.gang] = view.gang_members.get(rare.gang, 0) + 1
-            if jobs.run[row] > 0:
+            view.gang_members.setdefault(rare.gang, set()).add(jobs.ids[row])
+            if rare.gang_started:
                 view.gang_started.add(rare.gang)
     for row in view.live_rows().tolist():
         state, run_state, flags = jobs.state[row], jobs.run_state[row], jobs.flags[row]

@@ -122,6 +122,7 @@ class Rare(msgspec.Struct):
     exit_code: int | None = None
     gang: GangName | None = None
     gang_terms: GangTerms | None = None
+    gang_started: bool = False
 
 
 class Ended(NamedTuple):
@@ -274,8 +275,9 @@ class View:
         self.lingering: dict[int, deque[tuple[int, JobId]]] = {}
         """Per partition: (time, job) of jobs that ended while queued and still have their row."""
         self.gangs: dict[GangName, GangTerms] = {}
-        self.gang_members: dict[GangName, int] = {}
+        self.gang_members: dict[GangName, set[JobId]] = {}
         self.gang_started: set[GangName] = set()
+        """Gangs of which a member that ran has ended for good (rule N9)."""
         self.attention: set[JobId] = set()
         """Jobs that housekeeping must look at: their run ended, or they are to be stopped."""
         self.loose_runs: set[RunId] = set()
