@@ -2,18 +2,23 @@
 
 The environment wins over the file. A field `database_url` is the key `databaseUrl` in the file and
 `FAIRLEAD_DATABASE_URL` in the environment, where lists and mappings are written as JSON. A service
-derives its own struct from `Settings`; unknown keys in the file are errors.
+derives its own struct from `Settings`; unknown keys in the file are errors. One file may serve
+several services: what only one of them knows then stands in a section of its name (`scheduler:`).
 """
 
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import yaml
 
 from fairlead_common.errors import Fault
+
+SECTIONS: Final = ("submit", "scheduler", "executor", "lookout")
+SHARED: Final = ("priorityClasses",)
+"""Settings that several services read and others pass over."""
 
 
 class SettingsError(Exception):
@@ -57,7 +62,8 @@ def load(kind: type[S], environment: Mapping[str, str]) -> S:
     faults: list[Fault] = []
     known = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
     if file := environment.get(FILE_VARIABLE):
-        values.update(_read(Path(file), known, faults))
+        section = kind.__module__.partition(".")[0].removeprefix("fairlead_")
+        values.update(_read(Path(file), section, known, faults))
     for field in msgspec.structs.fields(kind):
         name = f"FAIRLEAD_{field.name.upper()}"
         if name not in environment:
@@ -74,24 +80,30 @@ def load(kind: type[S], environment: Mapping[str, str]) -> S:
         raise SettingsError([Fault("settings", str(error))]) from None
 
 
-def _read(file: Path, known: Mapping[str, object], faults: list[Fault]) -> dict[str, object]:
+def _read(
+    file: Path, section: str, known: Mapping[str, object], faults: list[Fault]
+) -> dict[str, object]:
     try:
         content = yaml.safe_load(file.read_text()) or {}
     except (OSError, yaml.YAMLError) as error:
         faults.append(Fault(str(file), f"cannot be read: {error}"))
         return {}
-    if not isinstance(content, dict):
+    own = content.get(section, {}) if isinstance(content, dict) else None
+    if not isinstance(content, dict) or not isinstance(own, dict):
         faults.append(Fault(str(file), "is not a mapping of settings"))
         return {}
-    for name, value in content.items():
+    values: dict[str, object] = {}
+    for name, value in [*content.items(), *own.items()]:
         if name not in known:
-            faults.append(Fault(f"{file}: {name}", "is no setting of this service"))
+            if name not in (*SECTIONS, *SHARED) or name in own:
+                faults.append(Fault(f"{file}: {name}", "is no setting of this service"))
             continue
         try:
             msgspec.convert(value, known[name])
         except msgspec.ValidationError as error:
             faults.append(Fault(f"{file}: {name}", str(error)))
-    return content
+        values[name] = value
+    return values
 
 
 def _from_text(text: str, kind: object) -> object:

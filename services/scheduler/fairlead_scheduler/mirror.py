@@ -7,6 +7,7 @@ MULTI. A mirror that was away starts again from the whole topic.
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 
 import redis.asyncio as redis
 from redis.exceptions import RedisError
@@ -19,6 +20,7 @@ HEARTBEATS = "fairlead:clusters:heartbeats"
 NODES = "fairlead:clusters:nodes"
 POSITION = "fairlead:clusters:position"
 RETRY_S = 2.0
+ANSWER_S_MAX = 10.0
 _logger = logging.getLogger("fairlead.scheduler.mirror")
 
 
@@ -29,9 +31,9 @@ async def mirror(log: EventLog, url: str) -> None:
         client = redis.from_url(url, socket_timeout=5, socket_connect_timeout=5)
         try:
             reader = await log.reader(CLUSTERS, await log.start_positions(CLUSTERS))
-            await client.delete(HEARTBEATS, NODES)
+            await _apart(client.delete(HEARTBEATS, NODES))
             while True:
-                await _write(client, await reader.read(wait_s=5.0))
+                await _apart(_write(client, await reader.read(wait_s=5.0)))
                 away = False
         except (RedisError, OSError) as error:
             if not away:
@@ -40,6 +42,18 @@ async def mirror(log: EventLog, url: str) -> None:
         finally:
             await client.aclose()
         await asyncio.sleep(RETRY_S)
+
+
+async def _apart(work: Awaitable[object]) -> None:
+    """Wait for work in a task of its own: the client's calls swallow cancellations."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=ANSWER_S_MAX)
+    finally:
+        task.cancel()
+    if not task.done():
+        raise TimeoutError(f"Redis did not answer within {ANSWER_S_MAX:.0f} s")
+    task.result()
 
 
 async def _write(client: "redis.Redis", batch: Batch) -> None:

@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.settings import FILE_VARIABLE, Settings, SettingsError, load
+from fairlead_lookout.settings import Settings as LookoutSettings
+from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_submit.settings import SubmitSettings
 
 
 class Own(Settings, frozen=True, kw_only=True):
@@ -102,3 +105,19 @@ def test_a_file_that_is_no_mapping_is_said_so(text: str, tmp_path: Path) -> None
     environment = written(tmp_path, text)
     faults = faults_of(environment)
     assert list(faults) == [environment[FILE_VARIABLE]]
+
+
+def test_one_file_serves_several_services(tmp_path: Path) -> None:
+    text = "logLevel: DEBUG\npriorityClasses: [{name: only, value: 1}]\nscheduler: {cycleS: 5}\n"
+    environment = written(tmp_path, text)
+    scheduler = load(SchedulerSettings, environment)
+    assert (scheduler.log_level, scheduler.cycle_s) == ("DEBUG", 5)
+    assert [item.name for item in scheduler.priority_classes] == ["only"]
+    assert load(SubmitSettings, environment).priority_classes == scheduler.priority_classes
+    assert load(LookoutSettings, environment).log_level == "DEBUG"
+
+
+def test_a_wrong_name_in_a_services_own_section_is_said(tmp_path: Path) -> None:
+    environment = written(tmp_path, "scheduler: {cycel: 5}\n")
+    with pytest.raises(SettingsError, match="cycel: is no setting of this service"):
+        load(SchedulerSettings, environment)
