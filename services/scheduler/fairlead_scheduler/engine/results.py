@@ -64,7 +64,8 @@ def plan(round_: Round) -> Plan:
     queue_count = len(snapshot.queue_names)
     tokens_left = state.tokens[-1]
     balanced = snapshot.preemption_tokens - tokens_left if np.isfinite(tokens_left) else 0
-    rows = _reasons(round_, queued)
+    refused = np.concatenate([failed, rejected])
+    rows = _reasons(round_, queued, refused, np.concatenate([failed_code, rejected_code]))
     return Plan(
         pool=snapshot.pool,
         placed_job=job,
@@ -211,13 +212,23 @@ def _pair_counts(snapshot: Snapshot, rows: Int32, size: tuple[int, ...]) -> Int6
     return np.bincount(pair, minlength=size[0] * size[1]).reshape(size).astype(np.int64)
 
 
-def _reasons(round_: Round, queued: Int64) -> Reasons:
-    """Rows for single jobs by (queue, shape), then for gangs; `queued` counts both, [Q, S]."""
+def _reasons(round_: Round, queued: Int64, refused: Int32, refused_code: Byte) -> Reasons:
+    """Rows for single jobs by (queue, shape), then for gangs; `queued` counts both, [Q, S].
+
+    A pair of which nothing waits but something was refused has a row too, for the sentence.
+    """
     snapshot, state = round_.snapshot, round_.model
     members, gang_rows = _waiting_gangs(round_)
     single = queued - _pair_counts(snapshot, members, queued.shape)
-    queue, shape = np.nonzero(single)
-    code = state.pair_code[queue, shape]
+    pair_code = state.pair_code.copy()
+    of_refused = (snapshot.job_queue[refused], snapshot.job_shape[refused])
+    gone = np.zeros(single.shape, np.bool_)
+    gone[of_refused] = True
+    gone &= single == 0
+    alone_refused = gone[of_refused]
+    pair_code[of_refused] = np.where(alone_refused, refused_code, pair_code[of_refused])
+    queue, shape = np.nonzero((single > 0) | gone)
+    code = pair_code[queue, shape]
     alone = state.queue_stop[queue]
     rest = Code.NOT_REACHED if _stopped(round_) != Code.NONE else Code.INSUFFICIENT_RESOURCES
     code = np.where(code != 0, code, np.where(alone != 0, alone, np.uint8(rest)))

@@ -337,7 +337,7 @@ class Reasons:
     best: Int64
     """[M] the most of it that is free on any suitable node; or what the limit still allows."""
     waiting: Int64
-    """[M] jobs that wait for this reason."""
+    """[M] jobs that wait for this reason; 0 where all of them were refused in this round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

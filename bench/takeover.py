@@ -1,0 +1,90 @@
+"""How long a standby takes to lead after `kill -9` of the leader: `python bench/takeover.py`.
+
+Two scheduler processes on one Postgres log; a job waits that only the standby can lease. The last
+line of output is one JSON object: seconds from the kill to the lease being in the log.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from fairlead_common import clock
+from fairlead_common import events as ev
+from fairlead_standalone.addresses import free_port
+from fairlead_standalone.children import Running
+from fairlead_standalone.postgres import Postgres
+from fairlead_standalone.testing import KERNELS
+from fairlead_standalone.valkey import Valkey
+from tests.integration.scheduler.world import World, job_id, submitted
+
+
+def start(database: str, valkey: str) -> subprocess.Popen[bytes]:
+    """A scheduler process; the first that gets the lock leads."""
+    ours = {
+        "FAIRLEAD_LOG_URL": database,
+        "FAIRLEAD_DATABASE_URL": database,
+        "FAIRLEAD_REDIS_URL": valkey,
+        "FAIRLEAD_HTTP_PORT": str(free_port()),
+    }
+    words = [sys.executable, "-P", "-m", "fairlead_scheduler"]
+    return subprocess.Popen(words, env={**os.environ, **KERNELS, **ours}, stderr=subprocess.DEVNULL)
+
+
+async def measure(database: str, valkey: str, turns: int) -> list[float]:
+    """Seconds from each kill to the next lease."""
+    taken: list[float] = []
+    async with World.open(database) as world:
+        await world.report_nodes(count=turns + 1)
+        leader = start(database, valkey)
+        await world.tell(submitted("first"))
+        await world.first(ev.JobRunLeased, "first")
+        for turn in range(turns):
+            standby = start(database, valkey)
+            await asyncio.sleep(5)  # it loads the checkpoint and follows; it cannot lead yet
+            await world.report_nodes(count=turns + 1)
+            leader.send_signal(signal.SIGKILL)
+            killed_s = clock.monotonic_s()
+            await world.tell(submitted(f"after-{turn}"))
+            await world.first(ev.JobRunLeased, f"after-{turn}")
+            taken.append(clock.monotonic_s() - killed_s)
+            leader.wait()
+            leader = standby
+        leader.kill()
+        leader.wait()
+        seen = await world.events(lambda events: len(events) >= 2 * (turns + 1))
+        leased = [event.job_id for event in seen if isinstance(event, ev.JobRunLeased)]
+        assert sorted(leased) == sorted({*leased}), "a job was leased twice"
+        assert job_id("first") in leased
+    return taken
+
+
+def main() -> None:
+    """Start the servers, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--json", action="store_true", help="for uniformity: always printed")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, ExitStack() as servers:
+        folder = Path(name)
+        folder.chmod(0o755)
+        password = secrets.token_hex(8)
+        postgres = Postgres(folder / "postgres", password=password, port=free_port())
+        valkey = Valkey(folder / "valkey", password=password, port=free_port())
+        for program in (postgres, valkey):
+            running = Running(program, folder / f"{program.name}.log")
+            servers.enter_context(running)
+            running.start()
+        taken = asyncio.run(measure(postgres.url(), valkey.url(), options.turns))
+    print(json.dumps({"bench": "takeover", "seconds": [round(s, 2) for s in taken]}))
+
+
+if __name__ == "__main__":
+    main()
