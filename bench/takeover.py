@@ -1,4 +1,4 @@
-"""How long a standby takes to lead after `kill -9` of the leader: `python bench/takeover.py`.
+"""How long a standby takes to lead after `kill -9` of the leader: `python -m bench.takeover`.
 
 Two scheduler processes on one Postgres log; a job waits that only the standby can lease. The last
 line of output is one JSON object: seconds from the kill to the lease being in the log.
