@@ -18,6 +18,7 @@ from fairlead_common.ids import JobId, run_id, submission_number
 from fairlead_common.lifecycle import JOB_ENDED, JOB_STEPS, RUN_STEPS, JobState, RunState
 from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.view import columns as c
+from fairlead_scheduler.view import filters
 from fairlead_scheduler.view.columns import View
 
 LINGER_MS: Final = 30_000
@@ -55,6 +56,20 @@ def wanted(view: View, messages: Iterable[Message]) -> set[JobId]:
                     ids.add(event.job_id)
                 ids.update(event.after)
     return {job_id for job_id in ids if view.state_of(job_id) is None}
+
+
+def label_filters(view: View, messages: Iterable[Message]) -> set[JobId]:
+    """Jobs whose specs must be in `view.specs` before these messages can be applied."""
+    needed: set[JobId] = set()
+    for message in messages:
+        for event in message.sequence.events:
+            if isinstance(event, _BULK) and event.filter.labels:
+                rows = filters.beside_labels(view, message.partition, event.filter)
+                needed.update(view.jobs.ids[row] for row in rows)
+    return {job_id for job_id in needed if job_id not in view.specs}
+
+
+_BULK: Final = (ev.JobsCancelRequested, ev.JobsPreemptRequested, ev.JobsReprioritized)
 
 
 def apply(view: View, messages: Iterable[Message], known: Known) -> None:
@@ -273,65 +288,6 @@ def _reprioritized(
             view.touch(event.job_id, message.position)
 
 
-def _by_filter(view: View, message: Message, chosen: ev.JobFilter) -> list[int]:
-    """Rows that the filter finds at this place: of this partition only, ended ones left out."""
-    jobs = view.jobs
-    queue = jobs.queues.find(chosen.queue)
-    if queue is None:
-        return []
-    span = slice(0, jobs.used)
-    mask = (jobs.flags[span] & c.FREE) == 0
-    mask &= (jobs.queue[span] == queue) & (jobs.partition[span] == message.partition)
-    mask &= ~c.IS_ENDED[jobs.state[span]]
-    if chosen.job_set is not None:
-        job_set = jobs.job_sets.find(c.JobSet(chosen.queue, chosen.job_set))
-        mask &= jobs.job_set[span] == (-1 if job_set is None else job_set)
-    if chosen.states:
-        mask &= np.isin(jobs.state[span], [c.STATE_CODE[state] for state in chosen.states])
-    rows = [int(row) for row in np.flatnonzero(mask)]
-    if chosen.classes:
-        rows = [r for r in rows if jobs.shapes.values[jobs.shape[r]][1] in chosen.classes]
-    if chosen.executor is not None or chosen.node is not None:
-        rows = [r for r in rows if _on_node(view, r, chosen)]
-    return rows
-
-
-def _on_node(view: View, row: int, chosen: ev.JobFilter) -> bool:
-    number = view.jobs.node[row]
-    if number < 0 or not c.IS_HELD[view.jobs.state[row]]:
-        return False
-    name = view.jobs.nodes.values[number]
-    return chosen.executor in (None, name.executor) and chosen.node in (None, name.node)
-
-
-def _labelled(view: View, rows: list[int], labels: Mapping[str, str]) -> list[int]:
-    """Rows whose job carries these labels. Labels are no column: they are read from the spec."""
-    if not labels:
-        return rows
-    chosen = []
-    for row in rows:
-        spec = view.specs.get(view.jobs.ids[row])
-        assert spec is not None, "the caller loads the specs that a label filter needs"
-        have = msgspec.json.decode(spec, type=ev.JobSubmitted).labels
-        if labels.items() <= have.items():
-            chosen.append(row)
-    return chosen
-
-
-def label_filters(view: View, messages: Iterable[Message]) -> set[JobId]:
-    """Jobs whose specs must be in `view.specs` before these messages can be applied."""
-    needed: set[JobId] = set()
-    for message in messages:
-        for event in message.sequence.events:
-            if isinstance(event, _BULK) and event.filter.labels:
-                rows = _by_filter(view, message, event.filter)
-                needed.update(view.jobs.ids[row] for row in rows)
-    return {job_id for job_id in needed if job_id not in view.specs}
-
-
-_BULK: Final = (ev.JobsCancelRequested, ev.JobsPreemptRequested, ev.JobsReprioritized)
-
-
 def _bulk(
     view: View,
     message: Message,
@@ -340,7 +296,7 @@ def _bulk(
     _k: Known,
 ) -> None:
     for event in batch:
-        rows = _labelled(view, _by_filter(view, message, event.filter), event.filter.labels)
+        rows = filters.find(view, message.partition, event.filter)
         for row in rows:
             match event:
                 case ev.JobsCancelRequested(reason=reason):
