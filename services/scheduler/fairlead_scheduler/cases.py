@@ -28,6 +28,7 @@ from fairlead_common.log.protocol import Record
 from fairlead_scheduler import planning
 from fairlead_scheduler.buckets import Buckets
 from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.deciding import use_up
 from fairlead_scheduler.engine import Plan, explain, schedule
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.queues import Queues
@@ -410,12 +411,7 @@ class Cluster:
         plan = schedule(built.snapshot, self.engine)
         ms = 1000 * (time.perf_counter() - begun)
         self.builder.remember_feasible(built, plan.shape_feasible)
-        self.buckets.all.take(plan.tokens_used)
-        self.buckets.preemptions.take(plan.preemption_tokens_used)
-        for name, count in zip(
-            built.snapshot.queue_names, plan.queue_scheduled.tolist(), strict=True
-        ):
-            self.buckets.queue(name).take(count)
+        use_up(self.buckets, built, plan)
         decided = self._decided(built, plan, ms)
         self._fold(built, plan, decided)
         return built, plan, decided

@@ -117,7 +117,7 @@ class Decider:
         )
         steps = {"build": built_s - begun_s, "plan": timer_s() - built_s}
         self._builder.remember_feasible(built, plan.shape_feasible)
-        _use_up(pool.buckets, built, plan)
+        use_up(pool.buckets, built, plan)
         idle = not plan.limited and not len(plan.placed_job) and not len(plan.preempted_job)
         pool.settled = key if idle else None
         pool.due_ms = snapshots.next_start_ms(self.view, now_ms)
@@ -140,7 +140,8 @@ class Decider:
         return planning.units(self.view, decided.built, decided.plan, specs)
 
 
-def _use_up(buckets: Buckets, built: Built, plan: Plan) -> None:
+def use_up(buckets: Buckets, built: Built, plan: Plan) -> None:
+    """Take the tokens that a plan uses."""
     buckets.all.take(plan.tokens_used)
     buckets.preemptions.take(plan.preemption_tokens_used)
     counts = plan.queue_scheduled.tolist()

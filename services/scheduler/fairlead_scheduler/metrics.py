@@ -2,7 +2,6 @@
 
 from prometheus_client import Counter, Gauge, Histogram
 
-CYCLES = Counter("fairlead_scheduler_cycles_total", "Cycles of the leader", ["outcome"])
 CYCLE_SECONDS = Histogram(
     "fairlead_scheduler_cycle_seconds", "Time of one cycle, by step (s)", ["step"]
 )
@@ -18,5 +17,3 @@ LAG = Gauge(
 CHECKPOINT_SECONDS = Histogram(
     "fairlead_scheduler_checkpoint_seconds", "Time to save what changed (s)"
 )
-SILENCE = Gauge("fairlead_scheduler_executor_silence_seconds", "Since last heard", ["executor"])
-SHARE = Gauge("fairlead_scheduler_queue_share", "Shares of a queue", ["pool", "queue", "share"])

@@ -40,7 +40,7 @@ def units(
     jobs = plan.placed_job.tolist()
     for job, node, value in zip(jobs, nodes, values, strict=True):
         made.place(job, node, value, specs, after.get(node, ()), plan.pool)
-    reasons = _sentences(built, plan)
+    reasons = _Sentences(built, plan)
     for job, code in zip(plan.rejected_job.tolist(), plan.rejected_code.tolist(), strict=True):
         event: ev.AnyEvent = ev.JobRejected(
             job_id=made.id_of(job),
@@ -185,7 +185,3 @@ class _Sentences:
         if row not in self._made:
             self._made[row] = explain.sentence(snapshot, self._plan, row)
         return self._made[row]
-
-
-def _sentences(built: Built, plan: Plan) -> _Sentences:
-    return _Sentences(built, plan)

@@ -53,8 +53,6 @@ class _Nodes(NamedTuple):
     key: object
     names: list[NodeName]
     nodes: list[cluster_records.Node]
-    row: dict[int, int]
-    """number of the node's name in the view -> row; filled as runs mention nodes."""
     resources: tuple[str, ...]
     number: npt.NDArray[np.int64]
     cordoned: npt.NDArray[np.bool_]
@@ -162,7 +160,7 @@ class Builder:
             job_submission=jobs.number[rows],
             job_node=node_of,
             job_started_ms=jobs.leased_ms[rows],
-            job_value=self._values(view, rows, queued),
+            job_value=np.where(queued, 0, jobs.value[rows]),
             job_checkpoint_interval_ms=jobs.checkpoint_ms[rows],
             job_flags=self._job_flags(view, rows, pool, nodes),
             job_max_runtime_ms=jobs.runtime_ms_max[rows],
@@ -205,7 +203,6 @@ class Builder:
             key=clusters.version,
             names=[name for _, name in chosen],
             nodes=nodes,
-            row={},
             resources=tuple(found),
             number=np.array([number for number, _ in chosen], np.int64),
             cordoned=np.array([clusters.is_cordoned(node) for node in nodes], np.bool_),
@@ -331,12 +328,6 @@ class Builder:
             if name.executor in lagging:
                 flags[row] |= engine.NodeFlag.LAGGING
         return flags
-
-    def _values(
-        self, view: View, rows: Rows, queued: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.int64]:
-        values: npt.NDArray[np.int64] = np.where(queued, 0, view.jobs.value[rows])
-        return values
 
     def _job_flags(self, view: View, rows: Rows, pool: str, nodes: _Nodes) -> npt.NDArray[np.uint8]:
         jobs = view.jobs

@@ -23,8 +23,6 @@ RUN_STATES: Final = tuple(RunState)
 STATE_CODE: Final = {state: code for code, state in enumerate(JOB_STATES)}
 RUN_CODE: Final = {state: code for code, state in enumerate(RUN_STATES)}
 QUEUED: Final = STATE_CODE[JobState.QUEUED]
-ENDED_CODES: Final = frozenset(STATE_CODE[state] for state in JOB_ENDED)
-RUN_ENDED_CODES: Final = frozenset(RUN_CODE[state] for state in RUN_ENDED)
 NO_RUN: Final = 255
 """`run_state` of a job that never ran."""
 
