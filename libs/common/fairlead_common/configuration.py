@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from fairlead_common.events import RetryPolicy
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import CONFIG
 
@@ -22,7 +23,10 @@ class Permission(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 class Queue(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="queue"
 ):
-    """A tenant. `limits`: class -> resource -> fraction of the pool (number) or quantity (text)."""
+    """A tenant. `limits`: class -> resource -> fraction of the pool (number) or quantity (text).
+
+    `retry_policy` holds for jobs of the queue that say nothing of their own.
+    """
 
     name: str
     version: int = 1
@@ -32,6 +36,7 @@ class Queue(
     limits: dict[str, dict[str, float | str]] = {}
     permissions: tuple[Permission, ...] = ()
     labels: dict[str, str] = {}
+    retry_policy: RetryPolicy | None = None
     deleted: bool = False
 
 
