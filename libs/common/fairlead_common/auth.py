@@ -10,24 +10,18 @@ import hmac
 import secrets
 from typing import Final
 
-import msgspec
 from fastapi import Request
 
 from fairlead_common import clock
 from fairlead_common.db.pool import AWAY, DatabaseUnavailable, Pool
+from fairlead_common.permissions import Caller as Caller
+from fairlead_common.permissions import require as require
 from fairlead_common.problems import Problem
 
 COOKIE: Final = "fairlead_session"
 TOKEN_PREFIX: Final = "fl_"
 CACHE_S: Final = 5.0
 CACHE_MAX: Final = 10_000
-
-
-class Caller(msgspec.Struct, frozen=True):
-    """Who asks, and in which roles (`admin`, `operator`, `submitter`, `viewer`)."""
-
-    name: str
-    roles: tuple[str, ...]
 
 
 def new_token() -> str:
@@ -90,17 +84,6 @@ def _token_of(request: Request) -> str | None:
     if scheme.lower() == "bearer" and value:
         return value.strip()
     return request.cookies.get(COOKIE)
-
-
-def require(caller: Caller, *roles: str) -> None:
-    """Raises a 403 `Problem` unless the caller is admin or has one of these roles."""
-    if "admin" in caller.roles or not set(roles).isdisjoint(caller.roles):
-        return
-    raise Problem(
-        "forbidden",
-        f"{caller.name} has the roles {', '.join(caller.roles) or 'none'};"
-        f" this needs {' or '.join(('admin', *roles))}.",
-    )
 
 
 def sign(key: str, subject: str, expires_ms: int) -> str:
