@@ -64,7 +64,7 @@ def queue(name: str) -> Flow[Queue]:
 
 def queues() -> Flow[None]:
     """Iterates over all queues."""
-    yield from _pages("/queues", (), "items", Queue)
+    yield from _pages("/queues", (), "queues", Queue)
 
 
 # Submitting and cancelling.

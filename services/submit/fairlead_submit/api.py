@@ -29,10 +29,10 @@ CODE_LENGTH_MAX: Final = 200
 DAY_S: Final = 86_400
 
 
-class Listed(msgspec.Struct, frozen=True):
+class Classes(msgspec.Struct, frozen=True, rename="camel"):
     """The answer to a question for all priority classes."""
 
-    items: tuple[PriorityClass, ...]
+    priority_classes: tuple[PriorityClass, ...]
 
 
 def guarded(authenticate: Authenticator) -> type[APIRoute]:
@@ -104,10 +104,10 @@ def _job_routes(settings: SubmitSettings, intake: Intake, route_class: type[APIR
     @router.get(
         "/priority-classes",
         summary="The configured priority classes",
-        responses={200: schemas.answer(Listed, "All of them."), **schemas.problems()},
+        responses={200: schemas.answer(Classes, "All of them."), **schemas.problems()},
     )
     async def priority_classes() -> Response:
-        return answer(Listed(settings.priority_classes))
+        return answer(Classes(settings.priority_classes))
 
     _add_action(router, "cancel", "Cancel jobs", requests.Action, intake.cancel)
     _add_action(router, "preempt", "Stop the runs of jobs", requests.Action, intake.preempt)

@@ -37,7 +37,7 @@ class QueueView(msgspec.Struct, frozen=True, rename="camel"):
 class QueuePage(msgspec.Struct, frozen=True):
     """Some queues, by name; `next` is the cursor of the following page, if there is one."""
 
-    items: list[QueueView]
+    queues: list[QueueView]
     next: str | None
 
 

@@ -332,8 +332,8 @@ async def test_queues_are_listed_by_name_a_page_at_a_time(fresh_database: str) -
         for name in ("b", "a", "c"):
             await submit.post("/queues", {"name": name})
         first = (await submit.client.get("/api/v1/queues?limit=2")).json()
-        assert [queue["name"] for queue in first["items"]] == ["a", "b"]
+        assert [queue["name"] for queue in first["queues"]] == ["a", "b"]
         rest = await submit.client.get(f"/api/v1/queues?limit=2&cursor={first['next']}")
-        assert [queue["name"] for queue in rest.json()["items"]] == ["c", submit.queue]
+        assert [queue["name"] for queue in rest.json()["queues"]] == ["c", submit.queue]
         assert rest.json()["next"] is None
         assert (await submit.client.get("/api/v1/queues?cursor=%C3%A9")).status_code == 422

@@ -13,7 +13,7 @@ def job_set(finished: bool, **states: int) -> object:
 
 
 def test_a_list_is_read_to_its_last_page() -> None:
-    pages = [{"items": [{"name": "a"}, {"name": "b"}], "next": "x"}, {"items": [{"name": "c"}]}]
+    pages = [{"queues": [{"name": "a"}, {"name": "b"}], "next": "x"}, {"queues": [{"name": "c"}]}]
     world = World(*map(ok, pages))
     found = world.emitted(flows.queues())
     assert [getattr(item, "name", "") for item in found] == ["a", "b", "c"]
@@ -21,7 +21,7 @@ def test_a_list_is_read_to_its_last_page() -> None:
 
 
 def test_a_list_that_is_not_read_to_its_end_asks_for_no_more_pages() -> None:
-    world = World(ok({"items": [{"name": "a"}, {"name": "b"}], "next": "x"}))
+    world = World(ok({"queues": [{"name": "a"}, {"name": "b"}], "next": "x"}))
     assert len(world.emitted(flows.queues(), most=1)) == 1
 
 

@@ -132,8 +132,8 @@ def test_an_answer_that_breaks_off_is_asked_for_again(connect: Connect, server: 
 def test_lists_are_read_page_by_page(connect: Connect, server: Served) -> None:
     def page(asked: Asked) -> object:
         if "cursor" in asked.query:
-            return {"items": [{"name": "b"}]}
-        return {"items": [{"name": "a"}], "next": "more"}
+            return {"queues": [{"name": "b"}]}
+        return {"queues": [{"name": "a"}], "next": "more"}
 
     server.routes["GET /api/v1/queues"] = page
     assert [queue.name for queue in connect(server.url).items("queues", 9)] == ["a", "b"]
