@@ -45,7 +45,7 @@ ALLOWED = {
     ("services/executor/fairlead_executor/backends/process/runner.py", "time.time_ns"): (
         "a program of its own, which imports nothing of Fairlead so that it starts at once"
     ),
-    ("services/scheduler/fairlead_scheduler/cases.py", "time.perf_counter"): (
+    ("services/scheduler/fairlead_scheduler/cases/world.py", "time.perf_counter"): (
         "a command for people: it prints how long each round took"
     ),
 }

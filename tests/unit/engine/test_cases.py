@@ -1,16 +1,105 @@
-"""The worked cases, on the bare engine."""
+"""The worked cases of the rules, and the command that runs them."""
 
-from __future__ import annotations
-
-from typing import Any
+import json
+from pathlib import Path
 
 import pytest
 
-from tests.unit.engine import casefile
+from fairlead_scheduler.cases import command, form
+from fairlead_scheduler.cases.form import Case
 
-CASES = casefile.load()
+FOLDER = Path(__file__).parents[2] / "cases"
+CASES = {
+    f"{path.relative_to(FOLDER).with_suffix('')}: {case.name}": case
+    for path in sorted(FOLDER.rglob("*.yaml"))
+    for case in form.read(path)
+}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_the_worked_case_comes_out_as_written(case: dict[str, Any]) -> None:
-    assert casefile.run(case) == []
+def test_the_worked_case_comes_out_as_written(case: Case) -> None:
+    assert command.play(case)[1] == []
+
+
+def written(folder: Path, text: str) -> str:
+    """A file with this text."""
+    path = folder / "case.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+NODE = "nodes: [{name: n, resources: {cpu: 2, memory: 4Gi}}]"
+
+
+def test_a_case_that_fails_says_what_it_wanted_and_what_it_got(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(
+        tmp_path,
+        f"- {{name: both start, {NODE}, rounds: [{{submit: [{{id: a, queue: A, count: 3, cpu: 1}}],"
+        " expect: {scheduled: [a0-2]}}]}",
+    )
+    assert command.main([path]) == 1
+    assert capsys.readouterr().out == (
+        "FAIL case.yaml: both start\n"
+        "     round 0: scheduled: wanted ['a0', 'a1', 'a2'], got ['a0', 'a1']\n"
+        "0 passed, 1 failed\n"
+    )
+
+
+def test_json_tells_what_each_round_decided(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(
+        tmp_path,
+        f"- {{name: one waits, {NODE}, rounds: [{{submit: [{{id: a, queue: A, count: 2, cpu: 2}}]"
+        "}, {submit: [{id: b, queue: A, cpu: 1, priorityClass: p1}]}]}",
+    )
+    assert command.main(["--json", path]) == 0
+    first, second = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    del first["ms"], second["ms"]
+    shares = {"weight": 1.0, "fair": 1.0, "uncapped": 1.0, "actual": 0.0, "demand": 2.0}
+    assert first == {
+        "case": "one waits",
+        "round": 0,
+        "placed": {"a0": "n0"},
+        "preempted": {},
+        "waiting": {"a1": "insufficient-resources"},
+        "rejected": {},
+        "failed": {},
+        "shares": {"A": shares},
+    }
+    assert second["placed"] == {"b0": "n0"}
+    assert second["preempted"] == {"a0": {"cause": "urgency", "for": "b0"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (f"- {{name: x, {NODE}, rounds: [], colour: red}}", "unknown field `colour`"),
+        (f"- {{name: x, {NODE}, rounds: [{{expect: {{shedule: []}}}}]}}", "`shedule`"),
+        (
+            f"- {{name: x, {NODE}, rounds: [{{submit: [{{id: a, queue: A, gpus: 1}}]}}]}}",
+            "$[0].rounds[0].submit[0]",
+        ),
+        (
+            f"- {{name: x, {NODE}, rounds: [{{expect: {{shares: {{A: {{fare: 1}}}}}}}}]}}",
+            "unknown field `fare`",
+        ),
+        (f"- {{name: x, {NODE}, settings: {{rates: 1}}, rounds: []}}", "unknown field `rates`"),
+    ],
+)
+def test_an_unknown_key_is_an_error_that_names_its_place(
+    tmp_path: Path, text: str, place: str
+) -> None:
+    with pytest.raises(SystemExit, match=r"case\.yaml: .*") as stopped:
+        command.main([written(tmp_path, text)])
+    assert place in str(stopped.value)
+
+
+def test_a_case_that_names_what_is_not_there_fails_and_says_what(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, f"- {{name: x, {NODE}, rounds: [{{finish: [a0]}}]}}")
+    assert command.main([path]) == 1
+    assert "there is no job 'a0', or it has ended" in capsys.readouterr().out

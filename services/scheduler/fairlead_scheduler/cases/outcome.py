@@ -1,0 +1,97 @@
+"""What one round of a case decided, by names: the form of `--json`."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from fairlead_common.ids import JobId
+from fairlead_scheduler import planning
+from fairlead_scheduler.engine import Plan, explain
+from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.snapshots import Built
+
+
+class Decided(msgspec.Struct, rename="camel", omit_defaults=False):
+    """What one round decided, as `--json` prints it."""
+
+    case: str
+    round: int
+    placed: dict[str, str]
+    preempted: dict[str, dict[str, str]]
+    waiting: dict[str, str]
+    rejected: dict[str, str]
+    failed: dict[str, str]
+    shares: dict[str, dict[str, float]]
+    ms: float
+
+
+def of(
+    case: str, number: int, all_ids: Sequence[JobId], built: Built, plan: Plan, ms: float
+) -> Decided:
+    """The plan by names; `all_ids` are the view's."""
+    ids = [all_ids[row] for row in built.rows.tolist()]
+    placed = zip(plan.placed_job.tolist(), plan.placed_node.tolist(), strict=True)
+    preempted = zip(
+        plan.preempted_job.tolist(),
+        plan.preempted_cause.tolist(),
+        plan.preempted_for.tolist(),
+        strict=True,
+    )
+    return Decided(
+        case=case,
+        round=number,
+        placed={ids[job]: built.nodes[node].node for job, node in placed},
+        preempted={
+            ids[job]: {
+                "cause": planning.CAUSES[engine.Cause(cause)].value,
+                "for": ids[taker],
+            }
+            for job, cause, taker in preempted
+        },
+        waiting=_waiting(built, plan, ids),
+        rejected=_coded(ids, plan.rejected_job.tolist(), plan.rejected_code.tolist()),
+        failed=_coded(ids, plan.failed_job.tolist(), plan.failed_code.tolist()),
+        shares=_shares(built, plan),
+        ms=round(ms, 3),
+    )
+
+
+def _shares(built: Built, plan: Plan) -> dict[str, dict[str, float]]:
+    kinds = ("weight", "fair", "uncapped", "actual", "demand")
+    return {
+        name: {kind: float(getattr(plan.shares, kind)[row]) for kind in kinds}
+        for row, name in enumerate(built.snapshot.queue_names)
+    }
+
+
+def _coded(ids: Sequence[JobId], jobs: Sequence[int], codes: Sequence[int]) -> dict[str, str]:
+    return {
+        ids[job]: explain.NAMES[engine.Code(code)] for job, code in zip(jobs, codes, strict=True)
+    }
+
+
+def _waiting(built: Built, plan: Plan, ids: Sequence[JobId]) -> dict[str, str]:
+    """The reason of every queued job that still waits after the round."""
+    snapshot, reasons = built.snapshot, plan.reasons
+    code_of = {
+        (queue, shape, gang): explain.NAMES[engine.Code(code)]
+        for queue, shape, gang, code in zip(
+            reasons.queue.tolist(),
+            reasons.shape.tolist(),
+            reasons.gang.tolist(),
+            reasons.code.tolist(),
+            strict=True,
+        )
+    }
+    done = {*plan.placed_job.tolist(), *plan.rejected_job.tolist(), *plan.failed_job.tolist()}
+    waiting: dict[str, str] = {}
+    for job, node in enumerate(snapshot.job_node.tolist()):
+        if node >= 0 or job in done:
+            continue
+        queue, shape = int(snapshot.job_queue[job]), int(snapshot.job_shape[job])
+        gang = -1 if snapshot.job_gang is None else int(snapshot.job_gang[job])
+        code = code_of.get((queue, -1, gang)) if gang >= 0 else None
+        code = code or code_of.get((queue, shape, -1))
+        if code is not None:
+            waiting[ids[job]] = code
+    return waiting
