@@ -7,7 +7,7 @@ from fairlead_common import events as ev
 from fairlead_common.events import FailureCategory, JobFilter, PreemptionCause
 from fairlead_common.ids import JobId
 from fairlead_common.lifecycle import JOB_ENDED, JobState
-from fairlead_scheduler.view import apply
+from fairlead_scheduler.view import apply, ending
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
 from tests.unit.scheduler.facts import (
@@ -112,7 +112,7 @@ def test_a_job_that_ended_with_a_live_run_is_forgotten_when_the_run_ends() -> No
 def test_a_job_that_ended_while_queued_keeps_its_row_for_a_while() -> None:
     view = fold([submitted("a")], [ev.JobCancelRequested(job_id=A)])
     assert A in view.jobs.rows
-    later = message(2, submitted("b"), time_ms=1000 + apply.LINGER_MS)
+    later = message(2, submitted("b"), time_ms=1000 + ending.LINGER_MS)
     apply.apply(view, [later], {})
     assert A not in view.jobs.rows
 
@@ -140,7 +140,7 @@ def test_a_job_after_one_that_failed_is_doomed_and_says_why() -> None:
 def test_a_job_knows_what_it_comes_after_also_when_that_one_leaves_in_the_same_batch() -> None:
     view = fold([submitted("a")], [ev.JobCancelRequested(job_id=A)])
     view.ended, view.recent = {}, {}  # as after a save whose memory is gone
-    late_ms = 1000 + apply.LINGER_MS
+    late_ms = 1000 + ending.LINGER_MS
     messages = [message(2, submitted("x"), time_ms=late_ms)]
     messages.append(message(3, submitted("b", after=(A,)), time_ms=late_ms))
     assert apply.wanted(view, messages) == {JobId("x"), B}

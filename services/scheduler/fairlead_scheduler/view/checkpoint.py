@@ -223,6 +223,7 @@ def _restore(
 ) -> None:
     jobs = view.jobs
     rows = jobs.allocate(len(block))
+    jobs.journal.extend(rows)
     for name in ("state", "run_state", "flags", *_PLAIN):
         getattr(jobs, name)[rows] = [record[name] for record in block]
     for row, record in zip(rows, block, strict=True):

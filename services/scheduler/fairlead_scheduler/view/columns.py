@@ -17,6 +17,7 @@ from fairlead_common import shapes
 from fairlead_common.events import FailureCategory, RetryPolicy
 from fairlead_common.ids import JobId, RunId
 from fairlead_common.lifecycle import JOB_ENDED, JOB_HELD, RUN_ENDED, JobState, RunState
+from fairlead_scheduler.view.journal import Journal
 
 JOB_STATES: Final = tuple(JobState)
 RUN_STATES: Final = tuple(RunState)
@@ -31,6 +32,9 @@ IS_ENDED: Final = np.array([state in JOB_ENDED for state in JOB_STATES])
 IS_LIVE_RUN: Final = np.array(
     [code < len(RUN_STATES) and RUN_STATES[code] not in RUN_ENDED for code in range(256)]
 )
+ENDED: Final = tuple(IS_ENDED.tolist())
+LIVE_RUN: Final = tuple(IS_LIVE_RUN.tolist())
+"""The same for single numbers, which an array would make slow."""
 
 HOLD: Final = 1
 DEPENDS: Final = 2
@@ -166,7 +170,10 @@ class ShapeClass(NamedTuple):
 
 
 class Columns:
-    """The arrays. A row is valid unless its `flags` has FREE; `ids[row]` is its job."""
+    """The arrays. A row is valid unless its `flags` has FREE; `ids[row]` is its job.
+
+    Whoever changes a row of what a round looks at says so in `journal`.
+    """
 
     state: npt.NDArray[np.uint8]
     run_state: npt.NDArray[np.uint8]
@@ -205,6 +212,7 @@ class Columns:
         self.shapes: Interned[ShapeClass] = Interned()
         self.nodes: Interned[NodeName] = Interned()
         self._decoded: list[shapes.Shape] = []
+        self.journal = Journal()
 
     def shape_of(self, number: int) -> shapes.Shape:
         """The decoded shape of that number; each is decoded once."""
@@ -219,7 +227,9 @@ class Columns:
 
     def allocate(self, count: int) -> list[int]:
         """Rows for `count` new jobs."""
-        reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
+        kept = max(0, len(self._free) - count)
+        reused = self._free[kept:]
+        del self._free[kept:]
         fresh = count - len(reused)
         first = len(self.ids)
         if first + fresh > len(self.state):
@@ -245,6 +255,7 @@ class Columns:
         self.ids[row] = JobId("")
         self.digests[row] = ""
         self._free.append(row)
+        self.journal.add(row)
 
     def rare_of(self, row: int) -> Rare:
         """The rare properties of a row, made if it had none."""
@@ -283,9 +294,16 @@ class View:
         self.version = 0
         """Grows with every change that a round could care about."""
 
-    def touch(self, job_id: JobId, position: int) -> None:
-        """Remember that this job changed."""
-        self.changed[job_id] = position
+    def touch(self, row: int, position: int) -> None:
+        """Remember that the job of this row changed."""
+        self.changed[self.jobs.ids[row]] = position
+        self.jobs.journal.add(row)
+
+    def touch_all(self, rows: list[int], position: int) -> None:
+        """Remember that the jobs of these rows changed."""
+        ids = self.jobs.ids
+        self.changed.update(dict.fromkeys([ids[row] for row in rows], position))
+        self.jobs.journal.extend(rows)
 
     def state_of(self, job_id: JobId) -> JobState | None:
         """The state of a job, if this view still knows it."""

@@ -1,0 +1,99 @@
+"""The fold of what people asked of jobs that exist: release, cancel, preempt, reprioritise."""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from fairlead_common import events as ev
+from fairlead_common.lifecycle import JobState
+from fairlead_scheduler.view import columns as c
+from fairlead_scheduler.view import ending, filters
+from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.messages import Known, Message
+
+
+def released(
+    view: View, message: Message, batch: Sequence[ev.JobReleased], _i: int, _k: Known
+) -> None:
+    """A hold ends."""
+    for event in batch:
+        row = view.jobs.rows.get(event.job_id)
+        if row is not None and view.jobs.flags[row] & c.HOLD:
+            view.jobs.flags[row] &= c.ALL_FLAGS ^ c.HOLD
+            view.touch(row, message.position)
+
+
+def cancel_requested(
+    view: View, message: Message, batch: Sequence[ev.JobCancelRequested], _i: int, _k: Known
+) -> None:
+    """What is queued ends here, what runs is to be stopped."""
+    for event in batch:
+        row = view.jobs.rows.get(event.job_id)
+        if row is not None:
+            _cancel(view, row, message, event.reason)
+
+
+def _cancel(view: View, row: int, message: Message, reason: str) -> None:
+    if view.jobs.state[row] == c.QUEUED:
+        ending.end(view, row, JobState.CANCELLED, message)
+    elif c.IS_HELD[view.jobs.state[row]] and not view.jobs.flags[row] & c.STOP_CANCEL:
+        stop(view, row, c.STOP_CANCEL, reason or "cancelled", message)
+
+
+def stop(view: View, row: int, flag: int, reason: str, message: Message) -> None:
+    """The job's run is to be stopped."""
+    view.jobs.flags[row] |= flag
+    view.jobs.rare_of(row).stop_reason = reason
+    view.attention.add(view.jobs.ids[row])
+    view.touch(row, message.position)
+
+
+def preempt_requested(
+    view: View, message: Message, batch: Sequence[ev.JobPreemptRequested], _i: int, _k: Known
+) -> None:
+    """What runs is to be stopped as if it were preempted."""
+    for event in batch:
+        row = view.jobs.rows.get(event.job_id)
+        if row is not None:
+            preempt(view, row, message, event.reason or "preempted by request")
+
+
+def preempt(view: View, row: int, message: Message, reason: str) -> None:
+    """The job's run is to give way, if it has one and is not stopped already."""
+    if c.IS_HELD[view.jobs.state[row]] and not view.jobs.flags[row] & c.STOPPING:
+        stop(view, row, c.STOP_PREEMPT, reason, message)
+
+
+def reprioritized(
+    view: View, message: Message, batch: Sequence[ev.JobReprioritized], _i: int, _k: Known
+) -> None:
+    """Jobs move within their queue."""
+    for event in batch:
+        row = view.jobs.rows.get(event.job_id)
+        if row is not None:
+            _set_priority(view, row, event.priority, message)
+
+
+def _set_priority(view: View, row: int, priority: int, message: Message) -> None:
+    view.jobs.priority[row] = priority
+    view.touch(row, message.position)
+
+
+def bulk(
+    view: View,
+    message: Message,
+    batch: Sequence[ev.JobsCancelRequested | ev.JobsPreemptRequested | ev.JobsReprioritized],
+    _i: int,
+    _k: Known,
+) -> None:
+    """The same for every job that a filter finds here."""
+    for event in batch:
+        for row in filters.find(view, message.partition, event.filter):
+            match event:
+                case ev.JobsCancelRequested(reason=reason):
+                    _cancel(view, row, message, reason)
+                case ev.JobsPreemptRequested(reason=reason):
+                    preempt(view, row, message, reason or "preempted by request")
+                case ev.JobsReprioritized(priority=priority):
+                    _set_priority(view, row, priority, message)
+                case _:
+                    assert_never(event)

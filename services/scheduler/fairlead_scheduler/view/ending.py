@@ -1,0 +1,117 @@
+"""The fold of how jobs end: what others learn of it, and when their row becomes free."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, cast
+
+from fairlead_common import events as ev
+from fairlead_common.ids import JobId
+from fairlead_common.lifecycle import JOB_STEPS, JobState
+from fairlead_scheduler.view import columns as c
+from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.messages import Known, Message
+
+LINGER_MS: Final = 30_000
+"""How long a job that ended while queued keeps its row: a lease may just be on its way to it."""
+
+_Decision = ev.JobSucceeded | ev.JobFailed | ev.JobCancelled | ev.JobPreempted | ev.JobRejected
+
+
+def decided(view: View, message: Message, batch: Sequence[_Decision], _i: int, _k: Known) -> None:
+    """The scheduler said how jobs ended."""
+    tag = cast(str, batch[0].__struct_config__.tag)
+    rows = view.jobs.rows
+    states = view.jobs.state
+    for event in batch:
+        row = rows.get(event.job_id)
+        if row is None:
+            continue
+        to = JOB_STEPS.get((c.JOB_STATES[states.item(row)], tag))
+        if to is not None:
+            end(view, row, to, message)
+
+
+def end(view: View, row: int, state: JobState, message: Message) -> None:
+    """A job ended: its row goes, unless a run of it may still be somewhere."""
+    jobs = view.jobs
+    job_id = jobs.ids[row]
+    was_queued = jobs.state.item(row) == c.QUEUED
+    jobs.state[row] = c.STATE_CODE[state]
+    view.ended[job_id] = c.Ended(state, jobs.digests[row], message.time_ms)
+    view.touch(row, message.position)
+    view.attention.discard(job_id)
+    view.specs.pop(job_id, None)
+    view.unsaved_specs.discard(job_id)
+    _leave_gang(view, row, message)
+    if job_id in view.dependents:
+        _tell_dependents(view, job_id, state, message)
+    if was_queued:
+        queue = view.lingering.setdefault(message.partition, deque())
+        queue.append((message.time_ms, job_id))
+    elif not c.LIVE_RUN[jobs.run_state.item(row)]:
+        jobs.release(row)
+    else:
+        view.attention.add(job_id)
+
+
+def _leave_gang(view: View, row: int, message: Message) -> None:
+    """A member ended. If it had run, those left over are no gang any more that starts together."""
+    rare = view.jobs.rare.get(row)
+    if rare is None or rare.gang is None:
+        return
+    members = view.gang_members.get(rare.gang, set())
+    members.discard(view.jobs.ids[row])
+    if not members:
+        view.gang_members.pop(rare.gang, None)
+        view.gangs.pop(rare.gang, None)
+        view.gang_started.discard(rare.gang)
+    elif view.jobs.run[row] > 0 and rare.gang not in view.gang_started:
+        view.gang_started.add(rare.gang)
+        for job_id in members:
+            member = view.jobs.rows[job_id]
+            view.jobs.rare_of(member).gang_started = True
+            view.touch(member, message.position)
+
+
+def _tell_dependents(view: View, job_id: JobId, state: JobState, message: Message) -> None:
+    for other in view.dependents.pop(job_id):
+        row = view.jobs.rows.get(other)
+        if row is None or c.IS_ENDED[view.jobs.state[row]]:
+            continue
+        rare = view.jobs.rare_of(row)
+        rare.after.discard(job_id)
+        if state is not JobState.SUCCEEDED:
+            doom(view, row, job_id, state)
+        elif not rare.after:
+            view.jobs.flags[row] &= c.ALL_FLAGS ^ c.DEPENDS
+        view.touch(row, message.position)
+
+
+def doom(view: View, row: int, other: JobId, state: JobState) -> None:
+    """A job that this one waits for ended otherwise than by success."""
+    view.jobs.rare_of(row).doom = f"job {other}, which it waits for, ended {state.value}"
+    view.jobs.flags[row] |= c.DOOMED
+    view.attention.add(view.jobs.ids[row])
+
+
+def release_lingering(view: View, message: Message) -> None:
+    """By the time of the job's own partition: others may be read far ahead of it."""
+    lingering = view.lingering.get(message.partition)
+    while lingering and lingering[0][0] + LINGER_MS <= message.time_ms:
+        ended_ms, job_id = lingering.popleft()
+        row = view.jobs.rows.get(job_id)
+        if row is not None and _may_go(view, row):
+            let_go(view, row, ended_ms)
+
+
+def _may_go(view: View, row: int) -> bool:
+    jobs = view.jobs
+    return bool(c.IS_ENDED[jobs.state[row]]) and not c.IS_LIVE_RUN[jobs.run_state[row]]
+
+
+def let_go(view: View, row: int, ended_ms: int) -> None:
+    """Free the row of an ended job; that it ended stays known to the rest of this batch."""
+    jobs = view.jobs
+    state = c.JOB_STATES[int(jobs.state[row])]
+    view.recent.setdefault(jobs.ids[row], c.Ended(state, jobs.digests[row], ended_ms))
+    jobs.release(row)

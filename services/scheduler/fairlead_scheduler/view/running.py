@@ -1,0 +1,165 @@
+"""The fold of what becomes of runs: leased, moved on, stopped, ended, queued again."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+import numpy as np
+
+from fairlead_common import events as ev
+from fairlead_common.ids import run_id
+from fairlead_common.lifecycle import JOB_STEPS, RUN_STEPS, JobState, RunState
+from fairlead_scheduler.view import asking, ending
+from fairlead_scheduler.view import columns as c
+from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.messages import Known, Message
+
+AVOID_MAX: Final = 64
+"""Most nodes that a job remembers to avoid."""
+
+
+def leased(
+    view: View, message: Message, batch: Sequence[ev.JobRunLeased], _i: int, _k: Known
+) -> None:
+    """Jobs were given nodes."""
+    jobs = view.jobs
+    rows: list[int] = []
+    taken: list[ev.JobRunLeased] = []
+    for event in batch:
+        row = jobs.rows.get(event.job_id)
+        if row is None:
+            view.loose_runs.add(run_id(event.job_id, event.run))
+            continue
+        if event.run != jobs.run.item(row) + 1:
+            continue
+        rows.append(row)
+        taken.append(event)
+    if not rows:
+        return
+    ended = c.IS_ENDED[jobs.state[rows]]
+    jobs.state[rows] = np.where(ended, jobs.state[rows], c.STATE_CODE[JobState.LEASED])
+    jobs.run_state[rows] = c.RUN_CODE[RunState.LEASED]
+    jobs.run[rows] = [event.run for event in taken]
+    number = jobs.nodes.number
+    jobs.node[rows] = [number(c.NodeName(event.executor, event.node)) for event in taken]
+    jobs.value[rows] = [event.value for event in taken]
+    jobs.leased_ms[rows] = message.time_ms
+    view.touch_all(rows, message.position)
+    for row, is_ended in zip(rows, ended.tolist(), strict=True):
+        if is_ended:
+            asking.stop(view, row, c.STOP_CANCEL, "the job had ended", message)
+
+
+def preempting(
+    view: View, message: Message, batch: Sequence[ev.JobRunPreempting], _i: int, _k: Known
+) -> None:
+    """Runs are to give way."""
+    for event in batch:
+        row = _current(view, event)
+        if row is None or not c.IS_LIVE_RUN[view.jobs.run_state[row]]:
+            continue
+        asking.preempt(view, row, message, event.reason)
+        if event.for_job is not None:
+            view.jobs.flags[row] |= c.ROOM_GIVEN
+            view.touch(row, message.position)
+
+
+def requeued(
+    view: View, message: Message, batch: Sequence[ev.JobRequeued], _i: int, _k: Known
+) -> None:
+    """Jobs wait again after a run that ended."""
+    jobs = view.jobs
+    for event in batch:
+        row = jobs.rows.get(event.job_id)
+        if row is None or not c.IS_HELD[jobs.state[row]]:
+            continue
+        jobs.state[row] = c.QUEUED
+        jobs.node[row] = -1
+        jobs.flags[row] &= c.ALL_FLAGS ^ (c.STOPPING | c.ROOM_GIVEN)
+        jobs.retries[row] += event.counted
+        if event.avoid_node is not None:
+            rare = jobs.rare_of(row)
+            rare.avoid = (*rare.avoid, event.avoid_node)[-AVOID_MAX:]
+        if event.shape:
+            name = jobs.shapes.values[jobs.shape[row]].priority_class
+            jobs.shape[row] = jobs.shapes.number(c.ShapeClass(bytes(event.shape), name))
+        view.attention.discard(event.job_id)
+        view.touch(row, message.position)
+
+
+def _current(view: View, event: ev.RunEvent) -> int | None:
+    """The row of the job, if the event is about its newest run."""
+    row = view.jobs.rows.get(event.job_id)
+    return row if row is not None and view.jobs.run[row] == event.run else None
+
+
+def run_moved(
+    view: View,
+    message: Message,
+    batch: Sequence[ev.JobRunPending | ev.JobRunRunning],
+    _i: int,
+    _k: Known,
+) -> None:
+    """Runs were taken up, or started."""
+    rows = [row for event in batch if (row := _current(view, event)) is not None]
+    if not rows:
+        return
+    tag = cast(str, batch[0].__struct_config__.tag)
+    jobs = view.jobs
+    jobs.run_state[rows] = _RUN_TABLES[tag][jobs.run_state[rows]]
+    jobs.state[rows] = _JOB_TABLES[tag][jobs.state[rows]]
+    view.touch_all(rows, message.position)
+
+
+_RunEnd = (
+    ev.JobRunSucceeded | ev.JobRunFailed | ev.JobRunReturned | ev.JobRunStopped | ev.JobRunLost
+)
+
+
+def run_ended(view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _k: Known) -> None:
+    """Runs ended; what that means for their jobs is decided by the leader."""
+    jobs = view.jobs
+    table = _RUN_TABLES[cast(str, batch[0].__struct_config__.tag)]
+    find, run, state, run_state = jobs.rows.get, jobs.run, jobs.state, jobs.run_state
+    touched: list[int] = []
+    for event in batch:
+        job_id = event.job_id
+        row = find(job_id)
+        if row is None:
+            view.loose_runs.add(run_id(job_id, event.run))
+            continue
+        was = run_state.item(row)
+        if run.item(row) != event.run or not c.LIVE_RUN[was]:
+            continue
+        run_state[row] = table[was]
+        if c.ENDED[state.item(row)]:
+            view.loose_runs.add(run_id(job_id, event.run))
+            view.attention.discard(job_id)
+            ending.let_go(view, row, message.time_ms)
+            continue
+        touched.append(row)
+        if not isinstance(event, ev.JobRunSucceeded):
+            rare = jobs.rare_of(row)
+            rare.failure_reason = event.reason
+            if isinstance(event, ev.JobRunFailed):
+                rare.failure = event.category
+                rare.exit_code = event.exit_code
+    view.touch_all(touched, message.position)
+    view.attention.update([jobs.ids[row] for row in touched])
+
+
+def _table(
+    steps: Mapping[tuple[JobState, str], JobState] | Mapping[tuple[RunState, str], RunState],
+    codes: Mapping[JobState, int] | Mapping[RunState, int],
+    tag: str,
+) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """code -> code for one event: the life-cycle table as an array; no row means no change."""
+    table = np.arange(256, dtype=np.uint8)
+    for (state, event_tag), to in steps.items():
+        if event_tag == tag:
+            table[codes[state]] = codes[to]  # type: ignore[index]
+    return table
+
+
+_RUN_TAGS: Final = {tag for _, tag in RUN_STEPS}
+_RUN_TABLES: Final = {tag: _table(RUN_STEPS, c.RUN_CODE, tag) for tag in _RUN_TAGS}
+_JOB_TABLES: Final = {tag: _table(JOB_STEPS, c.STATE_CODE, tag) for tag in _RUN_TAGS}
