@@ -27,8 +27,10 @@ COMMON = "libs/common/fairlead_common"
 ALLOWED = {
     (f"{COMMON}/clock.py", "time.time_ns"): "the one module that reads the clock",
     (f"{COMMON}/clock.py", "time.monotonic"): "the one module that reads the clock",
-    (f"{COMMON}/auth.py", "secrets.token_urlsafe"): "a new token is a secret",
-    (f"{COMMON}/serving.py", "secrets.token_hex"): "a request without an id is given one",
+    (f"{COMMON}/auth/tokens.py", "secrets.token_urlsafe"): "a new token is a secret",
+    (f"{COMMON}/auth/basic.py", "secrets.token_bytes"): "a key of this process alone",
+    (f"{COMMON}/auth/basic.py", "secrets.token_urlsafe"): "a password that nobody has",
+    (f"{COMMON}/doors.py", "secrets.token_hex"): "a request without an id is given one",
     ("services/submit/fairlead_submit/intake.py", "secrets.randbits"): "ids of new jobs",
     ("services/lookout/fairlead_lookout/follow.py", "secrets.randbelow"): (
         "a lock of its own for each process"

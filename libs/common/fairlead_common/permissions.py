@@ -14,20 +14,12 @@ from typing import Final
 
 import msgspec
 
+from fairlead_common.access import Role as Role
 from fairlead_common.configuration import Permission
 from fairlead_common.problems import Problem
 
 GROUP: Final = "group:"
 """A subject that begins so is a group, any other is a user: nobody gets in by taking its name."""
-
-
-class Role(StrEnum):
-    """What a caller is, from the least to the most."""
-
-    VIEWER = "viewer"
-    SUBMITTER = "submitter"
-    OPERATOR = "operator"
-    ADMIN = "admin"
 
 
 class Verb(StrEnum):

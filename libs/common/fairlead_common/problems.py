@@ -8,6 +8,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from fairlead_common.errors import Fault, WorldError
 
@@ -17,18 +18,31 @@ _TITLES: Final[Mapping[str, tuple[int, str]]] = {
     "forbidden": (403, "You may not do this"),
     "not-found": (404, "There is no such thing"),
     "method-not-allowed": (405, "This address does not take that method"),
+    "too-slow": (408, "The request took too long to arrive"),
     "conflict": (409, "This conflicts with what is there"),
     "precondition-failed": (412, "It has changed since you read it"),
     "too-large": (413, "The request is too large"),
     "unsupported-media-type": (415, "The content type is not understood"),
     "invalid": (422, "The request is not valid"),
     "too-many-requests": (429, "Too many requests"),
+    "head-too-large": (431, "The head of the request is too large"),
     "internal": (500, "Fairlead made a mistake"),
     "unavailable": (503, "Something Fairlead needs is away"),
 }
 _BY_STATUS: Final = {status: slug for slug, (status, _) in _TITLES.items()}
 FAULTS_MAX: Final = 100
 _logger = logging.getLogger("fairlead.http")
+
+
+def document(slug: str, detail: str) -> tuple[int, dict[str, object]]:
+    """The status of a problem, and what its document says at least."""
+    status, title = _TITLES[slug]
+    return status, {
+        "type": f"/problems/{slug}",
+        "title": title,
+        "status": status,
+        "detail": detail,
+    }
 
 
 class Problem(Exception):
@@ -41,32 +55,28 @@ class Problem(Exception):
         faults: Sequence[Fault] = (),
         *,
         retry_after_s: int | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
         self.slug = slug
         self.detail = detail
         self.faults = list(faults)
         self.retry_after_s = retry_after_s
+        self.headers = dict(headers or {})
 
     def response(self, request: Request) -> Response:
         """The answer: `instance` is the request's id, `errors` hold at most `FAULTS_MAX` faults."""
-        status, title = _TITLES[self.slug]
-        body: dict[str, object] = {
-            "type": f"/problems/{self.slug}",
-            "title": title,
-            "status": status,
-            "detail": self.detail,
-            "instance": getattr(request.state, "request_id", ""),
-        }
+        status, body = document(self.slug, self.detail)
+        body["instance"] = getattr(request.state, "request_id", "")
         if self.faults:
             body["errors"] = self.faults[:FAULTS_MAX]
             if len(self.faults) > FAULTS_MAX:
                 body["detail"] = f"{self.detail} (the first {FAULTS_MAX} of {len(self.faults)})"
-        headers = {}
+        headers = dict(self.headers)
         if self.retry_after_s is not None:
             headers["Retry-After"] = str(self.retry_after_s)
         if status == 401:
-            headers["WWW-Authenticate"] = "Bearer"
+            headers.setdefault("WWW-Authenticate", "Bearer")
         return Response(
             msgspec.json.encode(body),
             status_code=status,
@@ -100,6 +110,9 @@ def install(app: FastAPI) -> None:
     async def on_world(request: Request, error: Exception) -> Response:
         return Problem("unavailable", str(error), retry_after_s=1).response(request)
 
+    async def on_gone(request: Request, error: Exception) -> Response:
+        return Response(status_code=400)  # the client went away while it sent: nobody reads this
+
     async def on_ours(request: Request, error: Exception) -> Response:
         # The framework raises the error again once this is sent, so the log has its traceback.
         request_id = getattr(request.state, "request_id", "")
@@ -112,4 +125,5 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, on_http)
     app.add_exception_handler(RequestValidationError, on_parameters)
     app.add_exception_handler(WorldError, on_world)
+    app.add_exception_handler(ClientDisconnect, on_gone)
     app.add_exception_handler(Exception, on_ours)

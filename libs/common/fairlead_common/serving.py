@@ -1,14 +1,14 @@
 """Serving HTTP: an app with the common routes and guards, and a server that ends with its task.
 
-A service offers its routes; this adds `/healthz`, `/readyz`, `/metrics`, request ids, the check of
-the `Host` header, problem documents and structured logs.
+A service offers its routes; this adds `/healthz`, `/readyz`, `/metrics`, pages of problems, the
+doors that every request passes, limits of connections and structured logs.
 """
 
 import asyncio
+import contextlib
 import gc
 import json
 import logging
-import secrets
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
@@ -16,10 +16,11 @@ from typing import Final
 import msgspec
 import prometheus_client
 import uvicorn
-from fastapi import APIRouter, FastAPI, Request, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from fastapi import APIRouter, FastAPI, Response
 
-from fairlead_common import problems
+from fairlead_common import connections, problems
+from fairlead_common.access import ConnectionLimits
+from fairlead_common.doors import Doors, Excuse, Identify
 from fairlead_common.errors import WorldError
 from fairlead_common.settings import Settings
 
@@ -27,20 +28,37 @@ Check = Callable[[], Awaitable[str | None]]
 """None when well, else a sentence that says what is not ready."""
 
 CHECK_S_MAX: Final = 2.0
-REQUEST_ID_MAX: Final = 64
+BACKLOG: Final = 2_048
+GRACE_S: Final = 5.0
+"""What requests under way are given to end when the server does."""
+CANCELLED_S: Final = 1.0
+"""What they are given to say so when they could not."""
 _logger = logging.getLogger("fairlead.http")
 
 
 def build_app(
-    title: str, routers: Sequence[APIRouter], checks: Mapping[str, Check], settings: Settings
+    title: str,
+    routers: Sequence[APIRouter],
+    checks: Mapping[str, Check],
+    settings: Settings,
+    *,
+    identify: Identify | None = None,
+    open_below: tuple[str, ...] = (),
+    excuse: Excuse | None = None,
 ) -> FastAPI:
-    """One app of all these routers; ready when every check answers None."""
+    """One app of all these routers; ready when every check answers None.
+
+    Whoever wants more than what is open to everybody (`doors.OPEN`, and here what begins with one
+    of `open_below`) is somebody whom `identify` finds. `excuse` shows a refusal to browsers.
+    """
     app = FastAPI(title=title, version="1", docs_url=None, redoc_url=None)
     problems.install(app)
     for router in routers:
         app.include_router(router)
     app.include_router(_common_routes(checks))
-    app.add_middleware(_Guard, hosts=frozenset(settings.hosts))
+    app.add_middleware(
+        Doors, settings=settings, identify=identify, open_below=open_below, excuse=excuse
+    )
     return app
 
 
@@ -78,97 +96,100 @@ async def _answer(check: Check) -> str | None:
         return f"failed: {error}"
 
 
-class _Guard:
-    """Pure ASGI: refuses foreign `Host` headers, gives each request an id, returns it."""
-
-    def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:
-        self._app = app
-        self._hosts = hosts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers = dict(scope["headers"])
-        given = headers.get(b"x-request-id", b"").decode("latin-1")[:REQUEST_ID_MAX]
-        request_id = given if given.isascii() and given.isprintable() and given else ""
-        request_id = request_id or secrets.token_hex(8)
-        scope.setdefault("state", {})["request_id"] = request_id
-
-        async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"].append((b"x-request-id", request_id.encode()))
-            await send(message)
-
-        host = headers.get(b"host", b"").decode("latin-1")
-        name = host.rpartition(":")[0] if _has_port(host) else host
-        if "*" not in self._hosts and name not in self._hosts:
-            problem = problems.Problem(
-                "malformed",
-                f"The Host header {name!r} is not one of this server's names; add it to the"
-                " setting `hosts`.",
-            )
-            await problem.response(Request(scope))(scope, receive, send_with_id)
-            return
-        await self._app(scope, receive, send_with_id)
-
-
-def _has_port(host: str) -> bool:
-    return host.rpartition(":")[2].isdigit() and not host.endswith("]") and ":" in host
-
-
-async def serve(app: FastAPI, host: str, port: int) -> None:
+async def serve(app: FastAPI, host: str, port: int, limits: ConnectionLimits | None = None) -> None:
     """Serve until cancelled; then nobody listens there any more.
 
-    uvicorn would catch SIGINT and SIGTERM and raise them again after its shutdown, so that nothing
-    after it ran; here they end the caller's task group in order instead. Requests under way are
-    not waited for: what would answer them is ending as well.
+    What is under way then may end first, within `GRACE_S`: whoever made this one of several tasks
+    cancels the others only after it, so that what answers is still there. Event streams end at
+    once, for their readers come again by themselves.
     """
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
+        http=connections.made_for(limits or ConnectionLimits()),
+        ws="none",
         log_config=None,
         access_log=False,
         lifespan="off",
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=5,
-        limit_concurrency=2_000,
-        h11_max_incomplete_event_size=64 * 1024,
+        server_header=False,
+        timeout_keep_alive=3600,  # a second look at connections is ours
     )
     server = _Server(config)
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
+    sockets = await _listening(host, port)
+    running = asyncio.create_task(server.serve(sockets))
+    looking = asyncio.create_task(server.look())
     try:
-        await server.serve()
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await server.drain()
+        raise
     finally:
+        looking.cancel()
         server.hang_up()
+        running.cancel()
+        await asyncio.wait([running, looking])
+
+
+async def _listening(host: str, port: int) -> list[socket.socket]:
+    """Sockets bound to every address of the host. Raises OSError with the address in it."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets = []
+    for family, _, _, _, address in dict.fromkeys(found):
+        try:
+            sockets.append(socket.create_server(address, family=family, backlog=BACKLOG))
+        except OSError as error:
+            for each in sockets:
+                each.close()
+            raise OSError(error.errno, f"{host}:{port}: {error.strerror}") from None
+    return sockets
 
 
 class _Server(uvicorn.Server):
     """Leaves signals to the process: `main` turns them into the cancellation of its tasks."""
 
-    def install_signal_handlers(self) -> None:
-        return
+    async def look(self) -> None:
+        """Look at all connections each second, for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(connections.LOOK_S)
+            now_s = loop.time()
+            for connection in self._connections():
+                connection.look(now_s)
+
+    async def drain(self) -> None:
+        """Take no new connections, and let what is under way end, within a bound."""
+        self._close_listeners()
+        for connection in self._connections():
+            connection.end()
+        for bound_s in (GRACE_S, CANCELLED_S):
+            if self.server_state.tasks:
+                await asyncio.wait(self.server_state.tasks, timeout=bound_s)
+            for task in self.server_state.tasks:
+                task.cancel()
 
     def hang_up(self) -> None:
-        """Take no new connections and close idle ones, without waiting for anything."""
+        """Take no new connections and close those that there are."""
+        self._close_listeners()
+        for connection in self._connections():
+            connection.transport.close()
+
+    def _connections(self) -> list[connections.Connection]:
+        return [
+            each
+            for each in self.server_state.connections
+            if isinstance(each, connections.Connection)
+        ]
+
+    def _close_listeners(self) -> None:
         for listener in self.servers if self.started else ():
             listener.close()
-        for connection in list(self.server_state.connections):
-            connection.shutdown()
 
-    def capture_signals(self) -> "_NoSignals":  # type: ignore[override]
-        return _NoSignals()
-
-
-class _NoSignals:
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        return None
+    def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
+        return contextlib.nullcontext()
 
 
 def free_port() -> int:

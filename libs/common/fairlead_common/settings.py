@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 import yaml
 
+from fairlead_common import access
 from fairlead_common.errors import Fault
 
 SECTIONS: Final = ("submit", "scheduler", "executor", "lookout")
@@ -35,8 +36,11 @@ class Settings(
     """What every service needs to know.
 
     `log_url`: `postgres://...` or `kafka://host:port,...`. `signing_key`: the secret under which
-    services sign short-lived tokens for one another. `anonymous`: serve callers without
-    credentials as administrators (off by default; for trusted networks only).
+    services sign short-lived tokens for one another. `hosts`: the names by which this server may
+    be called. Who calls: `oidc` (providers whose tokens are believed), `password_file` (lines of
+    `fairlead_common.auth.basic`), and with `anonymous` whoever sends no credentials, who then has
+    `anonymous_roles` (off by default; for trusted networks only). `roles` binds users and groups
+    to what they may do. `requests` and `connections` bound what one of them may take.
     """
 
     log_url: str = "postgresql://127.0.0.1:5432/fairlead"
@@ -46,6 +50,12 @@ class Settings(
     http_port: int = 8080
     hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
     anonymous: bool = False
+    anonymous_roles: tuple[access.Role, ...] = (access.Role.ADMIN,)
+    password_file: str = ""
+    oidc: tuple[access.Issuer, ...] = ()
+    roles: tuple[access.RoleBinding, ...] = ()
+    requests: access.RequestLimits = access.RequestLimits()
+    connections: access.ConnectionLimits = access.ConnectionLimits()
     signing_key: str = ""
     log_level: str = "INFO"
     data: str = ""
@@ -75,9 +85,12 @@ def load(kind: type[S], environment: Mapping[str, str]) -> S:
     if faults:
         raise SettingsError(faults)
     try:
-        return msgspec.convert(values, kind)
+        made = msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         raise SettingsError([Fault("settings", str(error))]) from None
+    if faults := access.faults(made.oidc):
+        raise SettingsError(faults)
+    return made
 
 
 def _read(

@@ -30,11 +30,17 @@ async def main() -> None:
 
 
 async def _work(service: Service, own: ExecutorSettings) -> None:
-    app = serving.build_app("Fairlead executor", service.routers(), service.checks(), own)
+    app = serving.build_app(
+        "Fairlead executor",
+        service.routers(),
+        service.checks(),
+        own,
+        open_below=("/logs/",),  # by tokens that lookout signs
+    )
     async with asyncio.TaskGroup() as tasks:
         for task in service.tasks():
             tasks.create_task(task)
-        await serving.serve(app, own.http_host, own.http_port)
+        await serving.serve(app, own.http_host, own.http_port, own.connections)
 
 
 def _first(errors: BaseExceptionGroup[WorldError]) -> BaseException:

@@ -12,10 +12,17 @@ async def main() -> None:
     """Serve until a signal. The first task to fail takes the whole process down with it."""
     own = settings.load(Settings, os.environ)
     async with await Service.open(own) as service:
-        app = serving.build_app("Fairlead lookout", service.routers(), service.checks(), own)
+        app = serving.build_app(
+            "Fairlead lookout",
+            service.routers(),
+            service.checks(),
+            own,
+            identify=service.identify,
+            excuse=service.excuse,
+        )
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(each) for each in service.tasks()]
-            await serving.serve(app, own.http_host, own.http_port)
+            await serving.serve(app, own.http_host, own.http_port, own.connections)
             for task in background:
                 task.cancel()
 

@@ -156,6 +156,7 @@ class _Pages:
     def __init__(self, parts: Parts, templates: html.Templates) -> None:
         self.parts = parts
         self._templates = templates
+        self._excuse = excuses(templates)
 
     # What is alive on each page.
 
@@ -293,8 +294,11 @@ class _Pages:
         auth.require(caller, "operator", "submitter", "viewer")
         return caller
 
-    def _excuse(self, request: Request, error: Problem | WorldError) -> Response:
-        """A page that says what is wrong, and what to do about it."""
+
+def excuses(templates: html.Templates) -> Callable[[Request, Problem | WorldError], Response]:
+    """Makes pages that say what is wrong, and what to do about it."""
+
+    def excuse(request: Request, error: Problem | WorldError) -> Response:
         status, title, text, command = 503, "Something is away", str(error), None
         if isinstance(error, Problem):
             status = error.response(request).status_code
@@ -305,7 +309,7 @@ class _Pages:
                 " link that signs it in:"
             )
             command = "fairlead token link"
-        body = self._templates.render(
+        body = templates.render(
             "message.html",
             title=title,
             text=text,
@@ -315,6 +319,8 @@ class _Pages:
             who="",
         )
         return HTMLResponse(body, status_code=status, headers=HEADERS)
+
+    return excuse
 
 
 _TITLES: Final = {

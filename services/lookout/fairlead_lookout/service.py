@@ -13,7 +13,7 @@ from fairlead_common.errors import WorldError
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.connect import open_log
 from fairlead_common.serving import Check
-from fairlead_lookout import api, metrics, pages, upkeep
+from fairlead_lookout import api, html, metrics, pages, upkeep
 from fairlead_lookout.follow import Folder
 from fairlead_lookout.logs import Logs
 from fairlead_lookout.mirror import Clusters, Reports
@@ -34,6 +34,8 @@ class Service:
         self, settings: Settings, log: EventLog, pool: Pool, parts: Parts, folder: Folder
     ) -> None:
         self.parts = parts
+        self.identify = parts.authenticate
+        self.excuse = pages.excuses(html.Templates(html.assets()))
         self.folder = folder
         self._settings = settings
         self._log = log
@@ -71,7 +73,7 @@ class Service:
                 reports=Reports(log, away_s=settings.away_s),
                 clusters=clusters,
                 logs=logs,
-                authenticate=Authenticator(pool, anonymous=settings.anonymous),
+                authenticate=Authenticator(pool, settings),
                 settings=settings,
                 budget=Budget(),
             )

@@ -22,7 +22,7 @@ async def main() -> None:
         async with Service.open(values) as service, asyncio.TaskGroup() as tasks:
             tasks.create_task(service.run(), name="scheduler")
             app = build_app("Fairlead scheduler", [], service.checks(), values)
-            await serve(app, values.http_host, values.http_port)
+            await serve(app, values.http_host, values.http_port, values.connections)
     except* KernelsReady:
         _anew.append(True)
 

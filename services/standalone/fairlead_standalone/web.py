@@ -24,10 +24,12 @@ async def main() -> None:
             [*submit.routers(), *lookout.routers()],
             {**submit.checks(), **lookout.checks()},
             own,
+            identify=submit.identify,
+            excuse=lookout.excuse,
         )
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(task) for task in (*submit.tasks(), *lookout.tasks())]
-            await serving.serve(app, own.http_host, own.http_port)
+            await serving.serve(app, own.http_host, own.http_port, own.connections)
             for task in running:
                 task.cancel()
 

@@ -13,8 +13,14 @@ async def main() -> None:
     given = settings.load(SubmitSettings, os.environ)
     async with Service.open(given) as service, asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(task) for task in service.tasks()]
-        app = serving.build_app("Fairlead submit", service.routers(), service.checks(), given)
-        await serving.serve(app, given.http_host, given.http_port)
+        app = serving.build_app(
+            "Fairlead submit",
+            service.routers(),
+            service.checks(),
+            given,
+            identify=service.identify,
+        )
+        await serving.serve(app, given.http_host, given.http_port, given.connections)
         for task in running:
             task.cancel()
 

@@ -39,6 +39,7 @@ class Service:
             pending_bytes_max=settings.pending_bytes_max,
         )
         self._relay = Relay(pool, log)
+        self.identify = Authenticator(pool, settings)
         self._queues = Queues(pool, self._relay.wake)
         self._known = Known(pool)
         self._intake = Intake(settings, log, self._writer, self._queues, self._known)
@@ -62,14 +63,13 @@ class Service:
 
     def routers(self) -> list[APIRouter]:
         """The routes of submit."""
-        authenticate = Authenticator(self._pool, anonymous=self._settings.anonymous)
         return [
             routes(
                 self._settings,
                 self._intake,
                 self._queues,
                 self._known,
-                authenticate,
+                self.identify,
                 self._pool,
             )
         ]

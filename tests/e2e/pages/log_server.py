@@ -39,7 +39,7 @@ async def log_server(signing_key: str) -> AsyncIterator[LogServer]:
         server.parameters = dict(request.query_params)
         return Response(server.text, media_type="text/plain")
 
-    app = serving.build_app("executor", [router], {}, Settings())
+    app = serving.build_app("executor", [router], {}, Settings(), open_below=("/logs/",))
     task = asyncio.create_task(serving.serve(app, "127.0.0.1", port))
     try:
         yield server

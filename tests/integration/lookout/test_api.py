@@ -2,13 +2,14 @@
 
 import asyncio
 
-import asyncpg
 import pytest
 
-from fairlead_common import auth, clusters, events, reports, shapes
+from fairlead_common import clusters, events, reports, shapes
+from fairlead_common.db import open_pool
 from fairlead_common.events import Gang
 from fairlead_common.positions import encode
 from fairlead_lookout.reads import SETS_MAX
+from fairlead_submit import access, store
 from tests.integration.lookout.world import World, running
 from tests.unit.lookout.builders import (
     SHAPE,
@@ -293,21 +294,17 @@ async def test_clusters_and_logs_of_a_cluster_that_is_gone(
 async def test_every_route_needs_a_token_that_may_view(
     fresh_database: str, valkey_url: str
 ) -> None:
-    connection = await asyncpg.connect(fresh_database)
-    await connection.execute(
-        "CREATE SCHEMA fairlead_submit; CREATE TABLE fairlead_submit.tokens (digest bytea"
-        " PRIMARY KEY, name text, roles text[], expires_at timestamptz)"
-    )
-    tokens = {role: auth.new_token() for role in ("viewer", "nobody", "expired")}
-    for role, token in tokens.items():
-        await connection.execute(
-            "INSERT INTO fairlead_submit.tokens VALUES ($1, $2, $3,"
-            " CASE WHEN $2 = 'expired' THEN now() - interval '1 s' END)",
-            auth.digest(token),
-            role,
-            ["viewer"] if role != "nobody" else [],
+    pool = await open_pool(fresh_database)
+    await store.migrate(pool)
+    tokens = {
+        name: await access.make_token(pool, name, roles, ttl_s=ttl_s)
+        for name, roles, ttl_s in (
+            ("viewer", ["viewer"], None),
+            ("nobody", [], None),
+            ("expired", ["viewer"], -1),
         )
-    await connection.close()
+    }
+    await pool.close()
     async with running(fresh_database, valkey_url, anonymous=False) as world:
         document = (await world.client.get("/openapi.json")).json()
         paths = [path for path in document["paths"] if path.startswith("/api/")]

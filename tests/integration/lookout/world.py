@@ -81,7 +81,14 @@ async def running(
         httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=WAIT_S * 2) as client,
         asyncio.TaskGroup() as group,
     ):
-        app = serving.build_app("test", service.routers(), service.checks(), own)
+        app = serving.build_app(
+            "test",
+            service.routers(),
+            service.checks(),
+            own,
+            identify=service.identify,
+            excuse=service.excuse,
+        )
         tasks = [group.create_task(each) for each in service.tasks()]
         tasks.append(group.create_task(serving.serve(app, "127.0.0.1", port)))
         await _answering(client)

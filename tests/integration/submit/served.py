@@ -93,7 +93,9 @@ async def served(
         await used.create(topics.jobs())
         await used.create(topics.config())
         service = Service(given, pool, used)
-        app = serving.build_app("test", service.routers(), service.checks(), given)
+        app = serving.build_app(
+            "test", service.routers(), service.checks(), given, identify=service.identify
+        )
         tasks = [asyncio.create_task(task) for task in service.tasks()]
         stack.push_async_callback(_ended, tasks)
         token = await access.make_token(pool, "tester", roles)

@@ -10,17 +10,12 @@ from fastapi import APIRouter, Request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common import auth, serving
+from fairlead_common import auth, permissions, serving
 from fairlead_common.auth import Authenticator
 from fairlead_common.db import Pool, open_pool
 from fairlead_common.settings import Settings
+from fairlead_submit import store
 
-TOKENS = """
-CREATE SCHEMA fairlead_submit;
-CREATE TABLE fairlead_submit.tokens (
-    digest bytea PRIMARY KEY, name text NOT NULL, roles text[] NOT NULL, kind text NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT now(), expires_at timestamptz
-)"""
 KEEP = "INSERT INTO fairlead_submit.tokens (digest, name, roles, kind, expires_at)"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -29,7 +24,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 async def pool(fresh_database: str) -> AsyncIterator[Pool]:
     """A database with the table of tokens."""
     opened = await open_pool(fresh_database)
-    await opened.execute(TOKENS)
+    await store.migrate(opened)
     yield opened
     await opened.close()
 
@@ -51,9 +46,9 @@ def client(authenticator: Authenticator) -> httpx2.AsyncClient:
 
     @router.get("/operate")
     async def operate(request: Request) -> None:
-        auth.require(await authenticator(request), "operator")
+        permissions.require(await authenticator(request), "operator")
 
-    app = serving.build_app("test", [router], {}, Settings())
+    app = serving.build_app("test", [router], {}, Settings(), identify=authenticator)
     transport = httpx2.ASGITransport(app)
     return httpx2.AsyncClient(transport=transport, base_url="http://localhost")
 
@@ -68,14 +63,14 @@ def bearer(token: str) -> dict[str, str]:
 
 async def test_a_known_token_says_who_calls(pool: Pool) -> None:
     await keep(pool, "fl_1", "submitter", "viewer")
-    async with client(Authenticator(pool)) as http:
+    async with client(Authenticator(pool, Settings())) as http:
         answer = await http.get("/me", headers=bearer("fl_1"))
     assert answer.json() == {"name": "ada", "roles": ["submitter", "viewer"]}
 
 
 async def test_the_browsers_cookie_serves_as_well(pool: Pool) -> None:
     await keep(pool, "fl_1", "viewer")
-    async with client(Authenticator(pool)) as http:
+    async with client(Authenticator(pool, Settings())) as http:
         answer = await http.get("/me", headers={"Cookie": f"{auth.COOKIE}=fl_1"})
     assert answer.json()["name"] == "ada"
 
@@ -85,13 +80,13 @@ async def test_the_browsers_cookie_serves_as_well(pool: Pool) -> None:
 )
 async def test_the_scheme_is_read_as_http_says(pool: Pool, header: str) -> None:
     await keep(pool, "fl_1", "viewer")
-    async with client(Authenticator(pool)) as http:
+    async with client(Authenticator(pool, Settings())) as http:
         assert (await http.get("/me", headers={"Authorization": header})).status_code == 200
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic YTpi", "fl_1"])
 async def test_a_call_without_a_token_is_told_how_to_get_one(pool: Pool, header: str) -> None:
-    async with client(Authenticator(pool)) as http:
+    async with client(Authenticator(pool, Settings())) as http:
         answer = await http.get("/me", headers={"Authorization": header})
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
@@ -100,7 +95,7 @@ async def test_a_call_without_a_token_is_told_how_to_get_one(pool: Pool, header:
 
 async def test_an_unknown_token_is_refused(pool: Pool) -> None:
     await keep(pool, "fl_1", "viewer")
-    async with client(Authenticator(pool)) as http:
+    async with client(Authenticator(pool, Settings())) as http:
         answer = await http.get("/me", headers=bearer("fl_2"))
     assert answer.status_code == 401
     assert answer.json()["type"] == "/problems/unauthenticated"
@@ -108,24 +103,24 @@ async def test_an_unknown_token_is_refused(pool: Pool) -> None:
 
 async def test_a_token_past_its_time_is_refused(pool: Pool) -> None:
     await keep(pool, "fl_1", "viewer", expires_at=NOW - timedelta(days=365 * 20))
-    async with client(Authenticator(pool)) as http:
+    async with client(Authenticator(pool, Settings())) as http:
         assert (await http.get("/me", headers=bearer("fl_1"))).status_code == 401
 
 
 async def test_an_answer_is_kept_for_a_moment(pool: Pool) -> None:
     await keep(pool, "fl_1", "viewer")
-    authenticator = Authenticator(pool)
+    authenticator = Authenticator(pool, Settings())
     async with client(authenticator) as http:
         await http.get("/me", headers=bearer("fl_1"))
         await pool.execute("DELETE FROM fairlead_submit.tokens")
         kept = await http.get("/me", headers=bearer("fl_1"))
-    async with client(Authenticator(pool)) as http:
+    async with client(Authenticator(pool, Settings())) as http:
         fresh = await http.get("/me", headers=bearer("fl_1"))
     assert (kept.status_code, fresh.status_code) == (200, 401)
 
 
 async def test_nobody_needs_a_token_where_settings_say_so(pool: Pool) -> None:
-    async with client(Authenticator(pool, anonymous=True)) as http:
+    async with client(Authenticator(pool, Settings(anonymous=True))) as http:
         nobody = await http.get("/me")
         forged = await http.get("/me", headers=bearer("fl_2"))
     assert nobody.json() == {"name": "anonymous", "roles": ["admin"]}
@@ -140,7 +135,7 @@ class Away:
 
 
 async def test_without_its_database_a_service_says_so_and_when_to_ask_again() -> None:
-    async with client(Authenticator(Away())) as http:
+    async with client(Authenticator(Away(), Settings())) as http:
         answer = await http.get("/me", headers=bearer("fl_1"))
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "1"
@@ -154,7 +149,7 @@ async def test_without_its_database_a_service_says_so_and_when_to_ask_again() ->
 @pytest.mark.parametrize(("roles", "status"), [(["operator"], 200), (["admin"], 200)])
 async def test_who_has_the_role_or_is_admin_may(pool: Pool, roles: list[str], status: int) -> None:
     await keep(pool, "fl_1", *roles)
-    async with client(Authenticator(pool)) as http:
+    async with client(Authenticator(pool, Settings())) as http:
         assert (await http.get("/operate", headers=bearer("fl_1"))).status_code == status
 
 

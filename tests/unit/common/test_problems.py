@@ -11,6 +11,7 @@ from fairlead_common import problems, serving
 from fairlead_common.errors import AppendUnknown, Fault, LogUnavailable, WorldError
 from fairlead_common.problems import FAULTS_MAX, Problem
 from fairlead_common.settings import Settings
+from tests.unit.common.callers import Only
 
 
 class Wanted(BaseModel):
@@ -58,7 +59,7 @@ def routes() -> APIRouter:
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
     """A client of an app with these routes."""
-    app = serving.build_app("test", [routes()], {}, Settings())
+    app = serving.build_app("test", [routes()], {}, Settings(), identify=Only())
     transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client

@@ -9,9 +9,10 @@ import httpx2
 import pytest
 from fastapi import APIRouter, Request
 
-from fairlead_common import serving
+from fairlead_common import doors, serving
 from fairlead_common.serving import Check, free_port
 from fairlead_common.settings import Settings
+from tests.unit.common.callers import Only
 
 
 async def well() -> str | None:
@@ -40,7 +41,7 @@ def client(
     async def request_id(request: Request) -> str:
         return str(request.state.request_id)
 
-    app = serving.build_app("test", [router], checks or {}, settings or Settings())
+    app = serving.build_app("test", [router], checks or {}, settings or Settings(), identify=Only())
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost")
 
 
@@ -142,7 +143,7 @@ async def test_a_long_id_is_cut_and_a_strange_one_replaced() -> None:
     async with client() as http:
         long = await http.get("/id", headers={"X-Request-Id": "a" * 1_000})
         strange = await http.get("/id", headers={"X-Request-Id": "a\tb"})
-    assert long.json() == "a" * serving.REQUEST_ID_MAX
+    assert long.json() == "a" * doors.REQUEST_ID_MAX
     assert strange.json() not in ("", "a\tb")
 
 

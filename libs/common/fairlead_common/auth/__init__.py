@@ -1,0 +1,13 @@
+"""Who is calling: OIDC bearer tokens, API tokens, passwords, sessions of browsers, or nobody.
+
+`Authenticator` asks them in that order; `signed` holds the tokens between services.
+"""
+
+from fairlead_common.auth.authenticator import COOKIE as COOKIE
+from fairlead_common.auth.authenticator import Authenticator as Authenticator
+from fairlead_common.auth.signed import sign as sign
+from fairlead_common.auth.signed import verify as verify
+from fairlead_common.auth.tokens import digest as digest
+from fairlead_common.auth.tokens import new_token as new_token
+from fairlead_common.permissions import Caller as Caller
+from fairlead_common.permissions import require as require

@@ -1,0 +1,214 @@
+"""The doors of an app: what every request passes before any route sees it. Pure ASGI.
+
+In this order: the request gets an id; the `Host` header must be one of ours; unless the path is one
+of those that are open to everybody, there must be a caller, who has not asked too much lately; and
+a browser's session changes things only from our own pages. So no route is open by accident. What
+answers leave with are the id, what is left to the caller, and headers that keep browsers careful.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from fastapi import Request, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fairlead_common import clock, limits
+from fairlead_common.auth.authenticator import Headers, check_origin
+from fairlead_common.errors import WorldError
+from fairlead_common.limits import Buckets, UnderWay
+from fairlead_common.permissions import Caller
+from fairlead_common.problems import Problem
+from fairlead_common.settings import Settings
+
+OPEN: Final = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/sign-in"})
+OPEN_BELOW: Final = ("/problems", "/static/")
+"""What everybody may see: that it lives, how to talk to it, and how to sign in."""
+
+REQUEST_ID_MAX: Final = 64
+_ID: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/+=")
+_NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
+_CAREFUL: Final = (
+    _NOSNIFF,
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+Excuse = Callable[[Request, Problem], Response]
+"""How a problem is shown to somebody who looks at pages."""
+
+
+class Identify(Protocol):
+    """What finds callers: `auth.Authenticator` in services."""
+
+    def kept(self, headers: Headers) -> Caller | None:
+        """The caller, if that is known without asking anybody."""
+
+    async def find(self, headers: Headers) -> Caller:
+        """The caller. Raises a `Problem` or `WorldError`."""
+
+
+class Doors:
+    """The outermost layer of an app. `identify` None: only open paths lead anywhere."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        identify: Identify | None,
+        open_below: tuple[str, ...] = (),
+        excuse: Excuse | None = None,
+        now_s: Callable[[], float] = clock.monotonic_s,
+    ) -> None:
+        self._app = app
+        self._hosts = frozenset(settings.hosts)
+        self._identify = identify
+        self._open_below = (*OPEN_BELOW, *open_below)
+        self._excuse = excuse
+        self._now_s = now_s
+        given = settings.requests
+        self._callers: Buckets[str] = Buckets(given.per_second, given.burst, given.callers_max)
+        self._failures: Buckets[str] = Buckets(
+            given.failures_per_second, given.failures_burst, given.callers_max
+        )
+        self._under_way: UnderWay[str] = UnderWay(given.concurrent_max)
+        full_s = limits.seconds(given.burst / given.per_second)
+        self._policy = (b"ratelimit-policy", f'"caller";q={given.burst};w={full_s}'.encode())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request in, or say why not."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        headers: Headers = dict(scope["headers"])
+        extra = [(b"x-request-id", _request_id(headers))]
+        state = scope.setdefault("state", {})
+        state["request_id"] = extra[0][1].decode()
+
+        async def send_with_extra(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                state["answering"] = True
+                state["event_stream"] = _complete(message["headers"], extra)
+            await send(message)
+
+        caller = None
+        try:
+            self._check_host(headers)
+            if not self._is_open(scope["path"]):
+                caller = await self._caller(scope, headers)
+                state["caller"] = caller
+                check_origin(scope["method"], headers)
+                self._count(caller, extra)
+        except (Problem, WorldError) as error:
+            await self._refuse(error, scope, receive, send_with_extra)
+            return
+        if caller is None:
+            await self._app(scope, receive, send_with_extra)
+            return
+        try:
+            await self._app(scope, receive, send_with_extra)
+        except asyncio.CancelledError:
+            if not state.get("answering"):
+                ending = Problem("unavailable", "This server is ending.", retry_after_s=1)
+                await self._refuse(ending, scope, receive, send_with_extra)
+        finally:
+            self._under_way.end(caller.name)
+
+    def _is_open(self, path: str) -> bool:
+        return path in OPEN or path.startswith(self._open_below)
+
+    def _check_host(self, headers: Headers) -> None:
+        host = headers.get(b"host", b"").decode("latin-1")
+        name = host.rpartition(":")[0] if _has_port(host) else host
+        if name not in self._hosts and "*" not in self._hosts:
+            raise Problem(
+                "malformed",
+                f"The Host header {name!r} is not one of this server's names; add it to the"
+                " setting `hosts`.",
+            )
+
+    async def _caller(self, scope: Scope, headers: Headers) -> Caller:
+        if self._identify is None:
+            raise Problem("unauthenticated", "Nobody is let in here.")
+        caller = self._identify.kept(headers)
+        if caller is not None:
+            return caller
+        address = (scope.get("client") or ("",))[0]
+        now_s = self._now_s()
+        wait_s = self._failures.wait_s(address, now_s)
+        if wait_s > 0:
+            raise Problem(
+                "too-many-requests",
+                "Too many wrong credentials came from your address.",
+                retry_after_s=limits.seconds(wait_s),
+            )
+        try:
+            return await self._identify.find(headers)
+        except Problem as problem:
+            if problem.slug == "unauthenticated" and b"authorization" in headers:
+                self._failures.take(address, now_s)
+            raise
+
+    def _count(self, caller: Caller, extra: list[tuple[bytes, bytes]]) -> None:
+        """One more request of the caller's. Raises a 429 `Problem`."""
+        taken = self._callers.take(caller.name, self._now_s())
+        extra.append(self._policy)
+        extra.append((b"ratelimit", b'"caller";r=%d;t=%d' % (taken.left, taken.full_s + 0.999)))
+        if taken.wait_s > 0:
+            raise Problem(
+                "too-many-requests",
+                f"{caller.name} has asked more often than this server lets one caller.",
+                retry_after_s=limits.seconds(taken.wait_s),
+            )
+        if not self._under_way.begin(caller.name):
+            raise Problem(
+                "too-many-requests",
+                f"{caller.name} has {self._under_way.most} requests under way, streams and long"
+                " polls among them; let some of them end first.",
+                retry_after_s=1,
+            )
+
+    async def _refuse(
+        self, error: Problem | WorldError, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        problem = (
+            error
+            if isinstance(error, Problem)
+            else Problem("unavailable", str(error), retry_after_s=1)
+        )
+        request = Request(scope)
+        wants_page = self._excuse is not None and _is_page(scope)
+        answer = (
+            self._excuse(request, problem)
+            if wants_page and self._excuse is not None
+            else problem.response(request)
+        )
+        await answer(scope, receive, send)
+
+
+def _is_page(scope: Scope) -> bool:
+    """Whether somebody looks at pages: a browser says that it takes HTML."""
+    accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
+    return b"text/html" in accept and not scope["path"].startswith("/api/")
+
+
+def _request_id(headers: Headers) -> bytes:
+    given = headers.get(b"x-request-id", b"")[:REQUEST_ID_MAX]
+    return given if given and _ID.issuperset(given) else secrets.token_hex(8).encode()
+
+
+def _complete(headers: list[tuple[bytes, bytes]], extra: list[tuple[bytes, bytes]]) -> bool:
+    """Add what every answer has, and what keeps browsers careful where the route said nothing;
+    whether the answer is a stream of events.
+    """
+    said = dict(headers)
+    headers.extend(item for item in _CAREFUL if item[0] not in said)
+    headers.extend(extra)
+    return said.get(b"content-type", b"").startswith(b"text/event-stream")
+
+
+def _has_port(host: str) -> bool:
+    return host.rpartition(":")[2].isdigit() and not host.endswith("]") and ":" in host
