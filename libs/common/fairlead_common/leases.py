@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from fairlead_common.events import FailureCategory
 from fairlead_common.ids import JobId, RunId, run_id
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import leases
@@ -20,6 +21,8 @@ class Wish(StrEnum):
 class Lease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """One live run. `wish` STOP means: end it within `grace_s`, `why` says what for.
 
+    A run that is stopped with a `failure` is told as failed in that category, not as stopped.
+
     `spec` is the pod spec (empty once the wish is STOP: what runs already has it). `after` names
     runs that must be gone before this one may be created. `env` is what Fairlead adds to the
     environment of the first container.
@@ -32,6 +35,7 @@ class Lease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
     node: str
     wish: Wish = Wish.RUN
     why: str = ""
+    failure: FailureCategory | None = None
     grace_s: int = 30
     runtime_s_max: int | None = None
     namespace: str = "default"

@@ -152,7 +152,7 @@ def _without_pod(
     if wanted.end_told_ms:
         return  # somebody removed the pod after its end was told
     if lease.wish is Wish.STOP:
-        yield RuleOut(run, pods.stopped(lease.why or "stopped before it started"))
+        yield RuleOut(run, _asked(lease, "stopped before it started"))
     elif wanted.taken is Taken.BEFORE:
         yield RuleOut(run, _LOST)
     elif wanted.taken is Taken.NOW:
@@ -179,12 +179,18 @@ def _live(wanted: Wanted, pod: Pod, now_ms: int, closing_s: int | None) -> Itera
         return
     due_ms = deadline_ms(wanted, pod)
     if lease.wish is Wish.STOP:
-        yield Stop(pod.run, lease.grace_s, pods.stopped(lease.why or "its lease says so"))
+        yield Stop(pod.run, lease.grace_s, _asked(lease, "its lease says so"))
     elif due_ms is not None and due_ms <= now_ms:
         reason = f"it ran longer than the {lease.runtime_s_max} s that it may"
         yield Stop(pod.run, lease.grace_s, pods.failed(FailureCategory.DEADLINE, reason))
     elif closing_s is not None:
         yield Stop(pod.run, min(lease.grace_s, closing_s), pods.stopped(SHUTDOWN))
+
+
+def _asked(lease: Lease, otherwise: str) -> End:
+    """How the end is told of a run that its lease wants stopped."""
+    why = lease.why or otherwise
+    return pods.stopped(why) if lease.failure is None else pods.failed(lease.failure, why)
 
 
 def deadline_ms(wanted: Wanted, pod: Pod) -> int | None:

@@ -38,6 +38,9 @@ class Clusters:
         self.cordoned_nodes: dict[NodeName, str] = {}
         self.silence_s: dict[str, float] = {}
         self.beaten: set[str] = set()
+        self.gone_s: dict[NodeName, float] = {}
+        """Nodes that are not there any more, and for how long (s)."""
+        self._most: tuple[int, dict[tuple[str, str], int]] = (-1, {})
         self.version = 0
 
     def apply(self, entries: Iterable[Entry]) -> None:
@@ -59,6 +62,7 @@ class Clusters:
 
     def _reported(self, node: records.Node) -> None:
         name = NodeName(node.executor, node.name)
+        self.gone_s.pop(name, None)
         if name not in self.numbers:
             self._number(name)
         if self.nodes.get(name) != node:
@@ -69,6 +73,7 @@ class Clusters:
         executor, slash, node = key.partition("/")
         if slash:
             if self.nodes.pop(NodeName(executor, node), None) is not None:
+                self.gone_s[NodeName(executor, node)] = 0.0
                 self.version += 1
         elif self.heard.pop(executor, None) is not None:
             self.silence_s.pop(executor, None)
@@ -103,7 +108,39 @@ class Clusters:
         for executor in self.silence_s:
             heard = executor in self.beaten
             self.silence_s[executor] = 0.0 if heard else self.silence_s[executor] + elapsed_s
+        for node in self.gone_s:
+            self.gone_s[node] += elapsed_s
         self.beaten.clear()
+
+    def expect(self, names: Iterable[NodeName]) -> None:
+        """Runs were given these nodes: one that nobody has reported is gone, from now on."""
+        for name in names:
+            if name not in self.nodes:
+                self.gone_s.setdefault(name, 0.0)
+
+    def gone(self, for_s: float, stale_s: float) -> list[NodeName]:
+        """Nodes that are gone for longer than this, of executors that are not stale."""
+        silence_s = self.silence_s
+        return [
+            name
+            for name, gone_s in self.gone_s.items()
+            if gone_s > for_s and silence_s.get(name.executor, 0.0) <= stale_s
+        ]
+
+    def forget(self, names: Iterable[NodeName]) -> None:
+        """What ran on these nodes was given up."""
+        for name in names:
+            self.gone_s.pop(name, None)
+
+    def most(self, pool: str, resource: str) -> int:
+        """The most of a resource that any node of the pool has; 0 when there is none."""
+        if self._most[0] != self.version:
+            self._most = (self.version, {})
+        found = self._most[1].get((pool, resource))
+        if found is None:
+            there = (n.allocatable.get(resource, 0) for n in self.nodes.values() if n.pool == pool)
+            found = self._most[1][pool, resource] = max(there, default=0)
+        return found
 
     def silent(self, for_s: float) -> frozenset[str]:
         """Executors not heard for longer than this (stale with one bound, lost with another)."""

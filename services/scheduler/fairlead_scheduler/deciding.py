@@ -8,20 +8,21 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from fairlead_common.events import JobSubmitted
 from fairlead_common.ids import JobId
 from fairlead_scheduler import housekeeping, planning, snapshots
-from fairlead_scheduler.buckets import Buckets
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.engine import Plan, schedule
-from fairlead_scheduler.housekeeping import Housekeeping
+from fairlead_scheduler.housekeeping import Bounds, Housekeeping
 from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.settings import SchedulerSettings
 from fairlead_scheduler.snapshots import Builder, Built
 from fairlead_scheduler.units import Unit
-from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view import columns as c
+from fairlead_scheduler.view.columns import NodeName, View
 
 _decoder = msgspec.json.Decoder(JobSubmitted)
 EXAMINED_MS = 60_000
@@ -39,11 +40,18 @@ class Round(NamedTuple):
 class _Pool(msgspec.Struct):
     """What is kept of a pool from cycle to cycle."""
 
-    buckets: Buckets
     settled: object = None
     """What the last round looked at, if that round left nothing to do."""
     due_ms: int = 0
     """When the next delayed job may start."""
+
+
+def _nodes_in_use(view: View) -> list[NodeName]:
+    """The nodes on which runs live."""
+    jobs = view.jobs
+    live = c.IS_LIVE_RUN[jobs.run_state[: jobs.used]]
+    live &= (jobs.flags[: jobs.used] & c.FREE) == 0
+    return [jobs.nodes.values[int(at)] for at in np.unique(jobs.node[: jobs.used][live])]
 
 
 class Decider:
@@ -68,17 +76,23 @@ class Decider:
         self._builder.kept_before_ms = began_ms - EXAMINED_MS
         self._engine = self._builder.engine_settings()
         self._pools: dict[str, _Pool] = {}
+        self._bounds = Bounds(
+            stale_s=settings.executor_stale_s,
+            lost_s=settings.executor_timeout_s,
+            node_gone_s=settings.node_gone_s,
+            deadline_s=settings.deadline_grace_s,
+            unstarted=settings.retries_unstarted_max,
+        )
+        clusters.expect(_nodes_in_use(view))
 
     def due(self, now_ms: int) -> Housekeeping:
         """Run ends, stops, deadlines and lost executors: decided before anything is scheduled."""
         kept = housekeeping.decide(
-            self.view,
-            self.leases,
-            self.clusters.silent(self._settings.executor_timeout_s),
-            now_ms=now_ms,
-            unstarted_max=self._settings.retries_unstarted_max,
+            self.view, self.leases, self.queues, self.clusters, self._bounds, now_ms=now_ms
         )
         self.view.loose_runs.clear()
+        gone = self.clusters.gone(self._bounds.node_gone_s, self._bounds.stale_s)
+        self.clusters.forget(gone)
         return kept
 
     def pools(self) -> list[str]:
@@ -91,9 +105,7 @@ class Decider:
         """A round of one pool; None when nothing changed since one that left nothing to do."""
         pool = self._pools.get(name)
         if pool is None:
-            rules = self._settings.rules
-            buckets = Buckets(rules.rate, rules.queue_rate, rules.preemption_rate)
-            pool = self._pools[name] = _Pool(buckets)
+            pool = self._pools[name] = _Pool()
         stale = self.clusters.silent(self._settings.executor_stale_s)
         key = (self.view.version, self.clusters.version, stale)
         if pool.settled == key and now_ms < pool.due_ms and not kept.units:
@@ -106,7 +118,7 @@ class Decider:
             name,
             now_ms=now_ms,
             stale=stale,
-            buckets=pool.buckets,
+            buckets=self.view.buckets.pool(name),
             left_out=kept.left_out,
         )
         built_s = timer_s()
@@ -117,7 +129,6 @@ class Decider:
         )
         steps = {"build": built_s - begun_s, "plan": timer_s() - built_s}
         self._builder.remember_feasible(built, plan.shape_feasible)
-        use_up(pool.buckets, built, plan)
         idle = not plan.limited and not len(plan.placed_job) and not len(plan.preempted_job)
         pool.settled = key if idle else None
         pool.due_ms = snapshots.next_start_ms(self.view, now_ms)
@@ -138,12 +149,3 @@ class Decider:
             for job_id in self.specs_needed(decided)
         }
         return planning.units(self.view, decided.built, decided.plan, specs)
-
-
-def use_up(buckets: Buckets, built: Built, plan: Plan) -> None:
-    """Take the tokens that a plan uses."""
-    buckets.all.take(plan.tokens_used)
-    buckets.preemptions.take(plan.preemption_tokens_used)
-    counts = plan.queue_scheduled.tolist()
-    for name, count in zip(built.snapshot.queue_names, counts, strict=True):
-        buckets.queue(name).take(count)

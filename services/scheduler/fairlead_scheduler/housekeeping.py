@@ -4,26 +4,24 @@ Level, not edge: each decision follows from what the view says now, so that it d
 which of several leaders saw the event that led there.
 """
 
-from collections.abc import Iterator
-from typing import assert_never
+from collections.abc import Iterator, Mapping
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from fairlead_common import events as ev
-from fairlead_common import resources, shapes
-from fairlead_common.events import FailureCategory
+from fairlead_common.events import FailureCategory, PreemptionCause
 from fairlead_common.ids import JobId, run_id
 from fairlead_common.leases import Wish
-from fairlead_common.lifecycle import RunState
-from fairlead_scheduler import leasing
+from fairlead_common.log.protocol import Record
+from fairlead_scheduler import leasing, retries
+from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.leasing import Leases
+from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.units import Unit
 from fairlead_scheduler.view import columns as c
-from fairlead_scheduler.view.columns import JobSet, View
-
-End = ev.JobSucceeded | ev.JobFailed | ev.JobCancelled | ev.JobPreempted | ev.JobRequeued
+from fairlead_scheduler.view.columns import JobSet, NodeName, View
 
 
 class Housekeeping(msgspec.Struct, frozen=True):
@@ -33,22 +31,39 @@ class Housekeeping(msgspec.Struct, frozen=True):
     left_out: npt.NDArray[np.bool_]
 
 
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """How long or how often something may be until it is acted on; times are seconds.
+
+    `stale_s`, `lost_s`: silence of an executor. `node_gone_s`: a node that holds runs is gone.
+    `deadline_s`: what an executor is given to end a run that has run for as long as it may, beyond
+    the job's own grace. `unstarted`: nodes that could not start one job.
+    """
+
+    stale_s: float
+    lost_s: float
+    node_gone_s: float
+    deadline_s: float
+    unstarted: int
+
+
 def decide(
-    view: View, held: Leases, lost: frozenset[str], *, now_ms: int, unstarted_max: int
+    view: View, held: Leases, queues: Queues, clusters: Clusters, bounds: Bounds, *, now_ms: int
 ) -> Housekeeping:
     """Everything that is due now."""
     left_out = np.zeros(max(1, view.jobs.used), np.bool_)
     units: list[Unit] = []
-    for row, unit in _attended(view, held, unstarted_max):
+    for row, unit in _attended(view, held, queues, clusters, bounds):
         left_out[row] = True
         units.append(unit)
     for row, unit in _overdue(view, now_ms):
         if not left_out[row]:
             left_out[row] = True
             units.append(unit)
-    for row, unit in _lost(view, held, lost):
+    units += _beyond_runtime(view, held, bounds, now_ms)
+    for row, unit in _lost(view, held, _given_up(view, clusters, bounds)):
         left_out[row] = True
         units.append(unit)
+    left_out[_stopping_gangs(view)] = True
     units += [Unit((), leasing.clear(held, run)) for run in view.loose_runs if run in held.held]
     return Housekeeping(units, left_out)
 
@@ -57,33 +72,98 @@ def _job_set(view: View, row: int) -> JobSet:
     return view.jobs.job_sets.values[int(view.jobs.job_set[row])]
 
 
-def _attended(view: View, held: Leases, unstarted_max: int) -> Iterator[tuple[int, Unit]]:
+def _attended(
+    view: View, held: Leases, queues: Queues, clusters: Clusters, bounds: Bounds
+) -> Iterator[tuple[int, Unit]]:
     """Jobs that an event marked: their run ended, they are to stop, or they wait in vain."""
     jobs = view.jobs
+    taken_back: set[c.GangName] = set()
     for job_id in sorted(view.attention):
         row = jobs.rows.get(job_id)
         if row is None:
             continue
-        live = bool(c.IS_LIVE_RUN[jobs.run_state[row]])
-        if live:
-            run = run_id(job_id, int(jobs.run[row]))
-            known = held.held.get(run)
-            if known is not None and known.wish is Wish.RUN and _is_to_stop(view, row):
+        if c.IS_LIVE_RUN[jobs.run_state[row]]:
+            if _is_to_stop(view, row) and _is_wanted(view, held, row):
                 why = jobs.rare[row].stop_reason if row in jobs.rare else ""
                 yield row, Unit((), (leasing.stop_lease(view, row, why),))
         elif c.IS_HELD[jobs.state[row]]:
-            event = decide_end(view, row, unstarted_max)
-            executor = jobs.nodes.values[jobs.node[row]].executor
-            run = run_id(job_id, int(jobs.run[row]))
-            cleared = leasing.clear(held, run, executor)
-            yield row, Unit(((_job_set(view, row), event),), cleared)
+            event = retries.decide_end(view, row, queues, clusters, bounds.unstarted)
+            facts: list[tuple[JobSet, ev.AnyEvent]] = [(_job_set(view, row), event)]
+            records = list(_cleared(view, held, row))
+            rare = jobs.rare.get(row)
+            if rare is not None and rare.gang is not None and rare.gang not in taken_back:
+                taken_back.add(rare.gang)
+                _take_back(view, held, row, rare, facts, records)
+            yield row, Unit(tuple(facts), tuple(records))
         elif jobs.state[row] == c.QUEUED and jobs.flags[row] & c.DOOMED:
-            doom = ev.JobCancelled(job_id=job_id, reason=jobs.rare[row].doom)
-            yield row, Unit(((_job_set(view, row), doom),))
+            yield row, Unit(((_job_set(view, row), _doomed(job_id, jobs.rare[row])),))
+
+
+def _doomed(job_id: JobId, rare: c.Rare) -> ev.AnyEvent:
+    if rare.gang_doom:
+        return retries.doomed(job_id, rare)
+    return ev.JobCancelled(job_id=job_id, reason=rare.doom)
+
+
+def _cleared(view: View, held: Leases, row: int) -> tuple[Record, ...]:
+    jobs = view.jobs
+    executor = jobs.nodes.values[jobs.node[row]].executor
+    return leasing.clear(held, run_id(jobs.ids[row], int(jobs.run[row])), executor)
 
 
 def _is_to_stop(view: View, row: int) -> bool:
     return bool(view.jobs.flags[row] & c.STOPPING) or bool(c.IS_ENDED[view.jobs.state[row]])
+
+
+def _is_wanted(view: View, held: Leases, row: int) -> bool:
+    """Whether the lease of the job's live run still wishes it to run."""
+    known = held.held.get(run_id(view.jobs.ids[row], int(view.jobs.run[row])))
+    return known is not None and known.wish is Wish.RUN
+
+
+def _take_back(
+    view: View,
+    held: Leases,
+    row: int,
+    rare: c.Rare,
+    facts: list[tuple[JobSet, ev.AnyEvent]],
+    records: list[Record],
+) -> None:
+    """A member that could not start takes its gang along, where fewer live than must together."""
+    if rare.gang is None or not retries.ended_unstarted(view, row):
+        return
+    if not retries.needs_member(view, row):
+        return
+    job_id = view.jobs.ids[row]
+    why = (
+        f"its gang {rare.gang.name} goes back to the queue: member {job_id} could not start on"
+        f" {retries.node_name(view, row)}: {rare.failure_reason}"
+    )
+    for other in sorted(view.gang_members.get(rare.gang, ())):
+        at = view.jobs.rows[other]
+        if at == row or not retries.is_on(view, at):
+            continue
+        event = ev.JobRunPreempting(
+            job_id=other, run=int(view.jobs.run[at]), cause=PreemptionCause.GANG, reason=why
+        )
+        facts.append((_job_set(view, at), event))
+        if _is_wanted(view, held, at):
+            records.append(leasing.stop_lease(view, at, why))
+
+
+def _stopping_gangs(view: View) -> list[int]:
+    """Members that wait while others of their gang are stopped: they start together again."""
+    gangs = set()
+    for job_id in view.attention:
+        row = view.jobs.rows.get(job_id)
+        rare = None if row is None else view.jobs.rare.get(row)
+        if row is not None and rare is not None and rare.gang is not None:
+            gangs.add(rare.gang)
+    return [
+        view.jobs.rows[job_id]
+        for gang in gangs - view.gang_started
+        for job_id in view.gang_members.get(gang, ())
+    ]
 
 
 def _overdue(view: View, now_ms: int) -> Iterator[tuple[int, Unit]]:
@@ -100,99 +180,45 @@ def _overdue(view: View, now_ms: int) -> Iterator[tuple[int, Unit]]:
         yield row, Unit(((_job_set(view, row), event),))
 
 
-def _lost(view: View, held: Leases, lost: frozenset[str]) -> Iterator[tuple[int, Unit]]:
-    """Live runs on executors that have not reported for too long are given up."""
-    if not lost:
+def _beyond_runtime(view: View, held: Leases, bounds: Bounds, now_ms: int) -> Iterator[Unit]:
+    """Live runs that their executor should have ended for their maximum run time, and has not."""
+    jobs = view.jobs
+    span = slice(0, jobs.used)
+    due_ms = jobs.running_ms[span] + jobs.runtime_ms_max[span] + 1000 * jobs.grace_s[span]
+    late = (due_ms + round(1000 * bounds.deadline_s) <= now_ms) & (jobs.running_ms[span] > 0)
+    late &= c.IS_LIVE_RUN[jobs.run_state[span]] & (jobs.runtime_ms_max[span] > 0)
+    late &= (jobs.flags[span] & (c.FREE | c.STOPPING)) == 0
+    for row in np.flatnonzero(late).tolist():
+        if _is_wanted(view, held, row):
+            runtime_s = int(jobs.runtime_ms_max[row]) // 1000
+            why = f"it ran longer than the {runtime_s} s that it may"
+            lease = leasing.stop_lease(view, row, why, FailureCategory.DEADLINE)
+            yield Unit((), (lease,))
+
+
+def _given_up(view: View, clusters: Clusters, bounds: Bounds) -> dict[NodeName, str]:
+    """Nodes whose runs are given up, and why."""
+    lost = clusters.silent(bounds.lost_s)
+    found = {
+        name: f"node {name.node} of executor {name.executor} is gone"
+        for name in clusters.gone(bounds.node_gone_s, bounds.stale_s)
+    }
+    for name in view.jobs.nodes.values if lost else ():
+        if name.executor in lost:
+            found[name] = f"executor {name.executor} has stopped reporting"
+    return found
+
+
+def _lost(view: View, held: Leases, given_up: Mapping[NodeName, str]) -> Iterator[tuple[int, Unit]]:
+    """Live runs on nodes that nobody has heard of for too long are given up."""
+    if not given_up:
         return
     jobs = view.jobs
-    numbers = [at for at, name in enumerate(jobs.nodes.values) if name.executor in lost]
+    numbers = [at for at, name in enumerate(jobs.nodes.values) if name in given_up]
     span = slice(0, jobs.used)
     there = c.IS_LIVE_RUN[jobs.run_state[span]] & np.isin(jobs.node[span], numbers)
     there &= (jobs.flags[span] & c.FREE) == 0
     for row in np.flatnonzero(there).tolist():
-        executor = jobs.nodes.values[jobs.node[row]].executor
-        run = int(jobs.run[row])
-        event = ev.JobRunLost(
-            job_id=jobs.ids[row], run=run, reason=f"executor {executor} has stopped reporting"
-        )
-        cleared = leasing.clear(held, run_id(jobs.ids[row], run), executor)
-        yield row, Unit(((_job_set(view, row), event),), cleared)
-
-
-def decide_end(view: View, row: int, unstarted_max: int) -> End:
-    """What the end of its newest run means for the job."""
-    jobs = view.jobs
-    job_id, flags = jobs.ids[row], int(jobs.flags[row])
-    rare = jobs.rare.get(row) or c.Rare()
-    state = c.RUN_STATES[jobs.run_state[row]]
-    if state is RunState.SUCCEEDED:
-        return ev.JobSucceeded(job_id=job_id)
-    if flags & c.STOP_CANCEL:
-        return ev.JobCancelled(job_id=job_id, reason=rare.stop_reason or "cancelled")
-    if flags & c.STOP_PREEMPT and state is not RunState.RETURNED:
-        if flags & c.PREEMPTED_IS_FINAL:
-            return ev.JobPreempted(job_id=job_id, reason=rare.stop_reason)
-        return ev.JobRequeued(job_id=job_id, reason=f"preempted: {rare.stop_reason}")
-    match state:
-        case RunState.FAILED:
-            return _failed(view, row, job_id, rare)
-        case RunState.RETURNED:
-            return _returned(view, row, job_id, rare, unstarted_max)
-        case RunState.STOPPED | RunState.LOST:
-            return ev.JobRequeued(job_id=job_id, reason=rare.failure_reason or "its run was lost")
-        case RunState.LEASED | RunState.PENDING | RunState.RUNNING:
-            raise AssertionError(f"the run of {job_id} has not ended")
-        case _:
-            assert_never(state)
-
-
-def _failed(view: View, row: int, job_id: JobId, rare: c.Rare) -> ev.JobFailed | ev.JobRequeued:
-    category = rare.failure or FailureCategory.INTERNAL
-    policy = rare.retry
-    if policy is None or category not in policy.on or view.jobs.retries[row] >= policy.limit:
-        return ev.JobFailed(
-            job_id=job_id,
-            category=category,
-            reason=rare.failure_reason,
-            exit_code=rare.exit_code,
-        )
-    avoid = _node_name(view, row) if policy.avoid_node else None
-    changed: dict[str, msgspec.Raw] = {}
-    if category is FailureCategory.OOM and policy.memory_factor > 1:
-        shape = view.jobs.shape_of(int(view.jobs.shape[row]))
-        changed["shape"] = _more_memory(shape, policy.memory_factor)
-    return ev.JobRequeued(
-        job_id=job_id,
-        reason=f"retry {view.jobs.retries[row] + 1} of {policy.limit} after {category.value}",
-        counted=True,
-        avoid_node=avoid,
-        **changed,
-    )
-
-
-def _node_name(view: View, row: int) -> str:
-    name = view.jobs.nodes.values[view.jobs.node[row]]
-    return f"{name.executor}/{name.node}"
-
-
-def _more_memory(shape: shapes.Shape, factor: float) -> msgspec.Raw:
-    memory = int(shape.requests.get(resources.MEMORY, 0) * factor)
-    requests = shape.requests | {resources.MEMORY: min(memory, resources.AMOUNT_MAX)}
-    return shapes.encode(msgspec.structs.replace(shape, requests=requests))
-
-
-def _returned(
-    view: View, row: int, job_id: JobId, rare: c.Rare, unstarted_max: int
-) -> ev.JobFailed | ev.JobRequeued:
-    if len(rare.avoid) + 1 >= unstarted_max:
-        return ev.JobFailed(
-            job_id=job_id,
-            category=FailureCategory.ADMISSION,
-            reason=f"{len(rare.avoid) + 1} nodes could not start it; the last: "
-            f"{rare.failure_reason}",
-        )
-    return ev.JobRequeued(
-        job_id=job_id,
-        reason=f"could not start: {rare.failure_reason}",
-        avoid_node=_node_name(view, row),
-    )
+        name = jobs.nodes.values[jobs.node[row]]
+        event = ev.JobRunLost(job_id=jobs.ids[row], run=int(jobs.run[row]), reason=given_up[name])
+        yield row, Unit(((_job_set(view, row), event),), _cleared(view, held, row))

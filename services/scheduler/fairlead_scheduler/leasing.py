@@ -11,11 +11,13 @@ from typing import Final
 import msgspec
 
 from fairlead_common import events as ev
-from fairlead_common import leases
+from fairlead_common import leases, resources, shapes
+from fairlead_common.events import FailureCategory
 from fairlead_common.ids import JobId, RunId, parse_run_id
 from fairlead_common.leases import Lease, Wish
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import LEASES_PREFIX
+from fairlead_scheduler import retries
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
 
@@ -69,10 +71,14 @@ def new_lease(
         "FAIRLEAD_QUEUE": job_set.queue,
         "FAIRLEAD_JOB_SET": job_set.name,
         "FAIRLEAD_RUN": str(run),
+        **_gang_environment(submitted.gang),
     }
-    if submitted.gang is not None:
-        environment["FAIRLEAD_GANG_NAME"] = submitted.gang.name
-        environment["FAIRLEAD_GANG_SIZE"] = str(submitted.gang.size)
+    shape = jobs.shapes.values[int(jobs.shape[row])].raw
+    requests = jobs.shape_of(int(jobs.shape[row])).requests
+    spec = submitted.spec
+    if shape != bytes(submitted.shape):  # a retry gave it more memory
+        before = shapes.decode(submitted.shape).requests[resources.MEMORY]
+        spec = retries.with_memory(bytes(spec), before, requests[resources.MEMORY])
     lease = Lease(
         job_id=job_id,
         run=run,
@@ -86,14 +92,27 @@ def new_lease(
         env=environment,
         labels=submitted.labels,
         annotations=submitted.annotations,
-        requests=jobs.shape_of(int(jobs.shape[row])).requests,
-        spec=submitted.spec,
+        requests=requests,
+        spec=spec,
     )
     return leases.record(node.executor, lease)
 
 
-def stop_lease(view: View, row: int, why: str) -> Record:
-    """The lease that asks the job's live run to end."""
+def _gang_environment(gang: ev.Gang | None) -> dict[str, str]:
+    if gang is None:
+        return {}
+    said = {
+        "FAIRLEAD_GANG_NAME": gang.name,
+        "FAIRLEAD_GANG_SIZE": str(gang.size),
+        "FAIRLEAD_GANG_MIN_SIZE": str(gang.min_size or gang.size),
+    }
+    if gang.uniformity_label is not None:
+        said["FAIRLEAD_GANG_UNIFORMITY_LABEL"] = gang.uniformity_label
+    return said
+
+
+def stop_lease(view: View, row: int, why: str, failure: FailureCategory | None = None) -> Record:
+    """The lease that asks the job's live run to end; with a `failure` it then counts as failed."""
     jobs = view.jobs
     node = jobs.nodes.values[jobs.node[row]]
     job_set = jobs.job_sets.values[jobs.job_set[row]]
@@ -105,6 +124,7 @@ def stop_lease(view: View, row: int, why: str) -> Record:
         node=node.node,
         wish=Wish.STOP,
         why=why,
+        failure=failure,
         grace_s=int(jobs.grace_s[row]),
     )
     return leases.record(node.executor, lease)

@@ -10,10 +10,11 @@ from fairlead_common.log import EventLog, topics
 from fairlead_common.log.connect import keep_tidy, open_log
 from fairlead_common.serving import Check
 from fairlead_scheduler import follower, kernels, leader, mirror, warm
+from fairlead_scheduler.buckets import PoolBuckets
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.follower import State
 from fairlead_scheduler.queues import Queues
-from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_scheduler.settings import Rules, SchedulerSettings
 from fairlead_scheduler.view import checkpoint
 from fairlead_scheduler.view.columns import View
 
@@ -47,7 +48,7 @@ class Service:
             await migrate(pool, "fairlead_scheduler", "fairlead_scheduler")
             for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
                 await log.create(topic)
-            state = await load_state(log, pool)
+            state = await load_state(log, pool, settings.rules)
             async with pool.acquire() as lock:
                 yield cls(settings, log, pool, lock, state, await log.identity())
         finally:
@@ -82,10 +83,10 @@ class Service:
         await leader.lead(self.settings, self._log, self._pool, self._lock, self.state)
 
 
-async def load_state(log: EventLog, pool: Pool) -> State:
+async def load_state(log: EventLog, pool: Pool, rules: Rules) -> State:
     """The saved view, or an empty one at the start of the log."""
-    view = await checkpoint.load_view(pool, await log.identity(), topics.JOB_PARTITIONS)
+    view = await checkpoint.load_view(pool, await log.identity(), topics.JOB_PARTITIONS, rules)
     if view is None:
-        view = View()
+        view = View(PoolBuckets(rules))
         view.positions = await log.start_positions(topics.JOBS)
     return State(view, Clusters(await checkpoint.read_nodes(pool)), Queues())

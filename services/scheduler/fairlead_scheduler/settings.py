@@ -43,7 +43,9 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     """`cycle_s`: a cycle at least this often; `cycle_s_min`: never more often than this.
 
     An executor is stale after `executor_stale_s` without a heartbeat (nothing new goes there) and
-    lost after `executor_timeout_s` (its runs are given up).
+    lost after `executor_timeout_s` (its runs are given up). So are the runs on a node that its
+    executor has reported gone for `node_gone_s`. A run that is beyond its maximum run time is
+    stopped by its executor, else after `deadline_grace_s` (and its own grace) by the scheduler.
     """
 
     http_port: int = 8082
@@ -54,6 +56,8 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     checkpoint_s: float = 1.0
     executor_stale_s: float = 30.0
     executor_timeout_s: float = 600.0
+    node_gone_s: float = 60.0
+    deadline_grace_s: float = 60.0
     round_s_max: float = 5.0
     ended_kept_days: int = 30
     standby_poll_s: float = 0.5

@@ -118,7 +118,7 @@ class Builder:
         label_names, gang_label = _gang_labels(view, gangs.names)
         avoid_job, avoid_node = _avoided(view, rows, nodes)
         fractions, amounts = self._limits(queues, queue_names, (*names, *floating))
-        own = buckets or Buckets(None, None, None)
+        own = buckets or Buckets(Rules())
         snapshot = Snapshot(
             pool=pool,
             now_ms=now_ms,

@@ -2,15 +2,22 @@
 
 import pytest
 
+from fairlead_common import clusters as records
+from fairlead_common import configuration, leases, shapes
 from fairlead_common import events as ev
-from fairlead_common import leases, shapes
+from fairlead_common.clusters import Heartbeat, Node
+from fairlead_common.configuration import Queue
 from fairlead_common.events import FailureCategory, RetryPolicy
 from fairlead_common.ids import JobId, RunId
 from fairlead_common.leases import Wish
+from fairlead_common.log import Entry
 from fairlead_scheduler import housekeeping, leasing
+from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.housekeeping import Bounds, Housekeeping
 from fairlead_scheduler.leasing import Held, Leases
+from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.units import Unit
-from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.columns import NodeName, View
 from tests.unit.scheduler.facts import fold, leased, submitted
 
 A = JobId("a")
@@ -23,10 +30,35 @@ def held(*runs: str, wish: Wish = Wish.RUN) -> Leases:
     return made
 
 
+def reported(what: Heartbeat | Node) -> Entry:
+    """What an executor says of itself or of a node."""
+    made = records.heartbeat_record if isinstance(what, Heartbeat) else records.node_record
+    record = made(what)  # type: ignore[arg-type]  # the two match
+    return Entry(0, 0, record.key, record.value, 0)
+
+
+BOUNDS = Bounds(stale_s=30, lost_s=600, node_gone_s=60, deadline_s=10, unstarted=3)
+
+
+def kept(
+    view: View,
+    live: Leases,
+    now_ms: int = 10_000,
+    queues: Queues | None = None,
+    clusters: Clusters | None = None,
+) -> Housekeeping:
+    world = (queues or Queues(), clusters or Clusters())
+    return housekeeping.decide(view, live, *world, BOUNDS, now_ms=now_ms)
+
+
 def decide(
-    view: View, live: Leases, lost: frozenset[str] = frozenset(), now_ms: int = 10_000
+    view: View,
+    live: Leases,
+    now_ms: int = 10_000,
+    queues: Queues | None = None,
+    clusters: Clusters | None = None,
 ) -> list[Unit]:
-    return housekeeping.decide(view, live, lost, now_ms=now_ms, unstarted_max=3).units
+    return kept(view, live, now_ms, queues, clusters).units
 
 
 def events(units: list[Unit]) -> list[ev.AnyEvent]:
@@ -144,7 +176,11 @@ def test_a_job_queued_for_longer_than_it_wanted_is_cancelled() -> None:
 
 def test_runs_on_a_lost_executor_are_given_up_with_their_leases() -> None:
     view = fold([submitted("a")], [leased("a")])
-    (unit,) = decide(view, held("a-1"), lost=frozenset({"e0"}))
+    clusters = Clusters()
+    clusters.apply([reported(Heartbeat(executor="e0"))])
+    clusters.tick(0)
+    clusters.tick(601)
+    (unit,) = decide(view, held("a-1"), clusters=clusters)
     (event,) = events([unit])
     assert isinstance(event, ev.JobRunLost)
     assert [(r.key, r.value) for r in unit.leases] == [("a-1", None)]
@@ -172,6 +208,83 @@ def test_a_new_leader_finds_the_leases_that_nobody_wants() -> None:
 
 def test_what_a_round_must_leave_alone_is_marked() -> None:
     view = fold([submitted("a", queue_s_max=5), submitted("b")])
-    kept = housekeeping.decide(view, held(), frozenset(), now_ms=9_000, unstarted_max=3)
-    marked = [view.jobs.ids[row] for row in kept.left_out.nonzero()[0]]
+    left_out = kept(view, held(), now_ms=9_000).left_out
+    marked = [view.jobs.ids[row] for row in left_out.nonzero()[0]]
     assert marked == ["a"]
+
+
+def test_a_queues_policy_holds_for_jobs_that_say_nothing_and_for_no_others() -> None:
+    queues = Queues()
+    queue = Queue(name="q", retry_policy=RetryPolicy(limit=1, on=(FailureCategory.OOM,)))
+    record = configuration.record(queue)
+    queues.apply([Entry(0, 0, record.key, record.value, 0)], Clusters())
+    (event,) = events(decide(ended(FAILED), held("a-1"), queues=queues))
+    assert isinstance(event, ev.JobRequeued)
+    (event,) = events(decide(ended(FAILED, retry=RetryPolicy()), held("a-1"), queues=queues))
+    assert isinstance(event, ev.JobFailed)
+
+
+def test_more_memory_ends_at_what_the_largest_node_of_the_pool_has() -> None:
+    clusters = Clusters()
+    for name, memory in (("n0", 130), ("n1", 150)):
+        allocatable = {"memory": memory}
+        clusters.apply([reported(Node(executor="e0", name=name, allocatable=allocatable))])
+    shape = shapes.Shape(requests={"cpu": 1000, "memory": 100})
+    view = ended(FAILED, retry=RETRY, shape=shapes.encode(shape))
+    (event,) = events(decide(view, held("a-1"), clusters=clusters))
+    assert isinstance(event, ev.JobRequeued)
+    assert shapes.decode(event.shape).requests["memory"] == 150
+
+
+def test_a_run_beyond_its_maximum_is_stopped_as_failed_once_its_executor_had_its_chance() -> None:
+    running = ev.JobRunRunning(job_id=A, run=1)
+    view = fold([submitted("a", runtime_s_max=5, grace_s=2)], [leased("a")], [running])
+    started_ms = int(view.jobs.running_ms[view.jobs.rows[A]])
+    due_ms = started_ms + 1000 * (5 + 2 + 10)
+    assert decide(view, held("a-1"), now_ms=due_ms - 1) == []
+    (unit,) = decide(view, held("a-1"), now_ms=due_ms)
+    (record,) = unit.leases
+    lease = leases.decode(record.value or b"")
+    assert (lease.wish, lease.failure) == (Wish.STOP, FailureCategory.DEADLINE)
+    assert "5 s" in lease.why
+    assert decide(view, held("a-1", wish=Wish.STOP), now_ms=due_ms) == []
+
+
+def test_a_run_that_has_not_started_has_no_deadline() -> None:
+    view = fold([submitted("a", runtime_s_max=5)], [leased("a")])
+    assert decide(view, held("a-1"), now_ms=10**9) == []
+
+
+def test_a_node_that_vanished_with_its_runs_gives_them_up_after_a_while() -> None:
+    node = Node(executor="e0", name="n0", allocatable={})
+    gone = records.node_gone_record("e0", "n0")
+    clusters = Clusters()
+    clusters.apply([reported(Heartbeat(executor="e0")), reported(node)])
+    clusters.apply([Entry(0, 0, gone.key, None, 0)])
+    view = fold([submitted("a")], [leased("a")])
+    for silence_s, want in ((59, 0), (2, 1)):
+        clusters.apply([reported(Heartbeat(executor="e0"))])
+        clusters.tick(silence_s)
+        assert len(decide(view, held("a-1"), clusters=clusters)) == want
+    (event,) = events(decide(view, held("a-1"), clusters=clusters))
+    assert isinstance(event, ev.JobRunLost)
+    assert event.reason == "node n0 of executor e0 is gone"
+
+
+def test_a_node_that_came_back_in_time_keeps_its_runs() -> None:
+    node = Node(executor="e0", name="n0", allocatable={})
+    gone = records.node_gone_record("e0", "n0")
+    clusters = Clusters()
+    clusters.apply([reported(node), Entry(0, 0, gone.key, None, 0)])
+    clusters.tick(30)
+    clusters.apply([reported(node)])
+    clusters.tick(90)
+    assert decide(fold([submitted("a")], [leased("a")]), held("a-1"), clusters=clusters) == []
+
+
+def test_a_new_leader_misses_nodes_that_went_before_its_time() -> None:
+    clusters = Clusters()
+    clusters.expect([NodeName("e0", "n0")])
+    clusters.tick(61)
+    view = fold([submitted("a")], [leased("a")])
+    assert len(decide(view, held("a-1"), clusters=clusters)) == 1

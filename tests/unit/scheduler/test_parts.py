@@ -11,12 +11,14 @@ from fairlead_common.clusters import Heartbeat, Node
 from fairlead_common.configuration import Cordon, Queue
 from fairlead_common.ids import JobId
 from fairlead_common.log import Entry, Record
-from fairlead_scheduler.buckets import Bucket
+from fairlead_scheduler.buckets import Bucket, Levels, PoolBuckets
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.queues import Queues
-from fairlead_scheduler.settings import LEASES_PER_APPEND_MAX, Rate
+from fairlead_scheduler.settings import LEASES_PER_APPEND_MAX, Rate, Rules
 from fairlead_scheduler.units import Unit, appends
-from fairlead_scheduler.view.columns import JobSet
+from fairlead_scheduler.view import apply
+from fairlead_scheduler.view.columns import JobSet, View
+from tests.unit.scheduler.facts import leased, message, submitted
 
 
 def entry(record: Record, time_ms: int = 0) -> Entry:
@@ -35,15 +37,69 @@ def node(name: str, **fields: object) -> Entry:
 def test_a_bucket_starts_full_refills_by_time_and_never_overflows() -> None:
     bucket = Bucket(Rate(per_second=2, burst=5))
     assert bucket.tokens(0) == 5
-    bucket.take(5)
+    bucket.take(5, 0)
     assert bucket.tokens(1_000) == 2
     assert bucket.tokens(60_000) == 5
 
 
 def test_a_bucket_without_a_rate_never_runs_dry() -> None:
     bucket = Bucket(None)
-    bucket.take(1e9)
+    bucket.take(1e9, 0)
     assert bucket.tokens(0) == float("inf")
+
+
+def test_time_before_the_last_use_adds_no_tokens() -> None:
+    bucket = Bucket(Rate(per_second=2, burst=5))
+    bucket.take(5, 10_000)
+    assert bucket.tokens(1_000) == 0
+    assert bucket.tokens(10_500) == 1
+
+
+RATES = Rules(
+    rate=Rate(per_second=1, burst=10),
+    queue_rate=Rate(per_second=1, burst=4),
+    preemption_rate=Rate(per_second=1, burst=2),
+)
+
+
+def test_whoever_folds_the_leases_knows_what_is_left_in_the_buckets() -> None:
+    view = View(PoolBuckets(RATES))
+    jobs = [submitted(name) for name in ("a", "b", "c")]
+    apply.apply(view, [message(0, *jobs), message(1, leased("a"), leased("b"), leased("a"))], {})
+    at_ms = 1_000
+    buckets = view.buckets.pool("default")
+    assert (buckets.all.tokens(at_ms), buckets.queue("q").tokens(at_ms)) == (8, 2)
+    apply.apply(view, [message(1, leased("c"))], {})  # read again: it changes nothing
+    assert buckets.all.tokens(at_ms) == 8
+
+
+def test_a_preemption_for_balance_and_its_gang_mates_use_tokens_and_urgency_uses_none() -> None:
+    view = View(PoolBuckets(RATES))
+    jobs = [submitted(name) for name in ("a", "b", "c", "x", "y")]
+    apply.apply(view, [message(0, *jobs, *(leased(name) for name in ("a", "b", "c")))], {})
+    causes = (("a", "fair-share", "x"), ("b", "gang", "x"), ("c", "urgency", "y"))
+    preempting = [
+        ev.JobRunPreempting(
+            job_id=JobId(name),
+            run=1,
+            cause=ev.PreemptionCause(cause),
+            reason="",
+            for_job=JobId(taker),
+        )
+        for name, cause, taker in causes
+    ]
+    apply.apply(view, [message(1, *preempting)], {})
+    assert view.buckets.pool("default").preemptions.tokens(1_000) == 0
+
+
+def test_saved_buckets_are_as_empty_as_they_were() -> None:
+    before = PoolBuckets(RATES)
+    before.pool("p").started("q", 4, 1_000)
+    levels = msgspec.json.decode(msgspec.json.encode(before.levels()), type=dict[str, Levels])
+    after = PoolBuckets(RATES, levels).pool("p")
+    assert after.queue("q").tokens(2_000) == 1
+    assert after.all.tokens(2_000) == 7
+    assert after.preemptions.tokens(2_000) == 2
 
 
 def test_an_executor_grows_silent_only_by_time_in_which_it_could_be_heard() -> None:

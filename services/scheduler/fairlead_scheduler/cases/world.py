@@ -18,7 +18,6 @@ from fairlead_scheduler.cases import form, outcome
 from fairlead_scheduler.cases.form import Case, Group, Round, expand
 from fairlead_scheduler.cases.outcome import Decided
 from fairlead_scheduler.clusters import Clusters
-from fairlead_scheduler.deciding import use_up
 from fairlead_scheduler.engine import Plan, schedule
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.snapshots import Builder, Built
@@ -36,7 +35,7 @@ class World:
         rules = case.settings.rules()
         self.builder = Builder((*form.FIXTURE_CLASSES, *case.priority_classes), rules)
         self.engine = self.builder.engine_settings()
-        self.buckets = Buckets(rules.rate, rules.queue_rate, rules.preemption_rate)
+        self.buckets = Buckets(rules)
         self.stale: set[str] = set()
         self.position = 0
         self.versions = 0
@@ -251,7 +250,9 @@ class World:
     def settle(self, built: Built, plan: Plan, ms: float = 0.0) -> Decided:
         """Fold a plan back."""
         self.builder.remember_feasible(built, plan.shape_feasible)
-        use_up(self.buckets, built, plan)
+        for name, count in zip(built.snapshot.queue_names, plan.queue_scheduled, strict=True):
+            self.buckets.started(name, int(count), self.now_ms)
+        self.buckets.preemptions.take(plan.preemption_tokens_used, self.now_ms)
         decided = outcome.of(self.case.name, self.round, self.view.jobs.ids, built, plan, ms)
         self._fold(plan, decided)
         return decided

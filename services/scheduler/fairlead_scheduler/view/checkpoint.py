@@ -14,6 +14,8 @@ from fairlead_common.db import Connection, Pool, load
 from fairlead_common.errors import ViewConflict
 from fairlead_common.ids import JobId, partition_of_job
 from fairlead_common.lifecycle import JobState
+from fairlead_scheduler.buckets import Levels, PoolBuckets
+from fairlead_scheduler.settings import Rules
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import Columns, Ended, Rare, View
 
@@ -27,6 +29,7 @@ _PLAIN: Final = (
     "number",
     "submitted_ms",
     "leased_ms",
+    "running_ms",
     "value",
     "start_after_ms",
     "queue_until_ms",
@@ -51,6 +54,7 @@ class Changes(msgspec.Struct, frozen=True):
     shapes: dict[str, c.ShapeClass]
     specs: list[tuple[JobId, bytes]]
     ended: list[tuple[JobId, str, str, int]]
+    buckets: bytes
 
 
 def take(view: View, partitions: int) -> Changes:
@@ -65,6 +69,7 @@ def take(view: View, partitions: int) -> Changes:
         shapes=named,
         specs=[(job_id, view.specs[job_id]) for job_id in view.unsaved_specs],
         ended=[(job_id, e.state.value, e.digest, e.at_ms) for job_id, e in view.ended.items()],
+        buckets=msgspec.json.encode(view.buckets.levels()),
     )
     view.recent.update(view.ended)
     view.ended = {}
@@ -117,7 +122,9 @@ async def save(
         for table in ("kept_jobs", "kept_specs"):
             await connection.execute(SQL[table])
         async with connection.transaction():
-            moved = await connection.execute(SQL["move_view"], before, changes.positions)
+            moved = await connection.execute(
+                SQL["move_view"], before, changes.positions, changes.buckets
+            )
             if moved != "UPDATE 1":
                 raise ViewConflict("another scheduler moved the checkpoint: this one is deposed")
             await _write(connection, changes)
@@ -192,13 +199,15 @@ async def begin(pool: Pool, log_id: str, start: Mapping[int, int], partitions: i
     await pool.execute(SQL["begin_view"], log_id, positions)
 
 
-async def load_view(pool: Pool, log_id: str, partitions: int) -> View | None:
+async def load_view(pool: Pool, log_id: str, partitions: int, rules: Rules) -> View | None:
     """The view as it was saved, None before the first checkpoint."""
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
         positions = await read_positions(connection, log_id, partitions)
         if positions is None:
             return None
-        view = View()
+        saved = await connection.fetchval(SQL["read_buckets"])
+        levels = msgspec.json.decode(saved, type=dict[str, Levels])
+        view = View(PoolBuckets(rules, levels))
         view.positions = dict(enumerate(positions))
         names = {
             row["key"]: c.ShapeClass(row["shape"], row["priority_class"])

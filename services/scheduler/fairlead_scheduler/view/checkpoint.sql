@@ -8,7 +8,11 @@ INSERT INTO fairlead_scheduler.view (log_id, positions) VALUES ($1, $2)
 
 -- name: move_view
 -- Compare and set: nobody else has moved the positions since this process read them.
-UPDATE fairlead_scheduler.view SET positions = $2 WHERE positions = $1
+UPDATE fairlead_scheduler.view SET positions = $2, buckets = $3 WHERE positions = $1
+
+-- name: read_buckets
+-- What was in the token buckets at the saved positions, as JSON.
+SELECT buckets FROM fairlead_scheduler.view
 
 -- name: save_shapes
 INSERT INTO fairlead_scheduler.shapes (key, shape, priority_class)
@@ -25,7 +29,8 @@ ON CONFLICT (job_id) DO UPDATE SET
     state = excluded.state, run_state = excluded.run_state, flags = excluded.flags,
     shape = excluded.shape, executor = excluded.executor, node = excluded.node,
     run = excluded.run, retries = excluded.retries, priority = excluded.priority,
-    leased_ms = excluded.leased_ms, value = excluded.value, rare = excluded.rare
+    leased_ms = excluded.leased_ms, running_ms = excluded.running_ms, value = excluded.value,
+    rare = excluded.rare
 
 -- name: kept_specs
 CREATE TEMPORARY TABLE IF NOT EXISTS kept_specs

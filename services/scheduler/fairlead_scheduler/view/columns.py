@@ -17,6 +17,8 @@ from fairlead_common import shapes
 from fairlead_common.events import FailureCategory, RetryPolicy
 from fairlead_common.ids import JobId, RunId
 from fairlead_common.lifecycle import JOB_ENDED, JOB_HELD, RUN_ENDED, JobState, RunState
+from fairlead_scheduler.buckets import PoolBuckets
+from fairlead_scheduler.settings import Rules
 from fairlead_scheduler.view.journal import Journal
 
 JOB_STATES: Final = tuple(JobState)
@@ -24,6 +26,7 @@ RUN_STATES: Final = tuple(RunState)
 STATE_CODE: Final = {state: code for code, state in enumerate(JOB_STATES)}
 RUN_CODE: Final = {state: code for code, state in enumerate(RUN_STATES)}
 QUEUED: Final = STATE_CODE[JobState.QUEUED]
+RUNNING: Final = STATE_CODE[JobState.RUNNING]
 NO_RUN: Final = 255
 """`run_state` of a job that never ran."""
 
@@ -39,7 +42,8 @@ LIVE_RUN: Final = tuple(IS_LIVE_RUN.tolist())
 HOLD: Final = 1
 DEPENDS: Final = 2
 DOOMED: Final = 4
-"""A job it waits for ended otherwise than by success: it is to be cancelled."""
+"""It can never start: a job it waits for did not succeed (it is to be cancelled), or its gang lost
+a member that could not start (it is to fail, see `Rare.gang_doom`)."""
 STOP_CANCEL: Final = 8
 STOP_PREEMPT: Final = 16
 INFEASIBLE_WAITS: Final = 32
@@ -48,9 +52,11 @@ FREE: Final = 128
 """The row belongs to no job."""
 ROOM_GIVEN: Final = 256
 """The run stops so that another can have its room, which is counted as that one's already."""
+STOP_GANG: Final = 512
+"""The run stops because its gang goes back to the queue: a member of it could not start."""
 ALL_FLAGS: Final = 0xFFFF
 
-STOPPING: Final = STOP_CANCEL | STOP_PREEMPT
+STOPPING: Final = STOP_CANCEL | STOP_PREEMPT | STOP_GANG
 NOT_BEFORE_LONG: Final = HOLD | DEPENDS | DOOMED
 """With any of these a queued job may not start yet."""
 
@@ -125,6 +131,8 @@ class Rare(msgspec.Struct):
     gang: GangName | None = None
     gang_terms: GangTerms | None = None
     gang_started: bool = False
+    gang_doom: bool = False
+    """`doom` says why its gang can never start: the job fails, as the member did that it names."""
 
 
 class Ended(NamedTuple):
@@ -152,6 +160,7 @@ _COLUMNS: Final[dict[str, type[np.generic]]] = {
     "number": np.int64,
     "submitted_ms": np.int64,
     "leased_ms": np.int64,
+    "running_ms": np.int64,
     "value": np.int64,
     "start_after_ms": np.int64,
     "queue_until_ms": np.int64,
@@ -191,6 +200,8 @@ class Columns:
     number: npt.NDArray[np.int64]
     submitted_ms: npt.NDArray[np.int64]
     leased_ms: npt.NDArray[np.int64]
+    running_ms: npt.NDArray[np.int64]
+    """When the log took the report that the newest run started; 0 until then."""
     value: npt.NDArray[np.int64]
     start_after_ms: npt.NDArray[np.int64]
     queue_until_ms: npt.NDArray[np.int64]
@@ -269,11 +280,13 @@ class View:
     """Columns, what is known of ended jobs, log positions, and what changed since the checkpoint.
 
     `specs` holds the encoded `JobSubmitted` of jobs not yet saved (and a bounded number of saved
-    ones). `changed` maps a job to the position of the newest event that changed it.
+    ones). `changed` maps a job to the position of the newest event that changed it. `buckets` holds
+    the tokens that starts and preemptions use up, under the rates of the settings.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, buckets: PoolBuckets | None = None) -> None:
         self.jobs = Columns()
+        self.buckets = buckets or PoolBuckets(Rules())
         self.positions: dict[int, int] = {}
         self.specs: dict[JobId, bytes] = {}
         self.unsaved_specs: set[JobId] = set()

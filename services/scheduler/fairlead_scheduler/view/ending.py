@@ -8,6 +8,7 @@ from fairlead_common import events as ev
 from fairlead_common.ids import JobId
 from fairlead_common.lifecycle import JOB_STEPS, JobState
 from fairlead_scheduler.view import columns as c
+from fairlead_scheduler.view import gangs
 from fairlead_scheduler.view.columns import View
 from fairlead_scheduler.view.messages import Known, Message
 
@@ -28,49 +29,33 @@ def decided(view: View, message: Message, batch: Sequence[_Decision], _i: int, _
             continue
         to = JOB_STEPS.get((c.JOB_STATES[states.item(row)], tag))
         if to is not None:
-            end(view, row, to, message)
+            end(view, row, to, message, event.reason if isinstance(event, ev.JobFailed) else "")
 
 
-def end(view: View, row: int, state: JobState, message: Message) -> None:
+def end(view: View, row: int, state: JobState, message: Message, reason: str = "") -> None:
     """A job ended: its row goes, unless a run of it may still be somewhere."""
     jobs = view.jobs
     job_id = jobs.ids[row]
-    was_queued = jobs.state.item(row) == c.QUEUED
+    was = jobs.state.item(row)
     jobs.state[row] = c.STATE_CODE[state]
     view.ended[job_id] = c.Ended(state, jobs.digests[row], message.time_ms)
     view.touch(row, message.position)
     view.attention.discard(job_id)
     view.specs.pop(job_id, None)
     view.unsaved_specs.discard(job_id)
-    _leave_gang(view, row, message)
+    if row in jobs.rare:
+        started = state is JobState.SUCCEEDED or was == c.RUNNING
+        failed = reason if state is JobState.FAILED and not started else None
+        gangs.leave(view, row, message.position, had_started=started, failed=failed)
     if job_id in view.dependents:
         _tell_dependents(view, job_id, state, message)
-    if was_queued:
+    if was == c.QUEUED:
         queue = view.lingering.setdefault(message.partition, deque())
         queue.append((message.time_ms, job_id))
     elif not c.LIVE_RUN[jobs.run_state.item(row)]:
         jobs.release(row)
     else:
         view.attention.add(job_id)
-
-
-def _leave_gang(view: View, row: int, message: Message) -> None:
-    """A member ended. If it had run, those left over are no gang any more that starts together."""
-    rare = view.jobs.rare.get(row)
-    if rare is None or rare.gang is None:
-        return
-    members = view.gang_members.get(rare.gang, set())
-    members.discard(view.jobs.ids[row])
-    if not members:
-        view.gang_members.pop(rare.gang, None)
-        view.gangs.pop(rare.gang, None)
-        view.gang_started.discard(rare.gang)
-    elif view.jobs.run[row] > 0 and rare.gang not in view.gang_started:
-        view.gang_started.add(rare.gang)
-        for job_id in members:
-            member = view.jobs.rows[job_id]
-            view.jobs.rare_of(member).gang_started = True
-            view.touch(member, message.position)
 
 
 def _tell_dependents(view: View, job_id: JobId, state: JobState, message: Message) -> None:

@@ -1,5 +1,6 @@
 """The fold of what becomes of runs: leased, moved on, stopped, ended, queued again."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
@@ -22,8 +23,7 @@ def leased(
 ) -> None:
     """Jobs were given nodes."""
     jobs = view.jobs
-    rows: list[int] = []
-    taken: list[ev.JobRunLeased] = []
+    taken: dict[int, ev.JobRunLeased] = {}
     for event in batch:
         row = jobs.rows.get(event.job_id)
         if row is None:
@@ -31,36 +31,56 @@ def leased(
             continue
         if event.run != jobs.run.item(row) + 1:
             continue
-        rows.append(row)
-        taken.append(event)
-    if not rows:
+        taken.setdefault(row, event)
+    if not taken:
         return
+    rows = list(taken)
     ended = c.IS_ENDED[jobs.state[rows]]
     jobs.state[rows] = np.where(ended, jobs.state[rows], c.STATE_CODE[JobState.LEASED])
     jobs.run_state[rows] = c.RUN_CODE[RunState.LEASED]
-    jobs.run[rows] = [event.run for event in taken]
+    jobs.run[rows] = [event.run for event in taken.values()]
     number = jobs.nodes.number
-    jobs.node[rows] = [number(c.NodeName(event.executor, event.node)) for event in taken]
-    jobs.value[rows] = [event.value for event in taken]
+    jobs.node[rows] = [number(c.NodeName(event.executor, event.node)) for event in taken.values()]
+    jobs.value[rows] = [event.value for event in taken.values()]
     jobs.leased_ms[rows] = message.time_ms
+    jobs.running_ms[rows] = 0
+    if view.buckets.limited:
+        _take_start_tokens(view, rows, message.time_ms)
     view.touch_all(rows, message.position)
     for row, is_ended in zip(rows, ended.tolist(), strict=True):
         if is_ended:
             asking.stop(view, row, c.STOP_CANCEL, "the job had ended", message)
 
 
+def _take_start_tokens(view: View, rows: list[int], time_ms: int) -> None:
+    """L4: a job that was given a node uses a token of its pool and one of its queue there."""
+    jobs = view.jobs
+    pairs = zip(jobs.pool[rows].tolist(), jobs.queue[rows].tolist(), strict=True)
+    for (pool, queue), count in Counter(pairs).items():
+        buckets = view.buckets.pool(jobs.pools.values[pool])
+        buckets.started(jobs.queues.values[queue], count, time_ms)
+
+
 def preempting(
     view: View, message: Message, batch: Sequence[ev.JobRunPreempting], _i: int, _k: Known
 ) -> None:
-    """Runs are to give way."""
+    """Runs are to give way to a job; without one, their gang goes back to the queue."""
+    jobs = view.jobs
+    balanced = {e.for_job for e in batch if e.cause is ev.PreemptionCause.FAIR_SHARE}
     for event in batch:
         row = _current(view, event)
-        if row is None or not c.IS_LIVE_RUN[view.jobs.run_state[row]]:
+        if row is None or not c.IS_LIVE_RUN[jobs.run_state[row]]:
             continue
+        if event.for_job is None:
+            if c.IS_HELD[jobs.state[row]] and not jobs.flags[row] & c.STOPPING:
+                asking.stop(view, row, c.STOP_GANG, event.reason, message)
+            continue
+        if event.for_job in balanced and view.buckets.limited:  # L8: gang mates included
+            pool = jobs.pools.values[jobs.pool[row]]
+            view.buckets.pool(pool).preemptions.take(1, message.time_ms)
         asking.preempt(view, row, message, event.reason)
-        if event.for_job is not None:
-            view.jobs.flags[row] |= c.ROOM_GIVEN
-            view.touch(row, message.position)
+        jobs.flags[row] |= c.ROOM_GIVEN
+        view.touch(row, message.position)
 
 
 def requeued(
@@ -107,6 +127,9 @@ def run_moved(
     jobs = view.jobs
     jobs.run_state[rows] = _RUN_TABLES[tag][jobs.run_state[rows]]
     jobs.state[rows] = _JOB_TABLES[tag][jobs.state[rows]]
+    if isinstance(batch[0], ev.JobRunRunning):
+        since_ms = jobs.running_ms[rows]
+        jobs.running_ms[rows] = np.where(since_ms > 0, since_ms, message.time_ms)
     view.touch_all(rows, message.position)
 
 

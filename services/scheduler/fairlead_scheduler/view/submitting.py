@@ -10,7 +10,7 @@ from fairlead_common import events as ev
 from fairlead_common.ids import JobId, submission_number
 from fairlead_common.lifecycle import JOB_ENDED, JobState
 from fairlead_scheduler.view import columns as c
-from fairlead_scheduler.view import ending
+from fairlead_scheduler.view import ending, gangs
 from fairlead_scheduler.view.columns import View
 from fairlead_scheduler.view.messages import Known, Message
 
@@ -41,7 +41,7 @@ def submitted(
         if event.retry is not None:
             jobs.rare_of(row).retry = event.retry
         if event.gang is not None:
-            _join_gang(view, row, message.sequence, event.gang)
+            gangs.join(view, row, message.sequence, event.gang)
 
 
 def _fresh(
@@ -89,6 +89,7 @@ def _fill(
     jobs.number[at] = first + (np.array(places, np.int64) & 1023) * 32
     jobs.submitted_ms[at] = at_ms
     jobs.leased_ms[at] = 0
+    jobs.running_ms[at] = 0
     jobs.value[at] = 0
     jobs.start_after_ms[at] = [event.start_after_ms or 0 for event in batch]
     jobs.queue_until_ms[at] = [
@@ -121,12 +122,3 @@ def _depend(view: View, row: int, event: ev.JobSubmitted, known: Known) -> None:
         view.dependents.setdefault(other, set()).add(event.job_id)
     if rare.after:
         view.jobs.flags[row] |= c.DEPENDS
-
-
-def _join_gang(view: View, row: int, sequence: ev.EventSequence, gang: ev.Gang) -> None:
-    name = c.GangName(sequence.queue, sequence.job_set, gang.name)
-    terms = c.GangTerms(gang.size, gang.min_size or gang.size, gang.uniformity_label, gang.rest)
-    rare = view.jobs.rare_of(row)
-    rare.gang, rare.gang_terms = name, view.gangs.setdefault(name, terms)
-    view.gang_members.setdefault(name, set()).add(view.jobs.ids[row])
-    rare.gang_started = name in view.gang_started

@@ -1,0 +1,54 @@
+"""The part of the fold that keeps gangs: who is a member, and what an end means for the others."""
+
+from fairlead_common import events as ev
+from fairlead_common.ids import JobId
+from fairlead_scheduler.view import columns as c
+from fairlead_scheduler.view.columns import View
+
+
+def join(view: View, row: int, sequence: ev.EventSequence, gang: ev.Gang) -> None:
+    """A member was submitted. What the first one said about the gang counts."""
+    name = c.GangName(sequence.queue, sequence.job_set, gang.name)
+    terms = c.GangTerms(gang.size, gang.min_size or gang.size, gang.uniformity_label, gang.rest)
+    rare = view.jobs.rare_of(row)
+    rare.gang, rare.gang_terms = name, view.gangs.setdefault(name, terms)
+    view.gang_members.setdefault(name, set()).add(view.jobs.ids[row])
+    rare.gang_started = name in view.gang_started
+
+
+def leave(view: View, row: int, position: int, *, had_started: bool, failed: str | None) -> None:
+    """A member ended; `failed` says why one failed that had not started.
+
+    If its run had started, those left over are no gang any more that starts together. If it failed
+    before that and fewer are left than must start together, none of them ever can.
+    """
+    rare = view.jobs.rare.get(row)
+    if rare is None or rare.gang is None:
+        return
+    members = view.gang_members.get(rare.gang, set())
+    members.discard(view.jobs.ids[row])
+    if not members:
+        view.gang_members.pop(rare.gang, None)
+        view.gangs.pop(rare.gang, None)
+        view.gang_started.discard(rare.gang)
+    elif rare.gang in view.gang_started:
+        return
+    elif had_started:
+        view.gang_started.add(rare.gang)
+        for job_id in members:
+            member = view.jobs.rows[job_id]
+            view.jobs.rare_of(member).gang_started = True
+            view.touch(member, position)
+    elif failed is not None and len(members) < view.gangs[rare.gang].min_size:
+        doom = rare.doom or f"{view.jobs.ids[row]}, a member of its gang, could not start: {failed}"
+        for job_id in members:
+            _doom(view, job_id, doom, position)
+
+
+def _doom(view: View, job_id: JobId, doom: str, position: int) -> None:
+    row = view.jobs.rows[job_id]
+    rare = view.jobs.rare_of(row)
+    rare.doom, rare.gang_doom = doom, True
+    view.jobs.flags[row] |= c.DOOMED
+    view.attention.add(job_id)
+    view.touch(row, position)

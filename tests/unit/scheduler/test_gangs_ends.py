@@ -1,0 +1,137 @@
+"""What the end of one member means for its gang."""
+
+from fairlead_common import events as ev
+from fairlead_common import leases
+from fairlead_common.events import FailureCategory, Gang, PreemptionCause
+from fairlead_common.ids import JobId
+from fairlead_common.leases import Wish
+from fairlead_scheduler.units import Unit
+from fairlead_scheduler.view import apply
+from fairlead_scheduler.view.columns import View
+from tests.unit.scheduler.facts import fold, leased, message, state, submitted
+from tests.unit.scheduler.test_housekeeping import decide, events, held, kept
+
+A, B, C = JobId("a"), JobId("b"), JobId("c")
+RETURNED = ev.JobRunReturned(job_id=A, run=1, reason="no room")
+
+
+def gang_of(*names: str, min_size: int | None = None, **fields: object) -> list[ev.AnyEvent]:
+    """The submissions of a gang."""
+    gang = Gang(name="g", size=len(names), min_size=min_size)
+    return [submitted(name, gang=gang, **fields) for name in names]
+
+
+def started(*names: str) -> list[ev.AnyEvent]:
+    """Each got a node of its own."""
+    return [leased(name, node=f"n{number}") for number, name in enumerate(names)]
+
+
+def stops(units: list[Unit]) -> set[str]:
+    """The runs whose lease now wishes them to stop."""
+    records = [record for unit in units for record in unit.leases]
+    return {
+        record.key
+        for record in records
+        if record.value is not None and leases.decode(record.value).wish is Wish.STOP
+    }
+
+
+def back(view: View, *found: ev.AnyEvent) -> None:
+    """The decisions come back through the log."""
+    apply.apply(view, [message(view.positions[0], *found)], {})
+
+
+def test_a_member_that_cannot_start_takes_its_gang_back_in_one_append() -> None:
+    view = fold(gang_of("a", "b", "c"), started("a", "b", "c"), [RETURNED])
+    (unit,) = decide(view, held("a-1", "b-1", "c-1"))
+    requeued, *others = events([unit])
+    assert isinstance(requeued, ev.JobRequeued)
+    assert (requeued.job_id, requeued.counted, requeued.avoid_node) == (A, False, "e0/n0")
+    assert {event.job_id for event in others if isinstance(event, ev.JobRunPreempting)} == {B, C}
+    for event in others:
+        assert isinstance(event, ev.JobRunPreempting)
+        assert (event.cause, event.for_job) == (PreemptionCause.GANG, None)
+        assert "gang g goes back to the queue: member a could not start on e0/n0" in event.reason
+    assert stops([unit]) == {"b-1", "c-1"}
+
+
+def test_the_others_are_queued_again_whatever_their_policy_and_without_a_retry() -> None:
+    view = fold(gang_of("a", "b", on_preemption="fail"), started("a", "b"), [RETURNED])
+    back(view, *events(decide(view, held("a-1", "b-1"))))
+    assert decide(view, held("b-1", wish=Wish.STOP)) == []
+    back(view, ev.JobRunStopped(job_id=B, run=1, reason="asked to"))
+    (event,) = events(decide(view, held("b-1", wish=Wish.STOP)))
+    assert isinstance(event, ev.JobRequeued)
+    assert not event.counted
+    assert "member a could not start" in event.reason
+    back(view, event)
+    assert (state(view, "a"), state(view, "b")) == ("QUEUED", "QUEUED")
+
+
+def test_members_wait_until_all_that_are_stopped_have_ended() -> None:
+    view = fold(gang_of("a", "b"), started("a", "b"), [RETURNED])
+    back(view, *events(decide(view, held("a-1", "b-1"))))
+    left_out = marked(view)
+    assert left_out == {"a", "b"}
+
+
+def marked(view: View) -> set[str]:
+    """The jobs that a round must leave alone."""
+    return {view.jobs.ids[row] for row in kept(view, held()).left_out.nonzero()[0]}
+
+
+def test_a_member_that_the_gang_can_do_without_goes_back_alone() -> None:
+    view = fold(gang_of("a", "b", "c", min_size=2), started("a", "b", "c"), [RETURNED])
+    (event,) = events(decide(view, held("a-1", "b-1", "c-1")))
+    assert isinstance(event, ev.JobRequeued)
+
+
+def test_a_member_that_failed_before_it_started_counts_as_one_that_could_not() -> None:
+    failed = ev.JobRunFailed(
+        job_id=A, run=1, category=FailureCategory.START, reason="no such command"
+    )
+    view = fold(gang_of("a", "b"), started("a", "b"), [failed])
+    requeued, other = events(decide(view, held("a-1", "b-1")))
+    assert isinstance(requeued, ev.JobRequeued)
+    assert not requeued.counted
+    assert isinstance(other, ev.JobRunPreempting)
+
+
+def test_a_member_that_failed_after_it_started_takes_nobody_along() -> None:
+    failed = ev.JobRunFailed(
+        job_id=A, run=1, category=FailureCategory.EXIT_CODE, reason="exit code 3"
+    )
+    running = ev.JobRunRunning(job_id=A, run=1)
+    view = fold(gang_of("a", "b"), started("a", "b"), [running, failed])
+    (event,) = events(decide(view, held("a-1", "b-1")))
+    assert isinstance(event, ev.JobFailed)
+
+
+def test_a_gang_that_can_never_start_fails_as_a_whole_with_one_reason() -> None:
+    view = fold(gang_of("a", "b", "c"), started("a", "b", "c"))
+    for run in (1, 2, 3):
+        back(view, ev.JobRunReturned(job_id=A, run=run, reason="no room"))
+        found = events(decide(view, held(f"a-{run}", f"b-{run}", f"c-{run}")))
+        back(view, *found)
+        if run == 3:
+            break
+        for other in (B, C):
+            back(view, ev.JobRunStopped(job_id=other, run=run, reason="asked to"))
+        back(view, *events(decide(view, held())))
+        nodes = [f"n{run * 3 + at}" for at in range(3)]
+        back(view, *(leased(n, run + 1, at) for n, at in zip("abc", nodes, strict=True)))
+    assert state(view, "a") == "FAILED"
+    back(view, ev.JobRunStopped(job_id=B, run=3, reason="asked to"))
+    back(view, ev.JobRunStopped(job_id=C, run=3, reason="asked to"))
+    ends = events(decide(view, held()))
+    assert [type(event) for event in ends] == [ev.JobFailed, ev.JobFailed]
+    reasons = {event.reason for event in ends if isinstance(event, ev.JobFailed)}
+    assert reasons == {
+        "a, a member of its gang, could not start: 3 nodes could not start it; the last: no room"
+    }
+
+
+def test_a_queued_member_that_is_cancelled_leaves_the_others_waiting() -> None:
+    view = fold(gang_of("a", "b"), [ev.JobCancelRequested(job_id=A)])
+    assert decide(view, held()) == []
+    assert state(view, "b") == "QUEUED"
