@@ -154,6 +154,7 @@ class JobReprioritized(JobEvent, frozen=True, kw_only=True, tag="jobReprioritize
     """The job's place within its queue was changed."""
 
     priority: int
+    reason: str = ""
 
 
 class JobsCancelRequested(Event, frozen=True, kw_only=True, tag="jobsCancelRequested"):
@@ -175,6 +176,7 @@ class JobsReprioritized(Event, frozen=True, kw_only=True, tag="jobsReprioritized
 
     filter: JobFilter
     priority: int
+    reason: str = ""
 
 
 # What was decided (written by the scheduler).

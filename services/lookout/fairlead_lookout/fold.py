@@ -214,7 +214,12 @@ class _Fold:
                     job.priority = event.priority
                     job.dirty = True
                     self._telling.tell(
-                        self._set(job.key), "reprioritized", job, by=by, priority=event.priority
+                        self._set(job.key),
+                        "reprioritized",
+                        job,
+                        by=by,
+                        priority=event.priority,
+                        reason=event.reason or None,
                     )
             case _:
                 assert_never(event)

@@ -6,8 +6,6 @@ from typing import Final
 import msgspec
 
 from fairlead_common import auth, db
-from fairlead_common.configuration import Queue
-from fairlead_common.problems import Problem
 from fairlead_submit.store import SQL
 
 KIND_TOKEN: Final = "token"
@@ -21,19 +19,6 @@ class SignedIn(msgspec.Struct, frozen=True):
 
     token: str
     name: str
-
-
-def require_verb(caller: auth.Caller, queue: Queue, verb: str) -> None:
-    """Raises a 403 `Problem` unless the caller may do this with the queue.
-
-    The role says who may at all; a queue with permissions for this verb narrows that down.
-    """
-    auth.require(caller, "operator", "submitter")
-    named = [item.subjects for item in queue.permissions if verb in item.verbs]
-    if named and "admin" not in caller.roles and not any(caller.name in item for item in named):
-        raise Problem(
-            "forbidden", f"Queue {queue.name!r} does not permit {caller.name} to {verb} its jobs."
-        )
 
 
 async def make_token(

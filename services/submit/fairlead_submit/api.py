@@ -1,30 +1,23 @@
 """The HTTP calls of submit: api.md section 3, and signing a browser in."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from fastapi import APIRouter, Request, Response
-from fastapi.routing import APIRoute
 
 from fairlead_common import auth, db
-from fairlead_common.auth import Authenticator, Caller
 from fairlead_common.classes import PriorityClass
-from fairlead_common.errors import Fault
+from fairlead_common.permissions import Verb
 from fairlead_common.problems import Problem
-from fairlead_submit import access, body, faults, metrics, requests, schemas
-from fairlead_submit.intake import Asked, Done, Intake, Submitted
+from fairlead_common.queue_rights import QueueRights
+from fairlead_submit import access, actions, asking, body, metrics, query, requests, schemas
+from fairlead_submit.acting import Acting, Done
+from fairlead_submit.intake import Intake, Submitted
 from fairlead_submit.known import Known
 from fairlead_submit.queue_api import queue_routes
 from fairlead_submit.queues import Queues
 from fairlead_submit.settings import SubmitSettings
 
-_DRY_RUN: Final = {
-    "name": "dryRun",
-    "in": "query",
-    "description": "Say what is wrong, and take nothing.",
-    "schema": {"type": "boolean", "default": False},
-}
 CODE_LENGTH_MAX: Final = 200
 DAY_S: Final = 86_400
 
@@ -35,43 +28,25 @@ class Classes(msgspec.Struct, frozen=True, rename="camel"):
     priority_classes: tuple[PriorityClass, ...]
 
 
-def guarded(authenticate: Authenticator) -> type[APIRoute]:
-    """Routes that know their caller (`request.state.caller`) before anything else happens."""
+class Parts(msgspec.Struct, frozen=True):
+    """What the routes call."""
 
-    class Guarded(APIRoute):
-        def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
-            handle = super().get_route_handler()
-
-            async def with_caller(request: Request) -> Response:
-                request.state.caller = await authenticate(request)
-                return await handle(request)
-
-            return with_caller
-
-    return Guarded
+    settings: SubmitSettings
+    intake: Intake
+    acting: Acting
+    queues: Queues
+    known: Known
+    rights: QueueRights
+    pool: db.Pool
 
 
-def routes(
-    settings: SubmitSettings,
-    intake: Intake,
-    queues: Queues,
-    known: Known,
-    authenticate: Authenticator,
-    pool: db.Pool,
-) -> APIRouter:
+def routes(parts: Parts) -> APIRouter:
     """All routes of submit."""
     router = APIRouter()
-    router.include_router(_job_routes(settings, intake, guarded(authenticate)))
-    router.include_router(queue_routes(queues, known, guarded(authenticate)))
-    router.include_router(_sign_in_routes(settings, pool))
+    router.include_router(_job_routes(parts))
+    router.include_router(queue_routes(parts.queues, parts.known))
+    router.include_router(_sign_in_routes(parts.settings, parts.pool))
     return router
-
-
-def caller_of(request: Request) -> Caller:
-    """Who asks; the route class has found out."""
-    caller = request.state.caller
-    assert isinstance(caller, Caller)
-    return caller
 
 
 def answer(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -81,8 +56,9 @@ def answer(value: object, status: int = 200, headers: dict[str, str] | None = No
     )
 
 
-def _job_routes(settings: SubmitSettings, intake: Intake, route_class: type[APIRoute]) -> APIRouter:
-    router = APIRouter(prefix="/api/v1", route_class=route_class, tags=["jobs"])
+def _job_routes(parts: Parts) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", tags=["jobs"])
+    intake, rights = parts.intake, parts.rights
 
     @router.post(
         "/jobs",
@@ -91,15 +67,25 @@ def _job_routes(settings: SubmitSettings, intake: Intake, route_class: type[APIR
             200: schemas.answer(Submitted, "Taken."),
             **schemas.problems(400, 409, 413, 415),
         },
-        openapi_extra={**schemas.request_body(requests.Submission), "parameters": [_DRY_RUN]},
+        openapi_extra={
+            **schemas.request_body(requests.Submission, lines=requests.Job),
+            "parameters": [schemas.DRY_RUN, *schemas.LINES],
+        },
     )
     async def submit(request: Request) -> Response:
-        asked = _asked(request)
-        dry_run = _is_dry_run(request)
-        auth.require(asked.caller, "operator", "submitter")
-        content = await body.read(request, intake.limits.body_bytes_max)
+        asked = asking.of(request)
+        await asking.require_somewhere(rights, asked.caller, Verb.SUBMIT)
         metrics.REQUESTS.labels("submit").inc()
-        return answer(await intake.submit(content, asked, dry_run=dry_run))
+        bytes_max = intake.limits.body_bytes_max
+        if body.kind(request, (body.JSON, body.NDJSON)) == body.JSON:
+            dry_run = query.of(request, "dryRun").flag("dryRun")
+            content = await body.read(request, bytes_max)
+            return answer(await intake.submit(content, asked, dry_run=dry_run))
+        given = query.of(request, "dryRun", "queue", "jobSet")
+        dry_run = given.flag("dryRun")
+        queue, job_set = given.text("queue"), given.text("jobSet")
+        pieces = body.pieces(request, bytes_max)
+        return answer(await intake.submit_lines(pieces, queue, job_set, asked, dry_run=dry_run))
 
     @router.get(
         "/priority-classes",
@@ -107,66 +93,35 @@ def _job_routes(settings: SubmitSettings, intake: Intake, route_class: type[APIR
         responses={200: schemas.answer(Classes, "All of them."), **schemas.problems()},
     )
     async def priority_classes() -> Response:
-        return answer(Classes(settings.priority_classes))
+        return answer(Classes(parts.settings.priority_classes))
 
-    _add_action(router, "cancel", "Cancel jobs", requests.Action, intake.cancel)
-    _add_action(router, "preempt", "Stop the runs of jobs", requests.Action, intake.preempt)
-    _add_action(
-        router,
-        "reprioritize",
-        "Change the place of jobs within their queue",
-        requests.Reprioritization,
-        intake.reprioritize,
-    )
-    _add_action(router, "release", "Lift the hold on jobs", requests.Release, intake.release)
+    for kind in actions.KINDS:
+        _add_action(router, kind, parts)
     return router
 
 
-def _add_action(
-    router: APIRouter,
-    name: str,
-    summary: str,
-    kind: type,
-    act: Callable[[bytes, Asked], Awaitable[Done]],
-) -> None:
+def _add_action(router: APIRouter, kind: actions.Kind, parts: Parts) -> None:
     """A route that asks something of jobs that exist."""
 
     async def endpoint(request: Request) -> Response:
-        asked = _asked(request)
-        auth.require(asked.caller, "operator", "submitter")
+        asked = asking.of(request)
+        await asking.require_somewhere(parts.rights, asked.caller, kind.verb)
+        dry_run = query.of(request, "dryRun").flag("dryRun")
         content = await body.read(request)
-        metrics.REQUESTS.labels(name).inc()
-        return answer(await act(content, asked))
+        metrics.REQUESTS.labels(kind.name).inc()
+        return answer(await parts.acting.act(kind, content, asked, dry_run=dry_run))
 
-    extra: dict[str, Any] = schemas.request_body(kind)
     router.add_api_route(
-        f"/jobs/{name}",
+        f"/jobs/{kind.name}",
         endpoint,
         methods=["POST"],
-        name=name,
-        summary=summary,
+        name=kind.name,
+        summary=kind.summary,
         responses={
             200: schemas.answer(Done, "Asked; `position` names the place."),
             **schemas.problems(400, 404, 413, 415),
         },
-        openapi_extra=extra,
-    )
-
-
-def _is_dry_run(request: Request) -> bool:
-    """Read by hand: FastAPI's way costs a single job a tenth of its time."""
-    text = request.query_params.get("dryRun", "false")
-    if text not in ("true", "false"):
-        fault = Fault("/query/dryRun", f"is {faults.shown(text)}; true or false is expected")
-        raise Problem("invalid", "A parameter is not valid.", [fault])
-    return text == "true"
-
-
-def _asked(request: Request) -> Asked:
-    return Asked(
-        caller_of(request),
-        getattr(request.state, "request_id", ""),
-        request.headers.get("traceparent", "")[:100],
+        openapi_extra={**schemas.request_body(kind.body), "parameters": [schemas.DRY_RUN]},
     )
 
 

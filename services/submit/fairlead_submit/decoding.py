@@ -1,5 +1,6 @@
 """From the bytes of a body to a request, with everything that is wrong in it."""
 
+import asyncio
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -13,6 +14,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 OBJECTS_MAX: Final = 640_000
 """Most objects in a body: they take more room in memory than in the text."""
 
+ASIDE_BYTES: Final = 256 * 1024
+"""A body with faults that is larger than this is looked through in a thread of its own."""
+
 POINTER_MAX: Final = 1_000
 
 
@@ -22,6 +26,7 @@ class Decoder(Generic[T]):
     def __init__(self, kind: type[T]) -> None:
         self._kind = kind
         self._decode = msgspec.json.Decoder(kind).decode
+        self._encode = msgspec.json.Encoder().encode
 
     def check_size(self, body: bytes) -> None:
         """Raises a 413 `Problem` for what would take far more memory than its text."""
@@ -30,12 +35,10 @@ class Decoder(Generic[T]):
 
     def fast(self, body: bytes) -> T | None:
         """The request, or None where `slow` has to find out what is wrong."""
-        if b"\\u0000" in body:
+        request = self._plain(body)
+        if request is None or not faults.says_all(body, self._encode(request)):
             return None
-        try:
-            return self._decode(body)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            return None
+        return request
 
     def slow(self, body: bytes) -> tuple[T, list[Fault]]:
         """The request without what is wrong in it, and that. Raises a 400 or 422 `Problem`."""
@@ -43,7 +46,12 @@ class Decoder(Generic[T]):
             document = faults.parse(body)
         except ValueError as error:
             raise Problem("malformed", str(error)) from None
-        found, kept = faults.examine(document, self._kind)
+        found = faults.repeated(body)
+        request = self._plain(body)
+        if request is not None:
+            return request, found
+        others, kept = faults.examine(document, self._kind)
+        found += faults.further(others, found)
         if kept is None:
             raise invalid(found)
         try:
@@ -51,11 +59,30 @@ class Decoder(Generic[T]):
         except msgspec.ValidationError as error:
             raise invalid([*found, Fault("", str(error))]) from None
 
+    def _plain(self, body: bytes) -> T | None:
+        if b"\\u0000" in body:
+            return None
+        try:
+            return self._decode(body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return None
+
     def __call__(self, body: bytes) -> tuple[T, list[Fault]]:
         """The request and its faults so far. Raises a 400 or 422 `Problem`."""
         self.check_size(body)
         request = self.fast(body)
         return (request, []) if request is not None else self.slow(body)
+
+
+async def decoded(decoder: Decoder[T], body: bytes) -> tuple[T, list[Fault]]:
+    """What the decoder makes of a body, without keeping others waiting for a large faulty one."""
+    if len(body) <= ASIDE_BYTES:
+        return decoder(body)
+    decoder.check_size(body)
+    request = decoder.fast(body)
+    if request is not None:
+        return request, []
+    return await asyncio.to_thread(decoder.slow, body)
 
 
 def invalid(found: list[Fault]) -> Problem:

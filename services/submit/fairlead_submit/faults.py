@@ -5,7 +5,9 @@ beside the type, names all that is wrong, and leaves a copy without it, so that 
 still be checked further and one answer tells everything.
 """
 
+import json
 import math
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from typing import Final
@@ -354,3 +356,59 @@ def parse(body: bytes) -> object:
         raise ValueError(f"The body is nested more than {DEPTH_MAX} deep.") from None
     except (msgspec.DecodeError, ValueError) as error:
         raise ValueError(f"The body is not JSON that can be read: {error}.") from None
+
+
+class _Repeating(dict[str, object]):
+    """An object in which names stand more than once."""
+
+    names: tuple[str, ...] = ()
+
+
+def repeated(body: bytes) -> list[Fault]:
+    """Every name that an object says more than once, in a body that `parse` has read.
+
+    Parsers differ in which of the values they take, so nobody can rely on any.
+    """
+    is_repeating = False
+
+    def made(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        nonlocal is_repeating
+        plain = dict(pairs)
+        if len(plain) == len(pairs):
+            return plain
+        is_repeating = True
+        marked = _Repeating(plain)
+        marked.names = tuple(n for n, count in Counter(n for n, _ in pairs).items() if count > 1)
+        return marked
+
+    try:
+        document = json.loads(body.decode(), object_pairs_hook=made, parse_int=float)
+    except (RecursionError, ValueError) as error:
+        return [Fault("", f"cannot be read: {shown(str(error))}")]
+    return _repeating_names(document) if is_repeating else []
+
+
+def _repeating_names(document: object) -> list[Fault]:
+    found: list[Fault] = []
+    left = [("", document)]
+    while left and len(found) < FAULTS_MAX:
+        at, value = left.pop()
+        if isinstance(value, _Repeating):
+            found += [Fault(f"{at}/{escape(n)}", "is said more than once") for n in value.names]
+        if isinstance(value, dict):
+            left += [(f"{at}/{escape(name)}", item) for name, item in value.items()]
+        elif isinstance(value, list):
+            left += [(f"{at}/{index}", item) for index, item in enumerate(value)]
+    return found
+
+
+def says_all(body: bytes, again: bytes) -> bool:
+    """Whether all names of a body are in the text made of what was decoded from it.
+
+    Then none was said more than once. False says only that it takes `repeated` to know: a null
+    may have been left out. Colons stand behind names, and in texts, which both have alike unless
+    the body writes a colon in another way.
+    """
+    if b"\\u003" in body:
+        return False
+    return body.count(b":") == again.count(b":")

@@ -9,6 +9,8 @@ import msgspec
 
 from fairlead_common import clock, db
 from fairlead_common.db.pool import AWAY, DatabaseUnavailable
+from fairlead_common.events import JobFilter
+from fairlead_common.lifecycle import JobState
 from fairlead_submit.store import SQL
 
 ABSENT_S: Final = 5.0
@@ -17,11 +19,25 @@ ABSENT_S: Final = 5.0
 WAIT_S_MAX: Final = 3.0
 PAUSE_S: Final = 0.05
 
+COUNT_S_MAX: Final = 1.5
+COUNTED_MAX: Final = 100_000
+"""Jobs of a filter that the view has no counter for are counted up to here, and for so long."""
+
 
 class KnownJob(msgspec.Struct, frozen=True):
     """`digest`: of what the client sent when it submitted the job."""
 
     digest: str
+    state: str
+    queue: str
+    job_set: str
+
+
+class FoundJob(msgspec.Struct, frozen=True, rename="camel"):
+    """One job that a filter finds."""
+
+    id: str
+    job_set: str
     state: str
 
 
@@ -71,13 +87,36 @@ class Known:
             turn.trouble = str(error)
             return
         turn.found = {
-            row["job_id"]: KnownJob(row["digest"] or "", row["state"]) for row in rows or ()
+            row["job_id"]: KnownJob(
+                row["digest"] or "", row["state"], row["queue"], row["job_set"] or ""
+            )
+            for row in rows or ()
         }
 
     async def live_jobs(self, queue: str) -> int | None:
         """How many jobs of the queue have not ended, as far as is known; None if nothing is."""
         rows = await self._ask("live_jobs", queue)
         return None if rows is None else sum(row["jobs"] for row in rows)
+
+    async def count(self, chosen: JobFilter, states: Iterable[JobState]) -> int | None:
+        """How many jobs in these states the filter finds: None if nobody knows in time.
+
+        At most `COUNTED_MAX` are counted where no counter of the view says it.
+        """
+        by_counter = not (chosen.labels or chosen.executor or chosen.node)
+        statement = "count_by_counter" if by_counter else "count_found"
+        arguments = _arguments(chosen, states)
+        rows = await self._ask_briefly(
+            statement, *(arguments[:4] if by_counter else (*arguments, COUNTED_MAX))
+        )
+        return None if rows is None else sum(row["jobs"] for row in rows)
+
+    async def sample(
+        self, chosen: JobFilter, states: Iterable[JobState], limit: int
+    ) -> list[FoundJob]:
+        """Some of those jobs, the newest first; none if nobody knows in time."""
+        rows = await self._ask_briefly("sample_found", *_arguments(chosen, states), limit)
+        return [FoundJob(row["job_id"], row["job_set"], row["state"]) for row in rows or ()]
 
     async def settled(
         self, ids: Sequence[str], positions: Mapping[int, int]
@@ -108,16 +147,40 @@ class Known:
         seen = {row["partition"]: row["position"] for row in rows}
         return all(seen.get(partition, 0) >= place for partition, place in positions.items())
 
-    async def _ask(
-        self, statement: str, argument: Sequence[object] | str
+    async def _ask_briefly(
+        self, statement: str, *arguments: object
     ) -> Iterable[asyncpg.Record] | None:
+        """As `_ask`, for what may take long: None when it does."""
+        try:
+            async with asyncio.timeout(COUNT_S_MAX):
+                return await self._ask(statement, *arguments)
+        except TimeoutError:
+            return None
+
+    async def _ask(self, statement: str, *arguments: object) -> Iterable[asyncpg.Record] | None:
+        """None if there is no view, or an older one."""
         if self._now_s() < self._absent_until_s:
             return None
         try:
-            rows: Iterable[asyncpg.Record] = await self._pool.fetch(SQL[statement], argument)
-        except asyncpg.UndefinedTableError:
+            rows: Iterable[asyncpg.Record] = await self._pool.fetch(SQL[statement], *arguments)
+        except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
             self._absent_until_s = self._now_s() + ABSENT_S
             return None
         except AWAY as error:
             raise DatabaseUnavailable(f"Postgres is away: {error}") from error
         return rows
+
+
+def _arguments(chosen: JobFilter, states: Iterable[JobState]) -> tuple[object, ...]:
+    """What the statements that find jobs are given, in their order."""
+    wanted = set(states) & set(chosen.states) if chosen.states else states
+    labels = msgspec.json.encode(chosen.labels).decode() if chosen.labels else None
+    return (
+        chosen.queue,
+        chosen.job_set,
+        sorted(wanted),
+        list(chosen.classes),
+        labels,
+        chosen.executor,
+        chosen.node,
+    )

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.routing import APIRoute
 
 from fairlead_common import auth, configuration
 from fairlead_common.errors import Fault
@@ -44,9 +43,9 @@ class QueuePage(msgspec.Struct, frozen=True):
 _SHOWN: Final[dict[int | str, dict[str, Any]]] = {200: schemas.answer(QueueView, "The queue.")}
 
 
-def queue_routes(queues: Queues, known: Known, route_class: type[APIRoute]) -> APIRouter:
+def queue_routes(queues: Queues, known: Known) -> APIRouter:
     """The routes that make, show and change queues."""
-    router = APIRouter(prefix="/api/v1", route_class=route_class, tags=["queues"])
+    router = APIRouter(prefix="/api/v1", tags=["queues"])
     _add_reading_routes(router, queues)
     _add_changing_routes(router, queues, known)
     _add_cordon_routes(router, queues)

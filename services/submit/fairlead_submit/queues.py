@@ -12,8 +12,9 @@ import msgspec
 from fairlead_common import clock, configuration, db
 from fairlead_common.configuration import Queue
 from fairlead_common.db.pool import AWAY, DatabaseUnavailable
+from fairlead_common.permissions import Caller
 from fairlead_common.problems import Problem
-from fairlead_submit import metrics
+from fairlead_submit import asking, metrics
 from fairlead_submit.store import SQL
 
 CACHE_S: Final = 1.0
@@ -52,6 +53,11 @@ class Queues:
             self._cache.pop(name, None)
             return None
         return self._keep(_decoded(value))
+
+    async def seen(self, name: str | None, caller: Caller) -> Queue | None:
+        """As `find`, for this caller: a queue that he may not view is not there."""
+        queue = None if name is None else await self.find(name)
+        return queue if queue is not None and asking.sees(caller, queue) else None
 
     async def page(self, after: str, limit: int) -> list[Queue]:
         """At most `limit` queues whose names come after this one, by name."""

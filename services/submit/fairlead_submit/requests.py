@@ -144,11 +144,9 @@ class Action(Request, kw_only=True):
     reason: Reason | None = None
 
 
-class Reprioritization(Request, kw_only=True):
+class Reprioritization(Action, kw_only=True):
     """The body of reprioritize: either `ids` or `filter`, and the new `priority`."""
 
-    ids: list[str] | None = None
-    filter: Filter | None = None
     priority: Int32 | None = None
 
 
@@ -181,11 +179,19 @@ class Queue(Request, kw_only=True):
     limits: Annotated[dict[str, dict[str, Amount]], Meta(max_length=100)] | None = None
     permissions: Annotated[list[Permission], Meta(max_length=1_000)] | None = None
     labels: Texts | None = None
+    retry_policy: Retry | None = None
 
 
 class Cordon(Request, kw_only=True):
     """The body of cordon and uncordon."""
 
+    reason: Reason | None = None
+
+
+class Mark(Request, kw_only=True):
+    """The body of `PUT /api/v1/executors/{executor}` and `.../nodes/{node}`."""
+
+    cordoned: bool | None = None
     reason: Reason | None = None
 
 
@@ -195,6 +201,7 @@ REQUIRED: Final[dict[type, tuple[str, ...]]] = {
     Filter: ("queue",),
     Release: ("ids",),
     Reprioritization: ("priority",),
+    Mark: ("cordoned",),
     Permission: ("subjects", "verbs"),
 }
 """What must be there although its field may be absent."""

@@ -4,16 +4,37 @@ FastAPI does not see those structs, so each route carries its schema in `openapi
 are written out, which no type here is too deep for.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from fairlead_submit.requests import REQUIRED
 
+DRY_RUN: Final = {
+    "name": "dryRun",
+    "in": "query",
+    "description": "Say what is wrong or would happen, and do nothing.",
+    "schema": {"type": "boolean", "default": False},
+}
+LINES: Final = tuple(
+    {
+        "name": name,
+        "in": "query",
+        "description": f"{what}, where the body is one job a line.",
+        "schema": {"type": "string"},
+    }
+    for name, what in (("queue", "The queue"), ("jobSet", "The job set"))
+)
 
-def request_body(kind: type, *, required: bool = True) -> dict[str, Any]:
-    """The `requestBody` of a route that decodes this type. `Any`: OpenAPI as FastAPI has it."""
-    content = {"application/json": {"schema": schema(kind)}}
+
+def request_body(kind: type, *, required: bool = True, lines: type | None = None) -> dict[str, Any]:
+    """The `requestBody` of a route that decodes this type, or one of `lines` in each line.
+
+    `Any`: OpenAPI as FastAPI has it.
+    """
+    content: dict[str, Any] = {"application/json": {"schema": schema(kind)}}
+    if lines is not None:
+        content["application/x-ndjson"] = {"schema": schema(lines)}
     return {"requestBody": {"required": required, "content": content}}
 
 

@@ -12,9 +12,11 @@ from fairlead_common.errors import LogError
 from fairlead_common.log import topics
 from fairlead_common.log.connect import open_log
 from fairlead_common.log.protocol import EventLog
+from fairlead_common.queue_rights import QueueRights
 from fairlead_common.serving import Check
 from fairlead_submit import store
-from fairlead_submit.api import routes
+from fairlead_submit.acting import Acting
+from fairlead_submit.api import Parts, routes
 from fairlead_submit.intake import Intake
 from fairlead_submit.known import Known
 from fairlead_submit.queues import Queues
@@ -42,7 +44,11 @@ class Service:
         self.identify = Authenticator(pool, settings)
         self._queues = Queues(pool, self._relay.wake)
         self._known = Known(pool)
+        self._rights = QueueRights(pool)
         self._intake = Intake(settings, log, self._writer, self._queues, self._known)
+        self._acting = Acting(
+            settings.limits, log, self._writer, self._queues, self._known, self._rights
+        )
 
     @classmethod
     @asynccontextmanager
@@ -63,16 +69,16 @@ class Service:
 
     def routers(self) -> list[APIRouter]:
         """The routes of submit."""
-        return [
-            routes(
-                self._settings,
-                self._intake,
-                self._queues,
-                self._known,
-                self.identify,
-                self._pool,
-            )
-        ]
+        parts = Parts(
+            settings=self._settings,
+            intake=self._intake,
+            acting=self._acting,
+            queues=self._queues,
+            known=self._known,
+            rights=self._rights,
+            pool=self._pool,
+        )
+        return [routes(parts)]
 
     def checks(self) -> Mapping[str, Check]:
         """What must be well for submit to be of use."""

@@ -58,7 +58,7 @@ DELETE FROM fairlead_submit.links WHERE digest = $1 AND expires_at > now() RETUR
 
 -- name: known_jobs
 -- What lookout's view knows of these jobs; it may lag behind the log.
-SELECT job_id, digest, state FROM fairlead_lookout.known_jobs WHERE job_id = ANY ($1);
+SELECT job_id, digest, state, queue, job_set FROM fairlead_lookout.known_jobs WHERE job_id = ANY ($1);
 
 -- name: view_progress
 -- The position that lookout's view reads next, of these partitions.
@@ -67,3 +67,28 @@ SELECT partition, position FROM fairlead_lookout.progress WHERE partition = ANY 
 -- name: live_jobs
 -- How many jobs of the queue lookout's view knows that have not ended.
 SELECT coalesce(sum(jobs), 0)::bigint AS jobs FROM fairlead_lookout.live_jobs WHERE queue = $1;
+
+-- name: count_by_counter
+-- How many jobs of a queue, maybe of one job set, are in these states and classes.
+SELECT coalesce(sum(jobs), 0)::bigint AS jobs FROM fairlead_lookout.counted_jobs
+WHERE queue = $1 AND ($2::text IS NULL OR job_set = $2) AND state = ANY ($3)
+AND (cardinality($4::text[]) = 0 OR class = ANY ($4));
+
+-- name: count_found
+-- The same for what no counter knows, up to a bound.
+SELECT count(*) AS jobs FROM (
+    SELECT 1 FROM fairlead_lookout.found_jobs
+    WHERE queue = $1 AND ($2::text IS NULL OR job_set = $2) AND state = ANY ($3)
+    AND (cardinality($4::text[]) = 0 OR class = ANY ($4))
+    AND ($5::text IS NULL OR labels @> $5::jsonb)
+    AND ($6::text IS NULL OR executor = $6) AND ($7::text IS NULL OR node = $7)
+    LIMIT $8
+) found;
+
+-- name: sample_found
+SELECT job_id, job_set, state FROM fairlead_lookout.found_jobs
+WHERE queue = $1 AND ($2::text IS NULL OR job_set = $2) AND state = ANY ($3)
+AND (cardinality($4::text[]) = 0 OR class = ANY ($4))
+AND ($5::text IS NULL OR labels @> $5::jsonb)
+AND ($6::text IS NULL OR executor = $6) AND ($7::text IS NULL OR node = $7)
+ORDER BY number DESC LIMIT $8;

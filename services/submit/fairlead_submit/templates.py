@@ -150,6 +150,9 @@ class Templates:
                 found.append(Fault("/podSpec", f"is nested more than {faults.DEPTH_MAX} deep"))
                 return _NOTHING
             canonical = _encoder.encode(document)
+            if not faults.says_all(text, canonical) and (twice := faults.repeated(text)):
+                found += [Fault(f"/podSpec{fault.pointer}", fault.detail) for fault in twice]
+                return _NOTHING
             return demand, Raw(msgspec.json.encode(podspec.completed(document, demand))), canonical
         except ValueError as error:
             found.append(Fault("/podSpec", f"cannot be read: {error}"))

@@ -27,13 +27,15 @@ async def view_knows(submit: Served, jobs: Sequence[tuple[str, str, str]]) -> No
     """Stand in for lookout's view: (job id, digest, state), and everything was read."""
     await submit.pool.execute("CREATE SCHEMA fairlead_lookout")
     await submit.pool.execute(
-        "CREATE TABLE fairlead_lookout.known_jobs (job_id text, digest text, state text)"
+        "CREATE TABLE fairlead_lookout.known_jobs"
+        " (job_id text, digest text, state text, queue text, job_set text)"
     )
     await submit.pool.execute(
         "CREATE TABLE fairlead_lookout.progress (partition int, position bigint)"
     )
     await submit.pool.executemany(
-        "INSERT INTO fairlead_lookout.known_jobs VALUES ($1, $2, $3)", jobs
+        "INSERT INTO fairlead_lookout.known_jobs VALUES ($1, $2, $3, $4, 'set')",
+        [(*job, submit.queue) for job in jobs],
     )
     await submit.pool.executemany(
         "INSERT INTO fairlead_lookout.progress VALUES ($1, 1000000)",

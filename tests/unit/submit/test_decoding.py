@@ -62,9 +62,45 @@ def test_the_slow_way_finds_a_fault_where_the_fast_way_fails_and_nowhere_else(
     if fast is not None:
         assert found == []
         assert msgspec.json.encode(slow) == msgspec.json.encode(fast)
-    elif b"\\u0000" not in body:
-        assert found
+        return
+    if b"\\u0000" not in body:
+        assert bool(found) == (not is_decoded_as_it_is(body))
         assert all(fault.pointer == "" or fault.pointer[0] == "/" for fault in found)
+
+
+def is_decoded_as_it_is(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body, type=requests.Submission)
+    except (msgspec.ValidationError, RecursionError):
+        return False
+    return True
+
+
+REPEATED = {
+    "at the top": (b'{"queue": "a", "queue": "a"}', ["/queue"]),
+    "in a job": (b'{"jobs": [{}, {"cpu": 1, "cpu": 2}]}', ["/jobs/1/cpu"]),
+    "written in two ways": (b'{"jobs": [{"cpu": 1, "\\u0063pu": 2}]}', ["/jobs/0/cpu"]),
+    "in a free part": (
+        b'{"jobs": [{"labels": {"a/b": "x", "a/b": "y"}}]}',
+        ["/jobs/0/labels/a~1b"],
+    ),
+    "in a pod spec": (
+        b'{"jobs": [{"podSpec": {"a": [{"b": 1, "b": 2}]}, "cpu": null}]}',
+        ["/jobs/0/podSpec/a/0/b"],
+    ),
+    "beside a colon that is written in another way": (
+        b'{"queue": "\\u003a\\u003A", "queue": "\\u003a"}',
+        ["/queue"],
+    ),
+    "beside a null": (b'{"queue": null, "jobs": [], "jobs": []}', ["/jobs"]),
+}
+
+
+@pytest.mark.parametrize(("body", "pointers"), REPEATED.values(), ids=REPEATED.keys())
+def test_a_name_that_is_said_twice_is_a_fault(body: bytes, pointers: list[str]) -> None:
+    assert DECODER.fast(body) is None
+    _, found = DECODER(body)
+    assert [fault.pointer for fault in found] == pointers
 
 
 @given(document=things)

@@ -1,0 +1,70 @@
+"""The query of a request: what it may hold, read strictly.
+
+Read by hand: FastAPI's way costs a single job a tenth of its time, and passes over a parameter
+that it does not know, so that `?dryrun=true` would do what it was meant to try.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from fastapi import Request
+
+from fairlead_common.errors import Fault
+from fairlead_common.problems import Problem
+from fairlead_submit import faults
+
+LENGTH_MAX = 1_000
+
+
+class Query:
+    """The parameters of a request, each known and there once."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+
+    def text(self, name: str) -> str | None:
+        """The text of a parameter."""
+        return self._given.get(name)
+
+    def flag(self, name: str) -> bool:
+        """Whether a parameter is true. Raises a 422 `Problem` for other words."""
+        text = self._given.get(name, "false")
+        if text not in ("true", "false"):
+            detail = f"is {faults.shown(text)}; true or false is expected"
+            raise _invalid([Fault(f"/query/{faults.escape(name)}", detail)])
+        return text == "true"
+
+
+NOTHING = Query({})
+
+
+def of(request: Request, *names: str) -> Query:
+    """The query, which may hold these. Raises a 422 `Problem` that names what is wrong with it."""
+    if not request.scope.get("query_string"):
+        return NOTHING
+    pairs = request.query_params.multi_items()
+    found = _faults(pairs, names)
+    if found:
+        raise _invalid(found)
+    return Query(dict(pairs))
+
+
+def _faults(pairs: Sequence[tuple[str, str]], names: Sequence[str]) -> list[Fault]:
+    found: list[Fault] = []
+    seen: set[str] = set()
+    for name, text in pairs:
+        place = f"/query/{faults.escape(name[:100])}"
+        if name not in names:
+            known = ", ".join(names) or "none"
+            found.append(Fault(place, f"is no parameter of this call; there are: {known}"))
+        elif name in seen:
+            found.append(Fault(place, "is said more than once"))
+        elif "\0" in text:
+            found.append(Fault(place, "holds a NUL character"))
+        elif len(text) > LENGTH_MAX:
+            found.append(Fault(place, f"has {len(text)} characters"))
+        seen.add(name)
+    return found
+
+
+def _invalid(found: list[Fault]) -> Problem:
+    return Problem("invalid", "A parameter is not valid.", found)
