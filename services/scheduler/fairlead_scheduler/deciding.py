@@ -128,7 +128,7 @@ class Decider:
             expired=lambda: timer_s() - built_s > self._settings.round_s_max,
         )
         steps = {"build": built_s - begun_s, "plan": timer_s() - built_s}
-        self._builder.remember_feasible(built, plan.shape_feasible)
+        self._builder.remember_feasible(built, plan)
         idle = not plan.limited and not len(plan.placed_job) and not len(plan.preempted_job)
         pool.settled = key if idle else None
         pool.due_ms = snapshots.next_start_ms(self.view, now_ms)

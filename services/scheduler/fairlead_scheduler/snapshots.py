@@ -17,7 +17,7 @@ from fairlead_common.lifecycle import RunState
 from fairlead_common.shapes import Shape
 from fairlead_scheduler.buckets import Buckets
 from fairlead_scheduler.clusters import Clusters
-from fairlead_scheduler.engine import EngineSettings, Snapshot, matching
+from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, matching
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.settings import Rules
@@ -76,6 +76,8 @@ class Builder:
         """Jobs submitted before were examined by an earlier leader: they are never rejected."""
         self.feasible_once: set[tuple[str, int]] = set()
         """(pool, shape) that was found feasible: such jobs are not rejected later (section 6)."""
+        self.gangs_fitted: dict[str, set[c.GangName]] = {}
+        """Gangs of each pool that were found feasible, of those that are still there."""
 
     def engine_settings(self) -> EngineSettings:
         """The rules as the engine takes them."""
@@ -174,15 +176,28 @@ class Builder:
             gang_rest=gangs.rest,
             gang_started=gangs.started,
             gang_submitted_ms=gangs.submitted_ms,
+            gang_fitted=self._fitted(pool, gangs.names) if gangs.names else None,
         )
         return Built(snapshot, rows, nodes.names, shape_list, gangs.names)
 
-    def remember_feasible(self, built: Built, feasible: npt.NDArray[np.bool_]) -> None:
+    def remember_feasible(self, built: Built, plan: Plan) -> None:
         """What the engine found feasible is not rejected later."""
         pool = built.snapshot.pool
         self.feasible_once.update(
-            (pool, number) for number, ok in zip(built.shapes, feasible, strict=True) if ok
+            (pool, number)
+            for number, ok in zip(built.shapes, plan.shape_feasible.tolist(), strict=True)
+            if ok
         )
+        before = self.gangs_fitted.get(pool, set())
+        self.gangs_fitted[pool] = {
+            name
+            for name, ok in zip(built.gangs, plan.gang_feasible.tolist(), strict=True)
+            if ok or name in before
+        }
+
+    def _fitted(self, pool: str, gangs: Sequence[c.GangName]) -> npt.NDArray[np.bool_]:
+        fitted = self.gangs_fitted.get(pool, set())
+        return np.array([name in fitted for name in gangs], np.bool_)
 
     def _class_of(self, name: str) -> int:
         row = self._class_row.get(name)
@@ -338,10 +353,11 @@ class Builder:
         kept |= jobs.submitted_ms[rows] < self.kept_before_ms
         known = np.zeros(len(jobs.shapes), np.bool_)
         known[[number for name, number in self.feasible_once if name == pool]] = True
-        kept |= known[jobs.shape[rows]]
         kept |= len(nodes.nodes) == 0
         result: npt.NDArray[np.uint8] = (
-            stopping * np.uint8(engine.JobFlag.STOPPING) + kept * np.uint8(engine.JobFlag.KEPT)
+            stopping * np.uint8(engine.JobFlag.STOPPING)
+            + kept * np.uint8(engine.JobFlag.KEPT)
+            + known[jobs.shape[rows]] * np.uint8(engine.JobFlag.FITTED)
         ).astype(np.uint8)
         return result
 

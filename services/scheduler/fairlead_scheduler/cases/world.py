@@ -249,7 +249,7 @@ class World:
 
     def settle(self, built: Built, plan: Plan, ms: float = 0.0) -> Decided:
         """Fold a plan back."""
-        self.builder.remember_feasible(built, plan.shape_feasible)
+        self.builder.remember_feasible(built, plan)
         for name, count in zip(built.snapshot.queue_names, plan.queue_scheduled, strict=True):
             self.buckets.started(name, int(count), self.now_ms)
         self.buckets.preemptions.take(plan.preemption_tokens_used, self.now_ms)

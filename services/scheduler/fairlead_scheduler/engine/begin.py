@@ -69,7 +69,7 @@ def round_of(snapshot: Snapshot, settings: EngineSettings, start: Pool) -> Round
     )
     state = _model(snapshot, start, tables, amounts, first)
     balance = pool.evictable(snapshot, start, settings)
-    gangs = gangtable.of(snapshot, start, state, position)
+    gangs = gangtable.of(snapshot, start, position)
     runs = evict.runs_of(snapshot, start, balance, gangs, tables, state, position, levels)
     return Round(
         snapshot=snapshot,
@@ -154,7 +154,7 @@ def _model(snapshot: Snapshot, start: Pool, tables: Tables, amounts: Int64, firs
     size = len(snapshot.queue_names)
     shapes, width = snapshot.shape_match.shape[:2]
     left = start.queued.astype(np.int32)
-    codes = _known_codes(snapshot, start)
+    codes = np.where(start.feasible.pair, np.uint8(0), np.uint8(Code.INFEASIBLE))
     tokens = np.full(2 + size, snapshot.tokens, np.float64)
     tokens[1:-1] = np.inf if snapshot.queue_tokens is None else snapshot.queue_tokens
     tokens[-1] = snapshot.preemption_tokens
@@ -209,17 +209,3 @@ def _beside(snapshot: Snapshot, start: Pool) -> Int64:
     nodes = len(snapshot.resources)
     result[nodes:] = snapshot.floating_total - start.beside[nodes:]
     return result
-
-
-def _known_codes(snapshot: Snapshot, start: Pool) -> Byte:
-    """[Q, S] what is not even tried: shapes that can never run in the pool or within a limit."""
-    codes = np.zeros(start.queued.shape, np.uint8)
-    codes[:, ~start.feasible] = Code.INFEASIBLE
-    if start.limit.size and snapshot.node_number.size:
-        known = start.known_limit * (1.0 + model.TOLERANCE)
-        for c in range(snapshot.class_value.size):
-            chosen = np.flatnonzero(snapshot.shape_class == c)
-            for q in range(len(snapshot.queue_names)):
-                above = (start.whole[chosen] > known[q, c]) & (start.whole[chosen] > 0)
-                codes[q, chosen[above.any(axis=1)]] = Code.INFEASIBLE
-    return codes

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import order
-from .model import Model
 from .pool import Pool
 from .snapshot import Byte, Code, EngineSettings, Int32, Int64, NodeFlag, Rest, Snapshot
 from .stopping import NOTHING, RUNS, UNIT
@@ -38,7 +37,7 @@ class GangTable:
     """Rows of single jobs that avoid every node that suits them (N10)."""
 
 
-def of(snapshot: Snapshot, start: Pool, state: Model, position: Int32) -> GangTable:
+def of(snapshot: Snapshot, start: Pool, position: Int32) -> GangTable:
     """Sort members by gang, live ones first, and decide what each gang is offered as."""
     gangs = snapshot.gang_min.size if snapshot.gang_min is not None else 0
     column = snapshot.job_gang
@@ -65,7 +64,7 @@ def of(snapshot: Snapshot, start: Pool, state: Model, position: Int32) -> GangTa
     live = np.bincount(column[running], minlength=gangs)
     total = live + np.bincount(column[waiting], minlength=gangs)
     first = np.concatenate([[0], np.cumsum(total)]).astype(np.int64)
-    code = _codes(snapshot, state, waiting, total - live)
+    code = _codes(snapshot, start, total - live)
     mode = np.where(runs, RUNS, np.where(code != 0, NOTHING, UNIT)).astype(np.uint8)
     value_first, value_rows = _values(snapshot, position)
     return GangTable(
@@ -110,20 +109,11 @@ def _none(snapshot: Snapshot, start: Pool) -> GangTable:
     )
 
 
-def _codes(
-    snapshot: Snapshot,
-    state: Model,
-    waiting: Int32,
-    count: Int64,
-) -> Byte:
-    """[G] why a gang of which none runs is not offered at all, 0 where it is (N9, L4)."""
+def _codes(snapshot: Snapshot, start: Pool, count: Int64) -> Byte:
+    """[G] why a gang of which none runs is not even offered (N9, L4, section 6); 0: it is."""
     assert snapshot.gang_min is not None, "a snapshot with gangs has all their columns"
-    assert snapshot.job_gang is not None, "a snapshot with gangs has all their columns"
     need = snapshot.gang_min
-    code = np.zeros(need.size, np.uint8)
-    possible = state.pair_code[snapshot.job_queue[waiting], snapshot.job_shape[waiting]]
-    able = np.bincount(snapshot.job_gang[waiting[possible != Code.INFEASIBLE]], minlength=need.size)
-    code[able < need] = Code.INFEASIBLE
+    code = np.where(start.feasible.gang, np.uint8(0), np.uint8(Code.INFEASIBLE))
     code[count < need] = Code.GANG_INCOMPLETE
     code[need > min(snapshot.burst, snapshot.queue_burst)] = Code.GANG_EXCEEDS_BURST
     code[count == 0] = Code.NONE
@@ -154,7 +144,7 @@ def _tried(snapshot: Snapshot, start: Pool, of_job: Int32) -> Int32:
             snapshot.node_allocatable >= snapshot.shape_request[s]
         ).all(axis=1)
         suits[nodes[jobs == j]] = False
-        if start.feasible[s] and not suits.any():
+        if start.feasible.shape[s] and not suits.any():
             result.append(j)
     return np.array(result, np.int32)
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from . import shares
+from . import feasible, shares
 from .compiled import kernel
+from .feasible import Feasible
 from .snapshot import (
     Bool,
     Byte,
@@ -20,6 +22,7 @@ from .snapshot import (
     Float,
     Int32,
     Int64,
+    JobFlag,
     NodeFlag,
     Preemption,
     Shares,
@@ -29,6 +32,8 @@ from .snapshot import (
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 STORAGE: Final = "ephemeral-storage"
+
+IntP = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,8 +48,8 @@ class Pool:
     """[S] `Preemption` of the shape's class."""
     shape_types: Byte
     """[S, W, T] 1 where the type suits."""
-    feasible: Bool
-    """[S] section 6."""
+    feasible: Feasible
+    """Section 6."""
     used: Int64
     """[N, R] what live runs hold; runs on lost nodes as well."""
     free: Int64
@@ -70,13 +75,11 @@ class Pool:
     """[Q]"""
     limit: Float
     """[Q, C, R+F] L2 as amounts; [0, 0, 0] when there are none."""
-    known_limit: Float
-    """The same, of all nodes that the pool is known to have (section 6)."""
 
 
 def prepare(snapshot: Snapshot, settings: EngineSettings) -> Pool:
     """Everything above, from one pass over the jobs."""
-    shapes, queues = snapshot.shape_request.shape[0], len(snapshot.queue_names)
+    queues = len(snapshot.queue_names)
     whole = _whole(snapshot)
     lost = (snapshot.node_flags & NodeFlag.LOST) != 0
     used, running, queued, holds, lost_runs = _account(
@@ -94,23 +97,17 @@ def prepare(snapshot: Snapshot, settings: EngineSettings) -> Pool:
     held = _held(snapshot, running, whole)
     limit = _limits(snapshot, capacity)
     known = snapshot.node_allocatable.sum(axis=0, dtype=np.int64)
-    feasible = _feasible(
-        snapshot.shape_request,
-        snapshot.shape_match,
-        snapshot.node_allocatable,
-        snapshot.node_type,
-        np.zeros(shapes, np.bool_),
-    )
-    feasible &= _within_floating(snapshot, whole)
-    takes_part = (running.sum(axis=1) > 0) | (
-        ~snapshot.queue_cordoned & ((queued * feasible).sum(axis=1) > 0)
-    )
+    known_limit = _limits(snapshot, np.concatenate([known, snapshot.floating_total]))
+    shape_types = (snapshot.shape_match == 0).astype(np.uint8)
+    possible = feasible.of(snapshot, whole, shape_types, known_limit)
+    wanted, waits = _wanted(snapshot, queued, possible)
+    takes_part = (running.sum(axis=1) > 0) | (~snapshot.queue_cordoned & waits)
     return Pool(
         whole=whole,
         shape_value=snapshot.class_value[snapshot.shape_class],
         shape_preemption=snapshot.class_preemption[snapshot.shape_class],
-        shape_types=(snapshot.shape_match == 0).astype(np.uint8),
-        feasible=feasible,
+        shape_types=shape_types,
+        feasible=possible,
         used=used,
         free=free,
         overfull=overfull,
@@ -121,10 +118,9 @@ def prepare(snapshot: Snapshot, settings: EngineSettings) -> Pool:
         queued=queued,
         held=held,
         beside=held.sum(axis=(0, 1)) + lost_runs @ whole,
-        shares=_shares(snapshot, queued * feasible, held, whole, factor, takes_part, limit),
+        shares=_shares(snapshot, wanted, held, whole, factor, takes_part, limit),
         takes_part=takes_part,
         limit=limit,
-        known_limit=_limits(snapshot, np.concatenate([known, snapshot.floating_total])),
     )
 
 
@@ -174,27 +170,46 @@ def _account(
     return used, running, queued, holds, away
 
 
-@kernel
-def _feasible(
-    request: Int64, match: Byte, allocatable: Int64, node_type: Int32, result: Bool
-) -> Bool:
-    """Section 6: whether any known node suits the empty shape; a pool without nodes takes all."""
-    for s in range(request.shape[0]):
-        if allocatable.shape[0] == 0:
-            result[s] = True
-            continue
-        for n in range(allocatable.shape[0]):
-            fits = False
-            for k in range(match.shape[1]):
-                if match[s, k, node_type[n]] == 0:
-                    fits = True
-            if fits:
-                for r in range(request.shape[1]):
-                    if request[s, r] > allocatable[n, r]:
-                        fits = False
-            if fits:
-                result[s] = True
-                break
+def _wanted(snapshot: Snapshot, queued: Int64, possible: Feasible) -> tuple[Int64, Bool]:
+    """Queued jobs that could run [Q, S] (S2); whether one waits that is not refused [Q] (S1)."""
+    wanted = queued * possible.pair
+    waits = wanted.sum(axis=1) > 0
+    apart = (queued > 0) & ~possible.pair
+    rows = np.zeros(0, np.intp)
+    if apart.any():
+        rows = np.flatnonzero(
+            (snapshot.job_node == -1) & apart[snapshot.job_queue, snapshot.job_shape]
+        )
+    if not possible.gang.all() and snapshot.job_gang is not None:
+        of_gang = (snapshot.job_gang >= 0) & (snapshot.job_node == -1)
+        lost = np.flatnonzero(of_gang & ~possible.gang[snapshot.job_gang])
+        lost = np.setdiff1d(lost, rows)
+        np.subtract.at(wanted, (snapshot.job_queue[lost], snapshot.job_shape[lost]), 1)
+        waits = wanted.sum(axis=1) > 0
+        rows = np.concatenate([rows, lost])
+    waits[snapshot.job_queue[rows[excused(snapshot, rows)]]] = True
+    return wanted, waits
+
+
+def excused(snapshot: Snapshot, rows: IntP) -> Bool:
+    """Which of these jobs wait on when they are infeasible."""
+    if snapshot.job_flags is None:
+        result = np.zeros(rows.size, np.bool_)
+    else:
+        result = (snapshot.job_flags[rows] & (JobFlag.KEPT | JobFlag.FITTED)) != 0
+    if snapshot.job_gang is None or not rows.size:
+        return result
+    gang = snapshot.job_gang[rows]
+    member = gang >= 0
+    if member.any() and snapshot.gang_min is not None:
+        kept = np.zeros(snapshot.gang_min.size, np.bool_)
+        if snapshot.gang_fitted is not None:
+            kept |= snapshot.gang_fitted
+        if snapshot.job_flags is not None:
+            every = np.flatnonzero((snapshot.job_gang >= 0) & (snapshot.job_node == -1))
+            on_purpose = every[(snapshot.job_flags[every] & JobFlag.KEPT) != 0]
+            kept[snapshot.job_gang[on_purpose]] = True
+        result = np.where(member, kept[gang], result)
     return result
 
 
@@ -238,12 +253,6 @@ def _limits(snapshot: Snapshot, capacity: Int64) -> Float:
     return result
 
 
-def _within_floating(snapshot: Snapshot, whole: Int64) -> Bool:
-    """Whether the pool has as much beside its nodes as one job of the shape needs, [S]."""
-    beside = whole[:, len(snapshot.resources) :]
-    return np.asarray(np.all(beside <= snapshot.floating_total, axis=1))
-
-
 def _shares(
     snapshot: Snapshot,
     queued: Int64,
@@ -256,7 +265,7 @@ def _shares(
     wanted = held + _held(snapshot, np.where(snapshot.queue_cordoned[:, None], 0, queued), whole)
     if limit.size:
         cut = np.where(np.isfinite(limit), np.floor(limit), 2.0**62).astype(np.int64)
-        wanted = np.minimum(wanted, np.maximum(cut, held))
+        wanted = np.minimum(wanted, cut)
     if factor.any():
         demand = shares.cost(wanted.sum(axis=1), factor)
     else:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import gangtable, model, overshare, reasons
+from . import gangtable, model, overshare, pool, reasons
 from .compiled import kernel
 from .gangtable import GangTable
 from .model import Model, Tables
@@ -19,7 +19,6 @@ from .snapshot import (
     EngineSettings,
     Int32,
     Int64,
-    JobFlag,
     NodeFlag,
     Plan,
     Preemption,
@@ -84,7 +83,8 @@ def plan(round_: Round) -> Plan:
         failed_code=failed_code,
         reasons=rows,
         shares=start.shares,
-        shape_feasible=start.feasible,
+        shape_feasible=start.feasible.shape,
+        gang_feasible=_gangs_judged(round_),
         capacity=start.capacity,
         queue_scheduled=np.bincount(snapshot.job_queue[job], minlength=queue_count),
         queue_preempted=np.bincount(snapshot.job_queue[preempted], minlength=queue_count),
@@ -179,7 +179,7 @@ def _rejected(round_: Round) -> tuple[Int32, Byte]:
             mine = np.flatnonzero((gangs.of_job >= 0) & (snapshot.job_node == -1))
             mine = mine[final[gangs.of_job[mine]]].astype(np.int32)
             code = gangs.code[gangs.of_job[mine]]
-            keep = ~((code == Code.INFEASIBLE) & _kept(snapshot, mine.astype(np.int32)))
+            keep = ~((code == Code.INFEASIBLE) & pool.excused(snapshot, mine.astype(np.intp)))
             rows.append(mine[keep])
             codes.append(code[keep])
     job, code = np.concatenate(rows), np.concatenate(codes)
@@ -197,13 +197,17 @@ def _infeasible_jobs(round_: Round) -> Int32:
     if round_.gangs.present:
         chosen &= round_.gangs.of_job < 0
     rows = np.flatnonzero(chosen).astype(np.int32)
-    return rows[~_kept(snapshot, rows)]
+    return rows[~pool.excused(snapshot, rows.astype(np.intp))]
 
 
-def _kept(snapshot: Snapshot, rows: Int32) -> Bool:
-    if snapshot.job_flags is None:
-        return np.zeros(rows.size, np.bool_)
-    return np.asarray((snapshot.job_flags[rows] & JobFlag.KEPT) != 0)
+def _gangs_judged(round_: Round) -> Bool:
+    """[G] gangs that were found to fit: complete, or running already."""
+    gangs = round_.gangs
+    if not gangs.present:
+        size = 0 if round_.snapshot.gang_min is None else round_.snapshot.gang_min.size
+        return np.zeros(size, np.bool_)
+    complete = np.diff(gangs.first) >= gangs.minimum
+    return np.asarray(round_.start.feasible.gang & complete)
 
 
 def _pair_counts(snapshot: Snapshot, rows: Int32, size: tuple[int, ...]) -> Int64:

@@ -61,8 +61,10 @@ class JobFlag(enum.IntFlag):
     STOPPING = 1
     """Its run was told to stop and still holds its room: never evicted, never a victim."""
     KEPT = 2
-    """The job waits on purpose when it is infeasible, or was found feasible before: it is never
-    listed in `Plan.rejected_job` as `INFEASIBLE`, it only has the reason."""
+    """The job waits on purpose when it is infeasible: it is never listed in `Plan.rejected_job` as
+    `INFEASIBLE`, it only has the reason. One such member keeps its whole gang."""
+    FITTED = 4
+    """Its shape was found feasible before: as `KEPT`, but it says nothing about its gang."""
 
 
 class Rest(enum.IntEnum):
@@ -295,6 +297,8 @@ class Snapshot:
     whose members were all preempted and queued again starts anew as a gang: False."""
     gang_submitted_ms: Int64 | None = None
     """[G] when its first member was submitted (for the assembly time-out)."""
+    gang_fitted: Bool | None = None
+    """[G] it was found feasible before (`Plan.gang_feasible`): it is not rejected any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -383,6 +387,9 @@ class Plan:
     shares: Shares
     shape_feasible: Bool
     """[S] section 6: the shape fits a known node of the pool (cordons, load, staleness aside)."""
+    gang_feasible: Bool
+    """[G] complete, and its `minSize` members fit the empty pool together and their queue's
+    limits; a gang that is not complete was not judged yet."""
     capacity: Int64
     """[R+F] the pool's total that shares refer to (R1)."""
 
