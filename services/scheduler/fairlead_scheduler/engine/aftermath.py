@@ -6,7 +6,7 @@ from .compiled import entry, steady
 from .ladder import has_room
 from .model import N_TAKEN, Model, Tables
 from .queues import before, stand
-from .snapshot import Bool, Int64
+from .snapshot import Int64
 from .stopping import (
     BY_GANG,
     BY_URGENCY,
@@ -76,17 +76,21 @@ def return_gang(t: Tables, m: Model, v: Runs, g: int) -> None:
 
 
 @entry
-def second_pass(t: Tables, m: Model, v: Runs, rows: Int64, first: Int64, tried: Bool) -> None:
+def second_pass(t: Tables, m: Model, v: Runs, rows: Int64, first: Int64, away: Int64) -> None:
     """R7: runs that gave way return to their own nodes where there is still room.
 
     `rows` are those runs by queue, value they run at, priority, start, submission; `first` [Q+1]
     is where each queue begins and is moved on. The queue that goes next is the one of R4, with
-    the value that the run runs at. `tried` [G] marks gangs that had their turn.
+    the value that the run runs at. A gang that is too small stands where the last of its members
+    stands; `away` [G] is how many of them are still to come.
     """
     while True:
         best = -1
         for q in range(t.weight.size):
-            while m.next[q] < first[q + 1] and not fits_now(t, m, v, rows[m.next[q]]):
+            while m.next[q] < first[q + 1]:
+                j = rows[m.next[q]]
+                if v.gang[j] >= 0 or fits_now(t, m, v, j):
+                    break
                 m.next[q] += 1
             if m.next[q] == first[q + 1]:
                 continue
@@ -100,8 +104,10 @@ def second_pass(t: Tables, m: Model, v: Runs, rows: Int64, first: Int64, tried: 
         j = rows[m.next[best]]
         m.next[best] += 1
         g = v.gang[j]
-        if g < 0:
+        if g >= 0:
+            away[g] -= 1
+        if g >= 0 and v.gang_live[g] < v.gang_need[g]:
+            if away[g] == 0:
+                return_gang(t, m, v, g)
+        elif fits_now(t, m, v, j):
             come_back(t, m, v, j, RETURNED)
-        elif not tried[g]:
-            tried[g] = True
-            return_gang(t, m, v, g)

@@ -263,7 +263,6 @@ def _runs(
         cause=np.zeros(jobs, np.uint8),
         for_job=np.full(jobs, -1, np.int64),
         share_before=np.zeros(jobs, np.float64),
-        share_for=np.zeros(jobs, np.float64),
         was=np.zeros(jobs, np.int64),
         journal=np.zeros(jobs + 1, np.int64),
         candidates=np.zeros(jobs, np.int64),

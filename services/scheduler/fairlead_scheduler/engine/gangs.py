@@ -19,6 +19,7 @@ from .model import (
     NOT_TRIED,
     Model,
     Tables,
+    over_limit,
     share_with,
     unplace,
 )
@@ -44,22 +45,46 @@ MEASURES: Final = 3
 
 @steady
 def add_unit(t: Tables, v: Runs, g: int, first: int, last: int, state: int, need: int) -> int:
-    """Sum up in `unit` what the first `need` members in this state ask for; the lowest value."""
+    """Sum up in `unit` what the first `need` members in this state ask for; the lowest value of all
+    members in it (R4)."""
     for r in range(v.unit.size):
         v.unit[r] = 0
     value = np.iinfo(np.int64).max
     for i in range(first, last):
         j = v.members[i]
-        if need == 0:
-            break
         if v.state[j] != state:
             continue
-        need -= 1
         s = t.job_shape[j]
         value = min(value, t.shape_value[s])
-        for r in range(v.unit.size):
-            v.unit[r] += t.whole[s, r]
+        if need > 0:
+            need -= 1
+            for r in range(v.unit.size):
+                v.unit[r] += t.whole[s, r]
     return value
+
+
+@steady
+def over_class_limit(t: Tables, m: Model, v: Runs, q: int, g: int, need: int) -> bool:
+    """L2 for a gang: whether its first `need` queued members are too many for any of their classes.
+
+    `unit` is what it is worked out in.
+    """
+    for c in range(t.limit.shape[1]):
+        for r in range(v.unit.size):
+            v.unit[r] = 0
+        left = need
+        for i in range(v.gang_queued[g], v.gang_first[g + 1]):
+            j = v.members[i]
+            if v.state[j] != QUEUED or left == 0:
+                continue
+            left -= 1
+            s = t.job_shape[j]
+            if t.shape_class[s] == c:
+                for r in range(v.unit.size):
+                    v.unit[r] += t.whole[s, r]
+        if over_limit(t, m, q, c, v.unit):
+            return True
+    return False
 
 
 @steady

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import order
 from .pool import Pool
-from .snapshot import Byte, Code, EngineSettings, Int32, Int64, NodeFlag, Rest, Snapshot
+from .snapshot import Bool, Byte, Code, EngineSettings, Int32, Int64, NodeFlag, Rest, Snapshot
 from .stopping import NOTHING, RUNS, UNIT
 
 
@@ -34,7 +34,7 @@ class GangTable:
     failed: Int32
     """Rows of jobs left over that fail by `rest: fail`."""
     tried: Int32
-    """Rows of single jobs that avoid every node that suits them (N10)."""
+    """Rows of jobs that avoid every node that suits them, and gangs that fail with them (N10)."""
 
 
 def of(snapshot: Snapshot, start: Pool, position: Int32) -> GangTable:
@@ -67,6 +67,9 @@ def of(snapshot: Snapshot, start: Pool, position: Int32) -> GangTable:
     code = _codes(snapshot, start, total - live)
     mode = np.where(runs, RUNS, np.where(code != 0, NOTHING, UNIT)).astype(np.uint8)
     value_first, value_rows = _values(snapshot, position)
+    tried, given_up = _given_up(
+        snapshot, waiting, of_job, total - live, runs, _tried(snapshot, start)
+    )
     return GangTable(
         present=True,
         size=gangs,
@@ -76,14 +79,14 @@ def of(snapshot: Snapshot, start: Pool, position: Int32) -> GangTable:
         members=members,
         minimum=snapshot.gang_min,
         rest=snapshot.gang_rest,
-        mode=mode,
+        mode=np.where(given_up, np.uint8(NOTHING), mode),
         code=np.where(runs, 0, code).astype(np.uint8),
         label=snapshot.gang_label,
         value=_bound(snapshot, running, gangs),
         value_first=value_first,
         value_rows=value_rows,
         failed=failed,
-        tried=_tried(snapshot, start, of_job),
+        tried=tried,
     )
 
 
@@ -105,7 +108,7 @@ def _none(snapshot: Snapshot, start: Pool) -> GangTable:
         value_first=np.zeros((0, 1), np.int32),
         value_rows=np.zeros((0, 0), np.int32),
         failed=empty,
-        tried=_tried(snapshot, start, np.full(snapshot.job_queue.size, -1, np.int32)),
+        tried=_tried(snapshot, start),
     )
 
 
@@ -132,13 +135,28 @@ def late(
     return np.asarray(snapshot.now_ms - submitted > limit)
 
 
-def _tried(snapshot: Snapshot, start: Pool, of_job: Int32) -> Int32:
-    """Queued single jobs without a known node that suits and that they do not avoid."""
+def _given_up(
+    snapshot: Snapshot, waiting: Int32, of_job: Int32, count: Int64, runs: Bool, tried: Int32
+) -> tuple[Int32, Bool]:
+    """N10 for gangs: who fails, and which gangs fail as a whole as too few of them are left."""
+    given_up = np.zeros(count.size, np.bool_)
+    mine = tried[of_job[tried] >= 0]
+    if not mine.size or snapshot.gang_min is None:
+        return tried, given_up
+    lost = np.bincount(of_job[mine], minlength=count.size)
+    given_up = (lost > 0) & ~runs & (count >= snapshot.gang_min)
+    given_up &= count - lost < snapshot.gang_min
+    mates = waiting[given_up[of_job[waiting]]]
+    return np.union1d(tried, mates).astype(np.int32), given_up
+
+
+def _tried(snapshot: Snapshot, start: Pool) -> Int32:
+    """Queued jobs without a known node that suits and that they do not avoid."""
     jobs, nodes = snapshot.avoid_job, snapshot.avoid_node
     if jobs is None or nodes is None or not jobs.size:
         return np.zeros(0, np.int32)
     result = []
-    for j in np.unique(jobs[(snapshot.job_node[jobs] == -1) & (of_job[jobs] < 0)]).tolist():
+    for j in np.unique(jobs[snapshot.job_node[jobs] == -1]).tolist():
         s = snapshot.job_shape[j]
         suits = start.shape_types[s].any(axis=0)[snapshot.node_type] & (
             snapshot.node_allocatable >= snapshot.shape_request[s]

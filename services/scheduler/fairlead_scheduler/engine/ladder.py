@@ -14,6 +14,7 @@ from .model import (
     N_GROUP_AT,
     N_GROUP_SHAPE,
     N_JOURNAL,
+    N_REOPENED,
     N_TAKEN,
     NOT_TRIED,
     PREEMPTION_LIMIT,
@@ -363,3 +364,4 @@ def reopen(t: Tables, m: Model, v: Runs, mark: int) -> None:
                     m.pair_code[q, s] = NOT_TRIED
                     if m.pair_left[q, s] > 0:
                         m.open_pairs[q] += 1
+                        m.number[N_REOPENED] = 1

@@ -25,6 +25,7 @@ N_TAKEN: Final = 4
 N_CHOSEN: Final = 5
 N_GROUP_SHAPE: Final = 6
 N_GROUP_AT: Final = 7
+N_REOPENED: Final = 8
 COUNTS: Final = 16
 
 # What a queue offers (`Model.offer_kind`).
@@ -38,6 +39,8 @@ BACK: Final = 3
 """an evicted run"""
 BACK_GANG: Final = 4
 """the evicted members of a gang, as many as it needs"""
+OUT: Final = 5
+"""nothing: the queue has left the heap"""
 
 NOT_TRIED: Final = 0
 QUEUE_LIMIT: Final = int(Code.QUEUE_LIMIT)
@@ -182,6 +185,16 @@ def share(stands: Int64, factor: Float) -> float:
         if part > result:
             result = part
     return result
+
+
+@part
+def over_limit(t: Tables, m: Model, q: int, c: int, whole: Int64) -> bool:
+    """L2: whether the queue's limit for a class does not leave so much."""
+    for r in range(t.factor.size):
+        after = m.class_held[q, c, r] + whole[r]
+        if whole[r] > 0 and after > t.limit[q, c, r] * (1.0 + TOLERANCE):
+            return True
+    return False
 
 
 @part

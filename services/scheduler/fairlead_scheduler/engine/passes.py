@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from .compiled import entry, part, steady
-from .gangs import add_unit, bring_back, join, leave, start_gang
-from .ladder import NOWHERE, climb, free_room
+from .gangs import add_unit, bring_back, join, leave, over_class_limit, start_gang
+from .ladder import NOWHERE, climb, free_room, reopen
 from .model import (
     BACK,
     BACK_GANG,
@@ -15,6 +15,7 @@ from .model import (
     INSUFFICIENT,
     N_JOURNAL,
     N_QUEUES,
+    N_REOPENED,
     N_STOP,
     NEW,
     NOT_TRIED,
@@ -25,11 +26,12 @@ from .model import (
     Model,
     Tables,
     handled,
+    over_limit,
     pass_over,
     place,
     share_with,
 )
-from .queues import advance, advance_plain, replace_top
+from .queues import advance, advance_plain, rejoin, replace_top
 from .snapshot import Int64
 from .stopping import (
     EVICTED,
@@ -63,6 +65,8 @@ def run(t: Tables, m: Model, v: Runs, stretch: int) -> int:
             replace_top(t, m, False)
             continue
         replace_top(t, m, advance(t, m, v, q))
+        if m.number[N_REOPENED]:
+            rejoin(t, m, v)
     return MORE
 
 
@@ -75,7 +79,7 @@ def run_plain(t: Tables, m: Model, stretch: int) -> int:
         q = m.heap[0]
         j = m.offer_job[q]
         s = t.job_shape[j]
-        if limited(t, m, q, s, t.shape_class[s], t.whole[s], 1) == NOT_TRIED:
+        if limited(t, m, q, s, t.whole[s], 1) == NOT_TRIED:
             p = free_room(t, m, s, 0)
             if p >= 0:
                 place(t, m, q, j, s, 0, p)
@@ -91,7 +95,7 @@ def run_plain(t: Tables, m: Model, stretch: int) -> int:
 def handle_new(t: Tables, m: Model, v: Runs, q: int, j: int) -> None:
     """Try to place a queued job."""
     s = t.job_shape[j]
-    if limited(t, m, q, s, t.shape_class[s], t.whole[s], 1) == NOT_TRIED:
+    if limited(t, m, q, s, t.whole[s], 1) == NOT_TRIED:
         after = share_with(v.held[q], t.whole[s], t.factor) / t.weight[q]
         code = climb(t, m, v, j, after, NOWHERE, NOWHERE, URGENT)
         avoids = v.avoid_first.size > 0 and v.avoid_first[j] >= 0
@@ -111,10 +115,12 @@ def handle_other(t: Tables, m: Model, v: Runs, q: int, kind: int, j: int) -> boo
                 settle(t, m, v, j)
             else:
                 leave(t, m, v, j)
+                reopen(t, m, v, m.number[N_JOURNAL])
         step(v, q, j)
         return True
     if kind == BACK_GANG:
         bring_back(t, m, v, g)
+        reopen(t, m, v, m.number[N_JOURNAL])
         v.sub[q] = v.gang_first[g]
         v.sub_end[q] = v.gang_queued[g]
         v.evicted_next[q] += 1
@@ -123,7 +129,7 @@ def handle_other(t: Tables, m: Model, v: Runs, q: int, kind: int, j: int) -> boo
         return False
     s = t.job_shape[j]
     if kind == FURTHER:
-        if v.gang_live[g] > 0 and limited(t, m, q, s, t.shape_class[s], t.whole[s], 1) == NOT_TRIED:
+        if v.gang_live[g] > 0 and limited(t, m, q, s, t.whole[s], 1) == NOT_TRIED:
             code = join(t, m, v, q, j)
             if code != NOT_TRIED:
                 v.gang_code[g] = code
@@ -136,7 +142,10 @@ def handle_other(t: Tables, m: Model, v: Runs, q: int, kind: int, j: int) -> boo
         return True
     need = v.gang_min[g]
     add_unit(t, v, g, v.gang_queued[g], v.gang_first[g + 1], QUEUED, need)
-    v.gang_code[g] = limited(t, m, q, -1, t.shape_class[s], v.unit, need)
+    v.gang_code[g] = limited(t, m, q, -1, v.unit, need)
+    limits = t.limit.size > 0 and v.gang_code[g] == NOT_TRIED
+    if limits and over_class_limit(t, m, v, q, g, need):
+        v.gang_code[g] = QUEUE_LIMIT
     if v.gang_code[g] == NOT_TRIED:
         v.gang_code[g] = start_gang(t, m, v, q, g)
         if v.gang_code[g] == NOT_TRIED:
@@ -156,11 +165,12 @@ def step(v: Runs, q: int, j: int) -> None:
 
 
 @part
-def limited(t: Tables, m: Model, q: int, s: int, c: int, whole: Int64, jobs: int) -> int:
+def limited(t: Tables, m: Model, q: int, s: int, whole: Int64, jobs: int) -> int:
     """Rules L2 to L4 and L7 for an offer of queued jobs: 0, or the code of what it met.
 
     What stops the round is written to number[N_STOP], what stops the queue to `queue_stop`, what
-    holds back single jobs of shape `s` to `pair_code` (a gang, s = -1, is only skipped).
+    holds back single jobs of shape `s` to `pair_code`. A gang (s = -1) is only skipped, and L2 is
+    looked at elsewhere, for its members may be of several classes.
     """
     code = NOT_TRIED
     for r in range(t.factor.size):
@@ -176,21 +186,16 @@ def limited(t: Tables, m: Model, q: int, s: int, c: int, whole: Int64, jobs: int
     elif min(m.tokens[0], m.tokens[1 + q]) < jobs - TOLERANCE:
         code = RATE_LIMIT
     else:
-        code = over_limit(t, m, q, c, whole)
+        for r in range(t.factor.size):
+            if m.fresh[r] + whole[r] > t.beside[r]:
+                code = FLOATING_LIMIT
+        if (
+            code == NOT_TRIED
+            and s >= 0
+            and t.limit.size > 0
+            and over_limit(t, m, q, t.shape_class[s], whole)
+        ):
+            code = QUEUE_LIMIT
     if code != NOT_TRIED and s >= 0:
         pass_over(m, q, s, code)
     return code
-
-
-@part
-def over_limit(t: Tables, m: Model, q: int, c: int, whole: Int64) -> int:
-    """L7 and L2: whether the pool's floating resources or the queue's limit leave so much."""
-    for r in range(t.factor.size):
-        if m.fresh[r] + whole[r] > t.beside[r]:
-            return FLOATING_LIMIT
-    if t.limit.size > 0:
-        for r in range(t.factor.size):
-            after = m.class_held[q, c, r] + whole[r]
-            if whole[r] > 0 and after > t.limit[q, c, r] * (1.0 + TOLERANCE):
-                return QUEUE_LIMIT
-    return NOT_TRIED

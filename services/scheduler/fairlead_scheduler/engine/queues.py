@@ -13,9 +13,12 @@ from .model import (
     FURTHER,
     LOOKBACK_LIMIT,
     N_QUEUES,
+    N_REOPENED,
+    N_STOP,
     NEW,
     NEW_GANG,
     NOT_TRIED,
+    OUT,
     TOLERANCE,
     Model,
     Tables,
@@ -200,6 +203,7 @@ def next_of_gang(t: Tables, m: Model, v: Runs, q: int, j: int) -> bool:
 def begin(t: Tables, m: Model, v: Runs) -> None:
     """Find every queue's first offer and make the heap."""
     for q in range(t.weight.size):
+        m.offer_kind[q] = OUT
         if advance(t, m, v, q):
             m.heap[m.number[N_QUEUES]] = q
             m.number[N_QUEUES] += 1
@@ -223,10 +227,27 @@ def make_heap(t: Tables, m: Model) -> None:
         sift_down(t, m, i)
 
 
+@steady
+def rejoin(t: Tables, m: Model, v: Runs) -> None:
+    """Queues that had nothing left to try have again, for room was given back."""
+    m.number[N_REOPENED] = 0
+    for q in range(t.weight.size):
+        if m.offer_kind[q] != OUT or m.number[N_STOP] != NOT_TRIED or not advance(t, m, v, q):
+            continue
+        i = m.number[N_QUEUES]
+        m.heap[i] = q
+        m.number[N_QUEUES] = i + 1
+        while i > 0 and before(t, m, q, m.heap[(i - 1) // 2]):
+            m.heap[i] = m.heap[(i - 1) // 2]
+            i = (i - 1) // 2
+        m.heap[i] = q
+
+
 @part
 def replace_top(t: Tables, m: Model, found: bool) -> None:
     """After the top queue was handled: it has a new offer (`found`) or leaves the heap."""
     if not found:
+        m.offer_kind[m.heap[0]] = OUT
         size = m.number[N_QUEUES] - 1
         m.number[N_QUEUES] = size
         m.heap[0] = m.heap[size]

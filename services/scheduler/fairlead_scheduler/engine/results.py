@@ -26,7 +26,7 @@ from .snapshot import (
     Rung,
     Snapshot,
 )
-from .stopping import DISPLACED, FAILED, GONE, KEPT, PLACED, QUEUED, UNIT, Runs
+from .stopping import DISPLACED, FAILED, GONE, KEPT, PLACED, QUEUED, STEPS, UNIT, Runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,6 +56,8 @@ def plan(round_: Round) -> Plan:
     placed = _placed(round_)
     job = state.placed_job[placed]
     preempted = _preempted(round_)
+    takers = _final_takers(runs, preempted)
+    _spare(round_)
     failed, failed_code = _failed(round_)
     rejected, rejected_code = _rejected(round_)
     ended = np.concatenate([job, failed, rejected])
@@ -74,9 +76,9 @@ def plan(round_: Round) -> Plan:
         placed_away=(state.placed_away[placed] - 1).astype(np.int8),
         preempted_job=preempted,
         preempted_cause=_causes(runs, preempted),
-        preempted_for=_final_takers(runs, preempted),
+        preempted_for=takers,
         preempted_share=runs.share_before[preempted],
-        preempted_for_share=runs.share_for[preempted],
+        preempted_for_share=runs.above[runs.queue[takers]] / STEPS,
         rejected_job=rejected,
         rejected_code=rejected_code,
         failed_job=failed,
@@ -152,6 +154,16 @@ def _causes(runs: Runs, preempted: Int32) -> Byte:
     displaced = runs.state[runs.for_job[preempted]] == DISPLACED
     cause[displaced & (cause == Cause.FAIR_SHARE)] = Cause.URGENCY
     return cause
+
+
+def _spare(round_: Round) -> None:
+    """N7: members do not fail for want of a place beside a gang that was itself displaced."""
+    runs = round_.runs
+    if not round_.gangs.present:
+        return
+    member = np.flatnonzero((runs.state == FAILED) & (runs.gang >= 0))
+    member = member[~np.isin(member, round_.gangs.tried)]
+    runs.state[member[runs.gang_live[runs.gang[member]] == 0]] = QUEUED
 
 
 def _failed(round_: Round) -> tuple[Int32, Byte]:

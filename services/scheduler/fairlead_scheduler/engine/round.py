@@ -80,5 +80,6 @@ def _second_pass(round_: Round) -> None:
         snapshot.job_queue[rows], np.arange(len(snapshot.queue_names) + 1)
     ).astype(np.int64)
     m.next[:] = first[:-1]
-    tried = np.zeros(v.gang_min.size, np.bool_)
-    aftermath.second_pass(round_.tables, m, v, rows, first, tried)
+    gang = v.gang[gone]
+    away = np.bincount(gang[gang >= 0], minlength=v.gang_min.size).astype(np.int64)
+    aftermath.second_pass(round_.tables, m, v, rows, first, away)

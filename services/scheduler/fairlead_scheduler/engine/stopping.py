@@ -154,8 +154,7 @@ class Runs(NamedTuple):
     for_job: Int64
     """[J] whom it made room for"""
     share_before: Float
-    """[J] E5"""
-    share_for: Float
+    """[J] E5: how far its queue was above its share before the run was taken"""
     was: Int64
     """[J] state before it gave way"""
     journal: Int64
@@ -273,7 +272,6 @@ def give_way(t: Tables, m: Model, v: Runs, j: int, cause: int, for_job: int) -> 
     """A live piece gives way: its room is free, and it is written down for whom."""
     q = v.queue[j]
     v.share_before[j] = v.above[q] / STEPS
-    v.share_for[j] = v.above[v.queue[for_job]] / STEPS if for_job >= 0 else 0.0
     shift(t, m, v, j, -1)
     v.was[j] = v.state[j]
     v.state[j] = DISPLACED if v.state[j] == PLACED else GONE
