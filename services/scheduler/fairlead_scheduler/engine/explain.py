@@ -69,11 +69,27 @@ def sentence(snapshot: Snapshot, plan: Plan, row: int) -> str:
         case Code.NOT_REACHED:
             return f"the round stopped before it: {NAMES[plan.stopped_by]}"
         case Code.INFEASIBLE:
-            return f"it can never run here: {_nodes(plan, row)}"
+            return _never(plan, row)
         case Code.ALL_NODES_TRIED:
             return "it came back unstarted from every node that suits it"
         case Code.NONE:
             return "it has not been looked at yet"
+
+
+def _never(plan: Plan, row: int) -> str:
+    reasons = plan.reasons
+    suits = int(reasons.counts[row, Bucket.BUSY] + reasons.counts[row, Bucket.OPEN])
+    if int(reasons.gang[row]) >= 0:
+        return (
+            "as many members as the gang needs can never run here together, for want of nodes or "
+            f"within the limit of its queue; {_nodes(plan, row)}"
+        )
+    if suits:
+        return (
+            f"{_plural(suits, 'node')} {_verb(suits, 'suits', 'suit')} it, but it needs more than "
+            "the limit of its queue, or what the pool has beside its nodes, can ever allow"
+        )
+    return f"it can never run here: {_nodes(plan, row)}"
 
 
 def _share(plan: Plan, q: int) -> str:
@@ -87,6 +103,8 @@ def _busy(snapshot: Snapshot, plan: Plan, row: int) -> str:
     reasons = plan.reasons
     suits = int(reasons.counts[row, Bucket.BUSY] + reasons.counts[row, Bucket.OPEN])
     r = int(reasons.resource[row])
+    if suits == 0:
+        return f"nodes that suit it get nothing new just now: {_nodes(plan, row)}"
     if r < 0:
         return f"{_plural(suits, 'node')} {_verb(suits, 'suits', 'suit')} it"
     name = (snapshot.resources + snapshot.floating)[r]

@@ -10,18 +10,22 @@ from typing import Final
 
 import numpy as np
 
-from .compiled import kernel
+from .compiled import kernel, part
 from .overshare import by_node
 from .snapshot import Bool, Bucket, Byte, Code, Int32, Int64, NodeFlag, Reasons, Snapshot
 
 BUCKETS: Final = len(Bucket)
 _TAINT: Final = int(Bucket.TAINT)
 _TOO_SMALL: Final = int(Bucket.TOO_SMALL)
+_LAGGING: Final = int(Bucket.LAGGING)
 _BUSY: Final = int(Bucket.BUSY)
 _OPEN: Final = int(Bucket.OPEN)
 
 GROUPS: Final = 256
 """How many kinds of nodes are told apart at once."""
+
+SUIT: Final = 1
+ROOM: Final = 2
 
 TRIED: Final = (int(Code.INSUFFICIENT_RESOURCES), int(Code.NO_MATCHING_NODE))
 """Codes of jobs that found no place."""
@@ -64,6 +68,19 @@ def alike(node_type: Int32, allocatable: Int64, bar: Byte) -> Int64:
     return group
 
 
+@part
+def has_room(request: Int64, first: Int64, nodes: Int32, group: int, free: Int64) -> bool:
+    """Whether any node of a group has room for the request."""
+    for i in range(first[group], first[group + 1]):
+        fits = True
+        for r in range(request.size):
+            if request[r] > free[nodes[i], r]:
+                fits = False
+        if fits:
+            return True
+    return False
+
+
 @kernel
 def count(
     shapes: Int32,
@@ -76,8 +93,9 @@ def count(
     first: Int64,
     nodes: Int32,
     most: Int64,
-) -> tuple[Int32, Int32, Int64]:
-    """E3 for each of `shapes` ([M]): counts [M, 10], the scarce resource [M], most free [M].
+) -> tuple[Int32, Int32, Int64, Byte]:
+    """E3 for each of `shapes` ([M]): counts [M, 10], the scarce resource [M], most free [M], and
+    what nodes that get nothing new could do: `SUIT`, or `ROOM` on one whose executor lags [M].
 
     `nodes` are the nodes by group (see `alike`), `first` where each group begins, `most` [groups,
     R] the most that is free in each. A node that is short of several resources counts for the
@@ -90,6 +108,7 @@ def count(
     best = np.zeros(shapes.size, np.int64)
     short = np.zeros(resources, np.int64)
     top = np.zeros(resources, np.int64)
+    apart = np.zeros(shapes.size, np.uint8)
     for m in range(shapes.size):
         s = shapes[m]
         short[:] = 0
@@ -97,19 +116,23 @@ def count(
         for g in range(first.size - 1):
             size = first[g + 1] - first[g]
             lead = nodes[first[g]]
-            if bar[lead] != 255:
-                counts[m, bar[lead]] += size
-                continue
             why = match[s, 0, node_type[lead]]
             for w in range(1, match.shape[1]):
                 if match[s, w, node_type[lead]] == 0:
                     why = np.uint8(0)
-            if why:
-                counts[m, _TAINT + why - 1] += size
-                continue
             small = False
             for r in range(resources):
                 small = small or request[s, r] > allocatable[lead, r]
+            if bar[lead] != 255:
+                counts[m, bar[lead]] += size
+                if not why and not small:
+                    apart[m] |= SUIT
+                    if bar[lead] == _LAGGING and has_room(request[s], first, nodes, g, free):
+                        apart[m] |= ROOM
+                continue
+            if why:
+                counts[m, _TAINT + why - 1] += size
+                continue
             if small:
                 counts[m, _TOO_SMALL] += size
                 continue
@@ -134,7 +157,7 @@ def count(
                 scarce[m] = r
         if scarce[m] >= 0:
             best[m] = top[scarce[m]]
-    return counts, scarce, best
+    return counts, scarce, best, apart
 
 
 def table(
@@ -157,7 +180,7 @@ def table(
     first, nodes = by_node(group.astype(np.int32), int(group.max(initial=-1)) + 1)
     most = np.zeros((first.size - 1, free.shape[1]), np.int64)
     np.maximum.at(most, group, free)
-    counts, scarce, best = count(
+    counts, scarce, best, apart = count(
         distinct.astype(np.int32),
         snapshot.shape_request,
         snapshot.shape_match,
@@ -176,7 +199,7 @@ def table(
         queue=queue,
         shape=np.where(gang >= 0, -1, shape).astype(np.int32),
         gang=gang,
-        code=refined(codes, counts[back]),
+        code=refined(codes, counts[back], apart[back]),
         counts=counts[back],
         resource=scarce[back],
         needed=needed[back],
@@ -185,13 +208,15 @@ def table(
     )
 
 
-def refined(codes: Byte, counts: Int32) -> Byte:
-    """What was tried in vain, told apart: no node suits, or only those of lagging executors."""
+def refined(codes: Byte, counts: Int32, apart: Byte) -> Byte:
+    """What was tried in vain, told apart: a lagging executor has the room, or no node suits.
+
+    A node that is cordoned or out of contact suits all the same (N1): it is not the job's fault.
+    """
     tried = np.isin(codes, TRIED)
     suits = counts[:, [Bucket.BUSY, Bucket.OPEN]].sum(axis=1) > 0
-    lagging = counts[:, Bucket.LAGGING] > 0
+    suits |= apart != 0
     result = codes.copy()
-    result[tried & suits] = Code.INSUFFICIENT_RESOURCES
-    result[tried & ~suits & lagging] = Code.EXECUTOR_LAGGING
-    result[tried & ~suits & ~lagging] = Code.NO_MATCHING_NODE
+    result[tried] = np.where(suits[tried], Code.INSUFFICIENT_RESOURCES, Code.NO_MATCHING_NODE)
+    result[tried & (apart & ROOM != 0)] = Code.EXECUTOR_LAGGING
     return result

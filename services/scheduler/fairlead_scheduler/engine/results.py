@@ -91,12 +91,20 @@ def plan(round_: Round) -> Plan:
         queue_scheduled=np.bincount(snapshot.job_queue[job], minlength=queue_count),
         queue_preempted=np.bincount(snapshot.job_queue[preempted], minlength=queue_count),
         queue_waiting=queued.sum(axis=1),
+        queue_skipped=_skipped(rows, queue_count),
         queue_position=_positions(round_, ended, queued.sum(axis=1)),
         stopped_by=_stopped(round_),
         limited=_limited(round_, rows),
         tokens_used=job.size,
         preemption_tokens_used=round(balanced),
     )
+
+
+def _skipped(rows: Reasons, queues: int) -> Int64:
+    """[Q, codes] what waits by reason (E4)."""
+    result = np.zeros((queues, len(Code)), np.int64)
+    np.add.at(result, (rows.queue, rows.code), rows.waiting)
+    return result
 
 
 def _stopped(round_: Round) -> Code:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from . import aftermath, begin, canonical, model, passes, pool, queues, results
+from . import aftermath, begin, canonical, door, model, passes, pool, queues, results
 from .results import Round
 from .snapshot import Code, EngineSettings, Int32, Int64, Plan, Snapshot
 from .stopping import GONE
@@ -17,28 +18,48 @@ def never() -> bool:
     return False
 
 
+def no_clock() -> float:
+    """For rounds that nobody times."""
+    return 0.0
+
+
 def schedule(
-    snapshot: Snapshot, settings: EngineSettings, *, expired: Callable[[], bool] = never
+    snapshot: Snapshot,
+    settings: EngineSettings,
+    *,
+    expired: Callable[[], bool] = never,
+    clock_s: Callable[[], float] = no_clock,
 ) -> Plan:
     """Decide one round for one pool.
 
     `expired` is asked between stretches of bounded work (L6); once it says True nothing new is
-    tried, what was placed stays placed, and the plan says so.
+    tried, what was placed stays placed, and the plan says so. `clock_s` times the steps, and
+    nothing is decided by it. Raises `door.InvalidSnapshotError` where the snapshot is none.
     """
+    times = [clock_s()]
     # 1. Who takes part, what is free, who is entitled to what (R1, S1 to S6, section 6).
     snapshot = canonical.of(snapshot)
+    door.check(snapshot)
     start = pool.prepare(snapshot, settings)
+    times.append(clock_s())
     # 2. The order of nodes, which serves the whole round (N3), and of jobs (R3); what is taken
     #    off its node in thought (R2).
     round_ = begin.round_of(snapshot, settings, start)
+    times.append(clock_s())
     # 3. The pass: the queue that R4 names places its next job (N1 to N10).
     _pass(round_, settings, expired)
+    times.append(clock_s())
     # 4. Where something urgent was put on top, the least urgent goes (R6); who can, returns (R7).
     if round_.runs.active:
         aftermath.make_fit(round_.tables, round_.model, round_.runs)
         _second_pass(round_)
+    times.append(clock_s())
     # 5. What came of it, and why the rest waits (R8, E1 to E5).
-    return results.plan(round_)
+    plan = results.plan(round_)
+    times.append(clock_s())
+    names = ("prepare", "order", "pass", "fit", "explain")
+    took = zip(names, times[:-1], times[1:], strict=True)
+    return replace(plan, steps_ms={name: 1000 * (end - begun) for name, begun, end in took})
 
 
 def _pass(round_: Round, settings: EngineSettings, expired: Callable[[], bool]) -> None:

@@ -399,6 +399,8 @@ class Plan:
     """[Q] runs preempted."""
     queue_waiting: Int64
     """[Q] jobs that wait after the round."""
+    queue_skipped: Int64
+    """[Q, codes] how many of its jobs wait for each reason, by `Code` (E4)."""
     queue_position: Int64
     """[Q] place in the queue's order of its first job that waits, -1 when none waits."""
 
@@ -411,3 +413,5 @@ class Plan:
     """Tokens to take from the global bucket; per queue it is `queue_scheduled`."""
     preemption_tokens_used: int
     """L8."""
+    steps_ms: Mapping[str, float] = field(default_factory=dict)
+    """E4: how long each step took by the clock that `schedule` was given, in order."""
