@@ -13,6 +13,9 @@ BROAD = {
     "services/executor/fairlead_executor/backends/process/runner.py": (
         "the runner's only way to tell is the record that it leaves"
     ),
+    "services/scheduler/fairlead_scheduler/cycle.py": (
+        "a failing pool is logged, counted, shown and tried again; it does not stop the others"
+    ),
 }
 """Files that catch everything without raising it or something else, and why."""
 

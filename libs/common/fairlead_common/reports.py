@@ -35,7 +35,11 @@ class Waiting(
 class QueueShare(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="queueShare"
 ):
-    """A queue's standing in a pool after the last round that changed it (shares of 1.0)."""
+    """A queue's standing in a pool after the last round that changed it (shares of 1.0).
+
+    `skipped`: jobs that wait, by reason code. `first_waiting` is the first of them in the queue's
+    order, `first_position` its place there (0 is the head); "" and -1 when none waits.
+    """
 
     pool: str
     queue: str
@@ -51,12 +55,16 @@ class QueueShare(
     preempted: int = 0
     skipped: dict[str, int] = {}
     first_waiting: str = ""
+    first_position: int = -1
 
 
 class Round(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="round"
 ):
-    """One round of a pool: how long its steps took (ms), what it did, what stopped it."""
+    """One round of a pool: how long its steps took (ms), what it did, what stopped it.
+
+    `outcome`: `finished`, `stopped` (by a limit, see `stopped_by`) or `failed` (see `error`).
+    """
 
     pool: str
     at_ms: int
@@ -67,20 +75,21 @@ class Round(
     nodes: int = 0
     outcome: str = "finished"
     stopped_by: str = ""
+    error: str = ""
 
+
+Report = Waiting | QueueShare | Round
 
 _encoder: Final = msgspec.json.Encoder()
-_decoder: Final[msgspec.json.Decoder[Waiting | QueueShare | Round]] = msgspec.json.Decoder(
-    Waiting | QueueShare | Round
-)
+_decoder: Final[msgspec.json.Decoder[Report]] = msgspec.json.Decoder(Report)
 
 
-def decode(value: bytes) -> Waiting | QueueShare | Round:
+def decode(value: bytes) -> Report:
     """What one record says. Raises `msgspec.DecodeError`."""
     return _decoder.decode(value)
 
 
-def key(report: Waiting | QueueShare | Round) -> str:
+def key(report: Report) -> str:
     """The key of a report's record."""
     match report:
         case Round(pool=pool):
@@ -93,7 +102,7 @@ def key(report: Waiting | QueueShare | Round) -> str:
             return f"{pool}/{queue}/g/{job_set}/{gang}"
 
 
-def record(report: Waiting | QueueShare | Round) -> Record:
+def record(report: Report) -> Record:
     """The record of a report that is new or changed."""
     return Record(REPORTS, key(report), _encoder.encode(report))
 

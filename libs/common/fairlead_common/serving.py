@@ -25,7 +25,12 @@ from fairlead_common.errors import WorldError
 from fairlead_common.settings import Settings
 
 Check = Callable[[], Awaitable[str | None]]
-"""None when well, else a sentence that says what is not ready."""
+"""None when well, else a sentence that says what is not ready; a `Degraded` one is only shown."""
+
+
+class Degraded(str):
+    """What people should know of a service that is ready all the same."""
+
 
 CHECK_S_MAX: Final = 2.0
 BACKLOG: Final = 2_048
@@ -73,7 +78,7 @@ def _common_routes(checks: Mapping[str, Check]) -> APIRouter:
     async def readyz() -> Response:
         answers = await asyncio.gather(*(_answer(check) for check in checks.values()))
         body = dict(zip(checks, answers, strict=True))
-        bad = {name: answer for name, answer in body.items() if answer is not None}
+        bad = [a for a in body.values() if a is not None and not isinstance(a, Degraded)]
         text = json.dumps({"ready": not bad, "checks": {n: a or "ok" for n, a in body.items()}})
         return Response(text, status_code=503 if bad else 200, media_type="application/json")
 

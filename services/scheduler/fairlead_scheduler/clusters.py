@@ -38,6 +38,8 @@ class Clusters:
         self.cordoned_nodes: dict[NodeName, str] = {}
         self.silence_s: dict[str, float] = {}
         self.beaten: set[str] = set()
+        self.odd: dict[str, str] = {}
+        """Key of a record -> what is wrong with it, and how it is taken."""
         self.gone_s: dict[NodeName, float] = {}
         """Nodes that are not there any more, and for how long (s)."""
         self._most: tuple[int, dict[tuple[str, str], int]] = (-1, {})
@@ -49,7 +51,12 @@ class Clusters:
             if entry.value is None:
                 self._gone(entry.key)
                 continue
-            match records.decode(entry.value):
+            try:
+                record = records.decode(entry.value)
+            except msgspec.DecodeError as error:
+                self.odd[entry.key] = f"it cannot be read and is passed over: {error}"
+                continue
+            match record:
                 case records.Heartbeat() as heartbeat:
                     known = self.heard.get(heartbeat.executor)
                     self.heard[heartbeat.executor] = Heard(heartbeat, entry.time_ms)
@@ -63,6 +70,10 @@ class Clusters:
     def _reported(self, node: records.Node) -> None:
         name = NodeName(node.executor, node.name)
         self.gone_s.pop(name, None)
+        key = f"{node.executor}/{node.name}"
+        self.odd.pop(key, None)
+        if negative := sorted(what for what, much in node.allocatable.items() if much < 0):
+            self.odd[key] = f"it has less than 0 of {', '.join(negative)}: that counts as 0"
         if name not in self.numbers:
             self._number(name)
         if self.nodes.get(name) != node:
@@ -71,6 +82,7 @@ class Clusters:
 
     def _gone(self, key: str) -> None:
         executor, slash, node = key.partition("/")
+        self.odd.pop(key, None)
         if slash:
             if self.nodes.pop(NodeName(executor, node), None) is not None:
                 self.gone_s[NodeName(executor, node)] = 0.0

@@ -1,7 +1,12 @@
-"""One cycle of the leader: look, decide, append, fold back. The shell around `deciding`."""
+"""One cycle of the leader: look, decide, append, fold back. The shell around `deciding`.
 
-from collections.abc import Sequence
-from typing import Final
+A pool whose round raises is logged, counted, shown and tried again later; the others go on. What
+fails outside of the pure decisions (log, database) ends the term as ever.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from fairlead_common import clock
 from fairlead_common.db import Pool
@@ -13,6 +18,9 @@ from fairlead_scheduler.follower import State, load_specs
 from fairlead_scheduler.housekeeping import Housekeeping
 from fairlead_scheduler.reporting import Reporter
 from fairlead_scheduler.units import Unit, appends
+
+T = TypeVar("T")
+_logger = logging.getLogger("fairlead.scheduler")
 
 REPORT_S_MIN: Final = 1.0
 """Reports of a pool are written at most this often."""
@@ -41,7 +49,8 @@ class Cycle:
             rounds = [
                 found
                 for pool in self._decider.pools()
-                if (found := await self._round(pool, kept, now_ms)) is not None
+                if not self._state.troubles.waits(pool, begun_s)
+                and (found := await self._round(pool, kept, now_ms)) is not None
             ]
         decided_s = clock.monotonic_s()
         metrics.DECIDED.inc(len(kept.units))
@@ -51,6 +60,8 @@ class Cycle:
         appended_s = clock.monotonic_s()
         for decided, _ in rounds:
             await self._report(decided, now_ms)
+        for pool in self._state.troubles.by_pool:
+            await self._report_trouble(pool, now_ms)
         await self._state.reached(JOBS, self._written)
         metrics.CYCLE_SECONDS.labels("decide").observe(decided_s - begun_s)
         metrics.CYCLE_SECONDS.labels("append").observe(appended_s - decided_s)
@@ -59,16 +70,37 @@ class Cycle:
     async def _round(
         self, pool: str, kept: Housekeeping, now_ms: int
     ) -> tuple[Round, list[Unit]] | None:
-        decided = self._decider.round(pool, kept, now_ms, clock.monotonic_s)
+        decided = self._attempt(
+            pool, lambda: self._decider.round(pool, kept, now_ms, clock.monotonic_s)
+        )
         if decided is None:
             return None
         needed = self._decider.specs_needed(decided)
         await load_specs(self._database, self._state.view, needed)
+        units = self._attempt(pool, lambda: self._decider.units(decided))
+        if units is None:
+            return None
+        if self._state.troubles.well(pool):
+            _logger.info("pool %s goes on", pool)
+            metrics.POOL_FAILING.labels(pool).set(0)
         for step, seconds in decided.steps_s.items():
-            metrics.CYCLE_SECONDS.labels(step).observe(seconds)
+            metrics.ROUND_SECONDS.labels(pool, step).observe(seconds)
         metrics.LEASED.labels(pool).inc(len(decided.plan.placed_job))
         metrics.PREEMPTED.labels(pool).inc(len(decided.plan.preempted_job))
-        return decided, self._decider.units(decided)
+        return decided, units
+
+    def _attempt(self, pool: str, work: Callable[[], T]) -> T | None:
+        """What a pure part of a pool's round gives; None when it raised."""
+        try:
+            return work()
+        except Exception as error:
+            trouble = self._state.troubles.failed(pool, error, clock.monotonic_s())
+            metrics.POOL_FAILURES.labels(pool).inc()
+            metrics.POOL_FAILING.labels(pool).set(1)
+            _logger.exception(
+                "the round of pool %s failed, for the %d. time in a row", pool, trouble.times
+            )
+            return None
 
     async def _append(self, units: Sequence[Unit]) -> None:
         for records in appends(units):
@@ -88,13 +120,24 @@ class Cycle:
             self._decider.again(pool)
             return
         self._reported_s[pool] = now_s
-        records = self._reporter.changed(
-            self._state.view,
-            decided.built,
-            decided.plan,
-            self._state.queues,
-            now_ms=now_ms,
-            steps_ms={step: round(1000 * s, 3) for step, s in decided.steps_s.items()},
+        steps_ms = {step: round(1000 * s, 3) for step, s in decided.steps_s.items()}
+        state = self._state
+        records = self._attempt(
+            pool,
+            lambda: self._reporter.changed(
+                state.view,
+                decided.built,
+                decided.plan,
+                state.queues,
+                now_ms=now_ms,
+                steps_ms=steps_ms,
+            ),
         )
+        if records:
+            await self._append_records(records)
+
+    async def _report_trouble(self, pool: str, now_ms: int) -> None:
+        why = self._state.troubles.by_pool[pool].why
+        records = self._reporter.failing(self._state.view, pool, why, now_ms=now_ms)
         if records:
             await self._append_records(records)

@@ -5,7 +5,7 @@ given for the soft limit of a round.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -14,7 +14,7 @@ from fairlead_common.events import JobSubmitted
 from fairlead_common.ids import JobId
 from fairlead_scheduler import housekeeping, planning, snapshots
 from fairlead_scheduler.clusters import Clusters
-from fairlead_scheduler.engine import Plan, schedule
+from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.housekeeping import Bounds, Housekeeping
 from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.queues import Queues
@@ -37,6 +37,16 @@ class Round(NamedTuple):
     steps_s: dict[str, float]
 
 
+class Engine(Protocol):
+    """Whatever decides a round; `engine.schedule` does."""
+
+    def __call__(
+        self, snapshot: Snapshot, settings: EngineSettings, *, expired: Callable[[], bool]
+    ) -> Plan:
+        """What to start and to stop in this pool."""
+        ...
+
+
 class _Pool(msgspec.Struct):
     """What is kept of a pool from cycle to cycle."""
 
@@ -54,6 +64,15 @@ def _nodes_in_use(view: View) -> list[NodeName]:
     return [jobs.nodes.values[int(at)] for at in np.unique(jobs.node[: jobs.used][live])]
 
 
+def _next_late_gang_ms(snapshot: Snapshot, settings: EngineSettings) -> int:
+    """When the time of the next gang to assemble is over (N9); `NEVER_MS` if there is none."""
+    since_ms, limit_ms = snapshot.gang_submitted_ms, settings.gang_assembly_timeout_ms
+    if since_ms is None or limit_ms <= 0:
+        return c.NEVER_MS
+    open_ms = since_ms[(since_ms < c.NEVER_MS) & (since_ms + limit_ms >= snapshot.now_ms)]
+    return int(open_ms.min()) + limit_ms + 1 if len(open_ms) else c.NEVER_MS
+
+
 class Decider:
     """Decides, and keeps between cycles what a leader must remember."""
 
@@ -66,6 +85,7 @@ class Decider:
         leases: Leases,
         *,
         began_ms: int,
+        engine: Engine = schedule,
     ) -> None:
         self.view = view
         self.clusters = clusters
@@ -74,6 +94,7 @@ class Decider:
         self._settings = settings
         self._builder = Builder(settings.priority_classes, settings.rules)
         self._builder.kept_before_ms = began_ms - EXAMINED_MS
+        self._schedule = engine
         self._engine = self._builder.engine_settings()
         self._pools: dict[str, _Pool] = {}
         self._bounds = Bounds(
@@ -122,7 +143,7 @@ class Decider:
             left_out=kept.left_out,
         )
         built_s = timer_s()
-        plan = schedule(
+        plan = self._schedule(
             built.snapshot,
             self._engine,
             expired=lambda: timer_s() - built_s > self._settings.round_s_max,
@@ -131,7 +152,10 @@ class Decider:
         self._builder.remember_feasible(built, plan)
         idle = not plan.limited and not len(plan.placed_job) and not len(plan.preempted_job)
         pool.settled = key if idle else None
-        pool.due_ms = snapshots.next_start_ms(self.view, now_ms)
+        pool.due_ms = min(
+            snapshots.next_start_ms(self.view, now_ms),
+            _next_late_gang_ms(built.snapshot, self._engine),
+        )
         return Round(built, plan, steps)
 
     def again(self, name: str) -> None:

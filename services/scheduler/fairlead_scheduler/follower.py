@@ -12,6 +12,7 @@ from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS
 from fairlead_scheduler import metrics
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.queues import Queues
+from fairlead_scheduler.troubles import Troubles
 from fairlead_scheduler.view import apply, checkpoint
 from fairlead_scheduler.view.columns import View
 
@@ -29,6 +30,7 @@ class State:
         self.view = view
         self.clusters = clusters
         self.queues = queues
+        self.troubles = Troubles()
         self.positions: dict[str, dict[int, int]] = {}
         self.changed = asyncio.Event()
         self.folding = asyncio.Lock()

@@ -14,7 +14,7 @@ from fairlead_common.log import EventLog, fold
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOB_PARTITIONS, JOBS, REPORTS, leases
 from fairlead_scheduler import leasing, metrics
 from fairlead_scheduler.cycle import Cycle
-from fairlead_scheduler.deciding import Decider
+from fairlead_scheduler.deciding import Decider, Engine
 from fairlead_scheduler.follower import CHECKPOINT, State, forget
 from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.reporting import Reporter
@@ -47,20 +47,31 @@ async def stand_by(
 
 
 async def lead(
-    settings: SchedulerSettings, log: EventLog, pool: Pool, connection: Connection, state: State
+    settings: SchedulerSettings,
+    log: EventLog,
+    pool: Pool,
+    connection: Connection,
+    state: State,
+    engine: Engine,
 ) -> None:
     """Take over from whoever led before, then cycle until something fails."""
     producer = await log.producer(PRODUCER)
     for topic in (JOBS, CLUSTERS, CONFIG):
         await state.reached(topic, await log.end_positions(topic))
     held = await _read_back(log, state)
-    reporter = Reporter()
+    reporter = Reporter(item.name for item in settings.priority_classes)
     reporter.read_back((await fold.newest(log, REPORTS))[0])
     saved = await _saved_positions(log, pool, state)
     state.clusters.numbers_are(await checkpoint.read_nodes(pool))
     state.view.loose_runs.update(leasing.unwanted(state.view, held))
     decider = Decider(
-        settings, state.view, state.clusters, state.queues, held, began_ms=clock.now_ms()
+        settings,
+        state.view,
+        state.clusters,
+        state.queues,
+        held,
+        began_ms=clock.now_ms(),
+        engine=engine,
     )
     cycle = Cycle(decider, state, producer, pool, reporter)
     _logger.info(
@@ -105,6 +116,7 @@ async def _cycle(settings: SchedulerSettings, state: State, cycle: Cycle) -> Non
     while True:
         began_s = clock.monotonic_s()
         state.clusters.tick(began_s - ticked_s)
+        metrics.show_silence(state.clusters.silence_s)
         ticked_s = began_s
         state.changed.clear()
         await cycle.turn()

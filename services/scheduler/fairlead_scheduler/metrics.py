@@ -1,9 +1,37 @@
 """What the scheduler counts and times, for Prometheus."""
 
+from collections.abc import Iterable, Mapping
+from typing import Final
+
 from prometheus_client import Counter, Gauge, Histogram
+
+from fairlead_common.reports import QueueShare, Report, Round, Waiting
+
+QUEUES_MAX: Final = 1_000
+"""Shares are shown of the first so many queues of a pool, by name."""
 
 CYCLE_SECONDS = Histogram(
     "fairlead_scheduler_cycle_seconds", "Time of one cycle, by step (s)", ["step"]
+)
+ROUND_SECONDS = Histogram(
+    "fairlead_scheduler_round_seconds", "Time of a pool's round, by step (s)", ["pool", "step"]
+)
+POOL_FAILURES = Counter(
+    "fairlead_scheduler_pool_failures_total", "Rounds of a pool that raised", ["pool"]
+)
+POOL_FAILING = Gauge("fairlead_scheduler_pool_failing", "1 while a pool's rounds fail", ["pool"])
+EXECUTOR_SILENCE = Gauge(
+    "fairlead_scheduler_executor_silence_seconds",
+    "Since an executor was last heard, while the log could be read (s)",
+    ["executor"],
+)
+SHARE = Gauge(
+    "fairlead_scheduler_queue_share",
+    "Share of a queue in a pool (1.0 is all of it): weight, fair, uncapped, actual, demand",
+    ["pool", "queue", "share"],
+)
+WAITING = Gauge(
+    "fairlead_scheduler_waiting_jobs", "Jobs that wait, by reason code", ["pool", "code"]
 )
 LEASED = Counter("fairlead_scheduler_leased_total", "Jobs that were given a node", ["pool"])
 PREEMPTED = Counter("fairlead_scheduler_preempted_total", "Runs asked to give way", ["pool"])
@@ -17,3 +45,60 @@ LAG = Gauge(
 CHECKPOINT_SECONDS = Histogram(
     "fairlead_scheduler_checkpoint_seconds", "Time to save what changed (s)"
 )
+
+
+def show_silence(silence_s: Mapping[str, float]) -> None:
+    """How long each executor has not been heard."""
+    for executor, silent_s in silence_s.items():
+        EXECUTOR_SILENCE.labels(executor).set(silent_s)
+
+
+class Shown:
+    """What the gauges of one pool say; what is said no more is taken back."""
+
+    def __init__(self, pool: str) -> None:
+        self._pool = pool
+        self._queues: set[str] = set()
+        self._codes: set[str] = set()
+
+    def show(self, reports: Iterable[Report]) -> None:
+        """All that is to be said of the pool now."""
+        shares: dict[str, QueueShare] = {}
+        waiting: dict[str, int] = {}
+        for report in reports:
+            match report:
+                case QueueShare():
+                    shares[report.queue] = report
+                case Waiting():
+                    waiting[report.code] = waiting.get(report.code, 0) + report.jobs
+                case Round():
+                    pass
+        self._show_shares({name: shares[name] for name in sorted(shares)[:QUEUES_MAX]})
+        for code in self._codes - waiting.keys():
+            WAITING.remove(self._pool, code)
+        for code, jobs in waiting.items():
+            WAITING.labels(self._pool, code).set(jobs)
+        self._codes = set(waiting)
+
+    def _show_shares(self, shares: Mapping[str, QueueShare]) -> None:
+        for name in self._queues - shares.keys():
+            for kind in _SHARES:
+                SHARE.remove(self._pool, name, kind)
+        for name, share in shares.items():
+            for kind, value in _by_kind(share).items():
+                SHARE.labels(self._pool, name, kind).set(value)
+        self._queues = set(shares)
+
+
+_SHARES: Final = ("weight", "fair", "uncapped", "actual", "demand")
+
+
+def _by_kind(share: QueueShare) -> dict[str, float]:
+    values = (
+        share.weight_share,
+        share.fair_share,
+        share.uncapped_share,
+        share.actual_share,
+        share.demand_share,
+    )
+    return dict(zip(_SHARES, values, strict=True))

@@ -3,29 +3,37 @@
 Pure, except that it remembers what it said. Shares are rounded so that noise is no change.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 
 from fairlead_common import reports, shapes
 from fairlead_common.log.protocol import Record
-from fairlead_common.reports import QueueShare, Round, Waiting
-from fairlead_scheduler.engine import Plan, explain
+from fairlead_common.reports import QueueShare, Report, Round, Waiting
+from fairlead_scheduler import metrics
+from fairlead_scheduler.engine import Plan, explain, order
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.snapshots import Built
+from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
 
-Report = Waiting | QueueShare | Round
 REPORTS_MAX: Final = 5_000
 """Most reports written after one round; what is left follows after the next."""
+SORTED_MAX: Final = 100_000
+"""Jobs that are sorted for the sake of a report alone; more only when their order is kept."""
+POOL_FAILING: Final = "pool-failing"
+GANG_STOPPING: Final = "gang-stopping"
 
 
 class Reporter:
-    """Remembers what was last said, per pool."""
+    """Remembers what was last said, per pool. `classes` are those that are configured."""
 
-    def __init__(self) -> None:
+    def __init__(self, classes: Iterable[str] = ()) -> None:
+        self._classes = frozenset(classes)
         self._said: dict[str, dict[str, Report]] = {}
+        self._shown: dict[str, metrics.Shown] = {}
 
     def read_back(self, newest: dict[str, bytes]) -> None:
         """A new leader goes on from what its predecessor said."""
@@ -44,26 +52,64 @@ class Reporter:
         steps_ms: dict[str, float],
     ) -> list[Record]:
         """The records that bring the readers up to date with this round."""
-        said = self._said.setdefault(plan.pool, {})
-        now: dict[str, Report] = {}
-        for waiting in _waiting(view, built, plan):
-            now[reports.key(waiting)] = waiting
-        for share in _shares(view, built, plan, queues):
-            now[reports.key(share)] = share
+        waiting = [*_waiting(view, built, plan, queues, self._classes)]
+        waiting += _stopping(view, plan.pool, {reports.key(report) for report in waiting})
+        shares = _shares(view, built, plan, queues)
+        self._show(plan.pool, [*waiting, *shares])
+        round_ = _round(built, plan, now_ms, steps_ms)
+        return self._difference(plan.pool, [*waiting, *shares], round_, len(plan.placed_job) > 0)
+
+    def failing(self, view: View, pool: str, why: str, *, now_ms: int) -> list[Record]:
+        """The records that say that this pool's rounds fail, and that all its jobs wait for that.
+
+        What was said of shares stays: nothing has changed them.
+        """
+        said = self._said.get(pool, {})
+        shares = [report for report in said.values() if isinstance(report, QueueShare)]
+        waiting = _all_wait(view, pool, f"the rounds of pool {pool} fail just now: {why}")
+        self._show(pool, [*waiting, *shares])
+        round_ = Round(
+            pool=pool,
+            at_ms=now_ms,
+            waiting=sum(report.jobs for report in waiting),
+            outcome="failed",
+            error=why,
+        )
+        before = said.get(pool)
+        news = not isinstance(before, Round) or before.error != why
+        return self._difference(pool, [*waiting, *shares], round_, news)
+
+    def _show(self, pool: str, found: list[Report]) -> None:
+        shown = self._shown.get(pool)
+        if shown is None:
+            shown = self._shown[pool] = metrics.Shown(pool)
+        shown.show(found)
+
+    def _difference(
+        self, pool: str, found: list[Report], round_: Round, news: bool
+    ) -> list[Record]:
+        """What differs from what was said; the round too, if anything does or it is news."""
+        said = self._said.setdefault(pool, {})
+        now = {reports.key(report): report for report in found}
         records = [reports.record(report) for key, report in now.items() if said.get(key) != report]
-        gone = [key for key in said if key not in now and key != plan.pool]
+        gone = [key for key in said if key not in now and key != pool]
         records += [reports.nothing_to_say(key) for key in gone]
-        if records or len(plan.placed_job):
-            records.append(reports.record(_round(built, plan, now_ms, steps_ms)))
+        before = said.get(pool)
+        other = not isinstance(before, Round) or before.outcome != round_.outcome
+        if records or news or other:
+            now[pool] = round_
+            records.insert(0, reports.record(round_))
         for record in records[:REPORTS_MAX]:
             if record.value is None:
                 del said[record.key]
-            elif record.key in now:
+            else:
                 said[record.key] = now[record.key]
         return records[:REPORTS_MAX]
 
 
-def _waiting(view: View, built: Built, plan: Plan) -> list[Waiting]:
+def _waiting(
+    view: View, built: Built, plan: Plan, queues: Queues, classes: frozenset[str]
+) -> list[Waiting]:
     snapshot, reasons = built.snapshot, plan.reasons
     found = []
     for row in range(len(reasons.code)):
@@ -77,12 +123,13 @@ def _waiting(view: View, built: Built, plan: Plan) -> list[Waiting]:
             number = built.shapes[int(reasons.shape[row])]
             shape = shapes.key(*view.jobs.shapes.values[number])
         counts = reasons.counts[row].tolist()
+        queue = snapshot.queue_names[int(reasons.queue[row])]
         found.append(
             Waiting(
                 pool=plan.pool,
-                queue=snapshot.queue_names[int(reasons.queue[row])],
+                queue=queue,
                 code=explain.NAMES[engine.Code(int(reasons.code[row]))],
-                sentence=explain.sentence(snapshot, plan, row),
+                sentence=_sentence(view, built, plan, queues, row, classes),
                 shape=shape,
                 job_set=job_set,
                 gang=gang_name,
@@ -97,10 +144,104 @@ def _waiting(view: View, built: Built, plan: Plan) -> list[Waiting]:
     return found
 
 
+def _sentence(
+    view: View, built: Built, plan: Plan, queues: Queues, row: int, classes: frozenset[str]
+) -> str:
+    """The engine's sentence, or a better one where the service knows more than arrays say."""
+    snapshot, reasons = built.snapshot, plan.reasons
+    queue = queues.get(snapshot.queue_names[int(reasons.queue[row])])
+    shape = int(reasons.shape[row])
+    if reasons.code[row] == engine.Code.QUEUE_CORDONED:
+        if queue.deleted:
+            return (
+                f"queue {queue.name} was deleted: its jobs wait until there is a queue of that name"
+                " again, or until they are cancelled"
+            )
+        why = f" ({queue.reason})" if queue.reason else ""
+        return f"queue {queue.name} is cordoned{why}: it starts nothing new"
+    if not built.nodes:
+        return f"pool {plan.pool} has no nodes: no executor has reported any"
+    said = explain.sentence(snapshot, plan, row)
+    if shape >= 0 and classes:
+        name = view.jobs.shapes.values[built.shapes[shape]].priority_class
+        if name not in classes:
+            return (
+                f"{said}; its priority class {name} is configured no more and counts with value 0"
+            )
+    return said
+
+
+def _stopping(view: View, pool: str, said: set[str]) -> list[Waiting]:
+    """Members of gangs that wait until the others, which are being stopped, have ended."""
+    jobs = view.jobs
+    gangs: set[c.GangName] = set()
+    for job_id in view.attention:
+        row = jobs.rows.get(job_id)
+        rare = None if row is None else jobs.rare.get(row)
+        if row is None or rare is None or rare.gang is None:
+            continue
+        if jobs.pools.values[jobs.pool[row]] == pool and jobs.flags[row] & c.STOPPING:
+            gangs.add(rare.gang)
+    found = []
+    for gang in sorted(gangs):
+        rows = [jobs.rows[job_id] for job_id in view.gang_members.get(gang, ())]
+        queued = sum(1 for row in rows if jobs.state[row] == c.QUEUED)
+        report = Waiting(
+            pool=pool,
+            queue=gang.queue,
+            code=GANG_STOPPING,
+            sentence=f"members of its gang {gang.name} are being stopped; it waits for their end,"
+            " so that all can start together",
+            job_set=gang.job_set,
+            gang=gang.name,
+            jobs=queued,
+        )
+        if queued and reports.key(report) not in said:
+            found.append(report)
+    return found
+
+
+def _all_wait(view: View, pool: str, sentence: str) -> list[Waiting]:
+    """One reason for every queued job of a pool, by queue and shape, and by gang."""
+    jobs = view.jobs
+    span = slice(0, jobs.used)
+    here = jobs.pools.find(pool)
+    queued = (jobs.state[span] == c.QUEUED) & (jobs.pool[span] == (-1 if here is None else here))
+    rows = np.flatnonzero(queued & ((jobs.flags[span] & c.FREE) == 0))
+    keys = jobs.queue[rows].astype(np.int64) << 32 | jobs.shape[rows]
+    by_kind, counts = np.unique(keys, return_counts=True)
+    found = [
+        Waiting(
+            pool=pool,
+            queue=jobs.queues.values[key >> 32],
+            code=POOL_FAILING,
+            sentence=sentence,
+            shape=shapes.key(*jobs.shapes.values[key & 0xFFFF_FFFF]),
+            jobs=count,
+        )
+        for key, count in zip(by_kind.tolist(), counts.tolist(), strict=True)
+    ]
+    gangs = {rare.gang for row, rare in jobs.rare.items() if rare.gang and here == jobs.pool[row]}
+    found += [
+        Waiting(
+            pool=pool,
+            queue=gang.queue,
+            code=POOL_FAILING,
+            sentence=sentence,
+            job_set=gang.job_set,
+            gang=gang.name,
+        )
+        for gang in sorted(gangs)
+    ]
+    return found
+
+
 def _shares(view: View, built: Built, plan: Plan, queues: Queues) -> list[QueueShare]:
     snapshot, shares = built.snapshot, plan.shares
     held = snapshot.job_queue[snapshot.job_node >= 0]
     running = np.bincount(held, minlength=len(snapshot.queue_names)).tolist()
+    skipped = _skipped(plan)
+    first = _first_waiting(view, built, plan)
     return [
         QueueShare(
             pool=plan.pool,
@@ -115,8 +256,39 @@ def _shares(view: View, built: Built, plan: Plan, queues: Queues) -> list[QueueS
             running=running[row],
             scheduled=int(plan.queue_scheduled[row]),
             preempted=int(plan.queue_preempted[row]),
+            skipped=skipped.get(row, {}),
+            first_waiting=first[row],
+            first_position=int(plan.queue_position[row]),
         )
         for row, name in enumerate(snapshot.queue_names)
+    ]
+
+
+def _skipped(plan: Plan) -> dict[int, dict[str, int]]:
+    """Jobs that wait, by queue and reason code."""
+    reasons = plan.reasons
+    found: dict[int, dict[str, int]] = {}
+    for queue, code, jobs in zip(
+        reasons.queue.tolist(), reasons.code.tolist(), reasons.waiting.tolist(), strict=True
+    ):
+        if jobs > 0:
+            name = explain.NAMES[engine.Code(code)]
+            of_queue = found.setdefault(queue, {})
+            of_queue[name] = of_queue.get(name, 0) + jobs
+    return found
+
+
+def _first_waiting(view: View, built: Built, plan: Plan) -> list[str]:
+    """[Q] the first job of each queue that waits, "" where none does."""
+    positions = plan.queue_position.tolist()
+    kept = built.snapshot.queued_order is not None
+    if max(positions, default=-1) < 0 or not (kept or len(built.rows) <= SORTED_MAX):
+        return [""] * len(positions)
+    queued = order.queued(built.snapshot)
+    starts = np.searchsorted(built.snapshot.job_queue[queued], np.arange(len(positions)))
+    return [
+        "" if at < 0 else view.jobs.ids[built.rows[queued[start + at]]]
+        for start, at in zip(starts.tolist(), positions, strict=True)
     ]
 
 

@@ -3,20 +3,26 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Final
 
 from fairlead_common import clock
 from fairlead_common.db import Connection, Pool, migrate, open_pool
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.connect import keep_tidy, open_log
-from fairlead_common.serving import Check
+from fairlead_common.serving import Check, Degraded
 from fairlead_scheduler import follower, kernels, leader, mirror, warm
 from fairlead_scheduler.buckets import PoolBuckets
 from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.deciding import Engine
+from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.follower import State
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.settings import Rules, SchedulerSettings
 from fairlead_scheduler.view import checkpoint
 from fairlead_scheduler.view.columns import View
+
+ODD_SHOWN_MAX: Final = 20
+"""Most records that make no sense that `/readyz` names."""
 
 
 class Service:
@@ -30,6 +36,7 @@ class Service:
         lock: Connection,
         state: State,
         log_id: str,
+        engine: Engine,
     ) -> None:
         self.settings = settings
         self.state = state
@@ -37,10 +44,13 @@ class Service:
         self._pool = pool
         self._lock = lock
         self._log_id = log_id
+        self._engine = engine
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, settings: SchedulerSettings) -> AsyncIterator["Service"]:
+    async def open(
+        cls, settings: SchedulerSettings, engine: Engine = schedule
+    ) -> AsyncIterator["Service"]:
         """Connect, bring the schema up to date, make the topics, load the saved view."""
         pool = await open_pool(settings.database_url, name="fairlead-scheduler")
         log = await open_log(settings.log_url)
@@ -50,7 +60,7 @@ class Service:
                 await log.create(topic)
             state = await load_state(log, pool, settings.rules)
             async with pool.acquire() as lock:
-                yield cls(settings, log, pool, lock, state, await log.identity())
+                yield cls(settings, log, pool, lock, state, await log.identity(), engine)
         finally:
             await log.close()
             await pool.close()
@@ -62,7 +72,16 @@ class Service:
             await self._pool.fetchval("SELECT 1")
             return None
 
-        return {"database": database}
+        async def pools() -> str | None:
+            said = self.state.troubles.said()
+            return None if said is None else Degraded(said)
+
+        async def records() -> str | None:
+            odd = {**self.state.queues.odd, **self.state.clusters.odd}
+            said = "; ".join(f"{key}: {why}" for key, why in sorted(odd.items())[:ODD_SHOWN_MAX])
+            return Degraded(said) if said else None
+
+        return {"database": database, "pools": pools, "records": records}
 
     async def run(self) -> None:
         """Follow, stand by, lead; ends only by failure or cancellation."""
@@ -80,7 +99,9 @@ class Service:
     async def _lead(self) -> None:
         poll_s = self.settings.standby_poll_s
         await leader.stand_by(self._pool, self._lock, self.state, self._log_id, poll_s)
-        await leader.lead(self.settings, self._log, self._pool, self._lock, self.state)
+        await leader.lead(
+            self.settings, self._log, self._pool, self._lock, self.state, self._engine
+        )
 
 
 async def load_state(log: EventLog, pool: Pool, rules: Rules) -> State:

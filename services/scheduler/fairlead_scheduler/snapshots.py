@@ -462,8 +462,17 @@ def _gangs(view: View, rows: Rows, queue_names: tuple[str, ...]) -> _Gangs:
         min_size=np.array([term.min_size for term in terms], np.int32),
         rest=np.array([_REST[term.rest] for term in terms], np.uint8),
         started=np.array([name in view.gang_started for name in numbers], np.bool_),
-        submitted_ms=np.array(first_ms, np.int64),
+        submitted_ms=np.array(
+            [_assembles_since(view, name, at) for name, at in zip(numbers, first_ms, strict=True)],
+            np.int64,
+        ),
     )
+
+
+def _assembles_since(view: View, gang: c.GangName, first_ms: int) -> int:
+    """N9: a gang all of whose members are known is not late, wherever they are just now."""
+    here = len(view.gang_members.get(gang, ()))
+    return c.NEVER_MS if here >= view.gangs[gang].min_size else first_ms
 
 
 def _gang_labels(

@@ -1,21 +1,29 @@
 """The scheduler as a service: on a real Postgres, with the log in it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import msgspec
 import pytest
 
 from fairlead_common import events as ev
+from fairlead_common import shapes
 from fairlead_common.errors import ProducerFenced
 from fairlead_common.events import FailureCategory
 from fairlead_common.ids import run_id
 from fairlead_common.leases import Wish
 from fairlead_common.log import topics
+from fairlead_common.reports import Round, Waiting
+from fairlead_common.serving import Degraded
+from fairlead_scheduler.deciding import Engine
+from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.follower import CHECKPOINT
 from fairlead_scheduler.service import Service
 from fairlead_scheduler.settings import SchedulerSettings
 from tests.integration.scheduler.world import World, job_id, submitted
+
+KEY = shapes.key(bytes(submitted("a").shape), "default")
 
 
 def ended_job(events: list[ev.AnyEvent], name: str) -> bool:
@@ -30,12 +38,12 @@ async def world(fresh_database: str) -> AsyncIterator[World]:
 
 
 @asynccontextmanager
-async def scheduler(url: str, valkey_url: str) -> AsyncIterator[Service]:
+async def scheduler(
+    url: str, valkey_url: str, engine: Engine = schedule, **settings: object
+) -> AsyncIterator[Service]:
     """A scheduler that runs while the block does."""
-    settings = SchedulerSettings(
-        log_url=url, database_url=url, redis_url=valkey_url, checkpoint_s=0.1
-    )
-    async with Service.open(settings) as service:
+    plain = SchedulerSettings(log_url=url, database_url=url, redis_url=valkey_url, checkpoint_s=0.1)
+    async with Service.open(msgspec.structs.replace(plain, **settings), engine) as service:
         running = asyncio.create_task(service.run())
         try:
             yield service
@@ -44,6 +52,46 @@ async def scheduler(url: str, valkey_url: str) -> AsyncIterator[Service]:
             results = await asyncio.gather(running, return_exceptions=True)
             problems = [r for r in results if not isinstance(r, asyncio.CancelledError)]
             assert problems == [None] * len(problems)
+
+
+class BadPool:
+    """An engine that raises for one pool for as long as it is bad, and is right for all others."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.bad = True
+
+    def __call__(
+        self, snapshot: Snapshot, settings: EngineSettings, *, expired: Callable[[], bool]
+    ) -> Plan:
+        if self.bad and snapshot.pool == self.name:
+            raise ArithmeticError("nodes of imaginary size")
+        return schedule(snapshot, settings, expired=expired)
+
+
+async def test_a_failing_pool_does_not_stop_the_others_and_says_so_until_it_is_well(
+    world: World, fresh_database: str, valkey_url: str
+) -> None:
+    await world.report_nodes()
+    await world.report_nodes(pool="bad")
+    await world.tell(submitted("a", pool="bad"), submitted("b"))
+    engine = BadPool("bad")
+    async with scheduler(fresh_database, valkey_url, engine) as service:
+        await world.first(ev.JobRunLeased, "b")
+        failed = await world.report("bad", lambda found: isinstance(found, Round))
+        assert isinstance(failed, Round)
+        assert (failed.outcome, failed.waiting) == ("failed", 1)
+        assert failed.error == "ArithmeticError: nodes of imaginary size"
+        why = await world.report(f"bad/research/s/{KEY}", lambda found: isinstance(found, Waiting))
+        assert isinstance(why, Waiting)
+        assert why.code == "pool-failing"
+        said = await service.checks()["pools"]()
+        assert isinstance(said, Degraded)
+        assert "pool bad has failed" in said
+        engine.bad = False
+        await world.first(ev.JobRunLeased, "a")
+        await world.report("bad", lambda found: isinstance(found, Round) and not found.error)
+        assert await service.checks()["pools"]() is None
 
 
 async def test_a_job_is_leased_and_its_success_ends_it(

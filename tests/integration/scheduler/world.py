@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from fairlead_common import clusters, leases, shapes
+from fairlead_common import clusters, leases, reports, shapes
 from fairlead_common import events as ev
 from fairlead_common.clusters import Heartbeat, Node
 from fairlead_common.ids import JobId, client_job_id, job_set_partition
@@ -25,9 +25,11 @@ def job_id(name: str, queue: str = QUEUE, job_set: str = JOB_SET) -> JobId:
     return client_job_id(job_set_partition(queue, job_set), queue, job_set, name)
 
 
-def submitted(name: str, *, cpu: int = 1000, after: tuple[str, ...] = ()) -> ev.JobSubmitted:
-    """A job of one core, or of as many thousandths as said."""
-    return ev.JobSubmitted(
+def submitted(
+    name: str, *, cpu: int = 1000, after: tuple[str, ...] = (), **fields: object
+) -> ev.JobSubmitted:
+    """A job of one core, or of as many thousandths as said; `fields` are those of the event."""
+    plain = ev.JobSubmitted(
         job_id=job_id(name),
         client_id=name,
         shape=shapes.encode(shapes.Shape(requests={"cpu": cpu})),
@@ -35,6 +37,7 @@ def submitted(name: str, *, cpu: int = 1000, after: tuple[str, ...] = ()) -> ev.
         digest="d",
         after=tuple(job_id(other) for other in after),
     )
+    return msgspec.structs.replace(plain, **fields)
 
 
 class World:
@@ -61,11 +64,17 @@ class World:
         """Append events of the one job set."""
         await self._producer.append(ev.records(QUEUE, JOB_SET, by, events))
 
-    async def report_nodes(self, count: int = 1, cores: int = 4) -> None:
-        """The executor reports itself and its nodes."""
+    async def report_nodes(self, count: int = 1, cores: int = 4, pool: str = "default") -> None:
+        """The executor reports itself and its nodes, named by their pool if it is another one."""
+        prefix = "n" if pool == "default" else f"{pool}-n"
         records: list[Record] = [clusters.heartbeat_record(Heartbeat(executor=EXECUTOR))]
         for number in range(count):
-            node = Node(executor=EXECUTOR, name=f"n{number}", allocatable={"cpu": 1000 * cores})
+            node = Node(
+                executor=EXECUTOR,
+                name=f"{prefix}{number}",
+                allocatable={"cpu": 1000 * cores},
+                pool=pool,
+            )
             records.append(clusters.node_record(node))
         await self._producer.append(records)
 
@@ -82,6 +91,21 @@ class World:
         finally:
             await reader.close()
         return seen
+
+    async def report(self, key: str, enough: Callable[[reports.Report], bool]) -> reports.Report:
+        """What the scheduler says under this key, as soon as it is enough."""
+        start = await self.log.start_positions(topics.REPORTS)
+        reader = await self.log.reader(topics.REPORTS, start)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    for entry in (await reader.read()).entries:
+                        if entry.key == key and entry.value is not None:
+                            found = reports.decode(entry.value)
+                            if enough(found):
+                                return found
+        finally:
+            await reader.close()
 
     async def first(self, kind: type[E], name: str) -> E:
         """The first event of this kind about this job, once it is there."""

@@ -1,6 +1,7 @@
 """Buckets, clusters, units: the small parts."""
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -151,6 +152,44 @@ def test_of_two_values_of_a_queue_the_higher_version_counts() -> None:
     for queue in (newer, older):
         queues.apply([entry(configuration.record(queue))], clusters)
     assert queues.get("a").weight == 2.0
+
+
+ODD_QUEUES = {
+    "weight 0": (Queue(name="a", weight=0), "not above 0"),
+    "a negative weight": (Queue(name="a", weight=-3), "not above 0"),
+    "an unreadable limit": (Queue(name="a", limits={"p": {"cpu": "lots"}}), "is not a quantity"),
+    "a negative fraction": (Queue(name="a", limits={"p": {"cpu": -0.5}}), "no fraction"),
+}
+
+
+@pytest.mark.parametrize(("odd", "why"), ODD_QUEUES.values(), ids=ODD_QUEUES.keys())
+def test_a_queue_that_makes_no_sense_does_no_harm(odd: Queue, why: str) -> None:
+    queues = Queues()
+    queues.apply([entry(configuration.record(odd))], Clusters())
+    found = queues.get("a")
+    assert found.weight == 1.0
+    assert not any(found.limits.values())
+    assert why in queues.odd["queue/a"]
+    queues.apply([entry(configuration.record(Queue(name="a", version=2)))], Clusters())
+    assert not queues.odd
+
+
+def test_a_record_that_cannot_be_read_is_passed_over_and_named() -> None:
+    clusters, queues = Clusters(), Queues()
+    bad = Entry(0, 0, "e0/n0", b'{"type":"node","allocatable":{"cpu":null}}', 0)
+    clusters.apply([bad, node("n1")])
+    queues.apply([Entry(0, 0, "queue/a", b'{"type":"queue","weight":null}', 0)], clusters)
+    assert [name.node for name in clusters.nodes] == ["n1"]
+    assert "cannot be read" in clusters.odd["e0/n0"]
+    assert "cannot be read" in queues.odd["queue/a"]
+
+
+def test_a_node_with_less_than_nothing_has_nothing_and_is_named() -> None:
+    clusters = Clusters()
+    clusters.apply([node("n0", allocatable={"cpu": -4})])
+    assert "less than 0 of cpu" in clusters.odd["e0/n0"]
+    clusters.apply([node("n0", allocatable={"cpu": 4})])
+    assert not clusters.odd
 
 
 def unit(number: int, leases: int) -> Unit:
