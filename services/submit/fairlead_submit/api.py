@@ -12,6 +12,9 @@ from fairlead_common.problems import Problem
 from fairlead_common.queue_rights import QueueRights
 from fairlead_submit import access, actions, asking, body, metrics, query, requests, schemas
 from fairlead_submit.acting import Acting, Done
+from fairlead_submit.cordons import Cordons
+from fairlead_submit.executor_api import executor_routes
+from fairlead_submit.fleet import Fleet
 from fairlead_submit.intake import Intake, Submitted
 from fairlead_submit.known import Known
 from fairlead_submit.queue_api import queue_routes
@@ -36,6 +39,8 @@ class Parts(msgspec.Struct, frozen=True):
     acting: Acting
     queues: Queues
     known: Known
+    cordons: Cordons
+    fleet: Fleet
     rights: QueueRights
     pool: db.Pool
 
@@ -44,7 +49,9 @@ def routes(parts: Parts) -> APIRouter:
     """All routes of submit."""
     router = APIRouter()
     router.include_router(_job_routes(parts))
-    router.include_router(queue_routes(parts.queues, parts.known))
+    classes = frozenset(item.name for item in parts.settings.priority_classes)
+    router.include_router(queue_routes(parts.queues, parts.known, parts.rights, classes))
+    router.include_router(executor_routes(parts.cordons, parts.fleet))
     router.include_router(_sign_in_routes(parts.settings, parts.pool))
     return router
 
@@ -92,7 +99,8 @@ def _job_routes(parts: Parts) -> APIRouter:
         summary="The configured priority classes",
         responses={200: schemas.answer(Classes, "All of them."), **schemas.problems()},
     )
-    async def priority_classes() -> Response:
+    async def priority_classes(request: Request) -> Response:
+        query.of(request)
         return answer(Classes(parts.settings.priority_classes))
 
     for kind in actions.KINDS:

@@ -8,6 +8,7 @@ from typing import Final
 from fairlead_submit.requests import JOB_SET_MAX
 
 _QUEUE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_MACHINE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _DNS_LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _DNS_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _LABEL: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
@@ -43,6 +44,14 @@ def namespace(name: str) -> str | None:
     if _DNS_LABEL.fullmatch(name):
         return None
     return "is no namespace: 1 to 63 lower-case letters, digits and '-', no '-' at either end"
+
+
+@_cached
+def executor(name: str) -> str | None:
+    """An executor's or a node's name: a part of a key, and a DNS name in Kubernetes."""
+    if _MACHINE.fullmatch(name):
+        return None
+    return "is no name: 1 to 253 letters, digits, '-', '_' and '.', a letter or digit at each end"
 
 
 @_cached

@@ -1,21 +1,30 @@
 """The HTTP calls for queues."""
 
+import asyncio
 import base64
-from collections.abc import Callable
-from typing import Annotated, Any, Final
+from collections.abc import Callable, Collection
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
+from msgspec import UNSET, UnsetType
 
-from fairlead_common import auth, configuration
+from fairlead_common import clock, configuration
 from fairlead_common.errors import Fault
+from fairlead_common.events import RetryPolicy
+from fairlead_common.permissions import require
 from fairlead_common.problems import Problem
-from fairlead_submit import body, faults, metrics, names, podspec, requests, schemas, templates
+from fairlead_common.queue_rights import QueueRights
+from fairlead_submit import asking, body, faults, metrics, names, podspec, query, requests, schemas
 from fairlead_submit.decoding import Decoder, invalid
 from fairlead_submit.known import Known
-from fairlead_submit.queues import Queues, etag, no_queue
+from fairlead_submit.queues import Queues, etag, matches, no_queue
+from fairlead_submit.templates import check_labels, retry_policy
 
 LABEL_BYTES_MAX: Final = 5_000
+COUNT_MAX: Final = 10_000
+POLL_S: Final = 0.5
+_LIST: Final = b"queues/"
 _decoder: Final = Decoder(requests.Queue)
 _cordon_decoder: Final = Decoder(requests.Cordon)
 
@@ -31,56 +40,86 @@ class QueueView(msgspec.Struct, frozen=True, rename="camel"):
     limits: dict[str, dict[str, float | str]]
     permissions: tuple[configuration.Permission, ...]
     labels: dict[str, str]
+    retry_policy: RetryPolicy | None
 
 
 class QueuePage(msgspec.Struct, frozen=True):
-    """Some queues, by name; `next` is the cursor of the following page, if there is one."""
+    """Some queues, by name; `next` is the cursor of the following page, if there is one.
+
+    `count`: of all queues, up to 10,000, where it was asked for.
+    """
 
     queues: list[QueueView]
     next: str | None
+    count: int | UnsetType = UNSET
 
 
 _SHOWN: Final[dict[int | str, dict[str, Any]]] = {200: schemas.answer(QueueView, "The queue.")}
 
 
-def queue_routes(queues: Queues, known: Known) -> APIRouter:
-    """The routes that make, show and change queues."""
+def queue_routes(
+    queues: Queues, known: Known, rights: QueueRights, classes: Collection[str]
+) -> APIRouter:
+    """The routes that make, show and change queues. `classes`: the names of those there are."""
     router = APIRouter(prefix="/api/v1", tags=["queues"])
-    _add_reading_routes(router, queues)
-    _add_changing_routes(router, queues, known)
+    _add_reading_routes(router, queues, rights)
+    _add_changing_routes(router, queues, known, classes)
     _add_cordon_routes(router, queues)
     return router
 
 
-def _add_reading_routes(router: APIRouter, queues: Queues) -> None:
+def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueueRights) -> None:
     @router.get(
         "/queues",
         summary="The queues, by name",
-        responses={200: schemas.answer(QueuePage, "Some of them."), **schemas.problems()},
+        responses={200: schemas.answer(QueuePage, "Some of them."), **schemas.problems(400)},
     )
     async def listed(
+        request: Request,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
         cursor: Annotated[str, Query(max_length=400)] = "",
+        include: Literal["count"] | None = None,
     ) -> Response:
-        page = await queues.page(_after(cursor), limit + 1)
+        reach = await rights.reach(asking.of(request).caller)
+        page = await queues.page(_after(cursor), limit + 1, reach)
         more = len(page) > limit
         following = _cursor(page[limit - 1].name) if more else None
-        items = [_view(queue) for queue in page[:limit]]
-        return Response(
-            msgspec.json.encode(QueuePage(items, following)), media_type="application/json"
-        )
+        count = UNSET if include is None else await queues.count(COUNT_MAX, reach)
+        answer = QueuePage([_view(queue) for queue in page[:limit]], following, count)
+        return Response(msgspec.json.encode(answer), media_type="application/json")
 
     @router.get(
-        "/queues/{name}", summary="One queue", responses={**_SHOWN, **schemas.problems(404)}
+        "/queues/{name}",
+        summary="One queue; with `If-None-Match` and `wait`, once it has changed",
+        responses={
+            **_SHOWN,
+            304: {"description": "It has not changed."},
+            **schemas.problems(404),
+        },
     )
-    async def show(name: str) -> Response:
-        queue = await queues.get(name)
-        if queue is None:
-            raise no_queue(name)
-        return _shown(queue)
+    async def show(
+        request: Request,
+        name: str,
+        wait: Annotated[str, Query(pattern=r"^([0-9]|[1-5][0-9]|60)s$")] = "0s",
+        if_none_match: Annotated[str, Header(max_length=400)] = "",
+    ) -> Response:
+        caller = asking.of(request).caller
+        deadline_s = clock.monotonic_s() + int(wait[:-1])
+        while True:
+            queue = await queues.get(name)
+            if queue is None or not asking.sees(caller, queue):
+                raise no_queue(name)
+            if not if_none_match or not matches(if_none_match, queue):
+                return _shown(queue)
+            left_s = deadline_s - clock.monotonic_s()
+            if left_s <= 0:
+                return Response(status_code=304, headers={"ETag": etag(queue)})
+            await asyncio.sleep(min(POLL_S, left_s))
 
 
-def _add_changing_routes(router: APIRouter, queues: Queues, known: Known) -> None:
+def _add_changing_routes(
+    router: APIRouter, queues: Queues, known: Known, classes: Collection[str]
+) -> None:
     @router.post(
         "/queues",
         summary="Make a queue",
@@ -92,9 +131,10 @@ def _add_changing_routes(router: APIRouter, queues: Queues, known: Known) -> Non
         openapi_extra=schemas.request_body(requests.Queue),
     )
     async def create(request: Request) -> Response:
-        auth.require(request.state.caller, "operator")
+        require(asking.of(request).caller, "operator")
+        query.of(request)
         given, found = _decoder(await body.read(request))
-        queue = checked(given, found)
+        queue = checked(given, found, classes)
         metrics.REQUESTS.labels("create-queue").inc()
         made = await queues.create(queue)
         if made is None:
@@ -108,13 +148,14 @@ def _add_changing_routes(router: APIRouter, queues: Queues, known: Known) -> Non
         openapi_extra=schemas.request_body(requests.Queue),
     )
     async def replace(request: Request, name: str) -> Response:
-        auth.require(request.state.caller, "operator")
+        require(asking.of(request).caller, "operator")
+        query.of(request)
         given, found = _decoder(await body.read(request))
         if given.name is None:
             given.name = name
         elif given.name != name:
             found.append(Fault("/name", f"is not {faults.shown(name)}; names do not change"))
-        queue = checked(given, found)
+        queue = checked(given, found, classes)
         changed = await queues.change(
             name,
             lambda old: msgspec.structs.replace(queue, version=old.version),
@@ -129,7 +170,8 @@ def _add_changing_routes(router: APIRouter, queues: Queues, known: Known) -> Non
         responses={204: {"description": "Removed."}, **schemas.problems(404, 409, 412)},
     )
     async def remove(request: Request, name: str) -> Response:
-        auth.require(request.state.caller, "operator")
+        require(asking.of(request).caller, "operator")
+        query.of(request)
         if await queues.get(name) is None:
             raise no_queue(name)
         live = await known.live_jobs(name)
@@ -152,7 +194,8 @@ def _add_changing_routes(router: APIRouter, queues: Queues, known: Known) -> Non
 def _add_cordon_routes(router: APIRouter, queues: Queues) -> None:
     def cordoning(cordoned: bool) -> Callable[..., Any]:
         async def endpoint(request: Request, name: str) -> Response:
-            auth.require(request.state.caller, "operator")
+            require(asking.of(request).caller, "operator", queue=name)
+            query.of(request)
             content = await body.read(request)
             given, found = _cordon_decoder(content) if content else (requests.Cordon(), [])
             if found:
@@ -184,7 +227,9 @@ def _add_cordon_routes(router: APIRouter, queues: Queues) -> None:
         )
 
 
-def checked(given: requests.Queue, known: list[Fault]) -> configuration.Queue:
+def checked(
+    given: requests.Queue, known: list[Fault], classes: Collection[str]
+) -> configuration.Queue:
     """The queue that is asked for. Raises a 422 `Problem` with all that is wrong."""
     found: list[Fault] = []
     if given.name is None:
@@ -192,8 +237,12 @@ def checked(given: requests.Queue, known: list[Fault]) -> configuration.Queue:
     elif detail := names.queue(given.name):
         found.append(Fault("/name", detail))
     if given.labels:
-        templates.check_labels(given.labels, "/labels", LABEL_BYTES_MAX, found)
+        check_labels(given.labels, "/labels", LABEL_BYTES_MAX, found)
     for class_name, amounts in (given.limits or {}).items():
+        if class_name not in classes:
+            there_are = ", ".join(sorted(classes))
+            detail = f"is no priority class; there are: {there_are}"
+            found.append(Fault(f"/limits/{faults.escape(class_name)}", detail))
         for resource, amount in amounts.items():
             place = f"/limits/{faults.escape(class_name)}/{faults.escape(resource)}"
             _check_limit(resource, amount, place, found)
@@ -215,6 +264,7 @@ def checked(given: requests.Queue, known: list[Fault]) -> configuration.Queue:
             for item in given.permissions or ()
         ),
         labels=given.labels or {},
+        retry_policy=retry_policy(given.retry_policy),
     )
 
 
@@ -240,6 +290,7 @@ def _view(queue: configuration.Queue) -> QueueView:
         limits=queue.limits,
         permissions=queue.permissions,
         labels=queue.labels,
+        retry_policy=queue.retry_policy,
     )
 
 
@@ -253,12 +304,18 @@ def _shown(queue: configuration.Queue, status: int = 200) -> Response:
 
 
 def _cursor(name: str) -> str:
-    return base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(_LIST + name.encode()).decode().rstrip("=")
 
 
 def _after(cursor: str) -> str:
+    """The name behind which a page begins. Raises a 400 `Problem` for another list's cursor."""
+    if not cursor:
+        return ""
     try:
-        return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        if text.startswith(_LIST) and not names.queue(name := text.removeprefix(_LIST).decode()):
+            return name
     except ValueError:
-        found = [Fault("/query/cursor", "is not one that this server has given")]
-        raise Problem("invalid", "A parameter is not valid.", found) from None
+        pass
+    found = [Fault("/query/cursor", "is not one that this list has given")]
+    raise Problem("malformed", "The cursor is not one of this list.", found) from None

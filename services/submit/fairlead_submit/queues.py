@@ -12,9 +12,10 @@ import msgspec
 from fairlead_common import clock, configuration, db
 from fairlead_common.configuration import Queue
 from fairlead_common.db.pool import AWAY, DatabaseUnavailable
-from fairlead_common.permissions import Caller
+from fairlead_common.permissions import EVERYTHING, Caller, Reach
 from fairlead_common.problems import Problem
-from fairlead_submit import asking, metrics
+from fairlead_submit import asking
+from fairlead_submit.relay import Told, tell
 from fairlead_submit.store import SQL
 
 CACHE_S: Final = 1.0
@@ -28,7 +29,7 @@ class Queues:
     def __init__(
         self,
         pool: db.Pool,
-        told: Callable[[], None] = lambda: None,
+        told: Told = lambda: None,
         now_s: Callable[[], float] = clock.monotonic_s,
     ) -> None:
         """`told` is called after a change was put into the outbox."""
@@ -59,12 +60,19 @@ class Queues:
         queue = None if name is None else await self.find(name)
         return queue if queue is not None and asking.sees(caller, queue) else None
 
-    async def page(self, after: str, limit: int) -> list[Queue]:
-        """At most `limit` queues whose names come after this one, by name."""
-        if "\0" in after:
-            return []
-        rows = await self._read(lambda: self._pool.fetch(SQL["list_queues"], after, limit))
+    async def page(self, after: str, limit: int, reach: Reach = EVERYTHING) -> list[Queue]:
+        """At most `limit` queues within reach whose names come after this one, by name."""
+        rows = await self._read(
+            lambda: self._pool.fetch(SQL["list_queues"], after, limit, *reach.arguments())
+        )
         return [_decoded(row["value"]) for row in rows]
+
+    async def count(self, limit: int, reach: Reach) -> int:
+        """How many queues are within reach, up to a bound."""
+        count: int = await self._read(
+            lambda: self._pool.fetchval(SQL["count_queues"], limit, *reach.arguments())
+        )
+        return count
 
     async def create(self, queue: Queue) -> Queue | None:
         """Make the queue and return it with its version; None if there is one of that name."""
@@ -75,7 +83,7 @@ class Queues:
                 value = _encoder.encode(made)
                 if not await connection.fetchval(SQL["insert_queue"], queue.name, version, value):
                     return None
-                await _tell(connection, made)
+                await tell(connection, made)
         except AWAY as error:
             raise _away(error) from error
         self._told()
@@ -84,17 +92,17 @@ class Queues:
     async def change(
         self, name: str, change: Callable[[Queue], Queue], if_match: str | None = None
     ) -> Queue:
-        """Replace the queue by `change` of it. Raises a 404, 412 or 428-like `Problem`."""
+        """Replace the queue by `change` of it. Raises a 404 or 412 `Problem`."""
         try:
             async with self._pool.acquire() as connection, connection.transaction():
                 value = await connection.fetchval(SQL["lock_queue"], name)
                 if value is None:
                     raise no_queue(name)
                 queue = _decoded(value)
-                if if_match is not None and if_match not in ("*", etag(queue)):
+                if if_match is not None and not matches(if_match, queue):
                     raise Problem(
                         "precondition-failed",
-                        f"Queue {name!r} has the ETag {etag(queue)}; {if_match} was expected.",
+                        f"Queue {name!r} has the ETag {etag(queue)}; {if_match[:80]} was expected.",
                     )
                 changed = change(queue)
                 if changed == queue:
@@ -104,7 +112,7 @@ class Queues:
                 await connection.execute(
                     SQL["update_queue"], name, version, _encoder.encode(made), made.deleted
                 )
-                await _tell(connection, made)
+                await tell(connection, made)
         except AWAY as error:
             raise _away(error) from error
         self._told()
@@ -135,6 +143,11 @@ def etag(queue: Queue) -> str:
     return f'"{queue.version}"'
 
 
+def matches(header: str, queue: Queue) -> bool:
+    """Whether `If-Match` or `If-None-Match` names this version."""
+    return any(text.strip() in ("*", etag(queue)) for text in header.split(","))
+
+
 def no_queue(name: str) -> Problem:
     """The 404 of a queue that is not there."""
     return Problem("not-found", f"There is no queue {name[:80]!r}.")
@@ -148,9 +161,3 @@ def _decoded(value: bytes) -> Queue:
 
 def _away(error: BaseException) -> DatabaseUnavailable:
     return DatabaseUnavailable(f"Postgres is away: {error}")
-
-
-async def _tell(connection: db.Connection, queue: Queue) -> None:
-    record = configuration.record(queue)
-    await connection.execute(SQL["tell"], record.key, record.value)
-    metrics.OUTBOX.inc()

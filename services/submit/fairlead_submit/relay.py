@@ -8,10 +8,11 @@ no harm, and neither is another order.
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from fairlead_common import configuration, db, events
-from fairlead_common.configuration import Queue
+from fairlead_common.configuration import Cordon, Queue
 from fairlead_common.db.pool import AWAY
 from fairlead_common.errors import WorldError
 from fairlead_common.log.protocol import EventLog, Producer, Record
@@ -26,6 +27,10 @@ DELETED_KEPT_S: Final = 86_400.0
 PRODUCER: Final = "submit-config"
 _LOCK: Final = 0x0FA1_5B17
 _logger = logging.getLogger("fairlead.submit.relay")
+
+
+Told = Callable[[], None]
+"""Called after a change was put into the outbox."""
 
 
 class Relay:
@@ -90,3 +95,10 @@ async def tidy(connection: db.Connection) -> None:
         for row in await connection.fetch(SQL["forget_deleted"], DELETED_KEPT_S):
             key = configuration.key(Queue(name=row["name"]))
             await connection.execute(SQL["tell"], key, None)
+
+
+async def tell(connection: db.Connection, item: Queue | Cordon) -> None:
+    """Put what was configured into the outbox, in the transaction that configures it."""
+    record = configuration.record(item)
+    await connection.execute(SQL["tell"], record.key, record.value)
+    metrics.OUTBOX.inc()

@@ -17,6 +17,8 @@ from fairlead_common.serving import Check
 from fairlead_submit import store
 from fairlead_submit.acting import Acting
 from fairlead_submit.api import Parts, routes
+from fairlead_submit.cordons import Cordons
+from fairlead_submit.fleet import Fleet
 from fairlead_submit.intake import Intake
 from fairlead_submit.known import Known
 from fairlead_submit.queues import Queues
@@ -45,6 +47,7 @@ class Service:
         self._queues = Queues(pool, self._relay.wake)
         self._known = Known(pool)
         self._rights = QueueRights(pool)
+        self._fleet = Fleet(log)
         self._intake = Intake(settings, log, self._writer, self._queues, self._known)
         self._acting = Acting(
             settings.limits, log, self._writer, self._queues, self._known, self._rights
@@ -61,6 +64,7 @@ class Service:
             try:
                 await log.create(topics.jobs())
                 await log.create(topics.config())
+                await log.create(topics.clusters())
                 yield cls(settings, pool, log)
             finally:
                 await log.close()
@@ -75,6 +79,8 @@ class Service:
             acting=self._acting,
             queues=self._queues,
             known=self._known,
+            cordons=Cordons(self._pool, self._relay.wake),
+            fleet=self._fleet,
             rights=self._rights,
             pool=self._pool,
         )

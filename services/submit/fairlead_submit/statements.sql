@@ -20,7 +20,28 @@ SET version = $2, value = $3, deleted = $4, changed_at = now() WHERE name = $1;
 SELECT value FROM fairlead_submit.queues WHERE name = $1 AND NOT deleted;
 
 -- name: list_queues
-SELECT value FROM fairlead_submit.queues WHERE NOT deleted AND name > $1 ORDER BY name LIMIT $2;
+SELECT value FROM fairlead_submit.queues
+WHERE NOT deleted AND name > $1
+AND ($3::text[] IS NULL OR name = ANY ($3)) AND name <> ALL ($4)
+ORDER BY name LIMIT $2;
+
+-- name: count_queues
+SELECT count(*) FROM (
+    SELECT 1 FROM fairlead_submit.queues
+    WHERE NOT deleted AND ($2::text[] IS NULL OR name = ANY ($2)) AND name <> ALL ($3) LIMIT $1
+) counted;
+
+-- name: lock_cordon
+-- Two who mark the same thing do so one after the other, also the first time.
+SELECT pg_advisory_xact_lock(hashtextextended($1, 0));
+
+-- name: get_cordon
+SELECT value FROM fairlead_submit.cordons WHERE key = $1;
+
+-- name: put_cordon
+INSERT INTO fairlead_submit.cordons (key, version, value) VALUES ($1, $2, $3)
+ON CONFLICT (key) DO UPDATE
+SET version = excluded.version, value = excluded.value, changed_at = now();
 
 -- name: tell
 INSERT INTO fairlead_submit.outbox (key, value) VALUES ($1, $2);

@@ -16,7 +16,7 @@ from fairlead_common.errors import Fault
 from fairlead_common.ids import JobId
 from fairlead_submit import faults, names, podspec
 from fairlead_submit.kept import Kept
-from fairlead_submit.requests import SHORT_FORM, Job
+from fairlead_submit.requests import SHORT_FORM, Job, Retry
 from fairlead_submit.settings import SubmitSettings
 
 CACHE_BYTES_MAX: Final = 32 * 2**20
@@ -103,7 +103,7 @@ class Templates:
             when_infeasible=job.when_infeasible or "reject",
             on_preemption=job.on_preemption or "requeue",
             gang=_gang(job, self._limits.gang_size_max, found),
-            retry=_retry(job),
+            retry=retry_policy(job.retry),
             labels=job.labels or {},
             annotations=job.annotations or {},
         )
@@ -400,13 +400,13 @@ def _gang(job: Job, size_max: int, found: list[Fault]) -> events.Gang | None:
     )
 
 
-def _retry(job: Job) -> events.RetryPolicy | None:
-    retry = job.retry
-    if retry is None:
+def retry_policy(given: Retry | None) -> events.RetryPolicy | None:
+    """The policy as the log has it."""
+    if given is None:
         return None
     return events.RetryPolicy(
-        limit=retry.limit or 0,
-        on=tuple(dict.fromkeys(retry.on or ())),
-        memory_factor=retry.memory_factor or 1.0,
-        avoid_node=bool(retry.avoid_node),
+        limit=given.limit or 0,
+        on=tuple(dict.fromkeys(given.on or ())),
+        memory_factor=given.memory_factor or 1.0,
+        avoid_node=bool(given.avoid_node),
     )

@@ -92,6 +92,7 @@ async def served(
         stack.push_async_callback(used.close)
         await used.create(topics.jobs())
         await used.create(topics.config())
+        await used.create(topics.clusters())
         service = Service(given, pool, used)
         app = serving.build_app(
             "test", service.routers(), service.checks(), given, identify=service.identify

@@ -1,0 +1,95 @@
+"""The executors and nodes there are, as the log says: read when somebody asks, and kept.
+
+Nothing here is followed in the background: a process that nobody asks reads nothing.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from fairlead_common import clock, clusters
+from fairlead_common.clusters import Heartbeat, Node
+from fairlead_common.errors import PositionGone
+from fairlead_common.log.protocol import EventLog, caught_up
+from fairlead_common.log.topics import CLUSTERS
+
+KEPT_S: Final = 2.0
+READ_S_MAX: Final = 20.0
+KEYS_MAX: Final = 500_000
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What there is: executors by name, nodes by (executor, name). `version` tells them apart."""
+
+    executors: frozenset[str]
+    nodes: Mapping[tuple[str, str], Node]
+    version: int
+
+
+class Fleet:
+    """A fold of `fairlead.clusters`, as new as the question, or `KEPT_S` older."""
+
+    def __init__(self, log: EventLog, now_s: Callable[[], float] = clock.monotonic_s) -> None:
+        self._log = log
+        self._now_s = now_s
+        self._read_s = -KEPT_S
+        self._positions: dict[int, int] | None = None
+        self._executors: set[str] = set()
+        self._nodes: dict[tuple[str, str], Node] = {}
+        self._seen = Seen(frozenset(), {}, 0)
+        self._reading = asyncio.Lock()
+
+    async def now(self) -> Seen:
+        """What there is. Raises `LogError` when the log is away."""
+        async with self._reading:
+            if self._now_s() - self._read_s >= KEPT_S:
+                asked_s = self._now_s()
+                try:
+                    await self._read_on()
+                except PositionGone:
+                    self._positions = None
+                    await self._read_on()
+                self._read_s = asked_s
+        return self._seen
+
+    async def _read_on(self) -> None:
+        if self._positions is None:
+            self._positions = await self._log.start_positions(CLUSTERS)
+            self._executors.clear()
+            self._nodes.clear()
+        end = await self._log.end_positions(CLUSTERS)
+        if caught_up(self._positions, end):
+            return
+        changed = False
+        reader = await self._log.reader(CLUSTERS, self._positions)
+        try:
+            async with asyncio.timeout(READ_S_MAX):
+                while not caught_up(self._positions, end):
+                    batch = await reader.read()
+                    for entry in batch.entries:
+                        changed |= self._fold(entry.key, entry.value)
+                    self._positions = dict(batch.positions)
+        finally:
+            await reader.close()
+        if changed:
+            self._seen = Seen(frozenset(self._executors), dict(self._nodes), self._seen.version + 1)
+
+    def _fold(self, key: str, value: bytes | None) -> bool:
+        """Whether an executor or node came, went or changed."""
+        executor, slash, name = key.partition("/")
+        if value is None:
+            if not slash:
+                self._executors.discard(executor)
+            return self._nodes.pop((executor, name), None) is not None or not slash
+        match clusters.decode(value):
+            case Heartbeat():
+                is_new = executor not in self._executors
+                self._executors.add(executor)
+                return is_new
+            case Node() as node:
+                if self._nodes.get((executor, name)) == node or len(self._nodes) >= KEYS_MAX:
+                    return False
+                self._nodes[executor, name] = node
+                return True

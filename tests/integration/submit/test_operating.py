@@ -1,0 +1,140 @@
+"""What operators do: queues with all their parts, cordons of executors and nodes."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from fairlead_common import clusters, configuration
+from fairlead_common.log.topics import CONFIG
+from fairlead_submit import access
+from tests.integration.submit.served import Served, served
+
+RUN = {"command": ["true"]}
+
+
+@pytest.fixture
+async def submit(fresh_database: str) -> AsyncIterator[Served]:
+    async with served(fresh_database) as made:
+        yield made
+
+
+async def reported(submit: Served, executor: str, *nodes: str) -> None:
+    """An executor lives, with these nodes."""
+    producer = await submit.log.producer(executor)
+    records = [clusters.heartbeat_record(clusters.Heartbeat(executor=executor))]
+    records += [
+        clusters.node_record(clusters.Node(executor=executor, name=name, allocatable={"cpu": 1}))
+        for name in nodes
+    ]
+    await producer.append(records)
+    await producer.close()
+
+
+async def cordons_told(submit: Served, count: int) -> list[configuration.Cordon]:
+    """What the log says of cordons, once there are so many values."""
+    while True:
+        items = [configuration.decode(value) for value in await submit.logged(CONFIG)]
+        told = [item for item in items if isinstance(item, configuration.Cordon)]
+        if len(told) >= count:
+            return told
+
+
+async def test_an_executor_and_a_node_are_cordoned_and_the_log_hears_of_it(submit: Served) -> None:
+    await reported(submit, "north", "n0")
+    url = "/api/v1/executors/north"
+    body = {"cordoned": True, "reason": "repairs"}
+    first = await submit.client.put(url, json=body)
+    assert first.status_code == 200, first.text
+    assert first.json() == {
+        "executor": "north",
+        "node": None,
+        "version": first.json()["version"],
+        **body,
+    }
+    again = await submit.client.put(url, json=body)
+    assert again.json() == first.json()
+    node = await submit.client.put(f"{url}/nodes/n0", json={"cordoned": True})
+    assert (node.json()["node"], node.json()["reason"]) == ("n0", "")
+    lifted = await submit.client.put(url, json={"cordoned": False})
+    assert lifted.json()["version"] > first.json()["version"]
+    told = await cordons_told(submit, 3)
+    assert [(item.node, item.cordoned) for item in told] == [
+        (None, True),
+        ("n0", True),
+        (None, False),
+    ]
+
+
+async def test_a_name_that_nobody_has_cannot_be_cordoned_but_uncordoned(submit: Served) -> None:
+    await reported(submit, "north", "n0")
+    for path in ("south", "north/nodes/n1"):
+        url = f"/api/v1/executors/{path}"
+        assert (await submit.client.put(url, json={"cordoned": True})).status_code == 404
+        assert (await submit.client.put(url, json={"cordoned": False})).status_code == 200
+
+
+async def test_only_operators_cordon(fresh_database: str) -> None:
+    async with served(fresh_database, roles=("submitter",)) as submit:
+        answer = await submit.client.put("/api/v1/executors/e", json={"cordoned": True})
+        assert answer.status_code == 403
+
+
+async def test_a_queue_keeps_all_that_it_is_told(submit: Served) -> None:
+    body = {
+        "name": "tides",
+        "weight": 2.5,
+        "limits": {"default": {"cpu": 0.5, "memory": "64Gi"}},
+        "permissions": [{"subjects": ["group:sea"], "verbs": ["submit", "view"]}],
+        "labels": {"team": "sea"},
+        "retryPolicy": {"limit": 2, "on": ["oom"], "memoryFactor": 1.5},
+    }
+    made = await submit.post("/queues", body)
+    assert made.status_code == 201, made.text
+    shown = (await submit.client.get("/api/v1/queues/tides")).json()
+    assert shown == made.json()
+    assert {name: shown[name] for name in body} == body
+    queue = None
+    while queue is None:
+        told = [configuration.decode(value) for value in await submit.logged(CONFIG)]
+        queue = next((item for item in told if getattr(item, "name", "") == "tides"), None)
+    assert isinstance(queue, configuration.Queue)
+    assert queue.retry_policy is not None
+    assert queue.retry_policy.memory_factor == 1.5
+
+
+async def test_a_limit_of_an_unknown_class_is_refused(submit: Served) -> None:
+    answer = await submit.post("/queues", {"name": "a", "limits": {"royal": {"cpu": 1}}})
+    assert answer.status_code == 422
+    (fault,) = answer.json()["errors"]
+    assert fault["pointer"] == "/limits/royal"
+    assert "urgent" in fault["detail"]
+
+
+async def test_queues_are_counted_and_seen_again_only_when_changed(submit: Served) -> None:
+    for name in ("a", "b"):
+        await submit.post("/queues", {"name": name})
+    listed = (await submit.client.get("/api/v1/queues?include=count&limit=1")).json()
+    assert (listed["count"], len(listed["queues"])) == (3, 1)
+    shown = await submit.client.get("/api/v1/queues/a")
+    headers = {"If-None-Match": shown.headers["etag"]}
+    same = await submit.client.get("/api/v1/queues/a", headers=headers)
+    assert (same.status_code, same.content) == (304, b"")
+    await submit.post("/queues/a/cordon", {"reason": "x"})
+    changed = await submit.client.get("/api/v1/queues/a?wait=5s", headers=headers)
+    assert (changed.status_code, changed.json()["reason"]) == (200, "x")
+
+
+async def test_who_may_not_view_a_queue_does_not_find_it(submit: Served) -> None:
+    permissions = [{"subjects": ["ann"], "verbs": ["view", "submit"]}]
+    await submit.post("/queues", {"name": "own", "permissions": permissions})
+    for name, status in (("ann", 200), ("eve", 404)):
+        token = await access.make_token(submit.pool, name, ["submitter"])
+        headers = {"Authorization": f"Bearer {token}"}
+        shown = await submit.client.get("/api/v1/queues/own", headers=headers)
+        assert shown.status_code == status
+        listed = (await submit.client.get("/api/v1/queues", headers=headers)).json()
+        names = {queue["name"] for queue in listed["queues"]}
+        assert ("own" in names) == (name == "ann")
+        body = {"queue": "own", "jobSet": "s", "jobs": [RUN]}
+        answer = await submit.client.post("/api/v1/jobs", json=body, headers=headers)
+        assert answer.status_code == (200 if name == "ann" else 422), answer.text
