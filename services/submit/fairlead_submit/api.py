@@ -1,9 +1,9 @@
 """The HTTP calls of submit: api.md section 3, and signing a browser in."""
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 
 from fairlead_common import auth, db
 from fairlead_common.classes import PriorityClass
@@ -19,6 +19,7 @@ from fairlead_submit.intake import Intake, Submitted
 from fairlead_submit.known import Known
 from fairlead_submit.queue_api import queue_routes
 from fairlead_submit.queues import Queues
+from fairlead_submit.resubmitting import Progress, Resubmitting, Started
 from fairlead_submit.settings import SubmitSettings
 
 CODE_LENGTH_MAX: Final = 200
@@ -37,6 +38,7 @@ class Parts(msgspec.Struct, frozen=True):
     settings: SubmitSettings
     intake: Intake
     acting: Acting
+    resubmitting: Resubmitting
     queues: Queues
     known: Known
     cordons: Cordons
@@ -105,7 +107,37 @@ def _job_routes(parts: Parts) -> APIRouter:
 
     for kind in actions.KINDS:
         _add_action(router, kind, parts)
+    _add_resubmission(router, parts)
     return router
+
+
+def _add_resubmission(router: APIRouter, parts: Parts) -> None:
+    @router.post(
+        "/jobs/resubmit",
+        status_code=202,
+        summary="Submit new jobs like those of an id or a filter",
+        responses={
+            202: schemas.answer(Started, "Written down; it is being done."),
+            **schemas.problems(400, 404, 409, 413, 415),
+        },
+        openapi_extra=schemas.request_body(requests.Resubmission),
+    )
+    async def resubmit(request: Request) -> Response:
+        asked = asking.of(request)
+        await asking.require_somewhere(parts.rights, asked.caller, Verb.SUBMIT)
+        query.of(request)
+        content = await body.read(request)
+        metrics.REQUESTS.labels("resubmit").inc()
+        return answer(await parts.resubmitting.start(content, asked), 202)
+
+    @router.get(
+        "/actions/{action}",
+        summary="How far an action is",
+        responses={200: schemas.answer(Progress, "So far."), **schemas.problems(404)},
+    )
+    async def progress(request: Request, action: Annotated[str, Path(max_length=64)]) -> Response:
+        query.of(request)
+        return answer(await parts.resubmitting.progress(action, asking.of(request)))
 
 
 def _add_action(router: APIRouter, kind: actions.Kind, parts: Parts) -> None:

@@ -105,9 +105,9 @@ class Known:
         """
         by_counter = not (chosen.labels or chosen.executor or chosen.node)
         statement = "count_by_counter" if by_counter else "count_found"
-        arguments = _arguments(chosen, states)
+        given = arguments(chosen, states)
         rows = await self._ask_briefly(
-            statement, *(arguments[:4] if by_counter else (*arguments, COUNTED_MAX))
+            statement, *(given[:4] if by_counter else (*given, COUNTED_MAX))
         )
         return None if rows is None else sum(row["jobs"] for row in rows)
 
@@ -115,7 +115,7 @@ class Known:
         self, chosen: JobFilter, states: Iterable[JobState], limit: int
     ) -> list[FoundJob]:
         """Some of those jobs, the newest first; none if nobody knows in time."""
-        rows = await self._ask_briefly("sample_found", *_arguments(chosen, states), limit)
+        rows = await self._ask_briefly("sample_found", *arguments(chosen, states), limit)
         return [FoundJob(row["job_id"], row["job_set"], row["state"]) for row in rows or ()]
 
     async def settled(
@@ -171,7 +171,7 @@ class Known:
         return rows
 
 
-def _arguments(chosen: JobFilter, states: Iterable[JobState]) -> tuple[object, ...]:
+def arguments(chosen: JobFilter, states: Iterable[JobState]) -> tuple[object, ...]:
     """What the statements that find jobs are given, in their order."""
     wanted = set(states) & set(chosen.states) if chosen.states else states
     labels = msgspec.json.encode(chosen.labels).decode() if chosen.labels else None

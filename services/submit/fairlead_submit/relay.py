@@ -24,6 +24,7 @@ ROWS_MAX: Final = events.EVENTS_MAX
 POLL_S: Final = 0.5
 TIDY_S: Final = 600.0
 DELETED_KEPT_S: Final = 86_400.0
+ACTIONS_KEPT_S: Final = 30 * 86_400.0
 PRODUCER: Final = "submit-config"
 _LOCK: Final = 0x0FA1_5B17
 _logger = logging.getLogger("fairlead.submit.relay")
@@ -89,8 +90,9 @@ async def empty(connection: db.Connection, producer: Producer) -> bool:
 
 
 async def tidy(connection: db.Connection) -> None:
-    """Forget what is of no use any more: old tokens, and queues deleted long ago."""
+    """Forget what is of no use any more: old tokens and actions, and queues deleted long ago."""
     await access.forget_expired(connection)
+    await connection.execute(SQL["forget_actions"], ACTIONS_KEPT_S)
     async with connection.transaction():
         for row in await connection.fetch(SQL["forget_deleted"], DELETED_KEPT_S):
             key = configuration.key(Queue(name=row["name"]))

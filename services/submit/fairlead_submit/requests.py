@@ -156,6 +156,20 @@ class Release(Request, kw_only=True):
     ids: list[str] | None = None
 
 
+class Resubmission(Request, kw_only=True):
+    """The body of resubmit: either `ids` or `filter`, and where the new jobs belong.
+
+    `clientId` names the action within the queue and job set, so that a repeat makes no other one.
+    `queue` may be left out where the jobs are all of one queue: then it is that one.
+    """
+
+    ids: list[str] | None = None
+    filter: Filter | None = None
+    queue: str | None = None
+    job_set: str | None = None
+    client_id: ClientId | None = None
+
+
 class Permission(Request, kw_only=True):
     """Who (users, groups) may do what with a queue."""
 
@@ -201,6 +215,7 @@ REQUIRED: Final[dict[type, tuple[str, ...]]] = {
     Filter: ("queue",),
     Release: ("ids",),
     Reprioritization: ("priority",),
+    Resubmission: ("jobSet",),
     Mark: ("cordoned",),
     Permission: ("subjects", "verbs"),
 }

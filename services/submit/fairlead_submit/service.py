@@ -23,6 +23,7 @@ from fairlead_submit.intake import Intake
 from fairlead_submit.known import Known
 from fairlead_submit.queues import Queues
 from fairlead_submit.relay import Relay
+from fairlead_submit.resubmitting import Resubmitting
 from fairlead_submit.settings import SubmitSettings
 from fairlead_submit.writer import Writer
 
@@ -52,6 +53,9 @@ class Service:
         self._acting = Acting(
             settings.limits, log, self._writer, self._queues, self._known, self._rights
         )
+        self._resubmitting = Resubmitting(
+            settings, pool, self._writer, self._queues, self._known, self._rights
+        )
 
     @classmethod
     @asynccontextmanager
@@ -77,6 +81,7 @@ class Service:
             settings=self._settings,
             intake=self._intake,
             acting=self._acting,
+            resubmitting=self._resubmitting,
             queues=self._queues,
             known=self._known,
             cordons=Cordons(self._pool, self._relay.wake),
@@ -91,8 +96,8 @@ class Service:
         return {"submit-database": self._check_database, "submit-log": self._check_log}
 
     def tasks(self) -> list[Coroutine[object, object, None]]:
-        """What must run: the writer, and the relay of what was configured."""
-        return [self._writer.run(), self._relay.run()]
+        """What must run: the writer, the relay of what was configured, what submits again."""
+        return [self._writer.run(), self._relay.run(), self._resubmitting.run()]
 
     async def _check_database(self) -> str | None:
         try:

@@ -42,6 +42,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     label_bytes_max: int = 5_000
     annotation_bytes_max: int = 64 * 2**10
     ids_max: int = 10_000
+    resubmitted_max: int = 1_000_000
     after_max: int = 100_000
     gang_size_max: int = 10_000
 

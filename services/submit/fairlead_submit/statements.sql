@@ -113,3 +113,74 @@ AND (cardinality($4::text[]) = 0 OR class = ANY ($4))
 AND ($5::text IS NULL OR labels @> $5::jsonb)
 AND ($6::text IS NULL OR executor = $6) AND ($7::text IS NULL OR node = $7)
 ORDER BY number DESC LIMIT $8;
+
+-- name: insert_action
+-- Nothing is returned when there is an action of that id.
+INSERT INTO fairlead_submit.actions
+    (id, kind, queue, job_set, by_name, request, traceparent, digest, total)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)
+ON CONFLICT (id) DO NOTHING RETURNING 1;
+
+-- name: fix_found
+-- What a filter finds now becomes the items of an action, oldest first, up to a bound.
+INSERT INTO fairlead_submit.action_items (action, number, job_id, gang)
+SELECT $9, row_number() OVER (ORDER BY number, job_id), job_id,
+    CASE WHEN position('"gang":'::bytea IN submitted) > 0
+    THEN job_set || E'\n' || (convert_from(submitted, 'UTF8')::jsonb -> 'gang' ->> 'name') END
+FROM (
+    SELECT number, job_id, job_set, submitted FROM fairlead_lookout.found_jobs
+    WHERE queue = $1 AND ($2::text IS NULL OR job_set = $2) AND state = ANY ($3)
+    AND (cardinality($4::text[]) = 0 OR class = ANY ($4))
+    AND ($5::text IS NULL OR labels @> $5::jsonb)
+    AND ($6::text IS NULL OR executor = $6) AND ($7::text IS NULL OR node = $7)
+    LIMIT $8
+) found;
+
+-- name: fix_named
+-- The same for jobs by id.
+INSERT INTO fairlead_submit.action_items (action, number, job_id, gang)
+SELECT $1, row_number() OVER (ORDER BY number, job_id), job_id,
+    CASE WHEN position('"gang":'::bytea IN submitted) > 0
+    THEN job_set || E'\n' || (convert_from(submitted, 'UTF8')::jsonb -> 'gang' ->> 'name') END
+FROM fairlead_lookout.found_jobs WHERE job_id = ANY ($2);
+
+-- name: set_total
+UPDATE fairlead_submit.actions SET total = $2, ended = $2 = 0 WHERE id = $1;
+
+-- name: get_action
+SELECT * FROM fairlead_submit.actions WHERE id = $1;
+
+-- name: next_action
+-- The oldest action that nobody works on; who takes it holds its row until the transaction ends.
+SELECT * FROM fairlead_submit.actions WHERE NOT ended
+ORDER BY created_at LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- name: next_items
+-- `submitted` is null for a job that the view has forgotten.
+SELECT i.number, i.job_id, i.gang, f.submitted
+FROM fairlead_submit.action_items i LEFT JOIN fairlead_lookout.found_jobs f USING (job_id)
+WHERE i.action = $1 AND i.number > $2 ORDER BY i.number LIMIT $3;
+
+-- name: gang_sizes
+SELECT gang, count(*)::int AS members FROM fairlead_submit.action_items
+WHERE action = $1 AND gang = ANY ($2) GROUP BY gang;
+
+-- name: items_of
+-- Which of these jobs are items of the action.
+SELECT job_id, refused FROM fairlead_submit.action_items WHERE action = $1 AND job_id = ANY ($2);
+
+-- name: refuse_items
+UPDATE fairlead_submit.action_items SET refused = true WHERE action = $1 AND number = ANY ($2);
+
+-- name: move_action
+UPDATE fairlead_submit.actions
+SET done = $2, made = made + $3, positions = $4, refused = $5, ended = $2 >= total,
+    changed_at = now()
+WHERE id = $1;
+
+-- name: forget_items
+DELETE FROM fairlead_submit.action_items WHERE action = $1;
+
+-- name: forget_actions
+DELETE FROM fairlead_submit.actions
+WHERE ended AND changed_at < now() - make_interval(secs => $1);

@@ -34,6 +34,9 @@ CREATE TABLE fairlead_submit.action_items (
     number int NOT NULL,
     job_id text COLLATE "C" NOT NULL,
     gang text COLLATE "C",                       -- job set and name of its gang, if it is in one
+    refused boolean NOT NULL DEFAULT false,
     PRIMARY KEY (action, number)
 );
 CREATE INDEX action_items_by_job ON fairlead_submit.action_items (action, job_id);
+CREATE INDEX action_items_by_gang ON fairlead_submit.action_items (action, gang)
+    WHERE gang IS NOT NULL;

@@ -1,0 +1,85 @@
+"""From a job that was submitted once to the one that is submitted again in its place. Pure."""
+
+import hashlib
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import msgspec
+
+from fairlead_common import events, ids
+from fairlead_common.events import Gang, JobSubmitted
+from fairlead_common.ids import JobId
+
+ANNOTATION: Final = "fairlead.dev/resubmitted-from"
+GANG_NAME_MAX: Final = 200
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Where the new jobs of an action belong."""
+
+    action: str
+    queue: str
+    job_set: str
+    partition: int
+
+
+class Around(msgspec.Struct, frozen=True):
+    """What a job's place among the others of its action says of it.
+
+    `members`: how many of its gang are in the action. `items`: jobs it waits for that are in the
+    action, with whether they were refused. `succeeded`: jobs it waits for that are done.
+    """
+
+    members: int
+    items: Mapping[str, bool]
+    succeeded: Collection[str]
+
+
+def action_id(queue: str, job_set: str, client_id: str) -> str:
+    """The id of the action that a client's own id names within a queue and job set."""
+    text = f"{queue}\0{job_set}\0{client_id}".encode()
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def new_id(target: Target, job_id: str) -> JobId:
+    """The id of the job that takes this one's place: always the same. No client id is like it."""
+    named = f"{target.action}\0{job_id}"
+    return ids.client_job_id(target.partition, target.queue, target.job_set, named)
+
+
+def again(
+    old: JobSubmitted, target: Target, around: Around, classes: Collection[str]
+) -> JobSubmitted | str:
+    """The new job, or why there is none.
+
+    A gang has another name, as the first one may still be there, and no more members than are
+    submitted again. What waited for a job of the action waits for the one in its place.
+    """
+    if old.priority_class not in classes:
+        return f"its class {old.priority_class!r} is no longer configured"
+    after: list[JobId] = []
+    for job_id in old.after:
+        if around.items.get(job_id, True) and job_id not in around.succeeded:
+            return f"it waits for job {job_id}, which is neither done nor submitted again with it"
+        if not around.items.get(job_id, True):
+            after.append(new_id(target, job_id))
+    return msgspec.structs.replace(
+        old,
+        job_id=new_id(target, old.job_id),
+        client_id=None,
+        after=tuple(after),
+        gang=_gang(old.gang, target, around.members),
+        annotations={**old.annotations, ANNOTATION: old.job_id},
+    )
+
+
+def _gang(old: Gang | None, target: Target, members: int) -> events.Gang | None:
+    if old is None:
+        return None
+    size = max(1, min(old.size, members))
+    return msgspec.structs.replace(
+        old,
+        name=f"{old.name[:GANG_NAME_MAX]}~{target.action[:12]}",
+        size=size,
+        min_size=None if old.min_size is None else min(old.min_size, size),
+    )

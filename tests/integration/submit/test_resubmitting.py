@@ -1,0 +1,184 @@
+"""What is submitted again: which jobs, in which places, once, whoever dies in between."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from fairlead_common import events, ids
+from fairlead_submit import access
+from fairlead_submit.resubmission import ANNOTATION
+from tests.integration.submit.served import Answer, Served, served
+from tests.integration.submit.watched import Watched, watched
+
+RUN = {"command": ["true"]}
+
+
+@pytest.fixture
+async def submit(fresh_database: str, valkey_url: str) -> AsyncIterator[Watched]:
+    async with watched(fresh_database, valkey_url) as made:
+        yield made
+
+
+async def had(submit: Watched, jobs: list[Any], job_set: str = "set") -> list[str]:
+    """Submit these (`Any`: JSON) and wait until the view knows them; their ids."""
+    answer = await submit.submit(jobs, job_set)
+    assert answer.status_code == 200, answer.text
+    await submit.seen(answer.json()["position"])
+    return [job["id"] for job in answer.json()["jobs"]]
+
+
+async def done(submit: Watched, answer: Answer) -> dict[str, Any]:
+    """The end of the action that this answer tells of (`Any`: JSON)."""
+    assert answer.status_code == 202, answer.text
+    async with asyncio.timeout(60):
+        while True:
+            shown = await submit.client.get(f"/api/v1/actions/{answer.json()['action']}")
+            assert shown.status_code == 200, shown.text
+            if shown.json()["state"] == "DONE":
+                found: dict[str, Any] = shown.json()
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def until(submit: Served, question: str) -> None:
+    """Until Postgres says yes."""
+    async with asyncio.timeout(60):
+        while True:
+            if await submit.pool.fetchval(question):
+                return
+            await asyncio.sleep(0.001)
+
+
+async def in_set(submit: Watched, job_set: str) -> dict[str, events.JobSubmitted]:
+    """What was submitted to a job set, by the job that it takes the place of."""
+    made = {}
+    for value in await submit.logged():
+        sequence = events.decode(value)
+        if (sequence.queue, sequence.job_set) == (submit.queue, job_set):
+            for event in sequence.events:
+                assert isinstance(event, events.JobSubmitted)
+                made[event.annotations[ANNOTATION]] = event
+    return made
+
+
+async def test_what_a_filter_finds_is_submitted_again_in_another_job_set(submit: Watched) -> None:
+    jobs = [{**RUN, "clientId": f"{n}", "cpu": 2, "priority": n} for n in range(5)]
+    known = await had(submit, jobs)
+    await submit.happened("set", events.JobCancelled(job_id=ids.JobId(known[3]), reason="x"))
+    chosen = {"queue": submit.queue, "jobSet": "set", "states": ["QUEUED"]}
+    answer = await submit.post("/jobs/resubmit", {"filter": chosen, "jobSet": "again"})
+    assert answer.json()["total"] == 4
+    shown = await done(submit, answer)
+    assert (shown["total"], shown["done"], shown["made"], shown["refused"]) == (4, 4, 4, [])
+    made = await in_set(submit, "again")
+    assert set(made) == {job_id for n, job_id in enumerate(known) if n != 3}
+    assert [event.priority for event in made.values()] == [0, 1, 2, 4]
+    assert {event.client_id for event in made.values()} == {None}
+    await submit.seen(shown["position"])
+    assert len(await submit.pool.fetch("SELECT * FROM fairlead_submit.action_items")) == 0
+
+
+async def test_a_repeat_makes_no_more(submit: Watched) -> None:
+    known = await had(submit, [RUN] * 3)
+    body = {"ids": known, "jobSet": "again", "clientId": "mine"}
+    answers = [await submit.post("/jobs/resubmit", body) for _ in range(2)]
+    assert answers[0].json() == answers[1].json()
+    await done(submit, answers[0])
+    assert len(await in_set(submit, "again")) == 3
+    other = await submit.post("/jobs/resubmit", {**body, "ids": known[:1]})
+    assert (other.status_code, other.json()["errors"][0]["pointer"]) == (409, "/clientId")
+
+
+async def test_who_is_waited_for_and_gangs_are_those_of_the_action(submit: Watched) -> None:
+    gang = {"gang": {"name": "g", "size": 3, "minSize": 3}}
+    jobs = [
+        {**RUN, "clientId": "part"},
+        {**RUN, "clientId": "merge", "after": ["part"]},
+        *({**RUN, **gang, "clientId": f"g{n}"} for n in range(3)),
+    ]
+    part, merge, *members = await had(submit, jobs)
+    body = {"ids": [part, merge, *members[:2]], "jobSet": "again"}
+    shown = await done(submit, await submit.post("/jobs/resubmit", body))
+    assert shown["made"] == 4
+    made = await in_set(submit, "again")
+    assert made[merge].after == (made[part].job_id,)
+    again = made[members[0]].gang
+    assert again is not None
+    assert (again.size, again.min_size, again.name[:2]) == (2, 2, "g~")
+
+
+async def test_who_waits_for_what_is_not_done_and_stays_behind_is_refused(submit: Watched) -> None:
+    jobs = [
+        {**RUN, "clientId": "a"},
+        {**RUN, "clientId": "b", "after": ["a"]},
+        {**RUN, "clientId": "c", "after": ["b"]},
+    ]
+    first, second, third = await had(submit, jobs)
+    body = {"ids": [second, third], "jobSet": "again"}
+    shown = await done(submit, await submit.post("/jobs/resubmit", body))
+    assert (shown["done"], shown["made"]) == (2, 0)
+    assert [item["id"] for item in shown["refused"]] == [second, third]
+    await submit.happened(
+        "set",
+        events.JobRunLeased(job_id=ids.JobId(first), run=1, executor="e", node="n", pool="default"),
+        events.JobSucceeded(job_id=ids.JobId(first)),
+    )
+    shown = await done(submit, await submit.post("/jobs/resubmit", body))
+    assert shown["made"] == 2
+    assert (await in_set(submit, "again"))[second].after == ()
+
+
+async def test_a_filter_that_finds_nothing_is_done_at_once(submit: Watched) -> None:
+    await had(submit, [RUN])
+    chosen = {"queue": submit.queue, "jobSet": "nothing"}
+    answer = await submit.post("/jobs/resubmit", {"filter": chosen, "jobSet": "again"})
+    assert answer.json()["total"] == 0
+    assert (await done(submit, answer))["made"] == 0
+
+
+async def test_an_action_that_was_cut_off_is_finished_by_another_process(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with watched(fresh_database, valkey_url) as submit:
+        known = await had(submit, [{**RUN, "clientId": f"{n}"} for n in range(2_500)])
+        chosen = {"queue": submit.queue, "jobSet": "set"}
+        answer = await submit.post("/jobs/resubmit", {"filter": chosen, "jobSet": "again"})
+        await until(submit, "SELECT done > 0 FROM fairlead_submit.actions")
+        half = await submit.pool.fetchrow("SELECT done, total FROM fairlead_submit.actions")
+        queue = submit.queue
+    # As if it had died after an append that it could not note down any more.
+    async with served(fresh_database) as other:
+        await other.pool.execute(
+            "UPDATE fairlead_submit.actions SET done = greatest(0, done - 1000), ended = false"
+            " WHERE done < total"
+        )
+        other.queue = queue
+        await until(other, "SELECT ended FROM fairlead_submit.actions")
+        taken = [e for e in await other.events() if isinstance(e, events.JobSubmitted)]
+        made = {e.annotations[ANNOTATION]: e.job_id for e in taken if ANNOTATION in e.annotations}
+        assert made.keys() == set(known)
+        assert len({e.job_id for e in taken}) == 5_000
+        assert half["total"] == 2_500
+        assert answer.json()["total"] == 2_500
+
+
+async def test_what_is_not_seen_cannot_be_submitted_again(submit: Watched) -> None:
+    known = await had(submit, [RUN])
+    missing = "00" + "0" * 26
+    answer = await submit.post("/jobs/resubmit", {"ids": [missing, *known], "jobSet": "again"})
+    assert answer.status_code == 404
+    assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/ids/0"]
+    own = {"name": "own", "permissions": [{"subjects": ["ann"], "verbs": ["view", "submit"]}]}
+    assert (await submit.post("/queues", own)).status_code == 201
+    token = await access.make_token(submit.pool, "eve", ["submitter"])
+    headers = {"Authorization": f"Bearer {token}"}
+    for body, status in (
+        ({"filter": {"queue": "own"}, "jobSet": "again"}, 422),
+        ({"ids": known, "queue": "own", "jobSet": "again"}, 422),
+        ({"ids": known, "jobSet": "again"}, 202),
+    ):
+        answer = await submit.client.post("/api/v1/jobs/resubmit", json=body, headers=headers)
+        assert answer.status_code == status, answer.text
+    assert (await submit.client.get("/api/v1/actions/none")).status_code == 404
