@@ -32,6 +32,7 @@ ALLOWED = {
     (f"{COMMON}/auth/basic.py", "secrets.token_urlsafe"): "a password that nobody has",
     (f"{COMMON}/doors.py", "secrets.token_hex"): "a request without an id is given one",
     ("services/submit/fairlead_submit/intake.py", "secrets.randbits"): "ids of new jobs",
+    ("services/submit/fairlead_submit/resubmitting.py", "secrets.token_hex"): "ids of new actions",
     ("services/lookout/fairlead_lookout/follow.py", "secrets.randbelow"): (
         "a lock of its own for each process"
     ),
