@@ -52,13 +52,17 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks: its roles everywhere, its groups, its roles in some queues, its token's scope."""
+    """Who asks: its roles everywhere, its groups, its roles in some queues, its token's scope.
+
+    `is_person`: an OpenID provider or a password vouches for it, not a token of ours.
+    """
 
     name: str
     roles: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     queue_roles: Mapping[str, tuple[str, ...]] = NO_QUEUES
     scope: Scope | None = None
+    is_person: bool = False
 
     def roles_in(self, queue: str) -> frozenset[str]:
         """Its roles there."""

@@ -11,42 +11,26 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from fairlead_common.errors import Fault, WorldError
+from fairlead_common.problem_types import TYPES
 
-_TITLES: Final[Mapping[str, tuple[int, str]]] = {
-    "malformed": (400, "The request cannot be read"),
-    "unauthenticated": (401, "Who are you?"),
-    "forbidden": (403, "You may not do this"),
-    "not-found": (404, "There is no such thing"),
-    "method-not-allowed": (405, "This address does not take that method"),
-    "too-slow": (408, "The request took too long to arrive"),
-    "conflict": (409, "This conflicts with what is there"),
-    "precondition-failed": (412, "It has changed since you read it"),
-    "too-large": (413, "The request is too large"),
-    "unsupported-media-type": (415, "The content type is not understood"),
-    "invalid": (422, "The request is not valid"),
-    "too-many-requests": (429, "Too many requests"),
-    "head-too-large": (431, "The head of the request is too large"),
-    "internal": (500, "Fairlead made a mistake"),
-    "unavailable": (503, "Something Fairlead needs is away"),
-}
-_BY_STATUS: Final = {status: slug for slug, (status, _) in _TITLES.items()}
+_BY_STATUS: Final = {kind.status: slug for slug, kind in TYPES.items()}
 FAULTS_MAX: Final = 100
 _logger = logging.getLogger("fairlead.http")
 
 
 def document(slug: str, detail: str) -> tuple[int, dict[str, object]]:
     """The status of a problem, and what its document says at least."""
-    status, title = _TITLES[slug]
-    return status, {
+    kind = TYPES[slug]
+    return kind.status, {
         "type": f"/problems/{slug}",
-        "title": title,
-        "status": status,
+        "title": kind.title,
+        "status": kind.status,
         "detail": detail,
     }
 
 
 class Problem(Exception):
-    """Raised by a route to answer with a problem; `slug` is a key of the table above."""
+    """Raised by a route to answer with a problem; `slug` is a key of `problem_types.TYPES`."""
 
     def __init__(
         self,
@@ -97,7 +81,7 @@ def install(app: FastAPI) -> None:
         slug = _BY_STATUS.get(error.status_code)
         if slug is None:
             return Response(status_code=error.status_code)
-        return Problem(slug, str(error.detail)).response(request)
+        return Problem(slug, str(error.detail), headers=error.headers).response(request)
 
     async def on_parameters(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

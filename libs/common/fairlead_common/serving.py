@@ -7,7 +7,6 @@ doors that every request passes, limits of connections and structured logs.
 import asyncio
 import contextlib
 import gc
-import json
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,8 +16,9 @@ import msgspec
 import prometheus_client
 import uvicorn
 from fastapi import APIRouter, FastAPI, Response
+from fastapi.responses import PlainTextResponse
 
-from fairlead_common import connections, problems
+from fairlead_common import connections, doors, openapi, problem_pages, problems
 from fairlead_common.access import ConnectionLimits
 from fairlead_common.doors import Doors, Excuse, Identify
 from fairlead_common.errors import WorldError
@@ -60,29 +60,45 @@ def build_app(
     problems.install(app)
     for router in routers:
         app.include_router(router)
+    app.include_router(problem_pages.routes())
     app.include_router(_common_routes(checks))
+    openapi.install(app, tuple(doors.OPEN), (*doors.OPEN_BELOW, *open_below))
     app.add_middleware(
         Doors, settings=settings, identify=identify, open_below=open_below, excuse=excuse
     )
     return app
 
 
-def _common_routes(checks: Mapping[str, Check]) -> APIRouter:
-    router = APIRouter(include_in_schema=False)
+class Ready(msgspec.Struct, frozen=True):
+    """The answer of `/readyz`: each check says `ok`, or what is not."""
 
-    @router.get("/healthz")
+    ready: bool
+    checks: dict[str, str]
+
+
+def _common_routes(checks: Mapping[str, Check]) -> APIRouter:
+    router = APIRouter(tags=["health"])
+
+    @router.get("/healthz", summary="Whether the process lives", response_class=PlainTextResponse)
     async def healthz() -> Response:
         return Response("ok\n", media_type="text/plain")
 
-    @router.get("/readyz")
+    @router.get(
+        "/readyz",
+        summary="Whether everything it needs is there, and if not what",
+        responses={200: openapi.answer(Ready, "Ready."), 503: openapi.answer(Ready, "Not ready.")},
+    )
     async def readyz() -> Response:
         answers = await asyncio.gather(*(_answer(check) for check in checks.values()))
-        body = dict(zip(checks, answers, strict=True))
-        bad = [a for a in body.values() if a is not None and not isinstance(a, Degraded)]
-        text = json.dumps({"ready": not bad, "checks": {n: a or "ok" for n, a in body.items()}})
-        return Response(text, status_code=503 if bad else 200, media_type="application/json")
+        is_ready = all(each is None or isinstance(each, Degraded) for each in answers)
+        told = {name: answer or "ok" for name, answer in zip(checks, answers, strict=True)}
+        return Response(
+            msgspec.json.encode(Ready(is_ready, told)),
+            status_code=200 if is_ready else 503,
+            media_type="application/json",
+        )
 
-    @router.get("/metrics")
+    @router.get("/metrics", summary="Measurements for Prometheus", response_class=PlainTextResponse)
     async def metrics() -> Response:
         return Response(
             prometheus_client.generate_latest(), media_type=prometheus_client.CONTENT_TYPE_LATEST

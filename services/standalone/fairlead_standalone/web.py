@@ -4,7 +4,10 @@ import asyncio
 import os
 from pathlib import Path
 
+from fastapi import FastAPI
+
 from fairlead_common import db, process, serving, settings
+from fairlead_common.settings import Settings
 from fairlead_lookout.service import Service as Lookout
 from fairlead_lookout.settings import Settings as LookoutSettings
 from fairlead_standalone import first
@@ -19,19 +22,24 @@ async def main() -> None:
     of_lookout = settings.load(LookoutSettings, os.environ)
     async with Submit.open(own) as submit, await Lookout.open(of_lookout) as lookout:
         await _prepare(own)
-        app = serving.build_app(
-            "Fairlead",
-            [*submit.routers(), *lookout.routers()],
-            {**submit.checks(), **lookout.checks()},
-            own,
-            identify=submit.identify,
-            excuse=lookout.excuse,
-        )
+        app = build(submit, lookout, own)
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(task) for task in (*submit.tasks(), *lookout.tasks())]
             await serving.serve(app, own.http_host, own.http_port, own.connections)
             for task in running:
                 task.cancel()
+
+
+def build(submit: Submit, lookout: Lookout, own: Settings) -> FastAPI:
+    """One app of both services' routes."""
+    return serving.build_app(
+        "Fairlead",
+        [*submit.routers(), *lookout.routers()],
+        {**submit.checks(), **lookout.checks()},
+        own,
+        identify=submit.identify,
+        excuse=lookout.excuse,
+    )
 
 
 async def _prepare(own: SubmitSettings) -> None:

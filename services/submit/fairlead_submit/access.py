@@ -1,7 +1,7 @@
 """API tokens, and links that sign a browser in once. Only digests are stored."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -12,6 +12,22 @@ KIND_TOKEN: Final = "token"
 KIND_SESSION: Final = "session"
 LINK_S: Final = 600
 ROLES: Final = frozenset({"admin", "operator", "submitter", "viewer"})
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """What a token is to be good for. Without `queues` it is good for all of them.
+
+    A personal one has of its owner's roles these at most, as they are when it is used; the roles
+    of any other are its own.
+    """
+
+    name: str
+    roles: tuple[str, ...]
+    personal: bool = False
+    groups: tuple[str, ...] = ()
+    queues: tuple[str, ...] | None = None
+    label: str = ""
+    made_by: str = ""
 
 
 class SignedIn(msgspec.Struct, frozen=True):
@@ -25,24 +41,59 @@ async def make_token(
     pool: db.Pool,
     name: str,
     roles: Sequence[str],
-    kind: str = KIND_TOKEN,
     ttl_s: float | None = None,
+    queues: Sequence[str] | None = None,
 ) -> str:
     """A new token of that name, which nobody can find out again; `ttl_s` None: for good."""
-    unknown = set(roles) - ROLES
+    scope = None if queues is None else tuple(queues)
+    token, _ = await grant(pool, Grant(name=name, roles=tuple(roles), queues=scope), ttl_s)
+    return token
+
+
+async def grant(
+    pool: db.Pool, wanted: Grant, ttl_s: float | None, kind: str = KIND_TOKEN
+) -> tuple[str, Mapping[str, Any]]:
+    """A new token, and its row. `Any`: as asyncpg has it."""
+    unknown = set(wanted.roles) - ROLES
     if unknown:
         raise ValueError(f"there is no role {', '.join(sorted(unknown))}")
     token = auth.new_token()
-    await pool.execute(SQL["insert_token"], auth.digest(token), name, list(roles), kind, ttl_s)
-    return token
+    row = await pool.fetchrow(
+        SQL["insert_token"],
+        auth.digest(token),
+        wanted.name,
+        list(wanted.roles),
+        kind,
+        ttl_s,
+        wanted.personal,
+        list(wanted.groups),
+        None if wanted.queues is None else list(wanted.queues),
+        wanted.label,
+        wanted.made_by,
+    )
+    return token, row
 
 
 async def make_link_code(
     pool: db.Pool, name: str, roles: Sequence[str], ttl_s: float = LINK_S
 ) -> str:
     """A code for `/sign-in?code=...` that works once, and only for so long."""
+    return await grant_link(pool, Grant(name=name, roles=tuple(roles)), ttl_s)
+
+
+async def grant_link(pool: db.Pool, wanted: Grant, ttl_s: float = LINK_S) -> str:
+    """The same, for a session that is good for this."""
     code = auth.new_token()
-    await pool.execute(SQL["insert_link"], auth.digest(code), name, list(roles), ttl_s)
+    await pool.execute(
+        SQL["insert_link"],
+        auth.digest(code),
+        wanted.name,
+        list(wanted.roles),
+        ttl_s,
+        wanted.personal,
+        list(wanted.groups),
+        None if wanted.queues is None else list(wanted.queues),
+    )
     return code
 
 
@@ -52,8 +103,22 @@ async def sign_in(pool: db.Pool, code: str, session_s: float) -> SignedIn | None
         row = await connection.fetchrow(SQL["use_link"], auth.digest(code))
         if row is None:
             return None
-        token = await make_token(connection, row["name"], row["roles"], KIND_SESSION, session_s)
+        wanted = Grant(
+            name=row["name"],
+            roles=tuple(row["roles"]),
+            personal=row["personal"],
+            groups=tuple(row["groups"]),
+            queues=None if row["queues"] is None else tuple(row["queues"]),
+            label="browser",
+            made_by=row["name"],
+        )
+        token, _ = await grant(connection, wanted, session_s, KIND_SESSION)
         return SignedIn(token, row["name"])
+
+
+async def sign_out(pool: db.Pool, token: str) -> None:
+    """End a session; a token that is none stays."""
+    await pool.execute(SQL["end_session"], auth.digest(token), KIND_SESSION)
 
 
 async def forget_expired(pool: db.Pool) -> None:

@@ -1,16 +1,16 @@
 """The HTTP calls of submit: api.md section 3, and signing a browser in."""
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
 
-from fairlead_common import auth, db
+from fairlead_common import db
+from fairlead_common.auth import Authenticator
 from fairlead_common.classes import PriorityClass
 from fairlead_common.permissions import Verb
-from fairlead_common.problems import Problem
 from fairlead_common.queue_rights import QueueRights
-from fairlead_submit import access, actions, asking, body, metrics, query, requests, schemas
+from fairlead_submit import actions, asking, body, metrics, query, requests, schemas
 from fairlead_submit.acting import Acting, Done
 from fairlead_submit.cordons import Cordons
 from fairlead_submit.executor_api import executor_routes
@@ -21,9 +21,7 @@ from fairlead_submit.queue_api import queue_routes
 from fairlead_submit.queues import Queues
 from fairlead_submit.resubmitting import Progress, Resubmitting, Started
 from fairlead_submit.settings import SubmitSettings
-
-CODE_LENGTH_MAX: Final = 200
-DAY_S: Final = 86_400
+from fairlead_submit.token_api import token_routes
 
 
 class Classes(msgspec.Struct, frozen=True, rename="camel"):
@@ -45,6 +43,7 @@ class Parts(msgspec.Struct, frozen=True):
     fleet: Fleet
     rights: QueueRights
     pool: db.Pool
+    identify: Authenticator
 
 
 def routes(parts: Parts) -> APIRouter:
@@ -54,7 +53,7 @@ def routes(parts: Parts) -> APIRouter:
     classes = frozenset(item.name for item in parts.settings.priority_classes)
     router.include_router(queue_routes(parts.queues, parts.known, parts.rights, classes))
     router.include_router(executor_routes(parts.cordons, parts.fleet))
-    router.include_router(_sign_in_routes(parts.settings, parts.pool))
+    router.include_router(token_routes(parts.settings, parts.pool, parts.identify))
     return router
 
 
@@ -163,31 +162,3 @@ def _add_action(router: APIRouter, kind: actions.Kind, parts: Parts) -> None:
         },
         openapi_extra={**schemas.request_body(kind.body), "parameters": [schemas.DRY_RUN]},
     )
-
-
-def _sign_in_routes(settings: SubmitSettings, pool: db.Pool) -> APIRouter:
-    router = APIRouter(include_in_schema=False)
-    session_s = settings.sign_in_days * DAY_S
-
-    @router.get("/sign-in")
-    async def sign_in(request: Request, code: str = "") -> Response:
-        signed_in = None
-        if 0 < len(code) <= CODE_LENGTH_MAX:
-            signed_in = await access.sign_in(pool, code, session_s)
-        if signed_in is None:
-            raise Problem(
-                "unauthenticated",
-                "This link was used already, or is too old. `fairlead token link` makes another.",
-            )
-        response = Response(status_code=303, headers={"Location": "/", "Cache-Control": "no-store"})
-        response.set_cookie(
-            auth.COOKIE,
-            signed_in.token,
-            max_age=session_s,
-            httponly=True,
-            samesite="strict",
-            secure=request.url.scheme == "https",
-        )
-        return response
-
-    return router

@@ -88,6 +88,7 @@ class Service:
             fleet=self._fleet,
             rights=self._rights,
             pool=self._pool,
+            identify=self.identify,
         )
         return [routes(parts)]
 

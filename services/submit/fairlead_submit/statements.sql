@@ -61,8 +61,26 @@ WHERE deleted AND changed_at < now() - make_interval(secs => $1) RETURNING name;
 SELECT pg_try_advisory_lock($1);
 
 -- name: insert_token
-INSERT INTO fairlead_submit.tokens (digest, name, roles, kind, expires_at)
-VALUES ($1, $2, $3, $4, now() + make_interval(secs => $5::double precision));
+INSERT INTO fairlead_submit.tokens
+    (digest, name, roles, kind, expires_at, personal, groups, queues, label, made_by)
+VALUES ($1, $2, $3, $4, now() + make_interval(secs => $5::double precision), $6, $7, $8, $9, $10)
+RETURNING number, name, roles, kind, personal, queues, label, made_by, created_at, expires_at;
+
+-- name: list_tokens
+-- Those of a name or made by it, or (null) of all, after a number.
+SELECT number, name, roles, kind, personal, queues, label, made_by, created_at, expires_at
+FROM fairlead_submit.tokens
+WHERE ($1::text IS NULL OR name = $1 OR made_by = $1)
+    AND number > $2 AND (expires_at IS NULL OR expires_at > now())
+ORDER BY number LIMIT $3;
+
+-- name: revoke_token
+-- Nothing is returned for one that is not there, or of nobody of that name (null: of anybody).
+DELETE FROM fairlead_submit.tokens
+WHERE number = $1 AND ($2::text IS NULL OR name = $2 OR made_by = $2) RETURNING digest, name;
+
+-- name: end_session
+DELETE FROM fairlead_submit.tokens WHERE digest = $1 AND kind = $2;
 
 -- name: forget_tokens
 DELETE FROM fairlead_submit.tokens WHERE expires_at < now() - interval '1 day';
@@ -71,11 +89,11 @@ DELETE FROM fairlead_submit.tokens WHERE expires_at < now() - interval '1 day';
 DELETE FROM fairlead_submit.links WHERE expires_at < now();
 
 -- name: insert_link
-INSERT INTO fairlead_submit.links (digest, name, roles, expires_at)
-VALUES ($1, $2, $3, now() + make_interval(secs => $4::double precision));
+INSERT INTO fairlead_submit.links (digest, name, roles, expires_at, personal, groups, queues)
+VALUES ($1, $2, $3, now() + make_interval(secs => $4::double precision), $5, $6, $7);
 
 -- name: use_link
-DELETE FROM fairlead_submit.links WHERE digest = $1 AND expires_at > now() RETURNING name, roles;
+DELETE FROM fairlead_submit.links WHERE digest = $1 AND expires_at > now() RETURNING name, roles, personal, groups, queues;
 
 -- name: known_jobs
 -- What lookout's view knows of these jobs; it may lag behind the log.

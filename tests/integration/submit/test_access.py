@@ -8,15 +8,15 @@ from fairlead_common import auth
 from fairlead_submit import access
 from tests.integration.submit.served import served
 
-OPEN = {"/healthz", "/readyz", "/metrics", "/openapi.json", "/sign-in"}
-
 
 async def test_every_route_but_the_open_ones_wants_a_caller(database: str) -> None:
     async with served(database) as submit:
         document = (await submit.client.get("/openapi.json")).json()
         assert "/api/v1/jobs" in document["paths"]
         for path, operations in document["paths"].items():
-            for method in operations:
+            for method, operation in operations.items():
+                if operation.get("security") == []:
+                    continue
                 url = re.sub(r"\{.*?\}", "x", path)
                 for header in ("", "Bearer ", "Bearer fl_unknown", "Basic eDp5"):
                     answer = await submit.client.request(

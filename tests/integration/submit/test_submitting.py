@@ -263,11 +263,15 @@ async def test_when_one_process_ends_another_tells_the_log(fresh_database: str) 
 async def test_the_document_of_the_api_says_what_a_submission_holds(submit: Served) -> None:
     document = (await submit.client.get("/openapi.json")).json()
     post = document["paths"]["/api/v1/jobs"]["post"]
-    schema = post["requestBody"]["content"]["application/json"]["schema"]
+    schemas = document["components"]["schemas"]
+    schema = schemas["Submission"]
+    content = post["requestBody"]["content"]["application/json"]
+    assert content["schema"] == {"$ref": "#/components/schemas/Submission"}
     assert schema["required"] == ["queue", "jobSet", "jobs"]
     assert schema["additionalProperties"] is False
     jobs = next(part for part in schema["properties"]["jobs"]["anyOf"] if "items" in part)
-    assert {"clientId", "podSpec", "cpu", "gang"} <= jobs["items"]["properties"].keys()
+    assert jobs["items"] == {"$ref": "#/components/schemas/Job"}
+    assert {"clientId", "podSpec", "cpu", "gang"} <= schemas["Job"]["properties"].keys()
     assert {"200", "400", "401", "403", "409", "413", "422", "503"} <= post["responses"].keys()
 
 

@@ -6,7 +6,7 @@ import pytest
 from fairlead import models
 from fairlead_common.lifecycle import JOB_ENDED, JobState
 from fairlead_lookout import public, shown
-from fairlead_submit import intake, queue_api, requests
+from fairlead_submit import acting, intake, queue_api, requests
 
 SAME: dict[str, tuple[type, type, set[str]]] = {
     "job sent": (models.Job, requests.Job, {"services", "ingresses"}),
@@ -14,7 +14,7 @@ SAME: dict[str, tuple[type, type, set[str]]] = {
     "retry sent": (models.Retry, requests.Retry, set()),
     "submitted": (models.Submitted, intake.Submitted, set()),
     "submitted job": (models.SubmittedJob, intake.SubmittedJob, set()),
-    "cancelled": (models.Cancelled, intake.Done, set()),
+    "cancelled": (models.Cancelled, acting.Done, {"sample"}),
     "queue": (models.Queue, queue_api.QueueView, {"version", "reason", "permissions"}),
     "job set": (models.JobSet, shown.JobSetShown, set()),
     "job in a list": (models.JobView, shown.JobShown, set()),

@@ -7,8 +7,9 @@ import pytest
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from fairlead_common import problems, serving
+from fairlead_common import serving
 from fairlead_common.errors import AppendUnknown, Fault, LogUnavailable, WorldError
+from fairlead_common.problem_types import TYPES
 from fairlead_common.problems import FAULTS_MAX, Problem
 from fairlead_common.settings import Settings
 from tests.unit.common.callers import Only
@@ -102,11 +103,11 @@ async def test_a_body_that_is_no_json_is_a_problem_too(http: httpx2.AsyncClient)
     document(answer, 422, "invalid")
 
 
-@pytest.mark.parametrize("slug", sorted(problems._TITLES))
+@pytest.mark.parametrize("slug", sorted(TYPES))
 async def test_every_kind_of_problem_has_its_status_and_title(
     http: httpx2.AsyncClient, slug: str
 ) -> None:
-    status, title = problems._TITLES[slug]
+    status, title = TYPES[slug].status, TYPES[slug].title
     answer = await http.get(f"/problem/{slug}")
     body = document(answer, status, slug)
     assert (body["title"], body["detail"]) == (title, "Because.")

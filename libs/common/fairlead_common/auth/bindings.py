@@ -26,6 +26,7 @@ def bound(name: str, groups: Sequence[str], bindings: Iterable[RoleBinding]) -> 
         roles=tuple(roles),
         groups=nobody.groups,
         queue_roles={queue: tuple(held) for queue, held in by_queue.items()},
+        is_person=True,
     )
 
 

@@ -1,0 +1,332 @@
+"""The HTTP calls for tokens and for signing browsers in and out.
+
+Who is vouched for by a provider or a password makes personal tokens: they may do what he may, or
+less. Admins make tokens for programs, with roles of their own. A token makes no tokens, unless it
+is an admin's: one that leaked must not live on in others.
+"""
+
+import base64
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request, Response
+from msgspec import Meta
+
+from fairlead_common import auth, clock, db
+from fairlead_common.auth import Authenticator, Caller
+from fairlead_common.db.pool import AWAY, DatabaseUnavailable
+from fairlead_common.errors import Fault
+from fairlead_common.permissions import LADDER, Role, least
+from fairlead_common.problems import Problem
+from fairlead_submit import access, body, faults, names, requests, schemas
+from fairlead_submit.access import Grant
+from fairlead_submit.decoding import Decoder, invalid
+from fairlead_submit.settings import SubmitSettings
+from fairlead_submit.store import SQL
+
+DAY_S: Final = 86_400
+YEAR_S: Final = 366 * DAY_S
+PERSONAL_S: Final = 90 * DAY_S
+"""How long a personal token is good for that says nothing else."""
+
+CODE_LENGTH_MAX: Final = 200
+NUMBER_MAX: Final = 2**63 - 1
+_NO_STORE: Final = {"Cache-Control": "no-store"}
+_audit: Final = logging.getLogger("fairlead.audit")
+
+
+class NewToken(requests.Request, kw_only=True):
+    """The body of `POST /api/v1/tokens`. Without `name` it is one's own."""
+
+    name: requests.Name | None = None
+    roles: Annotated[list[Role], Meta(min_length=1, max_length=len(Role))] | None = None
+    queues: Annotated[list[requests.Name], Meta(min_length=1, max_length=1_000)] | None = None
+    label: Annotated[str, Meta(max_length=200)] | None = None
+    expires_in_seconds: Annotated[int, Meta(ge=60, le=10 * YEAR_S)] | None = None
+
+
+class TokenShown(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """A token without its secret; `token` is in the answer that makes it, and never again."""
+
+    id: str
+    name: str
+    roles: list[str]
+    kind: Literal["token", "session"]
+    personal: bool
+    queues: list[str] | None = None
+    label: str = ""
+    made_by: str = ""
+    created_at: str
+    expires_at: str | None = None
+    token: str | None = None
+
+
+class TokensShown(msgspec.Struct, frozen=True):
+    """Some tokens, oldest first; `next` is the cursor of the following page, if there is one."""
+
+    tokens: list[TokenShown]
+    next: str | None
+
+
+class LinkShown(msgspec.Struct, frozen=True, rename="camel"):
+    """The path of a link that signs a browser in, once, until then."""
+
+    path: str
+    expires_at: str
+
+
+_decoder: Final = Decoder(NewToken)
+
+
+def token_routes(
+    settings: SubmitSettings, pool: db.Pool, authenticator: Authenticator
+) -> APIRouter:
+    """The routes that make, show and withdraw tokens, and those of browsers' sessions."""
+    router = APIRouter(tags=["access"])
+    _add_making_routes(router, pool)
+    _add_keeping_routes(router, pool, authenticator)
+    _add_session_routes(router, settings, pool, authenticator)
+    return router
+
+
+def _add_making_routes(router: APIRouter, pool: db.Pool) -> None:
+    @router.post(
+        "/api/v1/tokens",
+        summary="Make an API token; its secret is in this answer alone",
+        status_code=201,
+        responses={201: schemas.answer(TokenShown, "Made."), **schemas.problems(400, 413, 415)},
+        openapi_extra=schemas.request_body(NewToken),
+    )
+    async def create(request: Request) -> Response:
+        given, found = _decoder(await body.read(request))
+        caller: Caller = request.state.caller
+        wanted = grant_of(given, found, caller)
+        ttl_s = given.expires_in_seconds or (PERSONAL_S if wanted.personal else None)
+        try:
+            token, row = await access.grant(pool, wanted, ttl_s)
+        except AWAY as error:
+            raise DatabaseUnavailable(f"Postgres is away: {error}") from error
+        made = _shown(row, token)
+        _note("made", caller, made.id, made.name, roles=made.roles, queues=made.queues)
+        return _answer(made, 201)
+
+    @router.post(
+        "/api/v1/sign-in-links",
+        summary="Make a link that signs a browser in as whoever asks, once",
+        status_code=201,
+        responses={201: schemas.answer(LinkShown, "Made."), **schemas.problems()},
+    )
+    async def link(request: Request) -> Response:
+        caller: Caller = request.state.caller
+        wanted = own_grant(caller, [str(role) for role in Role])
+        try:
+            code = await access.grant_link(pool, wanted)
+        except AWAY as error:
+            raise DatabaseUnavailable(f"Postgres is away: {error}") from error
+        expires_ms = clock.now_ms() + access.LINK_S * 1000
+        _note("made a sign-in link for", caller, "", caller.name)
+        return _answer(LinkShown(f"/sign-in?code={code}", clock.rfc3339(expires_ms)), 201)
+
+
+def _add_keeping_routes(router: APIRouter, pool: db.Pool, authenticator: Authenticator) -> None:
+    @router.get(
+        "/api/v1/tokens",
+        summary="One's own tokens and sessions, or (for admins) everybody's",
+        responses={200: schemas.answer(TokensShown, "Some of them."), **schemas.problems()},
+    )
+    async def listed(
+        request: Request,
+        everybody: Annotated[bool, Query(alias="all")] = False,
+        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+        cursor: Annotated[str, Query(max_length=40)] = "",
+    ) -> Response:
+        caller: Caller = request.state.caller
+        if everybody:
+            auth.require(caller)
+        whose = None if everybody else caller.name
+        rows = await _ask(pool, "list_tokens", whose, _after(cursor), limit + 1)
+        following = _cursor(rows[limit - 1]["number"]) if len(rows) > limit else None
+        return _answer(TokensShown([_shown(row) for row in rows[:limit]], following))
+
+    @router.delete(
+        "/api/v1/tokens/{token_id}",
+        summary="Withdraw a token or end a session",
+        status_code=204,
+        responses={204: {"description": "Withdrawn."}, **schemas.problems(404)},
+    )
+    async def revoke(request: Request, token_id: Annotated[str, Path(max_length=40)]) -> Response:
+        caller: Caller = request.state.caller
+        number = int(token_id) if token_id.isascii() and token_id.isdecimal() else 0
+        whose = None if Role.ADMIN in caller.roles else caller.name
+        rows = await _ask(pool, "revoke_token", number if number <= NUMBER_MAX else 0, whose)
+        if not rows:
+            raise Problem("not-found", f"There is no token {token_id!r} of {whose or 'anybody'}.")
+        authenticator.forget(rows[0]["digest"])
+        _note("withdrew", caller, token_id, rows[0]["name"])
+        return Response(status_code=204)
+
+
+def _add_session_routes(
+    router: APIRouter, settings: SubmitSettings, pool: db.Pool, authenticator: Authenticator
+) -> None:
+    session_s = settings.sign_in_days * DAY_S
+
+    @router.get(
+        "/sign-in",
+        summary="Sign a browser in by a link's code, once",
+        status_code=303,
+        responses={303: {"description": "Signed in."}, **schemas.problems(401)},
+    )
+    async def sign_in(
+        request: Request, code: Annotated[str, Query(max_length=1_000)] = ""
+    ) -> Response:
+        signed_in = None
+        try:
+            if 0 < len(code) <= CODE_LENGTH_MAX:
+                signed_in = await access.sign_in(pool, code, session_s)
+        except AWAY as error:
+            raise DatabaseUnavailable(f"Postgres is away: {error}") from error
+        if signed_in is None:
+            raise Problem(
+                "unauthenticated",
+                "This link was used already, or is too old. `fairlead token link` makes another.",
+            )
+        response = Response(status_code=303, headers={"Location": "/", **_NO_STORE})
+        response.set_cookie(
+            auth.COOKIE,
+            signed_in.token,
+            max_age=session_s,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
+        return response
+
+    @router.post(
+        "/sign-out",
+        summary="End the session of this browser",
+        status_code=303,
+        responses={303: {"description": "Signed out."}, **schemas.problems()},
+    )
+    async def sign_out(request: Request) -> Response:
+        token = request.cookies.get(auth.COOKIE, "")
+        try:
+            await access.sign_out(pool, token)
+        except AWAY as error:
+            raise DatabaseUnavailable(f"Postgres is away: {error}") from error
+        authenticator.forget(auth.digest(token))
+        response = Response(status_code=303, headers={"Location": "/", **_NO_STORE})
+        response.delete_cookie(auth.COOKIE, httponly=True, samesite="strict")
+        return response
+
+
+def grant_of(given: NewToken, known: list[Fault], caller: Caller) -> Grant:
+    """What is asked for, if this caller may give it. Raises a 403 or 422 `Problem`."""
+    found: list[Fault] = []
+    if not given.roles:
+        found.append(Fault("/roles", f"is missing; there are {', '.join(LADDER)}"))
+    for index, queue in enumerate(given.queues or ()):
+        if detail := names.queue(queue):
+            found.append(Fault(f"/queues/{index}", detail))
+    for field in ("name", "label"):
+        text = getattr(given, field)
+        if text is not None and not text.isprintable():
+            found.append(Fault(f"/{field}", "has characters that cannot be printed"))
+    found = [*known, *faults.further(found, known)]
+    if found:
+        raise invalid(found)
+    roles = tuple(dict.fromkeys(str(role) for role in given.roles or ()))
+    queues = None if given.queues is None else tuple(dict.fromkeys(given.queues))
+    name = given.name or caller.name
+    if caller.is_person and name == caller.name:
+        return msgspec.structs.replace(
+            own_grant(caller, roles), queues=queues, label=given.label or ""
+        )
+    if Role.ADMIN not in caller.roles:
+        raise Problem(
+            "forbidden",
+            f"{caller.name} may not make a token for {name}: admins make tokens for programs, and"
+            " people make their own after signing in with their provider or password.",
+        )
+    return Grant(
+        name=name, roles=roles, queues=queues, label=given.label or "", made_by=caller.name
+    )
+
+
+def own_grant(caller: Caller, roles: Sequence[str]) -> Grant:
+    """What a caller passes on to himself: these roles at most, and none that he has not."""
+    if caller.is_person:
+        return Grant(
+            name=caller.name,
+            roles=tuple(roles),
+            personal=True,
+            groups=caller.groups,
+            made_by=caller.name,
+        )
+    if caller.queue_roles:
+        raise Problem(
+            "forbidden", "This token is for some queues alone, and cannot be passed on as another."
+        )
+    lent = (least(role, caller.roles) for role in roles)
+    return Grant(
+        name=caller.name,
+        roles=tuple(dict.fromkeys(role for role in lent if role is not None)),
+        groups=caller.groups,
+        made_by=caller.name,
+    )
+
+
+def _shown(row: Mapping[str, Any], token: str | None = None) -> TokenShown:
+    created, expires = row["created_at"], row["expires_at"]
+    return TokenShown(
+        id=str(row["number"]),
+        name=row["name"],
+        roles=row["roles"],
+        kind="session" if row["kind"] == access.KIND_SESSION else "token",
+        personal=row["personal"],
+        queues=row["queues"],
+        label=row["label"],
+        made_by=row["made_by"],
+        created_at=clock.rfc3339(round(created.timestamp() * 1000)),
+        expires_at=None if expires is None else clock.rfc3339(round(expires.timestamp() * 1000)),
+        token=token,
+    )
+
+
+def _answer(value: object, status: int = 200) -> Response:
+    return Response(
+        msgspec.json.encode(value), status, headers=_NO_STORE, media_type="application/json"
+    )
+
+
+async def _ask(pool: db.Pool, name: str, *arguments: object) -> list[Mapping[str, Any]]:
+    """The rows of a statement. `Any`: as asyncpg has them. Raises `DatabaseUnavailable`."""
+    try:
+        rows: list[Mapping[str, Any]] = await pool.fetch(SQL[name], *arguments)
+    except AWAY as error:
+        raise DatabaseUnavailable(f"Postgres is away: {error}") from error
+    return rows
+
+
+def _note(did: str, caller: Caller, token_id: str, name: str, **more: object) -> None:
+    """A line of the audit: who did what with which token; never a secret."""
+    fields = {"by": caller.name, "token": token_id, "name": name, **more}
+    _audit.info("%s %s a token of %s", caller.name, did, name, extra={"fields": fields})
+
+
+def _cursor(number: int) -> str:
+    return base64.urlsafe_b64encode(str(number).encode()).decode().rstrip("=")
+
+
+def _after(cursor: str) -> int:
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+        number = int(text) if text.isascii() and text.isdecimal() else -1
+    except ValueError:
+        number = -1
+    if cursor and not 0 <= number <= NUMBER_MAX:
+        found = [Fault("/query/cursor", "is not one that this server has given")]
+        raise Problem("invalid", "A parameter is not valid.", found)
+    return max(0, number)

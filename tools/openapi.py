@@ -1,0 +1,54 @@
+"""Write the OpenAPI document of the whole API, both services, into docs/openapi.json.
+
+    python tools/openapi.py             # rewrites it; a test says when it is out of date
+
+It starts a Postgres and a Valkey of its own for a moment, since services are opened on them.
+"""
+
+import asyncio
+import secrets
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from fairlead_common import openapi
+from fairlead_lookout.service import Service as Lookout
+from fairlead_lookout.settings import Settings as LookoutSettings
+from fairlead_standalone import web
+from fairlead_standalone.addresses import free_port
+from fairlead_standalone.children import Running
+from fairlead_standalone.postgres import SETTINGS_OF_TESTS, Postgres
+from fairlead_standalone.valkey import Valkey
+from fairlead_submit.service import Service as Submit
+from fairlead_submit.settings import SubmitSettings
+
+DOCUMENT: Final = Path(__file__).parent.parent / "docs" / "openapi.json"
+
+
+async def made(database: str, redis: str) -> bytes:
+    """The document of services on these servers."""
+    own = SubmitSettings(database_url=database, log_url=database)
+    also = LookoutSettings(database_url=database, log_url=database, redis_url=redis)
+    async with Submit.open(own) as submit, await Lookout.open(also) as lookout:
+        return openapi.text(web.build(submit, lookout, own).openapi())
+
+
+def main() -> None:
+    """Start what it needs, and write the document."""
+    with tempfile.TemporaryDirectory(prefix="fairlead-openapi-") as name:
+        folder = Path(name)
+        postgres = Postgres(
+            folder / "pg",
+            password=secrets.token_hex(8),
+            port=free_port(),
+            settings=SETTINGS_OF_TESTS,
+        )
+        valkey = Valkey(folder / "valkey", password=secrets.token_hex(8), port=free_port())
+        with Running(postgres, folder / "pg.log") as one, Running(valkey, folder / "v.log") as two:
+            one.start()
+            two.start()
+            DOCUMENT.write_bytes(asyncio.run(made(postgres.url(), valkey.url())))
+
+
+if __name__ == "__main__":
+    main()
