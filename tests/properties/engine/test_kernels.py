@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_scheduler.engine import shares, tree
-from tests.unit.engine import casefile
-from tests.unit.engine.casefile import World
-
-BOUNDED = settings(max_examples=80, deadline=None, derandomize=True)
+from tests.properties.engine.worlds import BOUNDED
+from tests.unit.engine import pools
 
 
 @st.composite
@@ -126,28 +124,10 @@ def decided(pool: dict[str, Any], priority: int) -> dict[str, Any]:
     differ), and who is stopped must not depend on it.
     """
     taint = {"key": "kept", "value": "yes", "effect": "NoSchedule"}
-    world = World(
-        {
-            "settings": {"protectedFractionOfFairShare": 0},
-            "nodes": [
-                {"name": "n", "count": pool["nodes"], "resources": {"cpu": 8, "memory": "64Gi"}},
-                {"name": "kept", "resources": {"cpu": 2, "memory": "64Gi"}, "taints": [taint]},
-            ],
-            "rounds": [],
-        }
-    )
-    for queue in "AB":
-        world.submit(
-            {
-                "id": f"extra{queue}",
-                "queue": queue,
-                "cpu": 1,
-                "priority": priority,
-                "running": {"onNode": "kept0", "since": 0},
-            },
-            0,
-        )
-    for group in pool["groups"]:
-        world.submit(group, 0)
-    got = casefile.one_round(world, 9)
+    extra = [pools.run(f"extra{queue}", queue, "kept0", cpu=1, priority=priority) for queue in "AB"]
+    nodes = [
+        {"name": "n", "count": pool["nodes"], "resources": {"cpu": 8, "memory": "64Gi"}},
+        {"name": "kept", "resources": {"cpu": 2, "memory": "64Gi"}, "taints": [taint]},
+    ]
+    got = pools.world(*extra, *pool["groups"], nodes=nodes).decide()
     return {"placed": got.placed, "preempted": got.preempted, "waiting": got.waiting}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairlead_scheduler.engine import shares
+from fairlead_scheduler.engine import schedule, shares
+from tests.unit.engine.pools import BALANCE, pool
 
 ALL = np.ones(3, np.bool_)
 
@@ -45,3 +46,11 @@ def test_the_cost_is_the_dominant_share_and_an_ignored_resource_costs_nothing() 
     factor = shares.factors(np.array([10, 100, 0]), np.array([1.0, 2.0, 1.0]))
     assert shares.cost(np.array([[5, 10, 7], [1, 40, 0]]), factor).tolist() == [0.5, 0.8]
     assert shares.cost(np.array([9, 9]), shares.factors(np.array([9, 9]), np.zeros(2))) == 0.0
+
+
+def test_demand_beyond_a_limit_is_no_demand() -> None:
+    made, _ = pool(
+        {"id": "a", "queue": "A", "count": 8, "cpu": 1},
+        settings={"classLimits": {"p0": {"cpu": 0.25}}},
+    )
+    assert schedule(made, BALANCE).shares.demand.tolist() == [0.25]

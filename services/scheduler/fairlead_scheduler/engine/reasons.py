@@ -69,14 +69,19 @@ def alike(node_type: Int32, allocatable: Int64, bar: Byte) -> Int64:
 
 
 @part
+def lacking(request: Int64, amounts: Int64) -> int:
+    """The first resource of which there is too little, or -1."""
+    for r in range(request.size):
+        if request[r] > amounts[r]:
+            return r
+    return -1
+
+
+@part
 def has_room(request: Int64, first: Int64, nodes: Int32, group: int, free: Int64) -> bool:
     """Whether any node of a group has room for the request."""
-    for i in range(first[group], first[group + 1]):
-        fits = True
-        for r in range(request.size):
-            if request[r] > free[nodes[i], r]:
-                fits = False
-        if fits:
+    for i in range(first[group], first[group + 1]):  # noqa: SIM110 - kernels have no generators
+        if lacking(request, free[nodes[i]]) < 0:
             return True
     return False
 
@@ -120,9 +125,7 @@ def count(
             for w in range(1, match.shape[1]):
                 if match[s, w, node_type[lead]] == 0:
                     why = np.uint8(0)
-            small = False
-            for r in range(resources):
-                small = small or request[s, r] > allocatable[lead, r]
+            small = lacking(request[s], allocatable[lead]) >= 0
             if bar[lead] != 255:
                 counts[m, bar[lead]] += size
                 if not why and not small:
@@ -142,11 +145,7 @@ def count(
                 short[0] += size
                 continue
             for i in range(first[g], first[g + 1]):
-                lacks = -1
-                for r in range(resources):
-                    if request[s, r] > free[nodes[i], r]:
-                        lacks = r
-                        break
+                lacks = lacking(request[s], free[nodes[i]])
                 if lacks < 0:
                     counts[m, _OPEN] += 1
                 else:

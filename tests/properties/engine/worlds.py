@@ -1,0 +1,174 @@
+"""Random clusters and what happens in them, in the form of the worked cases (hypothesis)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from fairlead_scheduler.cases.form import Case
+
+CLASSES = ["p0", "p0", "p1", "p2", "p3", "p2np", "p2u", "away", "home"]
+QUEUES = "ABCDEFGH"
+EXAMPLES = int(os.environ.get("FAIRLEAD_EXAMPLES", "0"))
+"""How many random examples to try; 0 = the same few each time."""
+BOUNDED = settings(
+    max_examples=EXAMPLES or 60,
+    derandomize=not EXAMPLES,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+)
+NODES_MAX = 30
+JOBS_MAX = 200
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> dict[str, Any]:
+    """A few equal nodes."""
+    amounts: dict[str, Any] = {
+        "cpu": draw(st.integers(2, 16)),
+        "memory": f"{draw(st.integers(8, 64))}Gi",
+    }
+    if draw(st.integers(0, 3)) == 0:
+        amounts["gpu"] = draw(st.integers(1, 8))
+    result: dict[str, Any] = {
+        "name": "n",
+        "count": draw(st.integers(1, 5)),
+        "resources": amounts,
+        "executor": draw(st.sampled_from(["e0", "e0", "e1"])),
+    }
+    if draw(st.integers(0, 5)):
+        result["labels"] = {"rack": draw(st.sampled_from(["a", "b", "c"]))}
+    kind = draw(st.integers(0, 9))
+    if kind == 0:
+        result["taints"] = [{"key": "gpu", "value": "true", "effect": "NoSchedule"}]
+    if kind == 1:
+        result["taints"] = [{"key": "old", "value": "yes", "effect": "PreferNoSchedule"}]
+    if kind == 2:
+        result["unschedulable"] = True
+    return result
+
+
+@st.composite
+def groups(draw: st.DrawFn, number: int, queues: str, running: bool) -> dict[str, Any]:
+    """Some equal jobs, maybe a gang, maybe running already."""
+    count = draw(st.integers(1, 10))
+    result: dict[str, Any] = {
+        "id": f"j{number}x",
+        "queue": draw(st.sampled_from(queues)),
+        "count": count,
+        "cpu": draw(st.integers(1, 6)),
+        "memory": f"{draw(st.integers(1, 12))}Gi",
+        "priorityClass": draw(st.sampled_from(CLASSES)),
+        "priority": draw(st.integers(-1, 1)),
+    }
+    if draw(st.integers(0, 5)) == 0:
+        result["gpu"] = draw(st.integers(1, 4))
+    if draw(st.integers(0, 7)) == 0:
+        result["resources"] = {"licences": draw(st.integers(1, 4))}
+    kind = draw(st.integers(0, 6))
+    if kind in (0, 1):
+        result["gang"] = {"minSize": draw(st.integers(1, count))}
+        if draw(st.booleans()):
+            result["gang"]["uniformityLabel"] = "rack"
+        if draw(st.integers(0, 3)) == 0:
+            result["gang"]["rest"] = "fail"
+    if kind == 2:
+        result["nodeSelector"] = {"rack": draw(st.sampled_from("abc"))}
+    if kind == 3:
+        result["tolerations"] = [{"key": "gpu", "operator": "Exists"}]
+    if running and draw(st.integers(0, 2)) == 0:
+        result["running"] = {"onNode": "n0", "since": draw(st.integers(-30, 0))}
+    return result
+
+
+@st.composite
+def turns(draw: st.DrawFn, number: int, queues: str, total: int) -> dict[str, Any]:
+    """What happens before one round."""
+    turn: dict[str, Any] = {"submit": []}
+    for n in range(draw(st.integers(0, 6))):
+        turn["submit"].append(draw(groups(10 * number + n, queues, number == 0)))
+    match draw(st.integers(0, 11)):
+        case 0:
+            turn["cordonExecutors"] = ["e1"]
+        case 1:
+            turn["uncordonExecutors"] = ["e1"]
+        case 2:
+            turn["cordonQueues"] = ["A"]
+        case 3:
+            turn["loseExecutors"] = ["e1"]
+        case 4:
+            turn["restoreExecutors"] = ["e1"]
+        case 5:
+            turn["resizeNodes"] = {"n0": {"cpu": draw(st.integers(1, 16))}}
+        case 6 if number and total > 1:
+            turn["removeNodes"] = [f"n{total - 1}"]
+        case _:
+            pass
+    return turn
+
+
+@st.composite
+def chosen(draw: st.DrawFn, limits: bool) -> dict[str, Any]:
+    """Settings; with `limits` also those that stop things."""
+    result: dict[str, Any] = {
+        "protectedFractionOfFairShare": draw(st.sampled_from([0, 0, 0.5, 1.0])),
+        "requeuePreempted": draw(st.booleans()),
+        "floating": {"licences": 6},
+    }
+    possible: dict[str, Any] = {
+        "classLimits": {"p0": {"cpu": 0.5}},
+        "costMultipliers": {"gpu": draw(st.sampled_from([0, 2]))},
+        "placement": draw(st.sampled_from(["spread", "pack", "fragmentation"])),
+    }
+    if limits:
+        possible |= {
+            "roundLimit": {"cpu": 0.5},
+            "rate": {"perSecond": 3, "burst": 9},
+            "queueRate": {"perSecond": 2, "burst": 5},
+            "preemptionRate": {"perSecond": 1, "burst": 3},
+            "lookback": 5,
+        }
+    for name, value in possible.items():
+        if draw(st.integers(0, 4)) == 0:
+            result[name] = value
+    return result
+
+
+@st.composite
+def cases(draw: st.DrawFn, limits: bool = True) -> Case:
+    """A pool and what happens in it for a few rounds."""
+    queues = QUEUES[: draw(st.integers(1, 8))]
+    made: list[dict[str, Any]] = []
+    for group in draw(st.lists(nodes(), min_size=1, max_size=8)):
+        if sum(item["count"] for item in made) + group["count"] <= NODES_MAX:
+            made.append(group)
+    total = sum(item["count"] for item in made)
+    rounds: list[dict[str, Any]] = []
+    jobs = 0
+    for number in range(draw(st.integers(1, 4))):
+        turn = draw(turns(number, queues, total))
+        kept = []
+        for group in turn["submit"]:
+            if jobs + group["count"] <= JOBS_MAX:
+                jobs += group["count"]
+                kept.append(group)
+        rounds.append({**turn, "submit": kept})
+        total -= len(turn.get("removeNodes", []))
+    weights: dict[str, dict[str, Any]] = {
+        q: {"weight": draw(st.sampled_from([1, 1, 2, 0.5]))} for q in queues
+    }
+    if limits and draw(st.integers(0, 3)) == 0:
+        weights["A"] |= {"limits": {"p0": {"cpu": 0.25}, "p1": {"memory": "16Gi"}}}
+    told = {
+        "name": "generated",
+        "settings": draw(chosen(limits)),
+        "nodes": made,
+        "queues": weights,
+        "rounds": rounds,
+    }
+    return msgspec.convert(told, Case)

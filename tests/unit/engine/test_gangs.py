@@ -1,0 +1,37 @@
+"""Rules N7 to N9: gangs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fairlead_scheduler.engine import EngineSettings, schedule
+from fairlead_scheduler.engine.snapshot import Code, Rest
+from tests.unit.engine.pools import BALANCE, placed, pool
+
+
+def test_members_left_over_run_alone_or_fail_as_their_gang_says() -> None:
+    made, names = pool({"id": "g", "queue": "A", "count": 2, "cpu": 1, "gang": {}})
+    ended = replace(made, gang_started=np.ones(1, np.bool_))
+    assert placed(schedule(ended, BALANCE), names) == ["g0", "g1"]
+    fails = replace(ended, gang_rest=np.array([Rest.FAIL], np.uint8))
+    plan = schedule(fails, BALANCE)
+    assert plan.failed_code.tolist() == [Code.GANG_REST, Code.GANG_REST]
+
+
+def test_an_incomplete_gang_is_rejected_when_its_time_to_assemble_is_over() -> None:
+    made, _ = pool({"id": "g", "queue": "A", "count": 1, "cpu": 1, "gang": {"size": 3}})
+    assert schedule(made, BALANCE).rejected_job.tolist() == []
+    late = EngineSettings(gang_assembly_timeout_ms=5_000)
+    plan = schedule(replace(made, gang_submitted_ms=np.array([4_000])), late)
+    assert plan.rejected_code.tolist() == [Code.GANG_INCOMPLETE]
+
+
+def test_further_members_fail_when_tried_in_vain_under_rest_fail() -> None:
+    made, names = pool(
+        {"id": "g", "queue": "A", "count": 3, "cpu": 4, "gang": {"minSize": 2, "rest": "fail"}}
+    )
+    plan = schedule(made, BALANCE)
+    assert placed(plan, names) == ["g0", "g1"]
+    assert [names[j] for j in plan.failed_job] == ["g2"]

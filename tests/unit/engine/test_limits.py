@@ -1,0 +1,41 @@
+"""Rules L: what is held back, and by which limit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fairlead_scheduler.engine import EngineSettings, schedule
+from fairlead_scheduler.engine.snapshot import Bucket, Code, NodeFlag
+from tests.unit.engine.pools import BALANCE, codes, placed, pool, preempted, run
+
+
+def test_an_executor_that_lags_gets_nothing_new_and_the_reason_says_so() -> None:
+    made, names = pool({"id": "a", "queue": "A", "cpu": 1})
+    lagging = replace(made, node_flags=np.full(2, NodeFlag.LAGGING, np.uint8))
+    plan = schedule(lagging, BALANCE)
+    assert placed(plan, names) == []
+    assert codes(plan) == {Code.EXECUTOR_LAGGING}
+    assert plan.reasons.counts[0, Bucket.LAGGING] == 2
+
+
+def test_when_time_is_up_nothing_new_starts_and_what_is_evicted_returns() -> None:
+    made, names = pool(
+        run("a", "A", "n0", cpu=4), run("b", "A", "n1", cpu=4), {"id": "c", "queue": "B", "cpu": 4}
+    )
+    plan = schedule(made, EngineSettings(protected_fraction=0.0, stretch=1), expired=lambda: True)
+    assert placed(plan, names) in ([], ["c0"])
+    assert len(preempted(plan, names)) == len(placed(plan, names))
+    assert plan.stopped_by == Code.TIME_LIMIT
+    assert plan.limited
+
+
+def test_a_queue_that_is_out_of_tokens_stops_alone() -> None:
+    made, names = pool(
+        {"id": "a", "queue": "A", "count": 3, "cpu": 1}, {"id": "b", "queue": "B", "cpu": 1}
+    )
+    plan = schedule(replace(made, queue_tokens=np.array([1.0, np.inf])), BALANCE)
+    assert placed(plan, names) == ["a0", "b0"]
+    assert codes(plan) == {Code.RATE_LIMIT}
+    assert plan.stopped_by == Code.NONE
