@@ -18,6 +18,7 @@ from .snapshot import (
     Float,
     Int32,
     Int64,
+    Match,
     Preemption,
     Snapshot,
 )
@@ -31,7 +32,8 @@ def round_of(snapshot: Snapshot, settings: EngineSettings, start: Pool) -> Round
     position = node_order(snapshot, settings, start)
     queued = order.queued(snapshot)
     first = order.bounds(queued, snapshot.job_queue, len(snapshot.queue_names))
-    bits = _type_bits(start.shape_types)
+    rank = _ranks(snapshot)
+    bits = _type_bits(rank)
     leaf_type = snapshot.node_type[position]
     leaf_bits = np.where(
         start.usable[position], np.uint64(1) << (leaf_type % 64).astype(np.uint64), np.uint64(0)
@@ -45,7 +47,7 @@ def round_of(snapshot: Snapshot, settings: EngineSettings, start: Pool) -> Round
         shape_cost=shares.cost(start.whole, start.factor),
         shape_class=snapshot.shape_class.astype(np.int64),
         shape_value=start.shape_value,
-        match=snapshot.shape_match,
+        rank=rank,
         bits=bits,
         leaf_type=leaf_type.astype(np.int64),
         types=types,
@@ -163,7 +165,7 @@ def _model(snapshot: Snapshot, start: Pool, tables: Tables, amounts: Int64, firs
         number=np.zeros(model.COUNTS, np.int64),
         tokens=tokens,
         tree=amounts,
-        cursor=np.zeros((shapes, width), np.int64),
+        cursor=np.zeros((shapes, width, tables.bits.shape[2]), np.int64),
         stands=start.held.sum(axis=1),
         class_held=start.held.copy(),
         fresh=np.zeros(start.capacity.size, np.int64),
@@ -188,11 +190,21 @@ def _model(snapshot: Snapshot, start: Pool, tables: Tables, amounts: Int64, firs
     )
 
 
-def _type_bits(suits: Byte) -> tree.Bits:
-    """[S, W] the types that suit, as bits modulo 64."""
-    bits = np.zeros(suits.shape[:2], np.uint64)
-    for kind in range(suits.shape[2]):
-        bits |= suits[:, :, kind].astype(np.uint64) << np.uint64(kind % 64)
+def _ranks(snapshot: Snapshot) -> Byte:
+    """`Tables.rank`."""
+    wished = np.zeros((1, 1), np.uint8) if snapshot.shape_rank is None else snapshot.shape_rank
+    suits = snapshot.shape_match == Match.SUITS
+    return np.where(suits, wished[:, None, :], np.uint8(model.UNSUITED)).astype(np.uint8)
+
+
+def _type_bits(rank: Byte) -> tree.Bits:
+    """[S, W, P] the types that suit, as bits modulo 64, for each rank."""
+    known = rank[rank != model.UNSUITED]
+    bits = np.zeros((*rank.shape[:2], int(known.max(initial=0)) + 1), np.uint64)
+    for kind in range(rank.shape[2]):
+        bit = np.uint64(1) << np.uint64(kind % 64)
+        for k in range(bits.shape[2]):
+            bits[:, :, k] |= np.where(rank[:, :, kind] == k, bit, np.uint64(0))
     return bits
 
 

@@ -19,6 +19,7 @@ from .model import (
     NOT_TRIED,
     PREEMPTION_LIMIT,
     TOLERANCE,
+    UNSUITED,
     Model,
     Tables,
     place,
@@ -50,26 +51,30 @@ NOWHERE: Final = -1
 def free_room(t: Tables, m: Model, s: int, w: int) -> int:
     """Rung (a): the first position in the order of N3 with room beside everything, or -1.
 
+    Of nodes that the shape prefers one that is preferred most (N1).
+
     Free room only falls while the pass goes on, so the search goes on where it last ended; what
     gives room back resets the cursors of the shapes that it could serve.
     """
-    start = m.cursor[s, w]
-    while True:
-        p = first_fit(m.tree, t.types, t.request[s], t.bits[s, w], start)
-        if p < 0:
-            m.cursor[s, w] = t.types.size // 2
-            return NOWHERE
-        if t.match[s, w, t.leaf_type[p]] == 0:
-            m.cursor[s, w] = p
-            return p
-        start = p + 1
+    for k in range(t.bits.shape[2]):
+        start = m.cursor[s, w, k]
+        while True:
+            p = first_fit(m.tree, t.types, t.request[s], t.bits[s, w, k], start)
+            if p < 0:
+                m.cursor[s, w, k] = t.types.size // 2
+                break
+            if t.rank[s, w, t.leaf_type[p]] == k:
+                m.cursor[s, w, k] = p
+                return p
+            start = p + 1
+    return NOWHERE
 
 
 @part
 def suits(t: Tables, v: Runs, j: int, s: int, w: int, p: int) -> bool:
     """Whether the position may get the job at all, room aside (N1, N10)."""
     size = t.types.size // 2
-    if t.types[size + p] & t.bits[s, w] == 0 or t.match[s, w, t.leaf_type[p]] != 0:
+    if t.types[size + p] == 0 or t.rank[s, w, t.leaf_type[p]] == UNSUITED:
         return False
     if v.avoid_first.size > 0:
         pair = v.avoid_first[j]
@@ -98,22 +103,39 @@ def free_among(t: Tables, m: Model, v: Runs, j: int, s: int, w: int, label: int,
     where the member before it ended, as long as they are of one shape.
     """
     if label >= 0:
-        first = v.value_first[label, value]
-        if m.number[N_GROUP_SHAPE] == s + 1:
-            first = m.number[N_GROUP_AT]
-        for i in range(first, v.value_first[label, value + 1]):
-            p = v.value_rows[label, i]
-            if has_room(t, m, s, p) and suits(t, v, j, s, w, p):
-                m.number[N_GROUP_SHAPE] = s + 1
-                m.number[N_GROUP_AT] = i
+        return free_in_value(t, m, v, j, s, w, label, value)
+    for k in range(t.bits.shape[2]):
+        start = m.cursor[s, w, k]
+        while start >= 0:
+            p = first_fit(m.tree, t.types, t.request[s], t.bits[s, w, k], start)
+            if p >= 0 and t.rank[s, w, t.leaf_type[p]] == k and suits(t, v, j, s, w, p):
                 return p
-        return NOWHERE
-    start = m.cursor[s, w]
-    while True:
-        p = first_fit(m.tree, t.types, t.request[s], t.bits[s, w], start)
-        if p < 0 or suits(t, v, j, s, w, p):
-            return p
-        start = p + 1
+            start = p + 1 if p >= 0 else NOWHERE
+    return NOWHERE
+
+
+@part
+def free_in_value(
+    t: Tables, m: Model, v: Runs, j: int, s: int, w: int, label: int, value: int
+) -> int:
+    """The first position with room and this value of a label, of those preferred most."""
+    first = v.value_first[label, value]
+    if m.number[N_GROUP_SHAPE] == s + 1:
+        first = m.number[N_GROUP_AT]
+    best = NOWHERE
+    for i in range(first, v.value_first[label, value + 1]):
+        p = v.value_rows[label, i]
+        if not has_room(t, m, s, p) or not suits(t, v, j, s, w, p):
+            continue
+        if best < 0:
+            m.number[N_GROUP_SHAPE] = s + 1
+            m.number[N_GROUP_AT] = i
+            best = p
+        elif t.rank[s, w, t.leaf_type[p]] < t.rank[s, w, t.leaf_type[best]]:
+            best = p
+        if t.rank[s, w, t.leaf_type[best]] == 0:
+            return best
+    return best
 
 
 @steady
@@ -358,7 +380,8 @@ def reopen(t: Tables, m: Model, v: Runs, mark: int) -> None:
             if not has_room(t, m, s, p):
                 continue
             for w in range(t.level.shape[1]):
-                m.cursor[s, w] = min(m.cursor[s, w], p)
+                for k in range(t.bits.shape[2]):
+                    m.cursor[s, w, k] = min(m.cursor[s, w, k], p)
             for q in range(t.weight.size):
                 if m.pair_code[q, s] == INSUFFICIENT:
                     m.pair_code[q, s] = NOT_TRIED

@@ -23,6 +23,10 @@ BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})
 """Taint effects that keep jobs out; PreferNoSchedule only ranks."""
 
 
+RANKS_MAX: Final = 16
+"""How many ranks of nodes are told apart for a shape."""
+
+
 class Taint(msgspec.Struct, frozen=True, order=True):
     """A taint of a node."""
 
@@ -59,22 +63,28 @@ class ShapeRules(msgspec.Struct, frozen=True, order=True):
     """What a shape asks of a node beside amounts.
 
     `affinity` holds the terms of required node affinity, of which one must be met; None = no
-    affinity, an empty tuple meets nothing. `away` holds, per away entry of the shape's class in
+    affinity, an empty tuple meets nothing. `preferred` holds terms of preferred node affinity with
+    their weights. `away` holds, per away entry of the shape's class in
     order, the taints that are tolerated under it.
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
     affinity: tuple[Term, ...] | None = None
+    preferred: tuple[tuple[int, Term], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     away: tuple[tuple[Taint, ...], ...] = ()
 
 
 class NodeType(msgspec.Struct, frozen=True, order=True):
-    """What nodes of one type have in common: blocking taints, relevant labels, maybe the name."""
+    """What nodes of one type have in common: blocking taints, relevant labels, maybe the name.
+
+    `unloved` are its taints that only rank (PreferNoSchedule).
+    """
 
     taints: tuple[Taint, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     name: str = ""
+    unloved: tuple[Taint, ...] = ()
 
 
 def relevant_labels(shapes: Iterable[ShapeRules]) -> frozenset[str]:
@@ -82,7 +92,7 @@ def relevant_labels(shapes: Iterable[ShapeRules]) -> frozenset[str]:
     keys: set[str] = set()
     for shape in shapes:
         keys.update(key for key, _ in shape.node_selector)
-        for term in shape.affinity or ():
+        for term in (*(shape.affinity or ()), *(term for _, term in shape.preferred)):
             keys.update(requirement.key for requirement in term.match_expressions)
             if term.match_fields:
                 keys.add(NODE_NAME)
@@ -93,8 +103,10 @@ def reduce(
     name: str, labels: Mapping[str, str], taints: Iterable[Taint], relevant: frozenset[str]
 ) -> NodeType:
     """The type of a node: only what a shape may ask about is kept, in a fixed order."""
+    distinct = sorted(set(taints))
     return NodeType(
-        taints=tuple(sorted({taint for taint in taints if taint.effect in BLOCKING})),
+        taints=tuple(taint for taint in distinct if taint.effect in BLOCKING),
+        unloved=tuple(taint for taint in distinct if taint.effect not in BLOCKING),
         labels=tuple(sorted((k, labels[k]) for k in relevant if k in labels)),
         name=name if NODE_NAME in relevant else "",
     )
@@ -115,6 +127,33 @@ def table(shapes: Sequence[ShapeRules], types: Sequence[NodeType]) -> Byte:
                 extra = shape.away[k - 1] if k else ()
                 result[s, k, t] = rest if tolerates(shape.tolerations, node.taints, extra) else 1
     return result
+
+
+def ranks(shapes: Sequence[ShapeRules], types: Sequence[NodeType]) -> Byte | None:
+    """`Snapshot.shape_rank`: [S, T], or None where no shape prefers any type to another.
+
+    The fewest PreferNoSchedule taints that the shape does not tolerate come first, then the
+    greatest weight of preferred terms that are met. Ranks beyond `RANKS_MAX` are one.
+    """
+    result = np.zeros((len(shapes), len(types)), np.uint8)
+    wishes = [node.unloved for node in types]
+    for s, shape in enumerate(shapes):
+        if not shape.preferred and not any(wishes):
+            continue
+        scores = [_score(shape, node) for node in types]
+        place = {score: k for k, score in enumerate(sorted(set(scores)))}
+        result[s] = [min(place[score], RANKS_MAX - 1) for score in scores]
+    return result if result.any() else None
+
+
+def _score(shape: ShapeRules, node: NodeType) -> tuple[int, int]:
+    """Smaller is preferred."""
+    unloved = sum(
+        not any(_tolerates_one(t, taint) for t in shape.tolerations) for taint in node.unloved
+    )
+    labels = dict(node.labels)
+    met = sum(weight for weight, term in shape.preferred if _met(term, labels, node.name))
+    return len(unloved), -met
 
 
 def match(shape: ShapeRules, node: NodeType) -> Match:

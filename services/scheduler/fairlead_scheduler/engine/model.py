@@ -13,6 +13,8 @@ from .compiled import part
 from .snapshot import Bool, Byte, Code, Float, Int32, Int64
 from .tree import Bits, take
 
+UNSUITED: Final = 255
+"""In `Tables.rank`: nodes of the type never suit the shape."""
 TOLERANCE: Final = 1e-9
 """Amounts closer than this are equal (R4, R13)."""
 
@@ -67,10 +69,10 @@ class Tables(NamedTuple):
     """[S]"""
     shape_value: Int64
     """[S]"""
-    match: Byte
-    """[S, W, T]"""
+    rank: Byte
+    """[S, W, T] place of the type in what the shape prefers, 0 first; `UNSUITED` = it may not."""
     bits: Bits
-    """[S, W] types that suit, as bits."""
+    """[S, W, P] types that suit, as bits, for each of P ranks."""
     leaf_type: Int64
     """[N] type of the node at a position."""
     types: Bits
@@ -120,7 +122,7 @@ class Model(NamedTuple):
     tree: Int64
     """[2*size, R] of tree.py: free beside everything."""
     cursor: Int64
-    """[S, W] no position before this has room for the shape."""
+    """[S, W, P] no position of this rank before it has room for the shape."""
     stands: Int64
     """[Q, R+F] what the queue holds by R4: evicted runs only once they are back."""
     class_held: Int64

@@ -223,6 +223,9 @@ class Snapshot:
     shape_match: Byte
     """[S, 1+K, T] a `Match`: at home in [:, 0], under the k-th away entry in [:, k]. Without
     away classes K is 0. `matching.table` makes it. Sizes are not looked at here."""
+    shape_rank: Byte | None = None
+    """[S, T] place of the type in what the shape prefers, 0 first (N1: PreferNoSchedule, preferred
+    affinity); None = nothing is preferred. `matching.ranks` makes it."""
 
     # Nodes ----------------------------------------------------------------------------------
     node_number: Int64
