@@ -245,7 +245,10 @@ def check_preempted(pool: Pool, plan: Plan, node: list[int], value: list[int]) -
             continue
         assert node[taker] == pool.node[j], f"{j} made room where {taker} is not"
         if pool.gang(j) < 0 or direct[pool.gang(j)] == 1:
-            back = plus(used[pool.node[j]], pool.request[j])
+            back = used[pool.node[j]]
+            for k in plan.preempted_job.tolist():
+                if k == j or (pool.gang(k) == pool.gang(j) >= 0 and pool.node[k] == pool.node[j]):
+                    back = plus(back, pool.request[k])
             full = any(u > a for u, a in zip(back, pool.allocatable(pool.node[j]), strict=True))
             assert full, f"{j} could have stayed"
 
