@@ -86,7 +86,8 @@ class ConnectionLimits(_Part, frozen=True, kw_only=True):
     A request's head must be there within `head_s`; of its body, at least `body_bytes_per_s` after
     the first `body_s`. A connection without a request is closed after `idle_s`; one whose reader
     takes nothing of an answer, after `write_s`. At most `connections_max` are open: a new one
-    takes the place of the one that has been idle the longest.
+    takes the place of the one that has been idle the longest. `proxies`: addresses or networks
+    whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed, since a proxy of ours is there.
     """
 
     head_s: Positive = 10.0
@@ -95,6 +96,7 @@ class ConnectionLimits(_Part, frozen=True, kw_only=True):
     idle_s: Positive = 30.0
     write_s: Positive = 30.0
     connections_max: Count = 4_000
+    proxies: tuple[str, ...] = ("127.0.0.1", "::1")
     head_bytes_max: Annotated[int, Meta(ge=4096)] = 65_536
 
 

@@ -124,9 +124,11 @@ async def serve(app: FastAPI, host: str, port: int, limits: ConnectionLimits | N
     cancels the others only after it, so that what answers is still there. Event streams end at
     once, for their readers come again by themselves.
     """
+    given = limits or ConnectionLimits()
     config = uvicorn.Config(
         app,
-        http=connections.made_for(limits or ConnectionLimits()),
+        http=connections.made_for(given),
+        forwarded_allow_ips=list(given.proxies),
         ws="none",
         log_config=None,
         access_log=False,

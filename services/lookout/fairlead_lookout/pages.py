@@ -267,8 +267,8 @@ class _Pages:
         values: Values = {"text": "", "problem": None, "cut": False, "lines": LOG_LINES}
         headers = dict(HEADERS)
         ended = True
+        await self._viewer(request)
         try:
-            await self._viewer(request)
             rows = await self.parts.view.fetch("runs_of_job", job_id)
             chosen = [row for row in rows if run is None or row["number"] == run]
             ended = not chosen or chosen[0]["ended_ms"] is not None

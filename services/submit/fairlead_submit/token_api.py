@@ -100,8 +100,10 @@ def _add_making_routes(router: APIRouter, pool: db.Pool) -> None:
         openapi_extra=schemas.request_body(NewToken),
     )
     async def create(request: Request) -> Response:
-        given, found = _decoder(await body.read(request))
         caller: Caller = request.state.caller
+        if not caller.is_person:
+            auth.require(caller)
+        given, found = _decoder(await body.read(request))
         wanted = grant_of(given, found, caller)
         ttl_s = given.expires_in_seconds or (PERSONAL_S if wanted.personal else None)
         try:

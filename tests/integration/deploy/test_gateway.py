@@ -92,12 +92,12 @@ async def test_every_route_reaches_its_service(services: dict[str, set[tuple[str
     gateway = Gateway(CADDYFILE.read_text())
     assert ("POST", "/api/v1/jobs") in services["submit"]
     assert ("GET", "/api/v1/jobs") in services["lookout"]
-    services["submit"].add(("GET", "/sign-in"))  # pages are not described
-    services["lookout"].add(("GET", "/"))
+    services["lookout"].add(("GET", "/"))  # pages are not described
+    alike = services["submit"] & services["lookout"]  # health and the like: either may answer
     wrong = {
         (method, path, service, gateway.target(method, path))
         for service, its in services.items()
-        for method, path in its
+        for method, path in its - alike
         if gateway.target(method, path) != service
     }
     assert not wrong
