@@ -5,10 +5,11 @@ This is where the pure parts meet Postgres and the log; HTTP begins in `api`.
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from fairlead_common import clock, events, positions
 from fairlead_common.configuration import Queue
@@ -17,9 +18,11 @@ from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.topics import JOBS
 from fairlead_common.permissions import Verb
 from fairlead_common.problems import Problem
-from fairlead_submit import asking, faults, metrics
+from fairlead_submit import asking, faults, feasible, metrics
 from fairlead_submit.asking import Asked
 from fairlead_submit.decoding import ASIDE_BYTES, Decoder, decoded, invalid
+from fairlead_submit.feasible import Kind
+from fairlead_submit.fleet import Fleet
 from fairlead_submit.known import Known, KnownJob
 from fairlead_submit.lines import Lines
 from fairlead_submit.queues import Queues
@@ -30,12 +33,17 @@ from fairlead_submit.templates import Templates
 from fairlead_submit.writer import Writer
 
 
-class SubmittedJob(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """One job of an answer. `duplicate`: it was known already, and nothing was created."""
+class SubmittedJob(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
+    """One job of an answer. `duplicate`: it was known already, and nothing was created.
+
+    A dry run says whether it could ever run: `feasible` null where nobody can tell, and `why`.
+    """
 
     id: str
     client_id: str | None
     duplicate: bool
+    feasible: bool | UnsetType | None = UNSET
+    why: str | UnsetType | None = UNSET
 
 
 class Submitted(msgspec.Struct, frozen=True, rename="camel"):
@@ -55,12 +63,15 @@ class Intake:
         writer: Writer,
         queues: Queues,
         known: Known,
+        fleet: Fleet,
     ) -> None:
         self.limits: Final = settings.limits
         self._log = log
         self._writer = writer
         self._queues = queues
         self._known = known
+        self._fleet = fleet
+        self._classes = {item.name: item for item in settings.priority_classes}
         self._templates = Templates(settings)
         self._submission = Decoder(Submission)
 
@@ -105,11 +116,11 @@ class Intake:
         duplicates = await self._duplicates(prepared)
         await self._check_outside(prepared)
         fresh = [job for job in prepared.jobs if job.job_id not in duplicates]
-        position: str | None = None
-        if not dry_run:
-            position = positions.encode(await self._append(prepared, fresh, asked))
-            metrics.JOBS.inc(len(fresh))
-            metrics.DUPLICATES.inc(len(duplicates))
+        if dry_run:
+            return Submitted(None, await self._tried(prepared, queue, duplicates))
+        position = positions.encode(await self._append(prepared, fresh, asked))
+        metrics.JOBS.inc(len(fresh))
+        metrics.DUPLICATES.inc(len(duplicates))
         return Submitted(
             position,
             [
@@ -117,6 +128,26 @@ class Intake:
                 for job in prepared.jobs
             ],
         )
+
+    async def _tried(
+        self, prepared: Prepared, queue: Queue, duplicates: Mapping[str, KnownJob]
+    ) -> list[SubmittedJob]:
+        """What a dry run says of each job."""
+        seen = await self._fleet.now()
+        kinds = [Kind(bytes(job.shape), job.priority_class, job.pool) for job in prepared.jobs]
+        said = await asyncio.to_thread(
+            feasible.verdicts, kinds, seen.nodes.values(), queue, self._classes
+        )
+        return [
+            SubmittedJob(
+                job.job_id,
+                job.client_id,
+                job.job_id in duplicates,
+                feasible=said[kind].feasible,
+                why=said[kind].why,
+            )
+            for job, kind in zip(prepared.jobs, kinds, strict=True)
+        ]
 
     async def _append(
         self, prepared: Prepared, jobs: Sequence[events.JobSubmitted], asked: Asked

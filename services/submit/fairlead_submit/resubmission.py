@@ -9,6 +9,8 @@ import msgspec
 from fairlead_common import events, ids
 from fairlead_common.events import Gang, JobSubmitted
 from fairlead_common.ids import JobId
+from fairlead_submit import allowed
+from fairlead_submit.allowed import Allow
 
 ANNOTATION: Final = "fairlead.dev/resubmitted-from"
 GANG_NAME_MAX: Final = 200
@@ -21,6 +23,7 @@ class Target(msgspec.Struct, frozen=True):
     queue: str
     job_set: str
     partition: int
+    allow: Allow | None = None
 
 
 class Around(msgspec.Struct, frozen=True):
@@ -63,8 +66,17 @@ def again(
             return f"it waits for job {job_id}, which is neither done nor submitted again with it"
         if not around.items.get(job_id, True):
             after.append(new_id(target, job_id))
+    shape = old.shape
+    if target.allow is not None:
+        document = msgspec.json.decode(old.spec, type=dict[str, object])
+        closed = allowed.check(target.allow, old.namespace, document)
+        if closed:
+            return f"its {closed[0].pointer.strip('/')} {closed[0].detail}"
+        if target.allow.nodes is not None:
+            shape = allowed.on_nodes(shape, target.allow.nodes)
     return msgspec.structs.replace(
         old,
+        shape=shape,
         job_id=new_id(target, old.job_id),
         client_id=None,
         after=tuple(after),

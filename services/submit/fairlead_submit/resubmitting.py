@@ -94,6 +94,7 @@ class Resubmitting:
     ) -> None:
         self._limits = settings.limits
         self._classes = frozenset(item.name for item in settings.priority_classes)
+        self._allow = settings.allow
         self._pool = pool
         self._writer = writer
         self._queues = queues
@@ -270,6 +271,7 @@ class Resubmitting:
             row["queue"],
             row["job_set"],
             ids.job_set_partition(row["queue"], row["job_set"]),
+            self._allow.get(row["queue"]),
         )
         items = await connection.fetch(SQL["next_items"], action, row["done"], STEP_JOBS)
         step = _Step(target, self._classes)

@@ -49,7 +49,7 @@ class Service:
         self._known = Known(pool)
         self._rights = QueueRights(pool)
         self._fleet = Fleet(log)
-        self._intake = Intake(settings, log, self._writer, self._queues, self._known)
+        self._intake = Intake(settings, log, self._writer, self._queues, self._known, self._fleet)
         self._acting = Acting(
             settings.limits, log, self._writer, self._queues, self._known, self._rights
         )

@@ -7,6 +7,7 @@ import msgspec
 from fairlead_common.classes import DEFAULT_CLASS, DEFAULT_CLASSES, PriorityClass
 from fairlead_common.settings import Settings
 from fairlead_common.shapes import Toleration
+from fairlead_submit.allowed import Allow
 
 HOUR_S: Final = 3600
 
@@ -49,7 +50,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
 class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     """`instance` names this process among its like, the same after a restart: its producer of the
-    log has that name. `pending_bytes_max`: what may wait for the log before requests are refused.
+    log has that name. `allow`: what queues may use, by the queue's name. `pending_bytes_max`: what
+    may wait for the log before requests are refused.
     """
 
     http_port: int = 8081
@@ -57,6 +59,7 @@ class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     priority_classes: tuple[PriorityClass, ...] = DEFAULT_CLASSES
     job_defaults: JobDefaults = JobDefaults()
     limits: Limits = Limits()
+    allow: dict[str, Allow] = msgspec.field(default_factory=dict)
     pending_bytes_max: int = 128 * 2**20
     append_bytes_max: int = 16 * 2**20
     sign_in_days: int = 30

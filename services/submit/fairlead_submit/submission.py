@@ -13,7 +13,7 @@ from fairlead_submit import faults, names
 from fairlead_submit.decoding import invalid
 from fairlead_submit.requests import Job, Submission
 from fairlead_submit.settings import Limits
-from fairlead_submit.templates import Template, Templates, prefix_of
+from fairlead_submit.templates import Template, Templates
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -62,10 +62,8 @@ def prepare(
         found.append(Fault("/defaults/clientId", "would name every job alike"))
     client_ids = _take_client_ids(jobs, request.defaults)
     batch = _Batch(queue or "", job_set or "", client_ids)
-    prefix = prefix_of(request.defaults)
-    batch.use(
-        limits.events_bytes_max, (templates.of(job, request.defaults, prefix) for job in jobs)
-    )
+    shared = templates.shared(queue or "", request.defaults)
+    batch.use(limits.events_bytes_max, (templates.of(job, shared) for job in jobs))
     batch.name(place)
     batch.resolve_after(limits.after_max)
     batch.check_gangs()

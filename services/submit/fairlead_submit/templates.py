@@ -14,9 +14,10 @@ from msgspec import UNSET, Raw
 from fairlead_common import clock, events
 from fairlead_common.errors import Fault
 from fairlead_common.ids import JobId
-from fairlead_submit import faults, names, podspec
+from fairlead_submit import allowed, armada, faults, names, podspec
+from fairlead_submit.allowed import Allow
 from fairlead_submit.kept import Kept
-from fairlead_submit.requests import SHORT_FORM, Job, Retry
+from fairlead_submit.requests import SHORT_FORM, Gang, Job, Retry
 from fairlead_submit.settings import SubmitSettings
 
 CACHE_BYTES_MAX: Final = 32 * 2**20
@@ -49,30 +50,45 @@ class Template(msgspec.Struct, frozen=True, gc=False):
     shared: tuple[Fault, ...]
 
 
+class Shared(msgspec.Struct, frozen=True):
+    """What the jobs of a request share: its defaults, what its queue may use; `key` tells both."""
+
+    defaults: Job | None = None
+    allow: Allow | None = None
+    key: bytes = b""
+
+
 class Templates:
     """Makes templates by the settings, and keeps them."""
 
     def __init__(self, settings: SubmitSettings) -> None:
         self._defaults = settings.job_defaults
         self._limits = settings.limits
+        self._allow = settings.allow
         self._classes = frozenset(item.name for item in settings.priority_classes)
         self._kept: Kept[Template] = Kept(CACHE_BYTES_MAX)
         self._demands: Kept[podspec.Demand] = Kept(CACHE_BYTES_MAX)
 
-    def of(self, job: Job, defaults: Job | None, prefix: bytes = b"") -> Template:
-        """The template of a job whose `client_id` was taken off.
+    def shared(self, queue: str, defaults: Job | None) -> Shared:
+        """What tells a request apart from others whose jobs are alike."""
+        allow = self._allow.get(queue)
+        if defaults is None and allow is None:
+            return _NOT_SHARED
+        key = _encoder.encode((defaults, None if allow is None else queue)) + b"\0"
+        return Shared(defaults, allow, key)
 
-        `prefix` tells `defaults` apart from those of other requests (see `prefix_of`).
-        """
-        key = prefix + _encoder.encode(job)
+    def of(self, job: Job, shared: Shared) -> Template:
+        """The template of a job whose `client_id` was taken off."""
+        key = shared.key + _encoder.encode(job)
         template = self._kept.get(key)
         if template is None:
-            template = self._made(job, defaults, key)
+            template = self._made(job, shared, key)
             if not template.faults and not template.shared:
                 self._kept.put(key, template, 2 * len(key) + ENTRY_BYTES)
         return template
 
-    def _made(self, given: Job, defaults: Job | None, key: bytes) -> Template:
+    def _made(self, given: Job, shared: Shared, key: bytes) -> Template:
+        defaults = shared.defaults
         job = given if defaults is None else merged(given, defaults)
         found: list[Fault] = []
         demand, spec, canonical = self._pod(job, found)
@@ -85,11 +101,17 @@ class Templates:
                 if is_long
                 else self._defaults.max_runtime_seconds
             )
+        shape = demand.shape
+        if shared.allow is not None:
+            document = cast(_Object, msgspec.json.decode(spec))
+            found += allowed.check(shared.allow, job.namespace or "default", document)
+            if shared.allow.nodes is not None:
+                shape = allowed.on_nodes(shape, shared.allow.nodes)
         event = events.JobSubmitted(
             job_id=_NO_JOB,
-            shape=demand.shape,
+            shape=shape,
             spec=spec,
-            digest=_digest(job, canonical, key if defaults is None else None),
+            digest=_digest(job, canonical, key if not shared.key else None),
             priority=job.priority or 0,
             priority_class=demand.priority_class or self._defaults.priority_class,
             pool=job.pool or "default",
@@ -102,18 +124,18 @@ class Templates:
             checkpoint_s=_checkpoint_s(job, found),
             when_infeasible=job.when_infeasible or "reject",
             on_preemption=job.on_preemption or "requeue",
-            gang=_gang(job, self._limits.gang_size_max, found),
+            gang=_gang(armada.gang(job, found), self._limits.gang_size_max, found),
             retry=retry_policy(job.retry),
             labels=job.labels or {},
             annotations=job.annotations or {},
         )
-        own, shared = _placed(found, given, defaults) if found else ((), ())
+        own, common = _placed(found, given, defaults) if found else ((), ())
         return Template(
             event=event,
             size=_size(spec, job) + EVENT_BYTES,
             after=tuple(dict.fromkeys(job.after)) if job.after else (),
             faults=own,
-            shared=shared,
+            shared=common,
         )
 
     def _pod(self, job: Job, found: list[Fault]) -> tuple[podspec.Demand, Raw, bytes]:
@@ -224,13 +246,16 @@ class Templates:
                 found.append(Fault(f"/after/{index}", detail))
         for field in ("services", "ingresses"):
             if getattr(job, field):
-                found.append(Fault(f"/{field}", "is not empty; this server makes none"))
+                found.append(
+                    Fault(f"/{field}", f"is not empty: no cluster of Fairlead makes {field} yet")
+                )
         if job.labels:
             check_labels(job.labels, "/labels", self._limits.label_bytes_max, found)
         if job.annotations:
             _check_annotations(job.annotations, self._limits.annotation_bytes_max, found)
 
 
+_NOT_SHARED: Final = Shared()
 _NOTHING: Final = (podspec.Demand(()), Raw(b"{}"), b"")
 
 
@@ -245,11 +270,6 @@ def _size(spec: Raw, job: Job) -> int:
 def has_spec(job: Job) -> bool:
     """Whether the job gives a pod spec of its own."""
     return isinstance(job.pod_spec, Raw) and bytes(job.pod_spec) != b"null"
-
-
-def prefix_of(defaults: Job | None) -> bytes:
-    """What tells these defaults apart from others in the key of a template."""
-    return b"" if defaults is None else _encoder.encode(defaults) + b"\0"
 
 
 def merged(job: Job, defaults: Job) -> Job:
@@ -374,8 +394,7 @@ def _checkpoint_s(job: Job, found: list[Fault]) -> int | None:
     return int(text)
 
 
-def _gang(job: Job, size_max: int, found: list[Fault]) -> events.Gang | None:
-    gang = job.gang
+def _gang(gang: Gang | None, size_max: int, found: list[Fault]) -> events.Gang | None:
     if gang is None:
         return None
     if gang.name is None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 import pytest
 
-from fairlead_common import configuration, events, ids, positions, shapes
+from fairlead_common import clusters, configuration, events, ids, positions, shapes
 from fairlead_common.log.topics import CONFIG, JOB_PARTITIONS
 from tests.integration.submit.served import Served, served
 
@@ -185,6 +185,27 @@ async def test_a_dry_run_writes_nothing(submit: Served) -> None:
     answer = await submit.post("/jobs?dryRun=true", body)
     assert (answer.status_code, answer.json()["position"]) == (200, None)
     assert await submit.events() == []
+
+
+async def test_a_dry_run_says_whether_it_could_ever_run(fresh_database: str) -> None:
+    async with served(fresh_database) as submit:
+        jobs = [{**RUN, "cpu": 2}, {**RUN, "cpu": 9}, {**RUN, "pool": "far"}, {**RUN, "gpu": 1}]
+        body = {"queue": submit.queue, "jobSet": "s", "jobs": jobs}
+        said = (await submit.post("/jobs?dryRun=true", body)).json()["jobs"]
+        assert [job["feasible"] for job in said] == [None] * 4
+        assert said[0]["why"] == "no node of pool 'default' has ever reported"
+        amounts = {"cpu": 8_000, "memory": 2**34}
+        node = clusters.Node(executor="e", name="n", allocatable=amounts)
+        producer = await submit.log.producer("e")
+        await producer.append([clusters.node_record(node)])
+        await producer.close()
+    async with served(fresh_database) as submit:
+        body["queue"] = submit.queue
+        said = (await submit.post("/jobs?dryRun=true", body)).json()["jobs"]
+        assert [job["feasible"] for job in said] == [True, False, None, None]
+        assert said[0]["why"] is None
+        assert said[1]["why"].startswith("needs 9.0 cpu on one node")
+        assert "feasible" not in (await submit.post("/jobs", body)).json()["jobs"][0]
 
 
 async def test_jobs_are_cancelled_by_id_in_their_partitions(submit: Served) -> None:

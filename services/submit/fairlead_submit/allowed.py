@@ -1,0 +1,98 @@
+"""What the jobs of a queue may use, where the settings limit it: `allow`. Pure.
+
+A list that is there allows what it names and nothing else. Nodes are no refusal: a job of the queue
+is placed on these alone, whatever it asks for. A volume is allowed by its kind (`emptyDir`), or by
+kind and name (`persistentVolumeClaim/data`, `hostPath//scratch`).
+"""
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+import msgspec
+from msgspec import Raw
+
+from fairlead_common import shapes
+from fairlead_common.errors import Fault
+from fairlead_submit import faults
+
+NODE_NAME: Final = "metadata.name"
+DEFAULT_ACCOUNT: Final = "default"
+
+_NAMES: Final = {
+    "persistentVolumeClaim": "claimName",
+    "configMap": "name",
+    "secret": "secretName",
+    "hostPath": "path",
+}
+"""Where the kinds of volumes that have a name say it."""
+
+_Object = Mapping[str, object]
+
+
+class Allow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What one queue may use; null or absent: anything."""
+
+    nodes: tuple[str, ...] | None = None
+    namespaces: tuple[str, ...] | None = None
+    volumes: tuple[str, ...] | None = None
+    service_accounts: tuple[str, ...] | None = None
+
+
+def check(allow: Allow, namespace: str, spec: _Object) -> list[Fault]:
+    """What of a job is not allowed. Pointers begin at the job; `spec` is its whole pod spec."""
+    found: list[Fault] = []
+    if allow.namespaces is not None and namespace not in allow.namespaces:
+        found.append(Fault("/namespace", _detail(namespace, allow.namespaces)))
+    if allow.service_accounts is not None:
+        for field in ("serviceAccountName", "serviceAccount"):
+            account = spec.get(field) or (DEFAULT_ACCOUNT if field.endswith("Name") else None)
+            if account is not None and account not in allow.service_accounts:
+                detail = _detail(account, allow.service_accounts)
+                found.append(Fault(f"/podSpec/{field}", detail))
+    if allow.volumes is not None:
+        volumes = spec.get("volumes")
+        for index, volume in enumerate(volumes if isinstance(volumes, list) else ()):
+            closed = _volume_fault(volume, allow.volumes)
+            if closed is not None:
+                found.append(Fault(f"/podSpec/volumes/{index}", closed))
+    if allow.nodes is not None and spec.get("nodeName") is not None:
+        said = "is not for jobs to say: the queue's nodes are limited"
+        found.append(Fault("/podSpec/nodeName", said))
+    return found
+
+
+def _volume_fault(volume: object, allowed: tuple[str, ...]) -> str | None:
+    kinds = [key for key in volume if key != "name"] if isinstance(volume, dict) else []
+    if not kinds:
+        return _detail("emptyDir", allowed) if "emptyDir" not in allowed else None
+    for kind in kinds:
+        source = cast(_Object, volume)[kind]
+        name = source.get(_NAMES.get(kind, "")) if isinstance(source, dict) else None
+        if kind not in allowed and f"{kind}/{name}" not in allowed:
+            return _detail(kind if name is None else f"{kind}/{name}", allowed)
+    return None
+
+
+def _detail(what: object, allowed: tuple[str, ...]) -> str:
+    there_are = ", ".join(allowed) or "none"
+    return f"is {faults.shown(what)}; this queue may use: {there_are}"
+
+
+def on_nodes(shape: Raw, nodes: tuple[str, ...]) -> Raw:
+    """The shape with the further wish to be on one of these nodes."""
+    known = shapes.decode(shape)
+    wish = shapes.Requirement(NODE_NAME, "In", tuple(sorted(set(nodes))))
+    if not known.affinity:
+        narrowed: tuple[shapes.SelectorTerm, ...] = (shapes.SelectorTerm(match_fields=(wish,)),)
+    else:
+        narrowed = tuple(_narrowed(term, wish) for term in known.affinity)
+    return shapes.encode(msgspec.structs.replace(known, affinity=narrowed))
+
+
+def _narrowed(term: shapes.SelectorTerm, wish: shapes.Requirement) -> shapes.SelectorTerm:
+    """A term without anything in it meets nothing, and goes on meeting nothing."""
+    if not (term.match_expressions or term.match_fields):
+        return term
+    wishes = {(item.key, item.operator, item.values): item for item in (*term.match_fields, wish)}
+    fields = tuple(wishes[key] for key in sorted(wishes))
+    return msgspec.structs.replace(term, match_fields=fields)
