@@ -102,7 +102,7 @@ class Templates:
                 else self._defaults.max_runtime_seconds
             )
         shape = demand.shape
-        if shared.allow is not None:
+        if shared.allow is not None and not found:
             document = cast(_Object, msgspec.json.decode(spec))
             found += allowed.check(shared.allow, job.namespace or "default", document)
             if shared.allow.nodes is not None:

@@ -75,6 +75,12 @@ def test_what_is_allowed_is_taken() -> None:
         assert submitted(job, allow)[1] == []
 
 
+def test_what_cannot_be_read_is_named_also_where_the_queue_is_limited() -> None:
+    for spec in (5, {"containers": [{"args": ["x" * 70_000]}]}):
+        _, found = submitted({"podSpec": spec}, Allow(nodes=("n0",), volumes=()))
+        assert [fault.pointer for fault in found] == ["/jobs/0/podSpec"]
+
+
 def test_other_queues_are_not_limited() -> None:
     settings = SubmitSettings(allow={"other": Allow(namespaces=())})
     assert Templates(settings).shared("q", None).allow is None
