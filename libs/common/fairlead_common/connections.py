@@ -22,7 +22,7 @@ from fairlead_common.access import ConnectionLimits
 
 LOOK_S: Final = 1.0
 LATE_BODY_S: Final = 5.0
-"""How long the rest of a body may come after its request was answered."""
+"""How long the rest of a request may come after it was answered or refused."""
 EVICTED: Final = 64
 """How many idle connections make room at once, so that few look for them."""
 FILES_KEPT: Final = 256
@@ -51,6 +51,7 @@ class Connection(HttpToolsProtocol):
     body_bytes = 0
     stalled_s: float | None = None
     closing_s: float | None = None
+    refused_s: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a place; without one, say so."""
@@ -58,11 +59,13 @@ class Connection(HttpToolsProtocol):
         self.since_s = self.loop.time()
         _keep_alive(transport.get_extra_info("socket"))
         if len(self.connections) > self.places and not make_room(self):
-            self.refuse("unavailable", "All connections that this server takes are busy.")
+            busy = "All connections that this server takes are busy."
+            self.transport.write(raw_answer("unavailable", busy, "retry-after: 5\r\n"))
+            self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a head are counted: the parser alone takes any number of them."""
-        if self.transport.is_closing():
+        if self.refused_s is not None or self.transport.is_closing():
             return
         if self.phase is Phase.IDLE:
             self._enter(Phase.HEAD)
@@ -115,10 +118,18 @@ class Connection(HttpToolsProtocol):
 
     def refuse(self, slug: str, detail: str) -> None:
         """Answer before any route could, unless an answer has begun, and close."""
-        begun = self.cycle is not None and self.cycle.response_started
-        if not (begun and not self.cycle.response_complete):
-            self.transport.write(raw_answer(slug, detail))
-        self.transport.close()
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started:
+                self.transport.close()
+                return
+        self.transport.write(raw_answer(slug, detail))
+        # To close now, with bytes unread, would reset the connection and lose what was written.
+        self.refused_s = self.loop.time()
+        self.flow.resume_reading()
+        self.transport.write_eof()
 
     def look(self, now_s: float) -> None:
         """End what takes too long."""
@@ -129,6 +140,9 @@ class Connection(HttpToolsProtocol):
                 self.transport.abort()
         elif self.stalled_s is not None and now_s - self.stalled_s > self.limits.write_s:
             self.transport.abort()
+        elif self.refused_s is not None:
+            if now_s - self.refused_s > LATE_BODY_S:
+                self.transport.close()
         else:
             self._look_at_phase(now_s)
 
@@ -200,14 +214,14 @@ def made_for(limits: ConnectionLimits) -> type[Connection]:
     return type("Connection", (Connection,), {"limits": limits, "places": places})
 
 
-def raw_answer(slug: str, detail: str) -> bytes:
+def raw_answer(slug: str, detail: str, headers: str = "") -> bytes:
     """A whole answer with a problem, for who could not even ask."""
     status, document = problems.document(slug, detail)
     body = msgspec.json.encode(document)
     head = (
         f"HTTP/1.1 {status} {document['title']}\r\ncontent-type: application/problem+json\r\n"
         f"content-length: {len(body)}\r\nx-content-type-options: nosniff\r\n"
-        "connection: close\r\n\r\n"
+        f"connection: close\r\n{headers}\r\n"
     )
     return head.encode() + body
 

@@ -1,0 +1,204 @@
+"""Slow, silent and greedy clients on real sockets: what they hold is taken from them again."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from fairlead_common.access import ConnectionLimits, RequestLimits
+from tests.integration.doors.sockets import SHORT, Served, ended, head, served
+
+
+async def drip(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """Send one byte after the other, slowly, until the other side has had enough."""
+    try:
+        while not writer.is_closing():
+            for byte in data:
+                writer.write(bytes([byte]))
+                await writer.drain()
+                await asyncio.sleep(0.05 if not writer.is_closing() else 0)
+    except ConnectionError:
+        return
+
+
+async def still_serves(app: Served) -> None:
+    """Somebody else is answered."""
+    assert (await app.ask("/here")).endswith(b"here")
+
+
+async def test_a_head_that_drips_is_cut_off() -> None:
+    async with served() as app:
+        reader, writer = await app.connect()
+        writer.write(b"GET /here HTTP/1.1\r\nHost: localhost\r\n")
+        task = asyncio.create_task(drip(writer, b"X-A: b\r\n"))
+        answer = await ended(reader)
+        task.cancel()
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert b"/problems/too-slow" in answer
+        await still_serves(app)
+
+
+async def test_a_body_that_drips_is_cut_off() -> None:
+    async with served() as app:
+        reader, writer = await app.connect()
+        writer.write(head("POST", "/body", "Content-Length: 1000000"))
+        task = asyncio.create_task(drip(writer, b"x"))
+        answer = await ended(reader)
+        task.cancel()
+        assert answer.startswith(b"HTTP/1.1 408")
+        await still_serves(app)
+
+
+async def test_a_body_that_comes_fast_enough_is_read_however_long_it_takes() -> None:
+    limits = msgspec.structs.replace(SHORT, body_bytes_per_s=100.0)
+    async with served(limits) as app:
+        reader, writer = await app.connect()
+        writer.write(head("POST", "/body", "Content-Length: 400", "Connection: close"))
+        loop = asyncio.get_running_loop()
+        begun_s, sent = loop.time(), 0
+        while sent < 400:
+            # A quarter faster than it must be: 1.6 s of sending, three times the first grace.
+            due = min(400, int((loop.time() - begun_s) * 250))
+            writer.write(b"x" * (due - sent))
+            sent = due
+            await asyncio.sleep(0.01)
+        assert (await ended(reader)).endswith(b"400")
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /here HTTP/1.1\r\n", b"\r\n"])
+async def test_silence_is_not_waited_for(sent: bytes) -> None:
+    async with served() as app:
+        reader, writer = await app.connect()
+        writer.write(sent)
+        answer = await ended(reader)
+        assert answer == b"" or answer.startswith(b"HTTP/1.1 408")
+
+
+async def test_a_connection_that_stays_open_after_an_answer_is_closed_in_time() -> None:
+    async with served() as app:
+        reader, writer = await app.connect()
+        writer.write(head("GET", "/here"))
+        assert (await ended(reader)).endswith(b"here")
+
+
+async def test_a_head_without_end_is_not_kept_in_memory() -> None:
+    async with served() as app:
+        reader, writer = await app.connect()
+        writer.write(b"GET /here HTTP/1.1\r\nHost: localhost\r\nX-A: " + b"a" * 200_000)
+        answer = await ended(reader)
+        assert answer == b"" or answer.startswith(b"HTTP/1.1 431")
+        await still_serves(app)
+
+
+async def test_who_takes_nothing_of_his_answer_loses_it() -> None:
+    async with served() as app:
+        connections = [await app.connect(limit=1024) for _ in range(20)]
+        for reader, writer in connections:
+            writer.write(head("GET", "/endless"))
+            reader._transport.pause_reading()  # type: ignore[attr-defined]  # as a client that hangs
+        await app.until(streams=20)
+        await app.until(streams=0)
+        await still_serves(app)
+
+
+async def test_idle_connections_make_room_for_those_who_ask() -> None:
+    limits = ConnectionLimits(connections_max=50, idle_s=600)
+    async with served(limits) as app:
+        idle = [await app.connect() for _ in range(300)]
+        await still_serves(app)
+        for _, writer in idle:
+            writer.close()
+
+
+async def test_thousands_of_idle_connections_do_not_keep_others_out() -> None:
+    async with served(ConnectionLimits(idle_s=600, head_s=600)) as app:
+        opened = []
+        for number in range(2_000):
+            reader, writer = await app.connect()
+            writer.write(b"" if number % 2 else b"GET / HTTP/1.1\r\nHost:")
+            opened.append((reader, writer))
+        for _ in range(20):
+            await still_serves(app)
+        for _, writer in opened:
+            writer.close()
+
+
+async def test_when_all_are_busy_a_new_one_is_told_so() -> None:
+    limits = ConnectionLimits(connections_max=5)
+    async with served(limits) as app:
+        waiting = [await app.connect() for _ in range(5)]
+        for _, writer in waiting:
+            writer.write(head("GET", "/wait"))
+        await app.until(streams=5)
+        reader, _ = await app.connect()
+        assert (await ended(reader)).startswith(b"HTTP/1.1 503")
+        app.release.set()
+        reader, _ = waiting[0]
+        assert b"200" in await reader.readline()
+
+
+async def test_one_caller_cannot_have_everything_under_way() -> None:
+    async with served(requests=RequestLimits(concurrent_max=3)) as app:
+        waiting = [await app.connect() for _ in range(3)]
+        for _, writer in waiting:
+            writer.write(head("GET", "/events"))
+        await app.until(streams=3)
+        answer = await app.ask("/here")
+        assert answer.startswith(b"HTTP/1.1 429")
+        assert b"retry-after: 1" in answer
+        waiting[0][1].close()
+        await app.until(streams=2)
+        await still_serves(app)
+
+
+async def test_a_stream_whose_reader_is_gone_ends() -> None:
+    async with served() as app:
+        _, writer = await app.connect()
+        writer.write(head("GET", "/events"))
+        await app.until(streams=1)
+        writer.transport.abort()
+        await app.until(streams=0)
+
+
+async def test_what_is_no_http_is_a_problem_too() -> None:
+    async with served() as app:
+        reader, writer = await app.connect()
+        writer.write(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+        answer = await ended(reader)
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert b"/problems/malformed" in answer
+
+
+# The end of a server --------------------------------------------------------------------------
+
+
+async def test_a_server_that_ends_lets_answers_end_and_event_streams_too() -> None:
+    async with served() as app:
+        asked, events, idle = [await app.connect() for _ in range(3)]
+        asked[1].write(head("GET", "/wait"))
+        events[1].write(head("GET", "/events"))
+        await app.until(streams=2)
+        app.task.cancel()
+        assert await ended(idle[0]) == b""
+        assert (await ended(events[0])).endswith(b"0\r\n\r\n"), "the stream ends as a whole"
+        assert not app.task.done(), "an answer is still under way"
+        with pytest.raises(ConnectionRefusedError):
+            await app.connect()
+        app.release.set()
+        answer = await ended(asked[0])
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert answer.endswith(b"waited")
+        await asyncio.wait([app.task])
+        assert app.task.cancelled()
+
+
+async def test_who_would_wait_too_long_for_a_server_that_ends_is_told_to_come_again() -> None:
+    async with served() as app:
+        reader, writer = await app.connect()
+        writer.write(head("GET", "/wait"))
+        await app.until(streams=1)
+        app.task.cancel()
+        answer = await ended(reader)
+        assert answer.startswith(b"HTTP/1.1 503")
+        assert b"retry-after: 1" in answer
+        assert b"This server is ending" in answer
