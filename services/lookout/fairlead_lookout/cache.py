@@ -5,12 +5,14 @@ locks are lost.
 """
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Final
 
-from fairlead_lookout.model import Changes, Job, JobSet, SetKey
+from fairlead_lookout.model import Amounts, Changes, Job, JobSet, SetKey
 
 JOBS_MAX: Final = 100_000
 SETS_MAX: Final = 20_000
+SHAPES_MAX: Final = 50_000
 
 
 class Cache:
@@ -19,6 +21,7 @@ class Cache:
     def __init__(self, jobs_max: int = JOBS_MAX, sets_max: int = SETS_MAX) -> None:
         self.jobs: OrderedDict[str, Job] = OrderedDict()
         self.sets: OrderedDict[SetKey, JobSet] = OrderedDict()
+        self.requests: dict[str, Amounts] = {}
         self._jobs_max = jobs_max
         self._sets_max = sets_max
 
@@ -31,6 +34,7 @@ class Cache:
         self.jobs.update(changes.jobs)
         for job_id in changes.jobs:
             self.jobs.move_to_end(job_id)
+        self.keep_requests(changes.shapes)
         self.sets.update(changes.sets)
         for key in changes.sets:
             self.sets.move_to_end(key)
@@ -42,6 +46,12 @@ class Cache:
     def keep_set(self, job_set: JobSet) -> None:
         """Remember a job set that was read."""
         self.sets[job_set.key] = job_set
+
+    def keep_requests(self, shapes: Mapping[str, Amounts]) -> None:
+        """Remember what shapes ask for."""
+        if len(self.requests) > SHAPES_MAX:
+            self.requests.clear()
+        self.requests.update(shapes)
 
     def clear(self) -> None:
         """Forget everything: somebody else may have written since."""

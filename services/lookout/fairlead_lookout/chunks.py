@@ -82,7 +82,7 @@ _decode_id: Final = msgspec.json.Decoder(_Identified).decode
 def after(data: bytes, seen: tuple[int, int]) -> Iterator[tuple[tuple[int, int], bytes]]:
     """The events of a chunk behind `seen`: their ids and their lines."""
     for line in inflate(data).split(b"\n"):
-        position, _, item = _decode_id(line).id.partition("-")
+        _, position, item = _decode_id(line).id.split("-")
         place = (int(position), int(item))
         if place > seen:
             yield place, line

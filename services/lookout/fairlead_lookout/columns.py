@@ -19,16 +19,16 @@ JOB_CHANGES: Final = _columns(
     "id shape state stopping held priority run changed_ms started_ms ended_ms category exit_code"
     " reason"
 )
-SPEC_COLUMNS: Final = _columns("job_id digest client_id labels submitted")
+SPEC_COLUMNS: Final = _columns("job_id digest client_id labels annotations submitted")
 RUN_COLUMNS: Final = _columns(
     "job_id number state executor node pool leased_ms pending_ms running_ms ended_ms exit_code"
-    " category reason cause"
+    " category reason cause shape"
 )
 RUN_CHANGES: Final = _columns(
     "job_id number state pending_ms running_ms ended_ms exit_code category reason cause"
 )
 EVENT_COLUMNS: Final = _columns(
-    "set_number last_position last_item first_position first_item day lines"
+    "set_number last_position last_item first_position first_item day lines partition queue time_ms"
 )
 
 
@@ -72,6 +72,7 @@ def job(row: Any) -> Job:
             category=row["run_category"],
             reason=row["run_reason"],
             cause=row["cause"],
+            shape=row["run_shape"],
         )
     return job
 
@@ -136,6 +137,7 @@ def run_row(job_id: str, run: Run) -> tuple[Any, ...]:
         run.category,
         run.reason,
         run.cause,
+        run.shape,
     )
 
 
@@ -166,4 +168,33 @@ def job_set(row: Any) -> JobSet:
         last_ms=row["last_ms"],
         position=row["position"],
         last=(row["last_position"], row["last_item"]),
+        failures=_decode_counts(row["failures"]),
+        held=_decode_held(row["held"]),
+        used=_decode_counts(row["used"]),
+        metered_ms=row["metered_ms"],
     )
+
+
+def job_set_change(known: JobSet) -> tuple[Any, ...]:
+    """What the statement `write_sets` takes."""
+    return (
+        known.number,
+        known.jobs,
+        known.live,
+        known.first_ms,
+        known.last_ms,
+        known.position,
+        *known.last,
+        _text(known.failures),
+        _text(known.held),
+        _text(known.used),
+        known.metered_ms,
+    )
+
+
+_decode_counts: Final = msgspec.json.Decoder(dict[str, int]).decode
+_decode_held: Final = msgspec.json.Decoder(dict[str, dict[str, int]]).decode
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode() if value else "{}"

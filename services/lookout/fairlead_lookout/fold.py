@@ -11,9 +11,10 @@ from typing import Final, assert_never
 
 import msgspec
 
-from fairlead_common import events, ids, shapes
+from fairlead_common import events, ids
 from fairlead_lookout import states
 from fairlead_lookout.mentions import matches
+from fairlead_lookout.metering import Meter
 from fairlead_lookout.model import (
     Changes,
     CountKey,
@@ -57,6 +58,7 @@ class _Fold:
         self._submitted: dict[str, Submitted] = {}
         self._counted: dict[SetKey, set[CountKey]] = {}
         self._telling = Telling()
+        self._meter = Meter(known.requests)
         self._new_by_partition: dict[int, list[str]] = {}
         self._events = 0
         self._message: Message
@@ -71,6 +73,8 @@ class _Fold:
             counted=self._counted,
             lines=self._telling.lines,
             events=self._events,
+            shapes=self._meter.shapes,
+            usage=self._meter.usage,
         )
 
     def message(self, message: Message) -> None:
@@ -141,7 +145,7 @@ class _Fold:
             priority_class=event.priority_class,
             number=number,
             submitted_ms=message.time_ms,
-            shape=shapes.key(bytes(event.shape), event.priority_class),
+            shape=self._meter.shape(bytes(event.shape), event.priority_class),
             state=QUEUED,
             priority=event.priority,
             changed_ms=message.time_ms,
@@ -153,7 +157,7 @@ class _Fold:
             new=True,
         )
         self._submitted[job_id] = Submitted(
-            event.digest, event.client_id, event.labels, _encode(event)
+            event.digest, event.client_id, event.labels, event.annotations, _encode(event)
         )
         self._new_by_partition.setdefault(message.partition, []).append(job_id)
         job_set = self._set(key)
@@ -249,9 +253,11 @@ class _Fold:
             node=event.node,
             pool=event.pool,
             leased_ms=self._message.time_ms,
+            shape=job.shape,
             new=True,
         )
         job.dirty = True
+        self._meter.leased(self._set(job.key), job.latest)
         if self._step(job, event):
             job.stopping = job.started_ms = None
             self._telling.tell_run(self._set(job.key), "leased", job)
@@ -312,6 +318,7 @@ class _Fold:
                 self._telling.tell_run(self._set(job.key), "succeeded", job)
             case events.JobFailed():
                 job.category = str(event.category)
+                self._count_failure(job)
                 job.exit_code = event.exit_code
                 job.reason = event.reason
                 self._telling.tell_failed_run(self._set(job.key), job, will_retry=False)
@@ -333,6 +340,7 @@ class _Fold:
                 )
             case events.JobRejected():
                 job.category = event.code
+                self._count_failure(job)
                 job.reason = event.reason
                 self._telling.tell_run(
                     self._set(job.key), "rejected", job, code=event.code, reason=event.reason
@@ -346,7 +354,7 @@ class _Fold:
     def _requeue(self, job: Job, event: events.JobRequeued, *, preempted: bool) -> None:
         job.started_ms = None
         if event.shape:
-            job.shape = shapes.key(bytes(event.shape), job.priority_class)
+            job.shape = self._meter.shape(bytes(event.shape), job.priority_class)
         if preempted:
             self._telling.tell_run(
                 self._set(job.key), "preempted", job, reason=event.reason, final=False
@@ -381,6 +389,8 @@ class _Fold:
             return
         self._runs[job.id, run.number] = run
         self._advance(run, to, event)
+        if run.ended_ms is not None:
+            self._meter.ended(self._set(job.key), run, self._message.time_ms)
         if newest and self._step(job, event):
             if to == "RUNNING":
                 job.started_ms = self._message.time_ms
@@ -409,6 +419,11 @@ class _Fold:
                 run.exit_code = 0
             case _:
                 pass
+
+    def _count_failure(self, job: Job) -> None:
+        category = job.category or "internal"
+        failures = self._set(job.key).failures
+        failures[category] = failures.get(category, 0) + 1
 
     # The records, copied when they are first touched.
 
@@ -463,4 +478,7 @@ class _Fold:
         """Say so when this was the last live job of its set."""
         job_set = self._set(job.key)
         if job.state in ENDED and job_set.live == 0:
+            # Runs that were never reported as ended hold nothing either.
+            self._meter.accrue(job_set, self._message.time_ms)
+            job_set.held.clear()
             self._telling.tell(job_set, "finished", None, counts=job_set.by_state())

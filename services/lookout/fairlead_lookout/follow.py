@@ -226,7 +226,7 @@ class Folder:
         packed = chunks.pack(known.sets, changes.lines)
         await self._streams.publish(packed)
         times = {message.partition: message.time_ms for message in batch.messages}
-        await store.write(changes, packed, batch.before, batch.after, times)
+        await store.write(known, changes, packed, batch.before, batch.after, times)
         return changes
 
     def _well(self) -> None:

@@ -86,9 +86,11 @@ async def _has_finished(view: View, job_set: JobSet, seen: tuple[int, int]) -> b
     return now is not None and now.live == 0 and now.last <= seen
 
 
-def sse(events_: Events) -> bytes:
+def sse(partition: int, events_: Events) -> bytes:
     """As server-sent events."""
-    return b"".join(b"id: %d-%d\ndata: %s\n\n" % (*place, line) for place, line in events_)
+    return b"".join(
+        b"id: %d-%d-%d\ndata: %s\n\n" % (partition, *place, line) for place, line in events_
+    )
 
 
 def ndjson(events_: Events) -> bytes:

@@ -1,10 +1,11 @@
 """Logs of runs: asked from the executor that has them, with a short-lived signed token."""
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx2
+import msgspec
 
 from fairlead_common import auth, clock, ids
 from fairlead_common.errors import WorldError
@@ -39,9 +40,10 @@ class Logs:
         )
 
     async def open(
-        self, executor: str, job_id: str, run: int, parameters: Mapping[str, str]
+        self, run_row: Mapping[str, Any], job_id: str, parameters: Mapping[str, str]
     ) -> AsyncIterator[bytes]:
-        """The log's bytes as they come. Raises `Problem` when there are none to be had."""
+        """A run's log as it comes. Raises `Problem` when there is none to be had."""
+        executor, run = run_row["executor"], run_row["number"]
         heartbeat = self._clusters.heartbeat(executor)
         address = heartbeat.address if heartbeat else ""
         if urlsplit(address).scheme not in ("http", "https") or not self._signing_key:
@@ -71,7 +73,7 @@ class Logs:
             ) from error
         if response.status_code != 200:
             await response.aclose()
-            raise _refusal(executor, run, response.status_code)
+            raise _refusal(run_row, response.status_code)
         return _body(response)
 
     async def close(self) -> None:
@@ -90,11 +92,39 @@ async def _body(response: httpx2.Response) -> AsyncIterator[bytes]:
         await response.aclose()
 
 
-def _refusal(executor: str, run: int, status: int) -> Problem:
+def containers(spec: msgspec.Raw) -> list[str]:
+    """The names of a pod's containers, those that only prepare it included."""
+    pod = _decode_pod(spec)
+    return [each.name for each in (*pod.containers, *pod.init_containers) if each.name]
+
+
+class _Container(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Pod(msgspec.Struct, frozen=True, rename="camel"):
+    containers: tuple[_Container, ...] = ()
+    init_containers: tuple[_Container, ...] = ()
+
+
+_decode_pod: Final = msgspec.json.Decoder(_Pod).decode
+
+
+def _refusal(run: Mapping[str, Any], status: int) -> Problem:
+    executor, number = run["executor"], run["number"]
     if status in (404, 410):
-        return Problem(
-            "not-found",
-            f"The cluster {executor} has no log of run {run}: it has not started, or its log has"
-            " been removed.",
-        )
+        if run["ended_ms"] is not None:
+            ended = clock.rfc3339(run["ended_ms"])
+            detail = (
+                f"The cluster {executor} has no log of run {number} any more: it ended at {ended},"
+                " and clusters keep logs for a while only."
+            )
+        elif run["running_ms"] is None:
+            detail = (
+                f"Run {number} has not started yet: on {executor} it is {run['state']}. Its log"
+                " begins when it runs."
+            )
+        else:
+            detail = f"The cluster {executor} has no log of run {number}."
+        return Problem("not-found", detail)
     return Problem("unavailable", f"The cluster {executor} answered {status}.", retry_after_s=5)

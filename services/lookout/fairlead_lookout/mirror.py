@@ -1,4 +1,4 @@
-"""What the compacted topics say now, in memory: why jobs wait and shares; clusters and heartbeats.
+"""What the compacted topics say now, in memory: why jobs wait and shares; clusters; configuration.
 
 Every process reads them from the beginning at its start and follows them. Values stay encoded
 until somebody asks. Beyond `ROWS_MAX` keys new ones are not taken up, which is logged.
@@ -6,16 +6,21 @@ until somebody asks. Beyond `ROWS_MAX` keys new ones are not taken up, which is 
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import Final
 
-from fairlead_common import clock, clusters, reports, resources
+from fairlead_common import clock, configuration, reports
+from fairlead_common import clusters as facts
 from fairlead_common.errors import LogUnavailable, PositionGone
 from fairlead_common.log import EventLog, caught_up
-from fairlead_common.log.topics import CLUSTERS, REPORTS
-from fairlead_lookout import shown
+from fairlead_common.log.topics import CLUSTERS, CONFIG, REPORTS
+from fairlead_common.permissions import Reach
+from fairlead_lookout.shown import PoolReportShown, QueueReportShown
 
 ROWS_MAX: Final = 200_000
 RETRY_S: Final = 1.0
+WAITING_SHOWN: Final = 100
+"""Reasons with their sentences in a report; the counts by reason are of all."""
 _logger: Final = logging.getLogger("fairlead.lookout.mirror")
 
 
@@ -70,6 +75,8 @@ class Mirror:
         if value is None:
             self._drop(key)
         elif key in self.values or len(self.values) < self._rows_max:
+            if key not in self.values:
+                self._took(key)
             self.values[key] = value
             self.times_ms[key] = time_ms
         elif not self._full:
@@ -77,8 +84,15 @@ class Mirror:
             _logger.error("%s has more than %d keys; some are not shown", self._topic, ROWS_MAX)
 
     def _drop(self, key: str) -> None:
-        self.values.pop(key, None)
+        if self.values.pop(key, None) is not None:
+            self._lost(key)
         self.times_ms.pop(key, None)
+
+    def _took(self, key: str) -> None:
+        """There is a value for this key now."""
+
+    def _lost(self, key: str) -> None:
+        """There is none any more."""
 
 
 class Reports(Mirror):
@@ -86,6 +100,8 @@ class Reports(Mirror):
 
     def __init__(self, log: EventLog, *, away_s: float) -> None:
         super().__init__(log, REPORTS, away_s=away_s)
+        self._of_queue: dict[str, set[str]] = {}
+        self._of_pool: dict[str, set[str]] = {}
 
     def waiting(
         self, pool: str, queue: str, shape: str, job_set: str, gang: str
@@ -104,42 +120,69 @@ class Reports(Mirror):
         found = None if value is None else reports.decode(value)
         return found if isinstance(found, reports.Waiting) else None
 
-    def of_queue(self, queue: str) -> shown.QueueReportShown:
-        """A queue's standing in all pools and why its jobs wait."""
-        shares: list[reports.QueueShare] = []
-        waiting: list[reports.Waiting] = []
-        for key, value in self.values.items():
-            if key.split("/", 2)[1:2] == [queue]:
-                match reports.decode(value):
-                    case reports.QueueShare() as share:
-                        shares.append(share)
-                    case reports.Waiting() as why:
-                        waiting.append(why)
-                    case reports.Round():
-                        pass
-        waiting.sort(key=lambda why: -why.jobs)
-        return shown.QueueReportShown(
-            queue=queue, shares=shares, waiting=waiting[:100], reasons=_reasons(waiting)
+    def of_queue(self, queue: str, configured: configuration.Queue | None) -> QueueReportShown:
+        """A queue's standing in all pools, its limits and why its jobs wait."""
+        shares, waiting, _ = self._said(self._of_queue.get(queue, ()))
+        return QueueReportShown(
+            queue=queue,
+            weight=configured.weight if configured else None,
+            cordoned=configured.cordoned if configured else False,
+            reason=(configured.reason or None) if configured else None,
+            limits=configured.limits if configured else {},
+            shares=shares,
+            waiting=waiting[:WAITING_SHOWN],
+            reasons=_reasons(waiting),
         )
 
-    def of_pool(self, pool: str) -> shown.PoolReportShown:
-        """A pool's last round, its queues' shares and its reasons."""
+    def of_pool(self, pool: str, reach: Reach) -> PoolReportShown:
+        """A pool's last round, and the shares and reasons of the queues that may be seen."""
+        names = [name for name in self._of_pool.get(pool, ()) if _queue(name) in reach]
+        shares, waiting, _ = self._said(names)
+        shares.sort(key=lambda share: share.queue)
+        _, _, done = self._said([pool])
+        return PoolReportShown(
+            pool=pool,
+            round=done,
+            shares=shares,
+            waiting=waiting[:WAITING_SHOWN],
+            reasons=_reasons(waiting),
+        )
+
+    def _said(
+        self, names: Iterable[str]
+    ) -> tuple[list[reports.QueueShare], list[reports.Waiting], reports.Round | None]:
+        """What these keys say, the reason that concerns most jobs first."""
         shares: list[reports.QueueShare] = []
         waiting: list[reports.Waiting] = []
         last: reports.Round | None = None
-        for key, value in self.values.items():
-            if key.split("/", 1)[0] == pool:
-                match reports.decode(value):
-                    case reports.QueueShare() as share:
-                        shares.append(share)
-                    case reports.Waiting() as why:
-                        waiting.append(why)
-                    case reports.Round() as done:
-                        last = done
-        shares.sort(key=lambda share: share.queue)
-        return shown.PoolReportShown(
-            pool=pool, round=last, shares=shares, reasons=_reasons(waiting)
-        )
+        for name in names:
+            value = self.values.get(name)
+            match None if value is None else reports.decode(value):
+                case reports.QueueShare() as share:
+                    shares.append(share)
+                case reports.Waiting() as why:
+                    waiting.append(why)
+                case reports.Round() as done:
+                    last = done
+                case None:
+                    pass
+        waiting.sort(key=lambda why: -why.jobs)
+        return shares, waiting, last
+
+    def _took(self, key: str) -> None:
+        pool, _, rest = key.partition("/")
+        if rest:
+            self._of_pool.setdefault(pool, set()).add(key)
+            self._of_queue.setdefault(_queue(key), set()).add(key)
+
+    def _lost(self, key: str) -> None:
+        self._of_pool.get(key.partition("/")[0], set()).discard(key)
+        self._of_queue.get(_queue(key), set()).discard(key)
+
+
+def _queue(key: str) -> str:
+    """The queue that a key is about; "" for a round's."""
+    return key.partition("/")[2].partition("/")[0]
 
 
 def _reasons(waiting: list[reports.Waiting]) -> dict[str, int]:
@@ -155,49 +198,42 @@ class Clusters(Mirror):
     def __init__(self, log: EventLog, *, away_s: float) -> None:
         super().__init__(log, CLUSTERS, away_s=away_s)
 
-    def heartbeat(self, executor: str) -> clusters.Heartbeat | None:
+    def heartbeat(self, executor: str) -> facts.Heartbeat | None:
         """The newest heartbeat of an executor."""
         value = self.values.get(executor)
-        found = None if value is None else clusters.decode(value)
-        return found if isinstance(found, clusters.Heartbeat) else None
+        found = None if value is None else facts.decode(value)
+        return found if isinstance(found, facts.Heartbeat) else None
 
-    def all(self) -> shown.ClustersShown:
-        """A row per executor, with what its nodes have in all."""
-        nodes: dict[str, list[clusters.Node]] = {}
-        beats: dict[str, clusters.Heartbeat] = {}
+    def all(self) -> list[tuple[str, facts.Heartbeat | None, list[facts.Node]]]:
+        """All executors by name: the last heartbeat and the nodes of each."""
+        nodes: dict[str, list[facts.Node]] = {}
+        beats: dict[str, facts.Heartbeat] = {}
         for value in self.values.values():
-            match clusters.decode(value):
-                case clusters.Node() as node:
+            match facts.decode(value):
+                case facts.Node() as node:
                     nodes.setdefault(node.executor, []).append(node)
-                case clusters.Heartbeat() as beat:
+                case facts.Heartbeat() as beat:
                     beats[beat.executor] = beat
-        made = []
-        for executor in sorted(nodes.keys() | beats.keys()):
-            known = beats.get(executor)
-            made.append(
-                shown.ClusterShown(
-                    executor=executor,
-                    backend=known.backend if known else "",
-                    version=known.version if known else "",
-                    last_heartbeat=shown.time(self.times_ms.get(executor)),
-                    nodes=len(nodes.get(executor, ())),
-                    pools=_pools(nodes.get(executor, [])),
-                    allocatable=_total(nodes.get(executor, [])),
-                )
-            )
-        return shown.ClustersShown(clusters=made)
+        names = sorted(nodes.keys() | beats.keys())
+        return [(name, beats.get(name), nodes.get(name, [])) for name in names]
 
 
-def _pools(nodes: list[clusters.Node]) -> dict[str, int]:
-    totals: dict[str, int] = {}
-    for node in nodes:
-        totals[node.pool] = totals.get(node.pool, 0) + 1
-    return totals
+class Configured(Mirror):
+    """Queues and cordons, as people configured them."""
 
+    def __init__(self, log: EventLog, *, away_s: float) -> None:
+        super().__init__(log, CONFIG, away_s=away_s)
 
-def _total(nodes: list[clusters.Node]) -> dict[str, float | int]:
-    totals: dict[str, int] = {}
-    for node in nodes:
-        for name, amount in node.allocatable.items():
-            totals[name] = totals.get(name, 0) + amount
-    return {name: resources.plain(name, amount) for name, amount in totals.items()}
+    def queue(self, name: str) -> configuration.Queue | None:
+        """A queue that was not deleted."""
+        value = self.values.get(f"queue/{name}")
+        found = None if value is None else configuration.decode(value)
+        return found if isinstance(found, configuration.Queue) and not found.deleted else None
+
+    def cordon(self, executor: str, node: str | None = None) -> configuration.Cordon | None:
+        """The mark of an operator on an executor, or on one of its nodes."""
+        key = configuration.key(configuration.Cordon(executor=executor, node=node))
+        value = self.values.get(key)
+        found = None if value is None else configuration.decode(value)
+        is_mark = isinstance(found, configuration.Cordon) and found.cordoned and not found.deleted
+        return found if isinstance(found, configuration.Cordon) and is_mark else None

@@ -22,9 +22,15 @@ RunKey: TypeAlias = tuple[str, int]
 CountKey: TypeAlias = tuple[str, str]
 """(priority class, state)"""
 
+UsageKey: TypeAlias = tuple[str, str, int]
+"""(queue, pool, hour as its first ms)"""
+
+Amounts: TypeAlias = dict[str, int]
+"""resource -> amount in its fixed unit; multiplied with ms where it says what was used"""
+
 
 class Run(msgspec.Struct, gc=False):
-    """One attempt. `cause` and `by_job` say why it was preempted, if it was."""
+    """One attempt. `cause` says why it was preempted, if it was; `shape` what it holds."""
 
     number: int
     state: str
@@ -39,6 +45,7 @@ class Run(msgspec.Struct, gc=False):
     category: str | None = None
     reason: str | None = None
     cause: str | None = None
+    shape: str = ""
     new: bool = False
 
 
@@ -76,7 +83,11 @@ class Job(msgspec.Struct, gc=False):
 
 
 class JobSet(msgspec.Struct):
-    """One job set and its counters. `last` is the id of its newest public event."""
+    """One job set and its counters. `last` is the id of its newest public event.
+
+    `failures` counts failed and rejected jobs by category. `held` is what its runs hold now, by
+    pool; `used` what they have used up to `metered_ms` (see `metering.py`).
+    """
 
     number: int
     key: SetKey
@@ -88,10 +99,20 @@ class JobSet(msgspec.Struct):
     position: int = -1
     last: tuple[int, int] = (-1, 0)
     counts: dict[CountKey, int] = {}
+    failures: dict[str, int] = {}
+    held: dict[str, Amounts] = {}
+    used: Amounts = {}
+    metered_ms: int = 0
 
     def copy(self) -> "JobSet":
         """A record of its own, counters included."""
-        return msgspec.structs.replace(self, counts=dict(self.counts))
+        return msgspec.structs.replace(
+            self,
+            counts=dict(self.counts),
+            failures=dict(self.failures),
+            held={pool: dict(amounts) for pool, amounts in self.held.items()},
+            used=dict(self.used),
+        )
 
     def by_state(self) -> dict[str, int]:
         """How many jobs are in each state, without the states that have none."""
@@ -117,12 +138,14 @@ class Known(msgspec.Struct, frozen=True):
     `jobs` by id with their newest runs; `runs` are older runs that the batch mentions; `sets` has
     every job set of the batch and of every job in `jobs`. `candidates`: for a message (partition,
     position) that asks something of all jobs of a filter, the ids of jobs that it may find.
+    `requests`: what the shapes of these jobs ask for.
     """
 
     jobs: Mapping[str, Job]
     sets: Mapping[SetKey, JobSet]
     runs: Mapping[RunKey, Run] = {}
     candidates: Mapping[tuple[int, int], list[str]] = {}
+    requests: Mapping[str, Amounts] = {}
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
@@ -134,26 +157,37 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     json: bytes
 
 
+class Submitted(msgspec.Struct, frozen=True, gc=False):
+    """What is kept of a submission beside the narrow row, `text` being all of it."""
+
+    digest: str
+    client_id: str | None
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    text: bytes
+
+
+class Usage(msgspec.Struct):
+    """Amounts x ms: what runs used, and what of it was lost because they were preempted."""
+
+    used: Amounts = {}
+    lost: Amounts = {}
+
+
 class Changes(msgspec.Struct, frozen=True):
     """What a batch makes of what was known: whole new values of everything it touched.
 
     `submitted` holds the text of the event for each new job, `counted` the counters that moved,
-    `lines` the public events per job set, in order.
+    `lines` the public events per job set, in order; `shapes` are new ones, `usage` is what was used
+    and lost to preemption by (queue, pool, hour).
     """
 
     jobs: dict[str, Job]
     runs: dict[RunKey, Run]
     sets: dict[SetKey, JobSet]
-    submitted: dict[str, "Submitted"]
+    submitted: dict[str, Submitted]
     counted: dict[SetKey, set[CountKey]]
     lines: dict[SetKey, list[Line]]
     events: int
-
-
-class Submitted(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of a submission beside the narrow row: its digest, labels and whole text."""
-
-    digest: str
-    client_id: str | None
-    labels: dict[str, str]
-    text: bytes
+    shapes: dict[str, Amounts] = {}
+    usage: dict[UsageKey, Usage] = {}

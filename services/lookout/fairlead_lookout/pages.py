@@ -13,14 +13,16 @@ import msgspec
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
 
-from fairlead_common import auth, clock, resources, shapes
-from fairlead_common.auth import Caller
+from fairlead_common import clock, resources, shapes
 from fairlead_common.errors import WorldError
 from fairlead_common.lifecycle import JobState
+from fairlead_common.permissions import Reach
 from fairlead_common.problems import Problem
-from fairlead_lookout import api, html
+from fairlead_lookout import api_jobs, api_logs, html
+from fairlead_lookout.asking import SSE, find_set
+from fairlead_lookout.filters import JobFilter
 from fairlead_lookout.parts import Parts, Place
-from fairlead_lookout.reads import JobFilter
+from fairlead_lookout.reads import SetFilter
 
 PAGE: Final = 50
 LIVE_S_MIN: Final = 0.5
@@ -54,7 +56,7 @@ class Fragment(msgspec.Struct, frozen=True):
     """The part of a page that is alive: the template, and how to read its values."""
 
     template: str
-    read: Callable[[], Awaitable[Values]]
+    read: Callable[[Reach], Awaitable[Values]]
 
 
 def routes(parts: Parts) -> APIRouter:
@@ -86,11 +88,11 @@ def _job_set_pages(router: APIRouter, pages: "_Pages") -> None:
     ) -> Response:
         fragment = pages.job_sets(queue or None, q or None, active, cursor)
 
-        async def extra() -> Values:
+        async def extra(reach: Reach) -> Values:
             return {
                 "section": "jobsets",
                 "filter": {"queue": queue, "q": q, "active": active},
-                "queues": await pages.parts.view.queues(),
+                "queues": await pages.parts.view.queues(reach),
             }
 
         return await pages.page(request, "jobsets.html", fragment, extra)
@@ -126,8 +128,8 @@ def _job_pages(router: APIRouter, pages: "_Pages") -> None:
     ) -> Response:
         chosen = "stderr" if stream == "stderr" else "stdout"
 
-        async def extra() -> Values:
-            found = await api.describe(pages.parts, job_id, spec=True)
+        async def extra(reach: Reach) -> Values:
+            found = await api_jobs.describe(pages.parts, job_id, reach, spec=True)
             query = {"stream": chosen} | ({} if run is None else {"run": str(run)})
             return {
                 "spec": _pretty(found.spec),
@@ -166,12 +168,13 @@ class _Pages:
         """All job sets that match, and totals."""
         query = {"queue": queue, "q": name, "active": "true" if active else None}
 
-        async def read() -> Values:
+        async def read(reach: Reach) -> Values:
             view = self.parts.view
-            found = await view.job_sets(queue, active or None, name, PAGE, cursor)
+            wanted = SetFilter(reach=reach, queue=queue, active=active or None, q=name)
+            found = await view.job_sets(wanted, PAGE, cursor)
             return {
                 "live": _address("/live/jobsets", query | {"cursor": cursor}),
-                "totals": await view.totals(queue),
+                "totals": await view.totals(reach, queue),
                 "sets": found.job_sets,
                 "filtered": bool(queue or name or active or cursor),
                 "next": _address("/", query | {"cursor": found.next}) if found.next else None,
@@ -183,18 +186,19 @@ class _Pages:
         """A job set and a page of its jobs."""
         chosen = state if state in JobState.__members__ else None
 
-        async def read() -> Values:
-            known = await api.find_set(self.parts, queue, job_set)
-            wanted = JobFilter(queue, job_set, (chosen,) if chosen else ())
-            found = await self.parts.view.jobs(wanted, PAGE, cursor)
+        async def read(reach: Reach) -> Values:
+            known = await find_set(self.parts, reach, queue, job_set)
+            states = (chosen,) if chosen else ()
+            wanted = JobFilter(reach=reach, queue=queue, job_set=job_set, states=states)
+            jobs, following = await self.parts.lists.page(wanted, PAGE, cursor)
             address = html.set_url(queue, job_set)
             query = {"state": chosen}
             return {
                 "live": _address(f"/live{address}", query | {"cursor": cursor}),
                 "set": await self.parts.view.show_set(known),
                 "state": chosen,
-                "jobs": found.jobs,
-                "next": _address(address, query | {"cursor": found.next}) if found.next else None,
+                "jobs": jobs,
+                "next": _address(address, query | {"cursor": following}) if following else None,
             }
 
         return Fragment("_jobset.html", read)
@@ -202,10 +206,10 @@ class _Pages:
     def job(self, job_id: str) -> Fragment:
         """A job with its runs."""
 
-        async def read() -> Values:
-            found = await self.parts.view.job(job_id)
-            described = await api.describe(self.parts, job_id, spec=False)
-            asked = {} if found is None else shapes.decode(found.submitted.shape).requests
+        async def read(reach: Reach) -> Values:
+            found = await api_jobs.find(self.parts, job_id, reach)
+            described = await api_jobs.describe(self.parts, job_id, reach, spec=False)
+            asked = shapes.decode(found.submitted.shape).requests
             return {
                 "live": f"/live/jobs/{job_id}",
                 "job": described,
@@ -224,31 +228,32 @@ class _Pages:
         request: Request,
         template: str,
         fragment: Fragment,
-        extra: Callable[[], Awaitable[Values]] | None = None,
+        extra: Callable[[Reach], Awaitable[Values]] | None = None,
     ) -> Response:
         """A whole page, or a page that says why not."""
         try:
-            caller = await self._viewer(request)
-            values = await fragment.read()
+            caller = await self.parts.sight.caller(request)
+            reach = await self.parts.sight.of(caller)
+            values = await fragment.read(reach)
             values |= {"section": "", "who": caller.name}
             if extra is not None:
-                values |= await extra()
+                values |= await extra(reach)
         except (Problem, WorldError) as error:
             return self._excuse(request, error)
         return HTMLResponse(self._templates.render(template, **values), headers=HEADERS)
 
     async def live(self, request: Request, fragment: Fragment) -> Response:
         """The stream of a fragment. Raises `Problem`: nobody reads that but a program."""
-        await self._viewer(request)
+        reach = await self.parts.sight(request)
         place = Place(self.parts, "streams")
         place.check()
         return StreamingResponse(
-            self._stream(fragment, place),
-            media_type=api.SSE,
+            self._stream(fragment, reach, place),
+            media_type=SSE,
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
 
-    async def _stream(self, fragment: Fragment, place: Place) -> AsyncIterator[bytes]:
+    async def _stream(self, fragment: Fragment, reach: Reach, place: Place) -> AsyncIterator[bytes]:
         """The fragment each time it has changed."""
         with place:
             last = ""
@@ -256,7 +261,7 @@ class _Pages:
             while clock.monotonic_s() < ends_s:
                 text, at = last, self.parts.progress.positions
                 with contextlib.suppress(Problem, WorldError):
-                    text = self._templates.render(fragment.template, **await fragment.read())
+                    text = self._templates.render(fragment.template, **await fragment.read(reach))
                 yield b": still here\n\n" if text == last else _sse(text)
                 last = text
                 await asyncio.sleep(LIVE_S_MIN)
@@ -267,14 +272,14 @@ class _Pages:
         values: Values = {"text": "", "problem": None, "cut": False, "lines": LOG_LINES}
         headers = dict(HEADERS)
         ended = True
-        await self._viewer(request)
+        reach = await self.parts.sight(request)
         try:
-            rows = await self.parts.view.fetch("runs_of_job", job_id)
-            chosen = [row for row in rows if run is None or row["number"] == run]
+            found = await api_jobs.find(self.parts, job_id, reach)
+            chosen = [row for row in found.runs if run is None or row["number"] == run]
             ended = not chosen or chosen[0]["ended_ms"] is not None
             parameters = {"stream": stream, "follow": "false", "tail": str(LOG_LINES)}
             async with asyncio.timeout(LOG_S_MAX):
-                body = await api.open_log(self.parts, job_id, run, parameters)
+                body = await api_logs.open_log(self.parts, job_id, run, parameters, reach)
                 values["text"] = await _read(body)
             values["cut"] = values["text"].count("\n") >= LOG_LINES
             query = {"stream": stream, "run": None if run is None else str(run)}
@@ -288,11 +293,6 @@ class _Pages:
             headers["HX-Reswap"] = "outerHTML"
         text = self._templates.render("_log.html", ended=ended, **values)
         return HTMLResponse(text, headers=headers)
-
-    async def _viewer(self, request: Request) -> Caller:
-        caller = await self.parts.authenticate(request)
-        auth.require(caller, "operator", "submitter", "viewer")
-        return caller
 
 
 def excuses(templates: html.Templates) -> Callable[[Request, Problem | WorldError], Response]:

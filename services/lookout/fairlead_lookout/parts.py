@@ -4,13 +4,14 @@ from typing import Literal
 
 import msgspec
 
-from fairlead_common.auth import Authenticator
 from fairlead_common.problems import Problem
+from fairlead_lookout.lists import Lists
 from fairlead_lookout.logs import Logs
-from fairlead_lookout.mirror import Clusters, Reports
+from fairlead_lookout.mirror import Clusters, Configured, Reports
 from fairlead_lookout.progress import Progress
 from fairlead_lookout.reads import View
 from fairlead_lookout.settings import Settings
+from fairlead_lookout.sight import Sight
 from fairlead_lookout.streams import Tail
 
 
@@ -25,12 +26,14 @@ class Parts(msgspec.Struct, frozen=True):
     """What the routes read from."""
 
     view: View
+    lists: Lists
     progress: Progress
     tail: Tail
     reports: Reports
     clusters: Clusters
+    configured: Configured
     logs: Logs
-    authenticate: Authenticator
+    sight: Sight
     settings: Settings
     budget: Budget
 

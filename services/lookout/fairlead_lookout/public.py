@@ -35,7 +35,7 @@ class PublicType(StrEnum):
 class PublicEvent(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False
 ):
-    """One public event. `id` is `<position>-<item>`; what does not apply is absent.
+    """One public event. `id` is `<partition>-<position>-<item>`; what does not apply is absent.
 
     `position` is the opaque token that `?after=` takes. `counts` (of `finished`) has the jobs of
     the job set by state.
@@ -66,13 +66,18 @@ class PublicEvent(
     job_set: str
 
 
+ID_MAX: Final = 40
 encode: Final = msgspec.json.Encoder().encode
 decode: Final = msgspec.json.Decoder(PublicEvent).decode
 
 
 def parse_id(text: str) -> tuple[int, int]:
     """(position, item) of an event id. Raises ValueError."""
-    position, dash, item = text.partition("-")
-    if not (dash and position.isdecimal() and item.isdecimal() and len(text) <= 40):
-        raise ValueError(f"{text!r} is not the id of an event")
-    return int(position), int(item)
+    parts = text.split("-")
+    if len(parts) != 3 or len(text) > ID_MAX or not all(map(_is_number, parts)):
+        raise ValueError(f"{text[:ID_MAX]!r} is not the id of an event")
+    return int(parts[1]), int(parts[2])
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and int(text) < 2**63

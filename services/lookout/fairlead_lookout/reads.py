@@ -1,4 +1,7 @@
-"""Reading the view for API and pages. Counts come from the counters, never from counting rows."""
+"""Reading the view for API and pages. Counts come from the counters, never from counting rows.
+
+Lists of jobs are in `lists.py`.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -6,34 +9,27 @@ from typing import Any, Final
 import asyncpg
 import msgspec
 
-from fairlead_common import clock, events, positions
-from fairlead_common.db import Pool, load
+from fairlead_common import clock, events, reports
+from fairlead_common.db import Pool
 from fairlead_common.db.pool import AWAY, DatabaseUnavailable
+from fairlead_common.permissions import EVERYTHING, Reach
 from fairlead_lookout import columns, cursors, shown
 from fairlead_lookout.model import JobSet
+from fairlead_lookout.queries import SQL
 
-SQL: Final = load("fairlead_lookout", "sql/read.sql")
-SETS_MAX: Final = 32
-"""Up to so many job sets are looked into one by one, which a filter on states makes cheap."""
-QUEUES_MAX: Final = 1_000
-COUNT_MAX: Final = 10_000
-GROUPS: Final = ("queue", "jobSet", "class", "state")
-_FAILED: Final = frozenset({"FAILED", "REJECTED"})
-"""States in which a job has a category."""
+QUEUES_MAX: Final = 2_000
+SETS_LOOKED_AT: Final = 20_000
+"""Job sets whose names a page looks at, at most; what follows is for the next page."""
 _submitted: Final = msgspec.json.Decoder(events.JobSubmitted)
 
 
-class JobFilter(msgspec.Struct, frozen=True):
-    """Which jobs a list is about; an empty field does not restrict."""
+class SetFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which job sets a list is about; an empty field does not restrict."""
 
+    reach: Reach = EVERYTHING
     queue: str | None = None
-    job_set: str | None = None
-    states: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
-
-    def arguments(self) -> tuple[str | None, str | None, list[str], list[str]]:
-        """As statements take it."""
-        return self.queue, self.job_set, list(self.states), list(self.classes)
+    active: bool | None = None
+    q: str | None = None
 
 
 class JobFound(msgspec.Struct, frozen=True):
@@ -57,9 +53,13 @@ class View:
         self._pool = pool
 
     async def fetch(self, name: str, *arguments: object) -> list[Any]:
-        """All rows of a named statement; none for a text that no table can hold (with a NUL)."""
+        """All rows of a named statement."""
+        return await self.ask(SQL[name], *arguments)
+
+    async def ask(self, text: str, *arguments: object) -> list[Any]:
+        """All rows of a statement; none for a text that no table can hold (with a NUL)."""
         try:
-            rows: list[Any] = await self._pool.fetch(SQL[name], *arguments)
+            rows: list[Any] = await self._pool.fetch(text, *arguments)
         except AWAY as error:
             raise DatabaseUnavailable(f"Postgres is away: {error}") from error
         except asyncpg.CharacterNotInRepertoireError:
@@ -77,67 +77,41 @@ class View:
 
     async def job_sets(
         self,
-        queue: str | None,
-        active: bool | None,
-        name: str | None,
+        wanted: SetFilter,
         limit: int,
         cursor: str | None,
     ) -> shown.JobSetsShown:
-        """A page of job sets, newest first."""
-        query = ("jobsets", queue, active, name)
+        """A page of job sets, newest first; it may be shorter where a name finds few of many."""
+        query = ("jobsets", wanted.queue, wanted.active, wanted.q)
         place = cursors.decode(query, cursor)
-        rows = await self.fetch("job_sets", queue, active, name, place and place[0], limit + 1)
-        sets = [columns.job_set(row) for row in rows[:limit]]
-        following = cursors.encode(query, sets[-1].number) if len(rows) > limit else None
+        begin = place and place[0]
+        looked = max(limit + 1, SETS_LOOKED_AT if wanted.q is not None else 0)
+        if wanted.queue is None and wanted.active is None and wanted.reach.only is None:
+            looked = max(looked, limit + 1 if wanted.reach.is_everything else SETS_LOOKED_AT)
+            arguments: tuple[object, ...] = (*wanted.reach.arguments(), begin, looked)
+            rows = await self.fetch("newest_sets", *arguments, wanted.q, limit + 1)
+        else:
+            queues = await self.queues(wanted.reach, wanted.queue)
+            looked = max(limit + 1, looked // max(len(queues), 1))
+            arguments = (queues, wanted.active, begin, looked)
+            rows = await self.fetch("sets_of_queues", *arguments, wanted.q, limit + 1)
+        sets = [columns.job_set(row) for row in rows if row["number"] is not None]
+        following = None
+        if len(sets) > limit:
+            del sets[limit:]
+            following = cursors.encode(query, sets[-1].number)
+        elif rows and rows[0]["horizon"] is not None:
+            following = cursors.encode(query, rows[0]["horizon"])
         return shown.JobSetsShown(job_sets=await self._show_sets(sets), next=following)
 
     async def _show_sets(self, sets: Sequence[JobSet]) -> list[shown.JobSetShown]:
         states: dict[int, dict[str, int]] = {each.number: {} for each in sets}
         for row in await self.fetch("counts_of_sets", list(states)):
             states[row["set_number"]][row["state"]] = row["jobs"]
-        return [
-            shown.job_set(
-                each,
-                states[each.number],
-                positions.encode({each.partition: each.position + 1}),
-            )
-            for each in sets
-        ]
-
-    async def jobs(
-        self, wanted: JobFilter, limit: int, cursor: str | None, *, count: bool = False
-    ) -> shown.JobsShown:
-        """A page of jobs, newest first."""
-        query = ("jobs", *wanted.arguments())
-        place = cursors.decode(query, cursor) or (None, None)
-        rows = await self._job_rows(wanted, place, limit + 1)
-        following = None
-        if len(rows) > limit:
-            del rows[limit:]
-            following = cursors.encode(query, rows[-1]["number"], rows[-1]["id"])
-        waiting = await self._waiting_for_others(rows)
         now_ms = clock.now_ms()
-        jobs = [shown.job(row, now_ms, row["id"] in waiting) for row in rows]
-        total = await self._count(wanted) if count else None
-        return shown.JobsShown(jobs=jobs, next=following, count=total)
+        return [shown.job_set(each, states[each.number], now_ms) for each in sets]
 
-    async def _job_rows(
-        self, wanted: JobFilter, place: tuple[int | None, str | None], limit: int
-    ) -> list[Any]:
-        # A job set of one name may be in many queues; else many sets are looked into by queue.
-        most = QUEUES_MAX if wanted.job_set is not None else SETS_MAX
-        sets = await self.fetch("sets_with", *wanted.arguments(), most + 1)
-        states, classes = list(wanted.states), list(wanted.classes)
-        if len(sets) <= most or wanted.job_set is not None:
-            numbers = [row["number"] for row in sets]
-            return await self.fetch("jobs_of_sets", numbers, states, classes, *place, limit)
-        rows = await self.fetch("queues_with", wanted.queue, states, classes, QUEUES_MAX)
-        queues = [row["queue"] for row in rows]
-        failed = bool(states) and _FAILED.issuperset(states)
-        name = "failed_jobs_of_queues" if failed else "jobs_of_queues"
-        return await self.fetch(name, queues, states, classes, *place, limit)
-
-    async def _waiting_for_others(self, rows: Sequence[Any]) -> set[str]:
+    async def waiting_for_others(self, rows: Sequence[Any]) -> set[str]:
         """Which of these jobs wait for another job to succeed."""
         after = {
             row["id"]: row["after"] for row in rows if row["after"] and row["state"] == "QUEUED"
@@ -152,32 +126,23 @@ class View:
             if any(states.get(each) != "SUCCEEDED" for each in awaited)
         }
 
-    async def _count(self, wanted: JobFilter) -> str:
-        total = sum(row["jobs"] for row in await self.fetch("counts", *wanted.arguments()))
-        return str(total) if total <= COUNT_MAX else f"{COUNT_MAX}+"
-
-    async def totals(self, queue: str | None) -> dict[str, int]:
+    async def totals(self, reach: Reach, queue: str | None) -> dict[str, int]:
         """Jobs by state, of a queue or of all."""
-        return {row["state"]: row["jobs"] for row in await self.fetch("totals", queue)}
+        rows = await self.fetch("totals", *reach.arguments(), queue)
+        return {row["state"]: row["jobs"] for row in rows}
 
-    async def queues(self) -> list[str]:
-        """The names of queues that have jobs."""
-        return [row["queue"] for row in await self.fetch("queues", QUEUES_MAX)]
+    async def queues(self, reach: Reach, queue: str | None = None) -> list[str]:
+        """The names of queues that have jobs, or of this one if it has."""
+        rows = await self.fetch("queues", *reach.arguments(), queue, QUEUES_MAX)
+        return [row["queue"] for row in rows]
 
-    async def groups(self, wanted: JobFilter, by: Sequence[str], limit: int) -> shown.GroupsShown:
-        """Counts per group of some of `GROUPS`, greatest first."""
-        names = {"queue": "queue", "jobSet": "job_set", "class": "class", "state": "state"}
-        totals: dict[tuple[str, ...], int] = {}
-        for row in await self.fetch("counts", *wanted.arguments()):
-            key = tuple(row[names[name]] for name in by)
-            totals[key] = totals.get(key, 0) + row["jobs"]
-        ordered = sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:limit]
-        return shown.GroupsShown(
-            groups=[
-                shown.GroupShown(group=dict(zip(by, key, strict=True)), jobs=jobs)
-                for key, jobs in ordered
-            ]
-        )
+    async def rounds(self, pool: str, limit: int) -> list[reports.Round]:
+        """The last rounds of a pool, newest first."""
+        return [
+            done
+            for row in await self.fetch("rounds", pool, limit)
+            if isinstance(done := reports.decode(row["report"]), reports.Round)
+        ]
 
     async def job(self, job_id: str) -> JobFound | None:
         """Everything that is known of a job."""

@@ -12,15 +12,18 @@ from fairlead_common.db import Pool, migrate, open_pool
 from fairlead_common.errors import WorldError
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.connect import open_log
+from fairlead_common.queue_rights import QueueRights
 from fairlead_common.serving import Check
 from fairlead_lookout import api, html, metrics, pages, upkeep
 from fairlead_lookout.follow import Folder
+from fairlead_lookout.lists import Lists
 from fairlead_lookout.logs import Logs
-from fairlead_lookout.mirror import Clusters, Reports
+from fairlead_lookout.mirror import Clusters, Configured, Reports
 from fairlead_lookout.parts import Budget, Parts
 from fairlead_lookout.progress import Progress
 from fairlead_lookout.reads import View
 from fairlead_lookout.settings import Settings
+from fairlead_lookout.sight import Sight
 from fairlead_lookout.store import SCHEMA
 from fairlead_lookout.streams import Streams, Tail
 
@@ -34,7 +37,7 @@ class Service:
         self, settings: Settings, log: EventLog, pool: Pool, parts: Parts, folder: Folder
     ) -> None:
         self.parts = parts
-        self.identify = parts.authenticate
+        self.identify = parts.sight.authenticate
         self.excuse = pages.excuses(html.Templates(html.assets()))
         self.folder = folder
         self._settings = settings
@@ -50,10 +53,10 @@ class Service:
             if log is None:
                 log = await open_log(settings.log_url)
                 stack.push_async_callback(log.close)
-            for topic in (topics.jobs(), topics.clusters(), topics.reports()):
+            for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
                 await log.create(topic)
             pool = await open_pool(
-                _with_own_plans(settings.database_url),
+                _by_index(settings.database_url),
                 size_max=settings.pool_size,
                 name="fairlead-lookout",
             )
@@ -66,14 +69,18 @@ class Service:
             clusters = Clusters(log, away_s=settings.away_s)
             logs = Logs(clusters, settings.signing_key)
             stack.push_async_callback(logs.close)
+            view = View(pool)
+            authenticate = Authenticator(pool, settings)
             parts = Parts(
-                view=View(pool),
+                view=view,
+                lists=Lists(view),
                 progress=progress,
                 tail=tail,
                 reports=Reports(log, away_s=settings.away_s),
                 clusters=clusters,
+                configured=Configured(log, away_s=settings.away_s),
                 logs=logs,
-                authenticate=Authenticator(pool, settings),
+                sight=Sight(authenticate, QueueRights(pool)),
                 settings=settings,
                 budget=Budget(),
             )
@@ -105,6 +112,7 @@ class Service:
             self.parts.tail.run(),
             self.parts.reports.run(),
             self.parts.clusters.run(),
+            self.parts.configured.run(),
             upkeep.keep_tidy(self._pool, self._settings.events_days),
         ]
 
@@ -128,7 +136,8 @@ class Service:
         return None
 
 
-def _with_own_plans(url: str) -> str:
-    """The URL with every query planned for its own arguments: what is cheap for a rare state is
-    dear for a common one, so a plan for any state is bad for most."""
-    return f"{url}{'&' if '?' in url else '?'}plan_cache_mode=force_custom_plan"
+def _by_index(url: str) -> str:
+    """The URL with statements that go by indexes: statistics lag behind a table that grows fast,
+    and a plan that reads a whole one would be very dear."""
+    rules = "enable_seqscan=off&enable_hashjoin=off&enable_mergejoin=off"
+    return f"{url}{'&' if '?' in url else '?'}{rules}"

@@ -1,5 +1,6 @@
 """Settings of lookout."""
 
+from fairlead_common.classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.settings import Settings as Common
 
 
@@ -8,11 +9,16 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
 
     `fold_interval_s`: under load, how far apart batches begin at least (longer ones cost less per
     event). `fold_events_max`: about the most events of a batch. `jobs_known_max`: jobs that the
-    fold keeps in memory. `events_days`: days for which public events are kept. `away_s`: how long
+    fold keeps in memory. `events_days`: days for which public events are kept; `jobs_days`: days
+    for which jobs are kept after they ended; `usage_days`: days for which resource-hours and shares
+    by the hour are kept. `away_s`: how long
     the log or the database may be away before the process ends. `streams_max`: event streams open
     at once; `waits_max`: long polls.
     """
 
+    priority_classes: tuple[PriorityClass, ...] = DEFAULT_CLASSES
+    jobs_days: int = 30
+    usage_days: int = 400
     fold_interval_s: float = 0.2
     fold_events_max: int = 10_000
     jobs_known_max: int = 100_000

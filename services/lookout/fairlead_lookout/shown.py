@@ -1,11 +1,13 @@
 """What the API answers with: JSON in camelCase, times as RFC 3339, absent means nothing to say."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
-from fairlead_common import clock, events, reports
+from fairlead_common import clock, clusters, events, positions, reports, resources
 from fairlead_common.lifecycle import JOB_ENDED
+from fairlead_lookout import metering
 from fairlead_lookout.model import JobSet
 
 _ENDED: Final = frozenset(str(state) for state in JOB_ENDED)
@@ -31,7 +33,11 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
 
 class JobSetShown(Shown, frozen=True, kw_only=True):
-    """A job set. `states` has the number of jobs by state, `live` those that have not ended."""
+    """A job set. `states` has the number of jobs by state, `live` those that have not ended.
+
+    `failures`: failed and rejected jobs by category. `resourceHours`: what its runs held so far,
+    in cores, bytes and units times hours. `eta`: when it will be done if it goes on as it did.
+    """
 
     queue: str
     job_set: str
@@ -41,6 +47,9 @@ class JobSetShown(Shown, frozen=True, kw_only=True):
     first_activity: str
     last_activity: str
     position: str
+    failures: dict[str, int]
+    resource_hours: dict[str, float]
+    eta: str | None = None
 
 
 class JobSetsShown(Shown, frozen=True, kw_only=True):
@@ -107,16 +116,18 @@ class JobsShown(Shown, frozen=True, kw_only=True):
 
 
 class GroupShown(Shown, frozen=True, kw_only=True):
-    """How many jobs share these values."""
+    """How many jobs share these values; null for what a job has not (no node, no such label)."""
 
-    group: dict[str, str]
+    group: dict[str, str | None]
     jobs: int
 
 
 class GroupsShown(Shown, frozen=True, kw_only=True):
-    """Counts per group, greatest first."""
+    """Counts per group, greatest first. `total`: the jobs that were counted, with a plus sign when
+    there are more than could be looked at (`100000+`)."""
 
     groups: list[GroupShown]
+    total: str
 
 
 class WhyShown(Shown, frozen=True, kw_only=True):
@@ -133,9 +144,13 @@ class WhyShown(Shown, frozen=True, kw_only=True):
 
 
 class JobDetailShown(JobShown, frozen=True, kw_only=True):
-    """Everything about a job; newest run first. `spec` only when asked for."""
+    """Everything about a job; newest run first. `spec` only when asked for.
+
+    `positionInQueue` of a queued one, from 1: `37`, or `37+` where only so many could be looked at.
+    """
 
     why: WhyShown | None = None
+    position_in_queue: str | None = None
     runs: list[RunShown]
     namespace: str
     labels: dict[str, str]
@@ -152,7 +167,10 @@ class JobDetailShown(JobShown, frozen=True, kw_only=True):
 
 
 class ClusterShown(Shown, frozen=True, kw_only=True):
-    """One executor's cluster: amounts in cores, bytes and units."""
+    """One executor's cluster: amounts in cores, bytes and units. `used` is what its runs asked for.
+
+    `cordonedNodes`: nodes that take nothing new, by an operator's mark or their cluster's.
+    """
 
     executor: str
     backend: str
@@ -161,6 +179,35 @@ class ClusterShown(Shown, frozen=True, kw_only=True):
     nodes: int
     pools: dict[str, int]
     allocatable: dict[str, float | int]
+    used: dict[str, float | int]
+    runs: int
+    cordoned: bool = False
+    reason: str | None = None
+    cordoned_nodes: int = 0
+
+
+class NodeShown(Shown, frozen=True, kw_only=True):
+    """One node. `jobs`: some of those that hold room there; `unschedulable`: its cluster says so;
+    `cordoned`: an operator does, for this `reason`."""
+
+    node: str
+    pool: str
+    labels: dict[str, str]
+    taints: list[clusters.Taint]
+    unschedulable: bool = False
+    cordoned: bool = False
+    reason: str | None = None
+    allocatable: dict[str, float | int]
+    used: dict[str, float | int]
+    runs: int
+    jobs: list[str]
+
+
+class NodesShown(Shown, frozen=True, kw_only=True):
+    """The nodes of a cluster, by name."""
+
+    executor: str
+    nodes: list[NodeShown]
 
 
 class ClustersShown(Shown, frozen=True, kw_only=True):
@@ -170,9 +217,13 @@ class ClustersShown(Shown, frozen=True, kw_only=True):
 
 
 class QueueReportShown(Shown, frozen=True, kw_only=True):
-    """A queue's standing in each pool, and why its jobs wait."""
+    """A queue's standing in each pool, its limits, and why its jobs wait (jobs by reason code)."""
 
     queue: str
+    weight: float | None = None
+    cordoned: bool = False
+    reason: str | None = None
+    limits: dict[str, dict[str, float | str]]
     shares: list[reports.QueueShare]
     waiting: list[reports.Waiting]
     reasons: dict[str, int]
@@ -184,7 +235,15 @@ class PoolReportShown(Shown, frozen=True, kw_only=True):
     pool: str
     round: reports.Round | None = None
     shares: list[reports.QueueShare]
+    waiting: list[reports.Waiting]
     reasons: dict[str, int]
+
+
+class RoundsShown(Shown, frozen=True, kw_only=True):
+    """The last rounds of a pool, newest first."""
+
+    pool: str
+    rounds: list[reports.Round]
 
 
 def time(time_ms: int | None) -> str | None:
@@ -192,7 +251,7 @@ def time(time_ms: int | None) -> str | None:
     return None if time_ms is None else clock.rfc3339(time_ms)
 
 
-def job_set(known: JobSet, states: dict[str, int], position: str) -> JobSetShown:
+def job_set(known: JobSet, states: dict[str, int], now_ms: int) -> JobSetShown:
     """A job set with its counts by state."""
     return JobSetShown(
         queue=known.key[0],
@@ -202,8 +261,20 @@ def job_set(known: JobSet, states: dict[str, int], position: str) -> JobSetShown
         states=states,
         first_activity=clock.rfc3339(known.first_ms),
         last_activity=clock.rfc3339(known.last_ms),
-        position=position,
+        position=positions.encode({known.partition: known.position + 1}),
+        failures=known.failures,
+        resource_hours=resource_hours(metering.used(known, now_ms)),
+        eta=time(metering.eta_ms(known, now_ms)),
     )
+
+
+def resource_hours(used: Mapping[str, float]) -> dict[str, float]:
+    """Amounts x ms as cores, bytes and units times hours."""
+    return {
+        name: round(resources.plain(name, 1) * amount / metering.HOUR_MS, 6)
+        for name, amount in sorted(used.items())
+        if amount
+    }
 
 
 def job(row: Any, now_ms: int, waits_for_others: bool) -> JobShown:

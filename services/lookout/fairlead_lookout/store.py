@@ -12,11 +12,23 @@ import msgspec
 
 from fairlead_common.db import Connection, load
 from fairlead_common.errors import ViewConflict
-from fairlead_lookout import columns, mentions
+from fairlead_lookout import columns, mentions, sums
 from fairlead_lookout.cache import Cache
 from fairlead_lookout.chunks import Chunk
-from fairlead_lookout.model import Changes, Job, JobSet, Known, Message, Run, RunKey, SetKey
+from fairlead_lookout.model import (
+    Amounts,
+    Changes,
+    Job,
+    JobSet,
+    Known,
+    Message,
+    Run,
+    RunKey,
+    SetKey,
+)
 
+NOTHING: Final[Amounts] = {}
+_decode_amounts: Final = msgspec.json.Decoder(Amounts).decode
 SCHEMA: Final = "fairlead_lookout"
 SQL: Final = load("fairlead_lookout", "sql/fold.sql")
 
@@ -45,7 +57,21 @@ class Store:
             sets=await self._sets(partitions, {job.key for job in jobs.values()}),
             runs=await self._older_runs(messages, jobs),
             candidates=candidates,
+            requests=await self._requests(jobs),
         )
+
+    async def _requests(self, jobs: Mapping[str, Job]) -> Mapping[str, Amounts]:
+        """What the shapes of these jobs ask for, and whatever else is remembered."""
+        known = self._cache.requests
+        wanted = {job.shape for job in jobs.values()} | {
+            job.latest.shape for job in jobs.values() if job.latest is not None
+        }
+        missing = [name for name in wanted if name and name not in known]
+        if missing:
+            rows = await self._connection.fetch(SQL["shapes"], missing)
+            read = {row["key"]: _decode_amounts(row["requests"]) for row in rows}
+            self._cache.keep_requests(dict.fromkeys(missing, NOTHING) | read)
+        return known
 
     async def _candidates(self, messages: Sequence[Message]) -> dict[tuple[int, int], list[str]]:
         found: dict[tuple[int, int], list[str]] = {}
@@ -117,6 +143,7 @@ class Store:
 
     async def write(
         self,
+        known: Known,
         changes: Changes,
         chunks: Iterable[Chunk],
         before: Mapping[int, int],
@@ -148,6 +175,16 @@ class Store:
         if changes.sets:
             await self._write_sets(changes)
         await self._write_chunks(list(chunks), changes)
+        if changes.shapes:
+            texts = [msgspec.json.encode(amounts).decode() for amounts in changes.shapes.values()]
+            await self._connection.execute(SQL["write_shapes"], list(changes.shapes), texts)
+        # Last, because other processes wait while these rows are locked.
+        await self._add_up("add_queue_counts", sums.queue_counts(known, changes))
+        await self._add_up("add_usage", sums.usage(changes))
+
+    async def _add_up(self, name: str, rows: list[tuple[Any, ...]]) -> None:
+        if rows:
+            await self._connection.execute(SQL[name], *map(list, zip(*rows, strict=True)))
 
     async def _advance(
         self,
@@ -179,22 +216,12 @@ class Store:
         for job in new:
             said = changes.submitted[job.id]
             labels = encode(said.labels).decode() if said.labels else None
-            rows.append((job.id, said.digest, said.client_id, labels, said.text))
+            annotations = encode(said.annotations).decode() if said.annotations else None
+            rows.append((job.id, said.digest, said.client_id, labels, annotations, said.text))
         await self._copy("job_specs", columns.SPEC_COLUMNS, rows)
 
     async def _write_sets(self, changes: Changes) -> None:
-        rows = [
-            (
-                each.number,
-                each.jobs,
-                each.live,
-                each.first_ms,
-                each.last_ms,
-                each.position,
-                *each.last,
-            )
-            for each in changes.sets.values()
-        ]
+        rows = [columns.job_set_change(each) for each in changes.sets.values()]
         await self._connection.execute(SQL["write_sets"], *map(list, zip(*rows, strict=True)))
         counted = [
             (changes.sets[key].number, *count, changes.sets[key].counts[count])
@@ -211,8 +238,18 @@ class Store:
             day = datetime.fromtimestamp(chunk.time_ms / 1000, UTC).date()
             if day not in self._days:
                 await self._make_day(day)
+            own = changes.sets[chunk.key]
             made.append(
-                (changes.sets[chunk.key].number, *chunk.last, *chunk.first, day, chunk.data)
+                (
+                    own.number,
+                    *chunk.last,
+                    *chunk.first,
+                    day,
+                    chunk.data,
+                    own.partition,
+                    chunk.key[0],
+                    chunk.time_ms,
+                )
             )
         await self._copy("events", columns.EVENT_COLUMNS, made)
 

@@ -29,6 +29,7 @@ async def drop_old_days(pool: Pool, first_kept: date) -> list[date]:
             await connection.execute("SET LOCAL lock_timeout = '2s'")
             await connection.execute(SQL["lock_days"])
             await connection.execute(SQL["note_dropped"], day)
+            await connection.execute(SQL["note_dropped_of_queues"], day)
             await connection.execute(f"DROP TABLE IF EXISTS {SCHEMA}.{_PREFIX}{day:%Y%m%d}")
         dropped.append(day)
     return dropped

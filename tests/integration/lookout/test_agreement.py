@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from fairlead_common import events
+from fairlead_lookout import columns
 from fairlead_lookout.columns import JOB_COLUMNS
 from fairlead_lookout.model import Job, Message, Run
 from tests.integration.lookout.world import running
@@ -74,7 +75,25 @@ async def _compare(connection: Any, plain: PlainView) -> None:
     assert {(row["class"], row["state"]): row["jobs"] for row in counters} == {
         key: jobs for key, jobs in job_set.counts.items() if jobs
     }
+    queue_counts = await connection.fetch(
+        "SELECT * FROM fairlead_lookout.queue_counts WHERE jobs <> 0"
+    )
+    assert {(row["queue"], row["class"], row["state"]): row["jobs"] for row in queue_counts} == {
+        key: jobs for key, jobs in plain.counted.items() if jobs
+    }
+    usage = await connection.fetch("SELECT * FROM fairlead_lookout.usage")
+    for row in usage:
+        place = (row["queue"], row["pool"], row["hour_ms"], row["resource"])
+        assert (row["used"], row["lost"]) == (plain.used[place], plain.lost[place])
+    assert len(usage) == len(plain.used)
     row = await connection.fetchrow("SELECT * FROM fairlead_lookout.job_sets")
+    kept = columns.job_set(row)
+    assert (kept.failures, kept.held, kept.used, kept.metered_ms) == (
+        job_set.failures,
+        job_set.held,
+        job_set.used,
+        job_set.metered_ms,
+    )
     assert (row["jobs"], row["live"], row["active"]) == (
         job_set.jobs,
         job_set.live,

@@ -1,11 +1,13 @@
 """The smallest events and messages that show something, and a view kept in plain dictionaries."""
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from fairlead_common import events, ids, shapes
-from fairlead_lookout import fold, mentions
+from fairlead_lookout import fold, mentions, sums
 from fairlead_lookout.cache import Cache
 from fairlead_lookout.model import Changes, JobSet, Known, Message, Run, RunKey, SetKey
 
@@ -94,11 +96,20 @@ class PlainView:
         self.runs: dict[RunKey, Run] = {}
         self.positions: dict[int, int] = {}
         self.told: dict[SetKey, list[dict[str, object]]] = {}
+        self.counted: Counter[tuple[str, str, str]] = Counter()
+        self.used: Counter[tuple[Any, ...]] = Counter()
+        self.lost: Counter[tuple[Any, ...]] = Counter()
 
     def fold(self, *messages: Message) -> Changes:
         """Fold what was not folded yet, as one batch."""
         new = fold.fresh(messages, self.positions)
-        changes = fold.apply(self.known(new), new)
+        known = self.known(new)
+        changes = fold.apply(known, new)
+        for queue, class_, state, change in sums.queue_counts(known, changes):
+            self.counted[queue, class_, state] += change
+        for queue, pool, hour, resource, used, lost in sums.usage(changes):
+            self.used[queue, pool, hour, resource] += used
+            self.lost[queue, pool, hour, resource] += lost
         for key, lines in changes.lines.items():
             self.told.setdefault(key, []).extend(msgspec.json.decode(line.json) for line in lines)
         self.runs.update(changes.runs)
@@ -121,7 +132,13 @@ class PlainView:
             ]
             for each, _ in mentions.bulk(messages)
         }
-        return Known(jobs=self.cache.jobs, sets=sets, runs=self.runs, candidates=candidates)
+        return Known(
+            jobs=self.cache.jobs,
+            sets=sets,
+            runs=self.runs,
+            candidates=candidates,
+            requests=self.cache.requests,
+        )
 
     def state(self, name: str) -> str:
         """The state of a job."""

@@ -1,6 +1,6 @@
 """What the fold makes of the facts, one sentence at a time."""
 
-from fairlead_common import events
+from fairlead_common import events, ids
 from fairlead_common.events import JobFilter
 from fairlead_common.lifecycle import JobState
 from fairlead_lookout import fold
@@ -254,7 +254,10 @@ def test_a_batch_leaves_what_was_known_untouched() -> None:
     assert view.counts() == {"LEASED": 1}
 
 
-def test_items_of_one_message_are_numbered_per_job_set() -> None:
+def test_no_two_events_have_the_same_id() -> None:
     view = PlainView()
     view.fold(message(4, submitted("a"), submitted("b")), message(9, leased("a")))
-    assert [event["id"] for event in view.told[QUEUE, JOB_SET]] == ["4-0", "4-1", "9-0"]
+    partition = ids.job_set_partition(QUEUE, JOB_SET)
+    assert [event["id"] for event in view.told[QUEUE, JOB_SET]] == [
+        f"{partition}-{place}" for place in ("4-0", "4-1", "9-0")
+    ]

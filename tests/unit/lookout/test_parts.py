@@ -23,7 +23,7 @@ def lines(count: int, size: int = 20) -> list[Line]:
     for number in range(count):
         place = (number // 3, number % 3)
         pad = "x" * size
-        text = f'{{"id":"{place[0]}-{place[1]}","type":"leased","pad":"{pad}"}}'
+        text = f'{{"id":"5-{place[0]}-{place[1]}","type":"leased","pad":"{pad}"}}'
         made.append(Line(*place, 1_000, text.encode()))
     return made
 
@@ -85,7 +85,8 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "-", "1", "1-", "-1", "1--1", "a-1", "1-1-1", "9" * 40 + "-1"]
+    "text",
+    ["", "-", "1", "1-", "-1", "1--1", "a-1-1", "1-1", "1-1-1-1", "1-1-" + "9" * 40, "1-1-٣"],
 )
 def test_what_is_no_event_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not the id of an event"):

@@ -53,7 +53,7 @@ RETURNING number, queue, job_set, partition;
 
 -- name: sets_by_key
 SELECT s.number, s.queue, s.job_set, s.partition, s.jobs, s.live, s.first_ms, s.last_ms,
-       s.position, s.last_position, s.last_item
+       s.position, s.last_position, s.last_item, s.failures, s.held, s.used, s.metered_ms
 FROM fairlead_lookout.job_sets s
 JOIN unnest($1::text[], $2::text[]) AS k (queue, job_set)
     ON s.queue = k.queue AND s.job_set = k.job_set;
@@ -69,7 +69,8 @@ SELECT j.id, t.queue, t.job_set, j.class, j.number, j.submitted_ms, j.shape, j.s
        j.started_ms, j.ended_ms, j.category, j.exit_code, j.reason,
        r.number AS run_number, r.state AS run_state, r.executor, r.node, r.pool AS run_pool,
        r.leased_ms, r.pending_ms, r.running_ms, r.ended_ms AS run_ended_ms,
-       r.exit_code AS run_exit_code, r.category AS run_category, r.reason AS run_reason, r.cause
+       r.exit_code AS run_exit_code, r.category AS run_category, r.reason AS run_reason, r.cause,
+       r.shape AS run_shape
 FROM fairlead_lookout.jobs j
 JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
 JOIN fairlead_lookout.job_specs s ON s.job_id = j.id
@@ -87,7 +88,7 @@ ORDER BY j.number, j.id;
 
 -- name: runs
 SELECT r.job_id, r.number, r.state, r.executor, r.node, r.pool, r.leased_ms, r.pending_ms,
-       r.running_ms, r.ended_ms, r.exit_code, r.category, r.reason, r.cause
+       r.running_ms, r.ended_ms, r.exit_code, r.category, r.reason, r.cause, r.shape
 FROM fairlead_lookout.runs r
 JOIN unnest($1::text[], $2::int[]) AS k (job_id, number)
     ON r.job_id = k.job_id AND r.number = k.number;
@@ -96,16 +97,43 @@ JOIN unnest($1::text[], $2::int[]) AS k (job_id, number)
 UPDATE fairlead_lookout.job_sets s
 SET jobs = n.jobs, live = n.live, active = n.live > 0, first_ms = n.first_ms,
     last_ms = n.last_ms, position = n.position, last_position = n.last_position,
-    last_item = n.last_item
+    last_item = n.last_item, failures = n.failures, held = n.held, used = n.used,
+    metered_ms = n.metered_ms
 FROM unnest($1::int[], $2::int[], $3::int[], $4::bigint[], $5::bigint[], $6::bigint[],
-            $7::bigint[], $8::int[])
-    AS n (number, jobs, live, first_ms, last_ms, position, last_position, last_item)
+            $7::bigint[], $8::int[], $9::text[], $10::text[], $11::text[], $12::bigint[])
+    AS n (number, jobs, live, first_ms, last_ms, position, last_position, last_item, failures,
+          held, used, metered_ms)
 WHERE s.number = n.number;
 
 -- name: write_counters
 INSERT INTO fairlead_lookout.counters (set_number, class, state, jobs)
 SELECT * FROM unnest($1::int[], $2::text[], $3::text[], $4::int[])
 ON CONFLICT (set_number, class, state) DO UPDATE SET jobs = excluded.jobs;
+
+-- name: write_shapes
+INSERT INTO fairlead_lookout.shapes (key, requests)
+SELECT * FROM unnest($1::text[], $2::text[])
+ON CONFLICT (key) DO NOTHING;
+
+-- name: shapes
+SELECT key, requests FROM fairlead_lookout.shapes WHERE key = ANY($1::text[]);
+
+-- name: add_queue_counts
+-- Rows that several processes add to, in order of their keys so that none waits for another in
+-- a circle.
+INSERT INTO fairlead_lookout.queue_counts (queue, class, state, jobs)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
+    AS n (queue, class, state, jobs)
+ORDER BY queue, class, state
+ON CONFLICT (queue, class, state) DO UPDATE SET jobs = queue_counts.jobs + excluded.jobs;
+
+-- name: add_usage
+INSERT INTO fairlead_lookout.usage (queue, pool, hour_ms, resource, used, lost)
+SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::float8[], $6::float8[])
+    AS n (queue, pool, hour_ms, resource, used, lost)
+ORDER BY queue, hour_ms, pool, resource
+ON CONFLICT (queue, hour_ms, pool, resource) DO UPDATE
+SET used = usage.used + excluded.used, lost = usage.lost + excluded.lost;
 
 -- name: make_kept_tables
 -- Where changed rows arrive by COPY before they are merged; one of each per connection.
@@ -142,12 +170,21 @@ WHERE i.inhparent = 'fairlead_lookout.events'::regclass;
 -- name: lock_days
 SELECT pg_advisory_xact_lock(hashtext('fairlead_lookout.events'));
 
+-- name: note_dropped_of_queues
+INSERT INTO fairlead_lookout.queue_events_dropped (queue, partition, position)
+SELECT e.queue, e.partition, max(e.last_position)
+FROM fairlead_lookout.events e
+WHERE e.day = $1::date AND e.partition >= 0
+GROUP BY e.queue, e.partition
+ON CONFLICT (queue, partition) DO UPDATE
+SET position = greatest(queue_events_dropped.position, excluded.position);
+
 -- name: note_dropped
 -- What a day's table holds is about to go: nothing up to these positions can be resumed from.
 INSERT INTO fairlead_lookout.events_dropped (partition, position)
-SELECT s.partition, max(e.last_position)
-FROM fairlead_lookout.events e JOIN fairlead_lookout.job_sets s ON s.number = e.set_number
-WHERE e.day = $1::date
-GROUP BY s.partition
+SELECT e.partition, max(e.last_position)
+FROM fairlead_lookout.events e
+WHERE e.day = $1::date AND e.partition >= 0
+GROUP BY e.partition
 ON CONFLICT (partition) DO UPDATE
 SET position = greatest(events_dropped.position, excluded.position);

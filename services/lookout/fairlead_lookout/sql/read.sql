@@ -1,8 +1,209 @@
 -- Statements of the readers: API and pages.
+--
+-- A list of jobs is merged from branches: the jobs of one queue (or job set) in one state, newest
+-- first by an index. Of each branch at most so many jobs are visited; the newest place at which a
+-- branch was cut off is the horizon, and what lies behind it is left to the next page. So every
+-- page is complete up to its horizon and bounded in its cost, whatever its filters find.
+-- `{scope}`, `{down}` and such are filled in by `queries.py`.
+
+-- name: queues
+SELECT DISTINCT queue FROM fairlead_lookout.queue_counts
+WHERE jobs > 0 AND ($1::text[] IS NULL OR queue = ANY($1)) AND queue <> ALL($2::text[])
+  AND ($3::text IS NULL OR queue = $3)
+ORDER BY queue LIMIT $4;
+
+-- name: branches_of_queues
+-- Which queues have jobs in which states: how many, and how many of the wanted classes.
+SELECT queue AS key, state, sum(jobs)::bigint AS jobs,
+       (sum(jobs) FILTER (WHERE cardinality($6::text[]) = 0 OR class = ANY($6)))::bigint AS wanted
+FROM fairlead_lookout.queue_counts
+WHERE jobs > 0 AND ($1::text[] IS NULL OR queue = ANY($1)) AND queue <> ALL($2::text[])
+  AND ($3::text IS NULL OR queue = $3) AND $4::text IS NULL
+  AND (cardinality($5::text[]) = 0 OR state = ANY($5))
+GROUP BY queue, state
+HAVING bool_or(cardinality($6::text[]) = 0 OR class = ANY($6))
+ORDER BY queue, state LIMIT $7;
+
+-- name: branches_of_sets
+-- The same for a job set's name, in whichever queues it is.
+SELECT s.number AS key, c.state, sum(c.jobs)::bigint AS jobs,
+       (sum(c.jobs) FILTER (WHERE cardinality($6::text[]) = 0 OR c.class = ANY($6)))::bigint
+           AS wanted
+FROM (
+    SELECT DISTINCT queue FROM fairlead_lookout.queue_counts
+    WHERE jobs > 0 AND ($1::text[] IS NULL OR queue = ANY($1)) AND queue <> ALL($2::text[])
+      AND ($3::text IS NULL OR queue = $3)
+) q
+JOIN fairlead_lookout.job_sets s ON s.queue = q.queue AND s.job_set = $4::text
+JOIN fairlead_lookout.counters c ON c.set_number = s.number
+WHERE c.jobs > 0 AND (cardinality($5::text[]) = 0 OR c.state = ANY($5))
+GROUP BY s.number, c.state
+HAVING bool_or(cardinality($6::text[]) = 0 OR c.class = ANY($6))
+ORDER BY s.number, c.state LIMIT $7;
+
+-- name: visited
+-- $1, $2 the branches, $3 the least number, $4 the time after which they were submitted, $5, $6
+-- the place behind which to begin, $7 the most branches (the newest ones), $8 the most jobs of each.
+WITH heads AS MATERIALIZED (
+    SELECT w.key, w.state, head.number, head.id,
+           row_number() OVER (ORDER BY head.number {down}, head.id {down}) AS rank
+    FROM unnest($1::{keys}[], $2::text[]) AS w (key, state)
+    CROSS JOIN LATERAL (
+        SELECT o.number, o.id
+        FROM fairlead_lookout.jobs o
+        WHERE o.{scope} = w.key AND o.state = w.state AND o.number >= $3
+          AND ($4::bigint IS NULL OR o.submitted_ms > $4)
+          AND ($5::bigint IS NULL OR (o.number, o.id) {behind} ($5, $6))
+        ORDER BY o.number {down}, o.id {down} LIMIT 1
+    ) head
+    ORDER BY head.number {down}, head.id {down} LIMIT $7
+),
+visited AS MATERIALIZED (
+    SELECT found.*
+    FROM heads h
+    CROSS JOIN LATERAL (
+        SELECT o.id, o.number, o.queue, o.set_number, o.class, o.state, o.category, o.run,
+               o.priority, o.changed_ms, o.started_ms, o.ended_ms,
+               row_number() OVER (ORDER BY o.number {down}, o.id {down}) AS rank
+        FROM fairlead_lookout.jobs o
+        WHERE o.{scope} = h.key AND o.state = h.state AND o.number >= $3
+          AND ($4::bigint IS NULL OR o.submitted_ms > $4)
+          AND ($5::bigint IS NULL OR (o.number, o.id) {behind} ($5, $6))
+        ORDER BY o.number {down}, o.id {down} LIMIT $8
+    ) found
+),
+horizon AS MATERIALIZED (
+    SELECT number, id
+    FROM (
+        SELECT number, id FROM visited WHERE rank = $8
+        UNION ALL
+        SELECT number, id FROM heads WHERE rank = $7
+    ) cut
+    ORDER BY number {down}, id {down} LIMIT 1
+)
+
+-- name: matching
+-- What a filter says of a visited job: $9 to $15.
+(cardinality($9::text[]) = 0 OR v.class = ANY($9))
+AND ($10::text IS NULL OR v.category = $10)
+AND ($11::text IS NULL OR r.executor = $11)
+AND ($12::text IS NULL OR r.node = $12)
+AND ($13::jsonb IS NULL OR s.labels @> $13)
+AND ($14::jsonb IS NULL OR s.annotations @> $14)
+AND ($15::text IS NULL OR starts_with(v.id, $15) OR strpos(s.client_id, $15) > 0
+     OR strpos(t.job_set, $15) > 0)
+
+-- name: joined
+-- What the filters and groups look at; what none of them needs is not read.
+visited v
+LEFT JOIN fairlead_lookout.job_sets t ON t.number = v.set_number
+LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = v.id
+LEFT JOIN fairlead_lookout.runs r ON r.job_id = v.id AND r.number = v.run
+
+-- name: page
+-- $16 the most jobs of a page.
+{visited}
+SELECT h.number AS horizon_number, h.id AS horizon_id, found.number, found.id
+FROM (SELECT) one
+LEFT JOIN horizon h ON true
+LEFT JOIN LATERAL (
+    SELECT v.number, v.id
+    FROM {joined}
+    WHERE (h.number IS NULL OR (v.number, v.id) {reached} (h.number, h.id)) AND {matching}
+    ORDER BY v.number {down}, v.id {down} LIMIT $16
+) found ON true
+ORDER BY found.number {down}, found.id {down};
+
+-- name: sorted_page
+-- By another column ($17), of so few jobs that all were visited; $18, $19 the place behind which
+-- the page begins. Jobs that have no such time are taken as the oldest.
+{visited},
+keyed AS (
+    SELECT v.id, coalesce(CASE $17::text WHEN 'changed' THEN v.changed_ms
+                                         WHEN 'started' THEN v.started_ms
+                                         WHEN 'ended' THEN v.ended_ms
+                                         WHEN 'priority' THEN v.priority END, 0) AS key
+    FROM {joined}
+    WHERE {matching}
+)
+SELECT EXISTS (SELECT FROM horizon) AS cut, found.key, found.id
+FROM (SELECT) one
+LEFT JOIN LATERAL (
+    SELECT key, id FROM keyed
+    WHERE ($18::bigint IS NULL OR (key, id) {behind} ($18, $19))
+    ORDER BY key {down}, id {down} LIMIT $16
+) found ON true
+ORDER BY found.key {down}, found.id {down};
+
+-- name: count_visited
+-- How many match, at most $16, and whether there are jobs that were not visited.
+{visited}
+SELECT (SELECT count(*) FROM (SELECT FROM {joined} WHERE {matching} LIMIT $16) m) AS jobs,
+       EXISTS (SELECT FROM horizon) AS cut;
+
+-- name: group_visited
+-- Jobs by what is in $17; $18 has the names of labels. Greatest first, at most $16 groups.
+{visited},
+named AS (
+    SELECT CASE WHEN 'queue' = ANY($17::text[]) THEN v.queue END AS queue,
+           CASE WHEN 'jobSet' = ANY($17) THEN t.job_set END AS job_set,
+           CASE WHEN 'state' = ANY($17) THEN v.state END AS state,
+           CASE WHEN 'class' = ANY($17) THEN v.class END AS class,
+           CASE WHEN 'cluster' = ANY($17) THEN r.executor END AS cluster,
+           CASE WHEN 'node' = ANY($17) THEN r.node END AS node,
+           CASE WHEN cardinality($18::text[]) > 0 THEN
+               ARRAY(SELECT s.labels ->> l.name
+                     FROM unnest($18) WITH ORDINALITY AS l (name, place) ORDER BY l.place)
+           END AS labels
+    FROM {joined}
+    WHERE {matching}
+)
+SELECT queue, job_set, state, class, cluster, node, labels, count(*) AS jobs,
+       sum(count(*)) OVER () AS total, EXISTS (SELECT FROM horizon) AS cut
+FROM named
+GROUP BY queue, job_set, state, class, cluster, node, labels
+ORDER BY jobs DESC, queue, job_set, state, class, cluster, node, labels LIMIT $16;
+
+-- name: jobs_by_id
+SELECT j.*, t.job_set, p.client_id, r.executor, r.node, r.pool AS run_pool
+FROM fairlead_lookout.jobs j
+JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
+JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
+LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
+WHERE j.id = ANY($1::text[]);
+
+-- name: queue_counts
+-- Jobs by queue, class and state, from the counters by queue.
+SELECT queue, class, state, jobs
+FROM fairlead_lookout.queue_counts
+WHERE jobs > 0 AND ($1::text[] IS NULL OR queue = ANY($1)) AND queue <> ALL($2::text[])
+  AND ($3::text IS NULL OR queue = $3)
+  AND (cardinality($4::text[]) = 0 OR state = ANY($4))
+  AND (cardinality($5::text[]) = 0 OR class = ANY($5))
+LIMIT $6;
+
+-- name: set_counts
+-- The same by job set, of the newest ones: at most $7 counters are looked at.
+SELECT found.*
+FROM (
+    SELECT DISTINCT queue FROM fairlead_lookout.queue_counts
+    WHERE jobs > 0 AND ($1::text[] IS NULL OR queue = ANY($1)) AND queue <> ALL($2::text[])
+      AND ($3::text IS NULL OR queue = $3)
+) q
+CROSS JOIN LATERAL (
+    SELECT s.queue, s.job_set, c.class, c.state, c.jobs
+    FROM fairlead_lookout.job_sets s
+    JOIN fairlead_lookout.counters c ON c.set_number = s.number
+    WHERE s.queue = q.queue AND ($6::text IS NULL OR s.job_set = $6) AND c.jobs > 0
+      AND (cardinality($4::text[]) = 0 OR c.state = ANY($4))
+      AND (cardinality($5::text[]) = 0 OR c.class = ANY($5))
+    ORDER BY s.number DESC LIMIT $7
+) found
+LIMIT $7;
 
 -- name: set_by_key
 SELECT number, queue, job_set, partition, jobs, live, first_ms, last_ms, position,
-       last_position, last_item
+       last_position, last_item, failures, held, used, metered_ms
 FROM fairlead_lookout.job_sets WHERE queue = $1 AND job_set = $2 AND jobs > 0;
 
 -- name: counts_of_sets
@@ -10,116 +211,55 @@ SELECT set_number, state, sum(jobs)::int AS jobs
 FROM fairlead_lookout.counters WHERE set_number = ANY($1::int[]) AND jobs > 0
 GROUP BY set_number, state;
 
--- name: job_sets
--- Newest first; `active` null means any.
-SELECT number, queue, job_set, partition, jobs, live, first_ms, last_ms, position,
-       last_position, last_item
-FROM fairlead_lookout.job_sets
-WHERE jobs > 0 AND ($1::text IS NULL OR queue = $1) AND ($2::boolean IS NULL OR active = $2)
-  AND ($3::text IS NULL OR strpos(job_set, $3) > 0) AND ($4::int IS NULL OR number < $4)
-ORDER BY number DESC LIMIT $5;
+-- name: newest_sets
+-- The newest job sets of all queues: $3 where to begin, $4 how many to look at.
+WITH visited AS MATERIALIZED (
+    SELECT number, queue, job_set, jobs, row_number() OVER (ORDER BY number DESC) AS rank
+    FROM fairlead_lookout.job_sets
+    WHERE $3::int IS NULL OR number < $3
+    ORDER BY number DESC LIMIT $4
+)
+SELECT h.number AS horizon, s.*
+FROM (SELECT max(number) FILTER (WHERE rank = $4) AS number FROM visited) h
+LEFT JOIN LATERAL (
+    SELECT s.*
+    FROM visited v JOIN fairlead_lookout.job_sets s ON s.number = v.number
+    WHERE v.jobs > 0 AND ($1::text[] IS NULL OR v.queue = ANY($1)) AND v.queue <> ALL($2::text[])
+      AND ($5::text IS NULL OR strpos(v.job_set, $5) > 0)
+    ORDER BY v.number DESC LIMIT $6
+) s ON true
+ORDER BY s.number DESC;
 
--- name: sets_with
--- Job sets that have jobs of these states and classes (empty: any), newest first.
-SELECT s.number
-FROM fairlead_lookout.job_sets s
-WHERE s.jobs > 0 AND ($1::text IS NULL OR s.queue = $1) AND ($2::text IS NULL OR s.job_set = $2)
-  AND ((cardinality($3::text[]) = 0 AND cardinality($4::text[]) = 0) OR EXISTS (
-    SELECT FROM fairlead_lookout.counters c
-    WHERE c.set_number = s.number AND c.jobs > 0
-      AND (cardinality($3::text[]) = 0 OR c.state = ANY($3))
-      AND (cardinality($4::text[]) = 0 OR c.class = ANY($4))))
-ORDER BY s.number DESC LIMIT $5;
-
--- name: queues_with
--- The queues of such job sets.
-SELECT DISTINCT s.queue
-FROM fairlead_lookout.job_sets s
-WHERE s.jobs > 0 AND ($1::text IS NULL OR s.queue = $1)
-  AND ((cardinality($2::text[]) = 0 AND cardinality($3::text[]) = 0) OR EXISTS (
-    SELECT FROM fairlead_lookout.counters c
-    WHERE c.set_number = s.number AND c.jobs > 0
-      AND (cardinality($2::text[]) = 0 OR c.state = ANY($2))
-      AND (cardinality($3::text[]) = 0 OR c.class = ANY($3))))
-ORDER BY s.queue LIMIT $4;
-
--- name: counts
--- Jobs by queue, job set, class and state, from the counters.
-SELECT s.queue, s.job_set, c.class, c.state, c.jobs
-FROM fairlead_lookout.counters c JOIN fairlead_lookout.job_sets s ON s.number = c.set_number
-WHERE c.jobs > 0 AND ($1::text IS NULL OR s.queue = $1) AND ($2::text IS NULL OR s.job_set = $2)
-  AND (cardinality($3::text[]) = 0 OR c.state = ANY($3))
-  AND (cardinality($4::text[]) = 0 OR c.class = ANY($4));
+-- name: sets_of_queues
+-- The newest job sets of some queues ($1), of each at most $4 looked at; `active` null means any.
+WITH visited AS MATERIALIZED (
+    SELECT found.*
+    FROM unnest($1::text[]) AS w (queue)
+    CROSS JOIN LATERAL (
+        SELECT o.number, o.job_set, o.jobs, row_number() OVER (ORDER BY o.number DESC) AS rank
+        FROM fairlead_lookout.job_sets o
+        WHERE o.queue = w.queue AND ($2::boolean IS NULL OR o.active = $2)
+          AND ($3::int IS NULL OR o.number < $3)
+        ORDER BY o.number DESC LIMIT $4
+    ) found
+)
+SELECT h.number AS horizon, s.*
+FROM (SELECT max(number) FILTER (WHERE rank = $4) AS number FROM visited) h
+LEFT JOIN LATERAL (
+    SELECT s.*
+    FROM visited v JOIN fairlead_lookout.job_sets s ON s.number = v.number
+    WHERE v.jobs > 0 AND (h.number IS NULL OR v.number >= h.number)
+      AND ($5::text IS NULL OR strpos(v.job_set, $5) > 0)
+    ORDER BY v.number DESC LIMIT $6
+) s ON true
+ORDER BY s.number DESC;
 
 -- name: totals
-SELECT c.state, sum(c.jobs)::bigint AS jobs
-FROM fairlead_lookout.counters c
-WHERE c.jobs > 0 AND ($1::text IS NULL OR c.set_number IN (
-    SELECT number FROM fairlead_lookout.job_sets WHERE queue = $1))
-GROUP BY c.state;
-
--- name: queues
-SELECT DISTINCT queue FROM fairlead_lookout.job_sets WHERE jobs > 0 ORDER BY queue LIMIT $1;
-
--- name: jobs_of_sets
--- A page of jobs of a few job sets, newest first: a bounded look into each set's index.
-SELECT j.*, t.job_set, p.client_id, r.executor, r.node, r.pool AS run_pool
-FROM (
-    SELECT found.* FROM unnest($1::int[]) AS wanted (set_number)
-    CROSS JOIN LATERAL (
-        SELECT * FROM fairlead_lookout.jobs o
-        WHERE o.set_number = wanted.set_number
-          AND (cardinality($2::text[]) = 0 OR o.state = ANY($2))
-          AND (cardinality($3::text[]) = 0 OR o.class = ANY($3))
-          AND ($4::bigint IS NULL OR (o.number, o.id) < ($4, $5))
-        ORDER BY o.number DESC, o.id DESC LIMIT $6
-    ) found
-    ORDER BY found.number DESC, found.id DESC LIMIT $6
-) j
-JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
-JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
-LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
-ORDER BY j.number DESC, j.id DESC;
-
--- name: jobs_of_queues
--- The same for whole queues.
-SELECT j.*, t.job_set, p.client_id, r.executor, r.node, r.pool AS run_pool
-FROM (
-    SELECT found.* FROM unnest($1::text[]) AS wanted (queue)
-    CROSS JOIN LATERAL (
-        SELECT * FROM fairlead_lookout.jobs o
-        WHERE o.queue = wanted.queue
-          AND (cardinality($2::text[]) = 0 OR o.state = ANY($2))
-          AND (cardinality($3::text[]) = 0 OR o.class = ANY($3))
-          AND ($4::bigint IS NULL OR (o.number, o.id) < ($4, $5))
-        ORDER BY o.number DESC, o.id DESC LIMIT $6
-    ) found
-    ORDER BY found.number DESC, found.id DESC LIMIT $6
-) j
-JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
-JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
-LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
-ORDER BY j.number DESC, j.id DESC;
-
--- name: failed_jobs_of_queues
--- The same when only failed or rejected ones are wanted: by an index of those.
-SELECT j.*, t.job_set, p.client_id, r.executor, r.node, r.pool AS run_pool
-FROM (
-    SELECT found.* FROM unnest($1::text[]) AS wanted (queue)
-    CROSS JOIN LATERAL (
-        SELECT * FROM fairlead_lookout.jobs o
-        WHERE o.queue = wanted.queue AND o.category IS NOT NULL
-          AND (cardinality($2::text[]) = 0 OR o.state = ANY($2))
-          AND (cardinality($3::text[]) = 0 OR o.class = ANY($3))
-          AND ($4::bigint IS NULL OR (o.number, o.id) < ($4, $5))
-        ORDER BY o.number DESC, o.id DESC LIMIT $6
-    ) found
-    ORDER BY found.number DESC, found.id DESC LIMIT $6
-) j
-JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
-JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
-LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
-ORDER BY j.number DESC, j.id DESC;
+SELECT state, sum(jobs)::bigint AS jobs
+FROM fairlead_lookout.queue_counts
+WHERE jobs > 0 AND ($1::text[] IS NULL OR queue = ANY($1)) AND queue <> ALL($2::text[])
+  AND ($3::text IS NULL OR queue = $3)
+GROUP BY state;
 
 -- name: job
 SELECT j.*, t.job_set, p.client_id, p.submitted, r.executor, r.node, r.pool AS run_pool
@@ -137,6 +277,33 @@ FROM fairlead_lookout.runs WHERE job_id = $1 ORDER BY number DESC LIMIT 1000;
 -- name: states
 SELECT id, state FROM fairlead_lookout.jobs WHERE id = ANY($1::text[]);
 
+-- name: jobs_before
+-- How many of the oldest queued jobs of a queue (at most $2 are looked at) would go before one of
+-- this pool, class value, priority, number and id; $8 and $9 are the values of the classes.
+SELECT count(*) AS looked_at,
+       count(*) FILTER (
+           WHERE o.pool = $3 AND NOT o.held AND o.id <> $7
+             AND (-coalesce(v.value, 0), -o.priority, o.number, o.id) < (-$4::int, -$5::int, $6, $7)
+       ) AS before
+FROM (
+    SELECT id, class, priority, number, pool, held
+    FROM fairlead_lookout.jobs
+    WHERE queue = $1 AND state = 'QUEUED' ORDER BY number, id LIMIT $2
+) o
+LEFT JOIN unnest($8::text[], $9::int[]) AS v (class, value) ON v.class = o.class;
+
+-- name: runs_on
+-- What runs on the nodes of a cluster: by node and shape.
+SELECT node, shape, count(*) AS runs, (array_agg(job_id))[1:20] AS jobs
+FROM (
+    SELECT node, shape, job_id FROM fairlead_lookout.runs
+    WHERE executor = $1 AND ended_ms IS NULL LIMIT $2
+) live
+GROUP BY node, shape;
+
+-- name: shapes
+SELECT key, requests FROM fairlead_lookout.shapes WHERE key = ANY($1::text[]);
+
 -- name: events_after
 -- Chunks that end behind an id, in order.
 SELECT last_position, last_item, lines
@@ -144,5 +311,36 @@ FROM fairlead_lookout.events
 WHERE set_number = $1 AND (last_position, last_item) > ($2, $3)
 ORDER BY last_position, last_item LIMIT $4;
 
+-- name: queue_events_after
+-- Chunks of a queue behind a place of each partition: those of a partition in the order in which
+-- they were written, those of several by time.
+SELECT e.partition, e.last_position, e.set_number, e.last_item, e.time_ms, e.day
+FROM unnest($2::int[], $3::bigint[], $4::int[], $5::int[])
+    AS w (partition, position, set_number, item)
+CROSS JOIN LATERAL (
+    SELECT o.partition, o.last_position, o.set_number, o.last_item, o.time_ms, o.day
+    FROM fairlead_lookout.events o
+    WHERE o.queue = $1 AND o.partition = w.partition
+      AND (o.last_position, o.set_number, o.last_item) > (w.position, w.set_number, w.item)
+    ORDER BY o.last_position, o.set_number, o.last_item LIMIT $6
+) e
+ORDER BY e.time_ms, e.partition, e.last_position, e.set_number, e.last_item LIMIT $6;
+
+-- name: chunk_lines
+SELECT lines FROM fairlead_lookout.events
+WHERE set_number = $1 AND last_position = $2 AND last_item = $3 AND day = $4;
+
 -- name: dropped
 SELECT position FROM fairlead_lookout.events_dropped WHERE partition = $1;
+
+-- name: dropped_of_queue
+SELECT partition, position FROM fairlead_lookout.queue_events_dropped WHERE queue = $1;
+
+-- name: view_name
+SELECT view FROM fairlead_lookout.source;
+
+-- name: queues_of
+SELECT id, queue FROM fairlead_lookout.jobs WHERE id = ANY($1::text[]);
+
+-- name: rounds
+SELECT report FROM fairlead_lookout.rounds WHERE pool = $1 ORDER BY at_ms DESC LIMIT $2;

@@ -1,0 +1,157 @@
+"""Routes of public events: the history of a job set or of a queue, and what follows it."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Final, Literal
+
+import msgspec
+from fastapi import APIRouter, Depends, Header, Query
+from fastapi.responses import StreamingResponse
+
+from fairlead_common import clock
+from fairlead_common.errors import Fault
+from fairlead_common.permissions import Reach
+from fairlead_common.problems import Problem
+from fairlead_lookout import history, metrics, public, queue_history
+from fairlead_lookout.asking import (
+    NDJSON,
+    SSE,
+    After,
+    JobSetName,
+    QueueName,
+    Wait,
+    come_to,
+    find_set,
+)
+from fairlead_lookout.openapi import answers
+from fairlead_lookout.parts import Parts, Place
+
+COMMENT_S: Final = 15.0
+Accept = Annotated[str, Header(max_length=500)]
+LastEventId = Annotated[str | None, Header(max_length=queue_history.ID_MAX)]
+LastEventIdToo = Annotated[
+    str | None,
+    Query(alias="lastEventId", max_length=queue_history.ID_MAX, description="As the header."),
+]
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+def add_routes(router: APIRouter, parts: Parts) -> None:
+    """Events of queues and of job sets."""
+    Seen = Annotated[Reach, Depends(parts.sight)]
+
+    @router.get(
+        "/events",
+        responses=answers(public.PublicEvent, "One a line, or SSE.", 400, 404, media=NDJSON),
+    )
+    async def get_queue_events(
+        reach: Seen,
+        queue: Annotated[str, Query(max_length=256)],
+        follow: bool = False,
+        after: After = None,
+        wait: Wait = None,
+        accept: Accept = NDJSON,
+        last_event_id: LastEventId = None,
+        from_: LastEventIdToo = None,
+    ) -> StreamingResponse:
+        await come_to(parts, after, wait)
+        if queue not in reach:
+            raise Problem("not-found", f"There is no queue {queue!r}.")
+        name = await queue_history.view_name(parts.view)
+        seen = _place(last_event_id or from_) or queue_history.Place(name)
+        too_old = await queue_history.is_too_old(parts.view, queue, seen)
+        begin = queue_history.Place(name) if too_old else seen
+        as_sse = SSE in accept
+        told = queue_history.events(
+            parts.view, parts.progress, queue, begin, follow=follow or as_sse
+        )
+        written = (
+            (queue_history.sse(some) if as_sse else queue_history.ndjson(some))
+            async for some in told
+        )
+        return _streamed(parts, written, as_sse=as_sse, reset=too_old)
+
+    @router.get(
+        "/jobsets/{queue}/{job_set:path}/events",
+        responses=answers(public.PublicEvent, "One a line, or SSE.", 400, 404, media=NDJSON),
+    )
+    async def get_events(
+        reach: Seen,
+        queue: QueueName,
+        job_set: JobSetName,
+        until: Literal["finished"] | None = None,
+        follow: bool = False,
+        after: After = None,
+        wait: Wait = None,
+        accept: Accept = NDJSON,
+        last_event_id: LastEventId = None,
+        from_: LastEventIdToo = None,
+    ) -> StreamingResponse:
+        await come_to(parts, after, wait)
+        known = await find_set(parts, reach, queue, job_set)
+        seen = _seen(last_event_id or from_)
+        as_sse = SSE in accept
+        too_old = await history.is_too_old(parts.view, known, seen)
+        wanted = history.Wanted(
+            seen=history.BEGIN if too_old else seen,
+            follow=follow or as_sse,
+            until_finished=until is not None,
+        )
+        told = history.events(parts.view, parts.tail, known, wanted)
+        written = (
+            (history.sse(known.partition, some) if as_sse else history.ndjson(some))
+            async for some in told
+        )
+        return _streamed(parts, written, as_sse=as_sse, reset=too_old)
+
+
+def _seen(event_id: str | None) -> tuple[int, int]:
+    try:
+        return public.parse_id(event_id) if event_id else history.BEGIN
+    except ValueError as error:
+        raise _unreadable(error) from None
+
+
+def _place(event_id: str | None) -> queue_history.Place | None:
+    try:
+        return queue_history.decode(event_id) if event_id else None
+    except ValueError as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: ValueError) -> Problem:
+    fault = Fault("/header/last-event-id", str(error))
+    return Problem("malformed", "The event id cannot be read.", [fault])
+
+
+def _streamed(
+    parts: Parts, written: AsyncIterator[bytes], *, as_sse: bool, reset: bool
+) -> StreamingResponse:
+    place = Place(parts, "streams")
+    place.check()
+    return StreamingResponse(
+        _stream(written, place, as_sse=as_sse, reset=reset),
+        media_type=SSE if as_sse else NDJSON,
+        headers=_HEADERS,
+    )
+
+
+async def _stream(
+    written: AsyncIterator[bytes], place: Place, *, as_sse: bool, reset: bool
+) -> AsyncIterator[bytes]:
+    """What is written, with a comment now and then so that nobody takes the stream for dead."""
+    with place, metrics.EVENT_STREAMS.track_inprogress():
+        if reset:
+            text = msgspec.json.encode(
+                {"type": "reset", "reason": "Events after that id are gone."}
+            )
+            yield b"event: reset\ndata: %s\n\n" % text if as_sse else text + b"\n"
+        elif as_sse:
+            yield b"retry: 1000\n\n"
+        written_s = clock.monotonic_s()
+        async for some in written:
+            if some:
+                yield some
+                written_s = clock.monotonic_s()
+            elif as_sse and clock.monotonic_s() - written_s > COMMENT_S:
+                yield b": still here\n\n"
+                written_s = clock.monotonic_s()

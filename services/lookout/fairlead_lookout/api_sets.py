@@ -1,0 +1,79 @@
+"""Routes of job sets."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Response
+
+from fairlead_common.permissions import Reach
+from fairlead_lookout import durations, shown
+from fairlead_lookout.asking import (
+    After,
+    Cursor,
+    IfNoneMatch,
+    JobSetName,
+    Limit,
+    QueueName,
+    Text,
+    Wait,
+    answer,
+    changed,
+    come_to,
+    find_set,
+)
+from fairlead_lookout.model import JobSet
+from fairlead_lookout.openapi import answers
+from fairlead_lookout.parts import Parts
+from fairlead_lookout.reads import SetFilter
+
+
+def add_routes(router: APIRouter, parts: Parts) -> None:
+    """Lists of job sets and single ones."""
+    Seen = Annotated[Reach, Depends(parts.sight)]
+
+    @router.get("/jobsets", responses=answers(shown.JobSetsShown, "Job sets, newest first.", 400))
+    async def list_job_sets(
+        reach: Seen,
+        queue: Text = None,
+        active: bool | None = None,
+        q: Text = None,
+        limit: Limit = 100,
+        cursor: Cursor = None,
+        after: After = None,
+        wait: Wait = None,
+    ) -> Response:
+        await come_to(parts, after, wait)
+        wanted = SetFilter(reach=reach, queue=queue, active=active, q=q or None)
+        return answer(await parts.view.job_sets(wanted, limit, cursor))
+
+    @router.get(
+        "/jobsets/{queue}/{job_set:path}",
+        responses=answers(shown.JobSetShown, "The job set.", 304, 400, 404),
+    )
+    async def get_job_set(
+        reach: Seen,
+        queue: QueueName,
+        job_set: JobSetName,
+        wait: Wait = None,
+        until: Literal["finished"] | None = None,
+        after: After = None,
+        if_none_match: IfNoneMatch = None,
+    ) -> Response:
+        await come_to(parts, after, wait)
+
+        async def read() -> JobSet:
+            return await find_set(parts, reach, queue, job_set)
+
+        def is_wanted(found: JobSet) -> bool:
+            return found.live == 0 if until else if_none_match != f'"{found.position}"'
+
+        first = await read()
+        wait_s = durations.wait_s(wait, 0.0)
+        known = (
+            first
+            if is_wanted(first)
+            else (await changed(parts, first.partition, wait_s, read, is_wanted))
+        )
+        tag = {"ETag": f'"{known.position}"'}
+        if if_none_match == tag["ETag"] and until is None:
+            return Response(status_code=304, headers=tag)
+        return answer(await parts.view.show_set(known), tag)

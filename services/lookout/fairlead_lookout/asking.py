@@ -1,0 +1,115 @@
+"""What most routes share: parameters, JSON answers, waiting for a position or for a change."""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+from fastapi import Header, Path, Query, Response
+
+from fairlead_common import clock, positions
+from fairlead_common.errors import Fault
+from fairlead_common.permissions import Reach
+from fairlead_common.problems import Problem
+from fairlead_lookout import durations
+from fairlead_lookout.model import JobSet
+from fairlead_lookout.openapi import JSON
+from fairlead_lookout.parts import Parts, Place
+
+AFTER_S: Final = 10.0
+REREAD_S: Final = 0.25
+"""Something that is waited for is read again at most so often,"""
+LOOK_S: Final = 5.0
+"""and at least so often: not everything that changes moves the view."""
+NDJSON: Final = "application/x-ndjson"
+SSE: Final = "text/event-stream"
+_encode: Final = msgspec.json.Encoder().encode
+T = TypeVar("T")
+
+Text = Annotated[str | None, Query(max_length=300)]
+QueueName = Annotated[str, Path(max_length=256)]
+JobSetName = Annotated[str, Path(max_length=256)]
+JobIdText = Annotated[str, Path(max_length=64)]
+Limit = Annotated[int, Query(ge=1, le=1_000)]
+Cursor = Annotated[str | None, Query(max_length=400)]
+After = Annotated[
+    str | None,
+    Query(max_length=2_000, description="Wait until this position of an earlier change is seen."),
+]
+Wait = Annotated[str | None, Query(max_length=20, description="How long to wait, like 30s.")]
+IfNoneMatch = Annotated[str | None, Header(max_length=100)]
+
+
+def answer(value: object, headers: dict[str, str] | None = None) -> Response:
+    """A JSON answer."""
+    return Response(_encode(value), media_type=JSON, headers=headers)
+
+
+def etag(value: object) -> str:
+    """A tag that changes with this value."""
+    return f'"{hashlib.blake2b(_encode(value), digest_size=8).hexdigest()}"'
+
+
+async def come_to(parts: Parts, after: str | None, wait: str | None) -> None:
+    """Wait until the view has folded a position. Raises a 400 or 503 `Problem`."""
+    wait_s = durations.wait_s(wait, AFTER_S)
+    if after is None:
+        return
+    try:
+        target = positions.decode(after)
+    except ValueError as error:
+        fault = Fault("/query/after", str(error))
+        raise Problem("malformed", "The position cannot be read.", [fault]) from None
+    with Place(parts, "waits"):
+        reached = await parts.progress.reached(target, wait_s)
+    if not reached:
+        behind = sum(
+            max(0, at - parts.progress.positions.get(number, 0)) for number, at in target.items()
+        )
+        raise Problem(
+            "unavailable",
+            f"The view has not come that far within {wait_s:g} s: {behind} messages to go.",
+            retry_after_s=1,
+        )
+
+
+async def find_set(parts: Parts, reach: Reach, queue: str, job_set: str) -> JobSet:
+    """The job set. Raises a 404 `Problem`, also for whoever may not view the queue."""
+    found = await parts.view.job_set(queue, job_set) if queue in reach else None
+    if found is None:
+        raise Problem("not-found", f"Queue {queue!r} has no job set {job_set!r} with jobs in it.")
+    return found
+
+
+async def changed(
+    parts: Parts,
+    partition: int | None,
+    wait_s: float,
+    read: Callable[[], Awaitable[T]],
+    is_wanted: Callable[[T], bool],
+) -> T:
+    """What is read once it is what was waited for, or after `wait_s`.
+
+    It is read again when the view has moved (in that partition), and now and then.
+    """
+    deadline = clock.monotonic_s() + wait_s
+    with Place(parts, "waits"):
+        while True:
+            before = parts.progress.positions
+            found = await read()
+            left_s = deadline - clock.monotonic_s()
+            if is_wanted(found) or left_s <= 0:
+                return found
+            await asyncio.sleep(min(REREAD_S, left_s))
+            look_s = min(deadline, clock.monotonic_s() + LOOK_S)
+            while _same(before, parts.progress.positions, partition):
+                left_s = look_s - clock.monotonic_s()
+                if left_s <= 0 or not await parts.progress.moved(left_s):
+                    break
+
+
+def _same(before: dict[int, int], now: dict[int, int], partition: int | None) -> bool:
+    if partition is None:
+        return before is now
+    return before.get(partition) == now.get(partition)

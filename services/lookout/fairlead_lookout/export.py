@@ -1,0 +1,159 @@
+"""Lists as files: what a filter finds as CSV or NDJSON, streamed page by page."""
+
+import csv
+import io
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from fastapi import APIRouter, Depends, Header, Query
+from fastapi.responses import StreamingResponse
+
+from fairlead_common.permissions import Reach
+from fairlead_lookout import shown
+from fairlead_lookout.api_jobs import NEWEST, Asked, Sort
+from fairlead_lookout.asking import NDJSON, After, Text, Wait, come_to
+from fairlead_lookout.openapi import answers
+from fairlead_lookout.parameters import BY_NAME
+from fairlead_lookout.parts import Parts, Place
+from fairlead_lookout.reads import SetFilter
+
+ROWS: Final = 1_000
+CSV: Final = "text/csv"
+_RISKY: Final = ("=", "+", "-", "@", "\t", "\r")
+"""A cell that begins so is taken for a formula by spreadsheets: it gets an apostrophe before it."""
+
+Format = Annotated[
+    Literal["csv", "ndjson"] | None,
+    Query(description="Else what `Accept` says; CSV if that says nothing."),
+]
+Accept = Annotated[str, Header(max_length=500)]
+Rows = Sequence[shown.JobShown] | Sequence[shown.JobSetShown]
+NextPage = Callable[[str | None], Awaitable[tuple[Rows, str | None]]]
+
+
+def add_routes(router: APIRouter, parts: Parts) -> None:
+    """`export.csv` of jobs and of job sets."""
+    Seen = Annotated[Reach, Depends(parts.sight)]
+
+    @router.get(
+        "/jobs/export.csv",
+        openapi_extra=BY_NAME,
+        responses=answers(str, "A line per job, names in the first.", 400, media=CSV),
+    )
+    async def export_jobs(
+        reach: Seen,
+        found: Asked,
+        sort: Sort = NEWEST,
+        format: Format = None,
+        accept: Accept = CSV,
+        after: After = None,
+        wait: Wait = None,
+    ) -> StreamingResponse:
+        wanted = msgspec.structs.replace(found, reach=reach)
+        await come_to(parts, after, wait)
+
+        async def page(cursor: str | None) -> tuple[Rows, str | None]:
+            return await parts.lists.page(wanted, ROWS, cursor, sort)
+
+        first = await page(None)
+        return _answer(parts, "jobs", shown.JobShown, first, page, _format(format, accept))
+
+    @router.get(
+        "/jobsets/export.csv",
+        responses=answers(str, "A line per job set, names in the first.", 400, media=CSV),
+    )
+    async def export_job_sets(
+        reach: Seen,
+        queue: Text = None,
+        active: bool | None = None,
+        q: Text = None,
+        format: Format = None,
+        accept: Accept = CSV,
+        after: After = None,
+        wait: Wait = None,
+    ) -> StreamingResponse:
+        wanted = SetFilter(reach=reach, queue=queue, active=active, q=q or None)
+        await come_to(parts, after, wait)
+
+        async def page(cursor: str | None) -> tuple[Rows, str | None]:
+            found = await parts.view.job_sets(wanted, ROWS, cursor)
+            return found.job_sets, found.next
+
+        first = await page(None)
+        return _answer(parts, "jobsets", shown.JobSetShown, first, page, _format(format, accept))
+
+
+def _format(format_: str | None, accept: str) -> str:
+    return format_ or ("ndjson" if NDJSON in accept else "csv")
+
+
+def _answer(
+    parts: Parts,
+    name: str,
+    kind: type[shown.Shown],
+    first: tuple[Rows, str | None],
+    page: NextPage,
+    format_: str,
+) -> StreamingResponse:
+    place = Place(parts, "streams")
+    place.check()
+    names = [field.encode_name for field in msgspec.structs.fields(kind)]
+    write = _ndjson if format_ == "ndjson" else _csv_of(names)
+    begin = b"" if format_ == "ndjson" else _csv([names])
+    return StreamingResponse(
+        _written(place, begin, first, page, write),
+        media_type=NDJSON if format_ == "ndjson" else f"{CSV}; charset=utf-8",
+        headers={
+            "Cache-Control": "no-store",
+            "Content-Disposition": f'attachment; filename="{name}.{format_}"',
+        },
+    )
+
+
+async def _written(
+    place: Place,
+    begin: bytes,
+    first: tuple[Rows, str | None],
+    page: NextPage,
+    write: Callable[[Rows], bytes],
+) -> AsyncIterator[bytes]:
+    """A page at a time; never more than one is in memory."""
+    with place:
+        if begin:
+            yield begin
+        rows, following = first
+        while True:
+            if rows:
+                yield write(rows)
+            if following is None:
+                return
+            rows, following = await page(following)
+
+
+def _ndjson(rows: Rows) -> bytes:
+    encode = msgspec.json.encode
+    return b"".join(encode(row) + b"\n" for row in rows)
+
+
+def _csv_of(names: Sequence[str]) -> Callable[[Rows], bytes]:
+    def write(rows: Rows) -> bytes:
+        decoded = (msgspec.to_builtins(row) for row in rows)
+        return _csv([_cell(row, name) for name in names] for row in decoded)
+
+    return write
+
+
+def _cell(row: Mapping[str, Any], name: str) -> object:
+    value = row.get(name, "")
+    if isinstance(value, dict):
+        return msgspec.json.encode(value).decode()
+    if isinstance(value, str) and value.startswith(_RISKY):
+        return f"'{value}"
+    return value
+
+
+def _csv(rows: Iterable[Sequence[object]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    return text.getvalue().encode()

@@ -1,0 +1,152 @@
+"""Which jobs a list is about, and how a query says so."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from fairlead_common import ids
+from fairlead_common.errors import Fault
+from fairlead_common.lifecycle import JobState
+from fairlead_common.permissions import EVERYTHING, Reach
+from fairlead_common.problems import Problem
+
+GROUPS: Final = ("queue", "jobSet", "state", "cluster", "node", "class")
+LABEL: Final = "label."
+ANNOTATION: Final = "annotation."
+NAMES_MAX: Final = 16
+"""Most labels and annotations in one filter, and most things to group by."""
+_FAILED: Final = ("FAILED", "REJECTED")
+"""States in which a job has a category."""
+NUMBER_MIN: Final = -(2**63)
+NUMBER_MAX: Final = 2**63 - 1
+EPOCH_MS: Final = 1_704_067_200_000
+"""Before 2024 nothing was submitted."""
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)")
+
+
+class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs a list is about; an empty field does not restrict.
+
+    `reach`: the queues that the caller may view. Labels and annotations are pairs, sorted.
+    """
+
+    reach: Reach = EVERYTHING
+    queue: str | None = None
+    job_set: str | None = None
+    states: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    cluster: str | None = None
+    node: str | None = None
+    category: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
+    submitted_after_ms: int | None = None
+    q: str | None = None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether counters answer how many there are: no row has to be looked at."""
+        rows = (self.cluster, self.node, self.category, self.q, self.submitted_after_ms)
+        return not (self.labels or self.annotations) and all(value is None for value in rows)
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether jobs of a branch may be left out, so that many are visited to find few."""
+        return (
+            bool(self.classes)
+            or not msgspec.structs.replace(self, submitted_after_ms=None).is_counted
+        )
+
+    def key(self) -> list[object]:
+        """What a cursor of this list belongs to."""
+        return [value for name, value in msgspec.structs.asdict(self).items() if name != "reach"]
+
+    def number_min(self) -> int:
+        """No job submitted after that time has a smaller number."""
+        if self.submitted_after_ms is None:
+            return NUMBER_MIN
+        number = ids.submission_number(max(self.submitted_after_ms, EPOCH_MS), 0, 0, 0)
+        return min(number, NUMBER_MAX)
+
+    def arguments(self) -> tuple[object, ...]:
+        """What the piece `matching` of the statements takes."""
+        return (
+            list(self.classes),
+            self.category,
+            self.cluster,
+            self.node,
+            _pairs(self.labels),
+            _pairs(self.annotations),
+            self.q,
+        )
+
+
+def _pairs(pairs: tuple[tuple[str, str], ...]) -> str | None:
+    return msgspec.json.encode(dict(pairs)).decode() if pairs else None
+
+
+def states(text: str | None, category: str | None) -> tuple[str, ...]:
+    """States from a list of words; with a category those that have one. Raises a 422 `Problem`."""
+    found = words(text, upper=True)
+    wrong = [word for word in found if word not in JobState.__members__]
+    if wrong:
+        raise refusal("state", f"{wrong[0][:40]!r} is no state; there are {', '.join(JobState)}.")
+    if category is not None:
+        return tuple(state for state in _FAILED if not found or state in found) or _FAILED
+    return found
+
+
+def words(text: str | None, *, upper: bool = False) -> tuple[str, ...]:
+    """The parts of a comma-separated text, each once, sorted."""
+    said = (text or "").upper() if upper else text or ""
+    return tuple(sorted({part for part in said.split(",") if part}))
+
+
+def named(parameters: Iterable[tuple[str, str]], prefix: str) -> tuple[tuple[str, str], ...]:
+    """The pairs given as `label.K=V`. Raises a 422 `Problem`."""
+    found = {name[len(prefix) :]: value for name, value in parameters if name.startswith(prefix)}
+    for name in found:
+        if not name or len(name) > 317:
+            raise refusal(prefix + name[:40], f"Write {prefix}<name>=<value>.")
+    if len(found) > NAMES_MAX:
+        raise refusal(prefix, f"{len(found)} are asked for; the most is {NAMES_MAX}.")
+    return tuple(sorted(found.items()))
+
+
+def time_ms(name: str, text: str | None) -> int | None:
+    """A time from RFC 3339. Raises a 422 `Problem`."""
+    if text is None:
+        return None
+    try:
+        # A plus sign that was not escaped arrives as a space.
+        said = re.sub(r" (\d\d:\d\d)$", r"+\1", text)
+        if _TIME.fullmatch(said) is None:
+            raise ValueError("not RFC 3339")
+        return round(datetime.fromisoformat(said).astimezone(UTC).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        detail = f"{text[:40]!r} is no time; write it like 2026-01-31T12:00:00Z."
+        raise refusal(name, detail) from None
+
+
+def dimensions(text: str) -> list[str]:
+    """What to group by. Raises a 422 `Problem`."""
+    names = list(dict.fromkeys(name for name in text.split(",") if name))
+    wrong = [name for name in names if name not in GROUPS and not _is_label(name)]
+    if wrong or not names:
+        known = ", ".join((*GROUPS, "label.<name>"))
+        raise refusal("groupBy", f"{(wrong or [''])[0][:40]!r} is none of {known}.")
+    if len(names) > NAMES_MAX:
+        raise refusal("groupBy", f"{len(names)} are asked for; the most is {NAMES_MAX}.")
+    return names
+
+
+def _is_label(name: str) -> bool:
+    return name.startswith(LABEL) and len(name) > len(LABEL)
+
+
+def refusal(name: str, detail: str) -> Problem:
+    """A 422 about one parameter."""
+    return Problem("invalid", "A parameter is not valid.", [Fault(f"/query/{name}", detail)])

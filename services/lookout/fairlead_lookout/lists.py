@@ -1,0 +1,259 @@
+"""Lists of jobs, counts and groups: from counters where they know, else bounded looks at rows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from fairlead_common import clock
+from fairlead_lookout import cursors, shown
+from fairlead_lookout.filters import LABEL, JobFilter, refusal
+from fairlead_lookout.queries import Scope, statement
+from fairlead_lookout.reads import View
+
+BRANCHES_MAX: Final = 20_000
+SCAN_ROWS: Final = 10_000
+"""Jobs that a page with filters looks at, at most; what follows is for the next page."""
+SORT_ROWS: Final = 10_000
+"""A list can be sorted by anything but the submission while it is no longer than this."""
+GROUP_ROWS: Final = 100_000
+COUNT_MAX: Final = 10_000
+COUNTERS_MAX: Final = 100_000
+SORTS: Final = ("submitted", "changed", "started", "ended", "priority")
+_KEYS: Final = {"queue": "queue", "jobSet": "job_set", "class": "class", "state": "state"}
+_COLUMNS: Final = {**_KEYS, "cluster": "cluster", "node": "node"}
+
+
+class Branches(msgspec.Struct, frozen=True):
+    """The queues (or job sets) and states that a filter reaches, how many jobs each has, and how
+    many of these are of the wanted classes."""
+
+    scope: Scope
+    keys: list[Any]
+    states: list[str]
+    jobs: list[int]
+    wanted: list[int]
+
+    def visit(self, rows: int) -> int:
+        """How many jobs of each branch to visit, at most, so that it is about `rows` in all."""
+        level = 0
+        left = rows
+        sizes = sorted(self.jobs)
+        for index, size in enumerate(sizes):
+            share = left // (len(sizes) - index)
+            if share <= size - level:
+                return max(level + share, 20)
+            left -= (size - level) * (len(sizes) - index)
+            level = size
+        return level + 1
+
+
+NONE: Final = Branches("queue", [], [], [], [])
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Ids in order, and where the next page begins: (number or key, id)."""
+
+    ids: list[str]
+    end: tuple[int, str] | None
+
+
+class Lists:
+    """Reads lists. Raises `DatabaseUnavailable`, and a `Problem` for what cannot be had."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    async def page(
+        self, wanted: JobFilter, limit: int, cursor: str | None, sort: str = "-submitted"
+    ) -> tuple[list[shown.JobShown], str | None]:
+        """A page of jobs and the cursor of the next; it may be shorter where a filter finds few
+        among many."""
+        query = ["jobs", sort, *wanted.key()]
+        place = cursors.decode(query, cursor) or (None, None)
+        name, newest = sort.removeprefix("-"), sort.startswith("-")
+        if name not in SORTS:
+            both = ", ".join(f"{each}, -{each}" for each in SORTS)
+            raise refusal("sort", f"{sort[:40]!r} is none of {both}.")
+        branches = await self._branches(wanted)
+        if not branches.keys:
+            return [], None
+        if name == "submitted":
+            found = await self._page(branches, wanted, place, limit, newest=newest)
+        else:
+            found = await self._sorted(branches, wanted, place, limit, name, newest=newest)
+        following = None if found.end is None else cursors.encode(query, *found.end)
+        return await self._show(found.ids), following
+
+    async def _branches(self, wanted: JobFilter) -> Branches:
+        scope: Scope = "queue" if wanted.job_set is None else "set"
+        rows = await self._view.fetch(
+            f"branches_of_{scope}s",
+            *wanted.reach.arguments(),
+            wanted.queue,
+            wanted.job_set,
+            list(wanted.states),
+            list(wanted.classes),
+            BRANCHES_MAX + 1,
+        )
+        if len(rows) > BRANCHES_MAX:
+            raise refusal("queue", "There are too many queues to look into at once: name one.")
+        return Branches(scope, *(list(each) for each in zip(*rows, strict=True))) if rows else NONE
+
+    def _visited(
+        self,
+        branches: Branches,
+        wanted: JobFilter,
+        place: tuple[int | None, str | None],
+        most: tuple[int, int],
+    ) -> tuple[object, ...]:
+        """What the pieces `visited` and `matching` of the statements take."""
+        return (
+            branches.keys,
+            branches.states,
+            wanted.number_min(),
+            wanted.submitted_after_ms,
+            *place,
+            *most,
+            *wanted.arguments(),
+        )
+
+    async def _page(
+        self,
+        branches: Branches,
+        wanted: JobFilter,
+        place: tuple[int | None, str | None],
+        limit: int,
+        *,
+        newest: bool,
+    ) -> Page:
+        # Without filters on rows, so many of the newest branches hold a whole page.
+        most = (limit + 1, limit + 1)
+        if wanted.leaves_out:
+            most = (len(branches.keys) + 1, max(branches.visit(SCAN_ROWS), 20))
+        rows = await self._view.ask(
+            statement("page", branches.scope, newest=newest),
+            *self._visited(branches, wanted, place, most),
+            limit + 1,
+        )
+        found = [(row["number"], row["id"]) for row in rows if row["id"] is not None]
+        if len(found) > limit:
+            return Page([id_ for _, id_ in found[:limit]], found[limit - 1])
+        horizon = None
+        if rows and rows[0]["horizon_id"] is not None:
+            horizon = (rows[0]["horizon_number"], rows[0]["horizon_id"])
+        return Page([id_ for _, id_ in found], horizon)
+
+    async def _sorted(
+        self,
+        branches: Branches,
+        wanted: JobFilter,
+        place: tuple[int | None, str | None],
+        limit: int,
+        name: str,
+        *,
+        newest: bool,
+    ) -> Page:
+        most = (len(branches.keys) + 1, SORT_ROWS + 1)
+        if sum(branches.jobs) > SORT_ROWS and wanted.submitted_after_ms is None:
+            raise _too_many_to_sort(name)
+        rows = await self._view.ask(
+            statement("sorted_page", branches.scope, newest=newest),
+            *self._visited(branches, wanted, (None, None), most),
+            limit + 1,
+            name,
+            *place,
+        )
+        if rows[0]["cut"]:
+            raise _too_many_to_sort(name)
+        found = [(row["key"], row["id"]) for row in rows if row["id"] is not None]
+        end = found[limit - 1] if len(found) > limit else None
+        return Page([id_ for _, id_ in found[:limit]], end)
+
+    async def _show(self, ids: Sequence[str]) -> list[shown.JobShown]:
+        if not ids:
+            return []
+        rows = {row["id"]: row for row in await self._view.fetch("jobs_by_id", list(ids))}
+        waiting = await self._view.waiting_for_others(list(rows.values()))
+        now_ms = clock.now_ms()
+        return [
+            shown.job(rows[job_id], now_ms, job_id in waiting) for job_id in ids if job_id in rows
+        ]
+
+    async def count(self, wanted: JobFilter) -> str:
+        """How many jobs there are, up to `COUNT_MAX`."""
+        branches = await self._branches(wanted)
+        if wanted.is_counted:
+            total = sum(branches.wanted)
+            return str(total) if total <= COUNT_MAX else f"{COUNT_MAX}+"
+        if not branches.keys:
+            return "0"
+        most = (len(branches.keys) + 1, branches.visit(GROUP_ROWS))
+        (row,) = await self._view.ask(
+            statement("count_visited", branches.scope),
+            *self._visited(branches, wanted, (None, None), most),
+            COUNT_MAX + 1,
+        )
+        if row["jobs"] > COUNT_MAX:
+            return f"{COUNT_MAX}+"
+        return f"{row['jobs']}{'+' if row['cut'] else ''}"
+
+    async def groups(self, wanted: JobFilter, by: Sequence[str], limit: int) -> shown.GroupsShown:
+        """Counts per group, greatest first."""
+        if set(by) <= _KEYS.keys() and wanted.is_counted:
+            return await self._counted_groups(wanted, by, limit)
+        branches = await self._branches(wanted)
+        if not branches.keys:
+            return shown.GroupsShown(groups=[], total="0")
+        most = (len(branches.keys) + 1, branches.visit(GROUP_ROWS))
+        rows = await self._view.ask(
+            statement("group_visited", branches.scope),
+            *self._visited(branches, wanted, (None, None), most),
+            limit,
+            [name for name in by if not name.startswith(LABEL)],
+            [name.removeprefix(LABEL) for name in by if name.startswith(LABEL)],
+        )
+        groups = [shown.GroupShown(group=_group(row, by), jobs=row["jobs"]) for row in rows]
+        total = int(rows[0]["total"]) if rows else 0
+        cut = bool(rows) and rows[0]["cut"]
+        return shown.GroupsShown(groups=groups, total=f"{total}{'+' if cut else ''}")
+
+    async def _counted_groups(
+        self, wanted: JobFilter, by: Sequence[str], limit: int
+    ) -> shown.GroupsShown:
+        """From the counters alone."""
+        arguments = (
+            *wanted.reach.arguments(),
+            wanted.queue,
+            list(wanted.states),
+            list(wanted.classes),
+        )
+        if wanted.job_set is None and "jobSet" not in by:
+            rows = await self._view.fetch("queue_counts", *arguments, COUNTERS_MAX)
+        else:
+            rows = await self._view.fetch("set_counts", *arguments, wanted.job_set, COUNTERS_MAX)
+        totals: dict[tuple[str, ...], int] = {}
+        for row in rows:
+            key = tuple(row[_KEYS[name]] for name in by)
+            totals[key] = totals.get(key, 0) + row["jobs"]
+        ordered = sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:limit]
+        return shown.GroupsShown(
+            groups=[
+                shown.GroupShown(group=dict(zip(by, key, strict=True)), jobs=jobs)
+                for key, jobs in ordered
+            ],
+            total=f"{sum(totals.values())}{'+' if len(rows) >= COUNTERS_MAX else ''}",
+        )
+
+
+def _group(row: Mapping[str, Any], by: Sequence[str]) -> dict[str, str | None]:
+    labels = iter(row["labels"] or ())
+    return {name: next(labels) if name.startswith(LABEL) else row[_COLUMNS[name]] for name in by}
+
+
+def _too_many_to_sort(name: str) -> Exception:
+    return refusal(
+        "sort",
+        f"More than {SORT_ROWS} jobs would have to be sorted by {name}: narrow the filter, or sort"
+        " by submitted.",
+    )

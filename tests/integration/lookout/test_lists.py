@@ -1,0 +1,272 @@
+"""Lists of jobs and job sets: every filter, order, group and count, page by page and as files."""
+
+import csv
+import io
+import random
+from typing import Any
+
+import asyncpg
+import pytest
+
+from fairlead_common import clock, events
+from fairlead_lookout import lists
+from tests.integration.lookout.world import World, running
+from tests.unit.lookout.builders import (
+    cancel,
+    failed_run,
+    job_id,
+    leased,
+    submitted,
+    succeeded,
+)
+from tests.unit.lookout.builders import running as started
+
+
+async def pages(world: World, path: str = "/jobs", limit: int = 3, **query: Any) -> list[Any]:
+    """All items of a list, read page by page."""
+    name = {"/jobs": "jobs", "/jobsets": "jobSets"}[path]
+    found: list[Any] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = await world.read(path, limit=limit, **query, **cursor)
+        found += page[name]
+        if "next" not in page:
+            return found
+        cursor = {"cursor": page["next"]}
+
+
+def failed(name: str, category: events.FailureCategory) -> events.AnyEvent:
+    """The scheduler gave the job up."""
+    return events.JobFailed(job_id=job_id(name), category=category, reason="it failed")
+
+
+async def some_jobs(world: World) -> None:
+    """Jobs of several queues, classes, labels, nodes and ends."""
+    told: list[events.AnyEvent] = [
+        submitted("a", labels={"team": "x", "kind": "big"}, annotations={"who": "anna"}),
+        submitted("b", labels={"team": "y"}, priority_class="high", priority=3),
+        submitted("c", priority=7),
+        submitted("d", labels={"team": "x"}),
+        submitted("e"),
+        leased("a", node="n1"),
+        started("a"),
+        leased("b", node="n2"),
+        leased("d", node="n1"),
+        started("d"),
+        failed_run("d"),
+        failed("d", events.FailureCategory.EXIT_CODE),
+        leased("e", node="n3"),
+        *succeeded("e"),
+    ]
+    after = await world.tell(*told)
+    await world.read("/jobsets/q/s", after)
+    other = [submitted("z", "other-set")]
+    after = await world.tell(*other, job_set="other-set")
+    await world.read("/jobsets", after)
+
+
+@pytest.mark.parametrize(
+    ("query", "want"),
+    [
+        ({"cluster": "e"}, "abde"),
+        ({"node": "n1"}, "ad"),
+        ({"node": "n1", "state": "RUNNING"}, "a"),
+        ({"label.team": "x"}, "ad"),
+        ({"label.team": "x", "label.kind": "big"}, "a"),
+        ({"annotation.who": "anna"}, "a"),
+        ({"category": "exit-code"}, "d"),
+        ({"category": "oom"}, ""),
+        ({"class": "high"}, "b"),
+        ({"class": "high,default", "state": "QUEUED"}, "cz"),
+        ({"q": "other"}, "z"),
+        ({"q": "c"}, "c"),
+        ({"submittedAfter": "2020-01-01T00:00:00Z"}, "abcdez"),
+        ({"submittedAfter": "2999-01-01T00:00:00+01:00"}, ""),
+        ({"state": "SUCCEEDED,FAILED"}, "de"),
+        ({"jobSet": "other-set"}, "z"),
+    ],
+)
+async def test_a_filter_finds_its_jobs_and_counts_them(
+    fresh_database: str, valkey_url: str, query: dict[str, str], want: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        await some_jobs(world)
+        found = await pages(world, limit=1, **query)
+        assert sorted(job["clientId"] for job in found) == sorted(want)
+        page = await world.read("/jobs", include="count", **query)
+        assert page["count"] == str(len(want))
+
+
+async def test_lists_are_sorted_as_asked(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        await some_jobs(world)
+        newest = [job["clientId"] for job in await pages(world)]
+        assert newest == ["z", "e", "d", "c", "b", "a"]
+        oldest = [job["clientId"] for job in await pages(world, sort="submitted")]
+        assert oldest == newest[::-1]
+        by_priority = [job["priority"] for job in await pages(world, limit=2, sort="-priority")]
+        assert by_priority == [7, 3, 0, 0, 0, 0]
+        for sort in ("changed", "started", "ended"):
+            up = [job["id"] for job in await pages(world, limit=2, sort=sort)]
+            down = [job["id"] for job in await pages(world, limit=2, sort=f"-{sort}")]
+            assert up == down[::-1]
+            assert len(set(up)) == 6
+
+
+@pytest.mark.parametrize(
+    ("by", "query", "want"),
+    [
+        ("queue,state", {}, {("q", "QUEUED"): 2, ("q", "RUNNING"): 1, ("q", "LEASED"): 1,
+                             ("q", "FAILED"): 1, ("q", "SUCCEEDED"): 1}),
+        ("class", {}, {("default",): 5, ("high",): 1}),
+        ("jobSet", {}, {("s",): 5, ("other-set",): 1}),
+        ("cluster,node", {"state": "RUNNING,LEASED"}, {("e", "n1"): 1, ("e", "n2"): 1}),
+        ("label.team", {}, {("x",): 2, ("y",): 1, (None,): 3}),
+        ("label.team,label.kind", {"jobSet": "s"},
+         {("x", "big"): 1, ("x", None): 1, ("y", None): 1, (None, None): 2}),
+        ("state", {"label.team": "x"}, {("RUNNING",): 1, ("FAILED",): 1}),
+    ],
+)  # fmt: skip
+async def test_groups_count_what_a_filter_finds(
+    fresh_database: str,
+    valkey_url: str,
+    by: str,
+    query: dict[str, str],
+    want: dict[tuple[str, ...], int],
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        await some_jobs(world)
+        found = await world.read("/jobs", groupBy=by, **query)
+        groups = {tuple(each["group"].values()): each["jobs"] for each in found["groups"]}
+        assert groups == want
+        assert found["total"] == str(sum(want.values()))
+        most = max(want.values())
+        (greatest,) = (await world.read("/jobs", groupBy=by, limit=1, **query))["groups"]
+        assert greatest["jobs"] == most
+
+
+async def test_a_page_is_whole_up_to_its_cursor_however_many_branches_there_are(
+    fresh_database: str, valkey_url: str
+) -> None:
+    chance = random.Random(7)
+    async with running(fresh_database, valkey_url) as world:
+        told: dict[str, str] = {}
+        for number in range(60):
+            queue, name = f"q{chance.randrange(5)}", f"j{number}"
+            job = submitted(name, labels={"odd": "1"} if number % 7 == 0 else {})
+            done = [cancel(name)] if chance.random() < 0.4 else []
+            told[name] = queue
+            after = await world.tell(job, *done, queue=queue)
+        await world.read("/jobsets", after)
+        newest = [job["clientId"] for job in await pages(world, limit=1_000)]
+        assert sorted(newest) == sorted(told)
+        for limit in (1, 4, 50):
+            assert [job["clientId"] for job in await pages(world, limit=limit)] == newest
+        odd = [job["clientId"] for job in await pages(world, limit=2, **{"label.odd": "1"})]
+        assert odd == [name for name in newest if int(name[1:]) % 7 == 0]
+        one = [job["clientId"] for job in await pages(world, queue="q3", sort="submitted")]
+        assert one == [name for name in newest[::-1] if told[name] == "q3"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rows"), [([5, 5, 5], 9), ([1, 1000], 100), ([10], 100), ([3, 7, 100], 30)]
+)
+def test_branches_are_visited_evenly_within_the_bound(sizes: list[int], rows: int) -> None:
+    branches = lists.Branches("queue", ["q"] * len(sizes), ["QUEUED"] * len(sizes), sizes, sizes)
+    most = branches.visit(rows)
+    visited = sum(min(size, most) for size in sizes)
+    assert visited <= max(rows, 20 * len(sizes))
+    assert visited >= min(rows, sum(sizes)) - len(sizes)
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "pointer"),
+    [
+        ("/jobs", {"colour": "red"}, "/query/colour"),
+        ("/jobs", {"sort": "colour"}, "/query/sort"),
+        ("/jobs", {"groupBy": "colour"}, "/query/groupBy"),
+        ("/jobs", {"groupBy": "label."}, "/query/groupBy"),
+        ("/jobs", {"label.": "x"}, "/query/label."),
+        ("/jobs", {"submittedAfter": "yesterday"}, "/query/submittedAfter"),
+        ("/jobs", {"submittedAfter": "2026-13-01T00:00:00Z"}, "/query/submittedAfter"),
+        ("/jobs/export.csv", {"limit": "5"}, "/query/limit"),
+        ("/jobs/export.csv", {"format": "xml"}, "/query/format"),
+        ("/jobsets", {"label.team": "x"}, "/query/label.team"),
+        ("/clusters", {"x": "1"}, "/query/x"),
+    ],
+)
+async def test_what_no_list_knows_is_named(
+    database: str, valkey_url: str, path: str, query: dict[str, str], pointer: str
+) -> None:
+    async with running(database, valkey_url) as world:
+        answer = await world.client.get(f"/api/v1{path}", params=query)
+        assert answer.status_code == 422, answer.text
+        assert [fault["pointer"] for fault in answer.json()["errors"]] == [pointer]
+        twice = await world.client.get(f"/api/v1{path}?limit=1&limit=2")
+        assert twice.status_code == 422
+
+
+async def test_too_many_jobs_are_not_sorted_but_by_their_submission(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        await world.read("/jobsets", await world.tell(submitted("a")))
+        connection = await asyncpg.connect(fresh_database)
+        await connection.execute("UPDATE fairlead_lookout.queue_counts SET jobs = 1000000")
+        await connection.close()
+        answer = await world.get("/jobs", sort="-ended")
+        assert answer.status_code == 422
+        assert "narrow the filter" in answer.json()["errors"][0]["detail"]
+        assert len((await world.read("/jobs", sort="submitted"))["jobs"]) == 1
+
+
+async def test_lists_are_exported_as_csv_and_ndjson(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        many = [submitted(f"j{number}") for number in range(2_500)]
+        for start in range(0, len(many), 500):
+            after = await world.tell(*many[start : start + 500])
+        after = await world.tell(submitted("=1+2", labels={"team": "x"}))
+        answer = await world.get("/jobs/export.csv", after)
+        assert answer.headers["content-type"].startswith("text/csv")
+        rows = list(csv.DictReader(io.StringIO(answer.text)))
+        assert len({row["id"] for row in rows}) == len(rows) == 2_501
+        assert rows[0]["clientId"] == "'=1+2"
+        assert rows[-1] | {"clientId": "j0", "state": "QUEUED"} == rows[-1]
+        lines = await world.lines("/jobs/export.csv", format="ndjson", **{"label.team": "x"})
+        assert [line["clientId"] for line in lines] == ["=1+2"]
+        sets = list(csv.DictReader(io.StringIO((await world.get("/jobsets/export.csv")).text)))
+        assert [(row["queue"], row["jobs"]) for row in sets] == [("q", "2501")]
+
+
+async def test_job_sets_are_found_by_name_queue_and_activity(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        for number in range(12):
+            name, queue = f"set-{number}", f"q{number % 3}"
+            jobs: list[events.AnyEvent] = [submitted("a", name)]
+            if number % 2:
+                jobs.append(events.JobCancelRequested(job_id=job_id("a", name)))
+            await world.read("/jobsets", await world.tell(*jobs, job_set=name, queue=queue))
+        for query, want in (
+            ({}, range(12)),
+            ({"queue": "q1"}, range(1, 12, 3)),
+            ({"active": "true"}, range(0, 12, 2)),
+            ({"active": "false", "queue": "q0"}, (3, 9)),
+            ({"q": "set-1"}, (1, 10, 11)),
+            ({"q": "nothing"}, ()),
+            ({"queue": "nobody"}, ()),
+        ):
+            found = await pages(world, "/jobsets", limit=2, **query)
+            assert [each["jobSet"] for each in found] == [f"set-{n}" for n in sorted(want)[::-1]]
+
+
+async def test_a_job_set_says_how_its_jobs_failed_what_it_used_and_when_it_will_be_done(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        await some_jobs(world)
+        found = await world.read("/jobsets/q/s")
+        assert found["failures"] == {"exit-code": 1}
+        assert set(found["resourceHours"]) <= {"cpu"}
+        assert found["eta"] >= clock.rfc3339(0)
