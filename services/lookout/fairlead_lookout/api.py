@@ -4,6 +4,7 @@ from fastapi import APIRouter, Depends
 
 from fairlead_lookout import (
     api_events,
+    api_fairness,
     api_jobs,
     api_logs,
     api_reports,
@@ -28,4 +29,5 @@ def routes(parts: Parts) -> list[APIRouter]:
     api_logs.add_routes(router, parts)
     api_jobs.add_routes(router, parts)
     api_reports.add_routes(router, parts)
+    api_fairness.add_routes(router, parts)
     return [router]

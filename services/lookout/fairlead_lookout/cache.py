@@ -5,7 +5,7 @@ locks are lost.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fairlead_lookout.model import Amounts, Changes, Job, JobSet, SetKey
@@ -52,6 +52,12 @@ class Cache:
         if len(self.requests) > SHAPES_MAX:
             self.requests.clear()
         self.requests.update(shapes)
+
+    def forget(self, key: SetKey, ids: Sequence[str]) -> None:
+        """Forget a job set and some of its jobs: their rows were changed by another way."""
+        self.sets.pop(key, None)
+        for job_id in ids:
+            self.jobs.pop(job_id, None)
 
     def clear(self) -> None:
         """Forget everything: somebody else may have written since."""

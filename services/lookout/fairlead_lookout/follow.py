@@ -9,7 +9,7 @@ are written. An outage is waited out within a bound; a position moved by somebod
 import asyncio
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import asyncpg
@@ -17,7 +17,7 @@ import asyncpg
 from fairlead_common import clock, events
 from fairlead_common.db import Connection
 from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX, DatabaseUnavailable
-from fairlead_common.errors import LogUnavailable, WorldError
+from fairlead_common.errors import LogUnavailable, PositionGone, WorldError
 from fairlead_common.log import EventLog, Reader
 from fairlead_common.log.topics import JOBS
 from fairlead_lookout import chunks, fold, mentions, metrics
@@ -25,8 +25,9 @@ from fairlead_lookout.cache import Cache
 from fairlead_lookout.model import Changes, Message
 from fairlead_lookout.partitions import BALANCE_S, Partitions
 from fairlead_lookout.progress import Progress
+from fairlead_lookout.pruning import Pruner
 from fairlead_lookout.settings import Settings
-from fairlead_lookout.store import SQL, Store
+from fairlead_lookout.store import SCHEMA, SQL, Store
 from fairlead_lookout.streams import Streams
 
 READ_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -42,6 +43,20 @@ _logger: Final = logging.getLogger("fairlead.lookout.fold")
 
 class AnotherLog(WorldError):
     """The view in this database is a fold of another log than the one that was given."""
+
+
+class ViewTooOld(WorldError):
+    """The log no longer has what comes next for this view: it was away longer than that is kept."""
+
+    def __init__(self, gone: Mapping[int, int], start: Mapping[int, int]) -> None:
+        number, position = next(iter(sorted(gone.items())))
+        super().__init__(
+            f"lookout's view is behind what the log still has, in {len(gone)} partitions (partition"
+            f" {number}: the view reads {position} next, the log begins at {start[number]}). What"
+            " happened between is lost to it. Restore a newer backup of the schema"
+            f" {SCHEMA}, or drop that schema and start again: lookout then builds its view from"
+            " what the log still has, and knows nothing of jobs that were submitted before."
+        )
 
 
 class Batch:
@@ -96,6 +111,9 @@ class Folder:
         while True:
             try:
                 await self._session()
+            except PositionGone:
+                # Says what to do, once it compares the positions.
+                await asyncio.sleep(RETRY_S)
             except (*AWAY, LogUnavailable) as error:
                 away_s = clock.monotonic_s() - self._last_well_s
                 if self.trouble is None:
@@ -129,6 +147,7 @@ class Folder:
             await self._prepare(connection)
             store = Store(connection, self._cache)
             partitions = Partitions(connection, _number)
+            pruner = Pruner(connection, self._cache, self._settings.jobs_days)
             self._cache.clear()
             balanced_s = 0.0
             while True:
@@ -143,6 +162,7 @@ class Folder:
                     await asyncio.sleep(BALANCE_S / 4)
                     continue
                 positions = await self._turn(connection, store, reader, positions)
+                await pruner.turn(partitions.held)
         finally:
             self._progress.owns(frozenset())
             if reader is not None:
@@ -158,6 +178,22 @@ class Folder:
                 f" {identity!r}; give lookout an empty database, or the log it belongs to"
             )
         start = await self._log.start_positions(JOBS)
+        kept = await connection.fetch(SQL["positions"])
+        gone = {
+            row["partition"]: row["position"]
+            for row in kept
+            if row["position"] < start.get(row["partition"], 0)
+        }
+        if gone:
+            raise ViewTooOld(gone, start)
+        end = await self._log.end_positions(JOBS)
+        ahead = [row["partition"] for row in kept if row["position"] > end.get(row["partition"], 0)]
+        if ahead:
+            raise AnotherLog(
+                f"lookout's view has folded more of {len(ahead)} partitions than the log has: the"
+                f" log was put back to an older state. Drop the schema {SCHEMA} and start again,"
+                " so that the view is built from the log as it is now"
+            )
         await connection.execute(SQL["begin_partitions"], list(start.keys()), list(start.values()))
         await connection.execute(SQL["make_kept_tables"])
         await self._streams.belong_to(identity)

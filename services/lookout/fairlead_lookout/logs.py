@@ -116,8 +116,8 @@ def _refusal(run: Mapping[str, Any], status: int) -> Problem:
         if run["ended_ms"] is not None:
             ended = clock.rfc3339(run["ended_ms"])
             detail = (
-                f"The cluster {executor} has no log of run {number} any more: it ended at {ended},"
-                " and clusters keep logs for a while only."
+                f"The cluster {executor} has removed the log of run {number}, which ended at"
+                f" {ended}: clusters keep logs for a while only."
             )
         elif run["running_ms"] is None:
             detail = (

@@ -15,6 +15,7 @@ from fairlead_common.log.connect import open_log
 from fairlead_common.queue_rights import QueueRights
 from fairlead_common.serving import Check
 from fairlead_lookout import api, html, metrics, pages, upkeep
+from fairlead_lookout.fairness_fold import FairnessFolder
 from fairlead_lookout.follow import Folder
 from fairlead_lookout.lists import Lists
 from fairlead_lookout.logs import Logs
@@ -113,7 +114,8 @@ class Service:
             self.parts.reports.run(),
             self.parts.clusters.run(),
             self.parts.configured.run(),
-            upkeep.keep_tidy(self._pool, self._settings.events_days),
+            FairnessFolder(self._log, self._settings).run(),
+            upkeep.keep_tidy(self._pool, self._settings),
         ]
 
     async def _check_view(self) -> str | None:

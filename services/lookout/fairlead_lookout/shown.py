@@ -8,6 +8,7 @@ import msgspec
 from fairlead_common import clock, clusters, events, positions, reports, resources
 from fairlead_common.lifecycle import JOB_ENDED
 from fairlead_lookout import metering
+from fairlead_lookout.fairness import Sums
 from fairlead_lookout.model import JobSet
 
 _ENDED: Final = frozenset(str(state) for state in JOB_ENDED)
@@ -239,6 +240,41 @@ class PoolReportShown(Shown, frozen=True, kw_only=True):
     reasons: dict[str, int]
 
 
+class StandingShown(Shown, frozen=True, kw_only=True):
+    """Means of a queue in a pool over one step from `time` on: shares of 1.0, jobs."""
+
+    time: str
+    pool: str
+    share: float
+    fair_share: float
+    demand_share: float
+    queued: float
+    running: float
+
+
+class UsageShown(Shown, frozen=True, kw_only=True):
+    """Resource-hours that a queue's runs held in the hour from `time` on, in cores, bytes and units
+    times hours; `lost`: those of runs that were preempted, in the hour in which they ended."""
+
+    time: str
+    pool: str
+    used: dict[str, float]
+    lost: dict[str, float]
+
+
+class FairnessShown(Shown, frozen=True, kw_only=True):
+    """A queue over time: a point per step and pool, usage per hour and pool, and its totals."""
+
+    queue: str
+    from_: str = msgspec.field(name="from")
+    to: str
+    step_seconds: int
+    points: list[StandingShown]
+    usage: list[UsageShown]
+    used: dict[str, float]
+    lost: dict[str, float]
+
+
 class RoundsShown(Shown, frozen=True, kw_only=True):
     """The last rounds of a pool, newest first."""
 
@@ -265,6 +301,19 @@ def job_set(known: JobSet, states: dict[str, int], now_ms: int) -> JobSetShown:
         failures=known.failures,
         resource_hours=resource_hours(metering.used(known, now_ms)),
         eta=time(metering.eta_ms(known, now_ms)),
+    )
+
+
+def standing(start_ms: int, pool: str, sums: Sums) -> StandingShown:
+    """Means from sums weighted with ms."""
+    return StandingShown(
+        time=clock.rfc3339(start_ms),
+        pool=pool,
+        share=round(sums.actual_share / sums.ms, 6),
+        fair_share=round(sums.fair_share / sums.ms, 6),
+        demand_share=round(sums.demand_share / sums.ms, 6),
+        queued=round(sums.queued / sums.ms, 3),
+        running=round(sums.running / sums.ms, 3),
     )
 
 

@@ -1,4 +1,5 @@
-"""Dropping the public events of days that are over: whole tables, one short transaction each."""
+"""Dropping what is old: events of days that are over (whole tables, one short transaction each),
+shares by the minute, resource-hours, rounds. Jobs are forgotten by `pruning.py`."""
 
 import asyncio
 import logging
@@ -10,9 +11,14 @@ import asyncpg
 from fairlead_common import clock
 from fairlead_common.db import Pool
 from fairlead_common.db.pool import AWAY
+from fairlead_lookout.fairness import MINUTE_MS, MINUTES_KEPT_MS
+from fairlead_lookout.fairness_fold import SQL as FAIRNESS
+from fairlead_lookout.metering import HOUR_MS
+from fairlead_lookout.settings import Settings
 from fairlead_lookout.store import SCHEMA, SQL
 
 EVERY_S: Final = 3_600.0
+ROUNDS_KEPT: Final = 1_000
 _PREFIX: Final = "events_"
 _logger: Final = logging.getLogger("fairlead.lookout.upkeep")
 
@@ -35,13 +41,25 @@ async def drop_old_days(pool: Pool, first_kept: date) -> list[date]:
     return dropped
 
 
-async def keep_tidy(pool: Pool, events_days: int) -> None:
+async def forget_old_sums(pool: Pool, now_ms: int, usage_days: int) -> None:
+    """Forget shares and resource-hours that are too old, and all but the last rounds."""
+    oldest_ms = now_ms - usage_days * 24 * HOUR_MS
+    minutes_ms = now_ms - MINUTES_KEPT_MS
+    await pool.execute(FAIRNESS["forget_standing"], MINUTE_MS, minutes_ms)
+    await pool.execute(FAIRNESS["forget_standing"], HOUR_MS, oldest_ms)
+    await pool.execute(FAIRNESS["forget_usage"], oldest_ms)
+    await pool.execute(FAIRNESS["forget_rounds"], ROUNDS_KEPT)
+
+
+async def keep_tidy(pool: Pool, settings: Settings) -> None:
     """Do so every hour, for ever. What cannot be done now is done in an hour."""
     while True:
-        today = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).date()
+        now_ms = clock.now_ms()
+        today = datetime.fromtimestamp(now_ms / 1000, UTC).date()
         try:
-            for day in await drop_old_days(pool, today - timedelta(days=events_days)):
+            for day in await drop_old_days(pool, today - timedelta(days=settings.events_days)):
                 _logger.info("dropped the public events of %s", day)
+            await forget_old_sums(pool, now_ms, settings.usage_days)
         except (*AWAY, asyncpg.LockNotAvailableError) as error:
-            _logger.warning("old events stay for another hour: %s", error)
+            _logger.warning("what is old stays for another hour: %s", error)
         await asyncio.sleep(EVERY_S)

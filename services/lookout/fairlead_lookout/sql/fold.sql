@@ -188,3 +188,43 @@ WHERE e.day = $1::date AND e.partition >= 0
 GROUP BY e.partition
 ON CONFLICT (partition) DO UPDATE
 SET position = greatest(events_dropped.position, excluded.position);
+
+-- name: old_sets
+-- Job sets behind number $1 that may have jobs that ended before $3.
+SELECT number, queue, job_set, partition, jobs, live, first_ms, last_ms, position,
+       last_position, last_item, failures, held, used, metered_ms
+FROM fairlead_lookout.job_sets
+WHERE number > $1 AND partition = ANY($2::int[]) AND first_ms < $3
+ORDER BY number LIMIT $4;
+
+-- name: old_jobs
+-- Jobs of a set in these states ($2), with a smaller number than $3, that ended before $4.
+SELECT old.*
+FROM unnest($2::text[]) AS w (state)
+CROSS JOIN LATERAL (
+    SELECT j.id, j.class, j.state, j.category
+    FROM fairlead_lookout.jobs j
+    WHERE j.set_number = $1 AND j.state = w.state AND j.number < $3 AND j.ended_ms < $4
+    ORDER BY j.number, j.id LIMIT $5
+) old
+LIMIT $5;
+
+-- name: forget_runs
+DELETE FROM fairlead_lookout.runs WHERE job_id = ANY($1::text[]);
+
+-- name: forget_specs
+DELETE FROM fairlead_lookout.job_specs WHERE job_id = ANY($1::text[]);
+
+-- name: forget_jobs
+DELETE FROM fairlead_lookout.jobs WHERE id = ANY($1::text[]);
+
+-- name: lower_counters
+UPDATE fairlead_lookout.counters c SET jobs = c.jobs + n.jobs
+FROM unnest($2::text[], $3::text[], $4::int[]) AS n (class, state, jobs)
+WHERE c.set_number = $1 AND c.class = n.class AND c.state = n.state;
+
+-- name: forget_counters
+DELETE FROM fairlead_lookout.counters WHERE set_number = $1;
+
+-- name: forget_set
+DELETE FROM fairlead_lookout.job_sets WHERE number = $1;

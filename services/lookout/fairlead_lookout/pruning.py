@@ -1,0 +1,96 @@
+"""Forgetting jobs that ended long ago, a few at a time, between the batches of the fold.
+
+Done by whoever folds their partition, on the same connection, so that counters have one writer.
+Ended jobs go with their specs and runs, and are taken out of the counters; a job set without jobs
+goes as well. The log's own retention and that of events are other settings.
+"""
+
+from typing import Any, Final
+
+from fairlead_common import clock
+from fairlead_common.db import Connection
+from fairlead_common.ids import submission_number
+from fairlead_lookout import columns
+from fairlead_lookout.cache import Cache
+from fairlead_lookout.filters import EPOCH_MS
+from fairlead_lookout.model import JobSet
+from fairlead_lookout.states import ENDED
+from fairlead_lookout.store import SQL
+
+DAY_MS: Final = 86_400_000
+JOBS_MAX: Final = 1_000
+"""Jobs forgotten in one transaction, which takes some tens of ms."""
+SETS_MAX: Final = 200
+"""Job sets looked into in one turn."""
+BUSY_S: Final = 0.5
+IDLE_S: Final = 60.0
+
+
+class Pruner:
+    """Goes round and round the job sets that have old jobs."""
+
+    def __init__(self, connection: Connection, cache: Cache, jobs_days: int) -> None:
+        self._connection = connection
+        self._cache = cache
+        self._jobs_days = jobs_days
+        self._number = 0
+        self._due_s = 0.0
+
+    async def turn(self, held: frozenset[int]) -> int:
+        """Forget some jobs, if it is time to; returns how many."""
+        now_s = clock.monotonic_s()
+        if now_s < self._due_s or not held:
+            return 0
+        before_ms = clock.now_ms() - self._jobs_days * DAY_MS
+        rows = await self._connection.fetch(
+            SQL["old_sets"], self._number, sorted(held), before_ms, SETS_MAX
+        )
+        forgotten = 0
+        for row in rows:
+            forgotten += await self._forget(columns.job_set(row), before_ms, JOBS_MAX - forgotten)
+            if forgotten >= JOBS_MAX:
+                break
+            self._number = row["number"]
+        if len(rows) < SETS_MAX and forgotten < JOBS_MAX:
+            self._number = 0
+        self._due_s = now_s + (BUSY_S if forgotten or len(rows) == SETS_MAX else IDLE_S)
+        return forgotten
+
+    async def _forget(self, job_set: JobSet, before_ms: int, most: int) -> int:
+        """Forget old jobs of this set, and the set when these were all."""
+        number = submission_number(max(before_ms, EPOCH_MS), 0, 0, 0)
+        arguments = (job_set.number, sorted(ENDED), number, before_ms, most)
+        async with self._connection.transaction():
+            old = await self._connection.fetch(SQL["old_jobs"], *arguments)
+            if not old:
+                return 0
+            ids = [row["id"] for row in old]
+            for name in ("forget_runs", "forget_specs", "forget_jobs"):
+                await self._connection.execute(SQL[name], ids)
+            await self._take_out(job_set, old)
+        self._cache.forget(job_set.key, ids)
+        return len(ids)
+
+    async def _take_out(self, job_set: JobSet, old: list[Any]) -> None:
+        """Of the counters, which then say what they would if these had never been."""
+        moved: dict[tuple[str, str], int] = {}
+        for row in old:
+            key = (row["class"], row["state"])
+            moved[key] = moved.get(key, 0) - 1
+            if row["category"] in job_set.failures:
+                job_set.failures[row["category"]] -= 1
+        job_set.jobs -= len(old)
+        job_set.failures = {name: jobs for name, jobs in job_set.failures.items() if jobs > 0}
+        classes, states = map(list, zip(*moved, strict=True))
+        queues = [job_set.key[0]] * len(moved)
+        changes = list(moved.values())
+        if job_set.jobs:
+            change = columns.job_set_change(job_set)
+            await self._connection.execute(SQL["write_sets"], *([value] for value in change))
+            await self._connection.execute(
+                SQL["lower_counters"], job_set.number, classes, states, changes
+            )
+        else:
+            await self._connection.execute(SQL["forget_counters"], job_set.number)
+            await self._connection.execute(SQL["forget_set"], job_set.number)
+        await self._connection.execute(SQL["add_queue_counts"], queues, classes, states, changes)

@@ -1,0 +1,84 @@
+-- Statements of shares over time and resource-hours.
+
+-- name: take
+SELECT pg_try_advisory_lock($1, 0);
+
+-- name: progress
+SELECT partition, position FROM fairlead_lookout.standing_progress;
+
+-- name: advance
+-- Compare-and-set; no row means that another writer was here.
+INSERT INTO fairlead_lookout.standing_progress (partition, position)
+SELECT $1, $3
+ON CONFLICT (partition) DO UPDATE SET position = excluded.position
+WHERE standing_progress.position <= $2
+RETURNING position;
+
+-- name: standing_now
+SELECT pool, queue, report, summed_ms FROM fairlead_lookout.standing_now;
+
+-- name: add_standing
+INSERT INTO fairlead_lookout.standing
+    (width_ms, queue, start_ms, pool, ms, actual_share, fair_share, demand_share, queued, running)
+SELECT * FROM unnest($1::int[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::float8[],
+                     $7::float8[], $8::float8[], $9::float8[], $10::float8[])
+ON CONFLICT (width_ms, queue, start_ms, pool) DO UPDATE
+SET ms = standing.ms + excluded.ms,
+    actual_share = standing.actual_share + excluded.actual_share,
+    fair_share = standing.fair_share + excluded.fair_share,
+    demand_share = standing.demand_share + excluded.demand_share,
+    queued = standing.queued + excluded.queued,
+    running = standing.running + excluded.running;
+
+-- name: set_standing
+INSERT INTO fairlead_lookout.standing_now (pool, queue, report, summed_ms)
+SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[])
+ON CONFLICT (pool, queue) DO UPDATE SET report = excluded.report, summed_ms = excluded.summed_ms;
+
+-- name: end_standing
+DELETE FROM fairlead_lookout.standing_now n
+USING unnest($1::text[], $2::text[]) AS g (pool, queue)
+WHERE n.pool = g.pool AND n.queue = g.queue;
+
+-- name: add_rounds
+INSERT INTO fairlead_lookout.rounds (pool, at_ms, report)
+SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[])
+ON CONFLICT (pool, at_ms) DO NOTHING;
+
+-- name: standing
+-- Of a queue, by time; $1 the width of the buckets.
+SELECT pool, start_ms, ms, actual_share, fair_share, demand_share, queued, running
+FROM fairlead_lookout.standing
+WHERE width_ms = $1 AND queue = $2 AND start_ms >= $3 AND start_ms < $4
+ORDER BY start_ms, pool LIMIT $5;
+
+-- name: standing_now_of
+SELECT pool, report, summed_ms FROM fairlead_lookout.standing_now WHERE queue = $1;
+
+-- name: usage
+SELECT pool, hour_ms, resource, used, lost
+FROM fairlead_lookout.usage
+WHERE queue = $1 AND hour_ms >= $2 AND hour_ms < $3
+ORDER BY hour_ms, pool, resource LIMIT $4;
+
+-- name: held_now
+-- What the runs of a queue hold now, by job set, and up to when that was counted.
+SELECT number, queue, job_set, partition, jobs, live, first_ms, last_ms, position,
+       last_position, last_item, failures, held, used, metered_ms
+FROM fairlead_lookout.job_sets
+WHERE queue = $1 AND active AND held <> '{}' ORDER BY number DESC LIMIT $2;
+
+-- name: forget_standing
+DELETE FROM fairlead_lookout.standing WHERE width_ms = $1 AND start_ms < $2;
+
+-- name: forget_usage
+DELETE FROM fairlead_lookout.usage WHERE hour_ms < $1;
+
+-- name: forget_rounds
+-- All but the newest $1 of each pool.
+DELETE FROM fairlead_lookout.rounds r
+USING (SELECT DISTINCT pool FROM fairlead_lookout.rounds) p
+WHERE r.pool = p.pool AND r.at_ms < (
+    SELECT coalesce(min(at_ms), 0) FROM (
+        SELECT at_ms FROM fairlead_lookout.rounds n
+        WHERE n.pool = p.pool ORDER BY at_ms DESC LIMIT $1) newest);

@@ -1,0 +1,53 @@
+"""What ended long ago is forgotten, and the counters say what they would if it had never been."""
+
+import asyncio
+
+import asyncpg
+
+from fairlead_common import events
+from fairlead_common.log.memory import MemoryCore
+from tests.integration.lookout.world import running
+from tests.unit.lookout.builders import cancel, job_id, submitted
+
+TABLES = ("jobs", "job_specs", "runs", "counters", "job_sets")
+
+
+async def test_old_jobs_go_and_what_lives_stays(fresh_database: str, valkey_url: str) -> None:
+    core = MemoryCore()
+    async with running(fresh_database, valkey_url, core) as world:
+        jobs = [submitted(f"j{number}") for number in range(50)]
+        ended = [cancel(f"j{number}") for number in range(40)]
+        await world.read("/jobsets", await world.tell(*jobs, *ended))
+        gone = [submitted("a", "t"), cancel_in("a", "t")]
+        await world.read("/jobsets", await world.tell(*gone, job_set="t"))
+    async with running(fresh_database, valkey_url, core, jobs_days=0) as world:
+        async with asyncio.timeout(30):
+            while len((await world.read("/jobs", limit=1_000))["jobs"]) > 10:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        found = await world.read("/jobs", groupBy="queue,state")
+        assert found["groups"] == [{"group": {"queue": "q", "state": "QUEUED"}, "jobs": 10}]
+        (only,) = (await world.read("/jobsets"))["jobSets"]
+        assert (only["jobSet"], only["jobs"], only["states"]) == ("s", 10, {"QUEUED": 10})
+        assert (await world.get(f"/jobs/{job_id('j0')}")).status_code == 404
+        # The name of a job set that is gone begins anew, and so does a job's.
+        again = await world.read("/jobsets/q/t", await world.tell(submitted("a", "t"), job_set="t"))
+        assert again["jobs"] == 1
+        after = await world.tell(submitted("j0"), cancel("j49"))
+        assert (await world.read("/jobsets/q/s", after))["jobs"] == 11
+    connection = await asyncpg.connect(fresh_database)
+    try:
+        for table in ("jobs", "job_specs"):
+            assert await connection.fetchval(f"SELECT count(*) FROM fairlead_lookout.{table}") <= 12
+        wrong = await connection.fetch(
+            "SELECT * FROM fairlead_lookout.queue_counts q FULL JOIN (SELECT queue, class, state,"
+            " count(*) AS jobs FROM fairlead_lookout.jobs GROUP BY 1, 2, 3) j"
+            " USING (queue, class, state) WHERE coalesce(q.jobs, 0) <> coalesce(j.jobs, 0)"
+        )
+        assert not wrong
+    finally:
+        await connection.close()
+
+
+def cancel_in(name: str, job_set: str) -> events.AnyEvent:
+    """Somebody wants a job of another set gone."""
+    return events.JobCancelRequested(job_id=job_id(name, job_set), reason="enough")

@@ -1,0 +1,115 @@
+"""Events of whole queues: everything once, in order per job set, resumed exactly wherever cut."""
+
+import asyncio
+import random
+from typing import Any
+
+import asyncpg
+import msgspec
+import pytest
+
+from fairlead_common import events
+from fairlead_common.events import JobFilter
+from fairlead_common.ids import job_set_partition
+from tests.integration.lookout.test_events import take
+from tests.integration.lookout.world import World, running
+from tests.unit.lookout.builders import cancel, leased, submitted
+
+Event = tuple[str, dict[str, Any]]
+
+
+async def stream(world: World, last: str | None = None, queue: str = "q") -> Any:
+    """(SSE id, event) as they come; a reset has that as its type."""
+    headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
+    async with world.client.stream(
+        "GET", "/api/v1/events", headers=headers, params={"queue": queue}
+    ) as answer:
+        assert answer.status_code == 200
+        id_ = ""
+        async for line in answer.aiter_lines():
+            if line.startswith("id: "):
+                id_ = line.removeprefix("id: ")
+            if line.startswith("data: "):
+                yield id_, msgspec.json.decode(line.removeprefix("data: "))
+
+
+async def some_history(world: World) -> str:
+    """Jobs of many job sets in two queues, and one action on all of a queue."""
+    for number in range(12):
+        name, queue = f"set-{number}", "q" if number % 4 else "other"
+        jobs = [submitted(f"j{each}", name) for each in range(5)]
+        after = await world.tell(*jobs, job_set=name, queue=queue)
+        if number % 3 == 0:
+            await world.read("/jobsets", after)
+    asked = events.JobsCancelRequested(filter=JobFilter(queue="q"), reason="enough")
+    records = [
+        record
+        for number in sorted({job_set_partition("q", f"set-{each}") for each in range(12)})
+        for record in events.records("q", "", "anna", [asked], partition=number)
+    ]
+    return await world.append(records)
+
+
+async def test_a_queue_tells_what_its_job_sets_tell(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url, fold_events_max=7) as world:
+        after = await some_history(world)
+        told = await world.lines("/events", after, queue="q")
+        assert {event["queue"] for event in told} == {"q"}
+        assert len({event["id"] for event in told}) == len(told)
+        for name in {event["jobSet"] for event in told}:
+            own = await world.lines(f"/jobsets/q/{name}/events")
+            assert [event for event in told if event["jobSet"] == name] == own
+        assert sum(event["type"] == "cancelled" for event in told) == 5 * 9
+        assert sum(event["type"] == "finished" for event in told) == 9
+        assert await world.lines("/events", queue="nobody") == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_stream_that_breaks_goes_on_with_the_next_event(
+    fresh_database: str, valkey_url: str, seed: int
+) -> None:
+    chance = random.Random(seed)
+    async with running(fresh_database, valkey_url, fold_events_max=9) as world:
+        after = await some_history(world)
+        whole = await world.lines("/events", after, queue="q")
+        seen: list[dict[str, Any]] = []
+        last: str | None = None
+        while len(seen) < len(whole):
+            part = await take(stream(world, last), chance.randint(1, len(whole) - len(seen)))
+            last = part[-1][0]
+            seen += [event for _, event in part]
+        assert seen == whole
+
+
+async def test_what_happens_later_comes_by_itself(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        await world.read("/jobsets", await world.tell(submitted("a")))
+        reading = stream(world)
+        first = await take(reading, 1)
+        await world.tell(leased("a"))
+        await world.tell(submitted("b", "t"), job_set="t")
+        later = await take(reading, 2)
+        assert sorted(event["type"] for _, event in [*first, *later]) == [
+            "leased",
+            "submitted",
+            "submitted",
+        ]
+        await world.tell(cancel("b"))
+
+
+async def test_a_place_in_another_view_begins_anew_and_says_so(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        await world.read("/jobsets", await world.tell(submitted("a"), submitted("b")))
+        ((id_, _),) = await take(stream(world), 1)
+        connection = await asyncpg.connect(fresh_database)
+        await connection.execute("UPDATE fairlead_lookout.source SET view = 'another'")
+        await connection.close()
+        again = await take(stream(world, id_), 3)
+        assert [event["type"] for _, event in again] == ["reset", "submitted", "submitted"]
+        for wrong in ("x", "1-2-3", "%%", "A" * 50):
+            answer = await world.get("/events", queue="q", lastEventId=wrong)
+            assert answer.status_code == 400
+        assert (await world.get("/events")).status_code == 422
+        await asyncio.sleep(0)
