@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
@@ -11,14 +12,13 @@ import pytest
 from fairlead_common import events
 from fairlead_common.events import JobFilter
 from fairlead_common.ids import job_set_partition
-from tests.integration.lookout.test_events import take
 from tests.integration.lookout.world import World, running
 from tests.unit.lookout.builders import cancel, leased, submitted
 
 Event = tuple[str, dict[str, Any]]
 
 
-async def stream(world: World, last: str | None = None, queue: str = "q") -> Any:
+async def stream(world: World, last: str | None = None, queue: str = "q") -> AsyncIterator[Event]:
     """(SSE id, event) as they come; a reset has that as its type."""
     headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
     async with world.client.stream(
@@ -31,6 +31,12 @@ async def stream(world: World, last: str | None = None, queue: str = "q") -> Any
                 id_ = line.removeprefix("id: ")
             if line.startswith("data: "):
                 yield id_, msgspec.json.decode(line.removeprefix("data: "))
+
+
+async def take(reading: AsyncIterator[Event], count: int) -> list[Event]:
+    """The next events, within a bound."""
+    async with asyncio.timeout(30):
+        return [await anext(reading) for _ in range(count)]
 
 
 async def some_history(world: World) -> str:
@@ -112,4 +118,3 @@ async def test_a_place_in_another_view_begins_anew_and_says_so(
             answer = await world.get("/events", queue="q", lastEventId=wrong)
             assert answer.status_code == 400
         assert (await world.get("/events")).status_code == 422
-        await asyncio.sleep(0)
