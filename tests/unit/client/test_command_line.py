@@ -332,3 +332,9 @@ def test_a_port_that_nobody_listens_on_is_unreachable(
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         assert cli.invoke(["--server", url, "queue", "get", "a"]) == 4
     assert "does not answer" in capsys.readouterr().err
+
+
+def test_a_command_of_a_package_that_is_not_there_names_the_package() -> None:
+    assert cli.missing("simulate", {"get", "up"}) == "fairlead-scheduler[fast]"
+    assert cli.missing("simulate", {"simulate"}) is None
+    assert cli.missing("sumbit", set()) is None

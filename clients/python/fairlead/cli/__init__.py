@@ -15,6 +15,12 @@ import typer
 from fairlead.cli import cancel, frame, get, logs, queue, run, submit, watch
 
 GROUP: Final = "fairlead.commands"
+ELSEWHERE: Final = {
+    "simulate": "fairlead-scheduler[fast]",
+    "token": "fairlead-standalone",
+    "up": "fairlead-standalone",
+}
+"""Commands that come with other packages."""
 
 
 def main() -> None:
@@ -28,6 +34,9 @@ def invoke(arguments: Sequence[str]) -> int:
     words = [word for word in arguments if not word.startswith("-")]
     if not words or words[0] not in _own_names(app):
         add_plugins(app)
+        if words and (package := missing(words[0], _own_names(app))):
+            frame.say(f"fairlead: `{words[0]}` is not installed here; pip install '{package}'")
+            return frame.EXIT_USAGE
     return frame.guard(lambda: app(args=list(arguments), prog_name="fairlead"))
 
 
@@ -58,6 +67,11 @@ def add_plugins(app: typer.Typer) -> None:
             frame.say(f"fairlead: the commands of {point.value} cannot be loaded: {error}")
             continue
         register(app)
+
+
+def missing(word: str, names: set[str]) -> str | None:
+    """The package that would bring this command, if it is one that is not there."""
+    return None if word in names else ELSEWHERE.get(word)
 
 
 def _own_names(app: typer.Typer) -> set[str]:

@@ -1,0 +1,124 @@
+"""One simulation from files to files: what `fairlead simulate` does, without its options."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from fairlead_common import clock
+from fairlead_common.clusters import Node
+from fairlead_scheduler.simulate import jobs, machines, rules, swf
+from fairlead_scheduler.simulate.chance import Chance
+from fairlead_scheduler.simulate.faults import Faults
+from fairlead_scheduler.simulate.rules import Given
+from fairlead_scheduler.simulate.trace import Trace
+
+if TYPE_CHECKING:
+    from fairlead_scheduler.simulate.figures import Summary
+
+SWF: Final = ".swf"
+
+
+class Order(NamedTuple):
+    """What is to be simulated."""
+
+    jobs: Path
+    nodes: Path | None = None
+    settings: Path | None = None
+    seed: int = 0
+    cycle_s: float = 10.0
+    pool: str = "default"
+    swf_processors: int | None = None
+    swf_queue: swf.By = "queue"
+
+
+class Input(NamedTuple):
+    """What was read."""
+
+    trace: Trace
+    nodes: list[Node]
+    given: Given
+    chance: Chance
+    left_out: int
+
+
+class Timing(msgspec.Struct, rename="camel"):
+    """Wall time of the steps in seconds; the one output that differs from run to run."""
+
+    read_s: float = 0.0
+    simulate_s: float = 0.0
+    write_s: float = 0.0
+    jobs_per_second: float = 0.0
+    compiled: bool = False
+
+
+def read(order: Order) -> Input:
+    """All input, checked. Raises `BadInput` with everything that is wrong with it."""
+    faults = Faults()
+    given = rules.read(order.settings, faults)
+    nodes = [] if order.nodes is None else machines.read(order.nodes, order.pool, faults)
+    chance = Chance(order.seed)
+    left_out = 0
+    if order.jobs.suffix == SWF:
+        found = swf.read(order.jobs, order.swf_queue, order.nodes is not None, faults)
+        trace, left_out = found.trace, found.left_out
+        if order.nodes is None:
+            nodes = _machine(order, found.processors, faults)
+    else:
+        trace = jobs.read(order.jobs, chance, rules.class_names(given.settings), faults)
+        if order.nodes is None:
+            faults.add("--nodes", 0, "", "is missing: which nodes should the jobs run on?")
+    if not faults.count and not len(trace):
+        faults.add(str(order.jobs), 0, "", "has no job")
+    faults.check()
+    return Input(trace, nodes, given, chance, left_out)
+
+
+def _machine(order: Order, processors: int, faults: Faults) -> list[Node]:
+    count = order.swf_processors or processors
+    if not 1 <= count <= 2**31:
+        reason = "says no MaxProcs in its header; give --swf-processors N, or --nodes FILE"
+        faults.add(str(order.jobs), 0, "", reason)
+        return []
+    return machines.processors(count)
+
+
+class Outcome(NamedTuple):
+    """What came of it."""
+
+    summary: "Summary"
+    timing: Timing
+
+
+def run(
+    order: Order, given: Input, out: Path | None, progress: Callable[[int, int, int], None]
+) -> Outcome:
+    """Simulate, and write the files if there is a folder for them. Kernels are chosen before.
+
+    `progress` is told the jobs that ended, all jobs, and the virtual time in ms.
+    """
+    from fairlead_scheduler.engine.compiled import COMPILED
+    from fairlead_scheduler.simulate import figures, outputs, report
+    from fairlead_scheduler.simulate.ledger import Ledger
+    from fairlead_scheduler.simulate.loop import Loop
+    from fairlead_scheduler.simulate.world import World
+
+    began_s = clock.monotonic_s()
+    cycle_ms = jobs.ms(order.cycle_s)
+    trace, settings = given.trace, given.given.settings
+    with outputs.Nowhere() if out is None else outputs.Folder(out, trace) as sink:
+        ledger = Ledger(trace, given.nodes, given.given, cycle_ms, sink)
+        world = World(trace, given.nodes, given.given, order.pool, given.chance, ledger)
+        loop = Loop(world, ledger, settings.rules, cycle_ms)
+        loop.run(lambda: progress(ledger.done, len(trace), ledger.now_ms))
+        summary = figures.summary(world, ledger, loop, seed=order.seed, cycle_ms=cycle_ms)
+        ended_s = clock.monotonic_s()
+        sink.finish(ledger, summary, lambda: report.page(order.jobs.name, summary, ledger))
+    timing = Timing(
+        simulate_s=round(ended_s - began_s, 3),
+        write_s=round(clock.monotonic_s() - ended_s, 3),
+        jobs_per_second=round(len(trace) / max(ended_s - began_s, 1e-9), 1),
+        compiled=COMPILED,
+    )
+    return Outcome(summary, timing)

@@ -1,0 +1,284 @@
+"""Charts as SVG: lines in steps, and bars. Pure; colours are those of Fairlead's pages.
+
+A chart stands in a page or, with `alone`, in a file of its own that follows the reader's theme.
+"""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Float = npt.NDArray[np.float64]
+
+WIDTH: Final = 960
+PLOT: Final = (56, WIDTH - 16)
+"""Left and right edge of what is drawn in."""
+COLUMNS_MAX: Final = 440
+"""More points than this cannot be told apart on a screen."""
+LETTER: Final = 6.7
+"""About the width of a letter, for legends."""
+TICKS_S: Final = (
+    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800),
+    *(3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600),
+    *(2_592_000, 7_776_000, 31_536_000, 157_680_000, 630_720_000),
+)
+
+LIGHT: Final = {
+    "ground": "#ffffff",
+    "ink": "#16202b",
+    "soft": "#566474",
+    "line": "#e3e7ec",
+    "c0": "#1b74d1",
+    "c1": "#d9660a",
+    "c2": "#1f8a4c",
+    "c3": "#c2417c",
+    "c4": "#7a5cc8",
+    "c5": "#0e8a94",
+    "c6": "#7d8894",
+}
+DARK: Final = {
+    "ground": "#161c24",
+    "ink": "#e6ecf2",
+    "soft": "#93a1b1",
+    "line": "#28323e",
+    "c0": "#4aa0f2",
+    "c1": "#f2914d",
+    "c2": "#3fb56f",
+    "c3": "#ec77a6",
+    "c4": "#a48bf0",
+    "c5": "#35b8c2",
+    "c6": "#8794a2",
+}
+COLOURS: Final = 7
+OTHER: Final = 6
+"""The colour of all that has none of its own."""
+
+
+class Line(NamedTuple):
+    """One line: a value for each stretch of time. Dashed ones are what should be."""
+
+    name: str
+    values: Float
+    colour: int
+    dashed: bool = False
+
+
+class Bar(NamedTuple):
+    """One bar, with what stands under it and what is said of it."""
+
+    label: str
+    value: float
+    text: str
+
+
+def variables() -> str:
+    """The colours as CSS, for light and dark."""
+    light = "".join(f"--{name}:{value};" for name, value in LIGHT.items())
+    dark = "".join(f"--{name}:{value};" for name, value in DARK.items())
+    return f":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+
+
+STYLE: Final = (
+    "svg text{fill:var(--soft);font:12px system-ui,'Segoe UI','Noto Sans','DejaVu Sans',sans-serif}"
+    "svg .grid{stroke:var(--line);stroke-width:1}"
+    "svg .axis{stroke:var(--soft);stroke-width:1}"
+    "svg .l{fill:none;stroke-width:1.8;stroke-linejoin:round}"
+    "svg .d{fill:none;stroke-width:1.4;stroke-dasharray:5 4;opacity:.85}"
+    "svg .name{fill:var(--ink)}"
+    + "".join(
+        f"svg .s{n}{{stroke:var(--c{n})}}svg .f{n}{{fill:var(--c{n})}}" for n in range(COLOURS)
+    )
+)
+
+
+def lines(
+    title: str,
+    times_s: Float,
+    given: Sequence[Line],
+    *,
+    top: float | None = None,
+    percent: bool = False,
+    height: int = 260,
+    alone: bool = False,
+) -> str:
+    """Lines over time. `top` is the greatest value shown; without it what the values need."""
+    most = max([float(line.values.max(initial=0.0)) for line in given], default=0.0)
+    step, top = _scale(most if top is None else top, whole=not percent)
+    rows = _legend_rows(given)
+    upper, lower = 14 + 20 * len(rows), height - 28
+    parts = [*_legend(rows), *_grid(step, top, upper, lower, percent)]
+    parts += _time_axis(float(times_s[0]), float(times_s[-1]), lower)
+    for line in sorted(given, key=lambda line: not line.dashed):
+        path = _steps(times_s, line.values, top, upper, lower)
+        kind = "d" if line.dashed else "l"
+        parts.append(f'<path class="{kind} s{line.colour}" d="{path}"/>')
+    return _svg(title, parts, height, alone)
+
+
+def bars(title: str, given: Sequence[Bar], *, height: int = 240, alone: bool = False) -> str:
+    """Bars side by side, each with its own text on top."""
+    step, top = _scale(max([bar.value for bar in given], default=0.0), whole=True)
+    upper, lower = 24, height - 28
+    parts = list(_grid(step, top, upper, lower, False))
+    room = (PLOT[1] - PLOT[0]) / max(1, len(given))
+    for at, bar in enumerate(given):
+        middle = PLOT[0] + (at + 0.5) * room
+        y = lower - (lower - upper) * bar.value / top
+        wide = min(0.78 * room, 64)
+        if bar.value:
+            parts.append(
+                f'<rect class="f0" x="{middle - wide / 2:.1f}" y="{y:.1f}" width="{wide:.1f}" '
+                f'height="{lower - y:.1f}" rx="2"/>'
+            )
+            parts.append(_text(middle, y - 5, bar.text, "middle", "name"))
+        parts.append(_text(middle, lower + 18, bar.label, "middle"))
+    parts.append(f'<path class="axis" d="M{PLOT[0]} {lower}H{PLOT[1]}"/>')
+    return _svg(title, parts, height, alone)
+
+
+def columns(
+    title: str, times_s: Float, counts: Float, *, height: int = 160, alone: bool = False
+) -> str:
+    """How often something happened in each stretch of time."""
+    grouped, bounds = _coarse(times_s, counts, COLUMNS_MAX // 4, total=True)
+    step, top = _scale(float(grouped.max(initial=0.0)), whole=True)
+    upper, lower = 14, height - 28
+    parts = list(_grid(step, top, upper, lower, False))
+    parts += _time_axis(float(times_s[0]), float(times_s[-1]), lower)
+    xs = _across(bounds, float(times_s[0]), float(times_s[-1]))
+    for at, count in enumerate(grouped.tolist()):
+        if count:
+            y = lower - (lower - upper) * count / top
+            wide = max(1.0, xs[at + 1] - xs[at] - 1)
+            parts.append(
+                f'<rect class="f1" x="{xs[at]:.1f}" y="{y:.1f}" width="{wide:.1f}" '
+                f'height="{lower - y:.1f}"/>'
+            )
+    return _svg(title, parts, height, alone)
+
+
+# Parts --------------------------------------------------------------------------------------
+
+
+def _svg(title: str, parts: Iterable[str], height: int, alone: bool) -> str:
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'aria-label="{escape(title)}"'
+    )
+    if not alone:
+        return f"{head}>{''.join(parts)}</svg>"
+    ground = f'<rect width="{WIDTH}" height="{height}" rx="8" fill="var(--ground)"/>'
+    body = "\n".join(parts)
+    return f"{head}>\n<style>{variables()}{STYLE}</style>\n{ground}\n{body}\n</svg>\n"
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> str:
+    named = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{escape(text)}</text>'
+
+
+def _legend_rows(given: Sequence[Line]) -> list[list[tuple[float, Line]]]:
+    """Which name stands where: as many rows as it takes."""
+    rows: list[list[tuple[float, Line]]] = [[]]
+    x = float(PLOT[0])
+    for line in given:
+        wide = 30 + LETTER * min(len(line.name), 40) + 14
+        if x + wide > PLOT[1] and rows[-1]:
+            rows.append([])
+            x = float(PLOT[0])
+        rows[-1].append((x, line))
+        x += wide
+    return rows
+
+
+def _legend(rows: Sequence[Sequence[tuple[float, Line]]]) -> Iterable[str]:
+    for row, names in enumerate(rows):
+        y = 12 + 20 * row
+        for x, line in names:
+            kind = "d" if line.dashed else "l"
+            yield f'<path class="{kind} s{line.colour}" d="M{x:.1f} {y - 4}h22"/>'
+            shown = line.name if len(line.name) <= 40 else line.name[:39] + "…"
+            yield _text(x + 28, y, shown, "start", "name")
+
+
+def _grid(step: float, top: float, upper: int, lower: int, percent: bool) -> Iterable[str]:
+    for at in range(round(top / step) + 1):
+        value = at * step
+        y = lower - (lower - upper) * value / top
+        yield f'<path class="grid" d="M{PLOT[0]} {y:.1f}H{PLOT[1]}"/>'
+        label = f"{100 * value:g} %" if percent else _short(value)
+        yield _text(PLOT[0] - 8, y + 4, label, "end")
+
+
+def _short(value: float) -> str:
+    for size, unit in ((1e6, "M"), (1e4, "k")):
+        if value >= size:
+            return f"{value / (1e3 if unit == 'k' else size):g}{unit}"
+    return f"{value:g}"
+
+
+def _scale(most: float, *, whole: bool) -> tuple[float, float]:
+    """A round step and a top of whole steps, up to six of them; counts have no halves."""
+    if most <= 0:
+        return 1.0, 1.0
+    power = 10.0 ** np.floor(np.log10(most / 4))
+    step = next(power * n for n in (1, 2, 2.5, 5, 10) if most / (power * n) <= 5)
+    step = max(1.0, step) if whole else step
+    return float(step), float(step * max(1, np.ceil(most / step - 1e-9)))
+
+
+def _time_axis(first_s: float, last_s: float, y: int) -> Iterable[str]:
+    span = max(last_s - first_s, 1e-9)
+    step = next((step for step in TICKS_S if span / step <= 9), TICKS_S[-1])
+    yield f'<path class="axis" d="M{PLOT[0]} {y}H{PLOT[1]}"/>'
+    for at in range(int(span / step) + 1):
+        x = PLOT[0] + (PLOT[1] - PLOT[0]) * at * step / span
+        yield f'<path class="axis" d="M{x:.1f} {y}v4"/>'
+        anchor = "start" if at == 0 else "middle" if x < PLOT[1] - 16 else "end"
+        yield _text(x, y + 18, _moment(at * step, step), anchor)
+
+
+def _moment(since_s: int, step_s: int) -> str:
+    """Time since the start, in the unit that the steps have."""
+    if since_s == 0:
+        return "0"
+    if step_s < 60:
+        return f"{since_s // 60}:{since_s % 60:02d} min" if since_s >= 60 else f"{since_s} s"
+    if step_s < 3_600 and since_s < 3_600:
+        return f"{since_s // 60} min"
+    if step_s < 3_600:
+        return f"{since_s // 3600}:{since_s % 3600 // 60:02d} h"
+    return f"{since_s // 3600} h" if step_s < 86_400 else f"{since_s // 86_400} d"
+
+
+def _across(times_s: Float, first_s: float, last_s: float) -> list[float]:
+    span = max(last_s - first_s, 1e-9)
+    xs: list[float] = (PLOT[0] + (PLOT[1] - PLOT[0]) * (times_s - first_s) / span).tolist()
+    return xs
+
+
+def _steps(times_s: Float, values: Float, top: float, upper: int, lower: int) -> str:
+    """The path of a line in steps."""
+    shown, bounds = _coarse(times_s, values, COLUMNS_MAX)
+    xs = _across(bounds, float(times_s[0]), float(times_s[-1]))
+    ys = (lower - (lower - upper) * np.clip(shown / top, 0.0, 1.0)).round(1).tolist()
+    path = [f"M{xs[0]:.1f} {ys[0]:g}"]
+    for at in range(1, len(ys)):
+        if ys[at] != ys[at - 1]:
+            path.append(f"H{xs[at]:.1f}V{ys[at]:g}")
+    return "".join([*path, f"H{xs[-1]:.1f}"])
+
+
+def _coarse(times_s: Float, values: Float, most: int, total: bool = False) -> tuple[Float, Float]:
+    """At most so many stretches, each the mean (or the sum) of some, and their bounds."""
+    count = len(values)
+    size = -(-count // most)
+    starts = np.arange(0, count, size)
+    lasted = np.diff(times_s)
+    if total:
+        merged = np.add.reduceat(values, starts)
+    else:
+        merged = np.add.reduceat(values * lasted, starts) / np.add.reduceat(lasted, starts)
+    return merged, np.append(times_s[starts], times_s[-1])

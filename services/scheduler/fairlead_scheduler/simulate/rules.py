@@ -1,0 +1,220 @@
+"""Reads the settings of a simulation: those of the scheduler, and what is configured of queues.
+
+The service's own file may be given as it is: its `rules`, `priorityClasses` and
+`retriesUnstartedMax` count (at the top or in its section `scheduler`), what concerns servers is
+passed over. Rules may also stand at the top by themselves, as in worked cases, and `queues` maps
+names to weight, cordon and limits.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+
+from fairlead_common import resources
+from fairlead_common.classes import DEFAULT_CLASSES, PriorityClass
+from fairlead_common.configuration import Queue
+from fairlead_common.settings import SECTIONS, SHARED
+from fairlead_scheduler.cases import form
+from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
+from fairlead_scheduler.simulate import faults as faulty
+from fairlead_scheduler.simulate import yamls
+from fairlead_scheduler.simulate.faults import Faults
+from fairlead_scheduler.simulate.yamls import Document, Place
+
+PLACEMENTS: Final = ("best-fit", "spread", "pack", "fragmentation")
+_RULES: Final = {field.encode_name: field for field in msgspec.structs.fields(Rules)}
+_SERVICE: Final = {field.encode_name: field for field in msgspec.structs.fields(SchedulerSettings)}
+_AMOUNTS: Final = ("costMultipliers", "roundLimit", "floating")
+
+
+class Given(msgspec.Struct, frozen=True):
+    """The settings of a simulation."""
+
+    settings: SchedulerSettings = SchedulerSettings()
+    queues: dict[str, Queue] = {}
+
+
+def read(path: Path | None, faults: Faults) -> Given:
+    """The settings of a file; the service's defaults without one."""
+    document = None if path is None else yamls.read(path, faults)
+    if document is None:
+        return Given()
+    if document.value is None:
+        return Given()
+    if not isinstance(document.value, dict):
+        faults.add(document.file, 1, "", "is no mapping of settings")
+        return Given()
+    before = faults.count
+    values, places = _gathered(document, faults)
+    rules = {name: values.pop(name) for name in list(values) if name in _RULES}
+    queues = {
+        str(name): queue
+        for name, of in cast(dict[str, Any], values.pop("queues", {})).items()
+        if (queue := _queue(document, str(name), of, faults)) is not None
+    }
+    if faults.count > before:
+        return Given()
+    for name in _AMOUNTS:
+        if name in rules:
+            rules[name] = form.named(cast(Mapping[str, Any], rules[name]))
+    of_classes = cast(Mapping[str, Mapping[str, Any]], rules.get("classLimits", {}))
+    rules["classLimits"] = {name: form.named(of) for name, of in of_classes.items()}
+    settings = msgspec.convert({**values, "rules": rules}, SchedulerSettings)
+    for field, reason in [*_faults_of(settings), *_faults_of_queues(settings, queues)]:
+        place = next((at for at in places if at[-1] == field.split(".")[0]), (field,))
+        faults.add(document.file, document.line(*place, *field.split(".")[1:]), field, reason)
+    return Given(settings, queues)
+
+
+def _gathered(document: Document, faults: Faults) -> tuple[dict[str, object], list[Place]]:
+    """What counts here, by name, and where it stands; a section counts more than the top."""
+    content = cast(dict[str, Any], document.value)
+    values: dict[str, object] = {}
+    places: list[Place] = []
+    for place in _places(content):
+        name, value = str(place[-1]), _at(content, place)
+        if name in _RULES:
+            _take(document, place, _RULES[name].type, value, values, faults)
+        elif name == "queues":
+            _take(document, place, dict[str, dict[str, Any]], value, values, faults)
+        elif name in ("priorityClasses", "retriesUnstartedMax"):
+            _take(document, place, _SERVICE[name].type, value, values, faults)
+        elif name not in _SERVICE and name not in (*SECTIONS, *SHARED, "rules"):
+            reason = "is no setting of the scheduler, nor one of its rules, nor `queues`"
+            faults.add(document.file, document.line(*place), ".".join(map(str, place)), reason)
+        elif name in ("rules", "scheduler") and not isinstance(value, dict):
+            faults.add(document.file, document.line(*place), name, "is no mapping of settings")
+        places.insert(0, place)
+    return values, places
+
+
+def _places(content: Mapping[str, Any]) -> Iterator[Place]:
+    """Settings at the top, then those of `rules`, then those of the section, then its rules."""
+    for outer in ((), ("rules",), ("scheduler",), ("scheduler", "rules")):
+        inner = _at(content, outer)
+        if isinstance(inner, dict):
+            yield from ((*outer, str(name)) for name in inner)
+
+
+def _at(content: object, place: Place) -> object:
+    for name in place:
+        content = content.get(name) if isinstance(content, dict) else None
+    return content
+
+
+def _take(
+    document: Document,
+    place: Place,
+    kind: Any,  # whatever type the setting has
+    value: object,
+    values: dict[str, object],
+    faults: Faults,
+) -> None:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        name = ".".join(map(str, place))
+        faults.add(document.file, document.line(*place), name, faulty.plain(error))
+        return
+    values[str(place[-1])] = value
+
+
+def _queue(document: Document, name: str, of: object, faults: Faults) -> Queue | None:
+    found = faulty.per_field(of, form.Queue)
+    for field, reason in found:
+        line = document.line("queues", name, field)
+        faults.add(document.file, line, f"queues.{name}.{field}", reason)
+    if found:
+        return None
+    given = msgspec.convert(of, form.Queue)
+    limits = {name: form.named(amounts) for name, amounts in given.limits.items()}
+    return Queue(name=name, weight=given.weight, cordoned=given.cordoned, limits=limits)
+
+
+# What no type says --------------------------------------------------------------------------
+
+
+def _faults_of(settings: SchedulerSettings) -> Iterator[tuple[str, str]]:
+    rules, classes = settings.rules, settings.priority_classes
+    names = [item.name for item in classes]
+    if not classes:
+        yield "priorityClasses", "is empty; leave it out for the default classes"
+    yield from (
+        ("priorityClasses", f"{name} stands there twice")
+        for name in sorted({name for name in names if names.count(name) > 1})
+    )
+    protected = rules.protected_fraction_of_fair_share
+    if not _is_amount(protected):
+        yield "protectedFractionOfFairShare", f"is {protected}; a number from 0 on is expected"
+    if rules.placement not in PLACEMENTS:
+        yield "placement", f"{rules.placement!r} is none of {', '.join(PLACEMENTS)}"
+    counts = {
+        "lookback": (rules.lookback, 0),
+        "gangAssemblyTimeoutS": (rules.gang_assembly_timeout_s, 0),
+        "maxUnacknowledgedLeases": (rules.max_unacknowledged_leases, 1),
+    }
+    for name, (count, least) in counts.items():
+        if count < least:
+            yield name, f"is {count}; a number from {least} on is expected"
+    for name, amounts in (
+        ("roundLimit", rules.round_limit),
+        ("costMultipliers", rules.cost_multipliers),
+        ("floating", rules.floating),
+    ):
+        for resource, amount in amounts.items():
+            if not _is_amount(amount) or amount > resources.AMOUNT_MAX:
+                yield f"{name}.{resource}", f"is {amount}; a number from 0 on is expected"
+    rates = {"rate": rules.rate, "queueRate": rules.queue_rate}
+    for name, rate in {**rates, "preemptionRate": rules.preemption_rate}.items():
+        if rate is not None and not _is_rate(rate):
+            yield name, "perSecond must be above 0 and burst 1 or more: else nothing ever starts"
+    for name, limits in rules.class_limits.items():
+        if name not in names:
+            yield f"classLimits.{name}", "there is no such priority class"
+        yield from _bad_fractions(f"classLimits.{name}", limits)
+    for item in classes:
+        yield from _bad_fractions("priorityClasses", item.limits)
+
+
+def _faults_of_queues(
+    settings: SchedulerSettings, queues: Mapping[str, Queue]
+) -> Iterator[tuple[str, str]]:
+    names = {item.name for item in settings.priority_classes}
+    for name, queue in queues.items():
+        if not (math.isfinite(queue.weight) and 0 < queue.weight <= 1e9):
+            yield f"queues.{name}.weight", f"is {queue.weight}; a number above 0 is expected"
+        for class_name, limits in queue.limits.items():
+            place = f"queues.{name}.limits.{class_name}"
+            if class_name not in names:
+                yield place, "there is no such priority class"
+            for resource, limit in limits.items():
+                if isinstance(limit, str):
+                    try:
+                        resources.parse(resource, limit, round_up=False)
+                    except ValueError as error:
+                        yield f"{place}.{resource}", str(error)
+                else:
+                    yield from _bad_fractions(place, {resource: limit})
+
+
+def _bad_fractions(field: str, limits: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    for resource, limit in limits.items():
+        if not _is_amount(limit):
+            yield f"{field}.{resource}", f"is {limit}; a fraction of the pool is expected"
+
+
+def _is_amount(value: float) -> bool:
+    return math.isfinite(value) and value >= 0
+
+
+def _is_rate(rate: Rate) -> bool:
+    return 0 < rate.per_second < math.inf and 1 <= rate.burst < math.inf
+
+
+def class_names(settings: SchedulerSettings) -> list[str]:
+    """The priority classes that jobs may name."""
+    classes: tuple[PriorityClass, ...] = settings.priority_classes or DEFAULT_CLASSES
+    return [item.name for item in classes]

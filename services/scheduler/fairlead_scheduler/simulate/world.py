@@ -1,0 +1,305 @@
+"""The service in virtual time: its view, its decider, and a cluster in which runs take as long as
+the trace says. Pure.
+
+Facts go through the same fold as in the service; only the log, the leases and the way to the
+executors are left out, so that what is decided at a time is true at that time: a run begins when it
+is leased, and one that is told to stop is gone at once.
+"""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from fairlead_common import clusters as cluster_records
+from fairlead_common import configuration
+from fairlead_common import events as ev
+from fairlead_common.clusters import Heartbeat, Node
+from fairlead_common.events import EVENTS_MAX, FailureCategory
+from fairlead_common.ids import JobId
+from fairlead_common.lifecycle import JOB_ENDED, JobState
+from fairlead_common.log import Entry
+from fairlead_common.log.protocol import Record
+from fairlead_scheduler.buckets import PoolBuckets
+from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.deciding import Decider, Round
+from fairlead_scheduler.leasing import Leases
+from fairlead_scheduler.queues import Queues
+from fairlead_scheduler.simulate.chance import Chance
+from fairlead_scheduler.simulate.ledger import Ledger, RunEnd
+from fairlead_scheduler.simulate.rules import Given
+from fairlead_scheduler.simulate.trace import NEVER, Fails, Trace
+from fairlead_scheduler.units import Unit
+from fairlead_scheduler.view import apply
+from fairlead_scheduler.view import columns as c
+from fairlead_scheduler.view.columns import JobSet, View
+
+JOB_SET: Final = "simulated"
+_SPEC: Final = msgspec.Raw(b"{}")
+_TICK_MS: Final = 4
+_POSITIONS: Final = 512
+"""Submission numbers count ticks of 4 ms and 512 positions in each (`ids.submission_number`)."""
+_ENDS: Final = {
+    ev.JobSucceeded: JobState.SUCCEEDED,
+    ev.JobFailed: JobState.FAILED,
+    ev.JobCancelled: JobState.CANCELLED,
+    ev.JobPreempted: JobState.PREEMPTED,
+    ev.JobRejected: JobState.REJECTED,
+}
+
+
+class World:
+    """Jobs, nodes and the scheduler that decides about them."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        nodes: Sequence[Node],
+        given: Given,
+        pool: str,
+        chance: Chance,
+        ledger: Ledger,
+    ) -> None:
+        self.trace, self.pool, self._chance, self.ledger = trace, pool, chance, ledger
+        self.view = View(PoolBuckets(given.settings.rules))
+        self._clusters, self._queues = Clusters(), Queues()
+        self._position = 0
+        self._tick = -1
+        self._left_ms = list(trace.run_ms)
+        """Work that is left of each job: with checkpoints a run that ended is not all in vain."""
+        self._running: dict[int, int] = {}
+        """Job -> when its live run began."""
+        self._due: list[tuple[int, int, int]] = []
+        """(when, job, run): runs and when they end if nothing stops them before."""
+        for node in nodes:
+            if node.executor not in self._clusters.heard:
+                self._tell(cluster_records.heartbeat_record(Heartbeat(executor=node.executor)))
+            self._tell(cluster_records.node_record(node))
+        for queue in given.queues.values():
+            record = configuration.record(queue)
+            entry = Entry(0, 0, record.key, record.value, 0)
+            self._queues.apply([entry], self._clusters)
+        self._decider = Decider(
+            given.settings, self.view, self._clusters, self._queues, Leases(), began_ms=0
+        )
+
+    def _tell(self, record: Record) -> None:
+        self._clusters.apply([Entry(0, 0, record.key, record.value, 0)])
+
+    # What happens -------------------------------------------------------------------------
+
+    def submit(self, now_ms: int, jobs: Iterable[int]) -> None:
+        """These jobs are submitted now, in this order."""
+        by_queue: dict[int, list[ev.AnyEvent]] = {}
+        for job in jobs:
+            by_queue.setdefault(self.trace.queue[job], []).append(self._submitted(job))
+            self.ledger.submitted(job)
+        at_ms = self._on_a_tick(now_ms)
+        used = 0
+        for queue, events in by_queue.items():
+            for start in range(0, len(events), EVENTS_MAX):
+                if used == _POSITIONS:  # more than a tick can tell apart
+                    at_ms, used = self._on_a_tick(at_ms + _TICK_MS), 0
+                self._fold(queue, events[start : start + EVENTS_MAX], at_ms)
+                used += 1
+
+    def _on_a_tick(self, now_ms: int) -> int:
+        """Begin a tick at a place of the log from which its submissions can be told apart."""
+        tick = now_ms // _TICK_MS
+        if tick != self._tick:
+            self._tick = tick
+            self._position += -self._position % _POSITIONS
+        return now_ms
+
+    def _submitted(self, job: int) -> ev.JobSubmitted:
+        trace = self.trace
+        limit_ms = trace.runtime_ms_max[job]
+        checkpoint_ms = trace.checkpoint_ms.get(job)
+        return ev.JobSubmitted(
+            job_id=JobId(trace.ids[job]),
+            shape=msgspec.Raw(trace.shapes.values[trace.shape[job]]),
+            spec=_SPEC,
+            digest="",
+            priority=trace.priority[job],
+            priority_class=trace.classes.values[trace.priority_class[job]],
+            pool=self.pool,
+            after=tuple(JobId(other) for other in trace.after.get(job, ())),
+            runtime_s_max=None if limit_ms == NEVER else -(-limit_ms // 1000),
+            checkpoint_s=None if checkpoint_ms is None else -(-checkpoint_ms // 1000),
+            on_preemption="fail" if job in trace.preempted_is_final else "requeue",
+            gang=trace.gangs.get(job),
+            retry=trace.retry.get(job),
+        )
+
+    @property
+    def next_end_ms(self) -> int | None:
+        """When the next run ends by itself."""
+        due = self._due
+        while due and self._is_over(due[0]):
+            heapq.heappop(due)
+        return due[0][0] if due else None
+
+    def _is_over(self, entry: tuple[int, int, int]) -> bool:
+        """Whether this end was forestalled by a stop."""
+        _, job, run = entry
+        return job not in self._running or self.ledger.runs[job] != run
+
+    def end_due(self, now_ms: int) -> None:
+        """Runs end whose time has come."""
+        ended: dict[int, list[ev.AnyEvent]] = {}
+        while self.next_end_ms == now_ms:
+            _, job, run = heapq.heappop(self._due)
+            event, outcome = self._own_end(job, run, now_ms)
+            ended.setdefault(self.trace.queue[job], []).append(event)
+            self._run_ended(job, now_ms, outcome)
+        for queue, events in ended.items():
+            self._fold(queue, events, now_ms)
+        self._settle(now_ms)
+
+    def _own_end(self, job: int, run: int, now_ms: int) -> tuple[ev.AnyEvent, RunEnd]:
+        job_id = JobId(self.trace.ids[job])
+        lasted_ms = now_ms - self._running[job]
+        limit_ms = self.trace.runtime_ms_max[job]
+        fails_ms = self._fails_ms(job, run)
+        if fails_ms is not None and lasted_ms >= fails_ms:
+            category, reason, code = FailureCategory.EXIT_CODE, "it failed, as the trace says", 1
+        elif lasted_ms >= self._left_ms[job]:
+            return ev.JobRunSucceeded(job_id=job_id, run=run), RunEnd.SUCCEEDED
+        else:
+            category, code = FailureCategory.DEADLINE, None
+            reason = f"stopped after its maximum run time of {limit_ms / 1000:g} s"
+        failed = ev.JobRunFailed(
+            job_id=job_id, run=run, category=category, reason=reason, exit_code=code
+        )
+        return failed, RunEnd.FAILED
+
+    def _fails_ms(self, job: int, run: int) -> int | None:
+        """How long after its start this run fails, if it does."""
+        fails: Fails | None = self.trace.fails.get(job)
+        if fails is None:
+            return None
+        if fails.after_ms is not None:
+            return fails.after_ms if fails.after_ms <= self._left_ms[job] else None
+        job_id = self.trace.ids[job]
+        if self._chance.uniform(job_id, "fails", run) >= fails.probability:
+            return None
+        return int(self._left_ms[job] * self._chance.uniform(job_id, "fails at", run))
+
+    # What the scheduler decides -------------------------------------------------------------
+
+    def cycle(self, now_ms: int) -> Round | None:
+        """A round, with all that follows from it at once; None if there was nothing to look at."""
+        decided = self._decider.round(self.pool, self._decider.due(now_ms), now_ms, lambda: 0.0)
+        if decided is not None:
+            self._take(self._decider.units(decided), now_ms)
+            self._settle(now_ms)
+        return decided
+
+    def can_start_any(self) -> bool:
+        """Whether a job waits that may start: not only such as wait for others to end."""
+        if not self.ledger.waiting or not self.trace.after:
+            return self.ledger.waiting > 0
+        jobs = self.view.jobs
+        span = slice(0, jobs.used)
+        flags = jobs.flags[span]
+        waits = (jobs.state[span] == c.QUEUED) & ((flags & (c.NOT_BEFORE_LONG | c.FREE)) == 0)
+        return bool(waits.any())
+
+    def waits_for(self, job: int) -> list[str]:
+        """The jobs that must succeed before this one may start."""
+        row = self.view.jobs.rows.get(JobId(self.trace.ids[job]))
+        rare = None if row is None else self.view.jobs.rare.get(row)
+        return sorted(rare.after) if rare is not None else []
+
+    def _settle(self, now_ms: int) -> None:
+        """What ends of runs mean for their jobs, and what that means for others."""
+        view = self.view
+        while view.attention and (units := self._decider.due(now_ms).units):
+            self._take(units, now_ms)
+        view.changed.clear()
+        view.unsaved_specs.clear()
+        view.ended.clear()
+        view.recent.clear()
+
+    def _take(self, units: Iterable[Unit], now_ms: int) -> None:
+        """Decisions become facts, and runs begin and stop as they say."""
+        facts: dict[JobSet, list[ev.AnyEvent]] = {}
+        for unit in units:
+            for job_set, event in unit.facts:
+                facts.setdefault(job_set, []).append(event)
+        number = self.trace.number
+        for job_set, events in facts.items():
+            queue = self.trace.queues.number(job_set.queue)
+            for start in range(0, len(events), EVENTS_MAX):
+                self._fold(queue, events[start : start + EVENTS_MAX], now_ms)
+            follows: list[ev.AnyEvent] = []
+            for event in events:
+                match event:
+                    case ev.JobRunLeased():
+                        follows.append(self._begin(number[event.job_id], event, now_ms))
+                    case ev.JobRunPreempting():
+                        follows.append(self._stop(number[event.job_id], event, now_ms))
+                    case ev.JobRequeued():
+                        self.ledger.requeued(number[event.job_id])
+                    case (
+                        ev.JobSucceeded()
+                        | ev.JobFailed()
+                        | ev.JobCancelled()
+                        | ev.JobPreempted()
+                        | ev.JobRejected()
+                    ):
+                        self.ledger.ended(number[event.job_id], _ENDS[type(event)], event, now_ms)
+                    case _:
+                        raise AssertionError(f"no scheduler decides {type(event).__name__}")
+            self._fold(queue, follows, now_ms)
+
+    def _begin(self, job: int, event: ev.JobRunLeased, now_ms: int) -> ev.AnyEvent:
+        self._running[job] = now_ms
+        self.ledger.started(job, event.run, event.node, now_ms)
+        lasts_ms = self._left_ms[job]
+        limit_ms = self.trace.runtime_ms_max[job]
+        if limit_ms != NEVER:
+            lasts_ms = min(lasts_ms, limit_ms)
+        fails_ms = self._fails_ms(job, event.run)
+        if fails_ms is not None:
+            lasts_ms = min(lasts_ms, fails_ms)
+        heapq.heappush(self._due, (now_ms + lasts_ms, job, event.run))
+        return ev.JobRunRunning(job_id=event.job_id, run=event.run)
+
+    def _stop(self, job: int, event: ev.JobRunPreempting, now_ms: int) -> ev.AnyEvent:
+        self.ledger.preempted(job, event.cause)
+        self._run_ended(job, now_ms, RunEnd.PREEMPTED)
+        return ev.JobRunStopped(job_id=event.job_id, run=event.run, reason=event.reason)
+
+    def _run_ended(self, job: int, now_ms: int, outcome: RunEnd) -> None:
+        """Account for a run: what it did counts if it succeeded, else up to its last checkpoint."""
+        lasted_ms = now_ms - self._running.pop(job)
+        kept_ms = lasted_ms
+        if outcome is not RunEnd.SUCCEEDED:
+            every_ms = self.trace.checkpoint_ms.get(job)
+            kept_ms = 0 if every_ms is None else lasted_ms // every_ms * every_ms
+            self._left_ms[job] -= kept_ms
+        self.ledger.run_ended(job, outcome, now_ms, lasted_ms - kept_ms)
+
+    # The fold ---------------------------------------------------------------------------------
+
+    def _fold(self, queue: int, events: list[ev.AnyEvent], at_ms: int) -> None:
+        if not events:
+            return
+        name = self.trace.queues.values[queue]
+        sequence = ev.EventSequence(queue=name, job_set=JOB_SET, by="simulate", events=events)
+        message = apply.Message(0, self._position, at_ms, sequence)
+        apply.apply(self.view, [message], self._known(events))
+        self._position += 1
+
+    def _known(self, events: Iterable[ev.AnyEvent]) -> dict[JobId, c.Ended]:
+        """Jobs that ended before others that come after them were submitted."""
+        known: dict[JobId, c.Ended] = {}
+        if self.trace.after:
+            for event in events:
+                for other in event.after if isinstance(event, ev.JobSubmitted) else ():
+                    state = self.ledger.state_of(self.trace.number[other])
+                    if state in JOB_ENDED:
+                        known[other] = c.Ended(state, "", 0)
+        return known

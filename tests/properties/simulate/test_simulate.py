@@ -1,0 +1,177 @@
+"""What is so of every simulation: work is conserved, nothing is overfull, same input same bytes."""
+
+import heapq
+import itertools
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fairlead_scheduler.simulate.series import STRETCHES_MAX, Series
+from tests.unit.simulate.builders import Result, job, simulate
+
+Job = dict[str, Any]  # one line of jobs.jsonl
+QUICK = settings(
+    max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+)
+ENDED = {"SUCCEEDED", "FAILED", "REJECTED", "CANCELLED", "PREEMPTED"}
+NODES = [
+    {"name": "n", "count": 2, "resources": {"cpu": 4, "memory": "8Gi"}, "labels": {"rack": "x"}},
+    {"name": "m", "count": 2, "resources": {"cpu": 2, "memory": "8Gi"}, "labels": {"rack": "y"}},
+]
+CAPACITY = {"n0": 4, "n1": 4, "m0": 2, "m1": 2}
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> list[Job]:
+    """Up to 40 jobs of three queues: classes, priorities, gangs, failures, retries, checkpoints."""
+    made: list[Job] = []
+    for number in range(draw(st.integers(1, 40))):
+        line = job(
+            f"j{number}",
+            queue=draw(st.sampled_from("abc")),
+            submitSeconds=draw(st.integers(0, 120)),
+            runSeconds=draw(st.integers(0, 90)),
+            cpu=draw(st.sampled_from([0.5, 1, 2, 4, 5])),
+            priorityClass=draw(st.sampled_from(["default", "low", "high", "non-preemptible"])),
+        )
+        match draw(st.integers(0, 9)):
+            case 0:
+                line["failAfterSeconds"] = draw(st.integers(0, 60))
+                line["retry"] = {"limit": draw(st.integers(0, 2))}
+            case 1:
+                line["failAfterSeconds"] = {"probability": 0.5}
+            case 2:
+                line["checkpointSeconds"] = draw(st.integers(1, 30))
+            case 3:
+                line["maxRuntimeSeconds"] = draw(st.integers(1, 60))
+            case 4:
+                line["onPreemption"] = "fail"
+            case 5 if number:
+                line["after"] = [f"j{draw(st.integers(0, number - 1))}"]
+            case 6:
+                line |= {"queue": "a", "priorityClass": "default", "cpu": 1}
+                line["gang"] = {"name": f"g{number}", "size": 2, "minSize": 2}
+                made.append({**line, "id": f"k{number}"})
+            case _:
+                pass
+        made.append(line)
+    return made
+
+
+RULES = st.fixed_dictionaries({"protectedFractionOfFairShare": st.sampled_from([0, 1, 3])})
+
+
+@QUICK
+@given(jobs(), RULES)
+def test_every_job_ends_once_and_no_node_is_ever_overfull(
+    given_jobs: list[Job], rules: dict[str, float]
+) -> None:
+    result = simulate(given_jobs, NODES, rules)
+    by_id = {line["id"]: line for line in given_jobs}
+    assert list(result.jobs) == list(by_id), "every job has one row, in the order of the input"
+    assert all(row["state"] in ENDED for row in result.jobs.values())
+    no_node_is_overfull(result, by_id)
+    runs_follow_each_other(result)
+    work_is_conserved(result, by_id)
+
+
+def no_node_is_overfull(result: Result, by_id: dict[str, Job]) -> None:
+    """At no time do the runs of a node hold more than it has. What ends makes room at once."""
+    changes: dict[str, list[tuple[float, int, float]]] = defaultdict(list)
+    for run in result.runs:
+        cpu, start_s, end_s = by_id[run["id"]]["cpu"], float(run["start_s"]), float(run["end_s"])
+        if end_s > start_s:
+            changes[run["node"]] += [(start_s, 1, cpu), (end_s, 0, -cpu)]
+    for node, moments in changes.items():
+        held = 0.0
+        for at, _, cpu in sorted(moments):
+            held += cpu
+            assert held <= CAPACITY[node] + 1e-9, f"{node} at {at} s"
+
+
+def runs_follow_each_other(result: Result) -> None:
+    """The runs of a job are numbered and do not overlap, and its row says what they say."""
+    runs: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for run in result.runs:
+        runs[run["id"]].append(run)
+    for job_id, row in result.jobs.items():
+        own = runs[job_id]
+        assert [run["run"] for run in own] == [str(n + 1) for n in range(int(row["runs"]))]
+        for one, other in itertools.pairwise(own):
+            assert float(one["end_s"]) <= float(other["start_s"])
+        assert int(row["preemptions"]) == sum(run["outcome"] == "preempted" for run in own)
+        if own:
+            assert row["start_s"] == own[0]["start_s"]
+            assert float(row["start_s"]) >= float(row["submit_s"])
+
+
+def work_is_conserved(result: Result, by_id: dict[str, Job]) -> None:
+    """What runs held is what utilisation says; what succeeded ran for as long as it had to."""
+    lasted: dict[str, float] = defaultdict(float)
+    for run in result.runs:
+        lasted[run["id"]] += float(run["end_s"]) - float(run["start_s"])
+    for job_id, row in result.jobs.items():
+        useful = lasted[job_id] - float(row["lost_s"])
+        if row["state"] == "SUCCEEDED":
+            assert abs(useful - by_id[job_id]["runSeconds"]) < 1e-6, job_id
+        assert useful >= -1e-6
+    summary = result.summary
+    if summary.makespan_seconds:
+        held = sum(by_id[job_id]["cpu"] * time for job_id, time in lasted.items())
+        there = sum(CAPACITY.values()) * summary.makespan_seconds
+        assert abs(summary.utilisation["cpu"] - held / there) < 1e-6
+    lost = sum(by_id[i]["cpu"] * float(row["lost_s"]) for i, row in result.jobs.items())
+    assert abs(summary.lost_resource_seconds.get("cpu", 0) - lost) < 1e-6
+
+
+@QUICK
+@given(jobs(), RULES, st.integers(0, 3))
+def test_the_same_input_and_seed_give_the_same_bytes(
+    given_jobs: list[Job], rules: dict[str, float], seed: int
+) -> None:
+    first = simulate(given_jobs, NODES, rules, seed)
+    assert simulate(given_jobs, NODES, rules, seed).files == first.files
+
+
+@QUICK
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 60)), min_size=1, max_size=40),
+    st.integers(1, 4),
+)
+def test_one_queue_of_equal_jobs_is_first_come_first_served(
+    given_jobs: list[tuple[int, int]], cores: int
+) -> None:
+    lines = [
+        job(f"j{number}", submitSeconds=submit, runSeconds=run)
+        for number, (submit, run) in enumerate(given_jobs)
+    ]
+    result = simulate(lines, [{"name": "n", "resources": {"cpu": cores}}])
+    assert [float(row["start_s"]) for row in result.jobs.values()] == reference(given_jobs, cores)
+
+
+def reference(given_jobs: list[tuple[int, int]], cores: int) -> list[float]:
+    """First come, first served, as textbooks have it: the first takes the first free core."""
+    free = [0.0] * cores
+    starts = [0.0] * len(given_jobs)
+    for number in sorted(range(len(given_jobs)), key=lambda n: (given_jobs[n][0], n)):
+        submit, run = given_jobs[number]
+        starts[number] = max(float(submit), heapq.heappop(free))
+        heapq.heappush(free, starts[number] + run)
+    return starts
+
+
+@given(st.lists(st.tuples(st.integers(1, 5_000_000), st.integers(0, 9)), max_size=30))
+def test_means_over_time_lose_nothing_however_long_it_gets(steps: list[tuple[int, int]]) -> None:
+    series = Series(2, from_ms=7)
+    now_ms, total = 7, 0
+    for elapsed_ms, value in steps:
+        series.count(1, 1.0, now_ms)
+        now_ms += elapsed_ms
+        total += value * elapsed_ms
+        series.add(np.array([float(value), 0.0]), now_ms)
+    assert len(series.sums()) <= STRETCHES_MAX
+    assert series.sums()[:, 0].sum() == total
+    assert series.sums()[:, 1].sum() == len(steps)

@@ -1,0 +1,237 @@
+"""What simulations come to: small ones of which every figure can be worked out by hand."""
+
+import pytest
+
+from tests.unit.simulate.builders import job, simulate
+
+FAIRLY = {"protectedFractionOfFairShare": 1}
+
+
+def test_a_tiny_trace_gives_exactly_these_tables() -> None:
+    jobs = [
+        job("big", cpu=4, runSeconds=20),
+        job("next", submitSeconds=5, runSeconds=2.5, cpu=3),
+        job("beside", submitSeconds=6, queue="b", runSeconds=30),
+    ]
+    result = simulate(jobs, settings={"protectedFractionOfFairShare": 2})
+    assert result.files["jobs.csv"].decode() == (
+        "id,queue,submit_s,start_s,end_s,state,runs,preemptions,lost_s\n"
+        "big,a,0,0,20,SUCCEEDED,1,0,0\n"
+        "next,a,5,20,22.5,SUCCEEDED,1,0,0\n"
+        "beside,b,6,20,50,SUCCEEDED,1,0,0\n"
+    )
+    assert result.files["runs.csv"].decode() == (
+        "id,run,node,start_s,end_s,outcome\n"
+        "big,1,n0,0,20,succeeded\n"
+        "next,1,n0,20,22.5,succeeded\n"
+        "beside,1,n0,20,50,succeeded\n"
+    )
+    assert result.files["queues.csv"].decode() == (
+        "time,queue,weight_share,fair_share,actual_share,queued,running\n"
+        "0,a,1.0,1.0,1.0,0,1\n"
+        "10,a,0.5,0.75,1.0,1,1\n"
+        "10,b,0.5,0.25,0.0,1,0\n"
+        "20,a,0.5,0.75,0.75,0,1\n"
+        "20,b,0.5,0.25,0.25,0,1\n"
+        "30,a,0.0,0.0,0.0,0,0\n"
+        "30,b,1.0,0.25,0.25,0,1\n"
+        "50,b,0.0,0.0,0.0,0,0\n"
+    )
+
+
+def test_the_summary_has_every_figure() -> None:
+    jobs = [job("first", cpu=4, runSeconds=20), job("second", submitSeconds=4, cpu=2)]
+    summary = simulate(jobs).summary
+    assert summary.makespan_seconds == 30
+    assert summary.utilisation == {"cpu": round((4 * 20 + 2 * 10) / (4 * 30), 6), "memory": 0.0}
+    assert (summary.wait_seconds.mean, summary.wait_seconds.p50, summary.wait_seconds.max) == (
+        8.0,
+        8.0,
+        16.0,
+    )
+    assert summary.mean_bounded_slowdown == round((1 + (16 + 10) / 10) / 2, 6)
+    assert summary.longest_wait is not None
+    assert (summary.longest_wait.id, summary.longest_wait.seconds) == ("second", 16.0)
+    assert (summary.preemptions, summary.lost_resource_seconds, summary.stuck) == (0, {}, [])
+    assert summary.states == {"SUCCEEDED": 2}
+    assert summary.waited_job_seconds == {"insufficient-resources": 16.0}
+
+
+def test_a_job_waits_for_those_it_comes_after() -> None:
+    jobs = [job("last", after=["first", "second"]), job("first"), job("second", runSeconds=25)]
+    result = simulate(jobs)
+    assert result.jobs["last"]["start_s"] == "25"
+
+
+def test_a_job_submitted_after_its_dependency_ended_starts_at_once() -> None:
+    jobs = [job("first"), job("late", submitSeconds=500, after=["first"])]
+    assert simulate(jobs).jobs["late"]["start_s"] == "500"
+
+
+def test_a_job_after_one_that_fails_is_cancelled() -> None:
+    jobs = [job("first", failAfterSeconds=3), job("second", after=["first"])]
+    result = simulate(jobs)
+    assert result.jobs["first"]["state"] == "FAILED"
+    assert (result.jobs["first"]["end_s"], result.jobs["first"]["lost_s"]) == ("3", "3")
+    second = result.jobs["second"]
+    assert (second["state"], second["start_s"], second["end_s"]) == ("CANCELLED", "", "3")
+
+
+def test_a_failed_run_is_tried_again_as_often_as_the_job_wants() -> None:
+    result = simulate([job("a", failAfterSeconds=4, retry={"limit": 2})])
+    assert [run["outcome"] for run in result.runs] == ["failed"] * 3
+    row = result.jobs["a"]
+    assert (row["state"], row["runs"], row["lost_s"]) == ("FAILED", "3", "12")
+
+
+def test_a_failure_beyond_the_run_time_never_happens() -> None:
+    assert simulate([job("a", failAfterSeconds=11)]).jobs["a"]["state"] == "SUCCEEDED"
+
+
+@pytest.mark.parametrize(("probability", "state"), [(0, "SUCCEEDED"), (1, "FAILED")])
+def test_failures_come_with_their_probability(probability: float, state: str) -> None:
+    jobs = [job(f"a{n}", failAfterSeconds={"probability": probability}) for n in range(4)]
+    result = simulate(jobs)
+    assert {row["state"] for row in result.jobs.values()} == {state}
+    if state == "FAILED":
+        ends = {float(row["end_s"]) for row in result.jobs.values()}
+        assert len(ends) == 4
+        assert max(ends) < 10
+
+
+def test_a_run_ends_at_its_maximum_run_time() -> None:
+    row = simulate([job("a", maxRuntimeSeconds=4)]).jobs["a"]
+    assert (row["state"], row["end_s"]) == ("FAILED", "4")
+
+
+def test_balance_stops_what_is_above_its_share_and_it_runs_again_from_the_start() -> None:
+    jobs = [job(f"a{n}", runSeconds=100) for n in range(4)]
+    jobs += [job(f"b{n}", queue="b", submitSeconds=30) for n in range(2)]
+    result = simulate(jobs, settings=FAIRLY)
+    stopped = [row for row in result.jobs.values() if row["preemptions"] == "1"]
+    assert [(row["queue"], row["lost_s"], row["runs"]) for row in stopped] == [("a", "30", "2")] * 2
+    assert {row["end_s"] for row in stopped} == {"140"}
+    assert result.summary.preemptions_by_cause == {"fair-share": 2}
+    assert result.summary.lost_to_preemption == {"cpu": 60.0}
+
+
+def test_a_checkpoint_keeps_what_was_done_until_then() -> None:
+    jobs = [job(f"a{n}", runSeconds=100, checkpointSeconds=20) for n in range(4)]
+    jobs += [job(f"b{n}", queue="b", submitSeconds=30) for n in range(2)]
+    result = simulate(jobs, settings=FAIRLY)
+    stopped = [row for row in result.jobs.values() if row["preemptions"] == "1"]
+    assert {(row["lost_s"], row["end_s"]) for row in stopped} == {("10", "120")}
+
+
+def test_a_job_that_does_not_want_to_run_again_ends_preempted() -> None:
+    jobs = [job(f"a{n}", runSeconds=100, onPreemption="fail") for n in range(4)]
+    jobs += [job(f"b{n}", queue="b", submitSeconds=30) for n in range(2)]
+    states = [row["state"] for row in simulate(jobs, settings=FAIRLY).jobs.values()]
+    assert sorted(states) == ["PREEMPTED"] * 2 + ["SUCCEEDED"] * 4
+
+
+def test_what_is_urgent_goes_first_and_its_victims_run_again() -> None:
+    jobs = [job("low", cpu=4, runSeconds=50), job("now", cpu=4, submitSeconds=10)]
+    jobs[1]["priorityClass"] = "high"
+    result = simulate(jobs)
+    assert (result.jobs["now"]["start_s"], result.jobs["low"]["end_s"]) == ("10", "70")
+    assert result.summary.preemptions_by_cause == {"urgency": 1}
+
+
+def test_greater_priority_goes_first_within_a_queue() -> None:
+    jobs = [job("run", cpu=4), job("low", cpu=4), job("high", cpu=4, priority=7)]
+    result = simulate([{**one, "submitSeconds": at} for at, one in enumerate(jobs)])
+    assert (result.jobs["high"]["start_s"], result.jobs["low"]["start_s"]) == ("10", "20")
+
+
+def test_a_gang_starts_together_or_not_at_all() -> None:
+    gang = {"name": "g", "size": 3}
+    jobs = [job("before", cpu=2)] + [job(f"g{n}", gang=gang, submitSeconds=1) for n in range(3)]
+    starts = {row["start_s"] for name, row in simulate(jobs).jobs.items() if name[0] == "g"}
+    assert starts == {"10"}
+
+
+def test_a_gang_stays_within_one_value_of_its_label() -> None:
+    nodes = [
+        {"name": rack, "count": 2, "resources": {"cpu": 2}, "labels": {"rack": rack}}
+        for rack in ("x", "y")
+    ]
+    gang = {"name": "g", "size": 2, "uniformityLabel": "rack"}
+    jobs = [job("one", cpu=2), job("g0", cpu=2, gang=gang), job("g1", cpu=2, gang=gang)]
+    racks = {run["node"][0] for run in simulate(jobs, nodes).runs if run["id"] != "one"}
+    assert len(racks) == 1
+
+
+def test_a_gang_whose_members_never_come_ends_the_simulation_with_its_reason() -> None:
+    jobs = [job("g0", gang={"name": "g", "size": 2}), job("fine")]
+    result = simulate(jobs)
+    assert (result.jobs["g0"]["state"], result.jobs["g0"]["end_s"]) == ("QUEUED", "")
+    (stuck,) = result.summary.stuck
+    assert (stuck.code, stuck.jobs, stuck.queue, stuck.job) == ("gang-incomplete", 1, "a", "g0")
+
+
+def test_jobs_that_wait_for_each_other_end_the_simulation_with_their_reason() -> None:
+    result = simulate([job("a", after=["b"]), job("b", after=["a"]), job("c")])
+    (stuck,) = result.summary.stuck
+    assert (stuck.code, stuck.jobs) == ("after", 2)
+    assert "waits for job b" in stuck.reason
+
+
+def test_jobs_of_a_cordoned_queue_end_the_simulation_with_their_reason() -> None:
+    result = simulate([job("a"), job("c")], settings={"queues": {"a": {"cordoned": True}}})
+    (stuck,) = result.summary.stuck
+    assert (stuck.code, stuck.jobs) == ("queue-cordoned", 2)
+    assert result.summary.longest_wait is not None
+
+
+def test_a_job_that_fits_no_node_is_refused_with_the_reason() -> None:
+    result = simulate([job("a", cpu=5), job("b", nodeSelector={"zone": "x"}), job("c")])
+    assert {row["state"] for row in result.jobs.values()} == {"REJECTED", "SUCCEEDED"}
+    (refused,) = result.summary.refused
+    assert (refused.code, refused.jobs) == ("infeasible", 2)
+
+
+def test_limited_starts_go_on_although_nothing_else_happens() -> None:
+    settings = {"rate": {"perSecond": 0.01, "burst": 1}}
+    result = simulate([job("a"), job("b")], settings=settings)
+    assert result.jobs["b"]["start_s"] == "100"
+
+
+def test_a_queue_limit_is_kept() -> None:
+    settings = {"queues": {"a": {"limits": {"default": {"cpu": 0.5}}}}}
+    result = simulate([job(f"a{n}") for n in range(4)], settings=settings)
+    assert [row["start_s"] for row in result.jobs.values()] == ["0", "0", "10", "10"]
+
+
+def test_weights_share_the_pool() -> None:
+    jobs = [job(f"{queue}{n}", queue=queue) for n in range(8) for queue in ("a", "b")]
+    result = simulate(jobs, settings={"queues": {"b": {"weight": 3}}})
+    first = [row["queue"] for row in result.jobs.values() if row["start_s"] == "0"]
+    assert sorted(first) == ["a", "b", "b", "b"]
+
+
+def test_rounds_keep_a_second_between_them() -> None:
+    jobs = [job("a"), job("b", submitSeconds=0.4), job("c", submitSeconds=0.9)]
+    starts = [row["start_s"] for row in simulate(jobs).jobs.values()]
+    assert starts == ["0", "1", "1"]
+
+
+def test_run_times_are_drawn_from_the_seed_and_the_job_alone() -> None:
+    drawn = {"min": 5, "meanTail": 60}
+    first = simulate([job("a", runSeconds=drawn), job("b", runSeconds=drawn)], seed=1)
+    turned = simulate([job("b", runSeconds=drawn), job("a", runSeconds=drawn)], seed=1)
+    other = simulate([job("a", runSeconds=drawn), job("b", runSeconds=drawn)], seed=2)
+    assert first.jobs == turned.jobs
+    assert first.jobs["a"]["end_s"] != first.jobs["b"]["end_s"]
+    assert first.jobs["a"]["end_s"] != other.jobs["a"]["end_s"]
+
+
+def test_nodes_of_other_pools_and_cordoned_nodes_get_nothing() -> None:
+    nodes: list[dict[str, object]] = [
+        {"name": "here", "resources": {"cpu": 1}},
+        {"name": "there", "resources": {"cpu": 4}, "pool": "other"},
+        {"name": "closed", "resources": {"cpu": 4}, "unschedulable": True},
+    ]
+    result = simulate([job("a"), job("b")], nodes)
+    assert {run["node"] for run in result.runs} == {"here0"}
+    assert result.summary.utilisation["cpu"] == 1.0
