@@ -49,12 +49,15 @@ def units(
         )
         made.add(job, event)
     for job, code in zip(plan.failed_job.tolist(), plan.failed_code.tolist(), strict=True):
+        if code == engine.Code.ALL_NODES_TRIED:
+            continue
         event = ev.JobFailed(
             job_id=made.id_of(job),
             category=FailureCategory.ADMISSION,
             reason=f"{explain.NAMES[engine.Code(code)]}: {reasons.of(job, code)}",
         )
         made.add(job, event)
+    made.fail_tried(plan.failed_job[plan.failed_code == engine.Code.ALL_NODES_TRIED].tolist())
     return made.units()
 
 
@@ -98,7 +101,7 @@ class _Units:
             cause = CAUSES[engine.Cause(int(plan.preempted_cause[at]))]
             row, job_id = self._rows[job], self.id_of(job)
             run = int(self._view.jobs.run[row])
-            reason = _why(plan, at, cause, self.id_of(taker))
+            reason = _why(self._built.snapshot, plan, at, cause, self.id_of(taker))
             event = ev.JobRunPreempting(
                 job_id=job_id, run=run, cause=cause, reason=reason, for_job=self.id_of(taker)
             )
@@ -122,6 +125,28 @@ class _Units:
                 run = run_id(jobs.ids[row], int(jobs.run[row]))
                 leaving[node] = (*leaving.get(node, ()), run)
         return leaving
+
+    def fail_tried(self, jobs: list[int]) -> None:
+        """N10: these came back from every node that suits them, or their gang has such a member."""
+        rare = {job: self._view.jobs.rare.get(self._rows[job]) or c.Rare() for job in jobs}
+        gangs: dict[c.GangName | None, str] = {}
+        name = explain.NAMES[engine.Code.ALL_NODES_TRIED]
+        for job in sorted(jobs, key=lambda job: not rare[job].avoid):
+            own = rare[job]
+            reason = gangs.get(own.gang) or (
+                f"{name}: every node that suits it was tried; the last of"
+                f" {len(own.avoid)} said: {own.failure_reason}"
+            )
+            if own.gang is not None:
+                mate = f"{self.id_of(job)}, a member of its gang, could not start: {reason}"
+                gangs.setdefault(own.gang, mate)
+            event = ev.JobFailed(
+                job_id=self.id_of(job),
+                category=own.failure or FailureCategory.ADMISSION,
+                reason=reason,
+                exit_code=own.exit_code,
+            )
+            self.add(job, event)
 
     def place(
         self,
@@ -153,11 +178,18 @@ class _Units:
         ]
 
 
-def _why(plan: Plan, at: int, cause: PreemptionCause, taker: JobId) -> str:
+def _why(
+    snapshot: engine.Snapshot, plan: Plan, at: int, cause: PreemptionCause, name: JobId
+) -> str:
     """E5: the cause, the job that takes the room, and both queues' shares."""
-    own, other = float(plan.preempted_share[at]), float(plan.preempted_for_share[at])
-    shares = f"its queue was at {own:.2f} of its fair share, the other's is at {other:.2f}"
-    return f"{cause.value}: makes room for {taker}; {shares}"
+    victim, taker = int(plan.preempted_job[at]), int(plan.preempted_for[at])
+    own = snapshot.queue_names[snapshot.job_queue[victim]]
+    other = snapshot.queue_names[snapshot.job_queue[taker]]
+    return (
+        f"{cause.value}: makes room for {name} of queue {other}; queue {own} was at"
+        f" {float(plan.preempted_share[at]):.2f} of its fair share, queue {other} is at"
+        f" {float(plan.preempted_for_share[at]):.2f} with it"
+    )
 
 
 class _Sentences:

@@ -59,6 +59,9 @@ def of(snapshot: Snapshot, start: Pool, position: Int32) -> GangTable:
     of_job[alone] = -1
     waiting = order.queued(snapshot)
     waiting = waiting[of_job[waiting] >= 0]
+    if snapshot.avoid_job is not None:  # who has fewer nodes to choose from chooses first
+        avoided = np.bincount(snapshot.avoid_job, minlength=of_job.size)
+        waiting = waiting[np.argsort(-avoided[waiting], kind="stable")]
     both = np.concatenate([running, waiting])
     members = both[np.argsort(column[both], kind="stable")]
     live = np.bincount(column[running], minlength=gangs)

@@ -163,9 +163,9 @@ def run_ended(view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _
         if not isinstance(event, ev.JobRunSucceeded):
             rare = jobs.rare_of(row)
             rare.failure_reason = event.reason
+            rare.failure, rare.exit_code = None, None
             if isinstance(event, ev.JobRunFailed):
-                rare.failure = event.category
-                rare.exit_code = event.exit_code
+                rare.failure, rare.exit_code = event.category, event.exit_code
     view.touch_all(touched, message.position)
     view.attention.update([jobs.ids[row] for row in touched])
 

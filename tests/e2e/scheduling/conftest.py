@@ -1,0 +1,47 @@
+"""Two running Fairleads for all tests of this folder: this machine, and a simulated cluster."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from fairlead_standalone.testing import Whole
+from tests.e2e.scheduling.world import World
+
+SIMULATION = {
+    "nodes": [
+        {"name": "n", "count": 4, "resources": {"cpu": 4, "memory": "16Gi"}},
+        {"name": "pair", "count": 2, "resources": {"cpu": 2, "memory": "4Gi"}, "pool": "pairs"},
+        {"name": "lone", "count": 1, "resources": {"cpu": 2, "memory": "4Gi"}, "pool": "lonely"},
+    ]
+}
+
+
+@pytest.fixture(scope="session")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Commands run here, on what counts as two cores and a gigabyte."""
+    environment = {"FAIRLEAD_RESOURCES": json.dumps({"cpu": "2", "memory": "1Gi"})}
+    yield from _running(Whole(tmp_path_factory.mktemp("machine"), environment=environment))
+
+
+@pytest.fixture(scope="session")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Nothing runs; there are a few small pools, and an executor is given up soon."""
+    environment = {
+        "FAIRLEAD_SIMULATION": json.dumps(SIMULATION),
+        "FAIRLEAD_HEARTBEAT_S": "0.5",
+        "FAIRLEAD_EXECUTOR_STALE_S": "6",
+        "FAIRLEAD_EXECUTOR_TIMEOUT_S": "8",
+    }
+    folder = tmp_path_factory.mktemp("simulated")
+    yield from _running(Whole(folder, "--backend", "simulated", environment=environment))
+
+
+def _running(whole: Whole) -> Iterator[World]:
+    with whole:
+        whole.start()
+        world = World(whole)
+        try:
+            yield world
+        finally:
+            world.close()

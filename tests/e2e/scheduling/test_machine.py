@@ -1,0 +1,146 @@
+"""Rules of scheduling on real processes: preemption, gangs, retries, deadlines, order."""
+
+from pathlib import Path
+
+import pytest
+
+from fairlead_common import events as ev
+from fairlead_common.events import FailureCategory, PreemptionCause
+from fairlead_common.leases import Wish
+from tests.e2e.scheduling.world import World, lines, shell, wait_lines
+
+LOW, HIGH = {"priorityClass": "low"}, {"priorityClass": "high"}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where jobs write what they did."""
+    return tmp_path / "lines"
+
+
+def stubborn(file: Path) -> str:
+    """Runs until it is told to end, takes its time for that; the second time it just ends."""
+    return f"""
+        if [ "$FAIRLEAD_RUN" = 2 ]; then echo again >> {file}; exit 0; fi
+        trap 'sleep 0.5; echo gone >> {file}; exit 0' TERM
+        echo started >> {file}
+        while :; do sleep 0.05; done
+    """
+
+
+def test_a_more_urgent_job_starts_once_the_other_is_really_gone_which_then_runs_again(
+    machine: World, file: Path
+) -> None:
+    machine.submit("default", "urgency", shell("low", stubborn(file), cpu="2", **LOW))
+    wait_lines(machine.whole, file, "started")
+    machine.submit("default", "urgency", shell("high", f"echo high >> {file}", cpu="2", **HIGH))
+    machine.first("low", ev.JobSucceeded)
+    assert lines(file) == ["started", "gone", "high", "again"]
+    preempting = machine.first("low", ev.JobRunPreempting)
+    assert (preempting.cause, preempting.for_job) == (
+        PreemptionCause.URGENCY,
+        machine.ids["high"],
+    )
+    assert "queue default was at" in preempting.reason
+    assert "of its fair share" in preempting.reason
+    requeued = machine.first("low", ev.JobRequeued)
+    assert not requeued.counted
+    first = machine.leases_of("local", "high")[0]
+    assert first.after == (f"{machine.ids['low']}-1",)
+    assert Wish.STOP in {lease.wish for lease in machine.leases_of("local", "low")}
+    shown = machine.see("low", lambda job: job.state == "SUCCEEDED")
+    assert shown.run == 2
+
+
+def test_a_preempted_job_ends_when_it_wishes_so(machine: World, file: Path) -> None:
+    job = shell("fails", stubborn(file), cpu="2", onPreemption="fail", **LOW)
+    machine.submit("default", "final", job)
+    wait_lines(machine.whole, file, "started")
+    machine.submit("default", "final", shell("taker", f"echo high >> {file}", cpu="2", **HIGH))
+    preempted = machine.first("fails", ev.JobPreempted)
+    assert "makes room for" in preempted.reason
+    machine.first("taker", ev.JobSucceeded)
+    assert machine.see("fails", lambda job: job.state == "PREEMPTED").run == 1
+
+
+def test_a_job_that_ran_out_of_memory_gets_more_of_it(machine: World) -> None:
+    hungry = "x = bytearray(100 << 20); import os, time; time.sleep(60)"
+    script = f'[ "$FAIRLEAD_RUN" = 1 ] && exec python3 -c "{hungry}"; exit 0'
+    retry = {"limit": 1, "on": ["oom"], "memoryFactor": 2.5}
+    machine.submit("default", "memory", shell("hungry", script, retry=retry))
+    machine.first("hungry", ev.JobSucceeded)
+    requeued = machine.first("hungry", ev.JobRequeued)
+    assert requeued.counted
+    assert "retry 1 of 1 after oom" in requeued.reason
+    assert "memory 64Mi -> 160Mi" in requeued.reason
+    again = next(lease for lease in machine.leases_of("local", "hungry") if lease.run == 2)
+    assert again.requests["memory"] == 160 << 20
+    assert bytes(again.spec).count(b'"160Mi"') == 2
+
+
+def test_a_job_that_runs_longer_than_it_may_is_ended(machine: World) -> None:
+    machine.submit("default", "deadline", shell("long", "sleep 600", maxRuntimeSeconds=1))
+    failed = machine.first("long", ev.JobFailed)
+    assert failed.category is FailureCategory.DEADLINE
+    assert "longer than the 1 s" in failed.reason
+
+
+def test_members_of_a_gang_are_leased_together_and_know_their_gang(
+    machine: World, file: Path
+) -> None:
+    words = "$FAIRLEAD_GANG_NAME $FAIRLEAD_GANG_SIZE $FAIRLEAD_GANG_MIN_SIZE"
+    script = f'echo "{words}" >> {file}'
+    gang = {"name": "crew", "size": 2, "minSize": 2}
+    machine.submit("default", "crew", shell("one", script, gang=gang))
+    why = machine.see("one", lambda job: job.why is not None and job.why.code != "scheduling").why
+    assert why is not None
+    assert why.code == "gang-incomplete"
+    machine.submit("default", "crew", shell("two", script, gang=gang))
+    for name in ("one", "two"):
+        machine.first(name, ev.JobSucceeded)
+    assert lines(file) == ["crew 2 2", "crew 2 2"]
+
+
+def test_a_gang_with_a_member_that_can_start_nowhere_fails_as_a_whole_with_one_reason(
+    machine: World,
+) -> None:
+    gang = {"name": "lame", "size": 2}
+    bad = {**shell("lame", ""), "command": ["/no/such/command"]}
+    jobs = [shell("sound", "sleep 600", gang=gang), {**bad, "gang": gang}]
+    machine.submit("default", "lame", *jobs)
+    ends = [machine.first(name, ev.JobFailed) for name in ("lame", "sound")]
+    assert "every node that suits it was tried" in ends[0].reason
+    assert ends[1].reason == f"{machine.ids['lame']}, a member of its gang, could not start: " + (
+        ends[0].reason
+    )
+    back = machine.first("sound", ev.JobRequeued)
+    assert "goes back to the queue" in back.reason
+    assert not back.counted
+
+
+def test_a_cordoned_queue_starts_nothing_until_it_is_lifted_and_says_why(
+    machine: World, file: Path
+) -> None:
+    machine.ask("POST", "/queues", {"name": "shut"})
+    machine.ask("POST", "/queues/shut/cordon", {"reason": "holiday"})
+    machine.submit("shut", "s", shell("patient", f"echo ran >> {file}"))
+    why = machine.see("patient", lambda job: job.why is not None and job.why.code != "scheduling")
+    assert why.why is not None
+    assert why.why.code == "queue-cordoned"
+    assert "(holiday)" in why.why.sentence
+    machine.ask("POST", "/queues/shut/uncordon", {"reason": ""})
+    machine.first("patient", ev.JobSucceeded)
+
+
+def test_a_queues_retry_policy_and_a_new_priority_count(machine: World, file: Path) -> None:
+    block = shell("block", f"while [ ! -e {file}.go ]; do sleep 0.05; done", cpu="2")
+    machine.submit("default", "order", block)
+    machine.first("block", ev.JobRunRunning)
+    jobs = [shell(name, f"echo {name} >> {file}", cpu="2") for name in ("early", "late")]
+    machine.submit("default", "order", *jobs)
+    machine.ask("POST", "/jobs/reprioritize", {"ids": [machine.ids["late"]], "priority": 5})
+    machine.first("late", ev.JobReprioritized)
+    machine.see("late", lambda job: job.priority == 5)
+    Path(f"{file}.go").touch()
+    machine.first("early", ev.JobSucceeded)
+    assert lines(file) == ["late", "early"]

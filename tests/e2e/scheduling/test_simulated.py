@@ -1,0 +1,112 @@
+"""Rules of scheduling on simulated nodes: shares, gangs over nodes, and over executors."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fairlead_common import events as ev
+from fairlead_common.events import PreemptionCause
+from fairlead_common.serving import free_port
+from tests.e2e.scheduling.world import World, ended, idle
+
+
+def test_a_poorer_queue_gets_its_share_back_and_events_say_from_whom_and_why(
+    simulated: World,
+) -> None:
+    for queue in ("rich", "poor"):
+        simulated.ask("POST", "/queues", {"name": queue})
+    mine = [idle(f"rich-{number}", cpu="4") for number in range(4)]
+    simulated.submit("rich", "r", *mine)
+    for number in range(4):
+        simulated.first(f"rich-{number}", ev.JobRunRunning)
+    yours = [idle(f"poor-{number}", cpu="4") for number in range(2)]
+    simulated.submit("poor", "p", *yours)
+    for number in range(2):
+        simulated.first(f"poor-{number}", ev.JobRunRunning)
+    seen = simulated.facts(lambda seen: sum(isinstance(e, ev.JobRunPreempting) for e in seen) >= 2)
+    preempted = [event for event in seen if isinstance(event, ev.JobRunPreempting)]
+    assert {event.cause for event in preempted} == {PreemptionCause.FAIR_SHARE}
+    takers = {simulated.ids[f"poor-{number}"] for number in range(2)}
+    assert {event.for_job for event in preempted} == takers
+    said = " ".join(event.reason for event in preempted)
+    for share in ("2.00", "1.50"):
+        assert f"queue rich was at {share} of its fair share, queue poor is at" in said
+    report = simulated.ask("GET", "/pools/default/report")
+    assert {share["queue"] for share in report["shares"]} >= {"rich", "poor"}
+    for queue, names in (("rich", mine), ("poor", yours)):
+        ids = [simulated.ids[str(job["clientId"])] for job in names]
+        simulated.ask("POST", "/jobs/cancel", {"ids": ids})
+        simulated.whole.wait_for(lambda queue=queue: not live(simulated, queue))  # type: ignore[misc]
+
+
+def live(world: World, queue: str) -> int:
+    """How many jobs of a queue have not ended."""
+    sets = world.ask("GET", f"/jobsets?queue={queue}")
+    found = next(value for value in sets.values() if isinstance(value, list))
+    return sum(each["live"] for each in found)
+
+
+def test_a_member_that_is_returned_takes_its_gang_back_and_all_fail_when_no_node_is_left(
+    simulated: World,
+) -> None:
+    gang = {"name": "g", "size": 2}
+    bad = {"fairlead.dev/simulated-failure": "returned"}
+    fields: dict[str, Any] = {"gang": gang, "cpu": "2", "pool": "pairs"}
+    jobs = [idle("steady", **fields), idle("bad", annotations=bad, **fields)]
+    simulated.submit("default", "pairs", *jobs)
+    ends = [simulated.first(name, ev.JobFailed).reason for name in ("bad", "steady")]
+    assert "every node that suits it was tried" in ends[0]
+    assert ends[1].endswith(ends[0])
+    leased = simulated.of("bad", ev.JobRunLeased, 2)
+    assert {event.node for event in leased} == {"pair0", "pair1"}
+    again = simulated.of("steady", ev.JobRequeued, 2)
+    assert all("goes back to the queue" in event.reason for event in again)
+    assert not any(event.counted for event in again)
+
+
+@pytest.fixture
+def second(simulated: World) -> Iterator[subprocess.Popen[bytes]]:
+    """Another executor, with one node of the pool `lonely`."""
+    nodes = [{"name": "far", "resources": {"cpu": 2, "memory": "4Gi"}, "pool": "lonely"}]
+    environment = {
+        **os.environ,
+        "FAIRLEAD_LOG_URL": simulated.log_url,
+        "FAIRLEAD_EXECUTOR": "other",
+        "FAIRLEAD_BACKEND": "simulated",
+        "FAIRLEAD_HEARTBEAT_S": "0.5",
+        "FAIRLEAD_SIMULATION": json.dumps({"nodes": nodes}),
+        "FAIRLEAD_HTTP_PORT": str(free_port()),
+    }
+    words = [sys.executable, "-P", "-m", "fairlead_executor"]
+    process = subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL)
+    yield process
+    ended(process)
+
+
+def test_a_gang_over_two_executors_goes_on_when_one_dies_and_the_lost_member_joins_again(
+    simulated: World, second: subprocess.Popen[bytes]
+) -> None:
+    wide = {"name": "wide", "size": 2}
+    fields: dict[str, Any] = {"gang": wide, "cpu": "2", "pool": "lonely"}
+    fields["whenInfeasible"] = "wait"  # the other executor may not have reported its node yet
+    simulated.submit("default", "wide", *(idle(name, **fields) for name in ("near", "far")))
+    leased = {name: simulated.first(name, ev.JobRunRunning) for name in ("near", "far")}
+    assert all(event.run == 1 for event in leased.values())
+    where = {name: simulated.first(name, ev.JobRunLeased).executor for name in leased}
+    assert sorted(where.values()) == ["local", "other"]
+    lost = next(name for name, executor in where.items() if executor == "other")
+    second.kill()
+    given_up = simulated.first(lost, ev.JobRunLost)
+    assert given_up.reason == "executor other has stopped reporting"
+    requeued = simulated.first(lost, ev.JobRequeued)
+    assert not requeued.counted
+    (kept,) = set(where) - {lost}
+    simulated.ask("POST", "/jobs/cancel", {"ids": [simulated.ids[kept]]})
+    again = simulated.of(lost, ev.JobRunLeased, 2)[1]
+    assert (again.run, again.executor) == (2, "local")
+    simulated.ask("POST", "/jobs/cancel", {"ids": [simulated.ids[lost]]})
