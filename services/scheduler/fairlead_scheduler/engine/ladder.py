@@ -191,7 +191,9 @@ def cheapest(
         if not suits(t, v, j, s, w, p):
             continue
         least = reach(t, m, v, s, p, level, mode)
-        if least < 0 or (best >= 0 and least > v.key[BEST, 0]):
+        if least < 0:
+            continue
+        if best >= 0 and least > v.key[BEST, 0] and not has_too_much(t, m, p):
             continue
         if not victims(t, m, v, j, p, level, after, mode):
             continue
@@ -207,6 +209,17 @@ def cheapest(
             v.chosen_gang[k] = v.whole_gang[k]
         m.number[N_CHOSEN] = m.number[N_TAKEN]
     return best
+
+
+@part
+def has_too_much(t: Tables, m: Model, p: int) -> bool:
+    """Whether something was put on top of others there (rung c): what goes for that counts no more
+    against the node."""
+    size = t.types.size // 2
+    for r in range(t.request.shape[1]):  # noqa: SIM110 - kernels have no generators
+        if m.tree[size + p, r] < 0:
+            return True
+    return False
 
 
 @part

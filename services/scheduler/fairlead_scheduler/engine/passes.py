@@ -31,7 +31,7 @@ from .model import (
     place,
     share_with,
 )
-from .queues import advance, advance_plain, rejoin, replace_top
+from .queues import advance, advance_plain, rejoin, renew, replace_top
 from .snapshot import Int64
 from .stopping import (
     EVICTED,
@@ -65,6 +65,8 @@ def run(t: Tables, m: Model, v: Runs, stretch: int) -> int:
             replace_top(t, m, False)
             continue
         replace_top(t, m, advance(t, m, v, q))
+        if m.number[N_JOURNAL] > 0:
+            renew(t, m, v)
         if m.number[N_REOPENED]:
             rejoin(t, m, v)
     return MORE

@@ -12,6 +12,7 @@ from .model import (
     BACK_GANG,
     FURTHER,
     LOOKBACK_LIMIT,
+    N_JOURNAL,
     N_QUEUES,
     N_REOPENED,
     N_STOP,
@@ -156,14 +157,21 @@ def next_evicted(t: Tables, m: Model, v: Runs, q: int) -> bool:
         else:
             v.gang_seen[g, 0] += 1
             if v.gang_seen[g, 0] == v.gang_queued[g] - v.gang_first[g] and v.gang_live[g] > 0:
-                need = min(v.gang_min[g], v.gang_live[g])
-                value = add_unit(t, v, g, v.gang_first[g], v.gang_queued[g], EVICTED, need)
-                m.offer_kind[q] = BACK_GANG
-                m.offer_job[q] = j
-                stand(t, m, q, v.unit, value, True)
+                offer_gang_back(t, m, v, q, j)
                 return True
         v.evicted_next[q] += 1
     return False
+
+
+@steady
+def offer_gang_back(t: Tables, m: Model, v: Runs, q: int, j: int) -> None:
+    """Offer the evicted members that a gang needs, where its last one, `j`, stands."""
+    g = v.gang[j]
+    need = min(v.gang_min[g], v.gang_live[g])
+    value = add_unit(t, v, g, v.gang_first[g], v.gang_queued[g], EVICTED, need)
+    m.offer_kind[q] = BACK_GANG
+    m.offer_job[q] = j
+    stand(t, m, q, v.unit, value, True)
 
 
 @steady
@@ -218,6 +226,61 @@ def begin_plain(t: Tables, m: Model) -> None:
             m.heap[m.number[N_QUEUES]] = q
             m.number[N_QUEUES] += 1
     make_heap(t, m)
+
+
+@steady
+def renew(t: Tables, m: Model, v: Runs) -> None:
+    """Find new offers for queues whose own gave way, in whole or in part, to the one at hand.
+
+    What waits in the heap stands there with what it would take back; left so, its queue would be
+    compared by an offer that it does not have any more.
+    """
+    for i in range(m.number[N_JOURNAL]):
+        if v.journal[i] >= 0:
+            continue
+        j = -v.journal[i] - 1
+        q = v.queue[j]
+        k = m.offer_job[q]
+        if v.state[j] == EVICTED:
+            continue
+        if m.offer_kind[q] == BACK and k == j:
+            found = advance(t, m, v, q)
+        elif m.offer_kind[q] == BACK_GANG and v.gang[k] == v.gang[j]:
+            found = v.gang_live[v.gang[k]] > 0
+            if found:
+                offer_gang_back(t, m, v, q, k)
+            else:
+                v.evicted_next[q] += 1
+                found = advance(t, m, v, q)
+        else:
+            continue
+        reseat(t, m, place_in_heap(m, q), found)
+
+
+@part
+def place_in_heap(m: Model, q: int) -> int:
+    """Where the queue is in the heap, or -1."""
+    for i in range(m.number[N_QUEUES]):
+        if m.heap[i] == q:
+            return i
+    return -1
+
+
+@steady
+def reseat(t: Tables, m: Model, i: int, found: bool) -> None:
+    """The queue at heap place `i` has another offer (`found`) or leaves the heap."""
+    if not found:
+        m.offer_kind[m.heap[i]] = OUT
+        size = m.number[N_QUEUES] - 1
+        m.number[N_QUEUES] = size
+        m.heap[i] = m.heap[size]
+        if i == size:
+            return
+    while i > 0 and before(t, m, m.heap[i], m.heap[(i - 1) // 2]):
+        parent = (i - 1) // 2
+        m.heap[i], m.heap[parent] = m.heap[parent], m.heap[i]
+        i = parent
+    sift_down(t, m, i)
 
 
 @part

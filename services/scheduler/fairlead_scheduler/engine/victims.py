@@ -142,6 +142,9 @@ def victims(
     covered = 0
     if mode == FOR_URGENCY:
         n = take_until_fit(t, m, v, n, p, after, mode)
+        if fits(v):
+            give_back(t, m, v, p, 0)
+            n = back_among(m, v, n)
         covered = m.number[N_TAKEN]
     if mode != TO_FIT:
         for r in range(v.need.size):
@@ -211,9 +214,25 @@ def give_back(t: Tables, m: Model, v: Runs, p: int, covered: int) -> None:
             continue
         forget(t, v, j, p, v.whole_gang[k])
         if fits(v):
-            v.taken[k] = -1
+            v.taken[k] = -1 - j
         else:
             reckon(t, v, j, p, v.whole_gang[k])
+
+
+@steady
+def back_among(m: Model, v: Runs, n: int) -> int:
+    """Put what was given back among the `n` candidates again; how many they are then."""
+    kept = 0
+    for k in range(m.number[N_TAKEN]):
+        if v.taken[k] < 0:
+            v.candidates[n] = -1 - v.taken[k]
+            n += 1
+            continue
+        v.taken[kept] = v.taken[k]
+        v.whole_gang[kept] = v.whole_gang[k]
+        kept += 1
+    m.number[N_TAKEN] = kept
+    return n
 
 
 @steady
