@@ -18,7 +18,7 @@ from fairlead_common.queue_rights import QueueRights
 from fairlead_submit import asking, body, faults, metrics, names, podspec, query, requests, schemas
 from fairlead_submit.decoding import Decoder, invalid
 from fairlead_submit.known import Known
-from fairlead_submit.queues import Queues, etag, matches, no_queue
+from fairlead_submit.queues import Queues, changed_since, etag, matches, no_queue
 from fairlead_submit.templates import check_labels, retry_policy
 
 LABEL_BYTES_MAX: Final = 5_000
@@ -172,8 +172,12 @@ def _add_changing_routes(
     async def remove(request: Request, name: str) -> Response:
         require(asking.of(request).caller, "operator")
         query.of(request)
-        if await queues.get(name) is None:
+        queue = await queues.get(name)
+        if queue is None:
             raise no_queue(name)
+        if_match = request.headers.get("if-match")
+        if if_match is not None and not matches(if_match, queue):
+            raise changed_since(queue, if_match)
         live = await known.live_jobs(name)
         if live is None:
             raise Problem(
@@ -186,7 +190,7 @@ def _add_changing_routes(
         await queues.change(
             name,
             lambda old: msgspec.structs.replace(old, deleted=True),
-            request.headers.get("if-match"),
+            if_match,
         )
         return Response(status_code=204)
 

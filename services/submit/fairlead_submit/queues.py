@@ -100,10 +100,7 @@ class Queues:
                     raise no_queue(name)
                 queue = _decoded(value)
                 if if_match is not None and not matches(if_match, queue):
-                    raise Problem(
-                        "precondition-failed",
-                        f"Queue {name!r} has the ETag {etag(queue)}; {if_match[:80]} was expected.",
-                    )
+                    raise changed_since(queue, if_match)
                 changed = change(queue)
                 if changed == queue:
                     return queue
@@ -146,6 +143,15 @@ def etag(queue: Queue) -> str:
 def matches(header: str, queue: Queue) -> bool:
     """Whether `If-Match` or `If-None-Match` names this version."""
     return any(text.strip() in ("*", etag(queue)) for text in header.split(","))
+
+
+def changed_since(queue: Queue, if_match: str) -> Problem:
+    """The 412 for who saw another version."""
+    return Problem(
+        "precondition-failed",
+        f"Queue {queue.name!r} has the ETag {etag(queue)}; {if_match[:80]} was expected. Read it"
+        " again, and decide anew.",
+    )
 
 
 def no_queue(name: str) -> Problem:

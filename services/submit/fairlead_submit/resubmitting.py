@@ -127,7 +127,7 @@ class Resubmitting:
     async def progress(self, action: str, asked: Asked) -> Progress:
         """How far the action is. Raises a 404 `Problem` where there is none for the caller."""
         try:
-            row = await self._pool.fetchrow(SQL["get_action"], action)
+            row = await self._pool.fetchrow(SQL["get_action"], action) if action.isalnum() else None
         except AWAY as error:
             raise DatabaseUnavailable(f"Postgres is away: {error}") from error
         if row is None or not await self._rights.may(asked.caller, row["queue"]):

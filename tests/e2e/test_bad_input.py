@@ -1,0 +1,93 @@
+"""Each request of the table is answered as it says, by a whole system, and nothing is done."""
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import httpx2
+import msgspec
+import pytest
+
+from fairlead_standalone.testing import Whole
+from tests.e2e import bad_input
+from tests.e2e.bad_input import CASES, Case
+
+QUEUE: Final = "bad-input"
+ANSWER_S_MAX: Final = 60.0
+
+
+class Running(NamedTuple):
+    """A whole system with a queue and a job that waits in it."""
+
+    whole: Whole
+    client: httpx2.Client
+    job: str
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with Whole(tmp_path_factory.mktemp("bad")) as whole:
+        whole.start()
+        headers = {"Authorization": f"Bearer {whole.token}"}
+        with httpx2.Client(
+            base_url=f"{whole.address}/api/v1", headers=headers, timeout=ANSWER_S_MAX
+        ) as client:
+            assert client.post("/queues", json={"name": QUEUE}).status_code == 201
+            held = {"queue": QUEUE, "jobSet": "there", "jobs": [{**bad_input.RUN, "hold": True}]}
+            answer = client.post("/jobs", json=held)
+            assert answer.status_code == 200, answer.text
+            job = answer.json()["jobs"][0]["id"]
+            seen = client.get(f"/jobs/{job}", params={"after": answer.json()["position"]})
+            assert seen.status_code == 200, seen.text
+            yield Running(whole, client, job)
+
+
+def filled(text: bytes, running: Running) -> bytes:
+    return text.replace(b"{queue}", QUEUE.encode()).replace(b"{job}", running.job.encode())
+
+
+def ask(case: Case, running: Running) -> httpx2.Response:
+    content = case.body if isinstance(case.body, bytes) else None
+    if content is None and case.body is not None:
+        content = msgspec.json.encode(case.body)
+    headers = dict(case.headers)
+    if content is not None:
+        headers.setdefault("Content-Type", bad_input.JSON)
+        if "Content-Encoding" not in headers:
+            content = filled(content, running)
+    path = filled(case.path.encode(), running).decode()
+    return running.client.request(case.method, path, content=content, headers=headers)
+
+
+def test_the_table_is_as_long_as_it_should_be() -> None:
+    assert len(CASES) >= 80
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_a_wrong_request_is_answered_as_the_table_says(running: Running, case: Case) -> None:
+    answer = ask(case, running)
+    assert answer.status_code == case.status, answer.text[:2_000]
+    if case.status < 400:
+        return
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["x-request-id"]
+    problem = answer.json()
+    assert problem["status"] == case.status
+    assert problem["instance"] == answer.headers["x-request-id"]
+    assert problem["type"].startswith("/problems/")
+    assert problem["title"]
+    assert len(problem["detail"]) < 2_000
+    if case.pointer:
+        assert case.pointer in [fault["pointer"] for fault in problem["errors"]], problem
+    assert all(fault["detail"] for fault in problem.get("errors", []))
+    assert len(answer.content) < 200_000
+
+
+def test_nothing_of_all_that_was_done(running: Running) -> None:
+    for case in CASES.values():
+        if case.status in (400, 422) and case.method != "GET":
+            ask(case, running)
+    shown: Any = running.client.get("/jobs", params={"queue": QUEUE}).json()  # JSON
+    assert [job["id"] for job in shown["jobs"]] == [running.job]
+    assert shown["jobs"][0]["state"] == "QUEUED"
+    names = {queue["name"] for queue in running.client.get("/queues").json()["queues"]}
+    assert names == {QUEUE, "default"}
