@@ -33,15 +33,21 @@ if TYPE_CHECKING:
         UnexpectedAnswer,
         WaitTimeout,
     )
+    from fairlead.fleet import Cluster, Node, PriorityClass
     from fairlead.models import (
-        Cancelled,
+        Acted,
+        Action,
         Event,
         Fault,
+        Filter,
+        FoundJob,
         Gang,
+        Group,
         Job,
         JobDetail,
         JobSet,
         JobView,
+        Permission,
         Problem,
         Queue,
         Retry,
@@ -51,18 +57,24 @@ if TYPE_CHECKING:
         Why,
     )
     from fairlead.retries import Retries
+    from fairlead.tokens import SignInLink, Token
 
 __all__ = [
+    "Acted",
+    "Action",
     "AsyncClient",
     "Busy",
-    "Cancelled",
     "Client",
+    "Cluster",
     "Conflict",
     "Event",
     "FairleadError",
     "Fault",
+    "Filter",
     "Forbidden",
+    "FoundJob",
     "Gang",
+    "Group",
     "Invalid",
     "Job",
     "JobDetail",
@@ -70,8 +82,11 @@ __all__ = [
     "JobView",
     "Malformed",
     "NoServer",
+    "Node",
     "NotConfigured",
     "NotFound",
+    "Permission",
+    "PriorityClass",
     "Problem",
     "Queue",
     "Refused",
@@ -79,8 +94,10 @@ __all__ = [
     "Retry",
     "Run",
     "ServerUnreachable",
+    "SignInLink",
     "Submitted",
     "SubmittedJob",
+    "Token",
     "TooLarge",
     "Unauthenticated",
     "Unavailable",
@@ -89,6 +106,7 @@ __all__ = [
     "Why",
 ]
 
+_MODULES: Final = ("models", "errors", "fleet", "tokens")
 _ELSEWHERE: Final = {"Client": "client", "AsyncClient": "aio", "Retries": "retries"}
 
 

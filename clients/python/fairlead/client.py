@@ -1,76 +1,27 @@
-"""The synchronous client: drives the flows with blocking calls."""
+"""The blocking client."""
 
-import functools
-import os
-import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Coroutine, Iterator
 from types import TracebackType
-from typing import Concatenate, ParamSpec, Self, TypeVar, assert_never
+from typing import Any, Self, TypeVar
 
 import httpx2
 
-from fairlead import discovery, flows, follow, steps, transport
-from fairlead.models import Event, JobSet, JobView, Queue
-from fairlead.retries import Retries, retrying
-from fairlead.steps import Answer, Flow, Reply, Request, Step, Unreachable
+from fairlead import transport
+from fairlead.methods import Methods
+from fairlead.steps import Flow
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _call(flow: Callable[P, Flow[T]]) -> "Callable[Concatenate[Client, P], T]":
-    """A method that drives the flow to its end and returns its value."""
-
-    @functools.wraps(flow)
-    def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._finish(flow(*args, **kwargs))
-
-    return method
-
-
-def _each(
-    flow: Callable[P, Flow[None]], kind: type[T]
-) -> "Callable[Concatenate[Client, P], Iterator[T]]":
-    """A method that iterates over what the flow emits, all of this kind."""
-
-    @functools.wraps(flow)
-    def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return self._items(flow(*args, **kwargs), kind)
-
-    return method
-
-
-class Client:
+class Client(Methods):
     """Asks a Fairlead server; one object may be used by many threads.
 
     Without arguments it finds the server as the command line does (see `fairlead.discovery`).
     Raises `NotConfigured` when there is none, and from every method what `fairlead.errors` lists.
     """
 
-    create_queue = _call(flows.create_queue)
-    queue = _call(flows.queue)
-    queues = _each(flows.queues, Queue)
-    submit = _call(flows.submit)
-    check = _call(flows.check)
-    cancel = _call(flows.cancel)
-    cancel_where = _call(flows.cancel_where)
-    job_set = _call(flows.job_set)
-    job_sets = _each(flows.job_sets, JobSet)
-    job = _call(flows.job)
-    iter_jobs = _each(flows.iter_jobs, JobView)
-    wait = _call(flows.wait)
-    wait_job = _call(flows.wait_job)
-    watch = _each(flows.watch, JobSet)
-    events = _each(follow.events, Event)
-    logs = _each(follow.logs, bytes)
-
-    def __init__(
-        self, server: str | None = None, *, token: str | None = None, retries: Retries | None = None
-    ) -> None:
-        self.server = discovery.find(os.environ, server=server, token=token)
-        self._retries = retries or Retries()
-        self._met = False
+    def _connect(self) -> None:
         self._http = httpx2.Client(**transport.settings(self.server))
 
     def __enter__(self) -> Self:
@@ -89,99 +40,55 @@ class Client:
         self._http.close()
 
     def _finish(self, flow: Flow[T]) -> T:
-        flow = retrying(flow, self._retries, met=self._met)
-        body = _Body(self._http, self.server)
-        answer: Answer = None
-        try:
-            while True:
-                try:
-                    step = flow.send(answer)
-                except StopIteration as end:
-                    self._met = True
-                    value: T = end.value
-                    return value
-                answer = _perform(step, body)
-        finally:
-            body.close()
-            flow.close()
+        flow = self._patiently(flow)
+        return at_once(transport.finish(flow, _Wire(self._http), self.server))
 
     def _items(self, flow: Flow[None], kind: type[T]) -> Iterator[T]:
-        flow = retrying(flow, self._retries, met=self._met)
-        body = _Body(self._http, self.server)
-        answer: Answer = None
+        flow = self._patiently(flow)
+        found = transport.items(flow, kind, _Wire(self._http), self.server)
         try:
             while True:
                 try:
-                    step = flow.send(answer)
-                except StopIteration:
+                    item = at_once(found.__anext__())
+                except StopAsyncIteration:
                     return
-                answer = None
-                if isinstance(step, steps.Emit):
-                    assert isinstance(step.item, kind)
-                    yield step.item
-                else:
-                    answer = _perform(step, body)
+                yield item
         finally:
-            body.close()
-            flow.close()
+            at_once(found.aclose())
 
 
-def _perform(step: Step, body: "_Body") -> Answer:
-    match step:
-        case steps.Send():
-            return body.send(step.request)
-        case steps.Open():
-            return body.open(step.request)
-        case steps.More():
-            return body.more()
-        case steps.Pause():
-            time.sleep(step.s)
-            return None
-        case steps.Draw():
-            return secrets.randbits(64)
-        case steps.Now():
-            return time.monotonic()
-        case steps.Emit():
-            raise steps.Misdriven("only iterators emit")
-        case _:
-            assert_never(step)
+def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits for an event loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+    raise AssertionError("a blocking wire does not suspend")
 
 
-class _Body:
-    """The HTTP side of one flow, with the body that it has open."""
+class _Wire:
+    """A `transport.Wire` whose coroutines block."""
 
-    def __init__(self, http: httpx2.Client, server: discovery.Server) -> None:
+    def __init__(self, http: httpx2.Client) -> None:
+        self.make = http.build_request
         self._http = http
-        self._server = server
-        self._response: httpx2.Response | None = None
-        self._chunks: Iterator[bytes] = iter(())
+        self._chunks: Iterator[bytes] | None = None
 
-    def send(self, request: Request) -> Reply | Unreachable:
-        try:
-            response = self._http.send(transport.build(self._http.build_request, request))
-            return transport.reply(response, response.content)
-        except httpx2.HTTPError as error:
-            return transport.unreachable(self._server, error)
+    async def open(self, request: httpx2.Request) -> httpx2.Response:
+        self._chunks = None
+        return self._http.send(request, stream=True)
 
-    def open(self, request: Request) -> Reply | Unreachable:
-        self.close()
-        try:
-            built = transport.build(self._http.build_request, request)
-            response = self._response = self._http.send(built, stream=True)
-            if response.status_code >= 300:
-                return transport.reply(response, response.read())
+    async def read(self, response: httpx2.Response) -> bytes:
+        return response.read()
+
+    async def chunk(self, response: httpx2.Response) -> bytes:
+        if self._chunks is None:
             self._chunks = response.iter_bytes()
-            return transport.reply(response)
-        except httpx2.HTTPError as error:
-            return transport.unreachable(self._server, error)
+        return next(self._chunks, b"")
 
-    def more(self) -> steps.Chunk | Unreachable:
-        try:
-            return steps.Chunk(next(self._chunks, b""))
-        except httpx2.HTTPError as error:
-            return transport.unreachable(self._server, error)
+    async def close(self, response: httpx2.Response) -> None:
+        response.close()
 
-    def close(self) -> None:
-        if self._response is not None:
-            self._response.close()
-            self._response = None
+    async def sleep(self, s: float) -> None:
+        time.sleep(s)  # noqa: ASYNC251 - this wire is the one that blocks

@@ -20,11 +20,15 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to ask. `found` says how it was found, for messages to people."""
+    """Where to ask. `found` says how it was found, for messages to people.
+
+    `is_kept`: somebody keeps it running, so that it is worth waiting for while it does not answer.
+    """
 
     url: str
     token: str | None
     found: str
+    is_kept: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -63,17 +67,27 @@ def data_folder(environment: Mapping[str, str]) -> Path:
 
 
 def find(
-    environment: Mapping[str, str], *, server: str | None = None, token: str | None = None
+    environment: Mapping[str, str],
+    *,
+    server: str | None = None,
+    token: str | None = None,
+    context: str | None = None,
 ) -> Server:
-    """The server to ask. Raises `NoServer`, saying where one was looked for."""
+    """The server to ask. Raises `NoServer`, saying where one was looked for.
+
+    `context`: one of the configuration file, whatever else is said there or in the environment.
+    """
     token = token or environment.get("FAIRLEAD_TOKEN") or None
+    if context is not None:
+        file = config_file(environment)
+        return _with_token(_of_context(file, read_config(file) or Config(), context), token)
     named = server or environment.get("FAIRLEAD_SERVER")
     if named:
         url = _checked(named, "FAIRLEAD_SERVER" if not server else "the server given")
         if token is None:
             token = _token_for(url, environment)
         return Server(url=url, token=token, found="FAIRLEAD_SERVER" if not server else "given")
-    local = _of_data_folder(data_folder(environment))
+    local = _in_data_folder(data_folder(environment))
     if local is not None and environment.get("FAIRLEAD_DATA"):
         return _with_token(local, token)
     configured = _of_config(environment)
@@ -93,13 +107,23 @@ def _with_token(server: Server, token: str | None) -> Server:
 
 
 def _token_for(url: str, environment: Mapping[str, str]) -> str | None:
-    for known in (_of_config(environment), _of_data_folder(data_folder(environment))):
+    for known in (_of_config(environment), _in_data_folder(data_folder(environment))):
         if known is not None and known.url == url:
             return known.token
     return None
 
 
-def _of_data_folder(folder: Path) -> Server | None:
+def of_data_folder(folder: Path) -> Server:
+    """The server that runs on this data folder. Raises `NoServer`."""
+    found = _in_data_folder(folder)
+    if found is None:
+        raise NoServer(
+            f"Nothing runs on {folder}. Start it with `fairlead up --data {folder}` and ask again."
+        )
+    return found
+
+
+def _in_data_folder(folder: Path) -> Server | None:
     try:
         url = (folder / ADDRESS_FILE).read_text().strip()
         token = (folder / TOKEN_FILE).read_text().strip()
@@ -108,31 +132,44 @@ def _of_data_folder(folder: Path) -> Server | None:
     except OSError as error:
         raise NotConfigured(f"The data folder {folder} cannot be read: {error.strerror}") from error
     return Server(
-        url=_checked(url, str(folder / ADDRESS_FILE)), token=token, found=f"data folder {folder}"
+        url=_checked(url, str(folder / ADDRESS_FILE)),
+        token=token,
+        found=f"data folder {folder}",
+        is_kept=True,
     )
 
 
-def _of_config(environment: Mapping[str, str]) -> Server | None:
-    file = config_file(environment)
+def read_config(file: Path) -> Config | None:
+    """The configuration file, if there is one. Raises `NotConfigured`."""
     try:
-        text = file.read_bytes()
+        return _decode(file, file.read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
         raise NotConfigured(f"{file} cannot be read: {error.strerror}") from error
-    config = _decode(file, text)
+
+
+def _of_config(environment: Mapping[str, str]) -> Server | None:
+    file = config_file(environment)
+    config = read_config(file)
+    if config is None:
+        return None
     if config.current is not None:
-        context = config.contexts.get(config.current)
-        if context is None:
-            known = ", ".join(sorted(config.contexts)) or "none"
-            raise NotConfigured(f"{file}: no context is called {config.current!r} (known: {known})")
-        url = _checked(context.server, f"{file}: contexts.{config.current}.server")
-        return Server(url=url, token=context.token, found=f"context {config.current} of {file}")
+        return _of_context(file, config, config.current)
     if config.server is None:
         return None
     return Server(
         url=_checked(config.server, f"{file}: server"), token=config.token, found=f"{file}"
     )
+
+
+def _of_context(file: Path, config: Config, name: str) -> Server:
+    context = config.contexts.get(name)
+    if context is None:
+        known = ", ".join(sorted(config.contexts)) or "none"
+        raise NotConfigured(f"{file}: no context is called {name!r} (known: {known})")
+    url = _checked(context.server, f"{file}: contexts.{name}.server")
+    return Server(url=url, token=context.token, found=f"context {name} of {file}")
 
 
 def _decode(file: Path, text: bytes) -> Config:

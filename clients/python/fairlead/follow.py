@@ -1,13 +1,12 @@
 """Flows that read on and on: a job set's events, and a run's log, resuming where they broke off."""
 
 from typing import Final
-from urllib.parse import quote
 
 import msgspec
 
-from fairlead import errors, flows, sse, steps
+from fairlead import asking, errors, looking, sse, steps
 from fairlead.models import Event
-from fairlead.steps import Flow, Reply, Request, Unreachable
+from fairlead.steps import Flow, Request, Unreachable
 
 SILENCE_S_MAX: Final = 60.0
 """The server writes a comment at least every 15 s; longer silence means a dead connection."""
@@ -17,32 +16,40 @@ REOPEN_S: Final = 1.0
 
 def events(
     queue: str,
-    job_set: str,
+    job_set: str | None = None,
     *,
     since: str | None = None,
     until_finished: bool = False,
 ) -> Flow[None]:
-    """Iterates over what happens in a job set, from its beginning or after the event `since`.
+    """Iterates over what happens in a job set, or in all of a queue.
 
-    A broken connection is made again and nothing is missed or told twice. With `until_finished`
-    the iteration ends when all jobs have ended, otherwise it goes on until the caller stops.
+    It begins with what is still known of the past, or after the event `since`. A broken connection
+    is made again and nothing is missed or told twice. With `until_finished` the iteration ends when
+    all jobs of the job set have ended, otherwise it goes on until the caller stops.
     """
-    base = f"{flows.API}/jobsets/{quote(queue, safe='')}/{quote(job_set, safe='')}/events"
+    if job_set is None:
+        path, query = "/events", [("queue", queue)]
+    else:
+        path, query = f"{asking.job_set_path(queue, job_set)}/events", []
+        if until_finished:
+            query.append(("until", "finished"))
     last = since
     while True:
         headers = [("accept", "text/event-stream")]
         if last is not None:
             headers.append(("last-event-id", last))
         request = Request(
-            path=base,
-            query=(("until", "finished"),) if until_finished else (),
+            path=asking.API + path,
+            query=tuple(query),
             headers=tuple(headers),
             read_s=SILENCE_S_MAX,
         )
         yield from _open(request)
         last = yield from _messages(last)
-        if until_finished and (yield from flows.job_set(queue, job_set)).is_finished:
-            return
+        if job_set is not None and until_finished:
+            found = yield from looking.job_set(queue, job_set)
+            if found.is_finished:
+                return
         yield from steps.pause(REOPEN_S)
 
 
@@ -64,7 +71,7 @@ def _messages(last: str | None) -> Flow[str | None]:
 def _event(message: sse.Message) -> Event:
     if message.event == "reset":
         return Event(type="reset", id=message.id)
-    event = flows.decode(message.data.encode(), Event)
+    event = asking.decode(message.data.encode(), Event)
     return msgspec.structs.replace(event, id=message.id or event.id)
 
 
@@ -75,18 +82,21 @@ def logs(
     stream: str = "stdout",
     run: int | None = None,
     tail: int | None = None,
+    container: str | None = None,
 ) -> Flow[None]:
     """Iterates over the bytes of a run's log (of the newest run, unless `run` says which).
 
     `stream` is `stdout` or `stderr`; `tail` asks for the last lines only. With `follow` it goes on
     until the run has ended; a connection that breaks is taken up again at the same byte.
     """
-    path = f"{flows.API}/jobs/{quote(job_id, safe='')}/logs"
+    path = f"{asking.API}/jobs/{asking.part(job_id)}/logs"
     got = 0
     while True:
         query = [("stream", stream), ("follow", "true" if follow else "false")]
         if run is not None:
             query.append(("run", str(run)))
+        if container is not None:
+            query.append(("container", container))
         if tail is not None and not got:
             query.append(("tail", str(tail)))
         if got:
@@ -105,10 +115,8 @@ def logs(
         yield from steps.pause(REOPEN_S)
 
 
-def _open(request: Request) -> Flow[Reply]:
+def _open(request: Request) -> Flow[None]:
     reply = yield from steps.open_body(request)
     if isinstance(reply, Unreachable):
         raise errors.ServerUnreachable(reply.reason)
-    if reply.status >= 300:
-        raise errors.refusal(flows.problem_of(reply))
-    return reply
+    asking.accepted(reply)

@@ -96,14 +96,40 @@ class Job(Sent, frozen=True, kw_only=True):
     retry: Retry | None = None
 
 
-class Queue(Answer, frozen=True, kw_only=True):
-    """A queue, as the server keeps it."""
+class Filter(Sent, frozen=True, kw_only=True):
+    """Which jobs: those that meet every field that is given. Actions need a `queue`."""
+
+    queue: str | None = None
+    job_set: str | None = None
+    states: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    labels: Mapping[str, str] = {}
+    cluster: str | None = None
+    node: str | None = None
+
+
+class Permission(Sent, frozen=True, kw_only=True):
+    """Who (users, groups) may do what: submit, cancel, preempt, reprioritize, view."""
+
+    subjects: tuple[str, ...]
+    verbs: tuple[str, ...]
+
+
+class Queue(Answer, frozen=True, kw_only=True, omit_defaults=True):
+    """A queue. `limits`: class -> resource -> fraction of a pool (number) or amount (text).
+
+    `version` is the server's: it names what `replace_queue` is to replace.
+    """
 
     name: str
+    version: int = 0
     weight: float = 1.0
     cordoned: bool = False
+    reason: str = ""
     limits: dict[str, dict[str, str | float]] = {}
+    permissions: tuple[Permission, ...] = ()
     labels: dict[str, str] = {}
+    retry_policy: Retry | None = None
 
 
 class SubmittedJob(Answer, frozen=True, kw_only=True):
@@ -120,15 +146,37 @@ class Submitted(Answer, frozen=True, kw_only=True):
     `position` names the place in the log; reads that are given it see these jobs.
     """
 
-    position: str
+    position: str | None
     jobs: tuple[SubmittedJob, ...]
 
 
-class Cancelled(Answer, frozen=True, kw_only=True):
-    """`matched`: how many jobs a cancellation concerned, as far as the server knows."""
+class FoundJob(Answer, frozen=True, kw_only=True):
+    """One of the jobs that an action would concern."""
 
-    position: str
+    id: str
+    job_set: str
+    state: str
+
+
+class Acted(Answer, frozen=True, kw_only=True):
+    """`matched`: how many jobs an action concerned, as far as the server knows, else None.
+
+    A dry run has no `position`, and a `sample` of the jobs.
+    """
+
+    position: str | None = None
     matched: int | None = None
+    sample: tuple[FoundJob, ...] = ()
+
+
+class Action(Answer, frozen=True, kw_only=True):
+    """Something that goes on after its answer: `done` of `total` jobs so far."""
+
+    id: str
+    total: int | None = None
+    done: int = 0
+    state: str = ""
+    position: str | None = None
 
 
 class Problem(Answer, frozen=True, kw_only=True):
@@ -150,7 +198,11 @@ class Fault(Answer, frozen=True, kw_only=True):
 
 
 class JobSet(Answer, frozen=True, kw_only=True):
-    """A job set: how many `jobs` it has, in which `states`, and how many are still `live`."""
+    """A job set: how many `jobs` it has, in which `states`, and how many are still `live`.
+
+    `failures`: failed and rejected jobs by category. `resource_hours`: what its runs held so far,
+    in cores, bytes and units times hours. `eta`: when it is done if it goes on as it did.
+    """
 
     queue: str
     job_set: str
@@ -160,6 +212,9 @@ class JobSet(Answer, frozen=True, kw_only=True):
     first_activity: str | None = None
     last_activity: str | None = None
     position: str | None = None
+    failures: dict[str, int] = {}
+    resource_hours: dict[str, float] = {}
+    eta: str | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -217,6 +272,19 @@ class JobView(AboutJob, frozen=True, kw_only=True):
     """A job as lists show it."""
 
 
+class Group(Answer, frozen=True, kw_only=True):
+    """How many jobs share these values; None for what a job has not."""
+
+    group: dict[str, str | None]
+    jobs: int
+
+
+class Groups(Answer, frozen=True, kw_only=True):
+    """Counts per group, greatest first."""
+
+    groups: tuple[Group, ...]
+
+
 class Run(Answer, frozen=True, kw_only=True):
     """One attempt of a job."""
 
@@ -247,8 +315,12 @@ class Why(Answer, frozen=True, kw_only=True):
 
 
 class JobDetail(AboutJob, frozen=True, kw_only=True):
-    """Everything about a job. `spec`, the pod spec, is there only when asked for."""
+    """Everything about a job. `spec`, the pod spec, is there only when asked for.
 
+    `position_in_queue`: how many jobs of its queue are before it, itself counted ("10000+" beyond).
+    """
+
+    position_in_queue: str | None = None
     runs: tuple[Run, ...] = ()
     why: Why | None = None
     namespace: str | None = None

@@ -1,13 +1,22 @@
-"""What both transports agree on: HTTP settings, and how httpx2's objects become steps' answers."""
+"""Between flows and HTTP: performs steps over a wire, of which there is a blocking one and one for
+asyncio.
+
+The driver is written once, with `await`. A wire that blocks never suspends, so that its coroutines
+run to their end at the first push: that is all the blocking client does (`client.at_once`).
+"""
 
 import functools
-from collections.abc import Callable
-from typing import Final, TypedDict
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable
+from typing import Final, Protocol, TypedDict, TypeVar, assert_never
 
 import httpx2
 
-from fairlead import discovery
-from fairlead.steps import Reply, Request, Unreachable
+from fairlead import discovery, steps
+from fairlead.steps import Answer, Chunk, Flow, Reply, Request, Step, Unreachable
+
+T = TypeVar("T")
 
 CONNECT_S: Final = 5.0
 WRITE_S: Final = 60.0
@@ -15,6 +24,29 @@ CONNECTIONS_MAX: Final = 20
 
 NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 """Failures after which the server cannot have seen the request."""
+
+
+class Wire(Protocol):
+    """What differs between blocking and asynchronous HTTP. Raises `httpx2.HTTPError`."""
+
+    @property
+    def make(self) -> Callable[..., httpx2.Request]:
+        """`build_request` of the httpx2 client: it knows the base address and the headers."""
+
+    async def open(self, request: httpx2.Request) -> httpx2.Response:
+        """The head of the answer; its body is still to come."""
+
+    async def read(self, response: httpx2.Response) -> bytes:
+        """The whole body."""
+
+    async def chunk(self, response: httpx2.Response) -> bytes:
+        """The next bytes of the body, empty at its end."""
+
+    async def close(self, response: httpx2.Response) -> None:
+        """Let go of an answer."""
+
+    async def sleep(self, s: float) -> None:
+        """Let time pass."""
 
 
 class Settings(TypedDict):
@@ -47,9 +79,111 @@ def version() -> str:
     return metadata.version("fairlead")
 
 
-def build(make: Callable[..., httpx2.Request], request: Request) -> httpx2.Request:
-    """The request, made by an httpx2 client's `build_request`."""
-    return make(
+async def finish(flow: Flow[T], wire: Wire, server: discovery.Server) -> T:
+    """Drive a flow to its end; its value."""
+    exchange = Exchange(wire, server)
+    answer: Answer = None
+    try:
+        while True:
+            try:
+                step = flow.send(answer)
+            except StopIteration as end:
+                value: T = end.value
+                return value
+            answer = await exchange.perform(step)
+    finally:
+        flow.close()
+        await exchange.close()
+
+
+async def items(
+    flow: Flow[None], kind: type[T], wire: Wire, server: discovery.Server
+) -> AsyncGenerator[T, None]:
+    """What a flow emits, all of this kind."""
+    exchange = Exchange(wire, server)
+    answer: Answer = None
+    try:
+        while True:
+            try:
+                step = flow.send(answer)
+            except StopIteration:
+                return
+            answer = None
+            if isinstance(step, steps.Emit):
+                assert isinstance(step.item, kind)
+                yield step.item
+            else:
+                answer = await exchange.perform(step)
+    finally:
+        flow.close()
+        await exchange.close()
+
+
+class Exchange:
+    """The HTTP side of one flow, with the body that it has open."""
+
+    def __init__(self, wire: Wire, server: discovery.Server) -> None:
+        self._wire = wire
+        self._server = server
+        self._open: httpx2.Response | None = None
+
+    async def perform(self, step: Step) -> Answer:
+        """What the step asks for."""
+        match step:
+            case steps.Send():
+                return await self._ask(step.request, keep=False)
+            case steps.Open():
+                return await self._ask(step.request, keep=True)
+            case steps.More():
+                return await self._more()
+            case steps.Pause():
+                await self._wire.sleep(step.s)
+                return None
+            case steps.Draw():
+                return secrets.randbits(64)
+            case steps.Now():
+                return time.monotonic()
+            case steps.Emit():
+                raise steps.Misdriven("only iterators emit")
+            case _:
+                assert_never(step)
+
+    async def close(self) -> None:
+        """Let go of the body that is open."""
+        if self._open is not None:
+            response, self._open = self._open, None
+            await self._wire.close(response)
+
+    async def _ask(self, request: Request, *, keep: bool) -> Reply | Unreachable:
+        """The answer; the body of a good one stays open if it is to be kept."""
+        await self.close()
+        try:
+            response = self._open = await self._wire.open(_built(self._wire, request))
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            if keep and response.status_code < 300:
+                return Reply(response.status_code, headers)
+            body = await self._wire.read(response)
+        except httpx2.HTTPError as error:
+            return self._unreachable(error)
+        await self.close()
+        return Reply(response.status_code, headers, body)
+
+    async def _more(self) -> Chunk | Unreachable:
+        if self._open is None:
+            raise steps.Misdriven("no body is open")
+        try:
+            return Chunk(await self._wire.chunk(self._open))
+        except httpx2.HTTPError as error:
+            return self._unreachable(error)
+
+    def _unreachable(self, error: httpx2.HTTPError) -> Unreachable:
+        reason = str(error) or type(error).__name__
+        text = f"{self._server.url} ({self._server.found}) does not answer: {reason}"
+        return Unreachable(text, sent=not isinstance(error, NOT_SENT))
+
+
+def _built(wire: Wire, request: Request) -> httpx2.Request:
+    return wire.make(
         request.method,
         request.path,
         params=list(request.query),
@@ -59,16 +193,3 @@ def build(make: Callable[..., httpx2.Request], request: Request) -> httpx2.Reque
             connect=CONNECT_S, read=request.read_s, write=WRITE_S, pool=CONNECT_S
         ),
     )
-
-
-def reply(response: httpx2.Response, body: bytes = b"") -> Reply:
-    """The answer, with the body where it has been read."""
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    return Reply(response.status_code, headers, body)
-
-
-def unreachable(server: discovery.Server, error: httpx2.HTTPError) -> Unreachable:
-    """What to say of a failed request."""
-    reason = str(error) or type(error).__name__
-    text = f"{server.url} ({server.found}) does not answer: {reason}"
-    return Unreachable(text, sent=not isinstance(error, NOT_SENT))

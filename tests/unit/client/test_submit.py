@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead import Job, errors, flows
+from fairlead import Job, acting, errors, managing, submitting
 from fairlead.batches import JOBS_MAX, cut
 from fairlead.steps import Reply
 from tests.unit.client.world import World, ok, problem
@@ -22,7 +22,7 @@ def sent(world: World) -> list[dict[str, Any]]:  # Any: what was sent may be of 
 
 def test_a_job_without_a_client_id_gets_one() -> None:
     world = World(accepted(0, 2))
-    world.finish(flows.submit("q", "s", [Job(command=("a",)), Job(command=("b",))]))
+    world.finish(submitting.submit("q", "s", [Job(command=("a",)), Job(command=("b",))]))
     (body,) = sent(world)
     assert [job["clientId"] for job in body["jobs"]] == [
         "c8000000000000000-0",
@@ -33,19 +33,19 @@ def test_a_job_without_a_client_id_gets_one() -> None:
 
 def test_a_client_id_of_the_caller_stays() -> None:
     world = World(accepted(0, 2))
-    world.finish(flows.submit("q", "s", [Job(client_id="mine"), {"clientId": "yours"}]))
+    world.finish(submitting.submit("q", "s", [Job(client_id="mine"), {"clientId": "yours"}]))
     assert [job["clientId"] for job in sent(world)[0]["jobs"]] == ["mine", "yours"]
 
 
 def test_what_is_absent_is_not_sent() -> None:
     world = World(accepted(0, 1))
-    world.finish(flows.submit("q", "s", [Job(client_id="a", command=("x",), cpu="1")]))
+    world.finish(submitting.submit("q", "s", [Job(client_id="a", command=("x",), cpu="1")]))
     assert sent(world)[0]["jobs"] == [{"clientId": "a", "command": ["x"], "cpu": "1"}]
 
 
 def test_a_long_list_goes_in_several_requests_and_comes_back_in_order() -> None:
     world = World(accepted(0, JOBS_MAX), accepted(JOBS_MAX, 1))
-    done = world.finish(flows.submit("q", "s", [Job()] * (JOBS_MAX + 1)))
+    done = world.finish(submitting.submit("q", "s", [Job()] * (JOBS_MAX + 1)))
     assert [len(body["jobs"]) for body in sent(world)] == [JOBS_MAX, 1]
     assert [job.id for job in done.jobs] == [f"j{n}" for n in range(JOBS_MAX + 1)]
     assert done.position == f"p{JOBS_MAX}"
@@ -57,7 +57,7 @@ def test_large_jobs_are_cut_by_their_bytes() -> None:
 
 
 def test_no_jobs_make_no_request() -> None:
-    assert World().finish(flows.submit("q", "s", [])).jobs == ()
+    assert World().finish(submitting.submit("q", "s", [])).jobs == ()
 
 
 def test_a_refusal_in_a_later_request_points_into_the_whole_list_and_says_what_was_accepted() -> (
@@ -66,7 +66,7 @@ def test_a_refusal_in_a_later_request_points_into_the_whole_list_and_says_what_w
     fault = {"pointer": "/jobs/3/cpu", "detail": "no quantity"}
     world = World(accepted(0, JOBS_MAX), problem(422, "bad", [fault, {"pointer": "/queue"}]))
     with pytest.raises(errors.Invalid) as caught:
-        world.finish(flows.submit("q", "s", [Job()] * (JOBS_MAX + 5)))
+        world.finish(submitting.submit("q", "s", [Job()] * (JOBS_MAX + 5)))
     pointers = [item.pointer for item in caught.value.problem.errors]
     assert pointers == [f"/jobs/{JOBS_MAX + 3}/cpu", "/queue"]
     assert len(caught.value.accepted) == JOBS_MAX
@@ -74,21 +74,21 @@ def test_a_refusal_in_a_later_request_points_into_the_whole_list_and_says_what_w
 
 def test_what_is_no_job_is_the_callers_mistake() -> None:
     with pytest.raises(TypeError, match=r"jobs\[1\]"):
-        World().finish(flows.submit("q", "s", [Job(), "echo"]))  # type: ignore[list-item]
+        World().finish(submitting.submit("q", "s", [Job(), "echo"]))  # type: ignore[list-item]
 
 
 def test_an_answer_that_is_no_answer_is_named_so() -> None:
     with pytest.raises(errors.UnexpectedAnswer):
-        World(ok(["what"])).finish(flows.submit("q", "s", [Job()]))
+        World(ok(["what"])).finish(submitting.submit("q", "s", [Job()]))
 
 
 def test_a_refusal_without_a_problem_document_still_tells_its_status() -> None:
     with pytest.raises(errors.Unavailable, match="upstream"):
-        World(Reply(502, {}, b"upstream away")).finish(flows.queue("a"))
+        World(Reply(502, {}, b"upstream away")).finish(managing.queue("a"))
 
 
 def test_cancelling_many_ids_adds_up() -> None:
     world = World(ok({"position": "p", "matched": 1000}), ok({"position": "q", "matched": 5}))
-    done = world.finish(flows.cancel([f"j{n}" for n in range(1005)], reason="why"))
+    done = world.finish(acting.cancel([f"j{n}" for n in range(1005)], reason="why"))
     assert (done.position, done.matched) == ("q", 1005)
     assert [len(body["ids"]) for body in sent(world)] == [1000, 5]

@@ -6,13 +6,48 @@ the first word is none of ours, and modules import what is heavy only when a com
 the command line starts quickly.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final
 
 import typer
 
-from fairlead.cli import cancel, frame, get, logs, queue, run, submit, watch
+from fairlead.cli import (
+    act,
+    apply,
+    cluster,
+    completion,
+    context,
+    describe,
+    doctor,
+    frame,
+    get,
+    logs,
+    queue,
+    run,
+    submit,
+    token,
+    watch,
+)
+
+MODULES: Final = (
+    run,
+    submit,
+    watch,
+    get,
+    describe,
+    logs,
+    act,
+    queue,
+    apply,
+    cluster,
+    token,
+    context,
+    doctor,
+    completion,
+)
+"""In the order of the help."""
 
 GROUP: Final = "fairlead.commands"
 ELSEWHERE: Final = {
@@ -32,7 +67,8 @@ def invoke(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     app = build()
     words = [word for word in arguments if not word.startswith("-")]
-    if not words or words[0] not in _own_names(app):
+    completes = any(name.startswith("_FAIRLEAD_COMPLETE") for name in os.environ)
+    if completes or not words or words[0] not in _own_names(app):
         add_plugins(app)
         if words and (package := missing(words[0], _own_names(app))):
             frame.say(f"fairlead: `{words[0]}` is not installed here; pip install '{package}'")
@@ -51,7 +87,7 @@ def build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(frame.options)
-    for module in (submit, run, watch, get, logs, cancel, queue):
+    for module in MODULES:
         module.register(app)
     return app
 

@@ -33,8 +33,12 @@ class Submission(
 
 def read(file: str) -> list[Submission]:
     """The submissions of a file, or of standard input for `-`. Raises `Unreadable`."""
-    text = _bytes(file)
-    return [_submission(file, document) for document in _documents(file, text)]
+    return [_submission(file, document) for document in load(file)]
+
+
+def load(file: str) -> list[object]:
+    """The documents of a YAML or JSON file, or of standard input for `-`. Raises `Unreadable`."""
+    return _documents(file, _bytes(file))
 
 
 def placed(submission: Submission, queue: str, job_set: str) -> Submission:

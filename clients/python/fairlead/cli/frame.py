@@ -1,21 +1,35 @@
 """What all commands share: the server to ask, exit codes, and errors as sentences with a hint."""
 
 import sys
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fairlead import AsyncClient, Client, Retries
+    from fairlead.discovery import Server
 
 EXIT_JOBS_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_REFUSED: Final = 3
 EXIT_UNREACHABLE: Final = 4
 EXIT_INTERRUPTED: Final = 130
+EXIT_PIPE: Final = 141
+"""Whoever read our output stopped reading, as shells say it of programs that a signal ended."""
+
 FAULTS_SHOWN_MAX: Final = 20
+
+
+class Said:
+    """What was said before the command: which server to ask."""
+
+    def __init__(self, server: str | None, context: str | None) -> None:
+        self.server = server
+        self.context = context
 
 
 def _version(wanted: bool) -> None:
@@ -32,6 +46,12 @@ def options(
         str,
         typer.Option(help="Address of the server, instead of the one found.", metavar="URL"),
     ] = "",
+    context_name: Annotated[
+        str,
+        typer.Option(
+            "--context", help="A server of the configuration file, by name.", metavar="NAME"
+        ),
+    ] = "",
     version: Annotated[
         bool,
         typer.Option(
@@ -40,28 +60,50 @@ def options(
     ] = False,
 ) -> None:
     """Options before the command."""
-    context.obj = server or None
+    if server and context_name:
+        fail("say either --server or --context, not both")
+    context.obj = Said(server or None, context_name or None)
 
 
-def connect(context: typer.Context) -> AbstractContextManager["Client"]:
-    """A client of the server that the options, the environment or the files name."""
+def find(context: typer.Context, data: "Path | None" = None) -> "Server":
+    """The server that the options, the environment or the files name; `data`: that of a folder."""
+    import os
+
+    from fairlead import discovery
+
+    if data is not None:
+        return discovery.of_data_folder(data)
+    said = context.find_root().obj
+    assert isinstance(said, Said)
+    return discovery.find(os.environ, server=said.server, context=said.context)
+
+
+def connect(context: typer.Context, data: "Path | None" = None) -> AbstractContextManager["Client"]:
+    """A client of the server that `find` finds."""
     from fairlead import Client
 
-    return Client(context.find_root().obj, retries=retries())
+    found = find(context, data)
+    return Client(found, retries=retries(found))
 
 
 def connect_async(context: typer.Context) -> AbstractAsyncContextManager["AsyncClient"]:
     """As `connect`."""
     from fairlead import AsyncClient
 
-    return AsyncClient(context.find_root().obj, retries=retries())
+    found = find(context)
+    return AsyncClient(found, retries=retries(found))
 
 
-def retries() -> "Retries":
+def retries(server: "Server") -> "Retries":
     """Patient with a server that restarts, quick to say that there is none."""
     from fairlead import Retries
 
-    return Retries(unmet_attempts_max=3)
+    return Retries(unmet_attempts_max=6 if server.is_kept else 3)
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def say(text: str) -> None:
@@ -73,6 +115,26 @@ def fail(text: str, code: int = EXIT_USAGE) -> NoReturn:
     """End the command with a message."""
     say(f"fairlead: {text}")
     raise typer.Exit(code)
+
+
+def confirm(question: str, refusal: str, yes: bool) -> None:
+    """Ask whoever sits at the terminal; without one, only a `--yes` will do."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        fail(f"{refusal}; say --yes to do so")
+    if not typer.confirm(question, err=True):
+        raise typer.Exit(EXIT_USAGE)
+
+
+@contextmanager
+def hint(text: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Where an error of one of these kinds comes out of the block, this is the way out."""
+    try:
+        yield
+    except kinds as error:
+        error.add_note(text)
+        raise
 
 
 def guard(command: Callable[[], object]) -> int:
@@ -94,6 +156,8 @@ def guard(command: Callable[[], object]) -> int:
 
 
 def _code(end: SystemExit) -> int:
+    if isinstance(end.__context__, BrokenPipeError):
+        return EXIT_PIPE
     if end.code is None or isinstance(end.code, int):
         return end.code or 0
     say(str(end.code))
@@ -103,18 +167,23 @@ def _code(end: SystemExit) -> int:
 def explain(error: Exception) -> tuple[str, int] | None:
     """What to tell the user of this error, and the exit code; None for what is our mistake."""
     from fairlead import errors
+    from fairlead.cli import hints
 
     if not isinstance(error, errors.FairleadError):
         return None
+    text = f"fairlead: {error}"
+    code = EXIT_USAGE
     match error:
         case errors.Refused():
-            return _refusal(error), EXIT_REFUSED
+            text, code = _refusal(error), EXIT_REFUSED
         case errors.NoServer() | errors.ServerUnreachable() | errors.UnexpectedAnswer():
-            return f"fairlead: {error}{_hint(error)}", EXIT_UNREACHABLE
+            code = EXIT_UNREACHABLE
         case errors.WaitTimeout():
-            return f"fairlead: {error}", EXIT_JOBS_FAILED
+            code = EXIT_JOBS_FAILED
         case _:
-            return f"fairlead: {error}", EXIT_USAGE
+            code = EXIT_USAGE
+    way_out = hints.of(error)
+    return (f"{text}\nhint: {way_out}" if way_out else text), code
 
 
 def _refusal(error: Exception) -> str:
@@ -122,31 +191,15 @@ def _refusal(error: Exception) -> str:
 
     assert isinstance(error, errors.Refused)
     problem = error.problem
-    lines = [f"fairlead: {problem.title}: {problem.detail}" if problem.detail else problem.title]
+    said = [text for text in (problem.title, problem.detail) if text]
+    lines = [f"fairlead: {': '.join(said) or f'HTTP status {problem.status}'}"]
     faults = problem.errors
     lines += [f"  {fault.pointer}: {fault.detail}" for fault in faults[:FAULTS_SHOWN_MAX]]
     if len(faults) > FAULTS_SHOWN_MAX:
         lines.append(f"  ... and {len(faults) - FAULTS_SHOWN_MAX} more")
     if error.accepted:
         lines.append(f"  ({len(error.accepted)} jobs of earlier requests were accepted)")
-    return "\n".join(lines) + _hint(error)
-
-
-def _hint(error: Exception) -> str:
-    from fairlead import errors
-
-    match error:
-        case errors.Unauthenticated():
-            hint = "set FAIRLEAD_TOKEN; `fairlead token show` prints it on the server's machine"
-        case errors.ServerUnreachable():
-            hint = "is it running? `fairlead up` starts one on this machine"
-        case errors.UnexpectedAnswer():
-            hint = "does FAIRLEAD_SERVER name a Fairlead server?"
-        case errors.Unavailable():
-            hint = "the server is up but something it needs is away; try again in a moment"
-        case _:
-            return ""
-    return f"\nhint: {hint}"
+    return "\n".join(lines)
 
 
 def is_terminal() -> bool:

@@ -1,41 +1,78 @@
-"""`fairlead get`, `describe` and `why`: looking at jobs, job sets and queues."""
+"""`fairlead get`: lists of jobs, job sets, queues, clusters and nodes."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli import frame, output, queue, watch
+from fairlead.cli import amounts, choose, frame, output, queue, watch
 
 if TYPE_CHECKING:
-    from fairlead import JobDetail, JobSet, JobView, Run
+    from fairlead import Client, Cluster, JobSet, JobView, Node
 
 LimitOption = Annotated[int, typer.Option(min=1, help="At most so many.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    group = typer.Typer(help="List jobs, job sets or queues.", no_args_is_help=True)
-    group.command("jobs")(jobs)
-    group.command("jobsets")(job_sets)
-    group.command("queues")(queue.list_all)
+    group = typer.Typer(
+        help="List jobs, job sets, queues, clusters or nodes.", no_args_is_help=True
+    )
+    group.command(
+        "jobs",
+        epilog=frame.examples(
+            "fairlead get jobs --queue default --state running,pending",
+            "fairlead get jobs --label team=vision --sort=-priority",
+            "fairlead get jobs --jobset nightly --state FAILED -o name",
+        ),
+    )(jobs)
+    group.command(
+        "jobsets",
+        epilog=frame.examples("fairlead get jobsets --active", "fairlead get jobsets -q nightly"),
+    )(job_sets)
+    group.command(
+        "queues", epilog=frame.examples("fairlead get queues", "fairlead get queues -o yaml")
+    )(queue.list_all)
+    group.command("clusters", epilog=frame.examples("fairlead get clusters"))(clusters)
+    group.command(
+        "nodes", epilog=frame.examples("fairlead get nodes", "fairlead get nodes --cluster local")
+    )(nodes)
     app.add_typer(group, name="get")
-    one = typer.Typer(help="Show everything about one thing.", no_args_is_help=True)
-    one.command("job")(describe)
-    app.add_typer(one, name="describe")
-    app.command("why", short_help="Say why a job waits or ended.")(why)
 
 
 def jobs(
     context: typer.Context,
-    queue: Annotated[str, typer.Option(help="Only of this queue.")] = "",
-    jobset: Annotated[str, typer.Option(help="Only of this job set.")] = "",
-    state: Annotated[
-        list[str] | None, typer.Option(help="Only in this state; may be repeated.")
+    queue: choose.Queue = "",
+    jobset: choose.JobSet = "",
+    state: choose.States = None,
+    class_: choose.Classes = None,
+    label: choose.Labels = None,
+    cluster: choose.Cluster = "",
+    node: choose.Node = "",
+    category: Annotated[
+        str, typer.Option(help="Only that failed for this: oom, exit-code, ...", metavar="NAME")
+    ] = "",
+    annotation: Annotated[
+        list[str] | None,
+        typer.Option(help="Only with this annotation; may be repeated.", metavar="KEY=VALUE"),
     ] = None,
+    submitted_after: Annotated[
+        str, typer.Option(help="Only submitted later, as 2026-01-31T12:00:00Z.", metavar="TIME")
+    ] = "",
+    text: Annotated[
+        str,
+        typer.Option("-q", help="Only with this in their client id or job set.", metavar="TEXT"),
+    ] = "",
+    sort: Annotated[
+        str,
+        typer.Option(
+            help="submitted, changed, started, ended, priority; with - the greatest first.",
+            metavar="FIELD",
+        ),
+    ] = "",
     limit: LimitOption = 100,
     output_format: output.FormatOption = output.Format.TABLE,
 ) -> None:
-    """List jobs."""
+    """List jobs, newest first."""
     from datetime import UTC, datetime
 
     now = datetime.now(UTC)
@@ -50,24 +87,31 @@ def jobs(
     }
     with frame.connect(context) as client:
         found = client.iter_jobs(
-            queue=queue or None,
-            job_set=jobset or None,
-            states=[text.upper() for text in state or []],
+            choose.where(queue, jobset, state, class_, label, cluster, node),
+            category=category or None,
+            annotations=choose.pairs(annotation or []),
+            submitted_after=submitted_after or None,
+            q=text or None,
+            sort=sort or None,
         )
         shown = output.limited(found, limit)
-    output.items(shown, output_format, columns, lambda job: job.id, "No such jobs.")
+    spare = ("QUEUE", "JOB SET", "REASON", "AGE")
+    output.items(shown, output_format, columns, lambda job: job.id, "No such jobs.", spare)
 
 
 def job_sets(
     context: typer.Context,
-    queue: Annotated[str, typer.Option(help="Only of this queue.")] = "",
+    queue: Annotated[str, typer.Option(help="Only of this queue.", metavar="NAME")] = "",
     active: Annotated[
         bool, typer.Option("--active", help="Only those with jobs that have not ended.")
     ] = False,
+    text: Annotated[
+        str, typer.Option("-q", help="Only with this in their name.", metavar="TEXT")
+    ] = "",
     limit: LimitOption = 100,
     output_format: output.FormatOption = output.Format.TABLE,
 ) -> None:
-    """List job sets with their counts."""
+    """List job sets with their counts, latest activity first."""
     columns: output.Columns[JobSet] = {
         "QUEUE": lambda found: found.queue,
         "JOB SET": lambda found: found.job_set,
@@ -78,92 +122,78 @@ def job_sets(
         ),
     }
     with frame.connect(context) as client:
-        sets = client.job_sets(queue=queue or None, active=True if active else None)
+        sets = client.job_sets(queue=queue or None, active=True if active else None, q=text or None)
         shown = output.limited(sets, limit)
-    none = "No job sets yet. `fairlead run -- echo hello` runs a first job."
+    none = "No such job sets. `fairlead run -- echo hello` runs a first job."
     output.items(
-        shown, output_format, columns, lambda found: f"{found.queue}/{found.job_set}", none
+        shown,
+        output_format,
+        columns,
+        lambda found: f"{found.queue}/{found.job_set}",
+        none,
+        ("QUEUE",),
     )
 
 
-def describe(
+def clusters(
+    context: typer.Context, output_format: output.FormatOption = output.Format.TABLE
+) -> None:
+    """List clusters: what they have, what of it is asked for, whether they report."""
+    from datetime import UTC, datetime
+
+    now = datetime.now(UTC)
+    columns: output.Columns[Cluster] = {
+        "NAME": lambda found: found.executor,
+        "BACKEND": lambda found: found.backend,
+        "NODES": lambda found: found.nodes,
+        "RUNS": lambda found: found.runs,
+        "USED": lambda found: amounts.used(found.used, found.allocatable),
+        "HEARTBEAT": lambda found: _ago(output.age(found.last_heartbeat, now)),
+        "CORDONED": lambda found: amounts.cordon(found.cordoned, found.reason),
+    }
+    with frame.connect(context) as client:
+        found = list(client.clusters())
+    none = "No cluster has reported yet."
+    output.items(
+        found, output_format, columns, lambda each: each.executor, none, ("BACKEND", "NODES")
+    )
+
+
+def nodes(
     context: typer.Context,
-    job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.")],
-    spec: Annotated[bool, typer.Option("--spec", help="With what was submitted.")] = False,
+    cluster: Annotated[str, typer.Option(help="Only of this cluster.", metavar="NAME")] = "",
     output_format: output.FormatOption = output.Format.TABLE,
 ) -> None:
-    """Show all about a job: its state, why, and every run."""
+    """List nodes: their pool, what of them is asked for, whether they take anything new."""
+    columns: output.Columns[tuple[str, Node]] = {
+        "NAME": lambda found: found[1].node,
+        "CLUSTER": lambda found: found[0],
+        "POOL": lambda found: found[1].pool,
+        "RUNS": lambda found: found[1].runs,
+        "USED": lambda found: amounts.used(found[1].used, found[1].allocatable),
+        "CORDONED": lambda found: amounts.cordon(
+            found[1].cordoned or found[1].unschedulable, found[1].reason
+        ),
+    }
     with frame.connect(context) as client:
-        detail = client.job(job_id, spec=spec)
-    match output_format:
-        case output.Format.JSON | output.Format.YAML:
-            output.thing(detail, output_format)
-        case output.Format.NAME:
-            typer.echo(detail.id)
-        case output.Format.TABLE:
-            _describe(detail)
-
-
-def why(
-    context: typer.Context,
-    job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.")],
-) -> None:
-    """Say why a job waits, or how it came to be where it is."""
-    with frame.connect(context) as client:
-        detail = client.job(job_id)
-    typer.echo(explanation(detail))
-    if detail.why is not None:
-        for reason, nodes in (detail.why.nodes or {}).items():
-            typer.echo(f"  {nodes} nodes: {reason}")
-
-
-def explanation(detail: "JobDetail") -> str:
-    """The state and why, in one line."""
-    if detail.why is not None:
-        return f"{detail.state}: {detail.why.sentence}"
-    said = " ".join(text for text in (detail.message, detail.reason) if text)
-    if not said and detail.state == "RUNNING" and detail.node:
-        said = f"on {detail.node}"
-    return f"{detail.state}: {said}" if said else detail.state
-
-
-def _describe(detail: "JobDetail") -> None:
-    output.fields(
-        [
-            ("Id", detail.id),
-            ("Client id", detail.client_id),
-            ("Queue", detail.queue),
-            ("Job set", detail.job_set),
-            ("State", detail.state),
-            ("Stopping", detail.stopping),
-            ("Why", explanation(detail)),
-            ("Class", detail.priority_class),
-            ("Priority", detail.priority),
-            ("Submitted", detail.submitted),
-            ("Started", detail.started),
-            ("Ended", detail.ended),
-            ("Exit code", detail.exit_code),
-            ("After", detail.after),
-            ("Start after", detail.start_after),
-            ("Gang", detail.gang),
-            ("Retry", detail.retry),
-            ("Labels", detail.labels),
-            ("Annotations", detail.annotations),
-        ]
+        found = _nodes(client, cluster)
+    if output_format in (output.Format.JSON, output.Format.YAML):
+        output.thing([amounts.of_cluster(name, node) for name, node in found], output_format)
+        return
+    output.items(
+        found,
+        output_format,
+        columns,
+        lambda each: f"{each[0]}/{each[1].node}",
+        "No nodes.",
+        ("CLUSTER", "POOL"),
     )
-    if detail.runs:
-        columns: output.Columns[Run] = {
-            "RUN": lambda run: run.run,
-            "STATE": lambda run: run.state,
-            "CLUSTER": lambda run: run.cluster,
-            "NODE": lambda run: run.node,
-            "STARTED": lambda run: run.running,
-            "ENDED": lambda run: run.ended,
-            "EXIT": lambda run: run.exit_code,
-            "REASON": lambda run: run.reason or run.message,
-        }
-        typer.echo()
-        output.items(detail.runs, output.Format.TABLE, columns, lambda run: str(run.run), "")
-    if detail.spec is not None:
-        typer.echo("\nSpec:")
-        output.thing(detail.spec, output.Format.YAML)
+
+
+def _nodes(client: "Client", cluster: str) -> "list[tuple[str, Node]]":
+    names = [cluster] if cluster else [found.executor for found in client.clusters()]
+    return [(name, node) for name in names for node in client.nodes(name)]
+
+
+def _ago(age: str) -> str:
+    return f"{age} ago" if age else "never"

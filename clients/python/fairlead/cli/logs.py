@@ -18,7 +18,13 @@ class Stream(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    app.command("logs")(logs)
+    app.command(
+        "logs",
+        epilog=frame.examples(
+            "fairlead logs 0h01ja5y7d1s8xk2v4m6n8p0qr -f",
+            "fairlead logs 0h01ja5y7d1s8xk2v4m6n8p0qr --stream stderr --tail 20",
+        ),
+    )(logs)
 
 
 def logs(
@@ -32,9 +38,20 @@ def logs(
     run: Annotated[
         int | None, typer.Option(min=1, help="Of this run; the newest otherwise.")
     ] = None,
+    container: Annotated[
+        str, typer.Option(help="Of this container; the first otherwise.", metavar="NAME")
+    ] = "",
 ) -> None:
     """Print the log of a job's run."""
     with frame.connect(context) as client:
-        for chunk in client.logs(job_id, follow=follow, stream=stream.value, tail=tail, run=run):
+        chunks = client.logs(
+            job_id,
+            follow=follow,
+            stream=stream.value,
+            tail=tail,
+            run=run,
+            container=container or None,
+        )
+        for chunk in chunks:
             sys.stdout.buffer.write(chunk)
             sys.stdout.buffer.flush()

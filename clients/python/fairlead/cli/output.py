@@ -1,9 +1,13 @@
 """Printing lists and single things as a table, JSON, YAML or names.
 
-Tables are plain columns that `grep` and `awk` can read, as wide as they need to be.
+Tables are plain columns. Piped, they are as wide as they need to be, for `grep` and `awk`; on a
+terminal they fit its width: long cells are cut, and columns that matter less are left out.
 """
 
 import datetime
+import os
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
@@ -13,7 +17,22 @@ import typer
 
 T = TypeVar("T")
 
-COLUMN_MAX: Final = 60
+GAP: Final = "   "
+CELL_MIN: Final = 9
+"""So much of a cell is always shown."""
+
+COLOURS: Final = {
+    "QUEUED": "yellow",
+    "LEASED": "cyan",
+    "PENDING": "cyan",
+    "RUNNING": "blue",
+    "SUCCEEDED": "green",
+    "FAILED": "red",
+    "CANCELLED": "magenta",
+    "PREEMPTED": "magenta",
+    "REJECTED": "red",
+}
+"""Of a job's states, and of the runs' that have the same names."""
 
 
 class Format(StrEnum):
@@ -33,14 +52,22 @@ Columns = Mapping[str, Callable[[T], object]]
 
 
 def items(
-    found: Iterable[T], output: Format, columns: Columns[T], name: Callable[[T], str], none: str
+    found: Iterable[T],
+    output: Format,
+    columns: Columns[T],
+    name: Callable[[T], str],
+    none: str,
+    spare: Sequence[str] = (),
 ) -> None:
-    """Print a list. `none` is said on stderr when a table would be empty."""
+    """Print a list. `none` is said on stderr when a table would be empty.
+
+    `spare`: headings of columns that are left out of a table that is too wide, these first.
+    """
     match output:
         case Format.TABLE:
             rows = [[_cell(value(item)) for value in columns.values()] for item in found]
             if rows:
-                table(list(columns), rows)
+                table(list(columns), rows, terminal_columns(), spare)
             else:
                 typer.echo(none, err=True)
         case Format.NAME:
@@ -71,13 +98,29 @@ def line(value: object) -> None:
     typer.echo(msgspec.json.encode(_plain(value)))
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns; the last is cut nowhere, others after `COLUMN_MAX` characters."""
-    shown = [list(headings), *([*(_cut(cell) for cell in row[:-1]), row[-1]] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for row in shown:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo("   ".join(cells).rstrip())
+def terminal_columns() -> int | None:
+    """How wide stdout is if it is a terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    columns_max: int | None = None,
+    spare: Sequence[str] = (),
+) -> None:
+    """Print columns, if asked to within so many characters."""
+    whole = [list(column) for column in zip(headings, *rows, strict=True)]
+    if columns_max is not None:
+        whole = _with_room(whole, columns_max, spare)
+    widths = [max(map(_width, column)) for column in whole]
+    if columns_max is not None:
+        _narrow(widths, columns_max)
+    coloured = _is_coloured()
+    for row in zip(*whole, strict=True):
+        cells = [_fitted(cell, width) for cell, width in zip(row, widths, strict=True)]
+        cells[-1] = cells[-1].rstrip()
+        typer.echo(GAP.join(map(_painted, cells) if coloured else cells).rstrip())
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> None:
@@ -101,7 +144,12 @@ def age(time: str | None, now: datetime.datetime) -> str:
     """How long ago that was, in one unit and the next: 45s, 3m20s, 5h12m, 12d4h."""
     if time is None:
         return ""
-    s = max(0, int((now - datetime.datetime.fromisoformat(time)).total_seconds()))
+    return span((now - datetime.datetime.fromisoformat(time)).total_seconds())
+
+
+def span(seconds: float) -> str:
+    """So many seconds, in one unit and the next."""
+    s = max(0, int(seconds))
     if s < 60:
         return f"{s}s"
     if s < 3600:
@@ -109,6 +157,70 @@ def age(time: str | None, now: datetime.datetime) -> str:
     if s < 86400:
         return f"{s // 3600}h{s % 3600 // 60}m"
     return f"{s // 86400}d{s % 86400 // 3600}h"
+
+
+def many(count: int, noun: str) -> str:
+    """`1 job`, `2 jobs`, `1,000 jobs`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _with_room(columns: list[list[str]], columns_max: int, spare: Sequence[str]) -> list[list[str]]:
+    """Without the spare columns for which there is no room, however much the others are cut."""
+    left = list(columns)
+    for heading in spare:
+        least = sum(min(max(map(_width, column)), _least(column)) for column in left)
+        if least + len(GAP) * (len(left) - 1) <= columns_max:
+            break
+        left = [column for column in left if column[0] != heading]
+    return left
+
+
+def _least(column: Sequence[str]) -> int:
+    """Names that one has to type again are never cut."""
+    if column[0] in ("ID", "NAME", "STATE"):
+        return max(map(_width, column))
+    return max(CELL_MIN, _width(column[0]))
+
+
+def _narrow(widths: list[int], columns_max: int) -> None:
+    """Take from the last column, then from the widest, down to `CELL_MIN`; ids come first."""
+    over = sum(widths) + len(GAP) * (len(widths) - 1) - columns_max
+    order = [len(widths) - 1, *sorted(range(1, len(widths) - 1), key=lambda at: -widths[at])]
+    for at in order:
+        taken = max(0, min(over, widths[at] - CELL_MIN))
+        widths[at] -= taken
+        over -= taken
+
+
+def _is_coloured() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _painted(cell: str) -> str:
+    """A state in its colour; anything else as it is."""
+    word = cell.split(" ", 1)[0]
+    colour = COLOURS.get(word)
+    return cell if colour is None else typer.style(cell, fg=colour)
+
+
+def _width(cell: str) -> int:
+    """In places of a terminal: some characters take two."""
+    if cell.isascii():
+        return len(cell)
+    from rich.cells import cell_len
+
+    return cell_len(cell)
+
+
+def _fitted(cell: str, width: int) -> str:
+    has = _width(cell)
+    if has <= width:
+        return cell + " " * (width - has)
+    if cell.isascii():
+        return cell[: width - 1] + "…"
+    from rich.cells import set_cell_size
+
+    return set_cell_size(cell, width - 1) + "…"
 
 
 def _cell(value: object) -> str:
@@ -123,10 +235,6 @@ def _cell(value: object) -> str:
             return ", ".join(map(_cell, value))
         case _:
             return " ".join(str(value).split())
-
-
-def _cut(cell: str) -> str:
-    return cell if len(cell) <= COLUMN_MAX else cell[: COLUMN_MAX - 1] + "…"
 
 
 def _plain(value: object) -> object:

@@ -1,44 +1,81 @@
-"""`fairlead queue create|get|list`."""
+"""`fairlead queue create`, `get`, `list`, `update`, `delete`, `cordon`, `uncordon`."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli import frame, output
+from fairlead.cli import choose, frame, output
 
 if TYPE_CHECKING:
     from fairlead import Queue
 
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", help="A label; may be repeated.", metavar="KEY=VALUE"),
+]
+Limits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit",
+        help="Most that its jobs of a class may hold: a fraction of the pool (0.5) or an amount"
+        " (64Gi). May be repeated.",
+        metavar="CLASS/RESOURCE=AMOUNT",
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    group = typer.Typer(help="Make queues and look at them.", no_args_is_help=True)
-    group.command("create")(create)
-    group.command("get")(get)
-    group.command("list")(list_all)
+    group = typer.Typer(help="Make queues, change them, look at them.", no_args_is_help=True)
+    group.command(
+        "create",
+        epilog=frame.examples(
+            "fairlead queue create vision",
+            "fairlead queue create vision --weight 2 --limit default/cpu=0.5 --label team=a",
+        ),
+    )(create)
+    group.command("get", epilog=frame.examples("fairlead queue get vision"))(get)
+    group.command("list", epilog=frame.examples("fairlead queue list -o name"))(list_all)
+    group.command(
+        "update",
+        epilog=frame.examples(
+            "fairlead queue update vision --weight 3",
+            "fairlead queue update vision --limit high/memory=64Gi --remove-label team",
+        ),
+    )(update)
+    group.command("delete", epilog=frame.examples("fairlead queue delete vision"))(delete)
+    group.command(
+        "cordon", epilog=frame.examples("fairlead queue cordon vision --reason 'wrong image'")
+    )(cordon)
+    group.command("uncordon", epilog=frame.examples("fairlead queue uncordon vision"))(uncordon)
     app.add_typer(group, name="queue")
 
 
 def create(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")],
+    name: Name,
     weight: Annotated[
         float, typer.Option(help="Its share, relative to those of other queues.")
     ] = 1.0,
-    label: Annotated[
-        list[str] | None, typer.Option(help="A label KEY=VALUE; may be repeated.")
-    ] = None,
+    label: Labels = None,
+    limit: Limits = None,
 ) -> None:
     """Make a queue."""
-    labels = pairs(label or [])
-    with frame.connect(context) as client:
-        made = client.create_queue(name, weight=weight, labels=labels)
+    from fairlead import Conflict, Queue
+
+    wanted = Queue(
+        name=name, weight=weight, labels=choose.pairs(label or []), limits=_limits(limit or [])
+    )
+    way_out = f"`fairlead queue update {name}` changes it; `fairlead queue get {name}` shows it"
+    with frame.connect(context) as client, frame.hint(way_out, Conflict):
+        made = client.create_queue(wanted)
     typer.echo(f"queue {made.name} created (weight {made.weight:g})")
 
 
 def get(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")],
+    name: Name,
     output_format: output.FormatOption = output.Format.YAML,
 ) -> None:
     """Show one queue."""
@@ -58,24 +95,107 @@ def list_all(
         show(list(client.queues()), output_format)
 
 
+def update(
+    context: typer.Context,
+    name: Name,
+    weight: Annotated[float | None, typer.Option(help="Its new share.")] = None,
+    label: Labels = None,
+    remove_label: Annotated[
+        list[str] | None,
+        typer.Option(help="A label to take away; may be repeated.", metavar="KEY"),
+    ] = None,
+    limit: Limits = None,
+    remove_limits: Annotated[
+        bool, typer.Option("--remove-limits", help="Take all its limits away first.")
+    ] = False,
+) -> None:
+    """Change what is named, and leave the rest of the queue as it is."""
+    import msgspec
+
+    from fairlead.cli import changes
+
+    with frame.connect(context) as client:
+        old = client.queue(name)
+        limits = {} if remove_limits else {key: dict(value) for key, value in old.limits.items()}
+        for class_name, amounts in _limits(limit or []).items():
+            limits.setdefault(class_name, {}).update(amounts)
+        labels = {**old.labels, **choose.pairs(label or [])}
+        for key in remove_label or ():
+            labels.pop(key, None)
+        new = msgspec.structs.replace(
+            old, weight=old.weight if weight is None else weight, limits=limits, labels=labels
+        )
+        if new != old:
+            client.replace_queue(new)
+    _report(name, changes.of(old, new))
+
+
+def delete(context: typer.Context, name: Name) -> None:
+    """Remove a queue that has no live jobs."""
+    from fairlead import Conflict
+
+    way_out = f"`fairlead cancel --queue {name}` cancels its jobs"
+    with frame.connect(context) as client, frame.hint(way_out, Conflict):
+        client.delete_queue(name)
+    typer.echo(f"queue {name} deleted")
+
+
+def cordon(
+    context: typer.Context,
+    name: Name,
+    reason: Annotated[str, typer.Option(help="Why, for whoever asks later.", metavar="TEXT")] = "",
+) -> None:
+    """Start nothing new of a queue; what runs goes on."""
+    with frame.connect(context) as client:
+        client.cordon_queue(name, reason=reason)
+    typer.echo(f"queue {name} cordoned: none of its jobs will be started")
+
+
+def uncordon(context: typer.Context, name: Name) -> None:
+    """Let a queue go on."""
+    with frame.connect(context) as client:
+        client.uncordon_queue(name)
+    typer.echo(f"queue {name} uncordoned")
+
+
 def show(queues: "list[Queue]", output_format: output.Format) -> None:
     """Print queues."""
     columns: output.Columns[Queue] = {
         "NAME": lambda queue: queue.name,
         "WEIGHT": lambda queue: f"{queue.weight:g}",
-        "CORDONED": lambda queue: queue.cordoned,
+        "CORDONED": lambda queue: f"yes: {queue.reason}" if queue.reason else queue.cordoned,
+        "LIMITS": lambda queue: queue.limits,
         "LABELS": lambda queue: queue.labels,
     }
     none = "No queues yet. `fairlead queue create NAME` makes one."
-    output.items(queues, output_format, columns, lambda queue: queue.name, none)
+    spare = ("LIMITS", "LABELS")
+    output.items(queues, output_format, columns, lambda queue: queue.name, none, spare)
 
 
-def pairs(texts: list[str]) -> dict[str, str]:
-    """KEY=VALUE options as a mapping."""
-    made = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            frame.fail(f"{text!r} is not KEY=VALUE")
-        made[key] = value
+def _report(name: str, changed: list[str]) -> None:
+    if not changed:
+        typer.echo(f"queue {name} unchanged")
+        return
+    typer.echo(f"queue {name} changed")
+    for line in changed:
+        typer.echo(f"  {line}")
+
+
+def _limits(texts: list[str]) -> dict[str, dict[str, str | float]]:
+    """CLASS/RESOURCE=AMOUNT options as the API has them: a number is a fraction of the pool."""
+    made: dict[str, dict[str, str | float]] = {}
+    for place, text in choose.pairs(texts).items():
+        class_name, slash, resource = place.partition("/")
+        if not (class_name and slash and resource):
+            frame.fail(f"{place!r} is not CLASS/RESOURCE, as in default/cpu=0.5")
+        made.setdefault(class_name, {})[resource] = _amount(text)
     return made
+
+
+def _amount(text: str) -> str | float:
+    """A number between 0 and 1 is a fraction, anything else an amount."""
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if 0 <= number <= 1 else text

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
-from fairlead.cli import frame, get
-from fairlead.cli import queue as queues
+from fairlead.cli import choose, frame, story
 
 if TYPE_CHECKING:
     from fairlead import AsyncClient, Job, JobDetail
@@ -24,7 +23,15 @@ POLL_S_MAX: Final = 1.0
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    app.command("run", short_help="Run a command as a job and wait for it.")(run)
+    app.command(
+        "run",
+        short_help="Run a command as a job and wait for it.",
+        epilog=frame.examples(
+            "fairlead run -- echo hello",
+            "fairlead run --cpu 2 --memory 4Gi -e SEED=7 -- python train.py",
+            "fairlead run --detach --jobset nightly -- ./report.sh",
+        ),
+    )(run)
 
 
 def run(
@@ -59,7 +66,7 @@ def run(
         memory=memory or None,
         gpu=gpu or None,
         image=image or None,
-        env=queues.pairs(env or []) or None,
+        env=choose.pairs(env or []) or None,
     )
     name = jobset or f"run-{secrets.token_hex(6)}"
     try:
@@ -85,7 +92,7 @@ async def _run(context: typer.Context, queue: str, name: str, job: "Job", detach
             await client.cancel([job_id], reason="Ctrl-C")
             raise
     if ended.state != "SUCCEEDED":
-        frame.say(f"fairlead: job {job_id}: {get.explanation(ended)}")
+        frame.say(f"fairlead: job {job_id}: {story.line(ended)}")
     return exit_code(ended)
 
 
@@ -98,7 +105,7 @@ def exit_code(detail: "JobDetail") -> int:
     return (detail.exit_code or 0) % 256 or EXIT_NOT_RUN
 
 
-async def _follow(client: "AsyncClient", job_id: str, position: str) -> "JobDetail":
+async def _follow(client: "AsyncClient", job_id: str, position: str | None) -> "JobDetail":
     """Copy the output of every run of the job until it has ended."""
     import asyncio
 
@@ -119,7 +126,7 @@ async def _follow(client: "AsyncClient", job_id: str, position: str) -> "JobDeta
 
 def _wait_note(detail: "JobDetail", said: str) -> str:
     """Tell somebody at a terminal what the job waits for, when that changes."""
-    note = get.explanation(detail)
+    note = story.line(detail)
     if note != said and frame.is_terminal():
         frame.say(f"fairlead: job {detail.id}: {note}")
     return note

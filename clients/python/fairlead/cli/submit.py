@@ -13,7 +13,15 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    app.command("submit")(submit)
+    app.command(
+        "submit",
+        short_help="Submit the jobs of a file.",
+        epilog=frame.examples(
+            "fairlead submit jobs.yaml --watch",
+            "fairlead submit jobs.yaml --dry-run",
+            "make-jobs | fairlead submit - --queue default --jobset nightly -o name",
+        ),
+    )(submit)
 
 
 def submit(
@@ -46,7 +54,8 @@ def submit(
         if dry_run:
             for item in found:
                 count = client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
-                typer.echo(f"{count} jobs for {item.place} are valid; nothing was created")
+                jobs = output.many(count, "job")
+                typer.echo(f"{jobs} for {item.place} can be submitted; nothing was created")
             return
         sent = [
             (item, client.submit(item.queue, item.job_set, item.jobs, defaults=item.defaults))
@@ -64,7 +73,7 @@ def _report(sent: "list[tuple[Submission, Submitted]]", output_format: output.Fo
         for item, done in sent:
             known = sum(job.duplicate for job in done.jobs)
             note = f" ({known} of them were there already)" if known else ""
-            typer.echo(f"submitted {len(done.jobs)} jobs to {item.place}{note}")
+            typer.echo(f"submitted {output.many(len(done.jobs), 'job')} to {item.place}{note}")
         return
     jobs: list[SubmittedJob] = [job for _, done in sent for job in done.jobs]
     output.items(jobs, output_format, {}, lambda job: job.id, "")
@@ -72,6 +81,8 @@ def _report(sent: "list[tuple[Submission, Submitted]]", output_format: output.Fo
 
 def _succeeded(client: "Client", item: "Submission", done: "Submitted", show: bool) -> bool:
     """Wait for the job set; whether all the jobs of this submission succeeded."""
+    from fairlead import Filter
+
     if show:
         ended = watch.follow(client, item.queue, item.job_set, after=done.position)
     else:
@@ -79,8 +90,8 @@ def _succeeded(client: "Client", item: "Submission", done: "Submitted", show: bo
     if not ended.bad:
         return True
     ids = {job.id for job in done.jobs}
-    states = [state for state in ended.states if state in watch.BAD]
-    found = client.iter_jobs(queue=item.queue, job_set=item.job_set, states=states)
+    states = tuple(state for state in ended.states if state in watch.BAD)
+    found = client.iter_jobs(Filter(queue=item.queue, job_set=item.job_set, states=states))
     bad = [job for job in found if job.id in ids]
     for job in bad[: frame.FAULTS_SHOWN_MAX]:
         name = job.client_id or job.id

@@ -12,23 +12,19 @@ if TYPE_CHECKING:
 
     from fairlead import Client, JobSet
 
+BAR_MAX: Final = 60
 BAD: Final = frozenset({"FAILED", "CANCELLED", "PREEMPTED", "REJECTED"})
-_STYLES: Final = {
-    "QUEUED": "yellow",
-    "LEASED": "cyan",
-    "PENDING": "cyan",
-    "RUNNING": "blue",
-    "SUCCEEDED": "green",
-    "FAILED": "red",
-    "CANCELLED": "magenta",
-    "PREEMPTED": "magenta",
-    "REJECTED": "red",
-}
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    app.command("watch", short_help="Show live counts of a job set.")(watch)
+    app.command(
+        "watch",
+        short_help="Show live counts of a job set.",
+        epilog=frame.examples(
+            "fairlead watch default nightly", "fairlead watch default nightly --json"
+        ),
+    )(watch)
 
 
 def watch(
@@ -78,7 +74,7 @@ def _drawn(changes: "Iterable[JobSet]") -> "JobSet":
     last = None
     with Live(console=console, refresh_per_second=4) as live:
         for last in changes:
-            live.update(_picture(last))
+            live.update(_picture(last, min(BAR_MAX, console.width)))
     assert last is not None, "a watch says at least one state"
     return last
 
@@ -96,7 +92,7 @@ def ordered(job_set: "JobSet") -> list[str]:
     return [state for state in STATES if job_set.states.get(state)]
 
 
-def _picture(job_set: "JobSet") -> "RenderableType":
+def _picture(job_set: "JobSet", width: int) -> "RenderableType":
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -104,9 +100,9 @@ def _picture(job_set: "JobSet") -> "RenderableType":
 
     counts = Table.grid(padding=(0, 2))
     for state in ordered(job_set):
-        counts.add_row(Text(state, _STYLES[state]), Text(f"{job_set.states[state]:,}"))
+        counts.add_row(Text(state, output.COLOURS[state]), Text(f"{job_set.states[state]:,}"))
     title = Text(f"{job_set.queue}/{job_set.job_set}", "bold")
     title.append(f"  {job_set.ended:,} of {job_set.jobs:,} ended", "not bold")
     bar = Table.grid()  # a row, because the bar alone does not end its line
-    bar.add_row(ProgressBar(total=max(job_set.jobs, 1), completed=job_set.ended, width=60))
+    bar.add_row(ProgressBar(total=max(job_set.jobs, 1), completed=job_set.ended, width=width))
     return Group(title, bar, counts)

@@ -1,0 +1,85 @@
+"""Asking something of jobs that exist: by ids, or of all that meet a filter."""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from fairlead import asking, steps
+from fairlead.models import Acted, Action, Filter, FoundJob
+from fairlead.steps import Flow
+
+IDS_MAX: Final = 1_000
+"""Ids in one request."""
+
+Jobs: TypeAlias = Sequence[str] | Filter
+"""Which jobs: their ids, or a filter with a queue."""
+
+
+def cancel(jobs: Jobs, *, reason: str = "", dry_run: bool = False) -> Flow[Acted]:
+    """Cancel jobs: queued ones end at once, running ones are stopped first.
+
+    Raises `NotFound` for ids that no job has. With `dry_run` nothing is done: the answer says how
+    many jobs it would concern and names some of them.
+    """
+    return (yield from _act("cancel", jobs, {"reason": reason}, dry_run=dry_run))
+
+
+def preempt(jobs: Jobs, *, reason: str = "", dry_run: bool = False) -> Flow[Acted]:
+    """Stop the runs of jobs, which then wait again or end, as their `on_preemption` says.
+
+    Raises `NotFound` for ids that no job has.
+    """
+    return (yield from _act("preempt", jobs, {"reason": reason}, dry_run=dry_run))
+
+
+def reprioritize(
+    jobs: Jobs, priority: int, *, reason: str = "", dry_run: bool = False
+) -> Flow[Acted]:
+    """Give jobs another place within their queue: those of a higher priority go first.
+
+    Raises `NotFound` for ids that no job has.
+    """
+    body = {"priority": priority, "reason": reason}
+    return (yield from _act("reprioritize", jobs, body, dry_run=dry_run))
+
+
+def release(ids: Sequence[str]) -> Flow[Acted]:
+    """Lift the hold of jobs that were submitted with `hold`. Raises `NotFound`."""
+    return (yield from _act("release", ids, {}))
+
+
+def resubmit(jobs: Jobs, *, job_set: str | None = None, dry_run: bool = False) -> Flow[Action]:
+    """Submit new jobs like these: into `job_set`, or each into the job set it came from.
+
+    The answer comes at once; `action(done.id)` says how far the server is.
+    """
+    key = f"{(yield from steps.draw()):016x}"
+    body = {**_target(jobs), "jobSet": job_set, "key": key}
+    query = (("dryRun", "true"),) if dry_run else ()
+    return (yield from asking.ask(asking.post("/jobs/resubmit", body, query=query), Action))
+
+
+def action(action_id: str) -> Flow[Action]:
+    """How far an action is that goes on after its answer."""
+    return (yield from asking.ask(asking.get(f"/actions/{asking.part(action_id)}"), Action))
+
+
+def _act(name: str, jobs: Jobs, body: dict[str, object], *, dry_run: bool = False) -> Flow[Acted]:
+    """One request for a filter, as many as need be for ids; their answers added up."""
+    targets: list[Jobs] = [jobs]
+    if not isinstance(jobs, Filter):
+        targets = [jobs[start : start + IDS_MAX] for start in range(0, len(jobs), IDS_MAX)]
+    query = (("dryRun", "true"),) if dry_run else ()
+    matched: int | None = 0
+    position: str | None = None
+    sample: list[FoundJob] = []
+    for target in targets:
+        request = asking.post(f"/jobs/{name}", {**_target(target), **body}, query=query)
+        answer = yield from asking.ask(request, Acted)
+        position = answer.position
+        matched = None if matched is None or answer.matched is None else matched + answer.matched
+        sample += answer.sample
+    return Acted(position=position, matched=matched, sample=tuple(sample))
+
+
+def _target(jobs: Jobs) -> dict[str, object]:
+    return {"filter": jobs} if isinstance(jobs, Filter) else {"ids": list(jobs)}

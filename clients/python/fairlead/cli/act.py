@@ -1,0 +1,181 @@
+"""`fairlead cancel`, `preempt`, `reprioritize`, `release`, `resubmit`: asking something of jobs."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from fairlead.cli import choose, frame, output
+
+if TYPE_CHECKING:
+    from fairlead import Acted, Client, Filter
+
+ASK_ABOVE: Final = 100
+"""So many jobs are changed without a question."""
+
+Reason = Annotated[str, typer.Option(help="Why, for whoever asks later.", metavar="TEXT")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say how many jobs it concerns, and do nothing.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Ask = Callable[["Client", "list[str] | Filter", bool], "Acted"]
+"""(client, which jobs, whether it is a dry run) -> what the server answers."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command(
+        "cancel",
+        short_help="Cancel jobs.",
+        epilog=frame.examples(
+            "fairlead cancel 0h01ja5y7d1s8xk2v4m6n8p0qr",
+            "fairlead cancel --queue default --jobset nightly --state QUEUED",
+            "fairlead cancel --queue default --label team=vision --dry-run",
+        ),
+    )(cancel)
+    app.command(
+        "preempt",
+        short_help="Stop the runs of jobs.",
+        epilog=frame.examples(
+            "fairlead preempt 0h01ja5y7d1s8xk2v4m6n8p0qr",
+            "fairlead preempt --queue default --node n1 --reason 'n1 is replaced today'",
+        ),
+    )(preempt)
+    app.command(
+        "reprioritize",
+        short_help="Change the place of jobs within their queue.",
+        epilog=frame.examples(
+            "fairlead reprioritize --priority 10 0h01ja5y7d1s8xk2v4m6n8p0qr",
+            "fairlead reprioritize --priority -5 --queue default --jobset nightly",
+        ),
+    )(reprioritize)
+    app.command(
+        "release",
+        short_help="Let jobs go that are held.",
+        epilog=frame.examples("fairlead release 0h01ja5y7d1s8xk2v4m6n8p0qr"),
+    )(release)
+
+
+def cancel(
+    context: typer.Context,
+    ids: choose.Ids = None,
+    queue: choose.Queue = "",
+    jobset: choose.JobSet = "",
+    state: choose.States = None,
+    class_: choose.Classes = None,
+    label: choose.Labels = None,
+    cluster: choose.Cluster = "",
+    node: choose.Node = "",
+    reason: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Cancel jobs: queued ones end at once, running ones are stopped first."""
+    chosen = choose.where(queue, jobset, state, class_, label, cluster, node)
+
+    def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "Acted":
+        return client.cancel(jobs, reason=reason, dry_run=dry)
+
+    _act(context, ids, chosen, ask, ("cancel", "cancellation"), dry_run=dry_run, yes=yes)
+
+
+def preempt(
+    context: typer.Context,
+    ids: choose.Ids = None,
+    queue: choose.Queue = "",
+    jobset: choose.JobSet = "",
+    state: choose.States = None,
+    class_: choose.Classes = None,
+    label: choose.Labels = None,
+    cluster: choose.Cluster = "",
+    node: choose.Node = "",
+    reason: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Stop the runs of jobs. They wait again, or end, as their `onPreemption` says."""
+    chosen = choose.where(queue, jobset, state, class_, label, cluster, node)
+
+    def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "Acted":
+        return client.preempt(jobs, reason=reason, dry_run=dry)
+
+    _act(context, ids, chosen, ask, ("preempt", "preemption"), dry_run=dry_run, yes=yes)
+
+
+def reprioritize(
+    context: typer.Context,
+    priority: Annotated[
+        int, typer.Option(help="The new priority: the greater goes first.", metavar="NUMBER")
+    ],
+    ids: choose.Ids = None,
+    queue: choose.Queue = "",
+    jobset: choose.JobSet = "",
+    state: choose.States = None,
+    class_: choose.Classes = None,
+    label: choose.Labels = None,
+    cluster: choose.Cluster = "",
+    node: choose.Node = "",
+    reason: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Change the place of jobs within their queue."""
+    chosen = choose.where(queue, jobset, state, class_, label, cluster, node)
+
+    def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "Acted":
+        return client.reprioritize(jobs, priority, reason=reason, dry_run=dry)
+
+    words = ("reprioritize", f"priority {priority}")
+    _act(context, ids, chosen, ask, words, dry_run=dry_run, yes=yes)
+
+
+def release(
+    context: typer.Context,
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Job ids.")],
+) -> None:
+    """Let jobs go that were submitted with `hold: true`."""
+    with frame.connect(context) as client:
+        client.release(ids)
+    typer.echo(f"release of {output.many(len(ids), 'job')} requested")
+
+
+def _act(
+    context: typer.Context,
+    ids: list[str] | None,
+    chosen: "Filter",
+    ask: Ask,
+    words: tuple[str, str],
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Ask for it; of many jobs not without a question. `words`: the verb, and the noun."""
+    verb, noun = words
+    jobs = choose.ids_or_filter(ids, chosen)
+    with frame.connect(context) as client:
+        if dry_run:
+            _show(ask(client, jobs, True), verb)
+            return
+        if isinstance(jobs, list):
+            count = len(jobs)
+        else:
+            count = ask(client, jobs, True).matched or 0
+            if count == 0:
+                frame.say("fairlead: no such jobs; nothing was done")
+                return
+        if count > ASK_ABOVE:
+            what = output.many(count, "job")
+            frame.confirm(f"{verb.capitalize()} {what}?", f"this would {verb} {what}", yes)
+        done = ask(client, jobs, False)
+    matched = done.matched if done.matched is not None else count
+    typer.echo(f"{noun} of {output.many(matched, 'job')} requested")
+
+
+def _show(found: "Acted", verb: str) -> None:
+    """What a dry run says."""
+    typer.echo(f"would {verb} {output.many(found.matched or 0, 'job')}; nothing was done")
+    for job in found.sample:
+        typer.echo(f"  {job.id}  {job.state}  {job.job_set}")
+    more = (found.matched or 0) - len(found.sample)
+    if found.sample and more > 0:
+        typer.echo(f"  ... and {more:,} more")

@@ -1,0 +1,116 @@
+"""`fairlead apply -f FILE`: make queues as a file says, and say what that changed."""
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from fairlead.cli import changes, documents, frame
+
+if TYPE_CHECKING:
+    from fairlead import Client, Queue
+
+KIND: Final = "queue"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command(
+        "apply",
+        short_help="Make queues as a file says.",
+        epilog=frame.examples(
+            "fairlead apply -f queues.yaml --dry-run",
+            "fairlead apply -f queues.yaml",
+            "fairlead get queues -o yaml | fairlead apply -f -",
+        ),
+    )(apply)
+
+
+def apply(
+    context: typer.Context,
+    file: Annotated[
+        str,
+        typer.Option("-f", "--file", help="YAML or JSON; - for standard input.", metavar="FILE"),
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")
+    ] = False,
+) -> None:
+    """Make queues as the documents of a file say: {kind: queue, name: ..., weight: ...}.
+
+    What a document leaves out gets its default. A queue that no document names stays as it is.
+    """
+    wanted = _queues(file)
+    with frame.connect(context) as client:
+        for queue in wanted:
+            _apply(client, queue, dry_run=dry_run)
+
+
+def _apply(client: "Client", wanted: "Queue", *, dry_run: bool) -> None:
+    import msgspec
+
+    from fairlead import NotFound, Queue
+
+    try:
+        old = client.queue(wanted.name)
+    except NotFound:
+        if not dry_run:
+            client.create_queue(wanted)
+        typer.echo(f"queue {wanted.name} {'would be created' if dry_run else 'created'}")
+        _lines(changes.of(Queue(name=wanted.name), wanted))
+        return
+    new = msgspec.structs.replace(wanted, version=old.version)
+    changed = changes.of(old, new)
+    if not changed:
+        typer.echo(f"queue {wanted.name} unchanged")
+        return
+    if not dry_run:
+        client.replace_queue(new)
+    typer.echo(f"queue {wanted.name} {'would change' if dry_run else 'changed'}")
+    _lines(changed)
+
+
+def _lines(changed: list[str]) -> None:
+    for line in changed:
+        typer.echo(f"  {line}")
+
+
+def _queues(file: str) -> "list[Queue]":
+    """The queues of a file; a list in a document is as many documents. Names every fault."""
+    found: list[Queue] = []
+    faults: list[str] = []
+    for index, document in enumerate(_flat(documents.load(file)), 1):
+        queue = _queue(document)
+        if isinstance(queue, list):
+            faults += [f"  document {index}: {fault}" for fault in queue]
+        else:
+            found.append(queue)
+    twice = sorted({queue.name for queue in found if sum(q.name == queue.name for q in found) > 1})
+    faults += [f"  queue {name} is there more than once" for name in twice]
+    if faults:
+        frame.fail("\n".join([f"{file} is not understood; nothing was changed", *faults]))
+    return found
+
+
+def _flat(found: list[object]) -> list[object]:
+    return [each for one in found for each in (one if isinstance(one, list) else [one])]
+
+
+def _queue(document: object) -> "Queue | list[str]":
+    """The queue that a document describes, or all that is wrong with it."""
+    import msgspec
+
+    from fairlead import Queue
+
+    if not isinstance(document, dict):
+        return ["is no mapping like {kind: queue, name: ...}"]
+    kind = str(document.get("kind", KIND)).lower()
+    if kind != KIND:
+        return [f"its kind is {kind!r}; there is {KIND}"]
+    fields = {name: value for name, value in document.items() if name not in ("kind", "version")}
+    known = [field.encode_name for field in msgspec.structs.fields(Queue)]
+    faults = [f"{name}: there is no such field" for name in fields if name not in known]
+    try:
+        queue = msgspec.convert(fields, Queue)
+    except msgspec.ValidationError as error:
+        return [*faults, str(error)]
+    return faults or queue

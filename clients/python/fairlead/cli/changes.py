@@ -1,0 +1,37 @@
+"""What is different between two states of the same thing, line by line. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+Plain: TypeAlias = Mapping[str, object] | Sequence[object] | str | int | float | bool | None
+
+
+def of(old: msgspec.Struct, new: msgspec.Struct) -> list[str]:
+    """`weight: 1 -> 2`, one line for each field; what the server counts (`version`) is left out."""
+    before, after = _plain(old), _plain(new)
+    return [
+        f"{name}: {_shown(before.get(name))} -> {_shown(after.get(name))}"
+        for name in dict.fromkeys((*before, *after))
+        if name != "version" and before.get(name) != after.get(name)
+    ]
+
+
+def _plain(thing: msgspec.Struct) -> dict[str, object]:
+    """By place: `limits.default.cpu`."""
+    return dict(_leaves("", msgspec.to_builtins(thing)))
+
+
+def _leaves(place: str, value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(f"{place}.{key}" if place else str(key), inner)
+    else:
+        yield place, value
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) and value else msgspec.json.encode(value).decode()

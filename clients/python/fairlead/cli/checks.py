@@ -1,0 +1,159 @@
+"""What `fairlead doctor` makes of a server's answers. Pure: answers and times in, findings out."""
+
+import datetime
+import email.utils
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from fairlead.cli import frame, output
+from fairlead.fleet import Cluster
+from fairlead.steps import Reply
+
+SKEW_S_MAX: Final = 30.0
+"""Clocks may differ so far before times and the expiry of tokens become misleading."""
+
+SILENT_S_MAX: Final = 30.0
+"""After so long without a heartbeat nothing new goes to a cluster."""
+
+BEHIND_MESSAGES_MAX: Final = 1_000
+_LAG: Final = re.compile(r"^fairlead_lookout_lag_messages (\S+)$", re.MULTILINE)
+
+
+class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that was looked at. `hint` says what to do where it is not as it should be.
+
+    `code`: the exit code that it is worth, 0 if all is well.
+    """
+
+    name: str
+    said: str
+    hint: str = ""
+    code: int = 0
+
+
+class Health(msgspec.Struct, frozen=True):
+    """The answer of `/readyz`."""
+
+    ready: bool
+    checks: dict[str, str] = {}
+    version: str = ""
+
+
+def server(url: str, reply: Reply, took_s: float) -> Finding:
+    """Whether what answers is a Fairlead."""
+    if reply.status == 200 and reply.body.strip() == b"ok":
+        return Finding("server", f"{url} answers in {took_s * 1000:.0f} ms")
+    return Finding(
+        "server",
+        f"{url} answers {reply.status}, but not as Fairlead does",
+        "is it the address of something else, or is a proxy before it?",
+        frame.EXIT_UNREACHABLE,
+    )
+
+
+def clock(headers: Mapping[str, str], now: datetime.datetime) -> Finding:
+    """How far the server's clock and ours are apart."""
+    try:
+        theirs = email.utils.parsedate_to_datetime(headers.get("date", ""))
+    except ValueError:
+        return Finding("clock", "the server does not say what time it is")
+    skew_s = (now - theirs).total_seconds()
+    if abs(skew_s) <= SKEW_S_MAX:
+        return Finding("clock", "this machine's clock and the server's agree")
+    side = "ahead of" if skew_s > 0 else "behind"
+    return Finding(
+        "clock",
+        f"this machine's clock is {output.span(abs(skew_s))} {side} the server's",
+        "set both by NTP: ages are shown wrong, and tokens may seem expired",
+        frame.EXIT_JOBS_FAILED,
+    )
+
+
+def health(reply: Reply) -> list[Finding]:
+    """What the server says of what it needs."""
+    try:
+        said = msgspec.json.decode(reply.body, type=Health)
+    except msgspec.DecodeError:
+        return [Finding("ready", f"/readyz answers {reply.status} and nothing to read")]
+    bad = {name: text for name, text in said.checks.items() if text != "ok"}
+    if said.ready:
+        return [Finding("ready", f"the server has all that it needs ({', '.join(said.checks)})")]
+    return [
+        Finding(
+            name,
+            text,
+            "see the server's logs; requests that need it are answered 503 until it is back",
+            frame.EXIT_UNREACHABLE,
+        )
+        for name, text in bad.items()
+    ]
+
+
+def versions(ours: str, reply: Reply) -> Finding:
+    """Whether client and server are of one version."""
+    try:
+        theirs = msgspec.json.decode(reply.body, type=Health).version
+    except msgspec.DecodeError:
+        theirs = ""
+    if not theirs:
+        return Finding("version", f"this command is {ours}; the server does not say its version")
+    if ours.split(".")[:2] == theirs.split(".")[:2]:
+        return Finding("version", f"this command is {ours}, the server {theirs}")
+    return Finding(
+        "version",
+        f"this command is {ours}, the server {theirs}",
+        "install the client of the server's version",
+        frame.EXIT_JOBS_FAILED,
+    )
+
+
+def lag(reply: Reply) -> Finding:
+    """How far the view is behind the log."""
+    found = _LAG.search(reply.body.decode("utf-8", "replace"))
+    if found is None:
+        return Finding("lag", "this address does not say how far its view is behind")
+    behind = int(float(found[1]))
+    if behind <= BEHIND_MESSAGES_MAX:
+        return Finding("lag", f"the view is {output.many(behind, 'message')} behind the log")
+    return Finding(
+        "lag",
+        f"the view is {output.many(behind, 'message')} behind the log",
+        "what is shown is old; it catches up by itself unless lookout is down or short of CPU",
+        frame.EXIT_JOBS_FAILED,
+    )
+
+
+def clusters(found: Iterable[Cluster], now: datetime.datetime) -> list[Finding]:
+    """Whether there is anywhere for jobs to run."""
+    told = [_cluster(each, now) for each in found]
+    return told or [
+        Finding(
+            "clusters",
+            "no cluster has ever reported",
+            "start an executor; until then jobs wait or are rejected",
+            frame.EXIT_JOBS_FAILED,
+        )
+    ]
+
+
+def _cluster(found: Cluster, now: datetime.datetime) -> Finding:
+    name = f"cluster {found.executor}"
+    if found.last_heartbeat is None:
+        silent_s = None
+    else:
+        then = datetime.datetime.fromisoformat(found.last_heartbeat)
+        silent_s = (now - then).total_seconds()
+    if silent_s is None or silent_s > SILENT_S_MAX:
+        for_long = "never" if silent_s is None else f"{output.span(silent_s)} ago"
+        return Finding(
+            name,
+            f"its last heartbeat came {for_long}",
+            "is its executor running? Nothing new goes there until it reports again",
+            frame.EXIT_JOBS_FAILED,
+        )
+    if found.cordoned:
+        return Finding(name, f"cordoned{f': {found.reason}' if found.reason else ''}")
+    return Finding(name, f"{output.many(found.nodes, 'node')}, reports every few seconds")

@@ -1,0 +1,97 @@
+"""What happened to a job, told in sentences from what the server knows of it. Pure."""
+
+import datetime
+from typing import TYPE_CHECKING
+
+from fairlead.cli import output
+
+if TYPE_CHECKING:
+    from fairlead import JobDetail, Run, Why
+
+
+def line(detail: "JobDetail") -> str:
+    """The state and why, in one line."""
+    if detail.why is not None:
+        return f"{detail.state}: {detail.why.sentence}"
+    said = " ".join(dict.fromkeys(text for text in (detail.message, detail.reason) if text))
+    if not said and detail.state == "RUNNING" and detail.node:
+        said = f"on {detail.node}"
+    return f"{detail.state}: {said}" if said else detail.state
+
+
+def of(detail: "JobDetail", now: datetime.datetime) -> list[str]:
+    """The whole story: the state first, then how it came to be so, then what would help."""
+    told = [line(detail)]
+    if detail.stopping:
+        told.append(f"It is being stopped: {detail.stopping} was asked for.")
+    if detail.why is not None:
+        told += _waiting(detail, detail.why)
+    told.append(f"It was submitted {_ago(detail.submitted, now)} as {_name(detail)}.")
+    for run in sorted(detail.runs, key=lambda run: run.run):
+        told.append(_run(run, now))
+    if detail.has_ended and not detail.runs:
+        told.append(f"It never ran, and ended {_ago(detail.ended, now)}.")
+    return told + _help(detail)
+
+
+def _waiting(detail: "JobDetail", why: "Why") -> list[str]:
+    told = []
+    for reason, nodes in (why.nodes or {}).items():
+        told.append(f"  {output.many(nodes, 'node')}: {reason}")
+    for name, state in (why.dependencies or {}).items():
+        told.append(f"  {name}: {state}")
+    if detail.position_in_queue and why.code not in ("hold", "dependencies", "startAfter"):
+        told.append(f"Its place in the queue {detail.queue} is {detail.position_in_queue}.")
+    return told
+
+
+def _name(detail: "JobDetail") -> str:
+    name = f"{detail.client_id} of " if detail.client_id else "a job of "
+    return f"{name}{detail.queue}/{detail.job_set}"
+
+
+def _run(run: "Run", now: datetime.datetime) -> str:
+    where = f"on {run.node}" if run.node else "on no node yet"
+    if run.cluster and run.node and run.cluster != run.node:
+        where += f" of {run.cluster}"
+    text = f"Run {run.run} was placed {where} {_ago(run.leased, now)}"
+    if run.running is None:
+        text += ", and did not start" if run.ended else ", and has not started yet"
+    else:
+        text += f", started {_between(run.leased, run.running)} later"
+        text += (
+            f", ran for {_between(run.running, run.ended)}"
+            if run.ended
+            else f", and has run for {output.age(run.running, now)}"
+        )
+    if run.ended is None:
+        return f"{text}."
+    text += f", and ended as {run.state}"
+    if run.exit_code is not None:
+        text += f" with exit code {run.exit_code}"
+    because = dict.fromkeys(part.rstrip(".") for part in (run.message, run.reason) if part)
+    if run.preempted_for:
+        because[f"it gave way to {run.preempted_for}"] = None
+    return f"{text}{': ' if because else ''}{'; '.join(because)}."
+
+
+def _help(detail: "JobDetail") -> list[str]:
+    """What one may want to type next."""
+    match detail.state:
+        case "QUEUED" if detail.why is not None and detail.why.code == "hold":
+            return [f"`fairlead release {detail.id}` lets it go."]
+        case "FAILED" if detail.runs:
+            return [f"`fairlead logs {detail.id}` shows what it wrote."]
+        case _:
+            return []
+
+
+def _ago(time: str | None, now: datetime.datetime) -> str:
+    return f"{output.age(time, now)} ago" if time else "some time ago"
+
+
+def _between(begin: str | None, end: str | None) -> str:
+    if begin is None or end is None:
+        return "some time"
+    parse = datetime.datetime.fromisoformat
+    return output.span((parse(end) - parse(begin)).total_seconds())

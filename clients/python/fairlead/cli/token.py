@@ -1,0 +1,129 @@
+"""`fairlead token create`, `list`, `revoke`, `show`, `link`: what lets people and programs in."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from fairlead.cli import frame, output
+
+if TYPE_CHECKING:
+    from fairlead import Token
+
+DATA_HELP: Final = "Data folder of a `fairlead up` on this machine, instead of the one found."
+Data = Annotated[Path | None, typer.Option(help=DATA_HELP, metavar="FOLDER")]
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    group = typer.Typer(help="Make and withdraw API tokens.", no_args_is_help=True)
+    group.command(
+        "create",
+        epilog=frame.examples(
+            "fairlead token create nightly-bot --role submitter --queue vision --expires 90d",
+            "fairlead token create dashboard --role viewer -o json",
+        ),
+    )(create)
+    group.command(
+        "list", epilog=frame.examples("fairlead token list", "fairlead token list --all -o json")
+    )(list_all)
+    group.command("revoke", epilog=frame.examples("fairlead token revoke 7"))(revoke)
+    group.command("show", epilog=frame.examples("export FAIRLEAD_TOKEN=$(fairlead token show)"))(
+        show
+    )
+    group.command("link", epilog=frame.examples("fairlead token link"))(link)
+    app.add_typer(group, name="token")
+
+
+def create(
+    context: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Whose it is: the name of a program.")
+    ],
+    role: Annotated[
+        list[str],
+        typer.Option(help="admin, operator, submitter or viewer; may be repeated.", metavar="ROLE"),
+    ],
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(help="Only for this queue; may be repeated.", metavar="NAME"),
+    ] = None,
+    expires: Annotated[
+        str, typer.Option(help="How long it is good for, as 12h, 90d.", metavar="TIME")
+    ] = "",
+    label: Annotated[str, typer.Option(help="What it is for.", metavar="TEXT")] = "",
+    output_format: output.FormatOption = output.Format.TABLE,
+) -> None:
+    """Make an API token. It is printed once, and cannot be shown again."""
+    expires_in_s = _seconds(expires) if expires else None
+    with frame.connect(context) as client:
+        made = client.create_token(
+            name, role, queues=queue or None, expires_in_s=expires_in_s, label=label
+        )
+    if output_format in (output.Format.JSON, output.Format.YAML):
+        output.thing(made, output_format)
+        return
+    until = f", good until {made.expires_at}" if made.expires_at else ""
+    frame.say(f"token {made.id} of {made.name} ({', '.join(made.roles)}){until}; keep it:")
+    typer.echo(made.token)
+
+
+def list_all(
+    context: typer.Context,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="Those of everybody; for admins.")
+    ] = False,
+    output_format: output.FormatOption = output.Format.TABLE,
+) -> None:
+    """List your tokens and sessions, without their secrets."""
+    columns: output.Columns[Token] = {
+        "ID": lambda token: token.id,
+        "NAME": lambda token: token.name,
+        "KIND": lambda token: token.kind,
+        "ROLES": lambda token: token.roles,
+        "QUEUES": lambda token: "all" if token.queues is None else token.queues,
+        "EXPIRES": lambda token: token.expires_at or "never",
+        "LABEL": lambda token: token.label,
+    }
+    with frame.connect(context) as client:
+        found = list(client.tokens(everybody=everybody))
+    spare = ("KIND", "LABEL", "QUEUES")
+    output.items(found, output_format, columns, lambda token: token.id, "No tokens.", spare)
+
+
+def revoke(
+    context: typer.Context,
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="As `token list` says it.")],
+) -> None:
+    """Withdraw a token: from now on nobody is let in with it."""
+    from fairlead import NotFound
+
+    way_out = "`fairlead token list` lists them (admins: `--all`)"
+    with frame.connect(context) as client, frame.hint(way_out, NotFound):
+        client.revoke_token(token_id)
+    typer.echo(f"token {token_id} revoked")
+
+
+def show(context: typer.Context, data: Data = None) -> None:
+    """Print the token that commands use here, for FAIRLEAD_TOKEN or an Authorization header."""
+    found = frame.find(context, data)
+    if found.token is None:
+        frame.fail(f"no token is known for {found.url} ({found.found})")
+    typer.echo(found.token)
+
+
+def link(context: typer.Context, data: Data = None) -> None:
+    """Print an address that signs a browser in as you, once."""
+    with frame.connect(context, data) as client:
+        made = client.sign_in_link()
+        typer.echo(f"{client.server.url}{made.path}")
+
+
+def _seconds(text: str) -> int:
+    """`90d` in seconds."""
+    found = re.fullmatch(r"(\d{1,6})([smhdw])", text)
+    if found is None:
+        frame.fail(f"{text!r} is no time; write it like 12h, 90d or 8w")
+    return int(found[1]) * _SECONDS[found[2]]

@@ -1,0 +1,189 @@
+"""Looking at jobs and job sets, and waiting for them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from fairlead import asking, errors, steps
+from fairlead.models import Filter, Group, Groups, JobDetail, JobSet, JobView
+from fairlead.steps import Flow, Request
+
+LONG_POLL_S: Final = 30.0
+LONG_POLL_SLACK_S: Final = 45.0
+"""The server may first wait as long again for the position given."""
+
+SEEN_S: Final = 10.0
+POLL_S: Final = 0.5
+GROUPS_MAX: Final = 1_000
+
+
+def job_set(
+    queue: str, name: str, *, after: str | None = None, wait_s: float = SEEN_S
+) -> Flow[JobSet]:
+    """One job set; `after` is a position to be seen, for which at most `wait_s` are waited."""
+    query = asking.seen(after, wait_s)
+    return (yield from asking.ask(asking.get(asking.job_set_path(queue, name), query), JobSet))
+
+
+def job_sets(
+    *,
+    queue: str | None = None,
+    active: bool | None = None,
+    q: str | None = None,
+    after: str | None = None,
+) -> Flow[None]:
+    """Iterates over job sets, latest activity first."""
+    query = asking.given({"queue": queue, "active": active, "q": q})
+    yield from asking.pages("/jobsets", (*query, *asking.seen(after, SEEN_S)), "jobSets", JobSet)
+
+
+def job(
+    job_id: str, *, spec: bool = False, after: str | None = None, wait_s: float = SEEN_S
+) -> Flow[JobDetail]:
+    """One job with its runs, and with `spec` what was submitted."""
+    query = (*asking.seen(after, wait_s), *((("spec", "true"),) if spec else ()))
+    return (yield from asking.ask(asking.get(f"/jobs/{asking.part(job_id)}", query), JobDetail))
+
+
+def iter_jobs(
+    where: Filter | None = None,
+    *,
+    category: str | None = None,
+    annotations: Mapping[str, str] | None = None,
+    submitted_after: str | None = None,
+    q: str | None = None,
+    sort: str | None = None,
+    after: str | None = None,
+) -> Flow[None]:
+    """Iterates over jobs that meet every filter given, newest first.
+
+    `category` is that of a failure, `q` a part of a client id, job set or id; `sort` is one of
+    submitted, changed, started, ended, priority, with a minus for the greatest first.
+    """
+    query = [
+        *_filters(where or Filter()),
+        *asking.given(
+            {"category": category, "submittedAfter": submitted_after, "q": q, "sort": sort}
+        ),
+        *((f"annotation.{name}", value) for name, value in (annotations or {}).items()),
+        *asking.seen(after, SEEN_S),
+    ]
+    yield from asking.pages("/jobs", query, "jobs", JobView)
+
+
+def count_jobs(by: Sequence[str], where: Filter | None = None) -> Flow[tuple[Group, ...]]:
+    """How many jobs there are by queue, jobSet, state, class, cluster, node or `label.NAME`."""
+    query = [
+        *_filters(where or Filter()),
+        ("groupBy", ",".join(by)),
+        ("limit", str(GROUPS_MAX)),
+    ]
+    return (yield from asking.ask(asking.get("/jobs", query), Groups)).groups
+
+
+def wait(
+    queue: str, job_set: str, *, timeout_s: float | None = None, after: str | None = None
+) -> Flow[JobSet]:
+    """Wait until every job of the job set has ended. Raises `WaitTimeout`.
+
+    `after`: the position that `submit` answered, so that its jobs are certainly seen.
+    """
+    started_s = yield from steps.now_s()
+    path = asking.job_set_path(queue, job_set)
+    while True:
+        now = yield from steps.now_s()
+        left_s = LONG_POLL_S if timeout_s is None else started_s + timeout_s - now
+        wait_s = max(0.0, min(LONG_POLL_S, left_s))
+        query = (
+            *asking.seen(after, None),
+            ("until", "finished"),
+            ("wait", asking.duration(wait_s)),
+        )
+        request = asking.get(path, query, read_s=wait_s + LONG_POLL_SLACK_S)
+        reply = yield from asking.answered(request)
+        if reply.status != 304:
+            found = asking.decoded(reply, JobSet)
+            if found.is_finished:
+                return found
+        if left_s <= 0:
+            raise errors.WaitTimeout(
+                f"Not all jobs of {queue}/{job_set} ended within {timeout_s:g} s."
+            )
+        if (yield from steps.now_s()) - now < POLL_S:
+            yield from steps.pause(POLL_S)
+
+
+def watch(queue: str, job_set: str, *, after: str | None = None) -> Flow[None]:
+    """Iterates over the states of a job set, a new one when it changed, until all jobs ended."""
+    etag: str | None = None
+    path = asking.job_set_path(queue, job_set)
+    while True:
+        reply = yield from asking.answered(_changed(path, etag, LONG_POLL_S, after))
+        if reply.status != 304:
+            found = asking.decoded(reply, JobSet)
+            yield from steps.emit(found)
+            if found.is_finished:
+                return
+            etag = reply.headers.get("etag")
+        yield from steps.pause(POLL_S)
+
+
+def wait_job(
+    job_id: str, *, timeout_s: float | None = None, after: str | None = None
+) -> Flow[JobDetail]:
+    """Wait until one job has ended. Raises `WaitTimeout`."""
+    started_s = yield from steps.now_s()
+    etag: str | None = None
+    while True:
+        now = yield from steps.now_s()
+        left_s = LONG_POLL_S if timeout_s is None else started_s + timeout_s - now
+        wait_s = max(0.0, min(LONG_POLL_S, left_s))
+        reply = yield from asking.answered(
+            _changed(f"/jobs/{asking.part(job_id)}", etag, wait_s, after)
+        )
+        if reply.status != 304:
+            found = asking.decoded(reply, JobDetail)
+            if found.has_ended:
+                return found
+            etag = reply.headers.get("etag")
+        if left_s <= 0:
+            raise errors.WaitTimeout(f"Job {job_id} did not end within {timeout_s:g} s.")
+        if (yield from steps.now_s()) - now < POLL_S:
+            yield from steps.pause(POLL_S)
+
+
+def wait_jobs(
+    ids: Sequence[str], *, timeout_s: float | None = None, after: str | None = None
+) -> Flow[tuple[JobDetail, ...]]:
+    """Wait until all of these jobs have ended: they come in this order. Raises `WaitTimeout`."""
+    started_s = yield from steps.now_s()
+    ended = []
+    for job_id in ids:
+        left_s = timeout_s
+        if timeout_s is not None:
+            left_s = max(0.0, started_s + timeout_s - (yield from steps.now_s()))
+        ended.append((yield from wait_job(job_id, timeout_s=left_s, after=after)))
+    return tuple(ended)
+
+
+def _changed(path: str, etag: str | None, wait_s: float, after: str | None) -> Request:
+    """A read that is answered when what it is about is no longer as that tag says."""
+    return Request(
+        path=asking.API + path,
+        query=(*asking.seen(after, None), ("wait", asking.duration(wait_s))),
+        headers=(("if-none-match", etag),) if etag else (),
+        read_s=wait_s + LONG_POLL_SLACK_S,
+    )
+
+
+def _filters(where: Filter) -> list[tuple[str, str]]:
+    query = asking.given(
+        {
+            "queue": where.queue,
+            "jobSet": where.job_set,
+            "state": ",".join(where.states) or None,
+            "class": ",".join(where.classes) or None,
+            "cluster": where.cluster,
+            "node": where.node,
+        }
+    )
+    return [*query, *((f"label.{name}", value) for name, value in where.labels.items())]

@@ -1,0 +1,150 @@
+"""What operators manage: queues, clusters and their nodes, tokens."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from fairlead import asking, steps
+from fairlead.fleet import Cluster, Cordon, Node, PriorityClass, PriorityClasses
+from fairlead.models import Queue
+from fairlead.steps import Flow, Reply
+from fairlead.tokens import NewToken, SignInLink, Token
+
+
+def create_queue(queue: Queue | str) -> Flow[Queue]:
+    """Make a queue, with the defaults if only its name is given. Raises `Conflict`."""
+    made = Queue(name=queue) if isinstance(queue, str) else queue
+    return (yield from asking.ask(asking.post("/queues", _told(made), repeatable=False), Queue))
+
+
+def queue(name: str) -> Flow[Queue]:
+    """One queue. Its `version` lets `replace_queue` see whether it has changed since."""
+    return (yield from asking.ask(asking.get(_queue_path(name)), Queue))
+
+
+def queues() -> Flow[None]:
+    """Iterates over all queues."""
+    yield from asking.pages("/queues", (), "queues", Queue)
+
+
+def replace_queue(queue: Queue) -> Flow[Queue]:
+    """Make a queue as it is given here. Raises `Conflict` if it is not the `version` given."""
+    request = asking.post(_queue_path(queue.name), _told(queue), method="PUT")
+    if queue.version:
+        tag = ("if-match", f'"{queue.version}"')
+        request = msgspec.structs.replace(
+            request, headers=(*request.headers, tag), repeatable=False
+        )
+    return (yield from asking.ask(request, Queue))
+
+
+def delete_queue(name: str) -> Flow[None]:
+    """Remove a queue. Raises `Conflict` while it has jobs that have not ended."""
+    request = steps.Request(method="DELETE", path=asking.API + _queue_path(name), repeatable=False)
+    yield from asking.done(request)
+
+
+def cordon_queue(name: str, *, reason: str = "") -> Flow[Queue]:
+    """Start nothing new of this queue; what runs goes on."""
+    request = asking.post(f"{_queue_path(name)}/cordon", {"reason": reason})
+    return (yield from asking.ask(request, Queue))
+
+
+def uncordon_queue(name: str) -> Flow[Queue]:
+    """Let the queue go on."""
+    return (yield from asking.ask(asking.post(f"{_queue_path(name)}/uncordon", {}), Queue))
+
+
+def clusters() -> Flow[None]:
+    """Iterates over the clusters that are known."""
+    yield from _listed("/clusters", "clusters", Cluster)
+
+
+def nodes(cluster: str) -> Flow[None]:
+    """Iterates over a cluster's nodes."""
+    yield from _listed(f"/clusters/{asking.part(cluster)}/nodes", "nodes", Node)
+
+
+def cordon(cluster: str, node: str | None = None, *, reason: str = "") -> Flow[None]:
+    """Place nothing new on a cluster, or on one of its nodes; what runs there goes on."""
+    yield from _mark(cluster, node, Cordon(cordoned=True, reason=reason or None))
+
+
+def uncordon(cluster: str, node: str | None = None) -> Flow[None]:
+    """Let a cluster, or one of its nodes, be used again."""
+    yield from _mark(cluster, node, Cordon(cordoned=False))
+
+
+def priority_classes() -> Flow[tuple[PriorityClass, ...]]:
+    """The configured classes."""
+    answer = yield from asking.ask(asking.get("/priority-classes"), PriorityClasses)
+    return answer.priority_classes
+
+
+def create_token(
+    name: str,
+    roles: Sequence[str],
+    *,
+    queues: Sequence[str] | None = None,
+    expires_in_s: int | None = None,
+    label: str = "",
+) -> Flow[Token]:
+    """Make an API token of that name; its secret is in this answer alone.
+
+    `roles`: admin, operator, submitter, viewer. `queues`: only for these.
+    """
+    body = NewToken(
+        name=name or None,
+        roles=tuple(roles),
+        queues=None if queues is None else tuple(queues),
+        label=label or None,
+        expires_in_seconds=expires_in_s,
+    )
+    return (yield from asking.ask(asking.post("/tokens", body, repeatable=False), Token))
+
+
+def tokens(*, everybody: bool = False) -> Flow[None]:
+    """Iterates over one's own tokens, or (for admins) everybody's; secrets are never shown."""
+    yield from asking.pages("/tokens", (("all", "true"),) if everybody else (), "tokens", Token)
+
+
+def revoke_token(token_id: str) -> Flow[None]:
+    """Withdraw a token. Raises `NotFound`."""
+    path = f"{asking.API}/tokens/{asking.part(token_id)}"
+    yield from asking.done(steps.Request(method="DELETE", path=path))
+
+
+def sign_in_link() -> Flow[SignInLink]:
+    """A link that signs a browser in as whoever asks, once."""
+    return (yield from asking.ask(asking.post("/sign-in-links", {}), SignInLink))
+
+
+def fetch(path: str) -> Flow[Reply]:
+    """Any path of the server as it is answered: what `fairlead doctor` looks at."""
+    return (yield from asking.answered(steps.Request(path=path)))
+
+
+def _mark(cluster: str, node: str | None, cordon: Cordon) -> Flow[None]:
+    path = f"/executors/{asking.part(cluster)}"
+    if node is not None:
+        path += f"/nodes/{asking.part(node)}"
+    yield from asking.done(asking.post(path, cordon, method="PUT"))
+
+
+def _listed(path: str, key: str, kind: type[asking.A]) -> Flow[None]:
+    """As `asking.pages`, of what is answered in one piece."""
+    reply = asking.accepted((yield from asking.answered(asking.get(path))))
+    found = asking.decode(reply.body, dict[str, msgspec.Raw])
+    for item in asking.decode(bytes(found.get(key, b"null")), list[msgspec.Raw]):
+        yield from steps.emit(asking.decode(bytes(item), kind))
+
+
+def _told(queue: Queue) -> dict[str, object]:
+    """What a request may hold of a queue."""
+    body: dict[str, object] = msgspec.to_builtins(queue)
+    body.pop("version", None)
+    return body
+
+
+def _queue_path(name: str) -> str:
+    return f"/queues/{asking.part(name)}"
