@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from fairlead import asking, steps
-from fairlead.models import Acted, Action, Filter, FoundJob
+from fairlead.models import Acted, Action, Filter, FoundJob, Started
 from fairlead.steps import Flow
 
+POLL_S: Final = 0.5
 IDS_MAX: Final = 1_000
 """Ids in one request."""
 
@@ -47,20 +48,30 @@ def release(ids: Sequence[str]) -> Flow[Acted]:
     return (yield from _act("release", ids, {}))
 
 
-def resubmit(jobs: Jobs, *, job_set: str | None = None, dry_run: bool = False) -> Flow[Action]:
-    """Submit new jobs like these: into `job_set`, or each into the job set it came from.
+def resubmit(jobs: Jobs, job_set: str, *, queue: str | None = None) -> Flow[Started]:
+    """Submit new jobs like these into a job set, of another `queue` if one is given.
 
-    The answer comes at once; `action(done.id)` says how far the server is.
+    The answer comes at once; `action(started.action)` says how far the server is.
     """
-    key = f"{(yield from steps.draw()):016x}"
-    body = {**_target(jobs), "jobSet": job_set, "key": key}
-    query = (("dryRun", "true"),) if dry_run else ()
-    return (yield from asking.ask(asking.post("/jobs/resubmit", body, query=query), Action))
+    body = {**_target(jobs), "jobSet": job_set, "clientId": f"{(yield from steps.draw()):016x}"}
+    if queue is not None:
+        body["queue"] = queue
+    return (yield from asking.ask(asking.post("/jobs/resubmit", body), Started))
 
 
 def action(action_id: str) -> Flow[Action]:
     """How far an action is that goes on after its answer."""
     return (yield from asking.ask(asking.get(f"/actions/{asking.part(action_id)}"), Action))
+
+
+def watch_action(action_id: str) -> Flow[None]:
+    """Iterates over how far an action is, until it is done."""
+    while True:
+        found = yield from action(action_id)
+        yield from steps.emit(found)
+        if found.is_done:
+            return
+        yield from steps.pause(POLL_S)
 
 
 def _act(name: str, jobs: Jobs, body: dict[str, object], *, dry_run: bool = False) -> Flow[Acted]:

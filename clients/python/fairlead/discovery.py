@@ -123,6 +123,19 @@ def of_data_folder(folder: Path) -> Server:
     return found
 
 
+def token_of(folder: Path) -> str:
+    """The token that the first `fairlead up` on this folder made. Raises `NotConfigured`."""
+    file = folder / TOKEN_FILE
+    try:
+        return file.read_text().strip()
+    except FileNotFoundError:
+        raise NotConfigured(
+            f"There is no {file}: `fairlead up` makes it on its first start."
+        ) from None
+    except OSError as error:
+        raise NotConfigured(f"{file} cannot be read: {error.strerror}.") from error
+
+
 def _in_data_folder(folder: Path) -> Server | None:
     try:
         url = (folder / ADDRESS_FILE).read_text().strip()

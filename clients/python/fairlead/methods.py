@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from fairlead import acting, discovery, follow, looking, managing, submitting
 from fairlead.fleet import Cluster, Node
-from fairlead.models import Event, JobSet, JobView, Queue
+from fairlead.models import Action, Event, JobSet, JobView, Queue
 from fairlead.retries import Retries, retrying
 from fairlead.steps import Flow
 from fairlead.tokens import Token
@@ -90,6 +90,7 @@ class Methods(ABC):
     release = Call(acting.release)
     resubmit = Call(acting.resubmit)
     action = Call(acting.action)
+    watch_action = Each(acting.watch_action, Action)
 
     job = Call(looking.job)
     iter_jobs = Each(looking.iter_jobs, JobView)

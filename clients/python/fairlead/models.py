@@ -169,14 +169,44 @@ class Acted(Answer, frozen=True, kw_only=True):
     sample: tuple[FoundJob, ...] = ()
 
 
-class Action(Answer, frozen=True, kw_only=True):
-    """Something that goes on after its answer: `done` of `total` jobs so far."""
+class Started(Answer, frozen=True, kw_only=True):
+    """An action that goes on after its answer, and how many jobs it concerns."""
+
+    action: str
+    total: int
+
+
+class RefusedJob(Answer, frozen=True, kw_only=True):
+    """A job with which an action could do nothing, and why."""
 
     id: str
-    total: int | None = None
-    done: int = 0
-    state: str = ""
+    reason: str
+
+
+class Action(Answer, frozen=True, kw_only=True):
+    """How far an action is: `done` of `total` jobs were dealt with, `made` of them submitted again.
+
+    `refused` names the first that were not. Reads that are given `position` see what was made.
+    """
+
+    action: str
+    kind: str
+    queue: str
+    job_set: str
+    by: str = ""
+    state: str
+    total: int
+    done: int
+    made: int
+    refused: tuple[RefusedJob, ...] = ()
     position: str | None = None
+    created_at: str | None = None
+    changed_at: str | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.state == "DONE"
 
 
 class Problem(Answer, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ import gc
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib import metadata
 from typing import Final
 
 import msgspec
@@ -32,6 +33,7 @@ class Degraded(str):
     """What people should know of a service that is ready all the same."""
 
 
+VERSION: Final = metadata.version("fairlead-common")
 CHECK_S_MAX: Final = 2.0
 BACKLOG: Final = 2_048
 GRACE_S: Final = 5.0
@@ -73,6 +75,7 @@ class Ready(msgspec.Struct, frozen=True):
     """The answer of `/readyz`: each check says `ok`, or what is not."""
 
     ready: bool
+    version: str
     checks: dict[str, str]
 
 
@@ -93,7 +96,7 @@ def _common_routes(checks: Mapping[str, Check]) -> APIRouter:
         is_ready = all(each is None or isinstance(each, Degraded) for each in answers)
         told = {name: answer or "ok" for name, answer in zip(checks, answers, strict=True)}
         return Response(
-            msgspec.json.encode(Ready(is_ready, told)),
+            msgspec.json.encode(Ready(is_ready, VERSION, told)),
             status_code=200 if is_ready else 503,
             media_type="application/json",
         )

@@ -1,10 +1,12 @@
-"""What this package adds to the `fairlead` command: `up`, `token show` and `token link`."""
+"""What this package adds to the `fairlead` command: `up`."""
 
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from fairlead.cli import frame
 
 
 class Backend(StrEnum):
@@ -22,11 +24,14 @@ Data = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands. Called by `fairlead` through the entry point group `fairlead.commands`."""
-    app.command(name="up")(up)
-    token = typer.Typer(help="The token that this machine's Fairlead made.", no_args_is_help=True)
-    token.command(name="show")(show)
-    token.command(name="link")(link)
-    app.add_typer(token, name="token")
+    app.command(
+        name="up",
+        epilog=frame.examples(
+            "fairlead up",
+            "fairlead up --data ./data --port 8081",
+            "fairlead up --backend simulated",
+        ),
+    )(up)
 
 
 def up(
@@ -49,17 +54,3 @@ def up(
     main.run_up(
         data=data, port=port, kafka=kafka, postgres=postgres, redis=redis, backend=backend.value
     )
-
-
-def show(data: Data = None) -> None:
-    """Print the first token, for FAIRLEAD_TOKEN or an Authorization header."""
-    from fairlead_standalone import main
-
-    main.show_token(data)
-
-
-def link(data: Data = None) -> None:
-    """Print an address that signs a browser in, once."""
-    from fairlead_standalone import main
-
-    main.show_link(data)

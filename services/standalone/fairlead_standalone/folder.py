@@ -4,6 +4,7 @@ format          what wrote this folder, as a number
 lock            held by the running supervisor; says which one
 secrets.json    generated passwords and the signing key (mode 0600)
 token           the first API token, in plain (mode 0600)
+address         where the web process listens, while it does: what commands look for
 logs/           one file per child, the older half in NAME.log.1
 postgres-18/    one cluster; its major version is in its name
 """
@@ -43,11 +44,10 @@ class Secrets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds the lock, as written into it: the supervisor's pid and what it serves and uses."""
+    """Who holds the lock, as written into it: the supervisor's pid and where it serves."""
 
     pid: int
     address: str
-    database_url: str
 
 
 class DataFolder:
@@ -63,12 +63,11 @@ class DataFolder:
         """Where the children's output is kept."""
         return self.path / "logs"
 
-    def announce(self, address: str, database_url: str) -> None:
-        """Say who holds the lock, for whoever finds the folder in use, and where it serves."""
-        holder = Holder(pid=os.getpid(), address=address, database_url=database_url)
+    def announce(self, address: str) -> None:
+        """Say who holds the lock and where it serves, for whoever finds the folder in use."""
+        holder = Holder(pid=os.getpid(), address=address)
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, msgspec.json.encode(holder), 0)
-        write_private(self.path / discovery.ADDRESS_FILE, f"{address}\n".encode())
 
     def bind_log(self, kind: str) -> None:
         """Note which kind of log the views in this folder fold; raises `FolderRefused` for another.
@@ -121,16 +120,6 @@ def claim(
         raise FolderRefused(
             f"The data folder {path} cannot be used: {error.strerror}. Choose another with --data."
         ) from error
-
-
-def holder(path: Path) -> Holder | None:
-    """Who runs on this folder now, once it has said so; None: nobody. Raises OSError."""
-    with (path / "lock").open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _decode(file.read(4096))
-    return None
 
 
 def _check_format(path: Path) -> None:

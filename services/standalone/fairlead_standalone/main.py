@@ -34,40 +34,6 @@ def run_up(
         frame.fail(str(error))
 
 
-def show_token(data: Path | None) -> None:
-    """Print the token in the data folder."""
-    file = _data(data) / discovery.TOKEN_FILE
-    try:
-        typer.echo(file.read_text().strip())
-    except FileNotFoundError:
-        frame.fail(f"There is no {file}: `fairlead up` makes it on its first start.")
-    except OSError as error:
-        frame.fail(f"{file} cannot be read: {error.strerror}.")
-
-
-def show_link(data: Path | None) -> None:
-    """Print an address that signs a browser in, once."""
-    path = _data(data)
-    try:
-        holder = folders.holder(path)
-    except OSError as error:
-        frame.fail(f"{path} cannot be read: {error.strerror}. Is it the folder of `fairlead up`?")
-    if holder is None:
-        frame.fail(f"Nothing runs on {path}. Start it with `fairlead up`, then ask again.")
-    typer.echo(asyncio.run(_link(holder)))
-
-
-async def _link(holder: folders.Holder) -> str:
-    from fairlead_common import db  # late: `up` itself needs no database client
-    from fairlead_standalone import first
-
-    pool = await db.open_pool(holder.database_url, size_max=1, connect_s_max=5)
-    try:
-        return await first.link(pool, holder.address)
-    finally:
-        await pool.close()
-
-
 def _data(given: Path | None) -> Path:
     return (given or discovery.data_folder(os.environ)).absolute()
 

@@ -25,6 +25,7 @@ from fairlead_standalone.children import ServerFailed
 START_S_MAX: Final = 120.0
 STOP_S_MAX: Final = 60.0
 POLL_S: Final = 0.05
+GREETING_END: Final = "Data and logs:"
 
 KERNELS: Final = {"NUMBA_CACHE_DIR": str(Path.home() / ".cache" / "fairlead" / "numba")}
 """Kernels of the engine are compiled once for all tests: some seconds of two cores."""
@@ -46,6 +47,7 @@ class Whole:
         self._options = options
         self._environment = {**KERNELS, **os.environ, **(environment or {})}
         self._printed = folder / "up.txt"
+        self._printed_before = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -90,6 +92,7 @@ class Whole:
 
     def start(self) -> None:
         """Start, and return when it answers. Raises `ServerFailed` with what it printed."""
+        self._printed_before = len(self.printed) if self._printed.exists() else 0
         with self._printed.open("ab") as output:
             self._process = subprocess.Popen(
                 self.words,
@@ -102,13 +105,16 @@ class Whole:
         self.wait_ready()
 
     def wait_ready(self) -> None:
-        """Until every service is ready and the token is there."""
+        """Until every service is ready and all of its greeting is printed."""
         assert self._process is not None, "not started"
         deadline_s = clock.monotonic_s() + START_S_MAX
-        while not ((self.data / "address").exists() and services.is_ready(self.port)):
+        while not (self._is_greeted() and services.is_ready(self.port)):
             if self._process.poll() is not None or clock.monotonic_s() > deadline_s:
                 raise ServerFailed(f"`fairlead up` is not ready; it printed:\n{self.printed}")
             time.sleep(POLL_S)
+
+    def _is_greeted(self) -> bool:
+        return GREETING_END in self.printed[self._printed_before :]
 
     def wait_for(self, happened: Callable[[], bool]) -> None:
         """Until this is so. Raises `ServerFailed` with what was printed when it never is."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
+from fairlead import discovery
 from fairlead_common import db, process, serving, settings
 from fairlead_common.settings import Settings
 from fairlead_lookout.service import Service as Lookout
@@ -43,12 +44,18 @@ def build(submit: Submit, lookout: Lookout, own: Settings) -> FastAPI:
 
 
 async def _prepare(own: SubmitSettings) -> None:
-    """The first token, the first queue, and a link for whoever typed `fairlead up`."""
+    """The first token, the first queue, and a link for whoever typed `fairlead up`.
+
+    The address comes last, and before anything is answered there: whoever finds it in the folder
+    finds a token too, and whoever is answered could have found it.
+    """
+    address = f"http://{own.http_host}:{own.http_port}"
     pool = await db.open_pool(own.database_url, size_max=1)
     try:
         await first.prepare(pool, Path(own.data))
-        link = await first.link(pool, f"http://{own.http_host}:{own.http_port}")
+        link = await first.link(pool, address)
         write_private(Path(own.data) / LINK_FILE, f"{link}\n".encode())
+        write_private(Path(own.data) / discovery.ADDRESS_FILE, f"{address}\n".encode())
     finally:
         await pool.close()
 

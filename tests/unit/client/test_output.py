@@ -23,14 +23,51 @@ def test_an_absent_time_has_no_age() -> None:
     assert output.age(None, NOW) == ""
 
 
-def test_columns_are_aligned_and_only_the_last_is_never_cut(
+def printed(
+    capsys: pytest.CaptureFixture[str],
+    headings: list[str],
+    *rows: list[str],
+    columns_max: int | None = None,
+    spare: tuple[str, ...] = (),
+) -> list[str]:
+    output.table(headings, rows, columns_max, spare)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_columns_are_aligned_and_nothing_is_cut_for_programs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     long = "x" * 100
-    output.table(["A", "B"], [["1", "2"], [long, long]])
-    heading, first, second = capsys.readouterr().out.splitlines()
-    assert heading.index("B") == first.index("2") == second.index(long)
-    assert second.startswith("x" * 59 + "…")
+    heading, first, second = printed(capsys, ["A", "B"], ["1", "2"], [long, long])
+    assert heading.index("B") == first.index("2") == len(long) + len(output.GAP)
+    assert second == f"{long}{output.GAP}{long}"
+
+
+def test_a_table_fits_the_terminal_and_ids_are_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    job_id = "0" * 28
+    row = [job_id, "a-queue", "a-job-set-with-a-long-name", "r" * 200]
+    lines = printed(capsys, ["ID", "QUEUE", "JOB SET", "REASON"], row, columns_max=80)
+    assert max(map(len, lines)) <= 80
+    assert lines[1].startswith(job_id)
+    assert lines[1].endswith("…")
+
+
+def test_columns_that_matter_less_go_first_where_there_is_no_room(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = ["0" * 28, "a-queue", "RUNNING", "because of something"]
+    headings = ["ID", "QUEUE", "STATE", "REASON"]
+    lines = printed(capsys, headings, row, columns_max=40, spare=("QUEUE", "REASON"))
+    assert lines[0].split() == ["ID", "STATE"]
+    assert lines[1].split() == ["0" * 28, "RUNNING"]
+
+
+def test_letters_of_double_width_keep_columns_aligned(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.cells import cell_len
+
+    heading, first, second = printed(capsys, ["A", "B"], ["漢字", "1"], ["abcdef", "2"])
+    places = {cell_len(line[: line.index(word)]) for line, word in ((first, "1"), (second, "2"))}
+    assert places == {heading.index("B")}
 
 
 def test_a_text_of_several_lines_stays_in_its_row(capsys: pytest.CaptureFixture[str]) -> None:

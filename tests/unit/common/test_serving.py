@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
+from importlib import metadata
 
 import httpx2
 import pytest
@@ -58,17 +59,20 @@ async def test_a_service_is_ready_when_all_checks_are_well() -> None:
     async with client({"log": well, "view": well}) as http:
         answer = await http.get("/readyz")
     assert answer.status_code == 200
-    assert answer.json() == {"ready": True, "checks": {"log": "ok", "view": "ok"}}
+    assert answer.json() == {
+        "ready": True,
+        "version": metadata.version("fairlead-common"),
+        "checks": {"log": "ok", "view": "ok"},
+    }
 
 
 async def test_a_service_says_what_it_is_not_ready_for() -> None:
     async with client({"log": well, "view": ill}) as http:
         answer = await http.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json() == {
-        "ready": False,
-        "checks": {"log": "ok", "view": "the view is 12 s behind"},
-    }
+    told = answer.json()
+    assert told["ready"] is False
+    assert told["checks"] == {"log": "ok", "view": "the view is 12 s behind"}
 
 
 async def test_a_check_that_never_answers_is_no_reason_to_hang() -> None:

@@ -33,7 +33,7 @@ def test_secrets_survive_and_differ_between_folders(tmp_path: Path) -> None:
 
 def test_a_folder_in_use_is_refused_with_who_and_the_way_out(tmp_path: Path) -> None:
     holder = claim(tmp_path / "a")
-    holder.announce("http://127.0.0.1:8080", "")
+    holder.announce("http://127.0.0.1:8080")
     with pytest.raises(FolderRefused, match=r"in use .*process \d+, http://127.*--data.*--port"):
         claim(tmp_path / "a")
     holder.close()
@@ -47,22 +47,11 @@ def test_one_in_use_that_has_not_said_its_address_is_refused_too(tmp_path: Path)
     holder.close()
 
 
-def test_the_address_is_there_for_the_command_line_while_it_serves(tmp_path: Path) -> None:
+def test_the_address_is_gone_when_nobody_serves_any_more(tmp_path: Path) -> None:
     claimed = claim(tmp_path / "a")
-    claimed.announce("http://127.0.0.1:1234", "")
-    assert (claimed.path / "address").read_text() == "http://127.0.0.1:1234\n"
+    (claimed.path / "address").write_text("http://127.0.0.1:1234\n")
     claimed.close()
     assert not (claimed.path / "address").exists()
-
-
-def test_who_runs_on_a_folder_can_be_asked(tmp_path: Path) -> None:
-    claimed = claim(tmp_path / "a")
-    claimed.announce("http://127.0.0.1:1234", "postgresql://x")
-    found = folder.holder(tmp_path / "a")
-    assert found is not None
-    assert found.database_url == "postgresql://x"
-    claimed.close()
-    assert folder.holder(tmp_path / "a") is None
 
 
 def test_a_folder_of_another_major_version_is_refused(tmp_path: Path) -> None:

@@ -55,6 +55,15 @@ def register(app: typer.Typer) -> None:
         epilog=frame.examples("fairlead release 0h01ja5y7d1s8xk2v4m6n8p0qr"),
     )(release)
 
+    app.command(
+        "resubmit",
+        short_help="Submit jobs again, as new ones.",
+        epilog=frame.examples(
+            "fairlead resubmit --queue default --jobset nightly --state FAILED --into nightly-2",
+            "fairlead resubmit 0h01ja5y7d1s8xk2v4m6n8p0qr --into again",
+        ),
+    )(resubmit)
+
 
 def cancel(
     context: typer.Context,
@@ -137,6 +146,55 @@ def release(
     with frame.connect(context) as client:
         client.release(ids)
     typer.echo(f"release of {output.many(len(ids), 'job')} requested")
+
+
+def resubmit(
+    context: typer.Context,
+    into: Annotated[str, typer.Option(help="The job set of the new jobs.", metavar="NAME")],
+    ids: choose.Ids = None,
+    queue: choose.Queue = "",
+    jobset: choose.JobSet = "",
+    state: choose.States = None,
+    class_: choose.Classes = None,
+    label: choose.Labels = None,
+    cluster: choose.Cluster = "",
+    node: choose.Node = "",
+    into_queue: Annotated[
+        str, typer.Option(help="The queue of the new jobs; theirs otherwise.", metavar="NAME")
+    ] = "",
+    yes: Yes = False,
+) -> None:
+    """Submit new jobs like those, into a job set; the old ones stay as they are.
+
+    Prints the progress on a terminal. Interrupted, the server still goes on to the end.
+    """
+    chosen = choose.where(queue, jobset, state, class_, label, cluster, node)
+    jobs = choose.ids_or_filter(ids, chosen)
+    with frame.connect(context) as client:
+        if not isinstance(jobs, list):
+            _confirm_many(client, chosen, yes)
+        started = client.resubmit(jobs, into, queue=into_queue or None)
+        last = None
+        for last in client.watch_action(started.action):
+            if frame.is_terminal():
+                typer.echo(f"\r{last.done:,} of {last.total:,}", err=True, nl=last.is_done)
+    assert last is not None, "an action says at least once how far it is"
+    for refused in last.refused[: frame.FAULTS_SHOWN_MAX]:
+        frame.say(f"{refused.id}: {refused.reason}")
+    typer.echo(f"submitted {output.many(last.made, 'job')} to {last.queue}/{last.job_set}")
+    if last.made < last.total:
+        raise typer.Exit(frame.EXIT_JOBS_FAILED)
+
+
+def _confirm_many(client: "Client", chosen: "Filter", yes: bool) -> None:
+    """Ask before many jobs are submitted again."""
+    known = client.count_jobs(["queue"], chosen)
+    count = sum(group.jobs for group in known)
+    if count == 0:
+        frame.fail("no such jobs; nothing was done")
+    if count > ASK_ABOVE:
+        what = output.many(count, "job")
+        frame.confirm(f"Submit {what} again?", f"this would submit {what}", yes)
 
 
 def _act(

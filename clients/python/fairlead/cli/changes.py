@@ -34,4 +34,6 @@ def _leaves(place: str, value: object) -> Iterator[tuple[str, object]]:
 def _shown(value: object) -> str:
     if value is None:
         return "none"
+    if isinstance(value, float):
+        return f"{value:.10g}"
     return value if isinstance(value, str) and value else msgspec.json.encode(value).decode()

@@ -78,18 +78,16 @@ def health(reply: Reply) -> list[Finding]:
         said = msgspec.json.decode(reply.body, type=Health)
     except msgspec.DecodeError:
         return [Finding("ready", f"/readyz answers {reply.status} and nothing to read")]
-    bad = {name: text for name, text in said.checks.items() if text != "ok"}
-    if said.ready:
-        return [Finding("ready", f"the server has all that it needs ({', '.join(said.checks)})")]
-    return [
-        Finding(
-            name,
-            text,
-            "see the server's logs; requests that need it are answered 503 until it is back",
-            frame.EXIT_UNREACHABLE,
-        )
-        for name, text in bad.items()
+    well = ", ".join(name for name, text in said.checks.items() if text == "ok")
+    found = [Finding("ready", f"what the server needs is there: {well}")] if well else []
+    way_out = "the server goes on without it for now; see its logs"
+    if not said.ready:
+        way_out = "see the server's logs; what needs it is answered 503 until it is back"
+    code = frame.EXIT_JOBS_FAILED if said.ready else frame.EXIT_UNREACHABLE
+    found += [
+        Finding(name, text, way_out, code) for name, text in said.checks.items() if text != "ok"
     ]
+    return found
 
 
 def versions(ours: str, reply: Reply) -> Finding:

@@ -2,7 +2,7 @@
 
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from fairlead import Client
     from fairlead.cli.checks import Finding
     from fairlead.discovery import Server
+
+_AWAY: Final = "is it running? `fairlead up` starts one on this machine; else look at the network"
+_TOKEN: Final = (
+    "set FAIRLEAD_TOKEN, or the token of a context; `fairlead token show` prints the first one on"
+    " the machine of the server"
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -69,7 +75,7 @@ def _configuration(server: "Server") -> "Finding":
 
 def _of_server(client: "Client") -> "list[Finding]":
     from fairlead import FairleadError, transport
-    from fairlead.cli import checks, hints
+    from fairlead.cli import checks
 
     began_s = time.monotonic()
     try:
@@ -85,14 +91,13 @@ def _of_server(client: "Client") -> "list[Finding]":
             checks.lag(client.fetch("/metrics")),
         ]
     except FairleadError as error:
-        way_out = hints.of(error) or ""
-        return [checks.Finding("server", str(error), way_out, frame.EXIT_UNREACHABLE)]
+        return [checks.Finding("server", str(error), _AWAY, frame.EXIT_UNREACHABLE)]
     return [*found, *_with_token(client)]
 
 
 def _with_token(client: "Client") -> "list[Finding]":
     """What needs a token to be seen."""
-    from fairlead import FairleadError
+    from fairlead import FairleadError, Unauthenticated
     from fairlead.cli import checks, hints
 
     try:
@@ -101,4 +106,5 @@ def _with_token(client: "Client") -> "list[Finding]":
         return [*found, *checks.clusters(client.clusters(), datetime.now(UTC))]
     except FairleadError as error:
         _, code = frame.explain(error) or ("", frame.EXIT_REFUSED)
-        return [checks.Finding("credentials", str(error), hints.of(error) or "", code)]
+        way_out = _TOKEN if isinstance(error, Unauthenticated) else hints.of(error) or ""
+        return [checks.Finding("credentials", str(error), way_out, code)]
