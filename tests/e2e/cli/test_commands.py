@@ -85,7 +85,7 @@ def test_jobs_come_from_standard_input_as_json(terminal: Terminal, job_set: str)
     text = json.dumps(
         {"queue": "default", "jobSet": job_set, "jobs": [{"command": ["true"], "cpu": "100m"}]}
     )
-    assert "submitted 1 jobs" in terminal("submit", "-", "--wait", stdin=text).stdout
+    assert "submitted 1 job to" in terminal("submit", "-", "--wait", stdin=text).stdout
 
 
 def test_submitting_a_file_twice_runs_named_jobs_once(terminal: Terminal, job_set: str) -> None:

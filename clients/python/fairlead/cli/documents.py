@@ -76,12 +76,11 @@ def _documents(file: str, text: bytes) -> list[object]:
         except msgspec.DecodeError as error:
             if file.endswith(".json"):
                 raise Unreadable(f"{file} is not valid JSON: {error}") from error
-    import yaml
+    from fairlead.cli import yamls
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        found = [document for document in yaml.load_all(text, loader) if document is not None]
-    except yaml.YAMLError as error:
+        found = yamls.documents(text)
+    except yamls.Unreadable as error:
         raise Unreadable(f"{file} is not valid YAML: {error}") from error
     if not found:
         raise Unreadable(f"{file} is empty.")

@@ -13,7 +13,7 @@ def line(detail: "JobDetail") -> str:
     """The state and why, in one line."""
     if detail.why is not None:
         return f"{detail.state}: {detail.why.sentence}"
-    said = " ".join(dict.fromkeys(text for text in (detail.message, detail.reason) if text))
+    said = _sentence(detail.reason or detail.message or "")
     if not said and detail.state == "RUNNING" and detail.node:
         said = f"on {detail.node}"
     return f"{detail.state}: {said}" if said else detail.state
@@ -67,12 +67,12 @@ def _run(run: "Run", now: datetime.datetime) -> str:
     if run.ended is None:
         return f"{text}."
     text += f", and ended as {run.state}"
-    if run.exit_code is not None:
+    because = run.reason or run.message or ""
+    if run.exit_code is not None and "exit code" not in because:
         text += f" with exit code {run.exit_code}"
-    because = dict.fromkeys(part.rstrip(".") for part in (run.message, run.reason) if part)
     if run.preempted_for:
-        because[f"it gave way to {run.preempted_for}"] = None
-    return f"{text}{': ' if because else ''}{'; '.join(because)}."
+        because += f"{'; ' if because else ''}it gave way to {run.preempted_for}"
+    return f"{text}: {because.rstrip('.')}." if because else f"{text}."
 
 
 def _help(detail: "JobDetail") -> list[str]:
@@ -84,6 +84,11 @@ def _help(detail: "JobDetail") -> list[str]:
             return [f"`fairlead logs {detail.id}` shows what it wrote."]
         case _:
             return []
+
+
+def _sentence(text: str) -> str:
+    """With a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
 def _ago(time: str | None, now: datetime.datetime) -> str:

@@ -1,0 +1,78 @@
+"""Reading YAML as people mean it: the core schema of YAML 1.2.
+
+By the older rules, which PyYAML has, `on:` is the key `true`, `12:30` is 750 and a time is no text.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import yaml
+
+if TYPE_CHECKING:
+    from yaml import SafeLoader as Base
+else:
+    Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_CORE: Final = (
+    ("null", r"~|null|Null|NULL|", "~nN\0"),
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+)
+
+
+class Unreadable(ValueError):
+    """The text is no YAML that says what JSON can say."""
+
+
+class _Loader(Base):
+    """As `yaml.safe_load`, with other words for truth, numbers and nothing."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - a table of the class that PyYAML looks for
+
+
+for _tag, _pattern, _first in _CORE:
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}",
+        re.compile(rf"^(?:{_pattern})$"),
+        ["" if letter == "\0" else letter for letter in _first],
+    )
+
+
+def _int(loader: _Loader, node: yaml.ScalarNode) -> int:
+    text = str(loader.construct_scalar(node))
+    bases = {"0o": 8, "0x": 16}
+    return int(text, bases.get(text[:2], 10))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _int)
+
+
+def documents(text: bytes) -> list[object]:
+    """The documents that are not empty. Raises `Unreadable`."""
+    try:
+        found = [one for one in yaml.load_all(text, _Loader) if one is not None]
+    except (yaml.YAMLError, ValueError) as error:
+        raise Unreadable(str(error)) from error
+    for number, document in enumerate(found, 1):
+        for place in _odd_keys("", document):
+            raise Unreadable(f"document {number}: {place} is no text; put it between quotes")
+    return found
+
+
+def _odd_keys(place: str, value: object) -> Iterator[str]:
+    """Keys that JSON could not have."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                yield f"the key {key!r}{f' of {place}' if place else ''}"
+            else:
+                yield from _odd_keys(f"{place}.{key}" if place else key, inner)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _odd_keys(f"{place}[{index}]", inner)
