@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from fairlead.models import (
         Acted,
         Action,
+        Checked,
+        CheckedJob,
         Event,
         Fault,
         Filter,
@@ -65,6 +67,8 @@ __all__ = [
     "Action",
     "AsyncClient",
     "Busy",
+    "Checked",
+    "CheckedJob",
     "Client",
     "Cluster",
     "Conflict",

@@ -146,8 +146,24 @@ class Submitted(Answer, frozen=True, kw_only=True):
     `position` names the place in the log; reads that are given it see these jobs.
     """
 
-    position: str | None
+    position: str
     jobs: tuple[SubmittedJob, ...]
+
+
+class CheckedJob(SubmittedJob, frozen=True, kw_only=True):
+    """One job that was not created. `feasible`: whether it could ever run, None if nobody knows.
+
+    `why` says what keeps it from running.
+    """
+
+    feasible: bool | None = None
+    why: str | None = None
+
+
+class Checked(Answer, frozen=True, kw_only=True):
+    """What a dry run says of jobs, in the order given."""
+
+    jobs: tuple[CheckedJob, ...] = ()
 
 
 class FoundJob(Answer, frozen=True, kw_only=True):

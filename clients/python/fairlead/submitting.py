@@ -1,12 +1,12 @@
 """Submitting jobs: any number of them, safe to repeat."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from fairlead import asking, batches, errors, steps
 from fairlead.batches import AnyJob
-from fairlead.models import Fault, Problem, Submitted, SubmittedJob
+from fairlead.models import Checked, CheckedJob, Fault, Problem, Submitted, SubmittedJob
 from fairlead.steps import Flow, Request
 
 
@@ -28,30 +28,37 @@ def submit(
     position = ""
     for batch in batches.cut(jobs, name):
         request = _submission(queue, job_set, defaults, batch)
-        try:
-            answer = yield from asking.ask(request, Submitted)
-        except errors.Refused as error:
-            raise errors.refusal(_shifted(error.problem, batch.first), accepted) from None
+        answer = yield from _placed(request, batch, Submitted, accepted)
         accepted += answer.jobs
-        position = answer.position or position
+        position = answer.position
     return Submitted(position=position, jobs=tuple(accepted))
 
 
 def check(
     queue: str, job_set: str, jobs: Iterable[AnyJob], *, defaults: AnyJob | None = None
-) -> Flow[int]:
-    """Have the server validate jobs without creating them: how many there are.
+) -> Flow[Checked]:
+    """Have the server validate jobs without creating them, and say whether each could ever run.
 
     Raises `Invalid` with every fault of the first request that has one.
     """
-    count = 0
+    checked: list[CheckedJob] = []
     for batch in batches.cut(jobs, "dry-run"):
         request = _submission(queue, job_set, defaults, batch, dry_run=True)
-        answer = yield from asking.answered(request)
-        if answer.status >= 300:
-            raise errors.refusal(_shifted(asking.problem_of(answer), batch.first))
-        count += len(batch.jobs)
-    return count
+        checked += (yield from _placed(request, batch, Checked)).jobs
+    return Checked(jobs=tuple(checked))
+
+
+def _placed(
+    request: Request,
+    batch: batches.Batch,
+    kind: type[asking.A],
+    accepted: Sequence[SubmittedJob] = (),
+) -> Flow[asking.A]:
+    """Ask about a batch. Raises `Refused` with pointers into the whole list."""
+    try:
+        return (yield from asking.ask(request, kind))
+    except errors.Refused as error:
+        raise errors.refusal(_shifted(error.problem, batch.first), accepted) from None
 
 
 def _submission(

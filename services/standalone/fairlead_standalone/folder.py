@@ -44,10 +44,11 @@ class Secrets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds the lock, as written into it: the supervisor's pid and where it serves."""
+    """Who holds the lock, as written into it: the supervisor's pid and what it serves and uses."""
 
     pid: int
     address: str
+    database_url: str
 
 
 class DataFolder:
@@ -63,9 +64,9 @@ class DataFolder:
         """Where the children's output is kept."""
         return self.path / "logs"
 
-    def announce(self, address: str) -> None:
+    def announce(self, address: str, database_url: str) -> None:
         """Say who holds the lock and where it serves, for whoever finds the folder in use."""
-        holder = Holder(pid=os.getpid(), address=address)
+        holder = Holder(pid=os.getpid(), address=address, database_url=database_url)
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, msgspec.json.encode(holder), 0)
 

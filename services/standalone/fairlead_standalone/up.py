@@ -79,7 +79,7 @@ async def _work(
 ) -> None:
     await children.start(*servers.programs)
     await children.start(*services(options, servers, folder, runners))
-    folder.announce(f"http://127.0.0.1:{options.port}")
+    folder.announce(f"http://127.0.0.1:{options.port}", servers.database_url)
     for line in welcome(options, folder):
         say(line)
     await children.wait()

@@ -14,7 +14,7 @@ SAME: dict[str, tuple[type, type, set[str]]] = {
     "gang sent": (models.Gang, requests.Gang, set()),
     "retry sent": (models.Retry, requests.Retry, set()),
     "submitted": (models.Submitted, intake.Submitted, set()),
-    "submitted job": (models.SubmittedJob, intake.SubmittedJob, set()),
+    "submitted job": (models.CheckedJob, intake.SubmittedJob, set()),
     "acted": (models.Acted, acting.Done, set()),
     "found job": (models.FoundJob, known.FoundJob, set()),
     "resubmission": (models.Started, resubmitting.Started, set()),

@@ -129,9 +129,16 @@ def test_failures_of_other_jobs_in_the_same_job_set_do_not_count(server: Served,
 def test_a_dry_run_says_what_would_be_submitted(
     server: Served, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.routes["POST /api/v1/jobs"] = lambda asked: {"dryRun": asked.query["dryRun"]}
+    def check(asked: Asked) -> object:
+        assert asked.query["dryRun"] == "true"
+        stuck = {"id": "b", "feasible": False, "why": "it asks for more than any node has"}
+        return {"position": None, "jobs": [{"id": "a", "feasible": True}, stuck]}
+
+    server.routes["POST /api/v1/jobs"] = check
     assert cli.invoke(["submit", file, "--dry-run"]) == 0
-    assert "2 jobs for q/s can be submitted; nothing was created" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "2 jobs for q/s can be submitted; nothing was created" in told.out
+    assert "two could run nowhere now: it asks for more than any node has" in told.err
 
 
 def test_a_refusal_shows_every_fault_and_ends_with_3(

@@ -33,7 +33,7 @@ def test_secrets_survive_and_differ_between_folders(tmp_path: Path) -> None:
 
 def test_a_folder_in_use_is_refused_with_who_and_the_way_out(tmp_path: Path) -> None:
     holder = claim(tmp_path / "a")
-    holder.announce("http://127.0.0.1:8080")
+    holder.announce("http://127.0.0.1:8080", "")
     with pytest.raises(FolderRefused, match=r"in use .*process \d+, http://127.*--data.*--port"):
         claim(tmp_path / "a")
     holder.close()

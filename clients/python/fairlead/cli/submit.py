@@ -7,7 +7,7 @@ import typer
 from fairlead.cli import frame, output, watch
 
 if TYPE_CHECKING:
-    from fairlead import Client, Submitted, SubmittedJob
+    from fairlead import Checked, Client, Submitted, SubmittedJob
     from fairlead.cli.documents import Submission
 
 
@@ -53,9 +53,8 @@ def submit(
     with frame.connect(context) as client:
         if dry_run:
             for item in found:
-                count = client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
-                jobs = output.many(count, "job")
-                typer.echo(f"{jobs} for {item.place} can be submitted; nothing was created")
+                done = client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
+                _report_check(item, done)
             return
         sent = [
             (item, client.submit(item.queue, item.job_set, item.jobs, defaults=item.defaults))
@@ -77,6 +76,17 @@ def _report(sent: "list[tuple[Submission, Submitted]]", output_format: output.Fo
         return
     jobs: list[SubmittedJob] = [job for _, done in sent for job in done.jobs]
     output.items(jobs, output_format, {}, lambda job: job.id, "")
+
+
+def _report_check(item: "Submission", done: "Checked") -> None:
+    jobs = output.many(len(done.jobs), "job")
+    typer.echo(f"{jobs} for {item.place} can be submitted; nothing was created")
+    stuck = [(at, job) for at, job in enumerate(done.jobs) if job.feasible is False]
+    for at, job in stuck[: frame.FAULTS_SHOWN_MAX]:
+        name = item.jobs[at].get("clientId") or f"/jobs/{at}"
+        frame.say(f"{name} could run nowhere now: {job.why or 'no node is large enough'}")
+    if len(stuck) > frame.FAULTS_SHOWN_MAX:
+        frame.say(f"... and {len(stuck) - frame.FAULTS_SHOWN_MAX} more")
 
 
 def _succeeded(client: "Client", item: "Submission", done: "Submitted", show: bool) -> bool:
