@@ -1,7 +1,8 @@
 """Times the scheduling engine on large pools: `python bench/engine.py --case NAME --json`.
 
 One process, one case; the last line of output is one JSON object. Snapshots are made before the
-clock starts; the round is what is measured, with reasons made. The first round (compiling, filling
+clock starts; the round is what is measured, with reasons made (`nothing` and `churn` measure the
+service around it, see ticks.py). The first round (compiling, filling
 caches) is not counted. `calibrationMs` is a fixed loop on this machine, so that figures of
 different machines can be told apart.
 """
@@ -25,6 +26,9 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / "fair
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench import ticks
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 
 GI = 1 << 30
@@ -258,6 +262,8 @@ def calibration_ms() -> float:
 
 def measure(name: str, turns: int) -> dict[str, Any]:
     """Run a case and return what is printed."""
+    if name in ticks.CASES:
+        return {**ticks.measure(name, turns), "calibrationMs": round(calibration_ms(), 1)}
     made = CASES[name]()
     settings = SETTINGS.get(name, EngineSettings())
     start = time.perf_counter()
@@ -291,7 +297,7 @@ SETTINGS: dict[str, EngineSettings] = {
 def main() -> int:
     """Parse the command line, run, print."""
     parser = argparse.ArgumentParser(description="Times the scheduling engine.")
-    parser.add_argument("--case", choices=sorted(CASES), required=True)
+    parser.add_argument("--case", choices=sorted([*CASES, *ticks.CASES]), required=True)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args()

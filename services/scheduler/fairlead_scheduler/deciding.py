@@ -8,11 +8,10 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import msgspec
-import numpy as np
 
 from fairlead_common.events import JobSubmitted
 from fairlead_common.ids import JobId
-from fairlead_scheduler import housekeeping, planning, snapshots
+from fairlead_scheduler import housekeeping, planning
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.housekeeping import Bounds, Housekeeping
@@ -22,7 +21,8 @@ from fairlead_scheduler.settings import SchedulerSettings
 from fairlead_scheduler.snapshots import Builder, Built
 from fairlead_scheduler.units import Unit
 from fairlead_scheduler.view import columns as c
-from fairlead_scheduler.view.columns import NodeName, View
+from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.watch import Watch
 
 _decoder = msgspec.json.Decoder(JobSubmitted)
 EXAMINED_MS = 60_000
@@ -53,15 +53,7 @@ class _Pool(msgspec.Struct):
     settled: object = None
     """What the last round looked at, if that round left nothing to do."""
     due_ms: int = 0
-    """When the next delayed job may start."""
-
-
-def _nodes_in_use(view: View) -> list[NodeName]:
-    """The nodes on which runs live."""
-    jobs = view.jobs
-    live = c.IS_LIVE_RUN[jobs.run_state[: jobs.used]]
-    live &= (jobs.flags[: jobs.used] & c.FREE) == 0
-    return [jobs.nodes.values[int(at)] for at in np.unique(jobs.node[: jobs.used][live])]
+    """When the next gang's time to assemble is over."""
 
 
 def _next_late_gang_ms(snapshot: Snapshot, settings: EngineSettings) -> int:
@@ -104,12 +96,20 @@ class Decider:
             deadline_s=settings.deadline_grace_s,
             unstarted=settings.retries_unstarted_max,
         )
-        clusters.expect(_nodes_in_use(view))
+        self._watch = Watch(round(1000 * settings.deadline_grace_s))
+        self._watch.keep_up(view)
+        clusters.expect(self._watch.in_use(view))
 
     def due(self, now_ms: int) -> Housekeeping:
         """Run ends, stops, deadlines and lost executors: decided before anything is scheduled."""
         kept = housekeeping.decide(
-            self.view, self.leases, self.queues, self.clusters, self._bounds, now_ms=now_ms
+            self.view,
+            self._watch,
+            self.leases,
+            self.queues,
+            self.clusters,
+            self._bounds,
+            now_ms=now_ms,
         )
         self.view.loose_runs.clear()
         gone = self.clusters.gone(self._bounds.node_gone_s, self._bounds.stale_s)
@@ -118,7 +118,7 @@ class Decider:
 
     def pools(self) -> list[str]:
         """The pools to schedule, in their order."""
-        return snapshots.pools(self.view, self.clusters)
+        return self._builder.pools(self.view, self.clusters)
 
     def round(
         self, name: str, kept: Housekeeping, now_ms: int, timer_s: Callable[[], float]
@@ -127,11 +127,12 @@ class Decider:
         pool = self._pools.get(name)
         if pool is None:
             pool = self._pools[name] = _Pool()
-        stale = self.clusters.silent(self._settings.executor_stale_s)
-        key = (self.view.version, self.clusters.version, stale)
-        if pool.settled == key and now_ms < pool.due_ms and not kept.units:
-            return None
         begun_s = timer_s()
+        self._builder.keep_up(self.view, self.clusters, now_ms, kept.left_out)
+        stale = self.clusters.silent(self._settings.executor_stale_s)
+        key = (self._builder.version(name), self.queues.version, stale, self._builder.lagging())
+        if pool.settled == key and now_ms < pool.due_ms:
+            return None
         built = self._builder.build(
             self.view,
             self.clusters,
@@ -152,10 +153,7 @@ class Decider:
         self._builder.remember_feasible(built, plan)
         idle = not plan.limited and not len(plan.placed_job) and not len(plan.preempted_job)
         pool.settled = key if idle else None
-        pool.due_ms = min(
-            snapshots.next_start_ms(self.view, now_ms),
-            _next_late_gang_ms(built.snapshot, self._engine),
-        )
+        pool.due_ms = _next_late_gang_ms(built.snapshot, self._engine)
         return Round(built, plan, steps)
 
     def again(self, name: str) -> None:

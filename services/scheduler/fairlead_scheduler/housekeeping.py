@@ -4,16 +4,16 @@ Level, not edge: each decision follows from what the view says now, so that it d
 which of several leaders saw the event that led there.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from fairlead_common import events as ev
 from fairlead_common.events import FailureCategory, PreemptionCause
 from fairlead_common.ids import JobId, run_id
 from fairlead_common.leases import Wish
+from fairlead_common.lifecycle import RunState
 from fairlead_common.log.protocol import Record
 from fairlead_scheduler import leasing, retries
 from fairlead_scheduler.clusters import Clusters
@@ -22,13 +22,16 @@ from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.units import Unit
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import JobSet, NodeName, View
+from fairlead_scheduler.watch import Watch
+
+_SUCCEEDED: Final = c.RUN_CODE[RunState.SUCCEEDED]
 
 
 class Housekeeping(msgspec.Struct, frozen=True):
     """What was decided, and which rows a round must leave alone until it is folded back."""
 
     units: list[Unit]
-    left_out: npt.NDArray[np.bool_]
+    left_out: set[int]
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,29 +50,37 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(
-    view: View, held: Leases, queues: Queues, clusters: Clusters, bounds: Bounds, *, now_ms: int
+    view: View,
+    watch: Watch,
+    held: Leases,
+    queues: Queues,
+    clusters: Clusters,
+    bounds: Bounds,
+    *,
+    now_ms: int,
 ) -> Housekeeping:
     """Everything that is due now."""
-    left_out = np.zeros(max(1, view.jobs.used), np.bool_)
+    watch.keep_up(view)
+    left_out: set[int] = set()
     units: list[Unit] = []
     for row, unit in _attended(view, held, queues, clusters, bounds):
-        left_out[row] = True
+        left_out.add(row)
         units.append(unit)
-    for row, unit in _overdue(view, now_ms):
-        if not left_out[row]:
-            left_out[row] = True
+    for row, unit in _overdue(view, watch.overdue(now_ms)):
+        if row not in left_out:
+            left_out.add(row)
             units.append(unit)
-    units += _beyond_runtime(view, held, bounds, now_ms)
-    for row, unit in _lost(view, held, _given_up(view, clusters, bounds)):
-        left_out[row] = True
+    units += _beyond_runtime(view, held, watch.too_long(now_ms))
+    for row, unit in _lost(view, held, watch, _given_up(view, watch, clusters, bounds)):
+        left_out.add(row)
         units.append(unit)
-    left_out[_stopping_gangs(view)] = True
+    left_out.update(_stopping_gangs(view))
     units += [Unit((), leasing.clear(held, run)) for run in view.loose_runs if run in held.held]
     return Housekeeping(units, left_out)
 
 
 def _job_set(view: View, row: int) -> JobSet:
-    return view.jobs.job_sets.values[int(view.jobs.job_set[row])]
+    return view.jobs.job_sets.values[view.jobs.job_set.item(row)]
 
 
 def _attended(
@@ -78,15 +89,18 @@ def _attended(
     """Jobs that an event marked: their run ended, they are to stop, or they wait in vain."""
     jobs = view.jobs
     taken_back: set[c.GangName] = set()
-    for job_id in sorted(view.attention):
-        row = jobs.rows.get(job_id)
-        if row is None:
-            continue
-        if c.IS_LIVE_RUN[jobs.run_state[row]]:
+    for row in sorted(
+        row for job_id in view.attention if (row := jobs.rows.get(job_id)) is not None
+    ):
+        job_id = jobs.ids[row]
+        if c.LIVE_RUN[jobs.run_state.item(row)]:
             if _is_to_stop(view, row) and _is_wanted(view, held, row):
                 why = jobs.rare[row].stop_reason if row in jobs.rare else ""
                 yield row, Unit((), (leasing.stop_lease(view, row, why),))
-        elif c.IS_HELD[jobs.state[row]]:
+        elif jobs.run_state.item(row) == _SUCCEEDED and c.HELD[jobs.state.item(row)]:
+            succeeded = ev.JobSucceeded(job_id=job_id)
+            yield row, Unit(((_job_set(view, row), succeeded),), _cleared(view, held, row))
+        elif c.HELD[jobs.state.item(row)]:
             event = retries.decide_end(view, row, queues, clusters, bounds.unstarted)
             facts: list[tuple[JobSet, ev.AnyEvent]] = [(_job_set(view, row), event)]
             records = list(_cleared(view, held, row))
@@ -107,8 +121,8 @@ def _doomed(job_id: JobId, rare: c.Rare) -> ev.AnyEvent:
 
 def _cleared(view: View, held: Leases, row: int) -> tuple[Record, ...]:
     jobs = view.jobs
-    executor = jobs.nodes.values[jobs.node[row]].executor
-    return leasing.clear(held, run_id(jobs.ids[row], int(jobs.run[row])), executor)
+    executor = jobs.nodes.values[jobs.node.item(row)].executor
+    return leasing.clear(held, run_id(jobs.ids[row], jobs.run.item(row)), executor)
 
 
 def _is_to_stop(view: View, row: int) -> bool:
@@ -166,13 +180,10 @@ def _stopping_gangs(view: View) -> list[int]:
     ]
 
 
-def _overdue(view: View, now_ms: int) -> Iterator[tuple[int, Unit]]:
+def _overdue(view: View, rows: Sequence[int]) -> Iterator[tuple[int, Unit]]:
     """Queued jobs that have waited longer than they wanted to."""
     jobs = view.jobs
-    span = slice(0, jobs.used)
-    late = (jobs.state[span] == c.QUEUED) & (jobs.queue_until_ms[span] <= now_ms)
-    late &= (jobs.flags[span] & c.FREE) == 0
-    for row in np.flatnonzero(late).tolist():
+    for row in rows:
         waited_s = (int(jobs.queue_until_ms[row]) - int(jobs.submitted_ms[row])) // 1000
         event = ev.JobCancelled(
             job_id=jobs.ids[row], reason=f"still queued after its maxQueueSeconds of {waited_s} s"
@@ -180,15 +191,10 @@ def _overdue(view: View, now_ms: int) -> Iterator[tuple[int, Unit]]:
         yield row, Unit(((_job_set(view, row), event),))
 
 
-def _beyond_runtime(view: View, held: Leases, bounds: Bounds, now_ms: int) -> Iterator[Unit]:
+def _beyond_runtime(view: View, held: Leases, rows: Sequence[int]) -> Iterator[Unit]:
     """Live runs that their executor should have ended for their maximum run time, and has not."""
     jobs = view.jobs
-    span = slice(0, jobs.used)
-    due_ms = jobs.running_ms[span] + jobs.runtime_ms_max[span] + 1000 * jobs.grace_s[span]
-    late = (due_ms + round(1000 * bounds.deadline_s) <= now_ms) & (jobs.running_ms[span] > 0)
-    late &= c.IS_LIVE_RUN[jobs.run_state[span]] & (jobs.runtime_ms_max[span] > 0)
-    late &= (jobs.flags[span] & (c.FREE | c.STOPPING)) == 0
-    for row in np.flatnonzero(late).tolist():
+    for row in rows:
         if _is_wanted(view, held, row):
             runtime_s = int(jobs.runtime_ms_max[row]) // 1000
             why = f"it ran longer than the {runtime_s} s that it may"
@@ -196,29 +202,24 @@ def _beyond_runtime(view: View, held: Leases, bounds: Bounds, now_ms: int) -> It
             yield Unit((), (lease,))
 
 
-def _given_up(view: View, clusters: Clusters, bounds: Bounds) -> dict[NodeName, str]:
+def _given_up(view: View, watch: Watch, clusters: Clusters, bounds: Bounds) -> dict[NodeName, str]:
     """Nodes whose runs are given up, and why."""
     lost = clusters.silent(bounds.lost_s)
     found = {
         name: f"node {name.node} of executor {name.executor} is gone"
         for name in clusters.gone(bounds.node_gone_s, bounds.stale_s)
     }
-    for name in view.jobs.nodes.values if lost else ():
-        if name.executor in lost:
-            found[name] = f"executor {name.executor} has stopped reporting"
+    for name in watch.in_use(view, lost):
+        found[name] = f"executor {name.executor} has stopped reporting"
     return found
 
 
-def _lost(view: View, held: Leases, given_up: Mapping[NodeName, str]) -> Iterator[tuple[int, Unit]]:
+def _lost(
+    view: View, held: Leases, watch: Watch, given_up: Mapping[NodeName, str]
+) -> Iterator[tuple[int, Unit]]:
     """Live runs on nodes that nobody has heard of for too long are given up."""
-    if not given_up:
-        return
     jobs = view.jobs
-    numbers = [at for at, name in enumerate(jobs.nodes.values) if name in given_up]
-    span = slice(0, jobs.used)
-    there = c.IS_LIVE_RUN[jobs.run_state[span]] & np.isin(jobs.node[span], numbers)
-    there &= (jobs.flags[span] & c.FREE) == 0
-    for row in np.flatnonzero(there).tolist():
+    for row in watch.runs_on(view, given_up):
         name = jobs.nodes.values[jobs.node[row]]
         event = ev.JobRunLost(job_id=jobs.ids[row], run=int(jobs.run[row]), reason=given_up[name])
         yield row, Unit(((_job_set(view, row), event),), _cleared(view, held, row))

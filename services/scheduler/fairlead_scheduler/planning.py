@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-import numpy as np
-
 from fairlead_common import events as ev
 from fairlead_common.events import FailureCategory, PreemptionCause
 from fairlead_common.ids import JobId, RunId, run_id
@@ -67,27 +65,25 @@ class _Units:
     def __init__(self, view: View, built: Built) -> None:
         self._view = view
         self._built = built
-        self._rows = built.rows.tolist()
+        self._rows = built.rows
         self._facts: dict[int, list[tuple[JobSet, ev.AnyEvent]]] = {}
         self._leases: dict[int, list[Record]] = {}
-        gangs = built.snapshot.job_gang
-        self._gang = None if gangs is None else gangs.tolist()
+        self._gang = built.snapshot.job_gang
 
     def id_of(self, job: int) -> JobId:
         """The id of a job of the snapshot."""
-        row: int = self._rows[job]
-        return self._view.jobs.ids[row]
+        return self._view.jobs.ids[self._rows.item(job)]
 
     def _key(self, job: int) -> int:
         """Gangs count from -1 downwards, single jobs are their row."""
-        gang = -1 if self._gang is None else self._gang[job]
+        gang = -1 if self._gang is None else self._gang.item(job)
         return job if gang < 0 else -1 - gang
 
     def add(self, job: int, event: ev.AnyEvent, lease: Record | None = None, of: int = -1) -> None:
         """A fact about `job` that belongs to the unit of `of` (default: its own)."""
         key = self._key(job if of < 0 else of)
         jobs = self._view.jobs
-        job_set = jobs.job_sets.values[jobs.job_set[self._rows[job]]]
+        job_set = jobs.job_sets.values[jobs.job_set.item(self._rows.item(job))]
         self._facts.setdefault(key, []).append((job_set, event))
         if lease is not None:
             self._leases.setdefault(key, []).append(lease)
@@ -99,7 +95,7 @@ class _Units:
         for at, job in enumerate(plan.preempted_job.tolist()):
             taker = int(plan.preempted_for[at])
             cause = CAUSES[engine.Cause(int(plan.preempted_cause[at]))]
-            row, job_id = self._rows[job], self.id_of(job)
+            row, job_id = self._rows.item(job), self.id_of(job)
             run = int(self._view.jobs.run[row])
             reason = _why(self._built.snapshot, plan, at, cause, self.id_of(taker))
             event = ev.JobRunPreempting(
@@ -113,11 +109,8 @@ class _Units:
     def _leaving_already(self) -> dict[int, tuple[RunId, ...]]:
         """Node -> runs that an earlier round stopped there and that are not gone yet."""
         jobs = self._view.jobs
-        span = slice(0, jobs.used)
-        given = (jobs.flags[span] & c.ROOM_GIVEN) != 0
-        given &= c.IS_LIVE_RUN[jobs.run_state[span]] & ((jobs.flags[span] & c.FREE) == 0)
         leaving: dict[int, tuple[RunId, ...]] = {}
-        rows = np.flatnonzero(given).tolist()
+        rows = sorted(self._built.leaving)
         at = {name: row for row, name in enumerate(self._built.nodes)} if rows else {}
         for row in rows:
             node = at.get(jobs.nodes.values[int(jobs.node[row])])
@@ -128,7 +121,7 @@ class _Units:
 
     def fail_tried(self, jobs: list[int]) -> None:
         """N10: these came back from every node that suits them, or their gang has such a member."""
-        rare = {job: self._view.jobs.rare.get(self._rows[job]) or c.Rare() for job in jobs}
+        rare = {job: self._view.jobs.rare.get(self._rows.item(job)) or c.Rare() for job in jobs}
         gangs: dict[c.GangName | None, str] = {}
         name = explain.NAMES[engine.Code.ALL_NODES_TRIED]
         for job in sorted(jobs, key=lambda job: not rare[job].avoid):
@@ -158,11 +151,11 @@ class _Units:
         pool: str,
     ) -> None:
         """Start a job on a node once `after` are gone."""
-        row, name = self._rows[job], self._built.nodes[node]
+        row, name = self._rows.item(job), self._built.nodes[node]
         job_id = self.id_of(job)
         event = ev.JobRunLeased(
             job_id=job_id,
-            run=int(self._view.jobs.run[row]) + 1,
+            run=self._view.jobs.run.item(row) + 1,
             executor=name.executor,
             node=name.node,
             pool=pool,

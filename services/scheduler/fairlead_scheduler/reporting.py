@@ -238,8 +238,9 @@ def _all_wait(view: View, pool: str, sentence: str) -> list[Waiting]:
 
 def _shares(view: View, built: Built, plan: Plan, queues: Queues) -> list[QueueShare]:
     snapshot, shares = built.snapshot, plan.shares
-    held = snapshot.job_queue[snapshot.job_node >= 0]
-    running = np.bincount(held, minlength=len(snapshot.queue_names)).tolist()
+    assert snapshot.sums is not None, "the builder keeps them"
+    running = snapshot.sums.running.sum(axis=1).tolist()
+    queued = snapshot.sums.queued.sum(axis=1).tolist()
     skipped = _skipped(plan)
     first = _first_waiting(view, built, plan)
     return [
@@ -261,6 +262,7 @@ def _shares(view: View, built: Built, plan: Plan, queues: Queues) -> list[QueueS
             first_position=int(plan.queue_position[row]),
         )
         for row, name in enumerate(snapshot.queue_names)
+        if running[row] or queued[row]
     ]
 
 
@@ -285,7 +287,7 @@ def _first_waiting(view: View, built: Built, plan: Plan) -> list[str]:
     if max(positions, default=-1) < 0 or not (kept or len(built.rows) <= SORTED_MAX):
         return [""] * len(positions)
     queued = order.queued(built.snapshot)
-    starts = np.searchsorted(built.snapshot.job_queue[queued], np.arange(len(positions)))
+    starts = order.bounds(queued, built.snapshot.job_queue, len(positions))[:-1]
     return [
         "" if at < 0 else view.jobs.ids[built.rows[queued[start + at]]]
         for start, at in zip(starts.tolist(), positions, strict=True)

@@ -22,11 +22,10 @@ _NO_POLICY: Final = RetryPolicy()
 def decide_end(view: View, row: int, queues: Queues, clusters: Clusters, unstarted_max: int) -> End:
     """What the end of its newest run means for the job."""
     jobs = view.jobs
-    job_id, flags = jobs.ids[row], int(jobs.flags[row])
-    rare = jobs.rare.get(row) or c.Rare()
-    state = c.RUN_STATES[jobs.run_state[row]]
+    job_id, state = jobs.ids[row], c.RUN_STATES[jobs.run_state.item(row)]
     if state is RunState.SUCCEEDED:
         return ev.JobSucceeded(job_id=job_id)
+    flags, rare = int(jobs.flags[row]), jobs.rare.get(row) or c.Rare()
     if flags & c.STOP_CANCEL:
         return ev.JobCancelled(job_id=job_id, reason=rare.stop_reason or "cancelled")
     if rare.gang_doom:

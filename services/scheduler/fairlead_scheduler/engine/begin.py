@@ -106,7 +106,7 @@ def node_order(snapshot: Snapshot, settings: EngineSettings, start: Pool) -> Int
             keys += [-free for free in fit]
         case "pack":
             whole = np.maximum(snapshot.node_allocatable, 1)
-            keys += [*fit, -(start.used / whole).max(axis=1, initial=0.0)]
+            keys += [*fit, -(start.sums.used / whole).max(axis=1, initial=0.0)]
         case "fragmentation":
             keys += [*fit, _unusable(snapshot, start)]
         case _:
@@ -144,10 +144,7 @@ def _levels(snapshot: Snapshot, start: Pool) -> tuple[Int64, Int64]:
         entries = min(width - 1, away.shape[1])
         values[:, 1 : 1 + entries] = away[snapshot.shape_class, :entries]
         values[start.shape_preemption == Preemption.NONE, 1:] = NO_AWAY
-    known = [values[values != NO_AWAY]]
-    if snapshot.job_value is not None:
-        known.append(np.unique(snapshot.job_value[snapshot.job_node >= 0]))
-    levels = np.unique(np.concatenate(known))
+    levels = np.unique(np.concatenate([values[values != NO_AWAY], start.sums.values]))
     rows = np.searchsorted(levels, values)
     return levels, np.where(values == NO_AWAY, -1, rows).astype(np.int64)
 

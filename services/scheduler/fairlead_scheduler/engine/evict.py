@@ -192,9 +192,7 @@ def _urgency_possible(snapshot: Snapshot, start: Pool, tables: Tables) -> bool:
     soft = start.shape_preemption != Preemption.NONE
     least = start.shape_value[soft & (queued | start.running.any(axis=0))]
     lowest = least.min() if least.size else np.iinfo(np.int64).max
-    if snapshot.job_value is not None:
-        values = snapshot.job_value[snapshot.job_node >= 0]
-        lowest = min(lowest, values.min()) if values.size else lowest
+    lowest = start.sums.values.min(initial=lowest)
     return bool(lowest < start.shape_value[queued].max())
 
 
@@ -237,7 +235,7 @@ def _runs(
         cheap_next=np.zeros(queues, np.int64),
         cheap_first=np.zeros(queues + 1, np.int64),
         one_priority=np.zeros(queues, np.int64),
-        gang=gangs.of_job.astype(np.int64),
+        gang=gangs.of_job.astype(np.int64) if gangs.present else np.full(jobs, -1, np.int64),
         gang_first=gangs.first,
         gang_queued=gangs.queued,
         members=gangs.members.astype(np.int64),

@@ -19,7 +19,8 @@ class GangTable:
     present: bool
     size: int
     of_job: Int32
-    """[J] -1 for jobs of no gang, and for those left over when a gang has ended (N9)."""
+    """[J] -1 for jobs of no gang, and for those left over when a gang has ended (N9).
+    [0] when there are no gangs."""
     first: Int64
     queued: Int64
     members: Int32
@@ -98,7 +99,7 @@ def _none(snapshot: Snapshot, start: Pool) -> GangTable:
     return GangTable(
         present=False,
         size=0,
-        of_job=np.full(snapshot.job_queue.size, -1, np.int32),
+        of_job=empty,
         first=np.zeros(1, np.int64),
         queued=np.zeros(0, np.int64),
         members=empty,

@@ -7,10 +7,31 @@ sort of what was there before.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from .compiled import kernel
 from .snapshot import Bool, Byte, Int32, Int64, Snapshot
+
+
+class Jobs(Protocol):
+    """The columns of a `Snapshot` that the order depends on."""
+
+    @property
+    def class_value(self) -> Int64: ...
+    @property
+    def shape_class(self) -> Int32: ...
+    @property
+    def job_queue(self) -> Int32: ...
+    @property
+    def job_shape(self) -> Int32: ...
+    @property
+    def job_priority(self) -> Int64: ...
+    @property
+    def job_submission(self) -> Int64: ...
+    @property
+    def job_started_ms(self) -> Int64: ...
 
 
 def queued(snapshot: Snapshot) -> Int32:
@@ -29,7 +50,7 @@ def running(snapshot: Snapshot) -> Int32:
     return rows[sort_keys(snapshot, rows, live=True)]
 
 
-def sort_keys(snapshot: Snapshot, rows: Int32, *, live: bool) -> Int64:
+def sort_keys(snapshot: Jobs, rows: Int32, *, live: bool) -> Int64:
     """The permutation that puts `rows` into the order of R3, queue by queue."""
     value = snapshot.class_value[snapshot.shape_class[snapshot.job_shape[rows]]]
     keys: list[Int64 | Int32] = [snapshot.job_submission[rows]]
@@ -40,7 +61,7 @@ def sort_keys(snapshot: Snapshot, rows: Int32, *, live: bool) -> Int64:
     return result
 
 
-def merged(old: Int32, gone: Bool, new: Int32, snapshot: Snapshot, *, live: bool) -> Int32:
+def merged(old: Int32, gone: Bool, new: Int32, snapshot: Jobs, *, live: bool) -> Int32:
     """The order after a change: `old` without the rows marked in `gone` ([J]), with `new` put in.
 
     `snapshot` is the one after the change; rows that changed their place (another priority) are

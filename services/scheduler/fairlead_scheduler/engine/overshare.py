@@ -5,18 +5,24 @@ of no higher value, were gone that were evicted by R2 or belong to queues which 
 weight than this queue would with the job?
 """
 
+# mypy: disable-error-code="no-any-return"
+# (what is read from a NamedTuple's arrays is a number, but numpy says Any)
+
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
-from .compiled import kernel
+from .compiled import kernel, part, steady
 from .model import TOLERANCE, share_with
 from .snapshot import Bool, Byte, Float, Int32, Int64
+from .stopping import live
 
 
 @kernel
 def by_node(nodes: Int32, count: int) -> tuple[Int64, Int32]:
-    """Pieces by node: [N+1] where each node's begin, and the pieces in that order."""
+    """Numbers by node: [N+1] where each node's begin, and the numbers in that order."""
     first = np.zeros(count + 1, np.int64)
     for i in range(nodes.size):
         first[nodes[i] + 1] += 1
@@ -30,19 +36,112 @@ def by_node(nodes: Int32, count: int) -> tuple[Int64, Int32]:
     return first, pieces
 
 
+class Pieces(NamedTuple):
+    """What holds room when the round ends, by node.
+
+    In a round in which something could be stopped all pieces are linked by position (`Runs`).
+    Otherwise the runs are linked as in `Sums`, and what is new is listed by node.
+    """
+
+    active: int
+    place: Int32
+    """[N] position of the node"""
+    head: Int64
+    link: Int64
+    state: Byte
+    kind: Byte
+    level: Int64
+    levels: Int64
+    run_head: Int32
+    run_link: Int32
+    new_first: Int64
+    new_rows: Int32
+    new_job: Int32
+    node: Int32
+    """[J] below 0 for what is new"""
+    queue: Int32
+    shape: Int32
+    value: Int64
+    """[J] that live runs run at; [0] when that is the shape's"""
+    soft: Bool
+    """[S] of class `any`"""
+    shape_value: Int64
+    balance: Bool
+    """[Q] evicted by R2"""
+
+
+@part
+def counts(x: Pieces, j: int) -> bool:
+    """Whether the piece, of a round in which something could be stopped, is live and `any`."""
+    return x.kind[j] == 0 and live(x.state[j])
+
+
+@steady
+def gather(
+    x: Pieces,
+    n: int,
+    q: int,
+    value: int,
+    per_weight: Float,
+    after: float,
+    request: Int64,
+    room: Int64,
+) -> None:
+    """Add to `room` what queue `q` (-1: anybody) may reckon with on node `n`, see above."""
+    j = x.head[x.place[n]] if x.active else x.run_head[n]
+    while j >= 0:
+        if x.active:
+            if counts(x, j):
+                own = x.levels[x.level[j]]
+                evicted = x.balance[x.queue[j]] and x.node[j] >= 0
+                add(x, j, own, evicted, q, value, per_weight, after, request, room)
+            j = x.link[j]
+        else:
+            s = x.shape[j]
+            if x.soft[s]:
+                own = x.value[j] if x.value.size else x.shape_value[s]
+                add(x, j, own, x.balance[x.queue[j]], q, value, per_weight, after, request, room)
+            j = x.run_link[j]
+    if not x.active:
+        for i in range(x.new_first[n], x.new_first[n + 1]):
+            j = x.new_job[x.new_rows[i]]
+            s = x.shape[j]
+            if x.soft[s]:
+                own = x.shape_value[s]
+                add(x, j, own, False, q, value, per_weight, after, request, room)
+
+
+@part
+def add(
+    x: Pieces,
+    j: int,
+    own: int,
+    evicted: bool,
+    q: int,
+    value: int,
+    per_weight: Float,
+    after: float,
+    request: Int64,
+    room: Int64,
+) -> None:
+    """Add one piece of class `any` that runs at `own`, if `q` may reckon with it."""
+    if q >= 0:
+        other = x.queue[j]
+        if other == q or own > value:
+            return
+        if not evicted and per_weight[other] > after + TOLERANCE:
+            return
+    for r in range(room.size):
+        room[r] += request[x.shape[j], r]
+
+
 @kernel
 def waits_for_share(
+    x: Pieces,
     queue: Int32,
     shape: Int32,
-    first: Int64,
-    pieces: Int32,
-    piece_queue: Int32,
-    piece_shape: Int32,
-    piece_value: Int64,
-    piece_evicted: Bool,
     request: Int64,
     whole: Int64,
-    value: Int64,
     match: Byte,
     node_type: Int32,
     bar: Byte,
@@ -51,18 +150,15 @@ def waits_for_share(
     weight: Float,
     factor: Float,
 ) -> Bool:
-    """[M] for each waiting (queue, shape); the pieces are those of class `any`."""
+    """[M] for each waiting (queue, shape)."""
     result = np.zeros(queue.size, np.bool_)
     resources = request.shape[1]
     per_weight = np.empty(weight.size, np.float64)
     nothing = np.zeros(factor.size, np.int64)
     for q in range(weight.size):
         per_weight[q] = share_with(held[q], nothing, factor) / weight[q]
-    most = free.copy()
-    for n in range(node_type.size):
-        for i in range(first[n], first[n + 1]):
-            for r in range(resources):
-                most[n, r] += request[piece_shape[pieces[i]], r]
+    most = np.full((node_type.size, resources), -1, np.int64)
+    seen = np.zeros(node_type.size, np.bool_)
     hint = np.zeros(request.shape[0], np.int64)
     room = np.empty(resources, np.int64)
     for m in range(queue.size):
@@ -75,6 +171,11 @@ def waits_for_share(
                 n -= node_type.size
             if bar[n] != 255 or match[s, 0, node_type[n]] != 0:
                 continue
+            if not seen[n]:
+                seen[n] = True
+                for r in range(resources):
+                    most[n, r] = free[n, r]
+                gather(x, n, -1, 0, per_weight, 0.0, request, most[n])
             fits = True
             for r in range(resources):
                 room[r] = free[n, r]
@@ -82,14 +183,7 @@ def waits_for_share(
                     fits = False
             if not fits:
                 continue
-            for i in range(first[n], first[n + 1]):
-                k = pieces[i]
-                other = piece_queue[k]
-                if other == q or piece_value[k] > value[s]:
-                    continue
-                if piece_evicted[k] or per_weight[other] <= after + TOLERANCE:
-                    for r in range(resources):
-                        room[r] += request[piece_shape[k], r]
+            gather(x, n, q, x.shape_value[s], per_weight, after, request, room)
             for r in range(resources):
                 if request[s, r] > room[r]:
                     fits = False

@@ -1,7 +1,6 @@
 """What a snapshot comes to before the round: who takes part, what is free, who holds what.
 
-The one pass over all jobs is here; everything after it looks at queues, shapes and nodes, and at
-single jobs only where something is placed or stopped.
+It looks at queues, shapes and nodes; what single jobs come to is given or made by kept.py.
 """
 
 from __future__ import annotations
@@ -12,21 +11,20 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from . import feasible, shares
-from .compiled import kernel
+from . import feasible, kept, shares
 from .feasible import Feasible
 from .snapshot import (
     Bool,
     Byte,
     EngineSettings,
     Float,
-    Int32,
     Int64,
     JobFlag,
     NodeFlag,
     Preemption,
     Shares,
     Snapshot,
+    Sums,
 )
 
 CPU: Final = "cpu"
@@ -50,8 +48,7 @@ class Pool:
     """[S, W, T] 1 where the type suits."""
     feasible: Feasible
     """Section 6."""
-    used: Int64
-    """[N, R] what live runs hold; runs on lost nodes as well."""
+    sums: Sums
     free: Int64
     """[N, R] allocatable - used; negative where a node shrank."""
     overfull: Bool
@@ -79,20 +76,14 @@ class Pool:
 
 def prepare(snapshot: Snapshot, settings: EngineSettings) -> Pool:
     """Everything above, from one pass over the jobs."""
-    queues = len(snapshot.queue_names)
     whole = _whole(snapshot)
     lost = (snapshot.node_flags & NodeFlag.LOST) != 0
-    used, running, queued, holds, lost_runs = _account(
-        snapshot.job_node,
-        snapshot.job_queue,
-        snapshot.job_shape,
-        lost,
-        snapshot.shape_request,
-        queues,
-    )
-    free = snapshot.node_allocatable - used
+    sums = kept.of(snapshot) if snapshot.sums is None else snapshot.sums
+    running, lost_runs = _on_lost(snapshot, sums, lost)
+    queued = sums.queued
+    free = snapshot.node_allocatable - sums.used
     overfull: Bool = np.any(free < 0, axis=1)
-    capacity = _capacity(snapshot, lost, holds)
+    capacity = _capacity(snapshot, lost, sums.runs > 0)
     factor = shares.factors(capacity, multipliers(snapshot, settings))
     held = _held(snapshot, running, whole)
     limit = _limits(snapshot, capacity)
@@ -108,7 +99,7 @@ def prepare(snapshot: Snapshot, settings: EngineSettings) -> Pool:
         shape_preemption=snapshot.class_preemption[snapshot.shape_class],
         shape_types=shape_types,
         feasible=possible,
-        used=used,
+        sums=sums,
         free=free,
         overfull=overfull,
         usable=(snapshot.node_flags == 0) & ~overfull,
@@ -140,34 +131,15 @@ def fit_order(snapshot: Snapshot, settings: EngineSettings) -> list[int]:
     return [snapshot.resources.index(name) for name in names if name in snapshot.resources]
 
 
-@kernel
-def _account(
-    job_node: Int32, job_queue: Int32, job_shape: Int32, lost: Bool, request: Int64, queues: int
-) -> tuple[Int64, Int64, Int64, Bool, Int64]:
-    """used [N, R], running and queued [Q, S], which nodes hold runs [N], runs on lost nodes [S]."""
-    nodes = lost.size
-    resources = request.shape[1]
-    used = np.zeros((nodes, resources), np.int64)
-    running = np.zeros((queues, request.shape[0]), np.int64)
-    queued = np.zeros((queues, request.shape[0]), np.int64)
-    holds = np.zeros(nodes, np.bool_)
-    away = np.zeros(request.shape[0], np.int64)
-    for j in range(job_node.size):
-        n = job_node[j]
-        if n < -1:
-            continue
-        s = job_shape[j]
-        if n < 0:
-            queued[job_queue[j], s] += 1
-            continue
-        for r in range(resources):
-            used[n, r] += request[s, r]
-        holds[n] = True
-        if lost[n]:
-            away[s] += 1
-        else:
-            running[job_queue[j], s] += 1
-    return used, running, queued, holds, away
+def _on_lost(snapshot: Snapshot, sums: Sums, lost: Bool) -> tuple[Int64, Int64]:
+    """[Q, S] runs that count, and [S] runs on lost nodes, which count nowhere (R1)."""
+    away = np.zeros(snapshot.shape_request.shape[0], np.int64)
+    nodes = np.flatnonzero(lost & (sums.runs > 0))
+    if not nodes.size:
+        return sums.running, away
+    running = sums.running.copy()
+    kept.leave(nodes, sums.head, sums.link, snapshot.job_queue, snapshot.job_shape, running, away)
+    return running, away
 
 
 def _wanted(snapshot: Snapshot, queued: Int64, possible: Feasible) -> tuple[Int64, Bool]:
@@ -193,10 +165,13 @@ def _wanted(snapshot: Snapshot, queued: Int64, possible: Feasible) -> tuple[Int6
 
 def excused(snapshot: Snapshot, rows: IntP) -> Bool:
     """Which of these jobs wait on when they are infeasible."""
-    if snapshot.job_flags is None:
-        result = np.zeros(rows.size, np.bool_)
-    else:
-        result = (snapshot.job_flags[rows] & (JobFlag.KEPT | JobFlag.FITTED)) != 0
+    if not snapshot.node_number.size:  # a pool that never reported a node refuses nothing
+        return np.ones(rows.size, np.bool_)
+    result = np.zeros(rows.size, np.bool_)
+    if snapshot.shape_fitted is not None:
+        result |= snapshot.shape_fitted[snapshot.job_shape[rows]]
+    if snapshot.job_flags is not None:
+        result |= (snapshot.job_flags[rows] & (JobFlag.KEPT | JobFlag.FITTED)) != 0
     if snapshot.job_gang is None or not rows.size:
         return result
     gang = snapshot.job_gang[rows]

@@ -19,14 +19,13 @@ from .snapshot import (
     EngineSettings,
     Int32,
     Int64,
-    NodeFlag,
     Plan,
     Preemption,
     Reasons,
     Rung,
     Snapshot,
 )
-from .stopping import DISPLACED, FAILED, GONE, KEPT, PLACED, QUEUED, STEPS, UNIT, Runs
+from .stopping import DISPLACED, FAILED, GONE, PLACED, QUEUED, STEPS, UNIT, Runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -210,8 +209,10 @@ def _rejected(round_: Round) -> tuple[Int32, Byte]:
 def _infeasible_jobs(round_: Round) -> Int32:
     """Single queued rows of shapes that can never run, but for those that are kept."""
     snapshot = round_.snapshot
-    never = round_.model.pair_code == Code.INFEASIBLE
-    if not (never & (round_.start.queued > 0)).any():
+    never = (round_.model.pair_code == Code.INFEASIBLE) & (round_.start.queued > 0)
+    if snapshot.shape_fitted is not None and not round_.gangs.present:
+        never &= ~snapshot.shape_fitted
+    if not never.any():
         return np.zeros(0, np.int32)
     chosen = (snapshot.job_node == -1) & never[snapshot.job_queue, snapshot.job_shape]
     if round_.gangs.present:
@@ -313,44 +314,12 @@ def _name_shares(round_: Round, made: Reasons, free: Int64) -> None:
     if not rows.size:
         return
     snapshot, start, runs, state = round_.snapshot, round_.start, round_.runs, round_.model
-    placed = state.placed_job[_placed(round_)]
-    placed_node = round_.position[state.placed_at[_placed(round_)]]
-    running = np.flatnonzero(snapshot.job_node >= 0).astype(np.int32)
-    running = running[(snapshot.node_flags[snapshot.job_node[running]] & NodeFlag.LOST) == 0]
-    if runs.active:
-        running = running[runs.kind[running] == Preemption.ANY]
-        running = running[_is_live(runs.state[running])]
-        placed_any = runs.kind[placed] == Preemption.ANY
-    else:
-        soft = start.shape_preemption == Preemption.ANY
-        running = running[soft[snapshot.job_shape[running]]]
-        placed_any = soft[snapshot.job_shape[placed]]
-    placed, placed_node = placed[placed_any], placed_node[placed_any]
-    piece = np.concatenate([running, placed])
-    if not piece.size:
-        return
-    value = start.shape_value[snapshot.job_shape[piece]]
-    if runs.active:
-        value = round_.levels[runs.level[piece]]
-    elif snapshot.job_value is not None:
-        value[: running.size] = snapshot.job_value[running]
-    evicted = np.zeros(piece.size, np.bool_)
-    evicted[: running.size] = round_.balance[snapshot.job_queue[running]]
-    first, pieces = overshare.by_node(
-        np.concatenate([snapshot.job_node[running], placed_node]), snapshot.node_number.size
-    )
     over = overshare.waits_for_share(
+        _pieces(round_),
         made.queue[rows],
         made.shape[rows],
-        first,
-        pieces,
-        snapshot.job_queue[piece],
-        snapshot.job_shape[piece],
-        value,
-        evicted,
         snapshot.shape_request,
         start.whole,
-        start.shape_value,
         snapshot.shape_match,
         snapshot.node_type,
         reasons.barred(snapshot, start.overfull),
@@ -362,8 +331,36 @@ def _name_shares(round_: Round, made: Reasons, free: Int64) -> None:
     made.code[rows[over]] = Code.OVER_FAIR_SHARE
 
 
-def _is_live(states: Byte) -> Bool:
-    return np.asarray((states >= KEPT) & (states <= PLACED))
+def _pieces(round_: Round) -> overshare.Pieces:
+    """What holds room as the round ends, for `overshare`."""
+    snapshot, start, runs = round_.snapshot, round_.start, round_.runs
+    nodes = snapshot.node_number.size
+    place = np.empty_like(round_.position)
+    place[round_.position] = np.arange(nodes, dtype=np.int32)
+    placed = np.zeros(0, np.int64) if runs.active else _placed(round_)
+    new_first, new_rows = overshare.by_node(round_.position[round_.model.placed_at[placed]], nodes)
+    return overshare.Pieces(
+        active=runs.active,
+        place=place,
+        head=runs.head,
+        link=runs.link,
+        state=runs.state,
+        kind=runs.kind,
+        level=runs.level,
+        levels=round_.levels,
+        run_head=start.sums.head,
+        run_link=start.sums.link,
+        new_first=new_first,
+        new_rows=new_rows,
+        new_job=round_.model.placed_job[placed],
+        node=snapshot.job_node,
+        queue=snapshot.job_queue,
+        shape=snapshot.job_shape,
+        value=np.zeros(0, np.int64) if snapshot.job_value is None else snapshot.job_value,
+        soft=start.shape_preemption == Preemption.ANY,
+        shape_value=start.shape_value,
+        balance=round_.balance,
+    )
 
 
 def _free_after(round_: Round) -> Int64:

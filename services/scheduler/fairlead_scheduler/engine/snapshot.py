@@ -163,6 +163,32 @@ class EngineSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sums:
+    """What the jobs of a snapshot come to. The service may keep them and apply what changed.
+
+    `kept.of` makes them from the snapshot, which is also what they must equal (`head`, `link` and
+    `back` up to the order of the runs of a node).
+    """
+
+    used: Int64
+    """[N, R] what live runs hold; runs on lost nodes as well."""
+    runs: Int64
+    """[N] live runs."""
+    running: Int64
+    """[Q, S] live runs; those on lost nodes as well."""
+    queued: Int64
+    """[Q, S] queued jobs."""
+    head: Int32
+    """[N] one of the node's live runs, -1 where there is none ..."""
+    link: Int32
+    """[J] ... the one after it on its node, -1 for none ..."""
+    back: Int32
+    """[J] ... and the one before it."""
+    values: Int64
+    """[V] the distinct values that live runs run at (`job_value`), ascending; [0] without them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Snapshot:
     """One pool at one moment, as columns. See the module for letters and units.
 
@@ -227,6 +253,9 @@ class Snapshot:
     """[S, T] place of the type in what the shape prefers, 0 first (N1: PreferNoSchedule, preferred
     affinity); None = nothing is preferred. `matching.ranks` makes it."""
 
+    shape_fitted: Bool | None = None
+    """[S] `JobFlag.FITTED` for every job of the shape."""
+
     # Nodes ----------------------------------------------------------------------------------
     node_number: Int64
     """[N] the node's number for life, each once: the last tie-break everywhere."""
@@ -276,7 +305,8 @@ class Snapshot:
     avoid_node: Int32 | None = None
     """[A] ... and the node rows that they avoid."""
 
-    # Orders that the service may keep between rounds (None = the engine sorts) ---------------
+    # What the service may keep between rounds (None = the engine sorts, and adds up) ----------
+    sums: Sums | None = None
     queued_order: Int32 | None = None
     """Rows of all queued jobs by queue ascending, class value descending, priority descending,
     submission ascending. See order.py for keeping it."""

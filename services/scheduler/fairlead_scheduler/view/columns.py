@@ -36,6 +36,7 @@ IS_LIVE_RUN: Final = np.array(
     [code < len(RUN_STATES) and RUN_STATES[code] not in RUN_ENDED for code in range(256)]
 )
 ENDED: Final = tuple(IS_ENDED.tolist())
+HELD: Final = tuple(IS_HELD.tolist())
 LIVE_RUN: Final = tuple(IS_LIVE_RUN.tolist())
 """The same for single numbers, which an array would make slow."""
 
@@ -223,7 +224,7 @@ class Columns:
         self.shapes: Interned[ShapeClass] = Interned()
         self.nodes: Interned[NodeName] = Interned()
         self._decoded: list[shapes.Shape] = []
-        self.journal = Journal()
+        self.journal: Journal[int] = Journal()
 
     def shape_of(self, number: int) -> shapes.Shape:
         """The decoded shape of that number; each is decoded once."""
@@ -298,6 +299,8 @@ class View:
         """Per partition: (time, job) of jobs that ended while queued and still have their row."""
         self.gangs: dict[GangName, GangTerms] = {}
         self.gang_members: dict[GangName, set[JobId]] = {}
+        self.gang_journal: Journal[GangName] = Journal()
+        """Gangs that gained or lost members, or started."""
         self.gang_started: set[GangName] = set()
         """Gangs of which a member that ran has ended for good (rule N9)."""
         self.attention: set[JobId] = set()
@@ -334,6 +337,14 @@ class View:
         """Forget the oldest of the ended jobs that are saved already, beyond `bound`."""
         for job_id in _first(self.recent, len(self.recent) - bound):
             del self.recent[job_id]
+
+
+def changed_rows(view: View, place: int) -> npt.NDArray[np.intp]:
+    """The rows that changed since a place of the journal, ascending; all if that is long ago."""
+    rows = view.jobs.journal.since(place)
+    if rows is None:
+        return np.arange(view.jobs.used)
+    return np.unique(np.array(rows, np.intp))
 
 
 def _first(items: Iterable[K], count: int) -> list[K]:

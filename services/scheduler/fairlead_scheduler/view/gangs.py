@@ -13,6 +13,7 @@ def join(view: View, row: int, sequence: ev.EventSequence, gang: ev.Gang) -> Non
     rare = view.jobs.rare_of(row)
     rare.gang, rare.gang_terms = name, view.gangs.setdefault(name, terms)
     view.gang_members.setdefault(name, set()).add(view.jobs.ids[row])
+    view.gang_journal.add(name)
     rare.gang_started = name in view.gang_started
 
 
@@ -27,6 +28,7 @@ def leave(view: View, row: int, position: int, *, had_started: bool, failed: str
         return
     members = view.gang_members.get(rare.gang, set())
     members.discard(view.jobs.ids[row])
+    view.gang_journal.add(rare.gang)
     if not members:
         view.gang_members.pop(rare.gang, None)
         view.gangs.pop(rare.gang, None)

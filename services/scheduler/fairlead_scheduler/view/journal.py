@@ -1,51 +1,41 @@
-"""Which rows changed of late, so that who keeps something about all jobs need not look at all.
+"""What changed of late, so that who keeps something about all jobs need not look at all of them.
 
-Bounded: who is too far behind looks at every row instead, which costs no more than what changed.
+Bounded: who is too far behind looks at everything instead, which costs no more than what changed.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Generic, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
-ROWS_MAX: Final = 1 << 18
+ENTRIES_MAX: Final = 1 << 18
 """Most changes that are kept; the older half goes first."""
 
+T = TypeVar("T")
 
-class Journal:
-    """Row numbers in the order in which their jobs changed; a row may be there many times."""
+
+class Journal(Generic[T]):
+    """What changed, in the order in which it did; the same may be there many times."""
 
     def __init__(self) -> None:
-        self._rows: list[int] = []
+        self._entries: list[T] = []
         self._first = 0
 
     @property
     def end(self) -> int:
         """The place of the next change."""
-        return self._first + len(self._rows)
+        return self._first + len(self._entries)
 
-    def add(self, row: int) -> None:
-        """The job of this row changed, or the row changed its job."""
-        self._rows.append(row)
-        if len(self._rows) > ROWS_MAX:
-            self._shorten()
+    def add(self, entry: T) -> None:
+        """This changed."""
+        self.extend((entry,))
 
-    def extend(self, rows: Iterable[int]) -> None:
-        """The jobs of these rows changed."""
-        self._rows.extend(rows)
-        if len(self._rows) > ROWS_MAX:
-            self._shorten()
+    def extend(self, entries: Iterable[T]) -> None:
+        """All of this changed."""
+        self._entries.extend(entries)
+        if len(self._entries) > ENTRIES_MAX:
+            dropped = len(self._entries) - ENTRIES_MAX // 2
+            del self._entries[:dropped]
+            self._first += dropped
 
-    def _shorten(self) -> None:
-        dropped = len(self._rows) - ROWS_MAX // 2
-        del self._rows[:dropped]
-        self._first += dropped
-
-    def since(self, place: int) -> npt.NDArray[np.intp] | None:
-        """The rows that changed since, ascending, each once; None if that is not known any more."""
-        if place < self._first:
-            return None
-        if place == self.end:
-            return np.zeros(0, np.intp)
-        return np.unique(np.array(self._rows[place - self._first :], np.intp))
+    def since(self, place: int) -> list[T] | None:
+        """What changed since then; None if that is not known any more."""
+        return None if place < self._first else self._entries[place - self._first :]

@@ -1,0 +1,353 @@
+"""The one snapshot builder: view, clusters and queues in, the engine's arrays out. Pure.
+
+The live cycle, the worked cases and simulations all use it. It keeps every pool's arrays from one
+snapshot to the next and applies what changed (docs/decisions/0011): the rows that the view's
+journal names, those whose time has come, and what the clusters changed.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common.classes import PriorityClass
+from fairlead_scheduler.buckets import Buckets
+from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot
+from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.queues import Queues
+from fairlead_scheduler.settings import Rules
+from fairlead_scheduler.snapshots import nodes as node_columns
+from fairlead_scheduler.snapshots.alarms import Alarms
+from fairlead_scheduler.snapshots.classes import Classes
+from fairlead_scheduler.snapshots.leased import Leased
+from fairlead_scheduler.snapshots.members import HOLE, WAITS, Homes, Members, Rows
+from fairlead_scheduler.snapshots.nodes import AllNodes, Nodes
+from fairlead_scheduler.view import columns as c
+from fairlead_scheduler.view.columns import NodeName, View, changed_rows
+
+SLACK: Final = 64
+"""Rows of queues and shapes without jobs that are left alone, beside as many as have jobs."""
+
+_Key = tuple[int, tuple[str, ...]]
+
+
+class Built(NamedTuple):
+    """A snapshot and what its rows stand for in the view and the clusters.
+
+    It looks at what the builder keeps, and counts until the builder is asked again.
+    """
+
+    snapshot: Snapshot
+    rows: Rows
+    """[J] row of the job in the view's columns; anything where `job_node` is below -1."""
+    nodes: list[NodeName]
+    """[N]"""
+    shapes: list[int]
+    """[S] number of the shape in the view."""
+    gangs: list[c.GangName]
+    """[G]"""
+    leaving: set[int]
+    """Rows of the view, of any pool, whose run was stopped and its room given away."""
+
+
+class Builder:
+    """Builds the snapshots of one scheduler; keeps between them what did not change."""
+
+    def __init__(
+        self, classes: Sequence[PriorityClass], rules: Rules, *, slack: int = SLACK
+    ) -> None:
+        self.rules = rules
+        self._classes = Classes(classes)
+        self._slack = slack
+        self._floating = tuple(sorted(rules.floating))
+        self.kept_before_ms = 0
+        """Jobs submitted before were examined by an earlier leader: they are never rejected."""
+        self._nodes = AllNodes()
+        self._amounts: dict[str, tuple[_Key, npt.NDArray[np.int64]]] = {}
+        self._node_labels: dict[str, tuple[_Key, npt.NDArray[np.int32] | None]] = {}
+        self._pools: tuple[tuple[int, int], list[str]] = ((-1, -1), [])
+        self._view: View | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin anew, with another view."""
+        self._place = self._gang_place = -1
+        self._homes = Homes()
+        self._members: dict[str, Members] = {}
+        self._delayed = Alarms()
+        self._left_out: set[int] = set()
+        self._node_version = -1
+        self._leased = Leased()
+        self._leaving: set[int] = set()
+
+    @property
+    def classes(self) -> list[PriorityClass]:
+        """The classes by row."""
+        return self._classes.rows
+
+    def engine_settings(self) -> EngineSettings:
+        """The rules as the engine takes them."""
+        rules = self.rules
+        assert rules.placement in ("best-fit", "spread", "pack", "fragmentation")
+        return EngineSettings(
+            protected_fraction=rules.protected_fraction_of_fair_share,
+            round_limit=rules.round_limit,
+            cost_multipliers=rules.cost_multipliers,
+            lookback=rules.lookback,
+            placement=rules.placement,  # type: ignore[arg-type]
+            gang_assembly_timeout_ms=1000 * rules.gang_assembly_timeout_s,
+        )
+
+    # Keeping up -----------------------------------------------------------------------------------
+
+    def keep_up(
+        self, view: View, clusters: Clusters, now_ms: int, left_out: Iterable[int] = ()
+    ) -> None:
+        """Take over what changed. `left_out`: rows of jobs about which others decide now."""
+        if view is not self._view:
+            self._forget()
+            self._view = view
+        again = self._move_nodes(view, clusters)
+        for pool in self.pools(view, clusters):
+            self._of(view, pool)
+        out = set(left_out)
+        again += self._delayed.due(now_ms)
+        again += self._left_out.symmetric_difference(out)
+        self._left_out = out
+        changed = changed_rows(view, self._place)
+        self._place = view.jobs.journal.end
+        if again:
+            changed = np.union1d(changed, np.array(again, np.intp))
+        if len(changed):
+            self._look_at(view, changed, now_ms)
+        gangs = view.gang_journal.since(self._gang_place)
+        self._gang_place = view.gang_journal.end
+        for members in self._members.values():
+            members.settle_gangs(view, gangs)
+
+    def _move_nodes(self, view: View, clusters: Clusters) -> list[int]:
+        """Tell the pools of their nodes; returns rows that must be looked at again."""
+        again: list[int] = []
+        self._nodes.keep_up(clusters)
+        if self._node_version != clusters.version:
+            self._node_version = clusters.version
+            for pool, members in self._members.items():
+                again += members.move(view, self._nodes.of(pool)).tolist()
+        return again
+
+    def _of(self, view: View, pool: str) -> Members:
+        found = self._members.get(pool)
+        if found is None:
+            found = Members(self._homes, self._classes, self._floating, self._slack)
+            found.kept_before_ms = self.kept_before_ms
+            found.move(view, self._nodes.of(pool))
+            self._members[pool] = found
+        if found.pool < 0:
+            number = view.jobs.pools.find(pool)
+            found.pool = -1 if number is None else number
+        return found
+
+    def _look_at(self, view: View, rows: Rows, now_ms: int) -> None:
+        """Each of these rows is where it belongs afterwards, whatever it was before."""
+        jobs = view.jobs
+        self._homes.grow(jobs.used)
+        flags, state, pool = jobs.flags[rows], jobs.state[rows], jobs.pool[rows]
+        valid = (flags & c.FREE) == 0
+        may = valid & (state == c.QUEUED) & ((flags & c.NOT_BEFORE_LONG) == 0)
+        starts = jobs.start_after_ms[rows]
+        self._delay(rows, may & (starts > now_ms), starts)
+        may &= starts <= now_ms
+        if self._left_out:
+            may &= ~np.isin(rows, list(self._left_out))
+        live = valid & c.IS_LIVE_RUN[jobs.run_state[rows]]
+        given = live & ((flags & c.ROOM_GIVEN) != 0)
+        live &= ~given
+        self._leaving.difference_update(rows.tolist() if self._leaving else ())
+        self._leaving.update(rows[given].tolist())
+        self._leased.keep_up(view, rows, valid)
+        before = self._homes.pool[rows]
+        now = np.where(may | live, pool, np.int16(-1))
+        for number in np.unique(before[before >= 0]):
+            gone = rows[(before == number) & (now != number)]
+            if gone.size:
+                members = self._members[jobs.pools.values[number]]
+                members.change(view, gone, np.full(gone.size, HOLE, np.int32))
+        for number in np.unique(now[now >= 0]):
+            members = self._members[jobs.pools.values[number]]
+            chosen = now == number
+            mine = rows[chosen]
+            to_row = members.node_rows.keep_up(jobs.nodes)
+            node = np.full(mine.size, -1, np.int32)
+            runs = np.flatnonzero(live[chosen])
+            node[runs] = to_row[jobs.node[mine[runs]]]
+            waits = np.where(may[chosen], np.int32(WAITS), np.int32(HOLE))
+            members.change(view, mine, np.where(node >= 0, node, waits))
+            members.homeless.difference_update(mine.tolist())
+            members.homeless.update(mine[runs[node[runs] < 0]].tolist())
+
+    def _delay(self, rows: Rows, delayed: npt.NDArray[np.bool_], starts: Rows) -> None:
+        """Look again at these rows when they may start."""
+        if len(self._delayed):
+            self._delayed.unset(rows[~delayed].tolist())
+        if delayed.any():
+            alarms = zip(starts[delayed].tolist(), rows[delayed].tolist(), strict=True)
+            self._delayed.set(alarms)
+
+    # What came of it ------------------------------------------------------------------------------
+
+    def pools(self, view: View, clusters: Clusters) -> list[str]:
+        """Names of all pools that have nodes or were named by a job, in ascending order."""
+        self._nodes.keep_up(clusters)
+        names = view.jobs.pools.values
+        key = (clusters.version, len(names))
+        if self._pools[0] != key:
+            self._pools = (key, sorted({*self._nodes.pools(), *names}))
+        return self._pools[1]
+
+    def version(self, pool: str) -> int:
+        """Grows with every change of the pool's jobs and nodes that a round could care about."""
+        return self._members[pool].version
+
+    def lagging(self) -> frozenset[str]:
+        """L9: executors that have not taken up more leases than they may."""
+        return self._leased.above(self.rules.max_unacknowledged_leases)
+
+    def remember_feasible(self, built: Built, plan: Plan) -> None:
+        """What the engine found feasible is not rejected later."""
+        members = self._members[built.snapshot.pool]
+        members.feasible.update(members.shapes.remember(plan.shape_feasible))
+        if members.gangs.present:
+            members.gangs.remember(plan.gang_feasible)
+
+    def build(
+        self,
+        view: View,
+        clusters: Clusters,
+        queues: Queues,
+        pool: str,
+        *,
+        now_ms: int,
+        stale: frozenset[str] = frozenset(),
+        buckets: Buckets | None = None,
+        left_out: Iterable[int] = (),
+    ) -> Built:
+        """The snapshot of a pool. `left_out`: rows of jobs about which others decide now."""
+        self.keep_up(view, clusters, now_ms, left_out)
+        members = self._of(view, pool)
+        nodes, shapes, gangs = members.nodes, members.shapes, members.gangs
+        shapes.match_nodes(nodes)
+        names, queue_names = shapes.names, members.queues.names
+        fractions, amounts = self._classes.limits(
+            self.rules.class_limits, queues, queue_names, (*names, *self._floating)
+        )
+        avoid_job, avoid_node = members.avoided.pairs(nodes)
+        own = buckets or Buckets(Rules())
+        known = [queues.get(name) for name in queue_names]
+        snapshot = Snapshot(
+            pool=pool,
+            now_ms=now_ms,
+            resources=names,
+            floating=self._floating,
+            floating_total=np.array(
+                [int(self.rules.floating[f]) for f in self._floating], np.int64
+            ),
+            queue_names=queue_names,
+            queue_weight=np.array([queue.weight for queue in known]),
+            queue_cordoned=np.array([queue.cordoned for queue in known], np.bool_),
+            queue_limit_fraction=fractions,
+            queue_limit_amount=amounts,
+            queue_tokens=np.array([own.queue(name).tokens(now_ms) for name in queue_names]),
+            queue_burst=own.queue("").burst,
+            tokens=own.all.tokens(now_ms),
+            burst=own.all.burst,
+            preemption_tokens=own.preemptions.tokens(now_ms),
+            class_names=self._classes.names,
+            class_value=self._classes.value,
+            class_preemption=self._classes.preemption,
+            class_away_value=self._classes.away_value,
+            shape_request=shapes.request,
+            shape_floating=shapes.floating,
+            shape_class=shapes.row_class,
+            shape_match=shapes.match,
+            shape_fitted=shapes.fitted,
+            node_number=nodes.number,
+            node_allocatable=self._allocatable(pool, nodes, names),
+            node_type=shapes.node_type,
+            node_flags=self._flags(nodes, stale),
+            label_names=gangs.label_names if gangs.present else (),
+            node_label=self._labels(pool, nodes, gangs.label_names) if gangs.present else None,
+            **_jobs(members),
+            avoid_job=avoid_job,
+            avoid_node=avoid_node,
+            **(_gangs(members) if gangs.present else {}),
+        )
+        return Built(
+            snapshot,
+            members.row[: members.used],
+            nodes.names,
+            shapes.numbers,
+            gangs.names,
+            self._leaving,
+        )
+
+    def _allocatable(
+        self, pool: str, nodes: Nodes, names: tuple[str, ...]
+    ) -> npt.NDArray[np.int64]:
+        key = (nodes.version, names)
+        kept = self._amounts.get(pool)
+        if kept is None or kept[0] != key:
+            kept = self._amounts[pool] = (key, node_columns.allocatable(nodes.nodes, names))
+        return kept[1]
+
+    def _labels(
+        self, pool: str, nodes: Nodes, names: tuple[str, ...]
+    ) -> npt.NDArray[np.int32] | None:
+        key = (nodes.version, names)
+        kept = self._node_labels.get(pool)
+        if kept is None or kept[0] != key:
+            kept = self._node_labels[pool] = (key, node_columns.labels(nodes.nodes, names))
+        return kept[1]
+
+    def _flags(self, nodes: Nodes, stale: frozenset[str]) -> npt.NDArray[np.uint8]:
+        flags = np.where(nodes.cordoned, np.uint8(engine.NodeFlag.CORDONED), np.uint8(0))
+        lagging = self.lagging()
+        for row, name in enumerate(nodes.names) if stale or lagging else ():
+            if name.executor in stale:
+                flags[row] |= engine.NodeFlag.LOST
+            if name.executor in lagging:
+                flags[row] |= engine.NodeFlag.LAGGING
+        return flags
+
+
+def _jobs(members: Members) -> dict[str, Any]:
+    """The columns of jobs, as the engine names them."""
+    span = slice(0, members.used)
+    names = (
+        *("job_queue", "job_shape", "job_priority", "job_submission", "job_node"),
+        *("job_started_ms", "job_value", "job_checkpoint_interval_ms", "job_flags"),
+        "job_max_runtime_ms",
+    )
+    return {
+        **{name: getattr(members, name)[span] for name in names},
+        "queued_order": members.queued_order,
+        "running_order": members.running_order,
+        "sums": members.sums,
+    }
+
+
+def _gangs(members: Members) -> dict[str, Any]:
+    """The columns of gangs, as the engine names them."""
+    gangs = members.gangs
+    return {
+        "job_gang": members.job_gang[: members.used],
+        "gang_queue": gangs.queue,
+        "gang_size": gangs.size,
+        "gang_min": gangs.min_size,
+        "gang_label": gangs.label,
+        "gang_rest": gangs.rest,
+        "gang_started": gangs.started,
+        "gang_submitted_ms": gangs.submitted_ms,
+        "gang_fitted": gangs.fitted,
+    }

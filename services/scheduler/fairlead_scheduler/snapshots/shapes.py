@@ -1,0 +1,172 @@
+"""The shapes of a pool as rows: what they need, their class, and which node types suit them.
+
+A shape gets a row when its first job comes. A row that no job needs any more stays until there are
+too many of them (`Members` says when), so that shapes that come and go cost no renumbering.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common import resources
+from fairlead_common.shapes import Shape
+from fairlead_scheduler.engine import matching
+from fairlead_scheduler.engine.snapshot import Match
+from fairlead_scheduler.snapshots.classes import Classes
+from fairlead_scheduler.snapshots.nodes import Nodes
+from fairlead_scheduler.view.columns import Columns
+
+Rows = npt.NDArray[np.intp]
+
+
+class ShapeTable:
+    """S rows, with the columns of `Snapshot` that are named after shapes."""
+
+    def __init__(self, classes: Classes, floating: tuple[str, ...]) -> None:
+        self._classes = classes
+        self._floating = floating
+        self.numbers: list[int] = []
+        """[S] number of the shape in the view."""
+        self.row_of = np.zeros(0, np.int32)
+        """Number in the view -> row, -1."""
+        self._shapes: list[Shape] = []
+        self._rules: list[matching.ShapeRules] = []
+        self.names: tuple[str, ...] = ()
+        """R resources that nodes offer or jobs ask of a node."""
+        self._of_nodes: frozenset[str] = frozenset()
+        self._asked: set[str] = set()
+        self.request = np.zeros((0, 0), np.int64)
+        self.floating = np.zeros((0, len(floating)), np.int64)
+        self.row_class = np.zeros(0, np.int32)
+        self.fitted = np.zeros(0, np.bool_)
+        """[S] found feasible before (section 6)."""
+        self._matched: tuple[int, int] = (-1, 0)
+        self._types: list[matching.NodeType] = []
+        self._relevant: frozenset[str] = frozenset()
+        self.node_type = np.zeros(0, np.int32)
+        self.match = np.zeros((0, 1, 0), np.uint8)
+
+    def add(self, jobs: Columns, numbers: Iterable[int], feasible: set[int]) -> bool:
+        """Rows for these shapes; says whether the resources changed."""
+        if len(self.row_of) < len(jobs.shapes):
+            more = np.full(len(jobs.shapes) - len(self.row_of), -1, np.int32)
+            self.row_of = np.concatenate([self.row_of, more])
+        fresh = [number for number in numbers if self.row_of[number] < 0]
+        if not fresh:
+            return False
+        self.row_of[fresh] = np.arange(len(self.numbers), len(self.numbers) + len(fresh))
+        shapes = [jobs.shape_of(number) for number in fresh]
+        class_names = [jobs.shapes.values[number].priority_class for number in fresh]
+        rows = [self._classes.row(name) for name in class_names]
+        self.numbers += fresh
+        self._shapes += shapes
+        self._rules += [self._rules_of(shape, row) for shape, row in zip(shapes, rows, strict=True)]
+        self.row_class = np.concatenate([self.row_class, np.array(rows, np.int32)])
+        self.fitted = np.concatenate([self.fitted, [number in feasible for number in fresh]])
+        self.floating = np.concatenate([self.floating, _amounts(shapes, self._floating)])
+        self._asked.update(name for shape in shapes for name in shape.requests)
+        if self._name(self._of_nodes):
+            return True
+        self.request = np.concatenate([self.request, _amounts(shapes, self.names)])
+        return False
+
+    def keep(self, rows: Rows) -> bool:
+        """Keep only these rows, in this order; says whether the resources changed."""
+        chosen = rows.tolist()
+        self.numbers = [self.numbers[row] for row in chosen]
+        self._shapes = [self._shapes[row] for row in chosen]
+        self._rules = [self._rules[row] for row in chosen]
+        self.row_of[:] = -1
+        self.row_of[self.numbers] = np.arange(len(chosen))
+        self.row_class = self.row_class[rows]
+        self.fitted = self.fitted[rows]
+        self.floating = self.floating[rows]
+        self.request = self.request[rows]
+        self._matched = (-1, 0)
+        self._asked = {name for shape in self._shapes for name in shape.requests}
+        return self._name(self._of_nodes)
+
+    def offered(self, of_nodes: frozenset[str]) -> bool:
+        """Nodes offer these resources now; says whether the resources changed."""
+        return self._name(of_nodes)
+
+    def _name(self, of_nodes: frozenset[str]) -> bool:
+        """What nodes offer and what jobs ask of one; what nobody offers is nobody's to give."""
+        self._of_nodes = of_nodes
+        names = of_nodes | self._asked | {resources.CPU, resources.MEMORY}
+        found = tuple(sorted(names - set(self._floating)))
+        if found == self.names:
+            return False
+        self.names = found
+        self.request = _amounts(self._shapes, found)
+        return True
+
+    def remember(self, feasible: npt.NDArray[np.bool_]) -> list[int]:
+        """These rows were found feasible; returns the numbers of those that were not before."""
+        fresh = np.flatnonzero(feasible & ~self.fitted[: len(feasible)])
+        self.fitted[fresh] = True
+        return [self.numbers[row] for row in fresh.tolist()]
+
+    def match_nodes(self, nodes: Nodes) -> None:
+        """Bring `match` and `node_type` up to date: only new shapes are looked at, if possible."""
+        version, known = self._matched
+        if version == nodes.version and known == len(self._rules):
+            return
+        relevant = matching.relevant_labels(self._rules[known:]) | self._relevant
+        if version != nodes.version or relevant != self._relevant:
+            if version < 0:
+                relevant = matching.relevant_labels(self._rules)
+            self._type(nodes, relevant)
+            known = 0
+        fresh = matching.table(self._rules[known:], self._types)
+        self.match = fresh if known == 0 else _joined(self.match[:known], fresh)
+        self._matched = (nodes.version, len(self._rules))
+
+    def _type(self, nodes: Nodes, relevant: frozenset[str]) -> None:
+        numbers: dict[matching.NodeType, int] = {}
+        types = np.zeros(len(nodes.nodes), np.int32)
+        for row, node in enumerate(nodes.nodes):
+            taints = [matching.Taint(t.key, t.value, t.effect) for t in node.taints]
+            kind = matching.reduce(node.name, node.labels, taints, relevant)
+            types[row] = numbers.setdefault(kind, len(numbers))
+        self._relevant, self._types, self.node_type = relevant, list(numbers), types
+
+    def _rules_of(self, shape: Shape, row: int) -> matching.ShapeRules:
+        return matching.ShapeRules(
+            node_selector=tuple(sorted(shape.node_selector.items())),
+            affinity=tuple(
+                matching.Term(
+                    tuple(
+                        matching.Requirement(r.key, r.operator, r.values)
+                        for r in term.match_expressions
+                    ),
+                    tuple(
+                        matching.Requirement(r.key, r.operator, r.values) for r in term.match_fields
+                    ),
+                )
+                for term in shape.affinity
+            )
+            or None,
+            tolerations=tuple(
+                matching.Toleration(t.key, t.operator, t.value, t.effect) for t in shape.tolerations
+            ),
+            away=tuple(
+                tuple(matching.Taint(t.key, t.value, t.effect) for t in entry.taints)
+                for entry in self._classes.rows[row].away_node_types
+            ),
+        )
+
+
+def _joined(old: npt.NDArray[np.uint8], new: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Both tables below each other; where one has fewer away entries its cells say TAINT."""
+    width = max(old.shape[1], new.shape[1])
+    result = np.full((len(old) + len(new), width, old.shape[2]), Match.TAINT, np.uint8)
+    result[: len(old), : old.shape[1]] = old
+    result[len(old) :, : new.shape[1]] = new
+    return result
+
+
+def _amounts(shapes: Sequence[Shape], names: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    amounts = [[shape.requests.get(name, 0) for name in names] for shape in shapes]
+    return np.array(amounts, np.int64).reshape(len(shapes), len(names))

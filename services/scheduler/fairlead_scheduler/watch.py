@@ -1,0 +1,126 @@
+"""What housekeeping must know of all jobs, kept up with what changed: times, and runs by node.
+
+A time that has come stays come until the job's row changes, so that what is decided follows from
+what the view says now, whoever decided before.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_scheduler.snapshots.alarms import Alarms
+from fairlead_scheduler.view import columns as c
+from fairlead_scheduler.view.columns import NodeName, View, changed_rows
+
+Rows = npt.NDArray[np.intp]
+
+
+class Watch:
+    """Queued jobs that wait too long, runs that run too long, and live runs by node."""
+
+    def __init__(self, deadline_ms: int = 0) -> None:
+        self._deadline_ms = deadline_ms
+        """What a run is given beyond its maximum and its grace."""
+        self._place = -1
+        self._queued = Times()
+        self._running = Times()
+        self._node: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        """Row -> node (as numbered in the view) of its live run, -1 for none."""
+        self._runs_on: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        """Node -> live runs."""
+        self._nodes_of: dict[str, list[int]] = {}
+        self._named = 0
+
+    def keep_up(self, view: View) -> None:
+        """Take over what changed."""
+        rows = changed_rows(view, self._place)
+        self._place = view.jobs.journal.end
+        if len(rows):
+            self._look_at(view, rows)
+
+    def _look_at(self, view: View, rows: Rows) -> None:
+        jobs = view.jobs
+        flags = jobs.flags[rows]
+        valid = (flags & c.FREE) == 0
+        until_ms = jobs.queue_until_ms[rows]
+        queued = valid & (jobs.state[rows] == c.QUEUED) & (until_ms < c.NEVER_MS)
+        self._queued.set(rows, queued, until_ms)
+        live = valid & c.IS_LIVE_RUN[jobs.run_state[rows]]
+        self._count(view, rows, live)
+        most_ms = jobs.runtime_ms_max[rows]
+        since_ms = jobs.running_ms[rows]
+        timed = live & (most_ms > 0) & (since_ms > 0) & ((flags & c.STOPPING) == 0)
+        grace_ms = 1000 * jobs.grace_s[rows].astype(np.int64)
+        self._running.set(rows, timed, since_ms + most_ms + grace_ms + self._deadline_ms)
+
+    def _count(self, view: View, rows: Rows, live: npt.NDArray[np.bool_]) -> None:
+        jobs = view.jobs
+        self._node = _longer(self._node, jobs.used, -1)
+        self._runs_on = _longer(self._runs_on, len(jobs.nodes), 0)
+        now = np.where(live, jobs.node[rows], np.int32(-1))
+        before = self._node[rows]
+        self._node[rows] = now
+        np.subtract.at(self._runs_on, before[before >= 0], 1)
+        np.add.at(self._runs_on, now[now >= 0], 1)
+
+    def overdue(self, now_ms: int) -> list[int]:
+        """Rows of queued jobs that have waited longer than they wanted to, ascending."""
+        return self._queued.over(now_ms)
+
+    def too_long(self, now_ms: int) -> list[int]:
+        """Rows of live runs that should have been ended for their maximum run time, ascending."""
+        return self._running.over(now_ms)
+
+    def in_use(self, view: View, executors: Collection[str] | None = None) -> list[NodeName]:
+        """The nodes on which runs live, of these executors or of all."""
+        names = view.jobs.nodes.values
+        for number in range(self._named, len(names)):
+            self._nodes_of.setdefault(names[number].executor, []).append(number)
+        self._named = len(names)
+        numbers = [
+            number
+            for executor in (self._nodes_of if executors is None else executors)
+            for number in self._nodes_of.get(executor, ())
+        ]
+        return [names[number] for number in numbers if self._runs_on[number] > 0]
+
+    def runs_on(self, view: View, nodes: Iterable[NodeName]) -> list[int]:
+        """Rows whose live run is on one of these nodes, ascending."""
+        known = [number for name in nodes if (number := view.jobs.nodes.find(name)) is not None]
+        numbers = [number for number in known if self._runs_on[number] > 0]
+        found: list[int] = np.flatnonzero(np.isin(self._node, numbers)).tolist() if numbers else []
+        return found
+
+
+class Times:
+    """A time per row, and the rows whose time has come."""
+
+    def __init__(self) -> None:
+        self._alarms = Alarms()
+        self._over: set[int] = set()
+
+    def set(self, rows: Rows, chosen: npt.NDArray[np.bool_], at_ms: npt.NDArray[np.int64]) -> None:
+        """Of these rows only the chosen ones have a time, this one."""
+        if self._over:
+            self._over.difference_update(rows.tolist())
+        if len(self._alarms):
+            self._alarms.unset(rows[~chosen].tolist())
+        if chosen.any():
+            self._alarms.set(zip(at_ms[chosen].tolist(), rows[chosen].tolist(), strict=True))
+
+    def over(self, now_ms: int) -> list[int]:
+        """The rows whose time has come, ascending."""
+        self._over.update(self._alarms.due(now_ms))
+        return sorted(self._over)
+
+
+N = TypeVar("N", np.int32, np.int64)
+
+
+def _longer(array: npt.NDArray[N], size: int, fill: int) -> npt.NDArray[N]:
+    if size <= len(array):
+        return array
+    more = max(size, 2 * len(array)) - len(array)
+    return np.concatenate([array, np.full(more, fill, array.dtype)])

@@ -1,0 +1,246 @@
+"""What a snapshot must say, job by job from the view: the definition that the builder is held to.
+
+`told` says the same of a snapshot that was built, by names instead of rows, so that the two can be
+compared whatever rows jobs, queues, shapes and gangs happen to have.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fairlead_common.lifecycle import RunState
+from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.engine import Plan, explain, kept, order
+from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.snapshots import Built
+from fairlead_scheduler.view import columns as c
+from fairlead_scheduler.view.columns import View
+
+Said = dict[Any, Any]
+
+
+def jobs(view: View, clusters: Clusters, pool: str, now_ms: int, left_out: Collection[int]) -> Said:
+    """Job id -> what the engine must be told of it, of those that take part in the pool's round."""
+    columns = view.jobs
+    found: Said = {}
+    for job_id, row in columns.rows.items():
+        flags = int(columns.flags[row])
+        run_state = int(columns.run_state[row])
+        if columns.pools.values[columns.pool[row]] != pool:
+            continue
+        runs = c.LIVE_RUN[run_state] and not flags & c.ROOM_GIVEN
+        node = columns.nodes.values[columns.node[row]] if runs else None
+        if node is not None and (node not in clusters.nodes or clusters.nodes[node].pool != pool):
+            node = None
+        waits = columns.state[row] == c.QUEUED and not flags & c.NOT_BEFORE_LONG
+        waits = waits and columns.start_after_ms[row] <= now_ms and row not in left_out
+        if node is None and not waits:
+            continue
+        rare = columns.rare.get(row, c.Rare())
+        shape = columns.shapes.values[columns.shape[row]]
+        stopping = bool(flags & c.STOPPING) or c.ENDED[columns.state[row]]
+        found[job_id] = {
+            "queue": columns.queues.values[columns.queue[row]],
+            "shape": shape,
+            "node": node,
+            "priority": int(columns.priority[row]),
+            "submission": int(columns.number[row]),
+            "started": int(columns.leased_ms[row]),
+            "value": 0 if node is None else int(columns.value[row]),
+            "interval": int(columns.checkpoint_ms[row]),
+            "runtime": int(columns.runtime_ms_max[row]),
+            "stopping": stopping,
+            "kept": bool(flags & c.INFEASIBLE_WAITS),
+            "gang": rare.gang if rare.gang in view.gangs else None,
+            "avoids": _avoided(clusters, pool, rare.avoid),
+        }
+    return found
+
+
+def _avoided(clusters: Clusters, pool: str, names: Collection[str]) -> set[str]:
+    there = {f"{n.executor}/{n.name}" for n in clusters.nodes.values() if n.pool == pool}
+    return set(names) & there
+
+
+def gangs(view: View, found: Said) -> Said:
+    """Gang -> what the engine must be told of it."""
+    names = {job["gang"] for job in found.values()} - {None}
+    return {
+        name: {
+            "terms": view.gangs[name],
+            "started": name in view.gang_started,
+            "submitted": c.NEVER_MS
+            if len(view.gang_members.get(name, ())) >= view.gangs[name].min_size
+            else min(
+                int(view.jobs.submitted_ms[view.jobs.rows[job_id]])
+                for job_id, job in found.items()
+                if job["gang"] == name
+            ),
+        }
+        for name in names
+    }
+
+
+def nodes(
+    view: View, clusters: Clusters, pool: str, stale: Collection[str], leases_max: int
+) -> Said:
+    """Node -> its number, amounts and why it gets nothing new."""
+    leased: dict[str, int] = {}
+    for row in view.jobs.rows.values():
+        if view.jobs.run_state[row] == c.RUN_CODE[RunState.LEASED]:
+            executor = view.jobs.nodes.values[view.jobs.node[row]].executor
+            leased[executor] = leased.get(executor, 0) + 1
+    return {
+        name: (
+            clusters.numbers[name],
+            {resource: amount for resource, amount in node.allocatable.items() if amount},
+            (engine.NodeFlag.LOST if name.executor in stale else 0)
+            | (engine.NodeFlag.CORDONED if clusters.is_cordoned(node) else 0)
+            | (engine.NodeFlag.LAGGING if leased.get(name.executor, 0) > leases_max else 0),
+        )
+        for name, node in clusters.nodes.items()
+        if node.pool == pool
+    }
+
+
+def told_of_jobs(view: View, built: Built) -> Said:
+    """As `jobs`, of a snapshot."""
+    s = built.snapshot
+    assert s.job_value is not None
+    assert s.job_flags is not None
+    assert s.job_checkpoint_interval_ms is not None
+    assert s.job_max_runtime_ms is not None
+    avoids: dict[int, set[str]] = {}
+    if s.avoid_job is not None and s.avoid_node is not None:
+        for job, node in zip(s.avoid_job.tolist(), s.avoid_node.tolist(), strict=True):
+            name = built.nodes[node]
+            avoids.setdefault(job, set()).add(f"{name.executor}/{name.node}")
+    found: Said = {}
+    for at in np.flatnonzero(s.job_node >= -1).tolist():
+        node, gang = int(s.job_node[at]), -1 if s.job_gang is None else int(s.job_gang[at])
+        found[view.jobs.ids[built.rows[at]]] = {
+            "queue": s.queue_names[s.job_queue[at]],
+            "shape": view.jobs.shapes.values[built.shapes[s.job_shape[at]]],
+            "node": built.nodes[node] if node >= 0 else None,
+            "priority": int(s.job_priority[at]),
+            "submission": int(s.job_submission[at]),
+            "started": int(s.job_started_ms[at]),
+            "value": int(s.job_value[at]),
+            "interval": int(s.job_checkpoint_interval_ms[at]),
+            "runtime": int(s.job_max_runtime_ms[at]),
+            "stopping": bool(s.job_flags[at] & engine.JobFlag.STOPPING),
+            "kept": bool(s.job_flags[at] & engine.JobFlag.KEPT),
+            "gang": built.gangs[gang] if gang >= 0 else None,
+            "avoids": avoids.get(at, set()),
+        }
+    return found
+
+
+def told_of_gangs(built: Built) -> Said:
+    """As `gangs`, of a snapshot; rows without members are passed over."""
+    s = built.snapshot
+    if s.job_gang is None:
+        return {}
+    assert s.gang_size is not None
+    assert s.gang_min is not None
+    assert s.gang_rest is not None
+    assert s.gang_label is not None
+    assert s.gang_started is not None
+    assert s.gang_submitted_ms is not None
+    rests = {engine.Rest.WAIT: "wait", engine.Rest.FAIL: "fail"}
+    return {
+        built.gangs[row]: {
+            "terms": c.GangTerms(
+                int(s.gang_size[row]),
+                int(s.gang_min[row]),
+                s.label_names[s.gang_label[row]] if s.gang_label[row] >= 0 else None,
+                rests[engine.Rest(int(s.gang_rest[row]))],
+            ),
+            "started": bool(s.gang_started[row]),
+            "submitted": int(s.gang_submitted_ms[row]),
+        }
+        for row in sorted(set(s.job_gang[s.job_node >= -1].tolist()) - {-1})
+    }
+
+
+def told_of_nodes(built: Built) -> Said:
+    """As `nodes`, of a snapshot."""
+    s = built.snapshot
+    return {
+        name: (
+            int(s.node_number[row]),
+            {
+                resource: int(amount)
+                for resource, amount in zip(s.resources, s.node_allocatable[row], strict=True)
+                if amount
+            },
+            int(s.node_flags[row]),
+        )
+        for row, name in enumerate(built.nodes)
+    }
+
+
+def check_kept(built: Built) -> None:
+    """Orders and sums that are kept equal those made from the snapshot."""
+    s = built.snapshot
+    bare = replace(s, queued_order=None, running_order=None, sums=None)
+    assert order.queued(s).tolist() == order.queued(bare).tolist()
+    assert order.running(s).tolist() == order.running(bare).tolist()
+    have, want = s.sums, kept.of(bare)
+    assert have is not None
+    for name in ("used", "runs", "running", "queued", "values"):
+        assert getattr(have, name).tolist() == getattr(want, name).tolist(), name
+    for node in range(len(built.nodes)):
+        linked = []
+        at = int(have.head[node])
+        while at >= 0:
+            linked.append(at)
+            at = int(have.link[at])
+        assert sorted(linked) == np.flatnonzero(s.job_node == node).tolist()
+
+
+def told_of_plan(view: View, built: Built, plan: Plan) -> Said:
+    """What a plan decides, by names."""
+    s = built.snapshot
+    ids = [view.jobs.ids[row] for row in built.rows]
+    reasons = {}
+    for row in range(len(plan.reasons.code)):
+        gang, shape = int(plan.reasons.gang[row]), int(plan.reasons.shape[row])
+        of = built.gangs[gang] if gang >= 0 else view.jobs.shapes.values[built.shapes[shape]]
+        reasons[s.queue_names[plan.reasons.queue[row]], of] = (
+            int(plan.reasons.code[row]),
+            int(plan.reasons.waiting[row]),
+            explain.sentence(s, plan, row),
+        )
+    shares = {
+        name: (plan.shares.fair[q], plan.shares.actual[q], plan.shares.demand[q])
+        for q, name in enumerate(s.queue_names)
+        if plan.shares.weight[q]
+    }
+    return {
+        "placed": [
+            (ids[job], built.nodes[node], value)
+            for job, node, value in zip(
+                plan.placed_job.tolist(),
+                plan.placed_node.tolist(),
+                plan.placed_value.tolist(),
+                strict=True,
+            )
+        ],
+        "preempted": [
+            (ids[job], ids[taker], cause)
+            for job, taker, cause in zip(
+                plan.preempted_job.tolist(),
+                plan.preempted_for.tolist(),
+                plan.preempted_cause.tolist(),
+                strict=True,
+            )
+        ],
+        "rejected": [ids[job] for job in plan.rejected_job.tolist()],
+        "failed": [ids[job] for job in plan.failed_job.tolist()],
+        "reasons": reasons,
+        "shares": shares,
+        "stopped": plan.stopped_by,
+    }
