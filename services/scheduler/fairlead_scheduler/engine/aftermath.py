@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .compiled import entry, steady
-from .ladder import has_room
 from .model import N_TAKEN, Model, Tables
 from .queues import before, stand
 from .snapshot import Int64
@@ -19,6 +18,7 @@ from .stopping import (
     shift,
     taker_on,
 )
+from .suiting import has_room
 from .victims import TO_FIT, victims
 
 

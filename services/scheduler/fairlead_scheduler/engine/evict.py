@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import gangtable, order, shares
+from .cheapest import FEW, SLOTS
 from .compiled import entry
 from .gangtable import GangTable
 from .model import Model, Tables
@@ -208,6 +209,8 @@ def _runs(
     queues = len(snapshot.queue_names)
     resources, all_resources = snapshot.shape_request.shape[1], start.capacity.size
     pairs = 0 if snapshot.avoid_job is None else snapshot.avoid_job.size
+    slots = SLOTS if nodes > FEW else 0
+    size = 1 << max(nodes - 1, 0).bit_length()
     return Runs(
         active=int(jobs > 0),
         state=np.zeros(jobs, np.uint8),
@@ -272,6 +275,11 @@ def _runs(
         need=np.zeros(resources, np.int64),
         unit=np.zeros(all_resources, np.int64),
         urged=np.zeros(jobs, np.float64),
+        bid=np.zeros((slots, nodes, KEYS), np.float64),
+        winner=np.zeros((slots, 2 * size), np.int64),
+        slot=np.full((slots, 6), -1, np.int64),
+        slot_after=np.zeros(slots, np.float64),
+        freed=np.zeros(4 * nodes if slots else 0, np.int64),
         key=np.zeros((2, KEYS), np.float64),
         weighed=np.zeros((2, 3 + resources), np.float64),
     )

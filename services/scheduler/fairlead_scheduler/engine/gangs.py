@@ -96,7 +96,7 @@ def undo(t: Tables, m: Model, v: Runs, mark: int) -> None:
         if entry > 0:
             j = entry - 1
             unplace(t, m, v.queue[j], t.job_shape[j], v.at[j])
-            unput(t, v, j)
+            unput(t, m, v, j)
         else:
             j = -entry - 1
             come_back(t, m, v, j, v.was[j])

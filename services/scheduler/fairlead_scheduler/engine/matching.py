@@ -153,7 +153,7 @@ def _score(shape: ShapeRules, node: NodeType) -> tuple[int, int]:
     )
     labels = dict(node.labels)
     met = sum(weight for weight, term in shape.preferred if _met(term, labels, node.name))
-    return len(unloved), -met
+    return unloved, -met
 
 
 def match(shape: ShapeRules, node: NodeType) -> Match:

@@ -28,6 +28,8 @@ N_CHOSEN: Final = 5
 N_GROUP_SHAPE: Final = 6
 N_GROUP_AT: Final = 7
 N_REOPENED: Final = 8
+N_FREED: Final = 9
+N_TURN: Final = 10
 COUNTS: Final = 16
 
 # What a queue offers (`Model.offer_kind`).

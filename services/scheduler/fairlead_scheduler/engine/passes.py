@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from .cheapest import NOWHERE
 from .compiled import entry, part, steady
 from .gangs import add_unit, bring_back, join, leave, over_class_limit, start_gang
-from .ladder import NOWHERE, climb, free_room, reopen
+from .ladder import climb, free_room, reopen
 from .model import (
     BACK,
     BACK_GANG,

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from .compiled import part, steady
-from .model import N_JOURNAL, Model, Tables
+from .model import N_FREED, N_JOURNAL, Model, Tables
 from .snapshot import Byte, Cause, Float, Int64, Rung
 from .tree import take
 
@@ -172,6 +172,16 @@ class Runs(NamedTuple):
     """[R+F] scratch"""
     urged: Float
     """[J] work that would be lost for what was put on top of less urgent pieces"""
+    bid: Float
+    """[slots, N, 7] of cheapest.py: N4 per position for each kind of taker; none = look at all"""
+    winner: Int64
+    """[slots, 2*size] the tournament over them"""
+    slot: Int64
+    """[slots, 6] shape, column, rung, queue; when it was used last; how much of `freed` it read"""
+    slot_after: Float
+    """[slots] greatest share / weight of a taker (R13) for which a position gave no room"""
+    freed: Int64
+    """positions where somebody gave way or was put back, as a ring; number[N_FREED] in all"""
     key: Float
     """[2, 7] scratch: N4 of the position at hand and of the best so far"""
     weighed: Float
@@ -191,6 +201,14 @@ def measure(t: Tables, v: Runs, q: int) -> None:
     for r in range(t.factor.size):
         above = max(above, (v.held[q, r] - v.less[q, r]) * t.factor[r])
     v.above[q] = int(above / max(v.entitled[q], 1e-9) * STEPS + 0.5)
+
+
+@part
+def tell(m: Model, v: Runs, p: int) -> None:
+    """The position may give room more cheaply than it did."""
+    if v.freed.size > 0:
+        v.freed[m.number[N_FREED] % v.freed.size] = p
+        m.number[N_FREED] += 1
 
 
 @steady
@@ -220,7 +238,7 @@ def put(t: Tables, m: Model, v: Runs, j: int, w: int, p: int, rung: int) -> None
 
 
 @steady
-def unput(t: Tables, v: Runs, j: int) -> None:
+def unput(t: Tables, m: Model, v: Runs, j: int) -> None:
     """Undo `put`. What was put last on a position must be undone first."""
     q = v.queue[j]
     s = t.job_shape[j]
@@ -237,6 +255,7 @@ def unput(t: Tables, v: Runs, j: int) -> None:
         v.gang_live[v.gang[j]] -= 1
     v.state[j] = QUEUED
     v.level[j] = t.level[s, 0]
+    tell(m, v, p)
 
 
 @steady
@@ -247,6 +266,7 @@ def shift(t: Tables, m: Model, v: Runs, j: int, sign: int) -> None:
     p = v.at[j]
     c = t.shape_class[s]
     take(m.tree, p, t.request[s], sign)
+    tell(m, v, p)
     if v.kind[j] < NEVER:
         v.low[v.level[j]] += sign
         for r in range(t.request.shape[1]):
