@@ -28,7 +28,7 @@ from .model import (
 )
 from .stopping import EVICTED, MIXED, Runs
 from .suiting import suits
-from .victims import BEST, FOR_SHARE, FOR_URGENCY, KEYS, NOW, compare, held_by, victims
+from .victims import BEST, FOR_SHARE, FOR_URGENCY, KEYS, LEAD, NOW, by_id, compare, held_by, victims
 
 NEAR: Final = 64
 """How many runs are looked at before all nodes are."""
@@ -205,12 +205,15 @@ def winner_of(t: Tables, v: Runs, slot: int, a: int, b: int) -> int:
     """The cheaper of two positions (N4), -1 = none."""
     if a < 0 or b < 0:
         return max(a, b)
-    for k in range(KEYS):
+    for k in range(LEAD):
         if v.bid[slot, a, k] != v.bid[slot, b, k]:
             return a if v.bid[slot, a, k] < v.bid[slot, b, k] else b
         if v.bid[slot, a, k] == np.inf:
-            break
-    return a if t.number_at[a] < t.number_at[b] else b
+            return a
+    order = by_id(v, v.bid[slot, a, LEAD], v.bid[slot, b, LEAD])
+    if order == 0:
+        order = t.number_at[a] - t.number_at[b]
+    return a if order < 0 else b
 
 
 @steady

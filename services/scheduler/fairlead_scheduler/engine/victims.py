@@ -19,6 +19,7 @@ TO_FIT: Final = 2
 """R6: preemptible pieces of any value, until nothing is on top of anything."""
 
 KEYS: Final = 7
+LEAD: Final = 6
 NOW: Final = 0
 BEST: Final = 1
 
@@ -238,10 +239,12 @@ def back_among(m: Model, v: Runs, n: int) -> int:
 @steady
 def rank(t: Tables, m: Model, v: Runs, covered: int, mode: int) -> None:
     """N4 as numbers in `key[NOW]`, smaller is better: greatest value, gang, the queue furthest
-    above its share (rung b), lost work, number, youngest first victim, its greater id."""
+    above its share (rung b), lost work, number, youngest first victim; last the row of that one,
+    for submission numbers are larger than a double can tell apart."""
     for i in range(KEYS):
         v.key[NOW, i] = 0.0
     v.key[NOW, 0] = -1.0
+    v.key[NOW, LEAD] = -1.0
     lead = -1
     for k in range(covered, m.number[N_TAKEN]):
         j = v.taken[k]
@@ -266,7 +269,7 @@ def rank(t: Tables, m: Model, v: Runs, covered: int, mode: int) -> None:
             above = max(above, v.held[q, r] * t.factor[r])
         v.key[NOW, 2] = -float(int(above / max(v.entitled[q], 1e-9) * STEPS + 0.5))
     v.key[NOW, 5] = -float(v.started[lead])
-    v.key[NOW, 6] = -float(v.submission[lead])
+    v.key[NOW, LEAD] = float(lead)
 
 
 @part
@@ -280,9 +283,17 @@ def add_to_rank(v: Runs, j: int) -> None:
 @part
 def compare(v: Runs) -> int:
     """-1 where the position at hand has cheaper victims than the best so far (N4), 1 dearer."""
-    for i in range(KEYS):
+    for i in range(LEAD):
         if v.key[NOW, i] < v.key[BEST, i]:
             return -1
         if v.key[NOW, i] > v.key[BEST, i]:
             return 1
-    return 0
+    return by_id(v, v.key[NOW, LEAD], v.key[BEST, LEAD])
+
+
+@part
+def by_id(v: Runs, a: float, b: float) -> int:
+    """The end of N4: -1 where the first victim in row `a` has the greater id, 1 where `b` has."""
+    if a < 0.0 or b < 0.0 or a == b:
+        return 0
+    return -1 if v.submission[int(a)] > v.submission[int(b)] else 1
