@@ -5,6 +5,7 @@ Here every schema that has a name moves to `components` once, and every call get
 the doors may answer with, all of one form; what a route said about a status is kept.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -34,6 +35,9 @@ SCHEMES: Final = {
 MET_BY_ALL: Final = (400, 408, 429, 431, 500, 503)
 """Statuses with which anybody may be answered before, or instead of, a route."""
 MET_BEHIND_DOORS: Final = (401, 403)
+JSON: Final = "application/json"
+SLUGS: Final[Mapping[int, str]] = {kind.status: slug for slug, kind in TYPES.items()}
+_PARAMETER: Final = re.compile(r"\{[^}]*\}")
 RATE_LIMIT: Final = {
     "RateLimit-Policy": "What one caller may ask of this process: `q` requests, filling in `w` s.",
     "RateLimit": "What is left of that: `r` requests; the bucket is full again in `t` s.",
@@ -97,31 +101,53 @@ def complete(document: Json, open_paths: frozenset[str], open_below: tuple[str, 
     }
 
 
-def answer(kind: type, description: str) -> Json:
-    """One entry of a route's `responses`: JSON of this type."""
+def answer(kind: Any, description: str, media: Sequence[str] = (JSON,)) -> Json:
+    """One entry of a route's `responses`: this type, or one of several. `str` is plain text."""
+    part = {"type": "string"} if kind is str else schema(kind)
+    return {"description": description, "content": {each: {"schema": part} for each in media}}
+
+
+def problems(*statuses: int) -> dict[int | str, Json]:
+    """Entries of a route's `responses`: these, and what every route may say of its parameters."""
     return {
-        "description": description,
-        "content": {"application/json": {"schema": schema(kind)}},
+        status: {"description": TYPES[SLUGS[status]].title} for status in sorted({422, *statuses})
     }
 
 
-def schema(kind: type) -> Json:
-    """The JSON schema of a type, without references; named parts keep their names as titles."""
-    (top,), parts = msgspec.json.schema_components([kind], ref_template="{name}")
+def schema(kind: Any, required: Mapping[type, Sequence[str]] | None = None) -> Json:
+    """The JSON schema of a type, or of one of several, without references; named parts keep their
+    names as titles. `required`: fields that must be there although their types say otherwise.
+    """
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    made, parts = msgspec.json.schema_components(kinds, ref_template="{name}")
+    for type_, fields in (required or {}).items():
+        if type_.__name__ in parts:
+            parts[type_.__name__]["required"] = list(fields)
+    whole: Json = _written_out(made[0] if len(made) == 1 else {"anyOf": list(made)}, parts)
+    return whole
 
-    def written_out(part: Any) -> Any:
-        match part:
-            case {"$ref": str(name)}:
-                return written_out(parts[name])
-            case dict():
-                return {key: written_out(value) for key, value in part.items()}
-            case list():
-                return [written_out(item) for item in part]
-            case _:
-                return part
 
-    made: Json = written_out(top)
-    return made
+def _written_out(part: Any, parts: Mapping[str, Json]) -> Any:
+    """The same without references: no type of the API is too deep for that."""
+    match part:
+        case {"$ref": str(name)}:
+            return _written_out(parts[name], parts)
+        case dict():
+            return {key: _written_out(value, parts) for key, value in part.items()}
+        case list():
+            return [_written_out(item, parts) for item in part]
+        case _:
+            return part
+
+
+def methods_at(document: Json, path: str) -> list[str]:
+    """The methods that the document tells of for an address, whichever service has them."""
+    return sorted(
+        method.upper()
+        for template, operations in document["paths"].items()
+        if re.fullmatch(_PARAMETER.sub("[^/]+", template), path)
+        for method in operations
+    )
 
 
 def problem_schema() -> Json:
@@ -155,12 +181,11 @@ _NAMES: Final[Mapping[int, str]] = {
     kind.status: "".join(word.capitalize() for word in slug.split("-"))
     for slug, kind in TYPES.items()
 }
-_SLUGS: Final[Mapping[int, str]] = {kind.status: slug for slug, kind in TYPES.items()}
 
 
 def problem_response(status: int) -> Json:
     """The answer with this status: what it means, with an example."""
-    slug = _SLUGS[status]
+    slug = SLUGS[status]
     kind = TYPES[slug]
     example: Json = {
         "type": f"/problems/{slug}",

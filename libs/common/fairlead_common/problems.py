@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from fairlead_common import openapi
 from fairlead_common.errors import Fault, WorldError
 from fairlead_common.problem_types import TYPES
 
@@ -81,7 +82,12 @@ def install(app: FastAPI) -> None:
         slug = _BY_STATUS.get(error.status_code)
         if slug is None:
             return Response(status_code=error.status_code)
-        return Problem(slug, str(error.detail), headers=error.headers).response(request)
+        headers = dict(error.headers or {})
+        if error.status_code == 405 and (
+            methods := openapi.methods_at(app.openapi(), request.url.path)
+        ):
+            headers["Allow"] = ", ".join(methods)  # of all services, not of one route alone
+        return Problem(slug, str(error.detail), headers=headers).response(request)
 
     async def on_parameters(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

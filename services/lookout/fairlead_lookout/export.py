@@ -39,7 +39,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
     @router.get(
         "/jobs/export.csv",
         openapi_extra=BY_NAME,
-        responses=answers(str, "A line per job, names in the first.", 400, media=CSV),
+        responses=answers(str, "A line per job, names in the first.", 400, media=(CSV, NDJSON)),
     )
     async def export_jobs(
         reach: Seen,
@@ -61,7 +61,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
 
     @router.get(
         "/jobsets/export.csv",
-        responses=answers(str, "A line per job set, names in the first.", 400, media=CSV),
+        responses=answers(str, "A line per job set, names in the first.", 400, media=(CSV, NDJSON)),
     )
     async def export_job_sets(
         reach: Seen,

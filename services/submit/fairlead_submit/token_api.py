@@ -77,6 +77,7 @@ class LinkShown(msgspec.Struct, frozen=True, rename="camel"):
     expires_at: str
 
 
+_EXAMPLE: Final = {"name": "ci", "roles": ["submitter"], "queues": ["physics"], "label": "nightly"}
 _decoder: Final = Decoder(NewToken)
 
 
@@ -97,7 +98,7 @@ def _add_making_routes(router: APIRouter, pool: db.Pool) -> None:
         summary="Make an API token; its secret is in this answer alone",
         status_code=201,
         responses={201: schemas.answer(TokenShown, "Made."), **schemas.problems(400, 413, 415)},
-        openapi_extra=schemas.request_body(NewToken),
+        openapi_extra=schemas.request_body(NewToken, example=_EXAMPLE),
     )
     async def create(request: Request) -> Response:
         caller: Caller = request.state.caller
