@@ -1,6 +1,7 @@
 """The document of the API: reviewed when it changes, and what the server does is in it."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -77,6 +78,11 @@ async def test_nothing_that_fits_the_document_or_nearly_does_meets_an_answer_tha
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(part for part in sys.path if part),
+            "SCHEMATHESIS_HOOKS": "tests.integration.doors.schemathesis_hooks",
+        },
     )
     told, _ = await task.communicate()
     assert task.returncode == 0, told.decode()
