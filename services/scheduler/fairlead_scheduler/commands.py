@@ -92,7 +92,7 @@ def _run(order: "Order", given: "Input", out: Path | None, read_s: float, json: 
 
     bar = progress.Bar(sys.stderr, clock.monotonic_s)
     try:
-        summary, timing = command.run(order, given, out, bar)
+        summary, timing, _ = command.run(order, given, out, bar)
     except OSError as error:
         typer.echo(f"--out: {error.filename}: {error.strerror}", err=True)
         raise typer.Exit(EXIT_BAD_INPUT) from None

@@ -16,6 +16,7 @@ from fairlead_scheduler.simulate.trace import Trace
 
 if TYPE_CHECKING:
     from fairlead_scheduler.simulate.figures import Summary
+    from fairlead_scheduler.simulate.ledger import Ledger
 
 SWF: Final = ".swf"
 
@@ -89,6 +90,7 @@ class Outcome(NamedTuple):
 
     summary: "Summary"
     timing: Timing
+    ledger: "Ledger"
 
 
 def run(
@@ -121,4 +123,4 @@ def run(
         jobs_per_second=round(len(trace) / max(ended_s - began_s, 1e-9), 1),
         compiled=COMPILED,
     )
-    return Outcome(summary, timing)
+    return Outcome(summary, timing, ledger)

@@ -107,7 +107,7 @@ def lines(
     most = max([float(line.values.max(initial=0.0)) for line in given], default=0.0)
     step, top = _scale(most if top is None else top, whole=not percent)
     rows = _legend_rows(given)
-    upper, lower = 14 + 20 * len(rows), height - 28
+    upper, lower = 18 + 20 * len(rows), height - 28
     parts = [*_legend(rows), *_grid(step, top, upper, lower, percent)]
     parts += _time_axis(float(times_s[0]), float(times_s[-1]), lower)
     for line in sorted(given, key=lambda line: not line.dashed):
@@ -195,7 +195,7 @@ def _legend_rows(given: Sequence[Line]) -> list[list[tuple[float, Line]]]:
 
 def _legend(rows: Sequence[Sequence[tuple[float, Line]]]) -> Iterable[str]:
     for row, names in enumerate(rows):
-        y = 12 + 20 * row
+        y = 17 + 20 * row
         for x, line in names:
             kind = "d" if line.dashed else "l"
             yield f'<path class="{kind} s{line.colour}" d="M{x:.1f} {y - 4}h22"/>'
@@ -248,7 +248,7 @@ def _moment(since_s: int, step_s: int) -> str:
         return f"{since_s // 60}:{since_s % 60:02d} min" if since_s >= 60 else f"{since_s} s"
     if step_s < 3_600 and since_s < 3_600:
         return f"{since_s // 60} min"
-    if step_s < 3_600:
+    if step_s < 3_600 and since_s % 3_600:
         return f"{since_s // 3600}:{since_s % 3600 // 60:02d} h"
     return f"{since_s // 3600} h" if step_s < 86_400 else f"{since_s // 86_400} d"
 

@@ -1,0 +1,60 @@
+"""The report of a simulation in a real browser: one file, both themes, nobody's scripts."""
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import async_playwright
+
+from fairlead_scheduler.simulate import command
+from tests.e2e.pages.test_pages import ARGUMENTS, EVIL
+from tests.unit.simulate.builders import job, nothing, write
+
+
+def report(folder: Path) -> Path:
+    """A report of a simulation in which everything happens, with names that would be code."""
+    jobs = [job(f"a{n}", queue=EVIL, runSeconds=100) for n in range(4)]
+    jobs += [job(f"b{n}", queue="b", submitSeconds=30 + n) for n in range(9)]
+    jobs += [job(EVIL, cpu=64), job("stuck", gang={"name": EVIL, "size": 2})]
+    jobs += [job(f"q{n}", queue=f"queue {n}", submitSeconds=n) for n in range(9)]
+    order = write(folder, jobs)
+    command.run(order, command.read(order), folder / "out", nothing)
+    return folder / "out" / "report.html"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_the_report_stands_alone_and_shows_everything(
+    tmp_path: Path, chromium: str, theme: str
+) -> None:
+    file = report(tmp_path)
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        page = await browser.new_page(color_scheme="dark" if theme == "dark" else "light")
+        asked: list[str] = []
+        said: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        await page.goto(file.as_uri())
+        assert await page.title() == "Simulation of jobs.jsonl"
+        headings = await page.locator("h2").all_inner_texts()
+        assert headings == [
+            "Shares of the queues",
+            "What is in use",
+            "Jobs waiting and running",
+            "How long jobs waited",
+            "Preemptions",
+            "By queue",
+            "What jobs waited for",
+            "Jobs that never ran",
+        ]
+        assert await page.locator("svg").count() == 5
+        assert await page.locator("td").filter(has_text=EVIL).count() > 0
+        ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert ground == ("rgb(14, 18, 23)" if theme == "dark" else "rgb(246, 247, 249)")
+        wide = await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        await page.set_viewport_size({"width": 390, "height": 800})
+        narrow = await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        await browser.close()
+    assert asked == [file.as_uri()]
+    assert said == []
+    assert (wide, narrow) == (True, True)

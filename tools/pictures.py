@@ -1,0 +1,57 @@
+"""Draws the pictures of docs/scheduling.md, from simulations of the examples.
+
+python tools/pictures.py            # rewrites the pictures where they differ
+python tools/pictures.py --check    # exit code 1 if they differ
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from fairlead_scheduler import kernels
+
+kernels.choose(os.environ)
+
+from fairlead_scheduler.simulate import command, report  # noqa: E402  kernels are chosen first
+
+ROOT: Final = Path(__file__).parent.parent
+EXAMPLES: Final = ROOT / "examples" / "simulate"
+FOLDER: Final = ROOT / "docs" / "pictures"
+PICTURES: Final = {
+    "two-teams.svg": ("two-teams", None),
+    "two-teams-patient.svg": ("two-teams", "patient.yaml"),
+    "gangs.svg": ("gangs", "settings.yaml"),
+}
+
+
+def drawn(name: str) -> str:
+    """One picture: the shares of the queues over time."""
+    example, settings = PICTURES[name]
+    folder = EXAMPLES / example
+    order = command.Order(
+        folder / "jobs.jsonl",
+        folder / "nodes.yaml",
+        None if settings is None else folder / settings,
+    )
+    outcome = command.run(order, command.read(order), None, lambda done, jobs, now_ms: None)
+    return report.shares(report.history(outcome.ledger), alone=True)
+
+
+def main() -> int:
+    """Rewrite what differs, or with --check only say so."""
+    different = 0
+    for name in PICTURES:
+        picture = drawn(name)
+        file = FOLDER / name
+        if file.exists() and file.read_text() == picture:
+            continue
+        different += 1
+        sys.stdout.write(f"{file.relative_to(ROOT)} differs\n")
+        if "--check" not in sys.argv:
+            file.write_text(picture)
+    return 1 if different and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
