@@ -60,7 +60,7 @@ class Decoder(Generic[T]):
             raise invalid([*found, Fault("", str(error))]) from None
 
     def _plain(self, body: bytes) -> T | None:
-        if b"\\u0000" in body:
+        if b"\\" in body and b"\\u0000" in body:
             return None
         try:
             return self._decode(body)

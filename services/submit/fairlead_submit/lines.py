@@ -108,7 +108,7 @@ class Lines:
                 self._take_one(number, line)
 
     def _all(self, whole: bytes) -> list[Job] | None:
-        if b"\\u0000" in whole:
+        if b"\\" in whole and b"\\u0000" in whole:
             return None
         try:
             jobs = _decoder.decode_lines(whole)

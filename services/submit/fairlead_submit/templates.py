@@ -141,11 +141,14 @@ class Templates:
     def _pod(self, job: Job, found: list[Fault]) -> tuple[podspec.Demand, Raw, bytes]:
         """What the pod asks for, its spec with defaults, and its canonical text without."""
         if has_spec(job):
-            found += [
-                Fault(f"/{name}", "stands beside a podSpec; say one or the other")
-                for name in SHORT_FORM
-                if getattr(job, name) is not None
-            ]
+            if not (
+                job.image is job.command is job.env is job.cpu is job.memory is job.gpu is None
+            ):
+                found += [
+                    Fault(f"/{name}", "stands beside a podSpec; say one or the other")
+                    for name in SHORT_FORM
+                    if getattr(job, name) is not None
+                ]
             return self._long(job, found)
         if job.image is None and job.command is None:
             found.append(Fault("", "says nothing to run: a podSpec, command or image is needed"))
