@@ -1,193 +1,371 @@
-"""What lookout's fold costs: CPU per job of the process and of Postgres, and jobs a second.
+"""How fast lookout answers with a million jobs in its view, while it folds 2,000 events a second.
 
-    python -m bench.lookout --database postgresql://... --redis redis://... [--jobs 50000]
+    python bench/lookout.py [--jobs 1000000] [--rate 2000] [--requests 200] [--json]
 
-Writes the whole life of `--jobs` jobs (six events each, in messages as the services write them)
-to a log in memory and folds it into an empty database, at once or at `--rate` jobs a second. The
-database must be one that may be emptied. The last line is one JSON object.
+Starts a Postgres, a Valkey and one lookout process of its own; fills the view by COPY; then appends
+whole lives of jobs to the log at the rate given and asks for each kind of page again and again, one
+request at a time. The last line of output is one JSON object; `goalMs` (100) is meant for the p99
+of `page`, `groups` and `job`.
 """
 
 import argparse
 import asyncio
+import contextlib
 import json
+import os
+import random
+import secrets
+import sys
+import tempfile
 import time
-from collections.abc import Iterator
-from urllib.parse import urlsplit
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, Final
 
-import asyncpg
+import httpx2
 import msgspec
-import psutil
 
-from fairlead_common import clock, events, ids, shapes
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/lookout.py`
+
+from bench import fold
+from fairlead_common import clock, events, ids, positions, shapes
 from fairlead_common.db import migrate, open_pool
-from fairlead_common.log import Producer, Record, topics
-from fairlead_common.log.memory import MemoryLog
-from fairlead_lookout.follow import Folder
-from fairlead_lookout.progress import Progress
-from fairlead_lookout.settings import Settings
+from fairlead_common.log import topics
+from fairlead_common.log.connect import open_log
+from fairlead_lookout import columns
 from fairlead_lookout.store import SCHEMA
-from fairlead_lookout.streams import Streams
+from fairlead_standalone.addresses import free_port
+from fairlead_standalone.children import Running
+from fairlead_standalone.postgres import Postgres
+from fairlead_standalone.valkey import Valkey
 
-SETS = 100
-QUEUES = 10
-SPEC = (
-    b'{"containers":[{"name":"main","image":"python:3.12","command":["python","train.py","--seed",'
-    b'"7"],"env":[{"name":"MODE","value":"full"}],"resources":{"requests":{"cpu":"1","memory":'
-    b'"2Gi"},"limits":{"cpu":"1","memory":"2Gi"}}}],"terminationGracePeriodSeconds":30}'
+GOAL_MS: Final = 100
+SLICE: Final = 50_000
+QUEUES: Final = 20
+SETS: Final = 200
+NODES: Final = 1_000
+TEAMS: Final = 50
+DAYS: Final = 20
+BULK: Final = 100_000
+TICK_S: Final = 0.1
+EVENTS_OF_A_LIFE: Final = 6
+CHOICE: Final = (
+    ("SUCCEEDED", 900_000),
+    ("QUEUED", 60_000),
+    ("FAILED", 25_000),
+    ("RUNNING", 10_000),
+    ("CANCELLED", 4_990),
+    ("PREEMPTED", 10),
 )
+"""States of the jobs, of a million."""
+SHAPE: Final = shapes.encode(shapes.Shape({"cpu": 1000, "memory": 2 << 30}))
 
 
-def life(job_id: ids.JobId, number: int) -> list[list[events.AnyEvent]]:
-    """The events of one job by who writes them: submit, scheduler, executor twice, scheduler."""
-    shape = shapes.encode(shapes.Shape({"cpu": 1000, "memory": 2 << 30}))
-    return [
-        [
-            events.JobSubmitted(
-                job_id=job_id,
-                shape=shape,
-                spec=msgspec.Raw(SPEC),
-                digest="d" * 32,
-                client_id=f"trial-{number}",
-            )
-        ],
-        [events.JobRunLeased(job_id=job_id, run=1, executor="cluster-a", node=f"n{number % 997}")],
-        [
-            events.JobRunPending(job_id=job_id, run=1),
-            events.JobRunRunning(job_id=job_id, run=1, at_ms=1),
-        ],
-        [events.JobRunSucceeded(job_id=job_id, run=1, at_ms=2)],
-        [events.JobSucceeded(job_id=job_id)],
-    ]
+class Seeded(msgspec.Struct, frozen=True):
+    """Some ids that are in the view."""
 
-
-def steps(first: int, jobs: int) -> Iterator[list[Record]]:
-    """The records of a slice of jobs, phase by phase, one message per job set and phase."""
-    by_set: dict[tuple[str, str], list[list[list[events.AnyEvent]]]] = {}
-    for number in range(first, first + jobs):
-        queue, job_set = f"queue-{number % QUEUES}", f"set-{number % SETS}"
-        partition = ids.job_set_partition(queue, job_set)
-        job_id = ids.client_job_id(partition, queue, job_set, str(number))
-        by_set.setdefault((queue, job_set), []).append(life(job_id, number))
-    for phase in range(5):
-        yield [
-            record
-            for (queue, job_set), lives in by_set.items()
-            for record in events.records(
-                queue, job_set, "bench", [event for each in lives for event in each[phase]]
-            )
-        ]
-
-
-async def run(arguments: argparse.Namespace) -> None:
-    """One measurement."""
-    settings = Settings(database_url=arguments.database, redis_url=arguments.redis)
-    await _empty(arguments.database)
-    log = MemoryLog(clock.now_ms)
-    await log.create(topics.jobs())
-    producer = await log.producer("bench")
-    pool = await open_pool(arguments.database)
-    await migrate(pool, SCHEMA, "fairlead_lookout", "sql/migrations")
-    progress, streams = Progress(pool), Streams(arguments.redis)
-    folder = Folder(log, streams, progress, settings)
-    slices = [
-        list(steps(first, min(arguments.slice, arguments.jobs - first)))
-        for first in range(0, arguments.jobs, arguments.slice)
-    ]
-    if not arguments.rate:
-        for phases in slices:
-            for records in phases:
-                await producer.append(records)
-    own = psutil.Process()
-    servers = _servers(arguments.database)
-    before = (sum(own.cpu_times()[:2]), _cpu_s(servers), time.perf_counter())
-    folding = asyncio.create_task(folder.run())
-    if arguments.rate:
-        await _pace(producer, slices, arguments)
-    target = await log.end_positions(topics.JOBS)
-    while not await progress.reached({n: at - 1 for n, at in target.items() if at}, 1.0):
-        if folding.done():
-            break
-    after = (sum(own.cpu_times()[:2]), _cpu_s(servers), time.perf_counter())
-    folding.cancel()
-    done = await pool.fetchval(
-        "SELECT coalesce(sum(jobs), 0) FROM fairlead_lookout.counters WHERE state = 'SUCCEEDED'"
-    )
-    size = await pool.fetchval(
-        "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n"
-        " ON n.oid = c.relnamespace WHERE n.nspname = 'fairlead_lookout' AND c.relkind IN ('r')"
-    )
-    seconds = after[2] - before[2]
-    print(
-        json.dumps(
-            {
-                "jobs": arguments.jobs,
-                "succeeded": int(done),
-                "seconds": round(seconds, 2),
-                "jobsPerSecond": round(arguments.jobs / seconds),
-                "pythonUsPerJob": round(1e6 * (after[0] - before[0]) / arguments.jobs),
-                "postgresUsPerJob": round(1e6 * (after[1] - before[1]) / arguments.jobs),
-                "bytesPerJob": round(int(size) / arguments.jobs),
-            }
-        )
-    )
-    await streams.close()
-    await pool.close()
-
-
-async def _pace(
-    producer: Producer, slices: list[list[list[Record]]], arguments: argparse.Namespace
-) -> None:
-    """Append at the rate asked for, the phases of five slices overlapping."""
-    every_s = arguments.slice / arguments.rate
-    began = time.perf_counter()
-    for tick in range(len(slices) + 4):
-        records = [
-            record
-            for phase in range(5)
-            if 0 <= tick - phase < len(slices)
-            for record in slices[tick - phase][phase]
-        ]
-        await producer.append(records)
-        await asyncio.sleep(max(0.0, began + (tick + 1) * every_s - time.perf_counter()))
-
-
-def _servers(database: str) -> list[psutil.Process]:
-    """The Postgres that listens on the URL's port, and its children."""
-    port = urlsplit(database).port
-    for connection in psutil.net_connections("tcp"):
-        here = connection.laddr
-        if connection.status == "LISTEN" and here and here.port == port and connection.pid:
-            parent = psutil.Process(connection.pid)
-            return [parent, *parent.children(recursive=True)]
-    return []
-
-
-def _cpu_s(servers: list[psutil.Process]) -> float:
-    total = 0.0
-    if servers:
-        parent = servers[0]
-        for process in [parent, *parent.children(recursive=True)]:
-            times = process.cpu_times()
-            total += times.user + times.system
-        total += parent.cpu_times().children_user + parent.cpu_times().children_system
-    return total
-
-
-async def _empty(database: str) -> None:
-    connection = await asyncpg.connect(database)
-    await connection.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
-    await connection.close()
+    ids: list[str]
 
 
 def main() -> None:
-    """Read the arguments and measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--database", required=True)
-    parser.add_argument("--redis", default="redis://127.0.0.1:1/0")
-    parser.add_argument("--jobs", type=int, default=50_000)
-    parser.add_argument("--slice", type=int, default=2_000, help="jobs whose phases go together")
-    parser.add_argument("--rate", type=float, default=0.0, help="jobs a second; 0: all at once")
-    asyncio.run(run(parser.parse_args()))
+    """Read the arguments, start everything, measure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=1_000_000)
+    parser.add_argument("--rate", type=float, default=2_000.0, help="events a second")
+    parser.add_argument("--requests", type=int, default=200, help="of each kind")
+    parser.add_argument("--explain", action="store_true", help="how Postgres finds each page")
+    parser.add_argument("--json", action="store_true", help="nothing but the JSON on stdout")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="fairlead-lookout-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        password = secrets.token_hex(8)
+        postgres = Postgres(folder / "pg", password=password, port=free_port())
+        valkey = Valkey(folder / "valkey", password=password, port=free_port())
+        with Running(postgres, folder / "pg.log") as one, Running(valkey, folder / "v.log") as two:
+            one.start()
+            two.start()
+            found = asyncio.run(run(given, postgres.url(), valkey.url(), folder))
+    if not given.json:
+        print(json.dumps(found, indent=2))
+    print(json.dumps(found))
+
+
+async def run(given: argparse.Namespace, database: str, redis: str, folder: Path) -> dict[str, Any]:
+    """Fill the view, start lookout, ask while it folds."""
+    pool = await open_pool(database)
+    await migrate(pool, SCHEMA, "fairlead_lookout", "sql/migrations")
+    began_s = time.perf_counter()
+    seeded = await seed(pool, given.jobs)
+    filled_s = time.perf_counter() - began_s
+    log = await open_log(database)
+    await log.create(topics.jobs())
+    address = f"http://127.0.0.1:{free_port()}"
+    async with serving(address, database, redis, folder) as client:
+        writing = asyncio.create_task(write(log, given.rate))
+        await asyncio.sleep(2.0)
+        asked = {
+            name: await measure(client, paths, given.requests)
+            for name, paths in kinds(seeded).items()
+        }
+        lag = await lag_of(client, log)
+        bulk_s = await bulk(client, log)
+        writing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await writing
+        if given.explain:
+            await explain(pool)
+    await log.close()
+    await pool.close()
+    return {
+        "jobs": given.jobs,
+        "eventsPerSecond": given.rate,
+        "filledInS": round(filled_s, 1),
+        "goalMs": GOAL_MS,
+        "met": all(asked[name]["p99Ms"] < GOAL_MS for name in ("page", "groups", "job")),
+        "lagS": lag,
+        "cancelled100kS": bulk_s,
+        "asked": asked,
+    }
+
+
+def kinds(seeded: Seeded) -> dict[str, list[str]]:
+    """Paths by kind of question; each is asked in turn."""
+    chance = random.Random(1)
+    queues = [f"queue-{chance.randrange(QUEUES)}" for _ in range(50)]
+    return {
+        "page": [f"/jobs?queue={queue}&state=SUCCEEDED,FAILED" for queue in queues],
+        "groups": ["/jobs?groupBy=queue,state"],
+        "job": [f"/jobs/{job_id}" for job_id in seeded.ids],
+        "newest": ["/jobs"],
+        "rareState": ["/jobs?state=PREEMPTED"],
+        "noSuchState": ["/jobs?state=REJECTED"],
+        "oldest": [f"/jobs?queue={queue}&sort=submitted" for queue in queues],
+        "label": [f"/jobs?label.team=t{number}" for number in range(TEAMS)],
+        "labelOfNobody": ["/jobs?label.team=nobody"],
+        "node": [f"/jobs?node=n{number}&queue=queue-3" for number in range(20)],
+        "category": ["/jobs?category=oom"],
+        "jobSet": [f"/jobs?queue=queue-{n % QUEUES}&jobSet=set-{n}" for n in range(SETS)],
+        "count": [f"/jobs?queue={queue}&include=count&limit=1" for queue in queues],
+        "groupsByNode": ["/jobs?queue=queue-1&groupBy=node&limit=20"],
+        "groupsByLabel": ["/jobs?groupBy=label.team"],
+        "jobSets": ["/jobsets?active=true"],
+        "events": ["/jobsets/queue-1/set-1/events"],
+    }
+
+
+async def measure(client: httpx2.AsyncClient, paths: list[str], requests: int) -> dict[str, Any]:
+    """Percentiles of so many requests, one after the other."""
+    took: list[float] = []
+    for number in range(requests):
+        began_s = time.perf_counter()
+        answer = await client.get(f"/api/v1{paths[number % len(paths)]}")
+        took.append(1000 * (time.perf_counter() - began_s))
+        assert answer.status_code in (200, 404), answer.text
+        if took[-1] > 500 and number >= requests // 10:
+            break
+    took.sort()
+    return {
+        "minMs": round(took[0], 1),
+        "p50Ms": round(took[len(took) // 2], 1),
+        "p99Ms": round(took[min(len(took) - 1, len(took) * 99 // 100)], 1),
+        "requests": len(took),
+    }
+
+
+async def bulk(client: httpx2.AsyncClient, log: Any) -> float:
+    """Seconds from asking for the cancellation of 100,000 jobs until lookout shows it done."""
+    producer = await log.producer("bulk")
+    sets = [f"set-{number}" for number in range(SETS)]
+    for name in sets:
+        partition = ids.job_set_partition("bulk", name)
+        own = ids.client_job_ids(partition, "bulk", name, map(str, range(BULK // SETS)))
+        told = [
+            events.JobSubmitted(
+                job_id=job_id, shape=SHAPE, spec=msgspec.Raw(fold.SPEC), digest="d" * 32
+            )
+            for job_id in own
+        ]
+        await producer.append(events.records("bulk", name, "bench", told))
+    await lag_of(client, log)
+    asked = events.JobsCancelRequested(filter=events.JobFilter(queue="bulk"), reason="enough")
+    began_s = time.perf_counter()
+    await producer.append(
+        [
+            record
+            for number in range(topics.JOB_PARTITIONS)
+            for record in events.records("bulk", "", "bench", [asked], partition=number)
+        ]
+    )
+    while True:
+        answer = await client.get("/api/v1/jobs?queue=bulk&groupBy=state")
+        groups = answer.json()["groups"]
+        if groups == [{"group": {"state": "CANCELLED"}, "jobs": BULK}]:
+            return round(time.perf_counter() - began_s, 2)
+        await asyncio.sleep(0.1)
+
+
+async def lag_of(client: httpx2.AsyncClient, log: Any) -> float:
+    """Seconds until the view has folded what is in the log now."""
+    end = await log.end_positions(topics.JOBS)
+    token = positions.encode({number: at for number, at in end.items() if at})
+    began_s = time.perf_counter()
+    answer = await client.get("/api/v1/jobsets", params={"after": token, "wait": "60s", "limit": 1})
+    assert answer.status_code == 200, answer.text
+    return round(time.perf_counter() - began_s, 2)
+
+
+async def write(log: Any, rate: float) -> None:
+    """Append whole lives of new jobs, phase by phase, at this rate of events."""
+    producer = await log.producer("bench")
+    jobs = max(1, round(rate * TICK_S / EVENTS_OF_A_LIFE))
+    under_way: list[list[list[Any]]] = []
+    number = 0
+    began_s = time.perf_counter()
+    while True:
+        under_way.append(list(fold.steps(number, jobs)))
+        records = [record for steps in under_way for record in steps.pop(0)]
+        under_way = [steps for steps in under_way if steps]
+        await producer.append(records)
+        number += jobs
+        ticks = number // jobs
+        await asyncio.sleep(max(0.0, began_s + ticks * TICK_S - time.perf_counter()))
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    address: str, database: str, redis: str, folder: Path
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """One lookout process, and a client of it."""
+    environment = {
+        **os.environ,
+        "FAIRLEAD_DATABASE_URL": database,
+        "FAIRLEAD_LOG_URL": database,
+        "FAIRLEAD_REDIS_URL": redis,
+        "FAIRLEAD_HTTP_PORT": address.rpartition(":")[2],
+        "FAIRLEAD_ANONYMOUS": "true",
+        "FAIRLEAD_REQUESTS": '{"perSecond": 100000, "burst": 100000}',
+    }
+    with (folder / "lookout.log").open("wb") as output:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "fairlead_lookout", env=environment, stdout=output, stderr=output
+        )
+    try:
+        async with httpx2.AsyncClient(base_url=address, timeout=120.0) as client:
+            while True:
+                assert child.returncode is None, (folder / "lookout.log").read_text()
+                with contextlib.suppress(httpx2.ConnectError):
+                    if (await client.get("/healthz")).status_code == 200:
+                        break
+                await asyncio.sleep(0.1)
+            yield client
+    finally:
+        child.terminate()
+        async with asyncio.timeout(10):
+            await child.wait()
+
+
+async def seed(pool: Any, jobs: int) -> Seeded:
+    """Fill the view with jobs by COPY; counters are counted once from the rows."""
+    sets = [(f"queue-{number % QUEUES}", f"set-{number}") for number in range(SETS)]
+    async with pool.acquire() as connection:
+        await connection.execute(
+            f"INSERT INTO {SCHEMA}.job_sets (queue, job_set, partition, jobs, first_ms, last_ms)"
+            " SELECT *, 0, $4, $5 FROM unnest($1::text[], $2::text[], $3::int[])",
+            [queue for queue, _ in sets],
+            [name for _, name in sets],
+            [ids.job_set_partition(*each) for each in sets],
+            clock.now_ms() - DAYS * 86_400_000,
+            clock.now_ms(),
+        )
+        rows = await connection.fetch(f"SELECT queue, job_set, number FROM {SCHEMA}.job_sets")
+        numbers = {(row["queue"], row["job_set"]): row["number"] for row in rows}
+        some: list[str] = []
+        for first in range(0, jobs, SLICE):
+            made = list(_jobs(first, min(SLICE, jobs - first), jobs, sets, numbers))
+            for table, names, place in (
+                ("jobs", columns.JOB_COLUMNS, 0),
+                ("job_specs", columns.SPEC_COLUMNS, 1),
+                ("runs", columns.RUN_COLUMNS, 2),
+            ):
+                await connection.copy_records_to_table(
+                    table,
+                    schema_name=SCHEMA,
+                    columns=names,
+                    records=[each[place] for each in made if each[place]],
+                )
+            some += [each[0][0] for each in made[:: len(made) // 20 or 1]]
+        await _count(connection)
+    random.Random(2).shuffle(some)
+    return Seeded(some)
+
+
+def _jobs(
+    first: int,
+    many: int,
+    jobs: int,
+    sets: list[tuple[str, str]],
+    numbers: dict[tuple[str, str], int],
+) -> Iterator[tuple[Any, Any, Any]]:
+    """(job, spec, run) rows of jobs that were submitted one after the other."""
+    chance = random.Random(first)
+    states = chance.choices([name for name, _ in CHOICE], [part for _, part in CHOICE], k=many)
+    begin_ms, step_ms = clock.now_ms() - DAYS * 86_400_000, DAYS * 86_400_000 / jobs
+    shape = shapes.key(bytes(SHAPE), "default")
+    for index, state in enumerate(states):
+        number = first + index
+        own = sets[chance.randrange(len(sets))]
+        partition = ids.job_set_partition(*own)
+        at_ms = round(begin_ms + number * step_ms)
+        job_id = ids.new_job_id(partition, at_ms, chance.getrandbits(80))
+        run = 0 if state == "QUEUED" else 1
+        ended = None if state in ("QUEUED", "RUNNING") else at_ms + 60_000
+        started = at_ms + 1_000 if run else None
+        category = chance.choice(("exit-code", "exit-code", "oom")) if state == "FAILED" else None
+        order = ids.submission_number(at_ms, partition, number & 511, number & 1023)
+        job = (
+            job_id, numbers[own], own[0], "default", "default", order, at_ms, None, None, shape,
+            state, None, False, 0, run, ended or at_ms, started, ended, category, None, None,
+        )  # fmt: skip
+        team = f"t{chance.randrange(TEAMS)}"
+        said = msgspec.json.encode(
+            events.JobSubmitted(
+                job_id=job_id, shape=SHAPE, spec=msgspec.Raw(fold.SPEC), digest="d" * 32
+            )
+        )
+        spec = (job_id, "d" * 32, f"trial-{number}", f'{{"team":"{team}"}}', None, said)
+        node = f"n{chance.randrange(NODES)}"
+        attempt = run and (
+            job_id, 1, state if state in ("RUNNING", "SUCCEEDED", "FAILED") else "STOPPED",
+            "cluster-a", node, "default", at_ms, at_ms, started, ended, None, category, None, None,
+            shape,
+        )  # fmt: skip
+        yield job, spec, attempt
+
+
+async def _count(connection: Any) -> None:
+    for text in (
+        f"INSERT INTO {SCHEMA}.counters SELECT set_number, class, state, count(*)"
+        f" FROM {SCHEMA}.jobs GROUP BY 1, 2, 3",
+        f"INSERT INTO {SCHEMA}.queue_counts SELECT queue, class, state, count(*)"
+        f" FROM {SCHEMA}.jobs GROUP BY 1, 2, 3",
+        f"UPDATE {SCHEMA}.job_sets s SET jobs = n.jobs, live = n.live, active = n.live > 0"
+        " FROM (SELECT set_number, count(*) AS jobs, count(*) FILTER (WHERE ended_ms IS NULL)"
+        f" AS live FROM {SCHEMA}.jobs GROUP BY 1) n WHERE n.set_number = s.number",
+    ):
+        await connection.execute(text, timeout=600)
+    for table in ("jobs", "job_specs", "runs", "job_sets", "counters", "queue_counts"):
+        await connection.execute(f"VACUUM ANALYZE {SCHEMA}.{table}", timeout=600)
+
+
+async def explain(pool: Any) -> None:
+    """Print what Postgres does most often, by the time it takes."""
+    rows = await pool.fetch(
+        "SELECT relname, seq_scan, seq_tup_read, idx_scan FROM pg_stat_user_tables"
+        f" WHERE schemaname = '{SCHEMA}' ORDER BY seq_tup_read DESC LIMIT 10"
+    )
+    for row in rows:
+        print(*row.values())
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ GROUPS: Final = ("queue", "jobSet", "state", "cluster", "node", "class")
 LABEL: Final = "label."
 ANNOTATION: Final = "annotation."
 NAMES_MAX: Final = 16
-"""Most labels and annotations in one filter, and most things to group by."""
+"""Most labels, and most annotations, in one filter."""
+GROUP_LABELS_MAX: Final = 3
 _FAILED: Final = ("FAILED", "REJECTED")
 """States in which a job has a category."""
 NUMBER_MIN: Final = -(2**63)
@@ -138,8 +139,8 @@ def dimensions(text: str) -> list[str]:
     if wrong or not names:
         known = ", ".join((*GROUPS, "label.<name>"))
         raise refusal("groupBy", f"{(wrong or [''])[0][:40]!r} is none of {known}.")
-    if len(names) > NAMES_MAX:
-        raise refusal("groupBy", f"{len(names)} are asked for; the most is {NAMES_MAX}.")
+    if sum(map(_is_label, names)) > GROUP_LABELS_MAX:
+        raise refusal("groupBy", f"Group by {GROUP_LABELS_MAX} labels at most.")
     return names
 
 

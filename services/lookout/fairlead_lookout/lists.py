@@ -127,21 +127,20 @@ class Lists:
         *,
         newest: bool,
     ) -> Page:
-        # Without filters on rows, so many of the newest branches hold a whole page.
-        most = (limit + 1, limit + 1)
-        if wanted.leaves_out:
-            most = (len(branches.keys) + 1, max(branches.visit(SCAN_ROWS), 20))
-        rows = await self._view.ask(
-            statement("page", branches.scope, newest=newest),
-            *self._visited(branches, wanted, place, most),
-            limit + 1,
-        )
-        found = [(row["number"], row["id"]) for row in rows if row["id"] is not None]
-        if len(found) > limit:
-            return Page([id_ for _, id_ in found[:limit]], found[limit - 1])
+        found: list[tuple[int, str]] = []
         horizon = None
-        if rows and rows[0]["horizon_id"] is not None:
+        for most in _tries(branches, wanted, limit):
+            rows = await self._view.ask(
+                statement("page", branches.scope, newest=newest),
+                *self._visited(branches, wanted, place, most),
+                limit + 1,
+            )
+            found = [(row["number"], row["id"]) for row in rows if row["id"] is not None]
+            if len(found) > limit:
+                return Page([id_ for _, id_ in found[:limit]], found[limit - 1])
             horizon = (rows[0]["horizon_number"], rows[0]["horizon_id"])
+            if horizon[1] is None:
+                return Page([id_ for _, id_ in found], None)
         return Page([id_ for _, id_ in found], horizon)
 
     async def _sorted(
@@ -246,8 +245,18 @@ class Lists:
         )
 
 
+def _tries(branches: Branches, wanted: JobFilter, limit: int) -> list[tuple[int, int]]:
+    """(most branches, most jobs of each) to visit: few at first, which is often enough."""
+    many = len(branches.keys)
+    if wanted.leaves_out:
+        return [(many + 1, branches.visit(rows)) for rows in (SCAN_ROWS // 8, SCAN_ROWS)]
+    # So many jobs of so many of the newest branches hold a whole page for certain.
+    few = 8 + 4 * limit // many
+    return [(limit + 1, few), (limit + 1, limit + 1)] if few <= limit else [(limit + 1, limit + 1)]
+
+
 def _group(row: Mapping[str, Any], by: Sequence[str]) -> dict[str, str | None]:
-    labels = iter(row["labels"] or ())
+    labels = iter((row["label_1"], row["label_2"], row["label_3"]))
     return {name: next(labels) if name.startswith(LABEL) else row[_COLUMNS[name]] for name in by}
 
 

@@ -142,7 +142,7 @@ SELECT (SELECT count(*) FROM (SELECT FROM {joined} WHERE {matching} LIMIT $16) m
        EXISTS (SELECT FROM horizon) AS cut;
 
 -- name: group_visited
--- Jobs by what is in $17; $18 has the names of labels. Greatest first, at most $16 groups.
+-- Jobs by what is in $17; $18 has the names of up to three labels. Greatest first, $16 groups.
 {visited},
 named AS (
     SELECT CASE WHEN 'queue' = ANY($17::text[]) THEN v.queue END AS queue,
@@ -151,18 +151,19 @@ named AS (
            CASE WHEN 'class' = ANY($17) THEN v.class END AS class,
            CASE WHEN 'cluster' = ANY($17) THEN r.executor END AS cluster,
            CASE WHEN 'node' = ANY($17) THEN r.node END AS node,
-           CASE WHEN cardinality($18::text[]) > 0 THEN
-               ARRAY(SELECT s.labels ->> l.name
-                     FROM unnest($18) WITH ORDINALITY AS l (name, place) ORDER BY l.place)
-           END AS labels
+           CASE WHEN cardinality($18::text[]) > 0 THEN s.labels ->> ($18)[1] END AS label_1,
+           CASE WHEN cardinality($18) > 1 THEN s.labels ->> ($18)[2] END AS label_2,
+           CASE WHEN cardinality($18) > 2 THEN s.labels ->> ($18)[3] END AS label_3
     FROM {joined}
     WHERE {matching}
 )
-SELECT queue, job_set, state, class, cluster, node, labels, count(*) AS jobs,
+SELECT queue, job_set, state, class, cluster, node, label_1, label_2, label_3,
+       count(*) AS jobs,
        sum(count(*)) OVER () AS total, EXISTS (SELECT FROM horizon) AS cut
 FROM named
-GROUP BY queue, job_set, state, class, cluster, node, labels
-ORDER BY jobs DESC, queue, job_set, state, class, cluster, node, labels LIMIT $16;
+GROUP BY queue, job_set, state, class, cluster, node, label_1, label_2, label_3
+ORDER BY jobs DESC, queue, job_set, state, class, cluster, node, label_1, label_2, label_3
+LIMIT $16;
 
 -- name: jobs_by_id
 SELECT j.*, t.job_set, p.client_id, r.executor, r.node, r.pool AS run_pool

@@ -1,0 +1,194 @@
+"""What lookout's fold costs: CPU per job of the process and of Postgres, and jobs a second.
+
+    python -m bench.fold --database postgresql://... --redis redis://... [--jobs 50000]
+
+Writes the whole life of `--jobs` jobs (six events each, in messages as the services write them)
+to a log in memory and folds it into an empty database, at once or at `--rate` jobs a second. The
+database must be one that may be emptied. The last line is one JSON object.
+"""
+
+import argparse
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import asyncpg
+import msgspec
+import psutil
+
+from fairlead_common import clock, events, ids, shapes
+from fairlead_common.db import migrate, open_pool
+from fairlead_common.log import Producer, Record, topics
+from fairlead_common.log.memory import MemoryLog
+from fairlead_lookout.follow import Folder
+from fairlead_lookout.progress import Progress
+from fairlead_lookout.settings import Settings
+from fairlead_lookout.store import SCHEMA
+from fairlead_lookout.streams import Streams
+
+SETS = 100
+QUEUES = 10
+SPEC = (
+    b'{"containers":[{"name":"main","image":"python:3.12","command":["python","train.py","--seed",'
+    b'"7"],"env":[{"name":"MODE","value":"full"}],"resources":{"requests":{"cpu":"1","memory":'
+    b'"2Gi"},"limits":{"cpu":"1","memory":"2Gi"}}}],"terminationGracePeriodSeconds":30}'
+)
+
+
+def life(job_id: ids.JobId, number: int) -> list[list[events.AnyEvent]]:
+    """The events of one job by who writes them: submit, scheduler, executor twice, scheduler."""
+    shape = shapes.encode(shapes.Shape({"cpu": 1000, "memory": 2 << 30}))
+    return [
+        [
+            events.JobSubmitted(
+                job_id=job_id,
+                shape=shape,
+                spec=msgspec.Raw(SPEC),
+                digest="d" * 32,
+                client_id=f"trial-{number}",
+            )
+        ],
+        [events.JobRunLeased(job_id=job_id, run=1, executor="cluster-a", node=f"n{number % 997}")],
+        [
+            events.JobRunPending(job_id=job_id, run=1),
+            events.JobRunRunning(job_id=job_id, run=1, at_ms=1),
+        ],
+        [events.JobRunSucceeded(job_id=job_id, run=1, at_ms=2)],
+        [events.JobSucceeded(job_id=job_id)],
+    ]
+
+
+def steps(first: int, jobs: int) -> Iterator[list[Record]]:
+    """The records of a slice of jobs, phase by phase, one message per job set and phase."""
+    by_set: dict[tuple[str, str], list[list[list[events.AnyEvent]]]] = {}
+    for number in range(first, first + jobs):
+        queue, job_set = f"queue-{number % QUEUES}", f"set-{number % SETS}"
+        partition = ids.job_set_partition(queue, job_set)
+        job_id = ids.client_job_id(partition, queue, job_set, str(number))
+        by_set.setdefault((queue, job_set), []).append(life(job_id, number))
+    for phase in range(5):
+        yield [
+            record
+            for (queue, job_set), lives in by_set.items()
+            for record in events.records(
+                queue, job_set, "bench", [event for each in lives for event in each[phase]]
+            )
+        ]
+
+
+async def run(arguments: argparse.Namespace) -> None:
+    """One measurement."""
+    settings = Settings(database_url=arguments.database, redis_url=arguments.redis)
+    await _empty(arguments.database)
+    log = MemoryLog(clock.now_ms)
+    await log.create(topics.jobs())
+    producer = await log.producer("bench")
+    pool = await open_pool(arguments.database)
+    await migrate(pool, SCHEMA, "fairlead_lookout", "sql/migrations")
+    progress, streams = Progress(pool), Streams(arguments.redis)
+    folder = Folder(log, streams, progress, settings)
+    slices = [
+        list(steps(first, min(arguments.slice, arguments.jobs - first)))
+        for first in range(0, arguments.jobs, arguments.slice)
+    ]
+    if not arguments.rate:
+        for phases in slices:
+            for records in phases:
+                await producer.append(records)
+    own = psutil.Process()
+    servers = _servers(arguments.database)
+    before = (sum(own.cpu_times()[:2]), _cpu_s(servers), time.perf_counter())
+    folding = asyncio.create_task(folder.run())
+    if arguments.rate:
+        await _pace(producer, slices, arguments)
+    target = await log.end_positions(topics.JOBS)
+    while not await progress.reached({n: at - 1 for n, at in target.items() if at}, 1.0):
+        if folding.done():
+            break
+    after = (sum(own.cpu_times()[:2]), _cpu_s(servers), time.perf_counter())
+    folding.cancel()
+    done = await pool.fetchval(
+        "SELECT coalesce(sum(jobs), 0) FROM fairlead_lookout.counters WHERE state = 'SUCCEEDED'"
+    )
+    size = await pool.fetchval(
+        "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n"
+        " ON n.oid = c.relnamespace WHERE n.nspname = 'fairlead_lookout' AND c.relkind IN ('r')"
+    )
+    seconds = after[2] - before[2]
+    print(
+        json.dumps(
+            {
+                "jobs": arguments.jobs,
+                "succeeded": int(done),
+                "seconds": round(seconds, 2),
+                "jobsPerSecond": round(arguments.jobs / seconds),
+                "pythonUsPerJob": round(1e6 * (after[0] - before[0]) / arguments.jobs),
+                "postgresUsPerJob": round(1e6 * (after[1] - before[1]) / arguments.jobs),
+                "bytesPerJob": round(int(size) / arguments.jobs),
+            }
+        )
+    )
+    await streams.close()
+    await pool.close()
+
+
+async def _pace(
+    producer: Producer, slices: list[list[list[Record]]], arguments: argparse.Namespace
+) -> None:
+    """Append at the rate asked for, the phases of five slices overlapping."""
+    every_s = arguments.slice / arguments.rate
+    began = time.perf_counter()
+    for tick in range(len(slices) + 4):
+        records = [
+            record
+            for phase in range(5)
+            if 0 <= tick - phase < len(slices)
+            for record in slices[tick - phase][phase]
+        ]
+        await producer.append(records)
+        await asyncio.sleep(max(0.0, began + (tick + 1) * every_s - time.perf_counter()))
+
+
+def _servers(database: str) -> list[psutil.Process]:
+    """The Postgres that listens on the URL's port, and its children."""
+    port = urlsplit(database).port
+    for connection in psutil.net_connections("tcp"):
+        here = connection.laddr
+        if connection.status == "LISTEN" and here and here.port == port and connection.pid:
+            parent = psutil.Process(connection.pid)
+            return [parent, *parent.children(recursive=True)]
+    return []
+
+
+def _cpu_s(servers: list[psutil.Process]) -> float:
+    total = 0.0
+    if servers:
+        parent = servers[0]
+        for process in [parent, *parent.children(recursive=True)]:
+            times = process.cpu_times()
+            total += times.user + times.system
+        total += parent.cpu_times().children_user + parent.cpu_times().children_system
+    return total
+
+
+async def _empty(database: str) -> None:
+    connection = await asyncpg.connect(database)
+    await connection.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+    await connection.close()
+
+
+def main() -> None:
+    """Read the arguments and measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--database", required=True)
+    parser.add_argument("--redis", default="redis://127.0.0.1:1/0")
+    parser.add_argument("--jobs", type=int, default=50_000)
+    parser.add_argument("--slice", type=int, default=2_000, help="jobs whose phases go together")
+    parser.add_argument("--rate", type=float, default=0.0, help="jobs a second; 0: all at once")
+    asyncio.run(run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Who may not view a queue finds nothing of it, whatever he asks."""
+
+from typing import Any
+
+import httpx2
+import msgspec
+
+from fairlead_common import configuration
+from fairlead_common.configuration import Permission
+from fairlead_common.db import open_pool
+from fairlead_submit import access, store
+from tests.integration.lookout.world import World, running
+from tests.unit.lookout.builders import job_id, leased, submitted
+
+SHUT = configuration.Queue(name="q", permissions=(Permission(("bob",), ("view",)),))
+HIDDEN = (
+    "/jobsets/q/s",
+    "/jobsets/q/s/events",
+    "/events?queue=q",
+    "/queues/q/report",
+    "/fairness?queue=q",
+    f"/jobs/{job_id('a')}",
+    f"/jobs/{job_id('a')}/logs",
+)
+
+
+async def _tokens(database: str) -> dict[str, str]:
+    """A viewer each; the queue q is for bob alone."""
+    pool = await open_pool(database)
+    await store.migrate(pool)
+    await pool.execute(
+        "INSERT INTO fairlead_submit.queues (name, version, value) VALUES ('q', 1, $1)",
+        configuration.record(SHUT).value,
+    )
+    made = {name: await access.make_token(pool, name, ["viewer"]) for name in ("anna", "bob")}
+    await pool.close()
+    return made
+
+
+async def _get(world: World, token: str, path: str) -> httpx2.Response:
+    headers = {"Authorization": f"Bearer {token}"}
+    return await world.client.get(f"/api/v1{path}", headers=headers)
+
+
+async def _read(world: World, token: str, path: str) -> Any:
+    answer = await _get(world, token, path)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_a_queue_that_one_may_not_view_is_not_there(
+    fresh_database: str, valkey_url: str
+) -> None:
+    tokens = await _tokens(fresh_database)
+    async with running(fresh_database, valkey_url, anonymous=False) as world:
+        await world.tell(submitted("a"), leased("a"))
+        after = await world.tell(submitted("b", "t"), queue="open", job_set="t")
+        anna, bob = tokens["anna"], tokens["bob"]
+        await _read(world, bob, f"/jobs?after={after}&wait=30s")
+        for token, want in ((anna, {"b"}), (bob, {"a", "b"})):
+            jobs = (await _read(world, token, "/jobs"))["jobs"]
+            assert {job["clientId"] for job in jobs} == want
+            groups = (await _read(world, token, "/jobs?groupBy=queue"))["groups"]
+            assert sum(group["jobs"] for group in groups) == len(want)
+            by_node = (await _read(world, token, "/jobs?groupBy=node"))["groups"]
+            assert sum(group["jobs"] for group in by_node) == len(want)
+            count = (await _read(world, token, "/jobs?include=count"))["count"]
+            assert count == str(len(want))
+            sets = (await _read(world, token, "/jobsets"))["jobSets"]
+            assert len(sets) == len(want)
+            text = (await _get(world, token, "/jobs/export.csv?format=ndjson")).text
+            found = [msgspec.json.decode(line) for line in text.splitlines()]
+            assert {job["clientId"] for job in found} == want
+        for path in HIDDEN:
+            assert (await _get(world, anna, path)).status_code == 404, path
+        assert (await _read(world, anna, "/jobs?queue=q"))["jobs"] == []
+        assert (await _read(world, bob, "/jobsets/q/s"))["jobs"] == 1
+        pages = {path: await _get_page(world, anna, path) for path in ("/", "/jobsets/q/s")}
+        assert "/jobsets/open/t" in pages["/"].text
+        assert "/jobsets/q/s" not in pages["/"].text
+        assert pages["/jobsets/q/s"].status_code == 404
+
+
+async def _get_page(world: World, token: str, path: str) -> httpx2.Response:
+    return await world.client.get(path, headers={"Authorization": f"Bearer {token}"})

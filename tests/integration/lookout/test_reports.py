@@ -1,0 +1,150 @@
+"""Reports, rounds, clusters with what runs there, shares and resource-hours over time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fairlead_common import clock, clusters, configuration, reports
+from fairlead_common.log import Record
+from fairlead_common.log.memory import MemoryCore
+from tests.integration.lookout.world import World, running
+from tests.unit.lookout.builders import job_id, leased, submitted
+from tests.unit.lookout.builders import running as started
+
+
+async def until(read: Callable[[], Awaitable[Any]], is_there: Callable[[Any], bool]) -> Any:
+    """What is read once it is there: these topics have no position to wait for."""
+    async with asyncio.timeout(30):
+        while True:
+            found = await read()
+            if is_there(found):
+                return found
+            await asyncio.sleep(0.02)
+
+
+def share(queue: str, actual: float, queued: int = 0) -> Record:
+    """A queue's standing."""
+    return reports.record(
+        reports.QueueShare(
+            pool="default",
+            queue=queue,
+            weight=1.0,
+            fair_share=0.5,
+            actual_share=actual,
+            queued=queued,
+            skipped={"insufficient-resources": queued} if queued else {},
+        )
+    )
+
+
+async def test_nodes_say_what_runs_there_and_who_cordoned_them(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        nodes = [
+            clusters.Node(executor="e", name=f"n{number}", allocatable={"cpu": 4000})
+            for number in range(3)
+        ]
+        cordon = configuration.Cordon(executor="e", node="n1", reason="a bad disk")
+        await world.append(
+            [
+                *map(clusters.node_record, nodes),
+                clusters.heartbeat_record(clusters.Heartbeat(executor="e", backend="simulated")),
+                configuration.record(cordon),
+            ]
+        )
+        told = [submitted("a"), submitted("b"), leased("a", node="n0"), leased("b", node="n0")]
+        await world.read("/jobsets", await world.tell(*told, started("a")))
+        found = await until(
+            lambda: world.read("/clusters/e/nodes"),
+            lambda found: len(found["nodes"]) == 3 and found["nodes"][1].get("cordoned", False),
+        )
+        first, second, third = found["nodes"]
+        assert (first["node"], first["runs"], first["used"]) == ("n0", 2, {"cpu": 2.0})
+        assert set(first["jobs"]) == {job_id("a"), job_id("b")}
+        assert (second["reason"], second["runs"]) == ("a bad disk", 0)
+        assert third["used"] == {}
+        (cluster,) = (await world.read("/clusters"))["clusters"]
+        assert (cluster["runs"], cluster["used"]) == (2, {"cpu": 2.0})
+        assert cluster["cordonedNodes"] == 1
+        assert cluster["allocatable"] == {"cpu": 12.0}
+        assert (await world.get("/clusters/nowhere/nodes")).status_code == 404
+
+
+async def test_reports_of_queues_and_pools_and_the_last_rounds(
+    fresh_database: str, valkey_url: str
+) -> None:
+    core = MemoryCore()
+    async with running(fresh_database, valkey_url, core) as world:
+        queue = configuration.Queue(name="q", weight=2.0, limits={"default": {"cpu": 0.5}})
+        why = reports.Waiting(
+            pool="default",
+            queue="q",
+            code="queue-limit",
+            sentence="at its limit",
+            shape="x",
+            jobs=7,
+        )
+        rounds = [reports.Round(pool="default", at_ms=1_000 * n, scheduled=n) for n in (1, 2, 3)]
+        await world.append(
+            [
+                share("q", 0.25, queued=7),
+                share("other", 0.5),
+                reports.record(why),
+                configuration.record(queue),
+                *map(reports.record, rounds),
+            ]
+        )
+        found = await until(
+            lambda: world.read("/queues/q/report"),
+            lambda found: bool(found["reasons"] and found["limits"]),
+        )
+        assert found["reasons"] == {"queue-limit": 7}
+        assert found["limits"] == {"default": {"cpu": 0.5}}
+        assert [each["actualShare"] for each in found["shares"]] == [0.25]
+        pool = await world.read("/pools/default/report")
+        assert [each["queue"] for each in pool["shares"]] == ["other", "q"]
+        assert pool["round"]["scheduled"] == 3
+        await _rounds(world, [3, 2, 1])
+    async with running(fresh_database, valkey_url, core) as world:
+        await _rounds(world, [3, 2, 1])
+
+
+async def _rounds(world: World, want: list[int]) -> None:
+    found = await until(
+        lambda: world.read("/pools/default/rounds"), lambda found: len(found["rounds"]) == len(want)
+    )
+    assert [each["scheduled"] for each in found["rounds"]] == want
+    assert len((await world.read("/pools/default/rounds", limit=1))["rounds"]) == 1
+
+
+async def test_shares_and_resource_hours_over_time_are_the_same_after_a_restart(
+    fresh_database: str, valkey_url: str
+) -> None:
+    core = MemoryCore()
+    began = clock.rfc3339(clock.now_ms() - 60_000)
+    async with running(fresh_database, valkey_url, core) as world:
+        await world.append([share("q", 0.25, queued=3)])
+        await world.read("/jobsets", await world.tell(submitted("a"), leased("a")))
+        found = await until(
+            lambda: world.read("/fairness", queue="q", **{"from": began}),
+            lambda found: bool(found["points"] and found["used"]),
+        )
+        assert found["stepSeconds"] == 60
+        assert {point["share"] for point in found["points"]} == {0.25}
+        assert {point["queued"] for point in found["points"]} == {3.0}
+        assert 0 < found["used"]["cpu"] < 0.1
+    async with running(fresh_database, valkey_url, core) as world:
+        await world.append([share("q", 0.75)])
+        found = await until(
+            lambda: world.read("/fairness", queue="q", **{"from": began}),
+            lambda found: found["points"][-1]["share"] > 0.25,
+        )
+        assert all(0.25 <= point["share"] <= 0.75 for point in found["points"])
+        for query in (
+            {"from": "x"},
+            {"from": "2030-01-01T00:00:00Z"},
+            {"to": began, "from": began},
+        ):
+            answer = await world.get("/fairness", queue="q", **query)
+            assert answer.status_code == 422
