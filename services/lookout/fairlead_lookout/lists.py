@@ -17,6 +17,7 @@ SCAN_ROWS: Final = 10_000
 SORT_ROWS: Final = 10_000
 """A list can be sorted by anything but the submission while it is no longer than this."""
 GROUP_ROWS: Final = 100_000
+BRANCH_ROWS_MIN: Final = 10
 COUNT_MAX: Final = 10_000
 COUNTERS_MAX: Final = 100_000
 SORTS: Final = ("submitted", "changed", "started", "ended", "priority")
@@ -34,18 +35,13 @@ class Branches(msgspec.Struct, frozen=True):
     jobs: list[int]
     wanted: list[int]
 
-    def visit(self, rows: int) -> int:
-        """How many jobs of each branch to visit, at most, so that it is about `rows` in all."""
-        level = 0
-        left = rows
-        sizes = sorted(self.jobs)
-        for index, size in enumerate(sizes):
-            share = left // (len(sizes) - index)
-            if share <= size - level:
-                return max(level + share, 20)
-            left -= (size - level) * (len(sizes) - index)
-            level = size
-        return level + 1
+    def shares(self, rows: int) -> list[int]:
+        """How many jobs of each branch to visit, about `rows` in all: in proportion to how many it
+        has, so that all branches are visited about as far back."""
+        total = sum(self.jobs)
+        if total <= rows:
+            return [size + 1 for size in self.jobs]
+        return [max(BRANCH_ROWS_MIN, -(-size * rows // total)) for size in self.jobs]
 
 
 NONE: Final = Branches("queue", [], [], [], [])
@@ -105,7 +101,7 @@ class Lists:
         branches: Branches,
         wanted: JobFilter,
         place: tuple[int | None, str | None],
-        most: tuple[int, int],
+        most: tuple[int, list[int]],
     ) -> tuple[object, ...]:
         """What the pieces `visited` and `matching` of the statements take."""
         return (
@@ -131,7 +127,7 @@ class Lists:
         horizon = None
         for most in _tries(branches, wanted, limit):
             rows = await self._view.ask(
-                statement("page", branches.scope, newest=newest),
+                statement("page", branches.scope, newest=newest, narrow=_is_narrow(wanted)),
                 *self._visited(branches, wanted, place, most),
                 limit + 1,
             )
@@ -153,7 +149,7 @@ class Lists:
         *,
         newest: bool,
     ) -> Page:
-        most = (len(branches.keys) + 1, SORT_ROWS + 1)
+        most = (len(branches.keys) + 1, [SORT_ROWS + 1] * len(branches.keys))
         if sum(branches.jobs) > SORT_ROWS and wanted.submitted_after_ms is None:
             raise _too_many_to_sort(name)
         rows = await self._view.ask(
@@ -187,9 +183,9 @@ class Lists:
             return str(total) if total <= COUNT_MAX else f"{COUNT_MAX}+"
         if not branches.keys:
             return "0"
-        most = (len(branches.keys) + 1, branches.visit(GROUP_ROWS))
+        most = (len(branches.keys) + 1, branches.shares(GROUP_ROWS))
         (row,) = await self._view.ask(
-            statement("count_visited", branches.scope),
+            statement("count_visited", branches.scope, narrow=_is_narrow(wanted)),
             *self._visited(branches, wanted, (None, None), most),
             COUNT_MAX + 1,
         )
@@ -204,9 +200,9 @@ class Lists:
         branches = await self._branches(wanted)
         if not branches.keys:
             return shown.GroupsShown(groups=[], total="0")
-        most = (len(branches.keys) + 1, branches.visit(GROUP_ROWS))
+        most = (len(branches.keys) + 1, branches.shares(GROUP_ROWS))
         rows = await self._view.ask(
-            statement("group_visited", branches.scope),
+            statement("group_visited", branches.scope, narrow=_is_narrow(wanted, by)),
             *self._visited(branches, wanted, (None, None), most),
             limit,
             [name for name in by if not name.startswith(LABEL)],
@@ -245,14 +241,26 @@ class Lists:
         )
 
 
-def _tries(branches: Branches, wanted: JobFilter, limit: int) -> list[tuple[int, int]]:
+def _is_narrow(wanted: JobFilter, by: Sequence[str] = ()) -> bool:
+    """Whether the indexes of branches have all that these filters and groups look at."""
+    columns = (wanted.category, wanted.cluster, wanted.node, wanted.q, wanted.submitted_after_ms)
+    has_key = "queue" if wanted.job_set is None else "jobSet"
+    return (
+        not wanted.classes
+        and all(value is None for value in columns)
+        and all(name in (has_key, "state") or name.startswith(LABEL) for name in by)
+    )
+
+
+def _tries(branches: Branches, wanted: JobFilter, limit: int) -> list[tuple[int, list[int]]]:
     """(most branches, most jobs of each) to visit: few at first, which is often enough."""
     many = len(branches.keys)
     if wanted.leaves_out:
-        return [(many + 1, branches.visit(rows)) for rows in (SCAN_ROWS // 8, SCAN_ROWS)]
+        return [(many + 1, branches.shares(rows)) for rows in (SCAN_ROWS // 8, SCAN_ROWS)]
     # So many jobs of so many of the newest branches hold a whole page for certain.
-    few = 8 + 4 * limit // many
-    return [(limit + 1, few), (limit + 1, limit + 1)] if few <= limit else [(limit + 1, limit + 1)]
+    whole = (limit + 1, [limit + 1] * many)
+    few = [min(each, limit + 1) for each in branches.shares(4 * limit)]
+    return [whole] if many <= 2 else [(limit + 1, few), whole]
 
 
 def _group(row: Mapping[str, Any], by: Sequence[str]) -> dict[str, str | None]:

@@ -169,14 +169,14 @@ async def test_a_page_is_whole_up_to_its_cursor_however_many_branches_there_are(
 
 
 @pytest.mark.parametrize(
-    ("sizes", "rows"), [([5, 5, 5], 9), ([1, 1000], 100), ([10], 100), ([3, 7, 100], 30)]
+    ("sizes", "rows"), [([5, 5, 5], 9), ([1, 1000], 100), ([10], 100), ([3, 7, 100_000], 30)]
 )
-def test_branches_are_visited_evenly_within_the_bound(sizes: list[int], rows: int) -> None:
+def test_branches_are_visited_as_far_back_as_each_other(sizes: list[int], rows: int) -> None:
     branches = lists.Branches("queue", ["q"] * len(sizes), ["QUEUED"] * len(sizes), sizes, sizes)
-    most = branches.visit(rows)
-    visited = sum(min(size, most) for size in sizes)
-    assert visited <= max(rows, 20 * len(sizes))
-    assert visited >= min(rows, sum(sizes)) - len(sizes)
+    shares = branches.shares(rows)
+    assert sum(map(min, shares, sizes)) <= rows + (lists.BRANCH_ROWS_MIN + 1) * len(sizes)
+    if sum(sizes) <= rows:
+        assert all(share > size for share, size in zip(shares, sizes, strict=True))
 
 
 @pytest.mark.parametrize(

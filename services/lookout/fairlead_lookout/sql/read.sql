@@ -45,9 +45,9 @@ ORDER BY s.number, c.state LIMIT $7;
 -- $1, $2 the branches, $3 the least number, $4 the time after which they were submitted, $5, $6
 -- the place behind which to begin, $7 the most branches (the newest ones), $8 the most jobs of each.
 WITH heads AS MATERIALIZED (
-    SELECT w.key, w.state, head.number, head.id,
+    SELECT w.key, w.state, w.most, head.number, head.id,
            row_number() OVER (ORDER BY head.number {down}, head.id {down}) AS rank
-    FROM unnest($1::{keys}[], $2::text[]) AS w (key, state)
+    FROM unnest($1::{keys}[], $2::text[], $8::int[]) AS w (key, state, most)
     CROSS JOIN LATERAL (
         SELECT o.number, o.id
         FROM fairlead_lookout.jobs o
@@ -59,28 +59,42 @@ WITH heads AS MATERIALIZED (
     ORDER BY head.number {down}, head.id {down} LIMIT $7
 ),
 visited AS MATERIALIZED (
-    SELECT found.*
+    SELECT found.*, h.most
     FROM heads h
     CROSS JOIN LATERAL (
-        SELECT o.id, o.number, o.queue, o.set_number, o.class, o.state, o.category, o.run,
-               o.priority, o.changed_ms, o.started_ms, o.ended_ms,
+        SELECT {columns},
                row_number() OVER (ORDER BY o.number {down}, o.id {down}) AS rank
         FROM fairlead_lookout.jobs o
         WHERE o.{scope} = h.key AND o.state = h.state AND o.number >= $3
           AND ($4::bigint IS NULL OR o.submitted_ms > $4)
           AND ($5::bigint IS NULL OR (o.number, o.id) {behind} ($5, $6))
-        ORDER BY o.number {down}, o.id {down} LIMIT $8
+        ORDER BY o.number {down}, o.id {down} LIMIT h.most
     ) found
 ),
 horizon AS MATERIALIZED (
     SELECT number, id
     FROM (
-        SELECT number, id FROM visited WHERE rank = $8
+        SELECT number, id FROM visited WHERE rank = most
         UNION ALL
         SELECT number, id FROM heads WHERE rank = $7
     ) cut
     ORDER BY number {down}, id {down} LIMIT 1
 )
+
+-- name: whole
+-- What filters, groups and orders look at.
+o.id, o.number, o.state, o.queue, o.set_number, o.class, o.category, o.run, o.priority,
+o.changed_ms, o.started_ms, o.ended_ms
+
+-- name: narrow_queue
+-- What the index of queues has: for filters and groups that need no more no row is read.
+o.id, o.number, o.state, o.queue, NULL::int AS set_number, NULL::text AS class,
+NULL::text AS category, NULL::int AS run
+
+-- name: narrow_set
+-- What the index of job sets has.
+o.id, o.number, o.state, NULL::text AS queue, o.set_number, NULL::text AS class,
+NULL::text AS category, NULL::int AS run
 
 -- name: matching
 -- What a filter says of a visited job: $9 to $15.

@@ -1,0 +1,95 @@
+"""One job: waiting for it to change, its place in its queue, the log of its containers."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from fairlead_common import clock, events
+from fairlead_common.log.memory import MemoryCore, MemoryLog
+from fairlead_lookout.follow import AnotherLog, ViewTooOld
+from tests.integration.lookout.world import running
+from tests.unit.lookout.builders import cancel, job_id, leased, submitted
+
+
+async def test_a_job_is_waited_for_until_it_changes(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        await world.read("/jobsets", await world.tell(submitted("a")))
+        path = f"/api/v1/jobs/{job_id('a')}"
+        first = await world.client.get(path)
+        seen = {"If-None-Match": first.headers["etag"]}
+        same = await world.client.get(path, headers=seen, params={"wait": "10ms"})
+        assert (same.status_code, same.content) == (304, b"")
+        waiting = asyncio.create_task(world.client.get(path, headers=seen, params={"wait": "30s"}))
+        await asyncio.sleep(0)
+        await world.tell(leased("a"))
+        changed = await waiting
+        assert changed.status_code == 200
+        assert changed.json()["state"] == "LEASED"
+        assert changed.headers["etag"] != first.headers["etag"]
+
+
+async def test_a_queued_job_says_its_place_in_its_queue(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        told = [
+            submitted("first"),
+            submitted("urgent", priority_class="high"),
+            submitted("second"),
+            submitted("important", priority=5),
+            submitted("held", hold=True),
+            submitted("elsewhere", pool="other"),
+            submitted("third"),
+            submitted("gone"),
+            cancel("gone"),
+        ]
+        after = await world.tell(*told)
+        await world.read("/jobsets", after)
+        order = ["urgent", "important", "first", "second", "third"]
+        for place, name in enumerate(order, 1):
+            found = await world.read(f"/jobs/{job_id(name)}")
+            assert found["positionInQueue"] == str(place)
+        assert "positionInQueue" not in await world.read(f"/jobs/{job_id('gone')}")
+        assert (await world.read(f"/jobs/{job_id('elsewhere')}"))["positionInQueue"] == "1"
+
+
+async def test_the_log_of_a_container_that_is_not_there_is_refused(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        spec = msgspec.Raw(b'{"containers":[{"name":"main"},{"name":"side"}]}')
+        after = await world.tell(submitted("a", spec=spec), leased("a"))
+        await world.read("/jobsets", after)
+        answer = await world.get(f"/jobs/{job_id('a')}/logs", container="other")
+        assert answer.status_code == 422
+        assert "main, side" in answer.json()["errors"][0]["detail"]
+        answer = await world.get(f"/jobs/{job_id('a')}/logs", run=7)
+        assert "has no run 7" in answer.json()["detail"]
+
+
+async def test_a_view_that_the_log_has_left_behind_says_what_to_do(
+    fresh_database: str, valkey_url: str
+) -> None:
+    core = MemoryCore()
+    async with running(fresh_database, valkey_url, core) as world:
+        await world.read("/jobsets", await world.tell(submitted("a")))
+    late = MemoryLog(clock.now_ms, core)
+    producer = await late.producer("late")
+    await producer.append(events.records("q", "s", "anna", [submitted("b")]))
+    core.maintain(clock.now_ms() + 90 * 86_400_000)
+    with pytest.raises(BaseExceptionGroup) as raised:
+        async with asyncio.timeout(30), running(fresh_database, valkey_url, core):
+            await asyncio.Event().wait()
+    assert raised.group_contains(ViewTooOld, match="or drop that schema and start again")
+
+
+async def test_a_view_that_is_ahead_of_its_log_says_what_to_do(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        await world.read("/jobsets", await world.tell(submitted("a")))
+    with pytest.raises(BaseExceptionGroup) as raised:
+        async with asyncio.timeout(30), running(fresh_database, valkey_url, MemoryCore()):
+            await asyncio.Event().wait()
+    assert raised.group_contains(AnotherLog, match="put back to an older state")
