@@ -16,6 +16,10 @@ from fairlead_executor.backends.cluster import LogRequest, NoLog
 from fairlead_executor.pods import End, Phase, Pod
 from tests.simulation.world import World
 
+NODE = {"cpu": 4000, "memory": 6000}
+NEEDS = "needs"
+"""Annotation: the memory that a run uses (bytes); with less than that it fails."""
+
 
 class _Due(msgspec.Struct):
     """When a live pod starts and ends, and how."""
@@ -26,8 +30,12 @@ class _Due(msgspec.Struct):
     end: End
 
 
+def _never_starts(end: End) -> bool:
+    return end.kind is pods.EndKind.RETURNED or end.category is FailureCategory.START
+
+
 class VirtualCluster:
-    """Nodes of four cores. `started` and `succeeded` count for the checkers."""
+    """Nodes of four cores and 6,000 bytes. `started` and `succeeded` count for the checkers."""
 
     backend = "virtual"
     stops_with_executor = False
@@ -35,12 +43,13 @@ class VirtualCluster:
     def __init__(self, world: World, executor: str, nodes: int) -> None:
         self._world = world
         self._nodes = [
-            Node(executor=executor, name=f"{executor}-n{number}", allocatable={"cpu": 4000})
+            Node(executor=executor, name=f"{executor}-n{number}", allocatable=dict(NODE))
             for number in range(nodes)
         ]
         self._pods: dict[RunId, Pod] = {}
         self._due: dict[RunId, _Due] = {}
         self._changed: set[RunId] = set()
+        self._unwanted: set[RunId] = set()
         self.started: set[RunId] = set()
         self.succeeded: dict[JobId, int] = {}
 
@@ -75,32 +84,46 @@ class VirtualCluster:
             self._pods[run] = Pod(run, Phase.CREATED, lease.node, grace_s=lease.grace_s)
             starts_ms = now_ms + chance.randint(0, 2_000)
             self._due[run] = _Due(
-                lease, starts_ms, starts_ms + chance.randint(500, 30_000), self._fate()
+                lease, starts_ms, starts_ms + chance.randint(500, 30_000), self._fate(lease)
             )
+            self._check_memory(lease)
             self._changed.add(run)
             self._check_room(lease.node)
 
-    def _fate(self) -> End:
+    def _check_memory(self, lease: Lease) -> None:
+        """What is scheduled for is what the pod may use."""
+        asked = msgspec.json.decode(bytes(lease.spec))["containers"][0]["resources"]
+        want = str(lease.requests["memory"])
+        assert asked == {"requests": {"memory": want}, "limits": {"memory": want}}
+
+    def _fate(self, lease: Lease) -> End:
+        if lease.requests["memory"] < int(lease.annotations[NEEDS]):
+            return pods.failed(FailureCategory.OOM, "out of memory", 137)
         roll = self._world.chance.random()
         if roll < 0.8:
             return pods.SUCCEEDED
         if roll < 0.9:
             return pods.failed(FailureCategory.EXIT_CODE, "exit code 3", 3)
+        if roll < 0.93:
+            return pods.failed(FailureCategory.START, "there is no such command")
         return pods.returned("the node was full")
 
     def _check_room(self, node: str) -> None:
-        held = sum(
-            due.lease.requests["cpu"]
+        """Stopping pods hold their room too, but for those that were given up and are unwanted."""
+        there = [
+            due.lease.requests
             for run, due in self._due.items()
-            if self._pods[run].node == node and not self._pods[run].stopping
-        )
-        assert held <= 4000, f"{node} was given {held} of its 4000"
+            if self._pods[run].node == node and run not in self._unwanted
+        ]
+        for resource, most in NODE.items():
+            held = sum(requests[resource] for requests in there)
+            assert held <= most, f"{node} was given {held} of its {most} {resource}"
 
     def advance(self, now_ms: int) -> None:
         """Let pods start and end whose time has come."""
         for run, due in list(self._due.items()):
             pod = self._pods[run]
-            if pod.phase is Phase.CREATED and due.end.kind is pods.EndKind.RETURNED:
+            if pod.phase is Phase.CREATED and _never_starts(due.end):
                 self._end(run, due.end, due.starts_ms, now_ms)
             elif pod.phase is Phase.CREATED and due.starts_ms <= now_ms:
                 self._set(run, msgspec.structs.replace(pod, phase=Phase.RUNNING, started_ms=now_ms))
@@ -127,6 +150,8 @@ class VirtualCluster:
         pod = self._pods.get(run)
         if pod is None or not pod.live or pod.stopping:
             return
+        if end.reason == "no lease wants this run":
+            self._unwanted.add(run)
         due = self._due[run]
         due.ends_ms = self._world.now_ms + self._world.chance.randint(0, 1000 * grace_s)
         due.starts_ms = min(due.starts_ms, due.ends_ms)

@@ -9,17 +9,23 @@ from fairlead_common.lifecycle import JobState
 from fairlead_common.log import caught_up
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, leases
 from fairlead_scheduler import leasing
+from fairlead_scheduler.buckets import PoolBuckets
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.deciding import Decider
 from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.queues import Queues
-from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
 from fairlead_scheduler.units import appends
 from fairlead_scheduler.view import apply, checkpoint
 from fairlead_scheduler.view.columns import Ended, View
 from tests.simulation.world import EXECUTORS, Tail, World, Writer
 
-SETTINGS = SchedulerSettings(executor_stale_s=30, executor_timeout_s=120)
+RULES = Rules(
+    rate=Rate(per_second=1, burst=6),
+    queue_rate=Rate(per_second=1, burst=5),
+    gang_assembly_timeout_s=90,
+)
+SETTINGS = SchedulerSettings(executor_stale_s=30, executor_timeout_s=120, rules=RULES)
 
 
 class Checkpoint:
@@ -50,7 +56,8 @@ class Scheduler:
     def restart(self) -> None:
         """Start anew from the checkpoint, as after `kill -9`."""
         world = self._world
-        self.view = copy.deepcopy(self._saved.view) if self._saved.view else View()
+        saved = self._saved.view
+        self.view = copy.deepcopy(saved) if saved else View(PoolBuckets(RULES))
         self.view.positions = self.view.positions or world.log.start_positions(JOBS)
         self.clusters, self.queues = Clusters(), Queues()
         self._jobs = Tail(world, JOBS, self.view.positions)

@@ -6,10 +6,16 @@ import msgspec
 
 from fairlead_common import events as ev
 from fairlead_common import shapes
-from fairlead_common.events import FailureCategory, JobFilter, RetryPolicy
+from fairlead_common.events import FailureCategory, Gang, JobFilter, RetryPolicy
 from fairlead_common.ids import JobId, client_job_id, job_set_partition
+from tests.simulation.clusters import NEEDS
 from tests.simulation.world import World, Writer
 
+RETRIES = (
+    RetryPolicy(limit=2, on=(FailureCategory.EXIT_CODE, FailureCategory.NODE_LOST)),
+    RetryPolicy(limit=3, on=(FailureCategory.OOM,), memory_factor=2.0),
+    RetryPolicy(limit=1, on=(FailureCategory.EXIT_CODE, FailureCategory.START), avoid_node=True),
+)
 QUEUES = ("red", "blue")
 JOB_SETS = ("s", "t")
 
@@ -27,12 +33,15 @@ class Users:
         """One request."""
         chance = self._world.chance
         match chance.choices(
-            ("submit", "repeat", "cancel", "cancel-set", "preempt", "prioritize"),
-            (10, 2, 2, 0.3, 1, 1),
+            ("submit", "gang", "repeat", "cancel", "cancel-set", "preempt", "prioritize"),
+            (8, 2, 2, 2, 0.3, 1, 1),
         )[0]:
             case "submit":
                 if len(self.submitted) < self._jobs_max:
                     self._submit()
+            case "gang":
+                if len(self.submitted) < self._jobs_max:
+                    self._submit_gang()
             case "repeat" if self.submitted:
                 queue, job_set, event = chance.choice(list(self.submitted.values()))
                 self._tell(queue, job_set, event)
@@ -58,29 +67,52 @@ class Users:
     def _submit(self) -> None:
         chance = self._world.chance
         queue, job_set = chance.choice(QUEUES), chance.choice(JOB_SETS)
+        before = [j for j, (q, s, _) in self.submitted.items() if (q, s) == (queue, job_set)]
+        after = (chance.choice(before),) if before and chance.random() < 0.2 else ()
+        event = msgspec.structs.replace(self._job(queue, job_set), after=after)
+        self.submitted[event.job_id] = (queue, job_set, event)
+        self._tell(queue, job_set, event)
+
+    def _submit_gang(self) -> None:
+        """All its members, or (rarely) one too few."""
+        chance = self._world.chance
+        queue, job_set = chance.choice(QUEUES), chance.choice(JOB_SETS)
+        size = chance.randint(2, 4)
+        gang = Gang(
+            name=f"g{len(self.submitted)}",
+            size=size,
+            min_size=chance.choice((None, None, size - 1)),
+            rest=chance.choice(("wait", "fail")),
+        )
+        for _ in range(size - (chance.random() < 0.15)):
+            event = msgspec.structs.replace(self._job(queue, job_set), gang=gang)
+            self.submitted[event.job_id] = (queue, job_set, event)
+            self._tell(queue, job_set, event)
+
+    def _job(self, queue: str, job_set: str) -> ev.JobSubmitted:
+        chance = self._world.chance
         partition = job_set_partition(queue, job_set)
         name = f"c{len(self.submitted)}"
-        before = [j for j, (q, s, _) in self.submitted.items() if (q, s) == (queue, job_set)]
-        shape = shapes.Shape(requests={"cpu": chance.choice((500, 1000, 2000, 4000))})
-        event = ev.JobSubmitted(
+        memory = chance.choice((1000, 2000))
+        shape = shapes.Shape(
+            requests={"cpu": chance.choice((500, 1000, 2000, 4000)), "memory": memory}
+        )
+        asked = {"requests": {"memory": str(memory)}, "limits": {"memory": str(memory)}}
+        return ev.JobSubmitted(
             job_id=client_job_id(partition, queue, job_set, name),
             client_id=name,
             shape=shapes.encode(shape),
-            spec=msgspec.Raw(b"{}"),
+            spec=msgspec.Raw(msgspec.json.encode({"containers": [{"resources": asked}]})),
             digest=name,
+            annotations={NEEDS: str(chance.choice((500, 500, 1500, 3500, 9000)))},
             priority=chance.randint(0, 2),
-            priority_class=chance.choice(("default", "high", "non-preemptible")),
-            after=(chance.choice(before),) if before and chance.random() < 0.2 else (),
+            priority_class=chance.choice(("low", "default", "high", "urgent", "non-preemptible")),
             queue_s_max=chance.choice((None, None, None, 300)),
             grace_s=chance.choice((1, 5)),
             runtime_s_max=chance.choice((None, 20)),
             on_preemption=chance.choice(("requeue", "requeue", "fail")),
-            retry=RetryPolicy(limit=2, on=(FailureCategory.EXIT_CODE, FailureCategory.NODE_LOST))
-            if chance.random() < 0.5
-            else None,
+            retry=chance.choice((None, *RETRIES)),
         )
-        self.submitted[event.job_id] = (queue, job_set, event)
-        self._tell(queue, job_set, event)
 
     def _tell(self, queue: str, job_set: str, event: ev.AnyEvent) -> None:
         self._writer.append_surely(ev.records(queue, job_set, "user", [event]))

@@ -9,15 +9,16 @@ from collections import Counter
 
 import pytest
 
+from fairlead_common import events as ev
 from fairlead_common.ids import JobId
 from fairlead_common.lifecycle import JOB_ENDED, JobState
 from fairlead_common.log import topics
 from fairlead_scheduler.view import apply
-from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.columns import IS_HELD, GangName, View
 from tests.simulation.clusters import VirtualCluster
 from tests.simulation.executing import Executor
 from tests.simulation.looking import Lookout
-from tests.simulation.scheduling import Checkpoint, Scheduler, configure_queues
+from tests.simulation.scheduling import RULES, Checkpoint, Scheduler, configure_queues
 from tests.simulation.submitting import QUEUES, Users
 from tests.simulation.world import EXECUTORS, Tail, World
 
@@ -117,6 +118,7 @@ def check(history: History) -> None:
     for executor in EXECUTORS:
         assert live_leases(history.world, executor) == [], f"leases were left on {executor}"
     assert not history.schedulers[history.leader].view.loose_runs
+    _check_starts(history)
 
 
 def _check_runs(history: History, final: dict[JobId, str]) -> None:
@@ -131,6 +133,45 @@ def _check_runs(history: History, final: dict[JobId, str]) -> None:
             assert succeeded[job_id] >= 1, f"{job_id} succeeded without a run that did"
             assert "SUCCEEDED" in states
         assert not set(states) & {"LEASED", "PENDING", "RUNNING"}, f"{job_id} has a live run"
+
+
+def _check_starts(history: History) -> None:
+    """Gangs start as a whole or not at all, and nobody starts more than the buckets allow."""
+    view = View()
+    times_ms: list[int] = []
+    for batch in Tail(history.world, topics.JOBS).read_all():
+        for message in apply.decode(batch.entries):
+            leased = [e for e in message.sequence.events if isinstance(e, ev.JobRunLeased)]
+            gangs = Counter(_gang_of(view, event.job_id) for event in leased)
+            for gang, count in gangs.items():
+                if gang is None or gang in view.gang_started or _members_on(view, gang):
+                    continue
+                least = view.gangs[gang].min_size
+                assert count >= least, f"only {count} of {gang} were given nodes"
+            apply.apply(view, [message], {})
+            times_ms += [message.time_ms] * len(leased)
+    _check_rate(sorted(times_ms))
+
+
+def _gang_of(view: View, job_id: JobId) -> GangName | None:
+    row = view.jobs.rows.get(job_id)
+    rare = None if row is None else view.jobs.rare.get(row)
+    return rare.gang if rare is not None else None
+
+
+def _members_on(view: View, gang: GangName) -> int:
+    """Members that were given a node, and of which nothing else is decided yet."""
+    rows = [row for row, rare in view.jobs.rare.items() if rare.gang == gang]
+    return sum(bool(IS_HELD[view.jobs.state[row]]) for row in rows)
+
+
+def _check_rate(times_ms: list[int]) -> None:
+    """In no stretch of time more than the burst and what flowed in, whoever led."""
+    assert RULES.rate is not None
+    for at, first_ms in enumerate(times_ms):
+        for count, time_ms in enumerate(times_ms[at:], 1):
+            flowed = RULES.rate.per_second * (time_ms - first_ms) / 1000
+            assert count <= RULES.rate.burst + flowed + 1, "more starts than the bucket holds"
 
 
 def _check_replays(history: History, final: dict[JobId, str]) -> None:

@@ -52,6 +52,7 @@ class Service:
         cls, settings: SchedulerSettings, engine: Engine = schedule
     ) -> AsyncIterator["Service"]:
         """Connect, bring the schema up to date, make the topics, load the saved view."""
+        settings.check()
         pool = await open_pool(settings.database_url, name="fairlead-scheduler")
         log = await open_log(settings.log_url)
         try:

@@ -1,14 +1,19 @@
 """Settings of the scheduler, on top of those that every service has."""
 
+import math
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
 
+from fairlead_common import classes
 from fairlead_common.classes import DEFAULT_CLASSES, PriorityClass
-from fairlead_common.settings import Settings
+from fairlead_common.errors import Fault
+from fairlead_common.settings import Settings, SettingsError
 
 LEASES_PER_APPEND_MAX: Final = 2_500
 APPEND_BYTES_MAX: Final = 16 * 1_048_576
+PLACEMENTS: Final = ("best-fit", "spread", "pack", "fragmentation")
 
 
 class Rate(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -38,6 +43,40 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     placement: str = "best-fit"
     gang_assembly_timeout_s: int = 0
 
+    def faults(self, class_names: Collection[str]) -> list[Fault]:
+        """What contradicts itself, by the setting's name."""
+        found: list[Fault] = []
+        protected = self.protected_fraction_of_fair_share
+        found += _faults_of("rules.protectedFractionOfFairShare", protected, least=0)
+        for name, fraction in self.round_limit.items():
+            place = f"rules.roundLimit.{name}"
+            found += _faults_of(place, fraction, least=0, most=1, open_end=True)
+        for rate_name in ("rate", "queue_rate", "preemption_rate"):
+            rate: Rate | None = getattr(self, rate_name)
+            if rate is not None:
+                place = f"rules.{_camel(rate_name)}"
+                found += _faults_of(f"{place}.perSecond", rate.per_second, least=0, open_end=True)
+                found += _faults_of(f"{place}.burst", rate.burst, least=1)
+        for name, limits in self.class_limits.items():
+            if name not in class_names:
+                known = ", ".join(sorted(class_names))
+                detail = f"is no priority class; there are {known}"
+                found.append(Fault(f"rules.classLimits.{name}", detail))
+            for resource, fraction in limits.items():
+                place = f"rules.classLimits.{name}.{resource}"
+                found += _faults_of(place, fraction, least=0, most=1)
+        for table in ("floating", "cost_multipliers"):
+            for name, amount in getattr(self, table).items():
+                found += _faults_of(f"rules.{_camel(table)}.{name}", amount, least=0)
+        found += _faults_of("rules.lookback", self.lookback, least=0)
+        unacknowledged = self.max_unacknowledged_leases
+        found += _faults_of("rules.maxUnacknowledgedLeases", unacknowledged, least=1)
+        found += _faults_of("rules.gangAssemblyTimeoutS", self.gang_assembly_timeout_s, least=0)
+        if self.placement not in PLACEMENTS:
+            detail = f"is {self.placement!r}; choose one of {', '.join(PLACEMENTS)}"
+            found.append(Fault("rules.placement", detail))
+        return found
+
 
 class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     """`cycle_s`: a cycle at least this often; `cycle_s_min`: never more often than this.
@@ -62,3 +101,42 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     ended_kept_days: int = 30
     standby_poll_s: float = 0.5
     retries_unstarted_max: int = 10
+
+    def check(self) -> None:
+        """Raises `SettingsError` for what types cannot say."""
+        found = classes.faults(self.priority_classes)
+        found += self.rules.faults({item.name for item in self.priority_classes})
+        above = ("cycle_s", "cycle_s_min", "checkpoint_s", "executor_stale_s", "executor_timeout_s")
+        for name in (*above, "round_s_max", "standby_poll_s", "node_gone_s"):
+            found += _faults_of(_camel(name), getattr(self, name), least=0, open_end=True)
+        found += _faults_of("deadlineGraceS", self.deadline_grace_s, least=0)
+        found += _faults_of("endedKeptDays", self.ended_kept_days, least=1)
+        found += _faults_of("retriesUnstartedMax", self.retries_unstarted_max, least=1)
+        if self.executor_stale_s >= self.executor_timeout_s:
+            found.append(
+                Fault(
+                    "executorTimeoutS",
+                    f"is {self.executor_timeout_s}; an executor is stale before its runs are given"
+                    f" up: set it above executorStaleS ({self.executor_stale_s})",
+                )
+            )
+        if self.cycle_s_min > self.cycle_s:
+            detail = f"is {self.cycle_s_min}, above cycleS ({self.cycle_s})"
+            found.append(Fault("cycleSMin", detail))
+        if found:
+            raise SettingsError(found)
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def _faults_of(
+    name: str, value: float, *, least: float, most: float = math.inf, open_end: bool = False
+) -> list[Fault]:
+    """What is wrong with a number; `open_end`: it must be above `least`."""
+    if math.isfinite(value) and least <= value <= most and not (open_end and value == least):
+        return []
+    bound = f"must be {'above' if open_end else 'at least'} {least:g}"
+    return [Fault(name, f"is {value}; it {bound}{f' and at most {most:g}' * (most < math.inf)}")]

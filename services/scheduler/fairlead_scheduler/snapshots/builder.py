@@ -17,7 +17,7 @@ from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.queues import Queues
-from fairlead_scheduler.settings import Rules
+from fairlead_scheduler.settings import PLACEMENTS, Rules
 from fairlead_scheduler.snapshots import nodes as node_columns
 from fairlead_scheduler.snapshots.alarms import Alarms
 from fairlead_scheduler.snapshots.classes import Classes
@@ -90,7 +90,7 @@ class Builder:
     def engine_settings(self) -> EngineSettings:
         """The rules as the engine takes them."""
         rules = self.rules
-        assert rules.placement in ("best-fit", "spread", "pack", "fragmentation")
+        assert rules.placement in PLACEMENTS
         return EngineSettings(
             protected_fraction=rules.protected_fraction_of_fair_share,
             round_limit=rules.round_limit,

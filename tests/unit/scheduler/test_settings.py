@@ -1,0 +1,91 @@
+"""Settings that contradict each other are refused at start, by name."""
+
+import math
+
+import msgspec
+import pytest
+
+from fairlead_common.classes import AwayNodeType, Preemption, PriorityClass
+from fairlead_common.clusters import Taint
+from fairlead_common.settings import SettingsError
+from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
+
+PLAIN = SchedulerSettings()
+TAINTS = (Taint(key="gpu", value="true"),)
+
+
+def rules(**fields: object) -> dict[str, object]:
+    return {"rules": msgspec.structs.replace(Rules(), **fields)}
+
+
+def classes(*several: PriorityClass) -> dict[str, object]:
+    return {"priority_classes": several}
+
+
+def one(**fields: object) -> dict[str, object]:
+    return classes(msgspec.structs.replace(PriorityClass(name="p", value=5), **fields))
+
+
+def away(value: int, preemption: Preemption = Preemption.ANY, taints: object = TAINTS) -> object:
+    entry = AwayNodeType(taints=TAINTS, value=value)
+    entry = msgspec.structs.replace(entry, taints=taints)
+    return one(preemption=preemption, away_node_types=(entry,))
+
+
+FAULTS = {
+    "no class at all": (classes(), "priorityClasses: holds no class"),
+    "two classes of one name": (
+        classes(PriorityClass(name="p", value=1), PriorityClass(name="p", value=2)),
+        "priorityClasses: names 'p' 2 times",
+    ),
+    "a class limit above all": (one(limits={"cpu": 1.5}), "priorityClasses[0].limits.cpu: is 1.5"),
+    "guests that never leave": (
+        away(1, Preemption.NONE),
+        "].awayNodeTypes: makes guests",
+    ),
+    "guests above home": (away(9), "priorityClasses[0].awayNodeTypes[0].value: is 9"),
+    "guests of no nodes": (away(1, taints=()), "awayNodeTypes[0].taints: is empty"),
+    "a rate of nothing": (
+        rules(rate=Rate(per_second=0, burst=5)),
+        "rules.rate.perSecond: is 0; it must be above 0",
+    ),
+    "a burst below one job": (
+        rules(queue_rate=Rate(per_second=1, burst=0.5)),
+        "rules.queueRate.burst: is 0.5; it must be at least 1",
+    ),
+    "a round of nothing": (rules(round_limit={"cpu": 0}), "rules.roundLimit.cpu: is 0"),
+    "a round above the pool": (rules(round_limit={"cpu": 2}), "at most 1"),
+    "no number": (
+        rules(protected_fraction_of_fair_share=math.nan),
+        "rules.protectedFractionOfFairShare: is nan",
+    ),
+    "a limit of an unknown class": (
+        rules(class_limits={"x": {"cpu": 0.5}}),
+        "rules.classLimits.x: is no priority class; there are default",
+    ),
+    "a negative licence": (rules(floating={"licence": -1}), "rules.floating.licence: is -1"),
+    "a negative multiplier": (rules(cost_multipliers={"cpu": -1}), "rules.costMultipliers.cpu"),
+    "an unknown order of nodes": (rules(placement="random"), "rules.placement: is 'random'"),
+    "no lease at all": (rules(max_unacknowledged_leases=0), "rules.maxUnacknowledgedLeases: is 0"),
+    "stale after lost": (
+        {"executor_stale_s": 900.0},
+        "executorTimeoutS: is 600.0; an executor is stale before its runs are given up",
+    ),
+    "a cycle shorter than the shortest": ({"cycle_s": 0.1}, "cycleSMin: is 0.2, above cycleS"),
+    "a round without time": ({"round_s_max": 0.0}, "roundSMax: is 0.0; it must be above 0"),
+}
+
+
+@pytest.mark.parametrize(("fields", "said"), FAULTS.values(), ids=FAULTS.keys())
+def test_what_makes_no_sense_is_refused_by_name(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        msgspec.structs.replace(PLAIN, **fields).check()
+    assert said in str(caught.value)
+
+
+def test_all_that_is_wrong_is_said_at_once_and_what_is_right_passes() -> None:
+    PLAIN.check()
+    wrong = msgspec.structs.replace(PLAIN, round_s_max=-1.0, executor_timeout_s=1.0)
+    with pytest.raises(SettingsError) as caught:
+        wrong.check()
+    assert len(caught.value.faults) == 2
