@@ -144,7 +144,7 @@ def _check_starts(history: History) -> None:
             leased = [e for e in message.sequence.events if isinstance(e, ev.JobRunLeased)]
             gangs = Counter(_gang_of(view, event.job_id) for event in leased)
             for gang, count in gangs.items():
-                if gang is None or gang in view.gang_started or _members_on(view, gang):
+                if gang not in view.gangs or gang in view.gang_started or _members_on(view, gang):
                     continue
                 least = view.gangs[gang].min_size
                 assert count >= least, f"only {count} of {gang} were given nodes"

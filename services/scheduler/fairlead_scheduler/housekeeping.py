@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead_common import events as ev
 from fairlead_common.events import FailureCategory, PreemptionCause
-from fairlead_common.ids import JobId, run_id
+from fairlead_common.ids import JobId, RunId, parse_run_id, run_id
 from fairlead_common.leases import Wish
 from fairlead_common.lifecycle import RunState
 from fairlead_common.log.protocol import Record
@@ -19,7 +19,7 @@ from fairlead_scheduler import leasing, retries
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.queues import Queues
-from fairlead_scheduler.units import Unit
+from fairlead_scheduler.units import UNKNOWN, Unit
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import JobSet, NodeName, View
 from fairlead_scheduler.watch import Watch
@@ -75,8 +75,18 @@ def decide(
         left_out.add(row)
         units.append(unit)
     left_out.update(_stopping_gangs(view))
-    units += [Unit((), leasing.clear(held, run)) for run in view.loose_runs if run in held.held]
+    units += [_loose(view, held, run) for run in sorted(view.loose_runs) if run in held.held]
     return Housekeeping(units, left_out)
+
+
+def _loose(view: View, held: Leases, run: RunId) -> Unit:
+    """The end of a lease that nobody wants; nobody tells the end of a run without a job."""
+    cleared = leasing.clear(held, run)
+    job_id, number = parse_run_id(run)
+    if job_id in view.jobs.rows:
+        return Unit((), cleared)
+    lost = ev.JobRunLost(job_id=JobId(job_id), run=number, reason="its job had ended before")
+    return Unit(((UNKNOWN, lost),), cleared)
 
 
 def _job_set(view: View, row: int) -> JobSet:

@@ -4,11 +4,14 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from fairlead_common import events as ev
+from fairlead_common.ids import partition_of_job
 from fairlead_common.log.protocol import Record
 from fairlead_scheduler.settings import APPEND_BYTES_MAX, LEASES_PER_APPEND_MAX
 from fairlead_scheduler.view.columns import JobSet
 
 BY = "scheduler"
+UNKNOWN = JobSet("", "")
+"""For a fact about a job of which nothing but its id is known any more."""
 
 
 class Unit(NamedTuple):
@@ -48,5 +51,11 @@ def appends(units: Iterable[Unit]) -> Iterator[list[Record]]:
 def _records(facts: dict[JobSet, list[ev.AnyEvent]], leases: list[Record]) -> list[Record]:
     records: list[Record] = []
     for (queue, name), events in facts.items():
-        records += ev.records(queue, name, BY, events)
+        if name:
+            records += ev.records(queue, name, BY, events)
+            continue
+        for event in events:
+            assert isinstance(event, ev.JobEvent), "only a job's id says where it belongs"
+            partition = partition_of_job(event.job_id)
+            records += ev.records(queue, name, BY, [event], partition=partition)
     return records + leases
