@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from fairlead_common import events as ev
 from fairlead_common.events import FailureCategory, PreemptionCause
@@ -61,9 +62,11 @@ def decide(
 ) -> Housekeeping:
     """Everything that is due now."""
     watch.keep_up(view)
-    left_out: set[int] = set()
-    units: list[Unit] = []
-    for row, unit in _attended(view, held, queues, clusters, bounds):
+    attended = [row for row in map(view.jobs.rows.get, view.attention) if row is not None]
+    over, rest = _apart(view, attended)
+    units = _succeeded(view, held, over)
+    left_out = set(over)
+    for row, unit in _attended(view, held, queues, clusters, bounds, rest):
         left_out.add(row)
         units.append(unit)
     for row, unit in _overdue(view, watch.overdue(now_ms)):
@@ -74,7 +77,7 @@ def decide(
     for row, unit in _lost(view, held, watch, _given_up(view, watch, clusters, bounds)):
         left_out.add(row)
         units.append(unit)
-    left_out.update(_stopping_gangs(view))
+    left_out.update(_stopping_gangs(view, attended))
     units += [_loose(view, held, run) for run in sorted(view.loose_runs) if run in held.held]
     return Housekeeping(units, left_out)
 
@@ -93,23 +96,43 @@ def _job_set(view: View, row: int) -> JobSet:
     return view.jobs.job_sets.values[view.jobs.job_set.item(row)]
 
 
+def _apart(view: View, rows: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Of the jobs that an event marked: those whose run succeeded, and all others; ascending."""
+    jobs, at = view.jobs, np.sort(np.array(rows, np.intp))
+    over = (jobs.run_state[at] == _SUCCEEDED) & c.IS_HELD[jobs.state[at]]
+    return at[over].tolist(), at[~over].tolist()
+
+
+def _succeeded(view: View, held: Leases, rows: Sequence[int]) -> list[Unit]:
+    """Most jobs end well, and then there is nothing to think about: many at once."""
+    jobs = view.jobs
+    executors = [jobs.nodes.values[node].executor for node in jobs.node[rows].tolist()]
+    sets = [jobs.job_sets.values[number] for number in jobs.job_set[rows].tolist()]
+    ids = [jobs.ids[row] for row in rows]
+    runs = [run_id(*of) for of in zip(ids, jobs.run[rows].tolist(), strict=True)]
+    return [
+        Unit(((job_set, ev.JobSucceeded(job_id=job_id)),), leasing.clear(held, run, executor))
+        for job_set, job_id, run, executor in zip(sets, ids, runs, executors, strict=True)
+    ]
+
+
 def _attended(
-    view: View, held: Leases, queues: Queues, clusters: Clusters, bounds: Bounds
+    view: View,
+    held: Leases,
+    queues: Queues,
+    clusters: Clusters,
+    bounds: Bounds,
+    rows: Sequence[int],
 ) -> Iterator[tuple[int, Unit]]:
     """Jobs that an event marked: their run ended, they are to stop, or they wait in vain."""
     jobs = view.jobs
     taken_back: set[c.GangName] = set()
-    for row in sorted(
-        row for job_id in view.attention if (row := jobs.rows.get(job_id)) is not None
-    ):
+    for row in rows:
         job_id = jobs.ids[row]
         if c.LIVE_RUN[jobs.run_state.item(row)]:
             if _is_to_stop(view, row) and _is_wanted(view, held, row):
                 why = jobs.rare[row].stop_reason if row in jobs.rare else ""
                 yield row, Unit((), (leasing.stop_lease(view, row, why),))
-        elif jobs.run_state.item(row) == _SUCCEEDED and c.HELD[jobs.state.item(row)]:
-            succeeded = ev.JobSucceeded(job_id=job_id)
-            yield row, Unit(((_job_set(view, row), succeeded),), _cleared(view, held, row))
         elif c.HELD[jobs.state.item(row)]:
             event = retries.decide_end(view, row, queues, clusters, bounds.unstarted)
             facts: list[tuple[JobSet, ev.AnyEvent]] = [(_job_set(view, row), event)]
@@ -175,14 +198,12 @@ def _take_back(
             records.append(leasing.stop_lease(view, at, why))
 
 
-def _stopping_gangs(view: View) -> list[int]:
+def _stopping_gangs(view: View, attended: Sequence[int]) -> list[int]:
     """Members that wait while others of their gang are stopped: they start together again."""
-    gangs = set()
-    for job_id in view.attention:
-        row = view.jobs.rows.get(job_id)
-        rare = None if row is None else view.jobs.rare.get(row)
-        if row is not None and rare is not None and rare.gang is not None:
-            gangs.add(rare.gang)
+    if not view.gangs:
+        return []
+    found = (view.jobs.rare.get(row) for row in attended)
+    gangs = {rare.gang for rare in found if rare is not None and rare.gang is not None}
     return [
         view.jobs.rows[job_id]
         for gang in gangs - view.gang_started

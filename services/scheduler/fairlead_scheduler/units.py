@@ -1,7 +1,8 @@
 """What a cycle appends: units that are never split, cut into appends within bounds. Pure."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from fairlead_common import events as ev
 from fairlead_common.ids import partition_of_job
@@ -14,7 +15,7 @@ UNKNOWN = JobSet("", "")
 """For a fact about a job of which nothing but its id is known any more."""
 
 
-class Unit(NamedTuple):
+class Unit(msgspec.Struct, frozen=True, gc=False):
     """Facts and leases that become true together: a job or gang, and what it displaces."""
 
     facts: tuple[tuple[JobSet, ev.AnyEvent], ...]

@@ -1,5 +1,6 @@
 """The topics, their keys, and how long they are kept."""
 
+from functools import lru_cache
 from typing import Final
 
 from fairlead_common.log.protocol import Topic
@@ -18,6 +19,7 @@ def jobs(retention_s: int = 30 * 86_400) -> Topic:
     return Topic(JOBS, partitions=JOB_PARTITIONS, retention_s=retention_s)
 
 
+@lru_cache(maxsize=4096)
 def leases(executor: str) -> Topic:
     """What should exist on one cluster, keyed by run id."""
     return Topic(LEASES_PREFIX + executor, compacted=True)

@@ -5,13 +5,16 @@ keep the two orders of a snapshot and let `merged` apply what changed: one pass 
 sort of what was there before.
 """
 
+# mypy: disable-error-code="no-any-return"
+# (what is read from an array is a number, but numpy says Any)
+
 from __future__ import annotations
 
 from typing import Protocol
 
 import numpy as np
 
-from .compiled import kernel
+from .compiled import kernel, part
 from .snapshot import Bool, Byte, Int32, Int64, Snapshot
 
 
@@ -84,6 +87,29 @@ def merged(old: Int32, gone: Bool, new: Int32, snapshot: Jobs, *, live: bool) ->
     )
 
 
+@part
+def _goes_before(
+    b: int,
+    a: int,
+    queue: Int32,
+    value: Int64,
+    shape: Int32,
+    priority: Int64,
+    started: Int64,
+    submission: Int64,
+) -> bool:
+    """Whether job `b` stands before job `a`."""
+    if queue[a] != queue[b]:
+        return queue[b] < queue[a]
+    if shape[a] != shape[b] and value[shape[a]] != value[shape[b]]:
+        return value[shape[b]] > value[shape[a]]
+    if priority[a] != priority[b]:
+        return priority[b] > priority[a]
+    if started[a] != started[b]:
+        return started[b] < started[a]
+    return submission[b] < submission[a]
+
+
 @kernel
 def _merge(
     old: Int32,
@@ -96,37 +122,31 @@ def _merge(
     started: Int64,
     submission: Int64,
 ) -> Int32:
-    result = np.empty(old.size + new.size, np.int32)
-    n = 0
-    j = 0
+    """Single jobs of `old` are looked at where a new one is to stand, by halving; others move."""
+    left = np.empty(old.size, np.int32)
+    size = 0
     for i in range(old.size):
-        a = old[i]
-        if gone[a]:
-            continue
-        while j < new.size:
-            b = new[j]
-            if queue[a] != queue[b]:
-                first = queue[b] < queue[a]
-            elif shape[a] != shape[b] and value[shape[a]] != value[shape[b]]:
-                first = value[shape[b]] > value[shape[a]]
-            elif priority[a] != priority[b]:
-                first = priority[b] > priority[a]
-            elif started[a] != started[b]:
-                first = started[b] < started[a]
+        left[size] = old[i]
+        size += not gone[old[i]]
+    result = np.empty(size + new.size, np.int32)
+    at = 0
+    for j in range(new.size):
+        b = new[j]
+        low = at
+        high = size
+        while low < high:
+            middle = (low + high) // 2
+            if _goes_before(b, left[middle], queue, value, shape, priority, started, submission):
+                high = middle
             else:
-                first = submission[b] < submission[a]
-            if not first:
-                break
-            result[n] = b
-            n += 1
-            j += 1
-        result[n] = a
-        n += 1
-    while j < new.size:
-        result[n] = new[j]
-        n += 1
-        j += 1
-    return result[:n]
+                low = middle + 1
+        for i in range(at, low):
+            result[i + j] = left[i]
+        at = low
+        result[at + j] = b
+    for i in range(at, size):
+        result[i + new.size] = left[i]
+    return result
 
 
 @kernel

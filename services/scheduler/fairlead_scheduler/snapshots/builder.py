@@ -112,10 +112,8 @@ class Builder:
         again = self._move_nodes(view, clusters)
         for pool in self.pools(view, clusters):
             self._of(view, pool)
-        out = set(left_out)
         again += self._delayed.due(now_ms)
-        again += self._left_out.symmetric_difference(out)
-        self._left_out = out
+        again += self._leave_out(view, left_out)
         changed = changed_rows(view, self._place)
         self._place = view.jobs.journal.end
         if again:
@@ -126,6 +124,14 @@ class Builder:
         self._gang_place = view.gang_journal.end
         for members in self._members.values():
             members.settle_gangs(view, gangs)
+
+    def _leave_out(self, view: View, rows: Iterable[int]) -> list[int]:
+        """Leave these queued jobs out, and no others; returns those whose lot has changed."""
+        at = np.array(list(rows), np.intp)
+        out = set(at[view.jobs.state[at] == c.QUEUED].tolist())
+        differ = self._left_out.symmetric_difference(out)
+        self._left_out = out
+        return list(differ)
 
     def _move_nodes(self, view: View, clusters: Clusters) -> list[int]:
         """Tell the pools of their nodes; returns rows that must be looked at again."""
@@ -169,23 +175,38 @@ class Builder:
         self._leased.keep_up(view, rows, valid)
         before = self._homes.pool[rows]
         now = np.where(may | live, pool, np.int16(-1))
-        for number in np.unique(before[before >= 0]):
-            gone = rows[(before == number) & (now != number)]
-            if gone.size:
+        for members in self._members.values():
+            if members.homeless:
+                members.homeless.difference_update(rows.tolist())
+        moves = (before >= 0) & (now >= 0) & (now != before)
+        for number in np.unique(before[moves]):
+            gone = rows[moves & (before == number)]
+            self._members[jobs.pools.values[number]].change(
+                view, gone, np.full(gone.size, HOLE, np.int32)
+            )
+        before = np.where(moves, now, before)
+        for number in np.unique(np.maximum(before, now)):
+            if number >= 0:
+                chosen = np.maximum(before, now) == number
                 members = self._members[jobs.pools.values[number]]
-                members.change(view, gone, np.full(gone.size, HOLE, np.int32))
-        for number in np.unique(now[now >= 0]):
-            members = self._members[jobs.pools.values[number]]
-            chosen = now == number
-            mine = rows[chosen]
-            to_row = members.node_rows.keep_up(jobs.nodes)
-            node = np.full(mine.size, -1, np.int32)
-            runs = np.flatnonzero(live[chosen])
-            node[runs] = to_row[jobs.node[mine[runs]]]
-            waits = np.where(may[chosen], np.int32(WAITS), np.int32(HOLE))
-            members.change(view, mine, np.where(node >= 0, node, waits))
-            members.homeless.difference_update(mine.tolist())
-            members.homeless.update(mine[runs[node[runs] < 0]].tolist())
+                self._settle(view, members, rows[chosen], may[chosen], live[chosen])
+
+    def _settle(
+        self,
+        view: View,
+        members: Members,
+        rows: Rows,
+        may: npt.NDArray[np.bool_],
+        live: npt.NDArray[np.bool_],
+    ) -> None:
+        """Tell a pool which of these rows wait in it, which are on which of its nodes."""
+        to_row = members.node_rows.keep_up(view.jobs.nodes)
+        node = np.full(rows.size, -1, np.int32)
+        runs = np.flatnonzero(live)
+        node[runs] = to_row[view.jobs.node[rows[runs]]]
+        waits = np.where(may, np.int32(WAITS), np.int32(HOLE))
+        members.change(view, rows, np.where(node >= 0, node, waits))
+        members.homeless.update(rows[runs[node[runs] < 0]].tolist())
 
     def _delay(self, rows: Rows, delayed: npt.NDArray[np.bool_], starts: Rows) -> None:
         """Look again at these rows when they may start."""
