@@ -315,7 +315,7 @@ class History(RuleBasedStateMachine):
 
 TestHistories = History.TestCase
 TestHistories.settings = settings(
-    max_examples=60,
+    max_examples=30,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,

@@ -292,6 +292,7 @@ class Builder:
             shape_floating=shapes.floating,
             shape_class=shapes.row_class,
             shape_match=shapes.match,
+            shape_rank=shapes.rank,
             shape_fitted=shapes.fitted,
             node_number=nodes.number,
             node_allocatable=self._allocatable(pool, nodes, names),

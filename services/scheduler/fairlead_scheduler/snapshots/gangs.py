@@ -118,8 +118,8 @@ class Gangs:
         if not self._row:
             return
         queue_of = queues.by_name()
-        for name, row in self._row.items():
-            self.queue[row] = queue_of[name.queue]
+        for name, row in self._row.items():  # one that lost all members is about to go
+            self.queue[row] = queue_of.get(name.queue, 0)
 
     def _row_of(self, name: GangName) -> int:
         row = self._row.get(name)

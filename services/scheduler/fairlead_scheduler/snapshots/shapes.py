@@ -46,6 +46,8 @@ class ShapeTable:
         self._relevant: frozenset[str] = frozenset()
         self.node_type = np.zeros(0, np.int32)
         self.match = np.zeros((0, 1, 0), np.uint8)
+        self._ranks = np.zeros((0, 0), np.uint8)
+        self.rank: npt.NDArray[np.uint8] | None = None
 
     def add(self, jobs: Columns, numbers: Iterable[int], feasible: set[int]) -> bool:
         """Rows for these shapes; says whether the resources changed."""
@@ -109,7 +111,7 @@ class ShapeTable:
         return [self.numbers[row] for row in fresh.tolist()]
 
     def match_nodes(self, nodes: Nodes) -> None:
-        """Bring `match` and `node_type` up to date: only new shapes are looked at, if possible."""
+        """Bring `match`, `rank` and `node_type` up to date; if possible from new shapes alone."""
         version, known = self._matched
         if version == nodes.version and known == len(self._rules):
             return
@@ -121,6 +123,11 @@ class ShapeTable:
             known = 0
         fresh = matching.table(self._rules[known:], self._types)
         self.match = fresh if known == 0 else _joined(self.match[:known], fresh)
+        ranks = matching.ranks(self._rules[known:], self._types)
+        if ranks is None:
+            ranks = np.zeros((len(self._rules) - known, len(self._types)), np.uint8)
+        self._ranks = ranks if known == 0 else np.concatenate([self._ranks[:known], ranks])
+        self.rank = self._ranks if self._ranks.any() else None
         self._matched = (nodes.version, len(self._rules))
 
     def _type(self, nodes: Nodes, relevant: frozenset[str]) -> None:
