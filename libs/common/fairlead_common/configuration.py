@@ -25,7 +25,7 @@ class Queue(
 ):
     """A tenant. `limits`: class -> resource -> fraction of the pool (number) or quantity (text).
 
-    `retry_policy` holds for jobs of the queue that say nothing of their own.
+    `retry_policy` holds for jobs of the queue that say nothing of their own. `by`: who had it so.
     """
 
     name: str
@@ -38,12 +38,13 @@ class Queue(
     labels: dict[str, str] = {}
     retry_policy: RetryPolicy | None = None
     deleted: bool = False
+    by: str = ""
 
 
 class Cordon(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="cordon"
 ):
-    """An operator's mark on an executor (`node` None) or on one of its nodes."""
+    """The mark of an operator (`by`) on an executor (`node` None) or on one of its nodes."""
 
     executor: str
     node: str | None = None
@@ -51,6 +52,7 @@ class Cordon(
     cordoned: bool = True
     reason: str = ""
     deleted: bool = False
+    by: str = ""
 
 
 _encoder: Final = msgspec.json.Encoder()

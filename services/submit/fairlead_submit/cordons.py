@@ -31,7 +31,7 @@ class Cordons:
                 if value is not None:
                     known = configuration.decode(value)
                     assert isinstance(known, Cordon)
-                    if msgspec.structs.replace(mark, version=known.version) == known:
+                    if msgspec.structs.replace(mark, version=known.version, by=known.by) == known:
                         return known
                 version = await connection.fetchval(SQL["next_version"])
                 made = msgspec.structs.replace(mark, version=version)

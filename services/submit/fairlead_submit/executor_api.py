@@ -68,7 +68,8 @@ def _marking(
     cordons: Cordons, fleet: Fleet
 ) -> Callable[[Request, str, str | None], Awaitable[Response]]:
     async def mark(request: Request, executor: str, node: str | None) -> Response:
-        require(asking.of(request).caller, "operator")
+        caller = asking.of(request).caller
+        require(caller, "operator")
         query.of(request)
         given, found = _decoder(await body.read(request))
         metrics.REQUESTS.labels("cordon").inc()
@@ -85,6 +86,7 @@ def _marking(
                 node=node,
                 cordoned=bool(given.cordoned),
                 reason=given.reason or "",
+                by=caller.name,
             )
         )
         shown = MarkView(made.executor, made.node, made.cordoned, made.reason, made.version)

@@ -11,6 +11,8 @@ from fairlead_common import clock, db
 from fairlead_common.db.pool import AWAY, DatabaseUnavailable
 from fairlead_common.events import JobFilter
 from fairlead_common.lifecycle import JobState
+from fairlead_common.log.protocol import EventLog
+from fairlead_common.log.topics import JOBS
 from fairlead_submit.store import SQL
 
 ABSENT_S: Final = 5.0
@@ -57,8 +59,11 @@ class Known:
     that many small requests cost few queries.
     """
 
-    def __init__(self, pool: db.Pool, now_s: Callable[[], float] = clock.monotonic_s) -> None:
+    def __init__(
+        self, pool: db.Pool, log: EventLog, now_s: Callable[[], float] = clock.monotonic_s
+    ) -> None:
         self._pool = pool
+        self._log = log
         self._now_s = now_s
         self._absent_until_s = 0.0
         self._turn = _Turn()
@@ -117,6 +122,16 @@ class Known:
         """Some of those jobs, the newest first; none if nobody knows in time."""
         rows = await self._ask_briefly("sample_found", *arguments(chosen, states), limit)
         return [FoundJob(row["job_id"], row["job_set"], row["state"]) for row in rows or ()]
+
+    async def has_caught_up(self) -> bool:
+        """Whether the view has seen all that was written until now; waits at most `WAIT_S_MAX`."""
+        ends = await self._log.end_positions(JOBS)
+        deadline_s = self._now_s() + WAIT_S_MAX
+        while True:
+            passed = await self._has_passed(ends)
+            if passed is None or passed or self._now_s() >= deadline_s:
+                return bool(passed)
+            await asyncio.sleep(PAUSE_S)
 
     async def settled(
         self, ids: Sequence[str], positions: Mapping[int, int]

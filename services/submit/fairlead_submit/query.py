@@ -5,6 +5,7 @@ that it does not know, so that `?dryrun=true` would do what it was meant to try.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from fastapi import Request
 
@@ -12,7 +13,9 @@ from fairlead_common.errors import Fault
 from fairlead_common.problems import Problem
 from fairlead_submit import faults
 
-LENGTH_MAX = 1_000
+LENGTH_MAX: Final = 2_000
+READ: Final = ("after", "wait")
+"""What any read may be given. Submit reads no view that lags, so that there is nothing to await."""
 
 
 class Query:

@@ -131,10 +131,11 @@ def _add_changing_routes(
         openapi_extra=schemas.request_body(requests.Queue),
     )
     async def create(request: Request) -> Response:
-        require(asking.of(request).caller, "operator")
+        caller = asking.of(request).caller
+        require(caller, "operator")
         query.of(request)
         given, found = _decoder(await body.read(request))
-        queue = checked(given, found, classes)
+        queue = checked(given, found, classes, caller.name)
         metrics.REQUESTS.labels("create-queue").inc()
         made = await queues.create(queue)
         if made is None:
@@ -148,14 +149,15 @@ def _add_changing_routes(
         openapi_extra=schemas.request_body(requests.Queue),
     )
     async def replace(request: Request, name: str) -> Response:
-        require(asking.of(request).caller, "operator")
+        caller = asking.of(request).caller
+        require(caller, "operator")
         query.of(request)
         given, found = _decoder(await body.read(request))
         if given.name is None:
             given.name = name
         elif given.name != name:
             found.append(Fault("/name", f"is not {faults.shown(name)}; names do not change"))
-        queue = checked(given, found, classes)
+        queue = checked(given, found, classes, caller.name)
         changed = await queues.change(
             name,
             lambda old: msgspec.structs.replace(queue, version=old.version),
@@ -170,7 +172,8 @@ def _add_changing_routes(
         responses={204: {"description": "Removed."}, **schemas.problems(404, 409, 412)},
     )
     async def remove(request: Request, name: str) -> Response:
-        require(asking.of(request).caller, "operator")
+        caller = asking.of(request).caller
+        require(caller, "operator")
         query.of(request)
         queue = await queues.get(name)
         if queue is None:
@@ -178,18 +181,20 @@ def _add_changing_routes(
         if_match = request.headers.get("if-match")
         if if_match is not None and not matches(if_match, queue):
             raise changed_since(queue, if_match)
-        live = await known.live_jobs(name)
+        # Jobs that were submitted a moment ago count as well.
+        live = await known.live_jobs(name) if await known.has_caught_up() else None
         if live is None:
             raise Problem(
                 "unavailable",
-                "Whether the queue has live jobs cannot be told while lookout's view is not there.",
+                "Whether the queue has live jobs cannot be told while the view of lookout lags or"
+                " is away.",
                 retry_after_s=5,
             )
         if live:
             raise Problem("conflict", f"Queue {name!r} has {live} jobs that have not ended.")
         await queues.change(
             name,
-            lambda old: msgspec.structs.replace(old, deleted=True),
+            lambda old: msgspec.structs.replace(old, deleted=True, by=caller.name),
             if_match,
         )
         return Response(status_code=204)
@@ -198,7 +203,8 @@ def _add_changing_routes(
 def _add_cordon_routes(router: APIRouter, queues: Queues) -> None:
     def cordoning(cordoned: bool) -> Callable[..., Any]:
         async def endpoint(request: Request, name: str) -> Response:
-            require(asking.of(request).caller, "operator", queue=name)
+            caller = asking.of(request).caller
+            require(caller, "operator", queue=name)
             query.of(request)
             content = await body.read(request)
             given, found = _cordon_decoder(content) if content else (requests.Cordon(), [])
@@ -208,7 +214,7 @@ def _add_cordon_routes(router: APIRouter, queues: Queues) -> None:
                 await queues.change(
                     name,
                     lambda old: msgspec.structs.replace(
-                        old, cordoned=cordoned, reason=given.reason or ""
+                        old, cordoned=cordoned, reason=given.reason or "", by=caller.name
                     ),
                     request.headers.get("if-match"),
                 )
@@ -232,7 +238,7 @@ def _add_cordon_routes(router: APIRouter, queues: Queues) -> None:
 
 
 def checked(
-    given: requests.Queue, known: list[Fault], classes: Collection[str]
+    given: requests.Queue, known: list[Fault], classes: Collection[str], by: str
 ) -> configuration.Queue:
     """The queue that is asked for. Raises a 422 `Problem` with all that is wrong."""
     found: list[Fault] = []
@@ -269,6 +275,7 @@ def checked(
         ),
         labels=given.labels or {},
         retry_policy=retry_policy(given.retry_policy),
+        by=by,
     )
 
 

@@ -102,7 +102,7 @@ class Queues:
                 if if_match is not None and not matches(if_match, queue):
                     raise changed_since(queue, if_match)
                 changed = change(queue)
-                if changed == queue:
+                if msgspec.structs.replace(changed, by=queue.by) == queue:
                     return queue
                 version = await connection.fetchval(SQL["next_version"])
                 made = msgspec.structs.replace(changed, version=version)

@@ -46,7 +46,7 @@ class Service:
         self._relay = Relay(pool, log)
         self.identify = Authenticator(pool, settings)
         self._queues = Queues(pool, self._relay.wake)
-        self._known = Known(pool)
+        self._known = Known(pool, log)
         self._rights = QueueRights(pool)
         self._fleet = Fleet(log)
         self._intake = Intake(settings, log, self._writer, self._queues, self._known, self._fleet)

@@ -141,9 +141,7 @@ class Templates:
     def _pod(self, job: Job, found: list[Fault]) -> tuple[podspec.Demand, Raw, bytes]:
         """What the pod asks for, its spec with defaults, and its canonical text without."""
         if has_spec(job):
-            if not (
-                job.image is job.command is job.env is job.cpu is job.memory is job.gpu is None
-            ):
+            if (job.image, job.command, job.env, job.cpu, job.memory, job.gpu) != _NO_SHORT_FORM:
                 found += [
                     Fault(f"/{name}", "stands beside a podSpec; say one or the other")
                     for name in SHORT_FORM
@@ -258,6 +256,7 @@ class Templates:
             _check_annotations(job.annotations, self._limits.annotation_bytes_max, found)
 
 
+_NO_SHORT_FORM: Final = (None,) * len(SHORT_FORM)
 _NOT_SHARED: Final = Shared()
 _NOTHING: Final = (podspec.Demand(()), Raw(b"{}"), b"")
 

@@ -8,6 +8,7 @@ from fairlead_common import clusters, configuration
 from fairlead_common.log.topics import CONFIG
 from fairlead_submit import access
 from tests.integration.submit.served import Served, served
+from tests.integration.submit.watched import watched
 
 RUN = {"command": ["true"]}
 
@@ -138,3 +139,35 @@ async def test_who_may_not_view_a_queue_does_not_find_it(submit: Served) -> None
         body = {"queue": "own", "jobSet": "s", "jobs": [RUN]}
         answer = await submit.client.post("/api/v1/jobs", json=body, headers=headers)
         assert answer.status_code == (200 if name == "ann" else 422), answer.text
+
+
+async def test_a_queue_is_removed_when_it_has_no_live_jobs(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with watched(fresh_database, valkey_url) as submit:
+        name, url = submit.queue, f"/api/v1/queues/{submit.queue}"
+        made = (await submit.client.get(url)).json()
+        (job,) = (await submit.submit([RUN])).json()["jobs"]
+        busy = await submit.client.delete(url)
+        assert busy.status_code == 409, "also what the view had not seen yet counts"
+        assert "1 jobs" in busy.json()["detail"]
+        await submit.post("/jobs/cancel", {"ids": [job["id"]]})
+        stale = await submit.client.delete(url, headers={"If-Match": '"0"'})
+        assert stale.status_code == 412
+        assert (await submit.client.delete(url)).status_code == 204
+        assert (await submit.client.delete(url)).status_code == 404
+        assert (await submit.submit([RUN])).status_code == 422
+        again = await submit.post("/queues", {"name": name})
+        assert again.status_code == 201
+        assert again.json()["version"] > made["version"] + 1
+
+
+async def test_each_change_says_who_asked_for_it(submit: Served) -> None:
+    await reported(submit, "north", "n0")
+    await submit.post("/queues", {"name": "tides"})
+    await submit.post("/queues/tides/cordon", {"reason": "x"})
+    await submit.client.put("/api/v1/executors/north", json={"cordoned": True})
+    await cordons_told(submit, 1)
+    told = [configuration.decode(value) for value in await submit.logged(CONFIG)]
+    mine = [item for item in told if getattr(item, "name", "tides") == "tides"]
+    assert [item.by for item in mine] == ["tester"] * 3

@@ -312,29 +312,10 @@ async def test_a_queue_changes_only_for_who_saw_its_last_version(submit: Served)
     assert versions == sorted(versions)
 
 
-async def test_a_queue_is_removed_when_it_has_no_live_jobs(fresh_database: str) -> None:
-    async with served(fresh_database) as submit:
-        name, url = f"{submit.queue}-d", f"/api/v1/queues/{submit.queue}-d"
-        made = await submit.post("/queues", {"name": name})
-        assert (await submit.client.delete(url)).status_code == 503
-    async with served(fresh_database) as submit:
-        await submit.pool.execute("CREATE SCHEMA fairlead_lookout")
-        await submit.pool.execute(
-            "CREATE TABLE fairlead_lookout.live_jobs (queue text, jobs bigint)"
-        )
-        fill = "INSERT INTO fairlead_lookout.live_jobs VALUES ($1, 2), ('another', 5)"
-        await submit.pool.execute(fill, name)
-        assert (await submit.client.delete(url)).status_code == 409
-        await submit.pool.execute("DELETE FROM fairlead_lookout.live_jobs WHERE queue = $1", name)
-        stale = await submit.client.delete(url, headers={"If-Match": '"0"'})
-        assert stale.status_code == 412
-        assert (await submit.client.delete(url)).status_code == 204
-        assert (await submit.client.delete(url)).status_code == 404
-        body = {"queue": name, "jobSet": "s", "jobs": [RUN]}
-        assert (await submit.post("/jobs", body)).status_code == 422
-        again = await submit.post("/queues", {"name": name})
-        assert again.status_code == 201
-        assert again.json()["version"] > made.json()["version"] + 1
+async def test_without_a_view_no_queue_is_removed(submit: Served) -> None:
+    name = f"{submit.queue}-d"
+    assert (await submit.post("/queues", {"name": name})).status_code == 201
+    assert (await submit.client.delete(f"/api/v1/queues/{name}")).status_code == 503
 
 
 async def test_many_small_requests_ask_the_view_a_few_times(fresh_database: str) -> None:
