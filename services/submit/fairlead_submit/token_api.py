@@ -41,8 +41,8 @@ class NewToken(requests.Request, kw_only=True):
     """The body of `POST /api/v1/tokens`. Without `name` it is one's own."""
 
     name: requests.Name | None = None
-    roles: Annotated[list[Role], Meta(min_length=1, max_length=len(Role))] | None = None
-    queues: Annotated[list[requests.Name], Meta(min_length=1, max_length=1_000)] | None = None
+    roles: Annotated[list[Role], Meta(max_length=len(Role))] | None = None
+    queues: Annotated[list[requests.Name], Meta(max_length=1_000)] | None = None
     label: Annotated[str, Meta(max_length=200)] | None = None
     expires_in_seconds: Annotated[int, Meta(ge=60, le=10 * YEAR_S)] | None = None
 
@@ -230,6 +230,8 @@ def grant_of(given: NewToken, known: list[Fault], caller: Caller) -> Grant:
     found: list[Fault] = []
     if not given.roles:
         found.append(Fault("/roles", f"is missing; there are {', '.join(LADDER)}"))
+    if given.queues == []:
+        found.append(Fault("/queues", "names none; leave it out for all queues"))
     for index, queue in enumerate(given.queues or ()):
         if detail := names.queue(queue):
             found.append(Fault(f"/queues/{index}", detail))

@@ -1,0 +1,452 @@
+"""Tokens, sessions, passwords and providers over HTTP, and what each may do with queues."""
+
+import asyncio
+import base64
+import gzip
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import argon2
+import httpx2
+import pytest
+
+from fairlead_common import auth, events
+from fairlead_common.access import RequestLimits, RoleBinding
+from fairlead_common.log import topics
+from fairlead_common.log.connect import open_log
+from fairlead_common.log.protocol import caught_up
+from fairlead_common.permissions import Role
+from tests.integration.doors.whole import Whole, bearer, whole
+from tests.unit.common.issuer import Provider, provider
+
+JOB = {"command": ["true"]}
+CHEAP = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+ROLES = (
+    RoleBinding(role=Role.SUBMITTER, subjects=("group:ml",)),
+    RoleBinding(role=Role.ADMIN, subjects=("root",)),
+)
+
+
+@asynccontextmanager
+async def anonymous(app: Whole) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client without credentials."""
+    async with httpx2.AsyncClient(base_url=app.client.base_url, timeout=30) as http:
+        yield http
+
+
+async def submit(app: Whole, headers: dict[str, str], queue: str) -> httpx2.Response:
+    """One job into this queue's job set `s`."""
+    body = {"queue": queue, "jobSet": "s", "jobs": [JOB]}
+    async with anonymous(app) as http:
+        return await http.post("/api/v1/jobs", json=body, headers=headers)
+
+
+async def made_queue(app: Whole, *permissions: dict[str, list[str]]) -> str:
+    """A new queue with these permissions."""
+    name = f"q-{secrets.token_hex(4)}"
+    body = {"name": name, "permissions": list(permissions)}
+    assert (await app.client.post("/api/v1/queues", json=body)).status_code == 201
+    return name
+
+
+def allowing(subject: str, *verbs: str) -> dict[str, list[str]]:
+    """One of a queue's permissions."""
+    return {"subjects": [subject], "verbs": list(verbs)}
+
+
+# Tokens ---------------------------------------------------------------------------------------
+
+
+async def test_a_token_is_made_shown_once_used_and_withdrawn(app: Whole) -> None:
+    wanted = {"name": "ci", "roles": ["submitter"], "label": "nightly", "expiresInSeconds": 3600}
+    made = await app.client.post("/api/v1/tokens", json=wanted)
+    assert made.status_code == 201
+    assert made.headers["cache-control"] == "no-store"
+    token = made.json()
+    secret = token.pop("token")
+    assert token["madeBy"] == "tester"
+    listed = (await app.client.get("/api/v1/tokens?all=true&limit=1000")).text
+    assert f'"id":"{token["id"]}"' in listed
+    assert secret not in listed
+    assert (await submit(app, bearer(secret), app.queue)).status_code == 200
+    gone = await app.client.delete(f"/api/v1/tokens/{token['id']}")
+    assert gone.status_code == 204
+    assert (await submit(app, bearer(secret), app.queue)).status_code == 401
+    assert (await app.client.delete(f"/api/v1/tokens/{token['id']}")).status_code == 404
+
+
+async def test_only_the_digest_of_a_token_is_stored(app: Whole) -> None:
+    wanted = {"name": "ci", "roles": ["viewer"]}
+    secret = (await app.client.post("/api/v1/tokens", json=wanted)).json()["token"]
+    rows = await app.pool.fetch("SELECT t::text AS text FROM fairlead_submit.tokens t")
+    assert not [row for row in rows if secret in row["text"]]
+    assert auth.digest(secret) in [
+        row["digest"] for row in await app.pool.fetch("SELECT digest FROM fairlead_submit.tokens")
+    ]
+
+
+async def test_a_token_for_one_queue_is_good_there_alone(app: Whole) -> None:
+    other = await made_queue(app)
+    wanted = {"name": "ci", "roles": ["submitter"], "queues": [app.queue]}
+    made = (await app.client.post("/api/v1/tokens", json=wanted)).json()
+    headers = bearer(made["token"])
+    assert (await submit(app, headers, app.queue)).status_code == 200
+    refused = await submit(app, headers, other)
+    assert refused.status_code in (404, 422)
+    async with anonymous(app) as http:
+        names = (await http.get("/api/v1/queues?limit=1000", headers=headers)).json()["queues"]
+    assert [queue["name"] for queue in names] == [app.queue]
+
+
+async def test_a_token_that_is_no_admins_makes_no_tokens(app: Whole) -> None:
+    submitter = await app.token_of("ci", "operator")
+    async with anonymous(app) as http:
+        for name in ("ci", "other"):
+            wanted = {"name": name, "roles": ["viewer"]}
+            answer = await http.post("/api/v1/tokens", json=wanted, headers=submitter)
+            assert answer.status_code == 403
+        assert (await http.get("/api/v1/tokens?all=true", headers=submitter)).status_code == 403
+
+
+async def test_nobody_sees_or_withdraws_anothers_tokens(app: Whole) -> None:
+    wanted = {"name": f"u-{secrets.token_hex(3)}", "roles": ["viewer"]}
+    made = (await app.client.post("/api/v1/tokens", json=wanted)).json()
+    other = await app.token_of("eve", "viewer")
+    async with anonymous(app) as http:
+        seen = (await http.get("/api/v1/tokens?limit=1000", headers=other)).json()["tokens"]
+        assert {token["name"] for token in seen} == {"eve"}
+        answer = await http.delete(f"/api/v1/tokens/{made['id']}", headers=other)
+        assert answer.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("wanted", "pointer"),
+    [
+        ({}, "/roles"),
+        ({"roles": []}, "/roles"),
+        ({"roles": ["king"]}, "/roles/0"),
+        ({"roles": ["viewer"], "queues": ["A B"]}, "/queues/0"),
+        ({"roles": ["viewer"], "queues": []}, "/queues"),
+        ({"roles": ["viewer"], "expiresInSeconds": 1}, "/expiresInSeconds"),
+        ({"roles": ["viewer"], "name": "a\nb"}, "/name"),
+        ({"roles": ["viewer"], "secret": "x"}, "/secret"),
+    ],
+)
+async def test_what_is_wrong_with_a_wish_for_a_token_is_named(
+    app: Whole, wanted: dict[str, Any], pointer: str
+) -> None:
+    answer = await app.client.post("/api/v1/tokens", json=wanted)
+    assert answer.status_code == 422
+    assert pointer in [fault["pointer"] for fault in answer.json()["errors"]]
+
+
+# Sessions of browsers -------------------------------------------------------------------------
+
+
+async def test_a_link_signs_a_browser_in_once_and_out_again(app: Whole) -> None:
+    link = (await app.client.post("/api/v1/sign-in-links")).json()["path"]
+    own = {"Origin": f"http://127.0.0.1:{app.port}"}
+    async with anonymous(app) as browser:
+        answer = await browser.get(link)
+        assert answer.status_code == 303
+        cookie = answer.headers["set-cookie"].lower()
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        assert (await browser.get("/api/v1/queues")).status_code == 200
+        session = browser.cookies[auth.COOKIE]
+        assert (await browser.post("/sign-out", headers=own)).status_code == 303
+        headers = {"Cookie": f"{auth.COOKIE}={session}"}
+        assert (await browser.get("/api/v1/queues", headers=headers)).status_code == 401
+    async with anonymous(app) as another:
+        assert (await another.get(link)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Origin": "http://127.0.0.1:{port}"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 201),
+        ({"Origin": "http://127.0.0.1:{port}"}, 201),
+    ],
+)
+async def test_a_session_changes_something_from_our_own_pages_alone(
+    app: Whole, headers: dict[str, str], status: int
+) -> None:
+    link = (await app.client.post("/api/v1/sign-in-links")).json()["path"]
+    given = {name: value.format(port=app.port) for name, value in headers.items()}
+    async with anonymous(app) as browser:
+        await browser.get(link)
+        body = {"name": f"q-{secrets.token_hex(4)}"}
+        assert (
+            await browser.post("/api/v1/queues", json=body, headers=given)
+        ).status_code == status
+        assert (await browser.get("/api/v1/queues", headers=given)).status_code == 200
+
+
+async def test_whoever_is_not_signed_in_is_shown_how_and_no_page_has_scripts_of_its_own(
+    app: Whole,
+) -> None:
+    async with anonymous(app) as browser:
+        answer = await browser.get("/", headers={"Accept": "text/html,*/*"})
+    assert answer.status_code == 401
+    assert "fairlead token link" in answer.text
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe-inline" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+# People ---------------------------------------------------------------------------------------
+
+
+def basic(name: str, password: str) -> dict[str, str]:
+    """The header that carries them."""
+    text = base64.b64encode(f"{name}:{password}".encode()).decode()
+    return {"Authorization": f"Basic {text}"}
+
+
+@pytest.fixture
+async def issuer() -> AsyncIterator[Provider]:
+    """An OpenID provider."""
+    async with provider() as running:
+        yield running
+
+
+@pytest.fixture
+async def people(
+    database: str, valkey_url: str, issuer: Provider, tmp_path: Path
+) -> AsyncIterator[Whole]:
+    """The app with a provider, a file of passwords, and roles for a group and a user."""
+    file = tmp_path / "passwords"
+    file.write_text(f"root:{CHEAP.hash('secret')}\nbob:{CHEAP.hash('hidden')}:ml\n")
+    settings = {"oidc": (issuer.issuer(),), "password_file": str(file), "roles": ROLES}
+    async with whole(database, valkey_url, settings) as running:
+        yield running
+
+
+async def test_people_of_a_provider_may_what_their_groups_may(
+    people: Whole, issuer: Provider
+) -> None:
+    of_group = bearer(issuer.token(groups=["ml"]))
+    assert (await submit(people, of_group, people.queue)).status_code == 200
+    alone = bearer(issuer.token(sub="eve"))
+    assert (await submit(people, alone, people.queue)).status_code == 403
+    expired = bearer(issuer.token(exp=1_000))
+    assert (await submit(people, expired, people.queue)).status_code == 401
+
+
+async def test_keys_of_a_provider_rotate_while_people_work(people: Whole, issuer: Provider) -> None:
+    assert (
+        await submit(people, bearer(issuer.token(groups=["ml"])), people.queue)
+    ).status_code == 200
+    issuer.rotate("one", "two")
+    # The first look at keys was a moment ago; the next is allowed a moment later.
+    async with asyncio.timeout(30):
+        while True:
+            token = bearer(issuer.token("two", groups=["ml"], jti=secrets.token_hex(4)))
+            answer = await submit(people, token, people.queue)
+            if answer.status_code == 200:
+                return
+            assert answer.status_code in (401, 429)
+            await asyncio.sleep(0.5)
+
+
+async def test_people_with_passwords_may_what_settings_say(people: Whole) -> None:
+    async with anonymous(people) as http:
+        answer = await http.get("/api/v1/tokens?all=true", headers=basic("root", "secret"))
+        assert answer.status_code == 200
+        wrong = await http.get("/api/v1/queues", headers=basic("root", "hidden"))
+        assert wrong.status_code == 401
+        nobody = await http.get("/api/v1/queues")
+        assert 'Basic realm="Fairlead"' in nobody.headers["www-authenticate"]
+    assert (await submit(people, basic("bob", "hidden"), people.queue)).status_code == 200
+
+
+async def test_a_personal_token_does_what_its_owner_may_or_less(people: Whole) -> None:
+    bob = basic("bob", "hidden")
+    async with anonymous(people) as http:
+        made = []
+        for roles in (["admin"], ["viewer"]):
+            answer = await http.post("/api/v1/tokens", json={"roles": roles}, headers=bob)
+            assert answer.status_code == 201
+            assert answer.json()["personal"]
+            assert answer.json()["expiresAt"], "it ends by itself"
+            made.append(bearer(answer.json()["token"]))
+        refused = await http.post(
+            "/api/v1/tokens", json={"name": "root", "roles": ["viewer"]}, headers=bob
+        )
+        assert refused.status_code == 403
+        admin = await http.post("/api/v1/queues", json={"name": "stolen"}, headers=made[0])
+        assert admin.status_code == 403, "bob is no admin, whatever his token says"
+    assert (await submit(people, made[0], people.queue)).status_code == 200
+    assert (await submit(people, made[1], people.queue)).status_code == 403
+
+
+# Queues ---------------------------------------------------------------------------------------
+
+
+async def test_what_may_not_be_viewed_is_not_there_in_any_read(app: Whole) -> None:
+    hidden = await made_queue(app, allowing("ann", "view", "submit", "cancel"))
+    ann, eve = await app.token_of("ann", "submitter"), await app.token_of("eve", "submitter")
+    done = await submit(app, ann, hidden)
+    assert done.status_code == 200
+    job, position = done.json()["jobs"][0]["id"], done.json()["position"]
+    reads = [
+        f"/api/v1/jobs/{job}",
+        f"/api/v1/jobs/{job}/logs",
+        f"/api/v1/jobsets/{hidden}/s",
+        f"/api/v1/jobsets/{hidden}/s/events",
+        f"/api/v1/queues/{hidden}",
+        f"/api/v1/queues/{hidden}/report",
+        f"/jobs/{job}",
+        f"/jobsets/{hidden}/s",
+        f"/live/jobs/{job}",
+    ]
+    lists = [
+        f"/api/v1/jobs?queue={hidden}",
+        "/api/v1/jobs?limit=1000",
+        "/api/v1/jobs?groupBy=queue&limit=1000",
+        "/api/v1/jobsets?limit=1000",
+        "/api/v1/queues?limit=1000",
+        "/api/v1/jobs/export.csv",
+        "/api/v1/jobsets/export.csv",
+        "/",
+    ]
+    async with anonymous(app) as http:
+        seen = await http.get(f"/api/v1/jobs/{job}?after={position}&wait=20s", headers=ann)
+        assert seen.status_code == 200
+        assert seen.json()["queue"] == hidden
+        for path in reads:
+            answer = await http.get(path, headers=eve)
+            assert answer.status_code == 404, (path, answer.text[:200])
+        for path in lists:
+            answer = await http.get(path, headers=eve)
+            assert answer.status_code in (200, 404), path
+            assert job not in answer.text, path
+            assert hidden not in answer.text.replace(f"queue={hidden}", ""), path
+        listed = await http.get(f"/api/v1/jobs?queue={hidden}", headers=ann)
+        assert job in listed.text
+
+
+async def test_changes_are_checked_against_the_queue_of_each_job(app: Whole) -> None:
+    shared = await made_queue(app, allowing("ann", "cancel"))
+    ann, eve = await app.token_of("ann", "submitter"), await app.token_of("eve", "submitter")
+    done = (await submit(app, eve, shared)).json()
+    job = done["jobs"][0]["id"]
+    async with anonymous(app) as http:
+        for body in ({"ids": [job]}, {"filter": {"queue": shared}}):
+            refused = await http.post("/api/v1/jobs/cancel", json=body, headers=eve)
+            assert refused.status_code == 403, refused.text
+            fine = await http.post(
+                "/api/v1/jobs/reprioritize", json={**body, "priority": 3}, headers=eve
+            )
+            assert fine.status_code == 200, "nobody is named for that, so the role is enough"
+            assert (
+                await http.post("/api/v1/jobs/cancel", json=body, headers=ann)
+            ).status_code == 200
+
+
+async def test_every_change_says_who_asked(app: Whole, database: str) -> None:
+    """The audit: each message of the log names the caller, and so does what is shown of it."""
+    queue = app.queue
+    sue = await app.token_of("sue", "operator")
+    done = (await submit(app, sue, queue)).json()
+    job = done["jobs"][0]["id"]
+    async with anonymous(app) as http:
+        for name, more in (("reprioritize", {"priority": 1}), ("preempt", {}), ("cancel", {})):
+            for target in ({"ids": [job]}, {"filter": {"queue": queue, "jobSet": "s"}}):
+                answer = await http.post(f"/api/v1/jobs/{name}", json=target | more, headers=sue)
+                assert answer.status_code == 200, answer.text
+        cordoned = await http.post(f"/api/v1/queues/{queue}/cordon", json={}, headers=sue)
+        assert cordoned.status_code == 200
+    log = await open_log(database)
+    try:
+        values = await _all(log, topics.JOBS)
+    finally:
+        await log.close()
+    told = [
+        sequence
+        for sequence in map(events.decode, values)
+        if sequence.queue == queue or any(getattr(e, "job_id", "") == job for e in sequence.events)
+    ]
+    asked = [sequence for sequence in told if sequence.by]
+    assert len(asked) >= 7
+    assert {sequence.by for sequence in asked} == {"sue"}
+
+
+async def _all(log: Any, topic: str) -> list[bytes]:
+    """Every value of a topic. `Any`: whichever log it is."""
+    end, place = await log.end_positions(topic), await log.start_positions(topic)
+    reader = await log.reader(topic, place)
+    values: list[bytes] = []
+    while not caught_up(place, end):
+        batch = await reader.read(wait_s=0.1)
+        values += [entry.value for entry in batch.entries if entry.value is not None]
+        place = batch.positions
+    await reader.close()
+    return values
+
+
+# Limits ---------------------------------------------------------------------------------------
+
+
+async def test_who_asks_too_often_is_told_when_to_come_again(
+    database: str, valkey_url: str
+) -> None:
+    limits = RequestLimits(per_second=0.5, burst=20)
+    async with whole(database, valkey_url, {"requests": limits}) as app:
+        eager, calm = await app.token_of("eager", "viewer"), await app.token_of("calm", "viewer")
+        async with anonymous(app) as http:
+            answers = [await http.get("/api/v1/queues", headers=eager) for _ in range(22)]
+            other = await http.get("/api/v1/queues", headers=calm)
+            health = await http.get("/healthz", headers=eager)
+    assert [answer.status_code for answer in answers[:20]] == [200] * 20
+    assert answers[0].headers["ratelimit-policy"] == '"caller";q=20;w=40'
+    assert answers[0].headers["ratelimit"].startswith('"caller";r=19;t=')
+    refused = answers[-1]
+    assert refused.status_code == 429
+    assert 1 <= int(refused.headers["retry-after"]) <= 2
+    assert refused.json()["type"] == "/problems/too-many-requests"
+    assert (other.status_code, health.status_code) == (200, 200)
+
+
+async def test_who_guesses_credentials_is_slowed_down_and_nobody_else(
+    database: str, valkey_url: str
+) -> None:
+    limits = RequestLimits(failures_per_second=0.1, failures_burst=5)
+    async with whole(database, valkey_url, {"requests": limits}) as app:
+        await app.client.get("/api/v1/queues")
+        async with anonymous(app) as http:
+            guesses = [
+                (await http.get("/api/v1/queues", headers=bearer(f"fl_{number}"))).status_code
+                for number in range(8)
+            ]
+        assert guesses == [401] * 5 + [429] * 3
+        known = await app.client.get("/api/v1/queues")
+        assert known.status_code == 200, "the same address, with a token that was good before"
+
+
+async def test_a_small_body_that_inflates_to_a_huge_one_is_cut_off(app: Whole) -> None:
+    bomb = gzip.compress(bytes(200 * 2**20), 9)
+    assert len(bomb) < 2**18
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    for path in ("/api/v1/jobs", "/api/v1/jobs/cancel", "/api/v1/queues", "/api/v1/tokens"):
+        answer = await app.client.post(path, content=bomb, headers=headers)
+        assert answer.status_code == 413, path
+
+
+async def test_an_id_of_a_request_is_taken_only_if_it_is_harmless(app: Whole) -> None:
+    fine = await app.client.get("/api/v1/queues", headers={"X-Request-Id": "a-1.B_2"})
+    assert fine.headers["x-request-id"] == "a-1.B_2"
+    for given in ("a b", 'a"b', "a{b}", "<script>", "a%0d"):
+        answer = await app.client.get("/api/v1/queues", headers={"X-Request-Id": given})
+        assert answer.headers["x-request-id"] != given
