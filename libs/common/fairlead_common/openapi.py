@@ -142,12 +142,15 @@ def _written_out(part: Any, parts: Mapping[str, Json]) -> Any:
 
 def methods_at(document: Json, path: str) -> list[str]:
     """The methods that the document tells of for an address, whichever service has them."""
-    return sorted(
-        method.upper()
-        for template, operations in document["paths"].items()
-        if re.fullmatch(_PARAMETER.sub("[^/]+", template), path)
-        for method in operations
+    found = document["paths"].get(path) or next(
+        (
+            operations
+            for template, operations in document["paths"].items()
+            if re.fullmatch(_PARAMETER.sub("[^/]+", template), path)
+        ),
+        {},
     )
+    return sorted(method.upper() for method in found)
 
 
 def problem_schema() -> Json:

@@ -245,6 +245,7 @@ class _Pages:
     async def live(self, request: Request, fragment: Fragment) -> Response:
         """The stream of a fragment. Raises `Problem`: nobody reads that but a program."""
         reach = await self.parts.sight(request)
+        await fragment.read(reach)  # what is not there, or not for this caller, has no stream
         place = Place(self.parts, "streams")
         place.check()
         return StreamingResponse(
