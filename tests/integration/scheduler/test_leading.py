@@ -9,6 +9,7 @@ import pytest
 
 from fairlead_common import events as ev
 from fairlead_common import shapes
+from fairlead_common.configuration import Cordon
 from fairlead_common.errors import ProducerFenced
 from fairlead_common.events import FailureCategory
 from fairlead_common.ids import run_id
@@ -20,7 +21,7 @@ from fairlead_scheduler.deciding import Engine
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.follower import CHECKPOINT
 from fairlead_scheduler.service import Service
-from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
 from tests.integration.scheduler.world import World, job_id, submitted
 
 KEY = shapes.key(bytes(submitted("a").shape), "default")
@@ -196,6 +197,59 @@ async def test_a_repeated_submission_of_an_ended_job_changes_nothing_after_a_res
         seen = await world.events(lambda events: ended_job(events, "b"))
         leased = [e for e in seen if isinstance(e, ev.JobRunLeased)]
         assert [e.job_id for e in leased] == [job_id("a"), job_id("b")]
+
+
+async def test_no_change_of_leader_fills_a_bucket(
+    world: World, fresh_database: str, valkey_url: str
+) -> None:
+    rules = Rules(rate=Rate(per_second=0.001, burst=4))
+    names = [f"j{number}" for number in range(10)]
+    await world.report_nodes(cores=20)
+    await world.tell(*(submitted(name) for name in names))
+
+    def leases(seen: list[ev.AnyEvent]) -> int:
+        return sum(isinstance(event, ev.JobRunLeased) for event in seen)
+
+    for term in range(3):
+        async with scheduler(fresh_database, valkey_url, rules=rules):
+            await world.events(lambda seen: leases(seen) >= 4)
+            await world.tell(submitted(f"huge{term}", cpu=99_000))
+            await world.first(ev.JobRejected, f"huge{term}")  # so this leader had its round
+    assert leases(await world.events(lambda seen: leases(seen) >= 4)) == 4
+
+
+async def test_a_run_that_its_executor_does_not_end_in_time_is_stopped_as_failed(
+    world: World, fresh_database: str, valkey_url: str
+) -> None:
+    await world.report_nodes()
+    await world.tell(submitted("a", runtime_s_max=1, grace_s=1))
+    async with scheduler(fresh_database, valkey_url, deadline_grace_s=0.1):
+        await world.first(ev.JobRunLeased, "a")
+        await world.tell(ev.JobRunRunning(job_id=job_id("a"), run=1))
+        run = run_id(job_id("a"), 1)
+        live = await world.live_leases(lambda held: run in held and held[run].wish is Wish.STOP)
+        assert live[run].failure is FailureCategory.DEADLINE
+        failed = ev.JobRunFailed(
+            job_id=job_id("a"), run=1, category=FailureCategory.DEADLINE, reason=live[run].why
+        )
+        await world.tell(failed)
+        ended = await world.first(ev.JobFailed, "a")
+        assert ended.category is FailureCategory.DEADLINE
+
+
+async def test_a_cordoned_executor_gets_nothing_new_until_it_is_lifted(
+    world: World, fresh_database: str, valkey_url: str
+) -> None:
+    await world.report_nodes()
+    await world.configure(Cordon(executor="e0", version=1, reason="repair"))
+    await world.tell(submitted("a"))
+    async with scheduler(fresh_database, valkey_url):
+        waits = f"default/research/s/{KEY}"
+        why = await world.report(waits, lambda found: isinstance(found, Waiting))
+        assert isinstance(why, Waiting)
+        assert why.nodes == {"cordoned": 1}
+        await world.configure(Cordon(executor="e0", version=2, cordoned=False))
+        await world.first(ev.JobRunLeased, "a")
 
 
 async def test_a_deposed_leader_writes_nothing_more(

@@ -7,9 +7,10 @@ from typing import TypeVar
 
 import msgspec
 
-from fairlead_common import clusters, leases, reports, shapes
+from fairlead_common import clusters, configuration, leases, reports, shapes
 from fairlead_common import events as ev
 from fairlead_common.clusters import Heartbeat, Node
+from fairlead_common.configuration import Cordon, Queue
 from fairlead_common.ids import JobId, client_job_id, job_set_partition
 from fairlead_common.log import EventLog, Producer, Record, topics
 from fairlead_common.log.connect import open_log
@@ -63,6 +64,10 @@ class World:
     async def tell(self, *events: ev.AnyEvent, by: str = "somebody") -> None:
         """Append events of the one job set."""
         await self._producer.append(ev.records(QUEUE, JOB_SET, by, events))
+
+    async def configure(self, *items: Queue | Cordon) -> None:
+        """What submit tells of queues and cordons."""
+        await self._producer.append([configuration.record(item) for item in items])
 
     async def report_nodes(self, count: int = 1, cores: int = 4, pool: str = "default") -> None:
         """The executor reports itself and its nodes, named by their pool if it is another one."""
