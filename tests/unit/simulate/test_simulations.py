@@ -197,6 +197,13 @@ def test_limited_starts_go_on_although_nothing_else_happens() -> None:
     assert result.jobs["b"]["start_s"] == "100"
 
 
+def test_a_gang_that_is_not_complete_in_time_is_refused() -> None:
+    jobs = [job("g0", gang={"name": "g", "size": 2}), job("fine", runSeconds=5)]
+    result = simulate(jobs, settings={"gangAssemblyTimeoutS": 60})
+    assert (result.jobs["g0"]["state"], result.jobs["g0"]["end_s"]) == ("REJECTED", "65")
+    assert [refused.code for refused in result.summary.refused] == ["gang-incomplete"]
+
+
 def test_a_queue_limit_is_kept() -> None:
     settings = {"queues": {"a": {"limits": {"default": {"cpu": 0.5}}}}}
     result = simulate([job(f"a{n}") for n in range(4)], settings=settings)

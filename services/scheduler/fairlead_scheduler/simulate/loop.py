@@ -17,6 +17,8 @@ from fairlead_scheduler.simulate.world import World
 
 GAP_MS: Final = 1_000
 """Rounds follow each other at this distance at least."""
+PATIENCE_MS_MAX: Final = 7 * 86_400_000
+"""However slowly a bucket fills."""
 
 
 class Loop:
@@ -25,7 +27,8 @@ class Loop:
     def __init__(self, world: World, ledger: Ledger, rules: Rules, cycle_ms: int) -> None:
         self._world, self._ledger, self._cycle_ms = world, ledger, cycle_ms
         self._trace: Trace = world.trace
-        self._patience_ms = patience_ms(rules)
+        patience = patience_ms(rules)
+        self._patience_ms = patience + cycle_ms if patience else 0
         self._last_ms: int | None = None
         """When the last round was."""
         self._acted_ms = 0
@@ -33,7 +36,7 @@ class Loop:
         self._changed = False
         """Whether something has happened that no round has looked at yet."""
         self._goes_on = False
-        """Whether the last round may go on without a change: a limit stopped it."""
+        """Whether something waits about which a later round may decide without a change."""
         self.last: Round | None = None
 
     def run(self, tick: Callable[[], None]) -> None:
@@ -76,18 +79,18 @@ class Loop:
             return max(now_ms, last_ms + gap_ms)
         if self._goes_on and last_ms is not None:
             next_ms = last_ms + self._cycle_ms
-            return next_ms if next_ms - self._acted_ms <= self._patience_ms else None
+            return next_ms if next_ms <= self._acted_ms + self._patience_ms else None
         return None
 
     def _round(self, now_ms: int) -> None:
         self._last_ms, self._changed = now_ms, False
+        self._world.settle(now_ms)
         if not self._world.can_start_any():
             self._goes_on = False
             self._ledger.looked_at()
             return
         decided = self._world.cycle(now_ms)
         if decided is None:
-            self._goes_on = False
             return
         self.last = decided
         self._ledger.round_done(decided)
@@ -95,7 +98,7 @@ class Loop:
         acted = any(
             map(len, (plan.placed_job, plan.preempted_job, plan.rejected_job, plan.failed_job))
         )
-        self._goes_on = plan.limited or self._ledger.waiting > 0
+        self._goes_on = self._ledger.waiting > 0
         if acted:
             self._happened(now_ms)
 
@@ -105,4 +108,4 @@ def patience_ms(rules: Rules) -> int:
     until all buckets are full and all gangs are as old as they may get."""
     rates = (rules.rate, rules.queue_rate, rules.preemption_rate)
     full_s = [rate.burst / rate.per_second for rate in rates if rate is not None]
-    return round(1000 * max([*full_s, rules.gang_assembly_timeout_s, 0]))
+    return min(PATIENCE_MS_MAX, round(1000 * max([*full_s, rules.gang_assembly_timeout_s, 0])))

@@ -66,6 +66,8 @@ class World:
         self._clusters, self._queues = Clusters(), Queues()
         self._position = 0
         self._tick = -1
+        self._tick_began = 0
+        """The place of the log at which submissions of this tick begin."""
         self._left_ms = list(trace.run_ms)
         """Work that is left of each job: with checkpoints a run that ended is not all in vain."""
         self._running: dict[int, int] = {}
@@ -95,22 +97,20 @@ class World:
         for job in jobs:
             by_queue.setdefault(self.trace.queue[job], []).append(self._submitted(job))
             self.ledger.submitted(job)
-        at_ms = self._on_a_tick(now_ms)
-        used = 0
         for queue, events in by_queue.items():
             for start in range(0, len(events), EVENTS_MAX):
-                if used == _POSITIONS:  # more than a tick can tell apart
-                    at_ms, used = self._on_a_tick(at_ms + _TICK_MS), 0
-                self._fold(queue, events[start : start + EVENTS_MAX], at_ms)
-                used += 1
+                self._fold(queue, events[start : start + EVENTS_MAX], self._told_apart_ms(now_ms))
 
-    def _on_a_tick(self, now_ms: int) -> int:
-        """Begin a tick at a place of the log from which its submissions can be told apart."""
-        tick = now_ms // _TICK_MS
+    def _told_apart_ms(self, now_ms: int) -> int:
+        """The log's time of the next submissions: later, where a tick cannot tell more apart."""
+        tick = max(now_ms // _TICK_MS, self._tick)
+        if tick == self._tick and self._position - self._tick_began >= _POSITIONS:
+            tick += 1
         if tick != self._tick:
             self._tick = tick
             self._position += -self._position % _POSITIONS
-        return now_ms
+            self._tick_began = self._position
+        return max(now_ms, tick * _TICK_MS)
 
     def _submitted(self, job: int) -> ev.JobSubmitted:
         trace = self.trace
@@ -148,14 +148,17 @@ class World:
     def end_due(self, now_ms: int) -> None:
         """Runs end whose time has come."""
         ended: dict[int, list[ev.AnyEvent]] = {}
+        wanted_now = bool(self.trace.after)
         while self.next_end_ms == now_ms:
             _, job, run = heapq.heappop(self._due)
             event, outcome = self._own_end(job, run, now_ms)
             ended.setdefault(self.trace.queue[job], []).append(event)
             self._run_ended(job, now_ms, outcome)
+            wanted_now |= outcome is not RunEnd.SUCCEEDED
         for queue, events in ended.items():
             self._fold(queue, events, now_ms)
-        self._settle(now_ms)
+        if wanted_now:  # others may start, or the job itself once more
+            self.settle(now_ms)
 
     def _own_end(self, job: int, run: int, now_ms: int) -> tuple[ev.AnyEvent, RunEnd]:
         job_id = JobId(self.trace.ids[job])
@@ -193,7 +196,7 @@ class World:
         decided = self._decider.round(self.pool, self._decider.due(now_ms), now_ms, lambda: 0.0)
         if decided is not None:
             self._take(self._decider.units(decided), now_ms)
-            self._settle(now_ms)
+            self.settle(now_ms)
         return decided
 
     def can_start_any(self) -> bool:
@@ -212,8 +215,8 @@ class World:
         rare = None if row is None else self.view.jobs.rare.get(row)
         return sorted(rare.after) if rare is not None else []
 
-    def _settle(self, now_ms: int) -> None:
-        """What ends of runs mean for their jobs, and what that means for others."""
+    def settle(self, now_ms: int) -> None:
+        """Decide what ends of runs mean for their jobs, and what that means for others."""
         view = self.view
         while view.attention and (units := self._decider.due(now_ms).units):
             self._take(units, now_ms)
