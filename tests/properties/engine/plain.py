@@ -316,7 +316,38 @@ class Room:
         s = self.pool.snapshot
         return self.pool.cost(self.pool.whole[j]) * max(0, s.now_ms - int(s.job_started_ms[j]))
 
-    def gives(self, j: int, n: int, value: int, after_share: float) -> bool:
+    def late(self, j: int, budget: list[float]) -> set[int]:
+        """Evicted single runs whose turn comes after that of the queued job `j` (R3, R4).
+
+        They are of a lower class than it and all that its own queue has evicted, or of the same
+        and beyond the budget of their queue. Members of gangs stand elsewhere and are left out.
+        """
+        pool, s = self.pool, self.pool.snapshot
+        own = [pool.class_value(k) for k in self.evicted if pool.queue(k) == pool.queue(j)]
+        turn = min([pool.class_value(j), *own])
+        result: set[int] = set()
+        for q in range(len(s.queue_names)):
+            mine = [k for k in self.evicted if pool.queue(k) == q]
+            mine.sort(
+                key=lambda k: (
+                    -pool.class_value(k),
+                    -int(s.job_priority[k]),
+                    int(s.job_started_ms[k]),
+                    int(s.job_submission[k]),
+                )
+            )
+            held = pool.held()[q]
+            for k in mine:
+                held = plus(held, pool.whole[k], -1)
+            for k in mine:
+                held = plus(held, pool.whole[k])
+                over = pool.cost(held) / pool.weights()[q] > budget[q] + MARGIN
+                below = pool.class_value(k) < turn
+                if pool.gang(k) < 0 and (below or (pool.class_value(k) == turn and over)):
+                    result.add(k)
+        return result
+
+    def gives(self, j: int, n: int, value: int, after_share: float, evicted: set[int]) -> bool:
         """Whether evicted runs on node `n` can make room for `j`, each for a strict gain."""
         pool, s = self.pool, self.pool.snapshot
         held = pool.held()
@@ -324,7 +355,7 @@ class Room:
         free = plus(pool.allocatable(n), pool.used(pool.node)[n], -1)
         left = [
             k
-            for k in self.evicted
+            for k in evicted
             if pool.node[k] == n and pool.value[k] <= value and pool.queue(k) != pool.queue(j)
         ]
         while any(r > f for r, f in zip(pool.request[j], free, strict=True)):
@@ -388,8 +419,8 @@ def check_progress(pool: Pool, plan: Plan) -> None:
     """After a round that changed nothing: no single job waits for room that it could have.
 
     The first rung: room beside everything. The second: room that evicted runs on one node could
-    give, for a job within its queue's budget and for a strict gain. The third: room that less
-    urgent runs hold.
+    give which are not back when it is its turn, for a job within its queue's budget and for a
+    strict gain. The third: room that less urgent runs hold.
     """
     held, weights, fair = pool.held(), pool.weights(), plan.shares.fair.tolist()
     entitled = np.maximum(plan.shares.fair, plan.shares.weight).tolist()
@@ -417,6 +448,7 @@ def check_progress(pool: Pool, plan: Plan) -> None:
         seen.add(pair)
         share = pool.cost(plus(held[q], pool.whole[j])) / weights[q]
         within = share <= fair[q] / weights[q] - MARGIN
+        late = room.late(j, [f / w for f, w in zip(fair, weights, strict=True)])
         for w, value in pool.entries(j):
             for n in range(len(pool.snapshot.node_number)):
                 if not pool.suits(j, w, n):
@@ -431,7 +463,7 @@ def check_progress(pool: Pool, plan: Plan) -> None:
                         below = plus(below, pool.request[k])
                 urgent = all(r <= f for r, f in zip(pool.request[j], below, strict=True))
                 assert not urgent, f"{j} waits although less urgent runs hold room on {n}"
-                gain = within and room.gives(j, n, value, share)
+                gain = within and room.gives(j, n, value, share, late)
                 assert not gain, f"{j} waits for room that evicted runs on {n} could give"
 
 
