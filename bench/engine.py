@@ -5,6 +5,10 @@ clock starts; the round is what is measured, with reasons made (`nothing` and `c
 service around it, see ticks.py). The first round (compiling, filling
 caches) is not counted. `calibrationMs` is a fixed loop on this machine, so that figures of
 different machines can be told apart.
+
+    python bench/engine.py --all --table     # each case in a process of its own, as Markdown rows
+    python bench/engine.py --all --write     # the same, into docs/performance.md
+    python bench/engine.py --all --check     # against bench/limits.yaml; exit code 1 if missed
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench import ticks
+from bench import limits, ticks
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 
 GI = 1 << 30
@@ -160,20 +164,37 @@ def gpu() -> Snapshot:
     )
 
 
-def full(queues: int, more_from: int) -> Snapshot:
-    """The 32,000 jobs of `fill-32k` running, 100,000 more queued by queues from `more_from` on."""
-    running, waiting = 32_000, 100_000
+def full(queues: int, more_from: int, running: int = 32_000) -> Snapshot:
+    """A full pool of one-core jobs, 100,000 more queued by queues from `more_from` on."""
+    waiting = 100_000
     queue = np.concatenate(
         [np.arange(running) % 10, more_from + np.arange(waiting) % (queues - more_from)]
     )
     node = np.concatenate([np.arange(running) // 32, np.full(waiting, -1)])
     return snapshot(
         queues=queues,
-        nodes=np.tile([32_000, 256 * GI], (1_000, 1)),
+        nodes=np.tile([32_000, 256 * GI], (running // 32, 1)),
         requests=np.array([[1_000, 4 * GI]]),
         job_queue=queue,
         job_shape=np.zeros(queue.size),
         job_node=node,
+    )
+
+
+def displaced(classes: list[int], queues: int) -> Snapshot:
+    """32,000 one-core jobs run on 1,000 nodes; 16,000 of two cores, of the last class, want in."""
+    running, waiting = 32_000, 16_000
+    return snapshot(
+        queues=queues,
+        nodes=np.tile([32_000, 256 * GI], (1_000, 1)),
+        requests=np.array([[1_000, 4 * GI], [2_000, 8 * GI]]),
+        job_queue=np.concatenate([np.arange(running) % 10, queues - 10 + np.arange(waiting) % 10]),
+        job_shape=np.repeat([0, 1], [running, waiting]),
+        job_node=np.concatenate([np.arange(running) // 32, np.full(waiting, -1)]),
+        class_names=tuple(f"p{value}" for value in classes),
+        class_value=np.array(classes, np.int64),
+        class_preemption=np.zeros(len(classes), np.uint8),
+        shape_class=np.array([0, len(classes) - 1], np.int32),
     )
 
 
@@ -213,6 +234,9 @@ CASES: dict[str, Callable[[], Snapshot]] = {
     "steady": lambda: full(10, 0),
     "steady-protected": lambda: full(10, 0),
     "rebalance": lambda: full(20, 10),
+    "steady-320k": lambda: full(10, 0, 320_000),
+    "urgency": lambda: displaced([0, 1], 10),
+    "rebalance-large": lambda: displaced([0], 20),
     "gangs": gangs,
 }
 
@@ -272,7 +296,7 @@ def measure(name: str, turns: int) -> dict[str, Any]:
     rounds = []
     for _ in range(turns):
         start = time.perf_counter()
-        plan = schedule(made, settings)
+        plan = schedule(made, settings, clock_s=time.perf_counter)
         rounds.append((time.perf_counter() - start) * 1000)
     return {
         "case": name,
@@ -281,6 +305,7 @@ def measure(name: str, turns: int) -> dict[str, Any]:
         "slowestMs": round(max(rounds), 2),
         "firstMs": round(first, 1),
         "rounds": turns,
+        "stepsMs": {step: round(ms, 2) for step, ms in plan.steps_ms.items()},
         **figures(made, plan),
         "peakMemoryMb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "calibrationMs": round(calibration_ms(), 1),
@@ -291,17 +316,34 @@ SETTINGS: dict[str, EngineSettings] = {
     "steady": EngineSettings(protected_fraction=0.0),
     "steady-protected": EngineSettings(protected_fraction=1.0),
     "rebalance": EngineSettings(protected_fraction=0.0),
+    "steady-320k": EngineSettings(protected_fraction=0.0),
+    "rebalance-large": EngineSettings(protected_fraction=0.0),
 }
 
 
 def main() -> int:
     """Parse the command line, run, print."""
     parser = argparse.ArgumentParser(description="Times the scheduling engine.")
-    parser.add_argument("--case", choices=sorted([*CASES, *ticks.CASES]), required=True)
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--case", choices=sorted([*CASES, *ticks.CASES]))
+    chosen.add_argument("--all", action="store_true", help="every case, in processes of their own")
+    parser.add_argument("--table", action="store_true", help="with --all: print Markdown rows")
+    parser.add_argument("--write", action="store_true", help="with --all: into docs/performance.md")
+    parser.add_argument("--check", action="store_true", help="exit code 1 where a limit is missed")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args()
+    if options.all:
+        cases = [*CASES, *ticks.CASES]
+        results = [limits.apart(__file__, name, options.rounds) for name in cases]
+        if options.table:
+            print(limits.table(results))
+        if options.write:
+            limits.write(results)
+        return limits.check(results) if options.check else 0
     result = measure(options.case, options.rounds)
+    if options.check and limits.check([result]):
+        return 1
     if options.json:
         print(json.dumps(result))
     else:
