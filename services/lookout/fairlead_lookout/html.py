@@ -10,6 +10,7 @@ from urllib.parse import quote
 import jinja2
 import msgspec
 
+from fairlead_common import resources as resources_
 from fairlead_common.lifecycle import JobState
 from fairlead_lookout.shown import JobShown, RunShown
 
@@ -120,6 +121,18 @@ def duration(ms: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+def percent(share: float) -> str:
+    """A share for people."""
+    return f"{100 * share:.1f} %"
+
+
+def hours(resource: str, amount: float) -> str:
+    """Resource-hours for people: bytes as GiB."""
+    if resource in (resources_.MEMORY, "ephemeral-storage"):
+        return f"{amount / 2**30:,.2f} GiB h"
+    return f"{amount:,.2f} h"
+
+
 def took(run: RunShown) -> str:
     """How long a run's command ran, if it has ended."""
     if run.running is None or run.ended is None:
@@ -147,6 +160,8 @@ class Templates:
             "waiting_words": waiting_words,
             "duration": duration,
             "took": took,
+            "percent": percent,
+            "hours": hours,
             "when": when,
             "with_exit_code": with_exit_code,
         }

@@ -106,8 +106,12 @@ def used(job_set: JobSet, now_ms: int) -> Amounts:
 
 
 def eta_ms(job_set: JobSet, now_ms: int) -> int | None:
-    """When the set will be done if jobs go on ending as fast as they did; None if nobody knows."""
+    """When the set will be done if jobs go on ending as fast as they did until its last activity.
+
+    None if nobody knows: nothing has ended yet, or it should have been done by now.
+    """
     ended = job_set.jobs - job_set.live
     if not job_set.live or not ended:
         return None
-    return now_ms + (now_ms - job_set.first_ms) * job_set.live // ended
+    eta = job_set.last_ms + (job_set.last_ms - job_set.first_ms) * job_set.live // ended
+    return eta if eta > now_ms else None

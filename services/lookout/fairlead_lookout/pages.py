@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Annotated, Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
@@ -18,7 +18,7 @@ from fairlead_common.errors import WorldError
 from fairlead_common.lifecycle import JobState
 from fairlead_common.permissions import Reach
 from fairlead_common.problems import Problem
-from fairlead_lookout import api_jobs, api_logs, html
+from fairlead_lookout import api_fairness, api_jobs, api_logs, html, picture
 from fairlead_lookout.asking import SSE, find_set
 from fairlead_lookout.filters import JobFilter
 from fairlead_lookout.parts import Parts, Place
@@ -74,6 +74,7 @@ def routes(parts: Parts) -> APIRouter:
 
     _job_set_pages(router, pages)
     _job_pages(router, pages)
+    _queue_pages(router, pages)
     return router
 
 
@@ -119,6 +120,16 @@ def _job_set_pages(router: APIRouter, pages: "_Pages") -> None:
         request: Request, queue: str, job_set: str, state: Text = None, cursor: Text = None
     ) -> Response:
         return await pages.live(request, pages.job_set(queue, job_set, state, cursor))
+
+
+def _queue_pages(router: APIRouter, pages: "_Pages") -> None:
+    @router.get("/queues/{queue}")
+    async def queue(request: Request, queue: str) -> Response:
+        return await pages.page(request, "queue.html", pages.queue(queue))
+
+    @router.get("/live/queues/{queue}")
+    async def live_queue(request: Request, queue: str) -> Response:
+        return await pages.live(request, pages.queue(queue))
 
 
 def _job_pages(router: APIRouter, pages: "_Pages") -> None:
@@ -202,6 +213,28 @@ class _Pages:
             }
 
         return Fragment("_jobset.html", read)
+
+    def queue(self, queue: str) -> Fragment:
+        """A queue's standing over the last day, why its jobs wait, what they used."""
+
+        async def read(reach: Reach) -> Values:
+            if queue not in reach:
+                raise Problem("not-found", f"There is no queue {queue!r}.")
+            parts, now_ms = self.parts, clock.now_ms()
+            found = await api_fairness.over_time(
+                parts, queue, now_ms - api_fairness.SPAN_MS, now_ms, now_ms
+            )
+            return {
+                "live": f"/live/queues/{quote(queue, safe='')}",
+                "queue": queue,
+                "totals": await parts.view.totals(reach, queue),
+                "report": parts.reports.of_queue(queue, parts.configured.queue(queue)),
+                "pictures": picture.pictures(found),
+                "used": found.used,
+                "lost": found.lost,
+            }
+
+        return Fragment("_queue.html", read)
 
     def job(self, job_id: str) -> Fragment:
         """A job with its runs."""

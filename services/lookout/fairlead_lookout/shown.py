@@ -37,7 +37,8 @@ class JobSetShown(Shown, frozen=True, kw_only=True):
     """A job set. `states` has the number of jobs by state, `live` those that have not ended.
 
     `failures`: failed and rejected jobs by category. `resourceHours`: what its runs held so far,
-    in cores, bytes and units times hours. `eta`: when it will be done if it goes on as it did.
+    in cores, bytes and units times hours. `eta`: when it will be done if it goes on as it did
+    until its last activity.
     """
 
     queue: str

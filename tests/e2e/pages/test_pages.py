@@ -3,6 +3,7 @@ of anybody else's."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
 
@@ -243,3 +244,38 @@ async def test_what_is_not_there_is_said_on_a_page(
         await expect(page.get_by_role("heading", level=1)).to_have_text("There is nothing here")
         answer = await world.client.get("/")
         assert "'unsafe" not in answer.headers["content-security-policy"]
+
+
+async def test_a_queue_shows_its_share_over_time_and_why_its_jobs_wait(
+    fresh_database: str, valkey_url: str, chromium: str, tmp_path: Path
+) -> None:
+    async with (
+        running(fresh_database, valkey_url) as world,
+        browser_page(chromium) as page,
+    ):
+        why = reports.Waiting(
+            pool="default",
+            queue="q",
+            code="queue-limit",
+            sentence="at its limit",
+            shape="x",
+            jobs=7,
+        )
+        shares = [
+            reports.QueueShare(
+                pool="default", queue="q", weight=1.0, fair_share=0.5, actual_share=actual,
+                demand_share=0.6, queued=7,
+            )
+            for actual in (0.2, 0.4)
+        ]  # fmt: skip
+        await world.append([*map(reports.record, shares), reports.record(why)])
+        await world.read("/jobsets", await world.tell(submitted("a"), submitted("b"), leased("b")))
+        await page.goto(address(world, f"/jobs/{job_id('a')}"))
+        await expect(page.get_by_text("Place in its queue: 1")).to_be_visible()
+        await page.locator(".facts").get_by_role("link", name="q", exact=True).click()
+        await expect(page.get_by_role("heading", name="Queue q")).to_be_visible()
+        await expect(page.get_by_text("Fair share 50.0 %")).to_be_visible(timeout=20_000)
+        await expect(page.get_by_text("queue limit")).to_be_visible()
+        await expect(page.get_by_text("at its limit")).to_be_visible()
+        await expect(page.get_by_role("cell", name="cpu")).to_be_visible()
+        await page.screenshot(path=tmp_path / "queue.png", full_page=True)

@@ -58,11 +58,12 @@ def test_what_a_preempted_run_used_is_lost() -> None:
 
 
 def test_what_still_runs_is_counted_until_now() -> None:
-    job_set, meter = JobSet(1, KEY, 0, jobs=4, live=3, first_ms=0), Meter(ASKED)
+    job_set, meter = JobSet(1, KEY, 0, jobs=4, live=3, last_ms=1_000), Meter(ASKED)
     meter.leased(job_set, run(1, 0))
     assert metering.used(job_set, 5_000) == {"cpu": 5_000_000}
     assert job_set.used == {}
-    assert metering.eta_ms(job_set, 1_000) == 4_000
+    assert metering.eta_ms(job_set, 1_500) == 4_000
+    assert metering.eta_ms(job_set, 5_000) is None
 
 
 def test_a_mean_share_is_weighted_with_the_time_for_which_it_held() -> None:

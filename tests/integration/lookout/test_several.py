@@ -1,0 +1,75 @@
+"""Several processes share the work and add to the same rows, and any of them answers alike."""
+
+import asyncio
+import random
+
+import asyncpg
+import msgspec
+
+from fairlead_common import events
+from fairlead_common.log.memory import MemoryCore
+from fairlead_lookout.partitions import BALANCE_S
+from tests.integration.lookout.world import WAIT_S, running
+from tests.unit.lookout.builders import job_id, submitted
+
+ASKED = (
+    "/jobs?limit=1000",
+    "/jobs?state=CANCELLED&queue=q1",
+    "/jobs?groupBy=queue,state",
+    "/jobs?groupBy=label.odd",
+    "/jobs?include=count&label.odd=1",
+    "/jobsets?limit=1000",
+    "/jobsets/q1/set-1",
+    "/jobsets/q1/set-1/events",
+    "/events?queue=q1",
+    f"/jobs/{job_id('j1', 'set-1', 'q1')}",
+)
+AGREES = """
+SELECT * FROM fairlead_lookout.queue_counts q
+FULL JOIN (SELECT queue, class, state, count(*) AS jobs FROM fairlead_lookout.jobs
+           GROUP BY queue, class, state) j USING (queue, class, state)
+WHERE coalesce(q.jobs, 0) <> coalesce(j.jobs, 0)
+"""
+
+
+async def test_two_processes_count_together_and_answer_alike(
+    fresh_database: str, valkey_url: str
+) -> None:
+    chance = random.Random(5)
+    core = MemoryCore()
+    async with (
+        running(fresh_database, valkey_url, core) as one,
+        running(fresh_database, valkey_url, core) as two,
+    ):
+        async with asyncio.timeout(WAIT_S):
+            while not (one.service.parts.progress.own and two.service.parts.progress.own):  # noqa: ASYNC110
+                await asyncio.sleep(BALANCE_S / 10)
+        known: dict[tuple[str, str], int] = {}
+        for number in range(150):
+            queue, name = f"q{chance.randrange(3)}", f"set-{chance.randrange(12)}"
+            begin = known.get((queue, name), 0)
+            known[queue, name] = begin + chance.randint(1, 5)
+            new = [
+                msgspec.structs.replace(
+                    submitted(f"j{each}", labels={"odd": "1"} if each % 2 else {}),
+                    job_id=job_id(f"j{each}", name, queue),
+                )
+                for each in range(begin, known[queue, name])
+            ]
+            which = job_id(f"j{chance.randrange(known[queue, name])}", name, queue)
+            gone = events.JobCancelRequested(job_id=which)
+            after = await one.tell(*new, gone, queue=queue, job_set=name)
+            if number % 10 == 0:
+                await two.read("/jobsets", after)
+        for world in (one, two):
+            await world.read("/jobsets", after)
+        for path in ASKED:
+            first, second = [
+                (await world.client.get(f"/api/v1{path}")).text for world in (one, two)
+            ]
+            assert first == second, path
+    connection = await asyncpg.connect(fresh_database)
+    try:
+        assert not await connection.fetch(AGREES)
+    finally:
+        await connection.close()
