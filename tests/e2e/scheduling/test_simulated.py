@@ -36,12 +36,17 @@ def test_a_poorer_queue_gets_its_share_back_and_events_say_from_whom_and_why(
     said = " ".join(event.reason for event in preempted)
     for share in ("2.00", "1.50"):
         assert f"queue rich was at {share} of its fair share, queue poor is at" in said
-    report = simulated.ask("GET", "/pools/default/report")
-    assert {share["queue"] for share in report["shares"]} >= {"rich", "poor"}
+    simulated.whole.wait_for(lambda: shares_of(simulated) >= {"rich", "poor"})
     for queue, names in (("rich", mine), ("poor", yours)):
         ids = [simulated.ids[str(job["clientId"])] for job in names]
         simulated.ask("POST", "/jobs/cancel", {"ids": ids})
         simulated.whole.wait_for(lambda queue=queue: not live(simulated, queue))  # type: ignore[misc]
+
+
+def shares_of(world: World) -> set[str]:
+    """The queues of which the report of the pool says what they hold."""
+    report = world.ask("GET", "/pools/default/report")
+    return {share["queue"] for share in report["shares"]}
 
 
 def live(world: World, queue: str) -> int:
