@@ -117,6 +117,8 @@ class Reports(Mirror):
             gang=gang,
         )
         value = self.values.get(reports.key(wanted))
+        if value is None and gang:  # its gang has ended: it waits as any other job of its shape
+            return self.waiting(pool, queue, shape, "", "")
         found = None if value is None else reports.decode(value)
         return found if isinstance(found, reports.Waiting) else None
 

@@ -41,7 +41,12 @@ class Engine(Protocol):
     """Whatever decides a round; `engine.schedule` does."""
 
     def __call__(
-        self, snapshot: Snapshot, settings: EngineSettings, *, expired: Callable[[], bool]
+        self,
+        snapshot: Snapshot,
+        settings: EngineSettings,
+        *,
+        expired: Callable[[], bool],
+        clock_s: Callable[[], float],
     ) -> Plan:
         """What to start and to stop in this pool."""
         ...
@@ -148,6 +153,7 @@ class Decider:
             built.snapshot,
             self._engine,
             expired=lambda: timer_s() - built_s > self._settings.round_s_max,
+            clock_s=timer_s,
         )
         steps = {"build": built_s - begun_s, "plan": timer_s() - built_s}
         self._builder.remember_feasible(built, plan)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from fairlead_common import reports, shapes
 from fairlead_common.log.protocol import Record
@@ -241,7 +242,6 @@ def _shares(view: View, built: Built, plan: Plan, queues: Queues) -> list[QueueS
     assert snapshot.sums is not None, "the builder keeps them"
     running = snapshot.sums.running.sum(axis=1).tolist()
     queued = snapshot.sums.queued.sum(axis=1).tolist()
-    skipped = _skipped(plan)
     first = _first_waiting(view, built, plan)
     return [
         QueueShare(
@@ -257,7 +257,7 @@ def _shares(view: View, built: Built, plan: Plan, queues: Queues) -> list[QueueS
             running=running[row],
             scheduled=int(plan.queue_scheduled[row]),
             preempted=int(plan.queue_preempted[row]),
-            skipped=skipped.get(row, {}),
+            skipped=_skipped(plan.queue_skipped[row]),
             first_waiting=first[row],
             first_position=int(plan.queue_position[row]),
         )
@@ -266,18 +266,10 @@ def _shares(view: View, built: Built, plan: Plan, queues: Queues) -> list[QueueS
     ]
 
 
-def _skipped(plan: Plan) -> dict[int, dict[str, int]]:
-    """Jobs that wait, by queue and reason code."""
-    reasons = plan.reasons
-    found: dict[int, dict[str, int]] = {}
-    for queue, code, jobs in zip(
-        reasons.queue.tolist(), reasons.code.tolist(), reasons.waiting.tolist(), strict=True
-    ):
-        if jobs > 0:
-            name = explain.NAMES[engine.Code(code)]
-            of_queue = found.setdefault(queue, {})
-            of_queue[name] = of_queue.get(name, 0) + jobs
-    return found
+def _skipped(counts: npt.NDArray[np.int64]) -> dict[str, int]:
+    """Jobs of a queue that wait, by reason code."""
+    codes = np.flatnonzero(counts).tolist()
+    return {explain.NAMES[engine.Code(code)]: int(counts[code]) for code in codes}
 
 
 def _first_waiting(view: View, built: Built, plan: Plan) -> list[str]:
@@ -299,7 +291,7 @@ def _round(built: Built, plan: Plan, now_ms: int, steps_ms: dict[str, float]) ->
     return Round(
         pool=plan.pool,
         at_ms=now_ms,
-        steps_ms=steps_ms,
+        steps_ms={**steps_ms, **{step: round(ms, 3) for step, ms in plan.steps_ms.items()}},
         scheduled=len(plan.placed_job),
         preempted=len(plan.preempted_job),
         waiting=int(plan.queue_waiting.sum()),

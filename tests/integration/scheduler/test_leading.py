@@ -63,11 +63,16 @@ class BadPool:
         self.bad = True
 
     def __call__(
-        self, snapshot: Snapshot, settings: EngineSettings, *, expired: Callable[[], bool]
+        self,
+        snapshot: Snapshot,
+        settings: EngineSettings,
+        *,
+        expired: Callable[[], bool],
+        clock_s: Callable[[], float],
     ) -> Plan:
         if self.bad and snapshot.pool == self.name:
             raise ArithmeticError("nodes of imaginary size")
-        return schedule(snapshot, settings, expired=expired)
+        return schedule(snapshot, settings, expired=expired, clock_s=clock_s)
 
 
 async def test_a_failing_pool_does_not_stop_the_others_and_says_so_until_it_is_well(
