@@ -46,15 +46,15 @@ class Parts(msgspec.Struct, frozen=True):
     identify: Authenticator
 
 
-def routes(parts: Parts) -> APIRouter:
-    """All routes of submit."""
-    router = APIRouter()
-    router.include_router(_job_routes(parts))
+def routes(parts: Parts) -> list[APIRouter]:
+    """All routes of submit. Those that are asked most come first: each router costs a look."""
     classes = frozenset(item.name for item in parts.settings.priority_classes)
-    router.include_router(queue_routes(parts.queues, parts.known, parts.rights, classes))
-    router.include_router(executor_routes(parts.cordons, parts.fleet))
-    router.include_router(token_routes(parts.settings, parts.pool, parts.identify))
-    return router
+    return [
+        _job_routes(parts),
+        queue_routes(parts.queues, parts.known, parts.rights, classes),
+        executor_routes(parts.cordons, parts.fleet),
+        token_routes(parts.settings, parts.pool, parts.identify),
+    ]
 
 
 def answer(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -87,7 +87,7 @@ def _job_routes(parts: Parts) -> APIRouter:
         bytes_max = intake.limits.body_bytes_max
         if body.kind(request, (body.JSON, body.NDJSON)) == body.JSON:
             dry_run = query.of(request, "dryRun").flag("dryRun")
-            content = await body.read(request, bytes_max)
+            content = await body.content(request, bytes_max)
             return answer(await intake.submit(content, asked, dry_run=dry_run))
         given = query.of(request, "dryRun", "queue", "jobSet")
         dry_run = given.flag("dryRun")

@@ -90,7 +90,7 @@ class Service:
             pool=self._pool,
             identify=self.identify,
         )
-        return [routes(parts)]
+        return routes(parts)
 
     def checks(self) -> Mapping[str, Check]:
         """What must be well for submit to be of use."""
