@@ -56,13 +56,13 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         await come_to(parts, after, wait)
         if queue not in reach:
             raise Problem("not-found", f"There is no queue {queue!r}.")
-        name = await queue_history.view_name(parts.view)
-        seen = _place(last_event_id or from_) or queue_history.Place(name)
-        too_old = await queue_history.is_too_old(parts.view, queue, seen)
-        begin = queue_history.Place(name) if too_old else seen
+        seen = _place(last_event_id or from_)
+        too_old = seen is not None and await queue_history.is_too_old(parts.view, queue, seen)
+        if seen is None or too_old:
+            seen = await queue_history.beginning(parts.view, queue)
         as_sse = SSE in accept
         told = queue_history.events(
-            parts.view, parts.progress, queue, begin, follow=follow or as_sse
+            parts.view, parts.progress, queue, seen, follow=follow or as_sse
         )
         written = (
             (queue_history.sse(some) if as_sse else queue_history.ndjson(some))

@@ -23,7 +23,7 @@ JOBS_MAX: Final = 1_000
 SETS_MAX: Final = 200
 """Job sets looked into in one turn."""
 BUSY_S: Final = 0.5
-IDLE_S: Final = 60.0
+IDLE_S: Final = 600.0
 
 
 class Pruner:

@@ -74,6 +74,13 @@ async def view_name(view: View) -> str:
     return rows[0]["view"] if rows else ""
 
 
+async def beginning(view: View, queue: str) -> Place:
+    """Where a queue's events begin: behind those that were dropped already."""
+    dropped = await view.fetch("dropped_of_queue", queue)
+    seen: dict[int, ChunkPlace] = {row["partition"]: (row["position"], 0, 0) for row in dropped}
+    return Place(await view_name(view), seen)
+
+
 async def is_too_old(view: View, queue: str, place: Place) -> bool:
     """Whether events behind this place may have been dropped already, or never were here."""
     if not place.seen and not place.events:

@@ -103,6 +103,22 @@ async def test_what_happens_later_comes_by_itself(fresh_database: str, valkey_ur
         await world.tell(cancel("b"))
 
 
+async def test_only_who_may_have_missed_dropped_events_is_told_so(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        await world.read("/jobsets", await world.tell(submitted("a"), submitted("b")))
+        connection = await asyncpg.connect(fresh_database)
+        other = (job_set_partition("q", "s") + 1) % 32
+        drop = "INSERT INTO fairlead_lookout.queue_events_dropped VALUES ('q', $1, $2)"
+        await connection.execute(drop, other, 7)
+        ((id_, _),) = await take(stream(world), 1)
+        assert [event["type"] for _, event in await take(stream(world, id_), 1)] == ["submitted"]
+        await connection.execute("UPDATE fairlead_lookout.queue_events_dropped SET position = 9")
+        assert [event["type"] for _, event in await take(stream(world, id_), 1)] == ["reset"]
+        await connection.close()
+
+
 async def test_a_place_in_another_view_begins_anew_and_says_so(
     fresh_database: str, valkey_url: str
 ) -> None:
