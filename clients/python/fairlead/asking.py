@@ -127,8 +127,9 @@ def seen(after: str | None, wait_s: float | None) -> tuple[tuple[str, str], ...]
 
 
 def duration(s: float) -> str:
-    """As the API writes seconds."""
-    return f"{s:g}s"
+    """As the API writes seconds: `30s`, `1500ms`."""
+    ms = round(s * 1000)
+    return f"{ms}ms" if ms % 1000 else f"{ms // 1000}s"
 
 
 def part(text: str) -> str:

@@ -20,13 +20,17 @@ def of(old: msgspec.Struct, new: msgspec.Struct) -> list[str]:
 
 def _plain(thing: msgspec.Struct) -> dict[str, object]:
     """By place: `limits.default.cpu`."""
-    return dict(_leaves("", msgspec.to_builtins(thing)))
+    return {
+        place: value
+        for name, field in msgspec.structs.asdict(thing).items()
+        for place, value in _leaves(name, msgspec.to_builtins(field))
+    }
 
 
 def _leaves(place: str, value: object) -> Iterator[tuple[str, object]]:
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _leaves(f"{place}.{key}" if place else str(key), inner)
+            yield from _leaves(f"{place}.{key}", inner)
     else:
         yield place, value
 

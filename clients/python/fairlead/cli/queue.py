@@ -164,7 +164,11 @@ def show(queues: "list[Queue]", output_format: output.Format) -> None:
         "NAME": lambda queue: queue.name,
         "WEIGHT": lambda queue: f"{queue.weight:g}",
         "CORDONED": lambda queue: f"yes: {queue.reason}" if queue.reason else queue.cordoned,
-        "LIMITS": lambda queue: queue.limits,
+        "LIMITS": lambda queue: [
+            f"{class_name}/{resource}={amount}"
+            for class_name, amounts in queue.limits.items()
+            for resource, amount in amounts.items()
+        ],
         "LABELS": lambda queue: queue.labels,
     }
     none = "No queues yet. `fairlead queue create NAME` makes one."

@@ -1,0 +1,58 @@
+"""A new user with a clean home goes through the guide literally, in one shell."""
+
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.e2e.guide.guides import Block, blocks, matches
+
+MARK = "--- block"
+GUIDE_S_MAX = 280
+
+
+def test_every_command_of_the_guide_does_what_the_guide_says(
+    home: Path, environment: Mapping[str, str]
+) -> None:
+    written = blocks("guide.md")
+    for block in written:
+        if block.name and block.language in ("yaml", "python"):
+            (home / block.name).write_text(block.text)
+    typed = [block for block in written if block.language == "sh" and block.name != "up"]
+    printed = run(script(typed), home, environment)
+    for block in typed:
+        shown = shown_after(block, written)
+        if shown is not None:
+            told = printed[block.line]
+            assert matches(shown, told), f"line {block.line} of the guide printed:\n{told}"
+
+
+def script(typed: list[Block]) -> str:
+    """All commands for one shell that stops at the first that fails, with a mark before each."""
+    lines = ["set -e -o pipefail"]
+    for block in typed:
+        lines += [f"echo '{MARK} {block.line}'", block.text]
+    return "\n".join(lines)
+
+
+def run(text: str, home: Path, environment: Mapping[str, str]) -> dict[int, str]:
+    """What each block printed, by its line in the guide."""
+    done = subprocess.run(
+        ["bash", "-c", text],
+        env=environment,
+        cwd=home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=GUIDE_S_MAX,
+    )
+    assert done.returncode == 0, done.stdout
+    parts = re.split(rf"^{MARK} (\d+)\n", done.stdout, flags=re.MULTILINE)
+    return dict(zip(map(int, parts[1::2]), parts[2::2], strict=True))
+
+
+def shown_after(block: Block, written: list[Block]) -> str | None:
+    """What the guide says that the commands of a block print."""
+    following = written[written.index(block) + 1 :]
+    return following[0].text if following and following[0].language == "text" else None
