@@ -77,7 +77,7 @@ GANG: Final[Mapping[str, str]] = MappingProxyType(
 RETRY: Final[Mapping[str, str]] = MappingProxyType(
     {
         "limit": "So many failed runs are followed by another one.",
-        "on": "After failures of these categories. Default: all but `admission`.",
+        "on": "After failures of these categories; without any, no run is tried again.",
         "memoryFactor": "After `oom`, the next run asks for so many times the memory.",
         "avoidNode": "The next run goes to another node where there is one.",
     }

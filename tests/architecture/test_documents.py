@@ -6,7 +6,7 @@ import pytest
 
 from fairlead.cli import add_plugins, build
 from tests.architecture.sources import ROOT
-from tools import diagrams
+from tools import diagrams, reference
 
 DOCUMENTS = sorted(
     file
@@ -16,19 +16,27 @@ DOCUMENTS = sorted(
 LINK = re.compile(r"\]\(([^)#\s]+)")
 MAKE = re.compile(r"\bmake ([a-z]+)\b")
 COMMAND = re.compile(r"^(?:\S+/)?fairlead ([a-z]+)", re.MULTILINE)
-CODE = re.compile(r"^```(?:sh|console|)\n(.*?)^```|`([^`\n]+)`", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```|`([^`\n]+)`", re.MULTILINE | re.DOTALL)
+TYPED = ("", "sh", "console")
 NAMES = [str(file.relative_to(ROOT)) for file in DOCUMENTS]
 
 
 def code(text: str) -> str:
-    """What stands in code blocks and between backticks."""
-    return "\n".join(found[1] or found[2] for found in CODE.finditer(text))
+    """What is to be typed: what stands in such blocks of code, and between backticks."""
+    return "\n".join(
+        found[2] or found[3] for found in CODE.finditer(text) if found[3] or found[1] in TYPED
+    )
 
 
 def test_the_diagrams_are_drawn_from_the_tables() -> None:
     text = diagrams.DOCUMENT.read_text()
     assert text == diagrams.redrawn(text), "run: python tools/diagrams.py"
     assert all(f"<!-- drawn: {name} -->" in text for name in diagrams.diagrams())
+
+
+def test_the_reference_is_made_from_the_code() -> None:
+    written = {file.name: file.read_text() for file in reference.FOLDER.iterdir()}
+    assert written == reference.documents(), "run: python -m tools.reference"
 
 
 def test_a_step_that_all_states_of_a_group_have_is_drawn_once() -> None:

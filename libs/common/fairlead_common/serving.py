@@ -120,8 +120,16 @@ async def _answer(check: Check) -> str | None:
         return f"failed: {error}"
 
 
-async def serve(app: FastAPI, host: str, port: int, limits: ConnectionLimits | None = None) -> None:
+async def serve(
+    app: FastAPI,
+    host: str,
+    port: int,
+    limits: ConnectionLimits | None = None,
+    listening: Callable[[], None] = lambda: None,
+) -> None:
     """Serve until cancelled; then nobody listens there any more.
+
+    `listening` is called once: callers are taken from then on, and none was answered before.
 
     What is under way then may end first, within `GRACE_S`: whoever made this one of several tasks
     cancels the others only after it, so that what answers is still there. Event streams end at
@@ -144,6 +152,7 @@ async def serve(app: FastAPI, host: str, port: int, limits: ConnectionLimits | N
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
     sockets = await _listening(host, port)
+    listening()
     running = asyncio.create_task(server.serve(sockets))
     looking = asyncio.create_task(server.look())
     try:

@@ -22,11 +22,19 @@ async def main() -> None:
     own = settings.load(SubmitSettings, os.environ)
     of_lookout = settings.load(LookoutSettings, os.environ)
     async with Submit.open(own) as submit, await Lookout.open(of_lookout) as lookout:
-        await _prepare(own)
+        address = f"http://{own.http_host}:{own.http_port}"
+        await _prepare(own, address)
         app = build(submit, lookout, own)
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(task) for task in (*submit.tasks(), *lookout.tasks())]
-            await serving.serve(app, own.http_host, own.http_port, own.connections)
+            file, found = Path(own.data) / discovery.ADDRESS_FILE, f"{address}\n".encode()
+            await serving.serve(
+                app,
+                own.http_host,
+                own.http_port,
+                own.connections,
+                listening=lambda: write_private(file, found),
+            )
             for task in running:
                 task.cancel()
 
@@ -43,19 +51,13 @@ def build(submit: Submit, lookout: Lookout, own: Settings) -> FastAPI:
     )
 
 
-async def _prepare(own: SubmitSettings) -> None:
-    """The first token, the first queue, and a link for whoever typed `fairlead up`.
-
-    The address comes last, and before anything is answered there: whoever finds it in the folder
-    finds a token too, and whoever is answered could have found it.
-    """
-    address = f"http://{own.http_host}:{own.http_port}"
+async def _prepare(own: SubmitSettings, address: str) -> None:
+    """The first token, the first queue, and a link for whoever typed `fairlead up`."""
     pool = await db.open_pool(own.database_url, size_max=1)
     try:
         await first.prepare(pool, Path(own.data))
         link = await first.link(pool, address)
         write_private(Path(own.data) / LINK_FILE, f"{link}\n".encode())
-        write_private(Path(own.data) / discovery.ADDRESS_FILE, f"{address}\n".encode())
     finally:
         await pool.close()
 

@@ -39,7 +39,7 @@ def test_the_exit_code_of_a_command_is_that_of_run(terminal: Terminal) -> None:
 
 def test_a_command_that_does_not_exist_says_so(terminal: Terminal) -> None:
     done = terminal("run", "--cpu", "100m", "--", "no-such-command-anywhere", want=127)
-    assert "no such command" in done.stderr.lower()
+    assert "there is no command" in done.stderr.lower()
 
 
 def test_a_long_output_arrives_whole(terminal: Terminal) -> None:

@@ -73,7 +73,7 @@ def serve(routes: dict[str, Route]) -> Iterator[Served]:
             self.end_headers()
             self.wfile.write(answer.body)
 
-        do_GET = do_POST = handle_one
+        do_GET = do_POST = do_PUT = do_DELETE = handle_one
 
         def log_message(self, format: str, *args: object) -> None:
             return

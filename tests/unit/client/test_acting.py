@@ -1,0 +1,68 @@
+"""Asking something of jobs that exist."""
+
+import msgspec
+
+from fairlead import Action, Filter, acting, managing
+from fairlead.models import Queue
+from tests.unit.client.world import World, ok
+
+PROGRESS = {"action": "a", "kind": "resubmit", "queue": "q", "jobSet": "t", "total": 2, "made": 0}
+
+
+def test_a_filter_goes_to_the_server_as_it_is() -> None:
+    world = World(ok({"position": "p", "matched": 3}))
+    where = Filter(queue="q", states=("FAILED",), labels={"a": "b"})
+    assert world.finish(acting.preempt(where, reason="why")).matched == 3
+    assert world.bodies() == [
+        {
+            "filter": {"queue": "q", "states": ["FAILED"], "labels": {"a": "b"}},
+            "reason": "why",
+        }
+    ]
+    assert world.asked[0].query == ()
+
+
+def test_a_dry_run_names_some_of_the_jobs() -> None:
+    sample = [{"id": "0a", "jobSet": "s", "state": "QUEUED"}]
+    world = World(ok({"position": None, "matched": 1, "sample": sample}))
+    found = world.finish(acting.reprioritize(["0a"], 5, dry_run=True))
+    assert (found.position, found.sample[0].job_set) == (None, "s")
+    assert world.asked[0].query == (("dryRun", "true"),)
+    assert world.bodies() == [{"ids": ["0a"], "priority": 5, "reason": ""}]
+
+
+def test_a_resubmission_has_a_name_so_that_it_can_be_repeated() -> None:
+    world = World(ok({"action": "a", "total": 2}))
+    assert world.finish(acting.resubmit(["0a", "0b"], "t")).action == "a"
+    assert world.bodies() == [{"ids": ["0a", "0b"], "jobSet": "t", "clientId": "8000000000000000"}]
+    assert world.asked[0].repeatable
+
+
+def test_an_action_is_watched_until_it_is_done() -> None:
+    states = [{**PROGRESS, "state": "RUNNING", "done": 1}, {**PROGRESS, "state": "DONE", "done": 2}]
+    world = World(*map(ok, states))
+    found = world.emitted(acting.watch_action("a"))
+    assert [item.done for item in found if isinstance(item, Action)] == [1, 2]
+    assert world.pauses == [acting.POLL_S]
+
+
+def test_a_queue_is_replaced_only_where_it_is_still_what_was_read() -> None:
+    world = World(ok({"name": "a", "version": 8}))
+    world.finish(managing.replace_queue(Queue(name="a", version=7, weight=2.0)))
+    (asked,) = world.asked
+    assert (asked.method, dict(asked.headers)["if-match"]) == ("PUT", '"7"')
+    assert msgspec.json.decode(asked.body) == {"name": "a", "weight": 2.0}
+    assert not asked.repeatable
+
+
+def test_a_node_is_cordoned_in_its_cluster() -> None:
+    world = World(ok({}), ok({}))
+    world.finish(managing.cordon("c", "n/1", reason="why"))
+    world.finish(managing.uncordon("c"))
+    first, second = world.asked
+    assert first.path == "/api/v1/executors/c/nodes/n%2F1"
+    assert msgspec.json.decode(first.body) == {"cordoned": True, "reason": "why"}
+    assert (second.path, msgspec.json.decode(second.body)) == (
+        "/api/v1/executors/c",
+        {"cordoned": False},
+    )

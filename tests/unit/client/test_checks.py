@@ -1,0 +1,75 @@
+"""What `fairlead doctor` makes of a server's answers."""
+
+import datetime
+
+import pytest
+
+from fairlead.cli import checks, frame
+from fairlead.fleet import Cluster
+from fairlead.steps import Reply
+from tests.unit.client.world import ok
+
+NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+WELL = {"ready": True, "version": "1.2.3", "checks": {"log": "ok", "view": "ok"}}
+
+
+def test_a_fairlead_is_known_by_how_it_says_that_it_lives() -> None:
+    assert checks.server("u", Reply(200, {}, b"ok\n"), 0.0123).said == "u answers in 12 ms"
+    assert checks.server("u", Reply(200, {}, b"<html>"), 0.1).code == frame.EXIT_UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    ("date", "said", "code"),
+    [
+        ("Thu, 01 Jan 2026 12:00:09 GMT", "agree", 0),
+        ("Thu, 01 Jan 2026 11:55:00 GMT", "5m0s ahead of", 1),
+        ("Thu, 01 Jan 2026 12:02:00 GMT", "2m0s behind", 1),
+        ("", "does not say", 0),
+    ],
+)
+def test_clocks_that_differ_are_named(date: str, said: str, code: int) -> None:
+    found = checks.clock({"date": date}, NOW)
+    assert said in found.said
+    assert found.code == code
+    assert bool(found.hint) == bool(code)
+
+
+def test_a_server_that_misses_something_says_what() -> None:
+    assert [found.code for found in checks.health(ok(WELL))] == [0]
+    ill = {"ready": False, "checks": {"log": "does not answer", "view": "ok"}}
+    well, bad = checks.health(ok(ill))
+    assert (well.code, bad.name, bad.said) == (0, "log", "does not answer")
+    assert bad.code == frame.EXIT_UNREACHABLE
+
+
+def test_a_server_that_goes_on_without_something_is_not_unreachable() -> None:
+    _, bad = checks.health(ok({"ready": True, "checks": {"log": "ok", "cache": "away"}}))
+    assert bad.code == frame.EXIT_JOBS_FAILED
+
+
+@pytest.mark.parametrize(("ours", "code"), [("1.2.0", 0), ("1.3.0", 1), ("0.2.3", 1)])
+def test_versions_are_compared_but_for_their_last_part(ours: str, code: int) -> None:
+    assert checks.versions(ours, ok(WELL)).code == code
+
+
+def test_a_view_that_is_far_behind_is_named() -> None:
+    def metrics(behind: str) -> Reply:
+        return Reply(200, {}, f"# HELP x\nfairlead_lookout_lag_messages {behind}\n".encode())
+
+    assert checks.lag(metrics("1.0")).said == "the view is 1 message behind the log"
+    assert checks.lag(metrics("20000.0")).code == 1
+    assert checks.lag(Reply(404, {})).code == 0
+
+
+def test_clusters_that_are_silent_or_missing_are_named() -> None:
+    fresh = Cluster(executor="a", last_heartbeat="2026-01-01T11:59:58.000Z", nodes=2)
+    silent = Cluster(executor="b", last_heartbeat="2026-01-01T11:00:00.000Z")
+    marked = Cluster(
+        executor="c", last_heartbeat="2026-01-01T12:00:00.000Z", cordoned=True, reason="why"
+    )
+    told = checks.clusters([fresh, silent, marked, Cluster(executor="d")], NOW)
+    assert [found.code for found in told] == [0, 1, 0, 1]
+    assert "2 nodes" in told[0].said
+    assert "1h0m ago" in told[1].said
+    assert told[2].said == "cordoned: why"
+    assert checks.clusters([], NOW)[0].code == 1

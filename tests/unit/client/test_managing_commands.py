@@ -1,0 +1,210 @@
+"""Commands for operators, and those that ask nothing of a server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from fairlead import cli
+from tests.unit.client import served
+from tests.unit.client.served import Asked, Served
+
+CONFIG = """\
+# my servers
+current: here
+contexts:
+  here: {server: "http://127.0.0.1:1"}
+  work: {server: "https://work.example", token: fl_secret}
+"""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Served]:
+    with served.serve({}) as running:
+        for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "FAIRLEAD_DATA"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("FAIRLEAD_SERVER", running.url)
+        monkeypatch.setenv("FAIRLEAD_TOKEN", "fl_t")
+        yield running
+
+
+@pytest.fixture
+def config(server: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A configuration file, which is what says which server to ask."""
+    monkeypatch.delenv("FAIRLEAD_SERVER")
+    monkeypatch.delenv("FAIRLEAD_TOKEN")
+    file = tmp_path / ".config" / "fairlead" / "config.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(CONFIG)
+    return file
+
+
+def queues(server: Served, *there: dict[str, object]) -> None:
+    """Let the server have these queues."""
+    by_path = {f"/api/v1/queues/{queue['name']}": queue for queue in there}
+    server.routes["POST /api/v1/queues"] = Asked.json
+    for path in by_path:
+        server.routes[f"GET {path}"] = lambda asked: by_path[asked.path]
+        server.routes[f"PUT {path}"] = Asked.json
+
+
+def test_applying_says_what_changed(
+    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queues(server, {"name": "a", "version": 3, "weight": 1.0}, {"name": "b", "version": 4})
+    file = tmp_path / "queues.yaml"
+    file.write_text("kind: queue\nname: a\nweight: 2\n---\n- {name: b}\n- {name: c}\n")
+    assert cli.invoke(["apply", "-f", str(file), "--dry-run"]) == 0
+    assert {asked.method for asked in server.asked} == {"GET"}
+    assert "queue a would change\n  weight: 1 -> 2\n" in capsys.readouterr().out
+    assert cli.invoke(["apply", "-f", str(file)]) == 0
+    assert capsys.readouterr().out == (
+        "queue a changed\n  weight: 1 -> 2\nqueue b unchanged\nqueue c created\n"
+    )
+    (put,) = [asked for asked in server.asked if asked.method == "PUT"]
+    assert put.headers["if-match"] == '"3"'
+
+
+def test_every_fault_of_a_file_is_named_before_anything_changes(
+    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text("{name: a, wieght: 2}\n---\n{kind: job}\n---\n5\n---\n[{name: b}, {name: b}]\n")
+    assert cli.invoke(["apply", "-f", str(file)]) == 2
+    told = capsys.readouterr().err
+    for text in ("document 1: wieght", "document 2: its kind is 'job'", "document 3:", "queue b"):
+        assert text in told
+    assert server.asked == []
+
+
+def test_an_update_changes_what_is_named_alone(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = {"name": "a", "version": 3, "weight": 2.0, "labels": {"x": "1", "y": "2"}}
+    queues(server, old)
+    arguments = ["--limit", "default/cpu=0.5", "--limit", "default/memory=64Gi"]
+    assert cli.invoke(["queue", "update", "a", *arguments, "--remove-label", "x"]) == 0
+    assert server.asked[-1].json() == {
+        "name": "a",
+        "weight": 2.0,
+        "labels": {"y": "2"},
+        "limits": {"default": {"cpu": 0.5, "memory": "64Gi"}},
+    }
+    assert "limits.default.cpu: none -> 0.5" in capsys.readouterr().out
+
+
+def test_a_queue_that_is_there_already_comes_with_a_hint(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.routes["POST /api/v1/queues"] = lambda _: served.problem(409, "there is one")
+    assert cli.invoke(["queue", "create", "a"]) == 3
+    assert "hint: `fairlead queue update a`" in capsys.readouterr().err
+
+
+def test_a_token_is_printed_alone_on_stdout(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = {"id": "7", "name": "bot", "roles": ["viewer"], "token": "fl_new"}
+    server.routes["POST /api/v1/tokens"] = lambda _: made
+    assert cli.invoke(["token", "create", "bot", "--role", "viewer", "--expires", "2d"]) == 0
+    told = capsys.readouterr()
+    assert told.out == "fl_new\n"
+    assert "token 7 of bot (viewer)" in told.err
+    assert server.asked[0].json() == {
+        "name": "bot",
+        "roles": ["viewer"],
+        "expiresInSeconds": 172_800,
+    }
+
+
+def test_the_token_of_a_folder_is_shown_without_a_server(
+    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "token").write_text("fl_kept\n")
+    assert cli.invoke(["token", "show", "--data", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "fl_kept\n"
+    assert cli.invoke(["token", "show", "--data", str(tmp_path / "nowhere")]) == 2
+
+
+def test_a_link_has_the_servers_address(server: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    server.routes["POST /api/v1/sign-in-links"] = lambda _: {"path": "/sign-in?code=x"}
+    assert cli.invoke(["token", "link"]) == 0
+    assert capsys.readouterr().out == f"{server.url}/sign-in?code=x\n"
+
+
+def test_a_context_is_chosen_and_the_rest_of_the_file_stays(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.invoke(["context", "use", "work"]) == 0
+    assert config.read_text() == CONFIG.replace("current: here", 'current: "work"')
+    assert config.stat().st_mode & 0o777 == 0o600
+    assert cli.invoke(["context", "list"]) == 0
+    told = capsys.readouterr().out
+    assert "*         work   https://work.example" in told
+    assert "fl_secret" not in told
+
+
+def test_a_context_that_is_not_there_is_refused(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.invoke(["context", "use", "play"]) == 2
+    assert "known: here, work" in capsys.readouterr().err
+    assert config.read_text() == CONFIG
+
+
+def test_a_context_can_be_named_for_one_command(
+    config: Path, server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(CONFIG + f'  third: {{server: "{server.url}", token: fl_third}}\n')
+    server.routes["GET /api/v1/queues"] = lambda _: {"queues": []}
+    assert cli.invoke(["--context", "third", "get", "queues"]) == 0
+    assert server.asked[0].headers["authorization"] == "Bearer fl_third"
+
+
+def test_the_doctor_says_what_is_not_as_it_should_be(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.routes["GET /healthz"] = lambda _: served.Answered(b"ok\n")
+    ready = {"ready": True, "version": "0.1.0", "checks": {"log": "ok"}}
+    server.routes["GET /readyz"] = lambda _: ready
+    server.routes["GET /metrics"] = lambda _: served.Answered(b"")
+    server.routes["GET /api/v1/queues"] = lambda _: served.problem(401, "who?")
+    assert cli.invoke(["doctor"]) == 3
+    told = capsys.readouterr().out
+    assert f"ok   server: {server.url} answers" in told
+    assert "BAD  credentials: who?\n     hint: set FAIRLEAD_TOKEN" in told
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_printed_for_a_shell(
+    shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_FAIRLEAD_COMPLETE", "")
+    monkeypatch.delenv("_FAIRLEAD_COMPLETE")
+    assert cli.invoke(["completion", shell]) == 0
+    assert "_FAIRLEAD_COMPLETE=complete_" in capsys.readouterr().out
+
+
+def commands(app: typer.Typer, *path: str) -> Iterator[tuple[str, ...]]:
+    """The words of every command."""
+    for command in app.registered_commands:
+        assert command.name is not None or command.callback is not None
+        yield (*path, command.name or command.callback.__name__)  # type: ignore[union-attr]
+    for group in app.registered_groups:
+        assert isinstance(group.name, str)
+        assert group.typer_instance is not None
+        yield from commands(group.typer_instance, *path, group.name)
+
+
+@pytest.mark.parametrize("words", list(commands(cli.build())), ids=" ".join)
+def test_every_command_has_help_with_examples_that_fit_80_columns(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.invoke([*words, "--help"]) == 0
+    told = capsys.readouterr().out
+    assert "Examples:" in told
+    assert f"fairlead {' '.join(words)}" in told
+    assert not [line for line in told.splitlines() if len(line) > 90]

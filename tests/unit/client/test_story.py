@@ -1,0 +1,93 @@
+"""What `fairlead why` tells of a job."""
+
+import datetime
+from typing import Any
+
+from fairlead.cli import story
+from fairlead.models import JobDetail, Run, Why
+
+NOW = datetime.datetime(2026, 1, 1, 0, 10, tzinfo=datetime.UTC)
+
+
+def at(minute: int) -> str:
+    return f"2026-01-01T00:{minute:02}:00.000Z"
+
+
+def job(state: str, **more: Any) -> JobDetail:  # Any: any field of a job
+    return JobDetail(
+        id="0a", queue="q", job_set="s", client_id="one", state=state, submitted=at(0), **more
+    )
+
+
+def test_a_waiting_job_says_why_and_which_nodes_it_does_not_fit() -> None:
+    why = Why(code="no-room", sentence="No node has room.", nodes={"too-small": 3, "cordoned": 1})
+    assert story.of(job("QUEUED", why=why, position_in_queue="7"), NOW) == [
+        "QUEUED: No node has room.",
+        "  3 nodes: too-small",
+        "  1 node: cordoned",
+        "Its place in the queue q is 7.",
+        "It was submitted 10m0s ago as one of q/s.",
+    ]
+
+
+def test_a_held_job_says_how_to_let_it_go() -> None:
+    why = Why(code="hold", sentence="It is held.")
+    assert story.of(job("QUEUED", why=why), NOW)[-1] == "`fairlead release 0a` lets it go."
+
+
+def test_a_job_that_waits_for_others_names_them() -> None:
+    why = Why(code="dependencies", sentence="It waits.", dependencies={"0b": "RUNNING"})
+    assert "  0b: RUNNING" in story.of(job("QUEUED", why=why), NOW)
+
+
+def test_an_ended_job_tells_every_run() -> None:
+    preempted = Run(
+        run=1,
+        state="STOPPED",
+        node="n1",
+        cluster="c",
+        leased=at(1),
+        running=at(2),
+        ended=at(5),
+        preempted_for="0z",
+    )
+    failed = Run(
+        run=2,
+        state="FAILED",
+        node="n2",
+        cluster="c",
+        leased=at(6),
+        running=at(6),
+        ended=at(9),
+        exit_code=3,
+        reason="the command ended with exit code 3",
+    )
+    told = story.of(
+        job("FAILED", runs=(failed, preempted), reason="the command ended with exit code 3"), NOW
+    )
+    assert told == [
+        "FAILED: The command ended with exit code 3.",
+        "It was submitted 10m0s ago as one of q/s.",
+        "Run 1 was placed on n1 of c 9m0s ago, started 1m0s later, ran for 3m0s, and ended as"
+        " STOPPED: it gave way to 0z.",
+        "Run 2 was placed on n2 of c 4m0s ago, started 0s later, ran for 3m0s, and ended as"
+        " FAILED: the command ended with exit code 3.",
+        "`fairlead logs 0a` shows what it wrote.",
+    ]
+
+
+def test_a_running_job_says_for_how_long() -> None:
+    run = Run(run=1, state="RUNNING", node="n", cluster="n", leased=at(1), running=at(2))
+    told = story.of(job("RUNNING", node="n", runs=(run,), stopping="cancel"), NOW)
+    assert told[0] == "RUNNING: on n"
+    assert told[1] == "It is being stopped: cancel was asked for."
+    assert told[-1].endswith("started 1m0s later, and has run for 8m0s.")
+
+
+def test_a_job_that_never_ran_says_so() -> None:
+    told = story.of(job("CANCELLED", reason="no longer needed", ended=at(4)), NOW)
+    assert told == [
+        "CANCELLED: No longer needed.",
+        "It was submitted 10m0s ago as one of q/s.",
+        "It never ran, and ended 6m0s ago.",
+    ]

@@ -1,0 +1,49 @@
+"""YAML as people mean it."""
+
+import pytest
+
+from fairlead.cli import yamls
+
+
+def test_words_and_times_are_text_and_numbers_are_decimal() -> None:
+    text = b"on: [oom]\nno: yes\nat: 12:30\nday: 2026-01-31T12:00:00Z\nid: 007\nbig: 1_000\n"
+    assert yamls.documents(text) == [
+        {
+            "on": ["oom"],
+            "no": "yes",
+            "at": "12:30",
+            "day": "2026-01-31T12:00:00Z",
+            "id": 7,
+            "big": "1_000",
+        }
+    ]
+
+
+def test_truth_nothing_and_numbers_are_what_json_has() -> None:
+    text = b"a: true\nb: False\nc: ~\nd:\ne: null\nf: 0x1f\ng: 1.5e3\nh: -.5\ni: +5\n"
+    (found,) = yamls.documents(text)
+    assert found == {
+        "a": True, "b": False, "c": None, "d": None, "e": None, "f": 31, "g": 1500.0, "h": -0.5,
+        "i": 5,
+    }  # fmt: skip
+
+
+def test_empty_documents_are_none() -> None:
+    assert yamls.documents(b"---\n---\na: 1\n---\n") == [{"a": 1}]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"1: x", "the key 1 is no text"),
+        (b"jobs: [{env: {true: x}}]", "the key True of jobs[0].env is no text"),
+        (b"{", "did not find expected"),
+        (b"\xff", "UTF-8"),
+        (b"a: !!int no", "invalid literal"),
+        (b"a: !!python/object:os.system x", "could not determine a constructor"),
+    ],
+)
+def test_what_json_could_not_say_is_refused_with_its_place(text: bytes, says: str) -> None:
+    with pytest.raises(yamls.Unreadable) as refused:
+        yamls.documents(text)
+    assert says in str(refused.value)
