@@ -2,8 +2,10 @@
 
 import json
 import secrets
+import shlex
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -203,3 +205,114 @@ def test_a_server_that_is_not_there_ends_with_4(terminal: Terminal) -> None:
 def test_help_names_the_commands_of_other_packages(terminal: Terminal) -> None:
     words = terminal("--help").stdout.split()
     assert {"up", "token", "submit", "run", "watch"} <= set(words)
+
+
+def test_jobs_are_found_by_label_and_cancelled_by_filter(terminal: Terminal, job_set: str) -> None:
+    jobs = "[{hold: true, command: [a], labels: {x: y}}, {hold: true, command: [a]}]"
+    first, _ = submitted(terminal, job_set, jobs)
+    chosen = ["--queue", "default", "--jobset", job_set]
+    assert terminal("get", "jobs", *chosen, "--label", "x=y", "-o", "name").stdout.split() == [
+        first
+    ]
+    told = terminal("cancel", *chosen, "--label", "x=y", "--dry-run").stdout
+    assert told.startswith("would cancel 1 job; nothing was done")
+    terminal("cancel", *chosen)
+    terminal("watch", "default", job_set, want=1)
+    told = terminal("cancel", *chosen, "--state", "QUEUED").stderr
+    assert "no such jobs" in told
+
+
+def test_the_end_of_a_job_is_told_in_sentences(terminal: Terminal, job_set: str) -> None:
+    command = "[{command: [sh, -c, 'exit 3'], retry: {limit: 1, on: [exit-code]}}]"
+    (job_id,) = submitted(terminal, job_set, command, "--wait", want=1)
+    told = terminal("why", job_id).stdout.splitlines()
+    assert told[0].startswith("FAILED: ")
+    assert [line[:5] for line in told[2:4]] == ["Run 1", "Run 2"]
+    assert f"fairlead logs {job_id}" in told[-1]
+
+
+def test_nodes_are_cordoned_and_listed(terminal: Terminal) -> None:
+    (node,) = json.loads(terminal("get", "nodes", "-o", "json").stdout)
+    place = (node["cluster"], node["node"])
+    terminal("cluster", "cordon", *place, "--reason", "new disk")
+    try:
+        told = terminal("get", "nodes", "--cluster", node["cluster"]).stdout
+        assert "yes: new disk" in told
+    finally:
+        terminal("cluster", "uncordon", *place)
+    assert "no clusters" not in terminal("get", "clusters").stdout
+    told = terminal("cluster", "cordon", "nowhere", want=3).stderr
+    assert "get clusters" in told
+
+
+def test_a_token_lets_in_until_it_is_revoked(terminal: Terminal) -> None:
+    made = json.loads(terminal("token", "create", "bot", "--role", "viewer", "-o", "json").stdout)
+    mine = {"FAIRLEAD_TOKEN": made["token"]}
+    terminal("get", "queues", **mine)
+    assert "hint" in terminal("queue", "create", "no", want=3, **mine).stderr
+    assert made["id"] in terminal("token", "list", "--all", "-o", "name").stdout.split()
+    terminal("token", "revoke", made["id"])
+    terminal("get", "queues", want=3, **mine)
+
+
+def test_the_doctor_finds_nothing_wrong(terminal: Terminal) -> None:
+    told = terminal("doctor").stdout
+    assert "BAD" not in told
+    assert {"version", "lag", "clock", "credentials"} <= set(told.replace(":", "").split())
+
+
+def test_who_stops_reading_is_no_error(terminal: Terminal) -> None:
+    words = terminal.words(["run", "--cpu", "100m", "--", "seq", "1", "200000"])
+    piped = f"{shlex.join(words)} | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", piped],
+        env=terminal.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=COMMAND_S_MAX,
+    )
+    assert done.stdout == "1\n141\n"
+    assert done.stderr == ""
+
+
+def test_ctrl_c_ends_a_watch(terminal: Terminal, job_set: str) -> None:
+    submitted(terminal, job_set, "[{hold: true, command: [a]}]")
+    words = terminal.words(["watch", "default", job_set, "--json"])
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=terminal.environment, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=COMMAND_S_MAX)
+    assert (process.returncode, told) == (130, "")
+    terminal("cancel", "--queue", "default", "--jobset", job_set)
+
+
+def test_bash_completes_commands(terminal: Terminal) -> None:
+    text = """
+        eval "$(fairlead completion bash)"
+        COMP_WORDS=(fairlead queue cor); COMP_CWORD=2
+        complete -p fairlead | sed 's/.*-F \\([^ ]*\\).*/\\1/' > function
+        $(cat function) fairlead; echo "${COMPREPLY[@]}"
+    """
+    own = str(Path(terminal.words([])[0]).parent)
+    done = subprocess.run(
+        ["bash", "-c", text],
+        env={**terminal.environment, "PATH": f"{own}:/usr/bin:/bin"},
+        cwd=terminal.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=COMMAND_S_MAX,
+    )
+    assert done.stdout.split() == ["cordon"], done.stderr
+
+
+def test_names_of_all_languages_are_shown_as_they_are(terminal: Terminal, job_set: str) -> None:
+    name = f"{job_set}-größe-漢字"
+    submitted(terminal, name, "[{clientId: été, command: ['true']}]", "--wait")
+    told = terminal("get", "jobs", "--jobset", name).stdout
+    assert name in told
+    assert "été" in told
