@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.cli.conftest import COMMAND_S_MAX, Terminal
 
+LONG = "[seq, '1', '200000']"
 SMALL = "defaults: {cpu: 100m, memory: 64Mi}"
 
 
@@ -261,8 +262,12 @@ def test_the_doctor_finds_nothing_wrong(terminal: Terminal) -> None:
     assert {"version", "lag", "clock", "credentials"} <= set(told.replace(":", "").split())
 
 
-def test_who_stops_reading_is_no_error(terminal: Terminal) -> None:
-    words = terminal.words(["run", "--cpu", "100m", "--", "seq", "1", "200000"])
+@pytest.mark.parametrize("command", ["run", "logs"])
+def test_who_stops_reading_is_no_error(terminal: Terminal, job_set: str, command: str) -> None:
+    arguments = ["run", "--cpu", "100m", "--", "seq", "1", "200000"]
+    if command == "logs":
+        arguments = ["logs", *submitted(terminal, job_set, f"[{{command: {LONG}}}]", "--wait")]
+    words = terminal.words(arguments)
     piped = f"{shlex.join(words)} | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", piped],

@@ -1,5 +1,6 @@
 """What all commands share: the server to ask, exit codes, and errors as sentences with a hint."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
@@ -67,8 +68,6 @@ def options(
 
 def find(context: typer.Context, data: "Path | None" = None) -> "Server":
     """The server that the options, the environment or the files name; `data`: that of a folder."""
-    import os
-
     from fairlead import discovery
 
     if data is not None:
@@ -157,11 +156,17 @@ def guard(command: Callable[[], object]) -> int:
 
 def _code(end: SystemExit) -> int:
     if isinstance(end.__context__, BrokenPipeError):
-        return EXIT_PIPE
+        return hang_up()
     if end.code is None or isinstance(end.code, int):
         return end.code or 0
     say(str(end.code))
     return EXIT_USAGE
+
+
+def hang_up() -> int:
+    """Nobody reads our output any more: what is still to be written goes nowhere. The exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    return EXIT_PIPE
 
 
 def explain(error: Exception) -> tuple[str, int] | None:

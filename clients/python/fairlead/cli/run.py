@@ -91,6 +91,9 @@ async def _run(context: typer.Context, queue: str, name: str, job: "Job", detach
             frame.say(f"\nfairlead: cancelling job {job_id}")
             await client.cancel([job_id], reason="Ctrl-C")
             raise
+        except BrokenPipeError:
+            await client.cancel([job_id], reason="nobody reads its output any more")
+            return frame.hang_up()
     if ended.state != "SUCCEEDED":
         frame.say(f"fairlead: job {job_id}: {story.line(ended)}")
     return exit_code(ended)
@@ -133,12 +136,19 @@ def _wait_note(detail: "JobDetail", said: str) -> str:
 
 
 async def _copy(client: "AsyncClient", job_id: str, run: int) -> None:
+    """Copy both outputs of a run to its end. Raises `BrokenPipeError` when nobody reads one."""
     import asyncio
 
     streams = {"stdout": sys.stdout.buffer, "stderr": sys.stderr.buffer}
-    async with asyncio.TaskGroup() as tasks:
-        for stream, target in streams.items():
-            tasks.create_task(_copy_stream(client, job_id, run, stream, target))
+    is_read = True
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for stream, target in streams.items():
+                tasks.create_task(_copy_stream(client, job_id, run, stream, target))
+    except* BrokenPipeError:
+        is_read = False
+    if not is_read:
+        raise BrokenPipeError
 
 
 async def _copy_stream(
