@@ -39,3 +39,18 @@ def test_a_queue_that_is_out_of_tokens_stops_alone() -> None:
     assert placed(plan, names) == ["a0", "b0"]
     assert codes(plan) == {Code.RATE_LIMIT}
     assert plan.stopped_by == Code.NONE
+
+
+def test_time_is_asked_for_between_stretches_and_never_within_one() -> None:
+    """L6."""
+    made, names = pool({"id": "a", "queue": "A", "count": 8, "cpu": 1})
+    asked: list[int] = []
+
+    def expired() -> bool:
+        asked.append(1)
+        return len(asked) == 2
+
+    plan = schedule(made, EngineSettings(stretch=3), expired=expired)
+    assert placed(plan, names) == [f"a{n}" for n in range(6)]
+    assert codes(plan) == {Code.NOT_REACHED}
+    assert plan.stopped_by == Code.TIME_LIMIT

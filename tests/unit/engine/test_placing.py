@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairlead_scheduler.engine import EngineSettings, schedule
+from fairlead_scheduler.engine import EngineSettings, matching, schedule
 from fairlead_scheduler.engine.snapshot import Code
-from tests.unit.engine.pools import BALANCE, placed, pool, run
+from tests.unit.engine.pools import BALANCE, placed, pool, preempted, run
 
 
 def test_a_job_avoids_the_node_that_returned_it_and_fails_when_no_other_suits() -> None:
@@ -39,3 +39,46 @@ def test_pack_fills_the_node_that_is_used_most_and_fragmentation_leaves_no_crumb
     assert schedule(made, EngineSettings(placement="best-fit")).placed_node.tolist() == [1]
     assert schedule(made, EngineSettings(placement="pack")).placed_node.tolist() == [0]
     assert schedule(made, EngineSettings(placement="fragmentation")).placed_node.tolist() == [2]
+
+
+def test_a_gang_fails_as_a_whole_when_too_few_of_its_members_have_a_node_left() -> None:
+    """N10."""
+    made, names = pool({"id": "g", "queue": "A", "count": 2, "cpu": 1, "gang": {}})
+    avoided = replace(
+        made, avoid_job=np.zeros(2, np.int32), avoid_node=np.arange(2, dtype=np.int32)
+    )
+    plan = schedule(avoided, BALANCE)
+    assert [names[j] for j in plan.failed_job] == ["g0", "g1"]
+    assert set(plan.failed_code.tolist()) == {Code.ALL_NODES_TRIED}
+
+
+def test_what_a_shape_prefers_ranks_nodes_and_rules_none_out() -> None:
+    """N1: preferred affinity, by the weight of the terms that are met."""
+    fast = matching.Term((matching.Requirement("disk", "In", ("ssd",)),))
+    wishes = matching.ShapeRules(preferred=((10, fast),))
+    types = [matching.NodeType(), matching.NodeType(labels=(("disk", "ssd"),))]
+    assert matching.table([wishes], types).tolist() == [[[0, 0]]]
+    ranks = matching.ranks([wishes], types)
+    assert ranks is not None
+    assert ranks.tolist() == [[1, 0]]
+    assert matching.ranks([matching.ShapeRules()], types) is None
+
+
+def test_in_a_large_pool_the_cheapest_node_is_found_without_looking_at_all_of_them() -> None:
+    """N4: 80 nodes, each with a run that loses another amount of work; two of them tie."""
+    nodes = [{"name": "n", "count": 80, "resources": {"cpu": 1, "memory": "4Gi"}}]
+    runs = [
+        {
+            "id": f"r{n}x",
+            "queue": "A",
+            "cpu": 1,
+            "running": {"onNode": f"n{n}", "since": (n * 37) % 79 / 10},
+        }
+        for n in range(80)
+    ]
+    made, names = pool(
+        *runs, {"id": "u", "queue": "A", "count": 5, "cpu": 1, "priorityClass": "p1"}, nodes=nodes
+    )
+    plan = schedule(made, BALANCE)
+    youngest = sorted(range(80), key=lambda n: (-((n * 37) % 79), -n))[:5]
+    assert preempted(plan, names) == sorted(f"r{n}x0" for n in youngest)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from . import gangtable, order, shares
@@ -209,8 +211,6 @@ def _runs(
     queues = len(snapshot.queue_names)
     resources, all_resources = snapshot.shape_request.shape[1], start.capacity.size
     pairs = 0 if snapshot.avoid_job is None else snapshot.avoid_job.size
-    slots = SLOTS if nodes > FEW else 0
-    size = 1 << max(nodes - 1, 0).bit_length()
     return Runs(
         active=int(jobs > 0),
         state=np.zeros(jobs, np.uint8),
@@ -265,21 +265,32 @@ def _runs(
         for_job=np.full(jobs, -1, np.int64),
         share_before=np.zeros(jobs, np.float64),
         was=np.zeros(jobs, np.int64),
-        journal=np.zeros(jobs + 1, np.int64),
-        candidates=np.zeros(jobs, np.int64),
-        taken=np.zeros(jobs, np.int64),
-        chosen=np.zeros(jobs, np.int64),
-        whole_gang=np.zeros(jobs, np.int64),
-        chosen_gang=np.zeros(jobs, np.int64),
-        less=np.zeros((queues, all_resources), np.int64),
-        need=np.zeros(resources, np.int64),
-        unit=np.zeros(all_resources, np.int64),
-        urged=np.zeros(jobs, np.float64),
-        bid=np.zeros((slots, nodes, KEYS), np.float64),
-        winner=np.zeros((slots, 2 * size), np.int64),
-        slot=np.full((slots, 6), -1, np.int64),
-        slot_after=np.zeros(slots, np.float64),
-        freed=np.zeros(4 * nodes if slots else 0, np.int64),
-        key=np.zeros((2, KEYS), np.float64),
-        weighed=np.zeros((2, 3 + resources), np.float64),
+        **_scratch(jobs, nodes, queues, resources, all_resources),
     )
+
+
+def _scratch(
+    jobs: int, nodes: int, queues: int, resources: int, all_resources: int
+) -> dict[str, Any]:
+    """The fields of `Runs` in which things are worked out."""
+    slots = SLOTS if nodes > FEW else 0
+    size = 1 << max(nodes - 1, 0).bit_length()
+    return {
+        "journal": np.zeros(jobs + 1, np.int64),
+        "candidates": np.zeros(jobs, np.int64),
+        "taken": np.zeros(jobs, np.int64),
+        "chosen": np.zeros(jobs, np.int64),
+        "whole_gang": np.zeros(jobs, np.int64),
+        "chosen_gang": np.zeros(jobs, np.int64),
+        "less": np.zeros((queues, all_resources), np.int64),
+        "need": np.zeros(resources, np.int64),
+        "unit": np.zeros(all_resources, np.int64),
+        "urged": np.zeros(jobs, np.float64),
+        "bid": np.zeros((slots, nodes, KEYS), np.float64),
+        "winner": np.zeros((slots, 2 * size), np.int64),
+        "slot": np.full((slots, 6), -1, np.int64),
+        "slot_after": np.zeros(slots, np.float64),
+        "freed": np.zeros(4 * nodes if slots else 0, np.int64),
+        "key": np.zeros((2, KEYS), np.float64),
+        "weighed": np.zeros((2, 3 + resources), np.float64),
+    }
