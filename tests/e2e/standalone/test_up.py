@@ -218,7 +218,7 @@ def test_under_nohup_it_outlives_its_terminal(tmp_path: Path) -> None:
         try:
             wait_for((whole.data / "address").exists)
             running.send_signal(signal.SIGHUP)
-            assert get(whole, "/readyz")[0] == 200
+            wait_for(lambda: get(whole, "/readyz")[0] == 200)
             assert running.poll() is None
         finally:
             running.send_signal(signal.SIGTERM)
