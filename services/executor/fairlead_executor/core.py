@@ -23,7 +23,7 @@ from fairlead_common.clusters import Heartbeat, Node
 from fairlead_common.ids import RunId, run_id
 from fairlead_common.leases import Lease, Wish
 from fairlead_common.log.protocol import Entry, Record
-from fairlead_executor import metrics, report
+from fairlead_executor import armada, metrics, report
 from fairlead_executor.backends.cluster import Cluster
 from fairlead_executor.reconcile import (
     Action,
@@ -75,6 +75,7 @@ class Core:
         address: str = "",
         version: str = "",
         heartbeat_ms: int = 5_000,
+        armada_names: bool = False,
     ) -> None:
         self.name = name
         self.cluster = cluster
@@ -85,6 +86,7 @@ class Core:
         self._address = address
         self._version = version
         self._heartbeat_ms = heartbeat_ms
+        self._armada_names = armada_names
         self._beat_ms: int | None = None
         self._full_ms: int | None = None
         self._dirty: dict[RunId, None] = {}
@@ -142,6 +144,8 @@ class Core:
                 metrics.LEASES_UNREADABLE.inc()
                 _logger.error("the lease of %s cannot be read: %s", run, error)
                 continue
+            if self._armada_names:
+                lease = armada.named(lease)
             wanted = self.desired.get(run)
             if wanted is not None:
                 wanted.lease, wanted.position = lease, entry.position

@@ -82,5 +82,6 @@ def _executor(
         address=settings.address or f"http://{settings.http_host}:{settings.http_port}",
         version=importlib.metadata.version("fairlead-executor"),
         heartbeat_ms=round(settings.heartbeat_s * 1000),
+        armada_names=settings.armada_names,
     )
     return Executor(core, log, producer, instance, clock.now_ms, clock.monotonic_s)

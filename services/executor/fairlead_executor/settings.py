@@ -27,6 +27,7 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     whole of the simulated backend. `shutdown_s`: what runs are given to end when the executor is
     told to. `supervisor_fd`: an inherited pipe whose end means that all runs must end.
     `output_bytes_max`: of each output of a run the newest bytes are kept, at most so many.
+    `armada_names`: runs find their environment under the names of Armada as well.
     `address`: where lookout reaches this process, if not at `http_host` and `http_port`.
     """
 
@@ -43,6 +44,7 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     address: str = ""
     kept: Kept = Kept()
     output_bytes_max: int = 256 * 2**20
+    armada_names: bool = False
 
     def check(self) -> None:
         """Raises `SettingsError` for what types cannot say."""

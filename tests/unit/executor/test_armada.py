@@ -1,0 +1,21 @@
+"""Runs find their environment under the names of Armada as well."""
+
+from fairlead_common.ids import JobId
+from fairlead_common.leases import Lease
+from fairlead_executor import armada
+
+
+def test_a_run_is_told_in_both_names() -> None:
+    env = {
+        "FAIRLEAD_JOB_ID": "j",
+        "FAIRLEAD_GANG_NAME": "g",
+        "FAIRLEAD_GANG_UNIFORMITY_LABEL": "rack",
+        "OTHER": "x",
+    }
+    lease = Lease(job_id=JobId("j"), run=1, queue="q", job_set="s", node="n", env=env)
+    assert armada.named(lease).env == {
+        **env,
+        "ARMADA_JOB_ID": "j",
+        "ARMADA_GANG_ID": "g",
+        "ARMADA_GANG_NODE_UNIFORMITY_LABEL_NAME": "rack",
+    }
