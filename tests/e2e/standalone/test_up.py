@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from fairlead_standalone.addresses import free_port
+from fairlead_standalone.services import is_ready
 from fairlead_standalone.testing import Whole, processes_of, wait_for
 from tests.conftest import Server
 
@@ -216,7 +217,7 @@ def test_under_nohup_it_outlives_its_terminal(tmp_path: Path) -> None:
     words = ["nohup", *whole.words]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
         try:
-            wait_for((whole.data / "address").exists)
+            wait_for(lambda: is_ready(whole.port))
             running.send_signal(signal.SIGHUP)
             wait_for(lambda: get(whole, "/readyz")[0] == 200)
             assert running.poll() is None

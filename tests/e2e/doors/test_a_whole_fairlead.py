@@ -1,0 +1,70 @@
+"""The doors of a whole Fairlead, as `fairlead up` starts it."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from fairlead_standalone.testing import Whole
+
+SECRET = "fl_ThisSecretMustNeverBeInALog"
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Iterator[Whole]:
+    """A running Fairlead."""
+    with Whole(tmp_path, environment={"FAIRLEAD_LOG_LEVEL": "DEBUG"}) as running:
+        running.start()
+        yield running
+
+
+@pytest.fixture
+def http(whole: Whole) -> Iterator[httpx2.Client]:
+    """A client without credentials, which keeps cookies as a browser does."""
+    with httpx2.Client(base_url=whole.address, timeout=30) as client:
+        yield client
+
+
+def code(whole: Whole) -> str:
+    """That of the link that was printed."""
+    found = re.search(r"/sign-in\?code=(\S+)", whole.printed)
+    assert found is not None
+    return found[1]
+
+
+def test_a_browser_signs_in_by_the_printed_link_and_its_stream_ends_with_the_server(
+    whole: Whole, http: httpx2.Client
+) -> None:
+    assert http.get(f"/sign-in?code={code(whole)}").status_code == 303
+    assert http.get("/", headers={"Accept": "text/html"}).status_code == 200
+    with http.stream("GET", "/live/jobsets") as stream:
+        assert stream.status_code == 200
+        pieces = stream.iter_raw()
+        assert next(pieces)
+        whole.interrupt()
+        list(pieces)  # to its end: a stream that broke off would raise
+
+
+def test_no_secret_is_in_any_log(whole: Whole, http: httpx2.Client) -> None:
+    token, printed = whole.token, code(whole)
+    mine = {"Authorization": f"Bearer {token}"}
+    assert http.get("/api/v1/queues", headers=mine).status_code == 200
+    for wrong in (
+        {"Authorization": f"Bearer {SECRET}"},
+        {"Authorization": f"Basic {SECRET}"},
+        {"Cookie": f"fairlead_session={SECRET}"},
+    ):
+        assert http.get("/api/v1/queues", headers=wrong).status_code == 401
+    assert http.get(f"/sign-in?code={SECRET}").status_code == 401
+    assert http.get(f"/sign-in?code={printed}").status_code == 303
+    session = http.cookies["fairlead_session"]
+    http.cookies.clear()
+    wanted = {"name": "ci", "roles": ["viewer"]}
+    made = http.post("/api/v1/tokens", json=wanted, headers=mine).json()["token"]
+    whole.interrupt()
+    logs = b"".join(file.read_bytes() for file in (whole.data / "logs").iterdir())
+    assert b"made a token of ci" in logs, "the audit is there"
+    for secret in (token, SECRET, printed, session, made):
+        assert secret.encode() not in logs
