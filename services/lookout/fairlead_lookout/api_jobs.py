@@ -107,6 +107,8 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
     ) -> Response:
         wanted = msgspec.structs.replace(found, reach=reach)
         by = None if group_by is None else filters.dimensions(group_by)
+        if by is not None and cursor is not None:
+            raise filters.refusal("cursor", "Groups come on one page: raise `limit` instead.")
         await come_to(parts, after, wait)
         if by is not None:
             return answer(await parts.lists.groups(wanted, by, limit))

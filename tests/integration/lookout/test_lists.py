@@ -186,6 +186,8 @@ def test_branches_are_visited_as_far_back_as_each_other(sizes: list[int], rows: 
         ("/jobs", {"sort": "colour"}, "/query/sort"),
         ("/jobs", {"groupBy": "colour"}, "/query/groupBy"),
         ("/jobs", {"groupBy": "label."}, "/query/groupBy"),
+        ("/jobs", {"groupBy": "state", "cursor": "x"}, "/query/cursor"),
+        ("/jobs", {"groupBy": "label.a,label.b,label.c,label.d"}, "/query/groupBy"),
         ("/jobs", {"label.": "x"}, "/query/label."),
         ("/jobs", {"submittedAfter": "yesterday"}, "/query/submittedAfter"),
         ("/jobs", {"submittedAfter": "2026-13-01T00:00:00Z"}, "/query/submittedAfter"),
