@@ -12,6 +12,7 @@ import os
 import random
 import resource
 import tempfile
+import time
 from pathlib import Path
 from typing import Final
 
@@ -64,7 +65,9 @@ def main() -> None:
         folder = Path(name)
         order = write(folder, options.jobs, options.arrivals)
         given = command.read(order)
+        began_s = time.process_time()
         outcome = command.run(order, given, folder / "out", lambda done, jobs, now_ms: None)
+    cpu_s = time.process_time() - began_s
     timing, summary = outcome.timing, outcome.summary
     found = {
         "bench": "simulate",
@@ -72,6 +75,8 @@ def main() -> None:
         "arrivals": options.arrivals,
         "simulateS": timing.simulate_s,
         "jobsPerSecond": timing.jobs_per_second,
+        "cpuS": round(cpu_s, 3),
+        "jobsPerCpuSecond": round(options.jobs / cpu_s, 1),
         "rounds": summary.rounds,
         "simulatedSeconds": summary.makespan_seconds,
         "utilisation": summary.utilisation,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fairlead_scheduler.simulate.command import Input, Order
 
 EXIT_BAD_INPUT: Final = 2
-COMPILE_FROM_JOBS: Final = 2_000
+COMPILE_FROM_JOBS: Final = 5_000
 """For fewer jobs compiling the kernels (a minute, once) would take longer than doing without."""
 
 
@@ -83,7 +83,7 @@ def simulate(
 def _choose_kernels(jobs: int) -> None:
     """Compiled ones if there are any, or if it pays to make them first. Both decide the same."""
     if jobs >= COMPILE_FROM_JOBS and not os.environ.get("NUMBA_DISABLE_JIT"):
-        subprocess.run([sys.executable, "-m", "fairlead_scheduler.kernels"], check=False)
+        subprocess.run([sys.executable, "-P", "-m", "fairlead_scheduler.kernels"], check=False)
     kernels.choose(os.environ)
 
 
