@@ -1,0 +1,170 @@
+"""Whatever the log holds, a cycle decides without raising: odd queues, nodes, classes and gangs."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead_common import clusters as records
+from fairlead_common import configuration, shapes
+from fairlead_common import events as ev
+from fairlead_common.classes import PriorityClass
+from fairlead_common.clusters import Heartbeat, Node, Taint
+from fairlead_common.configuration import Cordon, Queue
+from fairlead_common.events import FailureCategory, Gang, RetryPolicy
+from fairlead_common.ids import JobId
+from fairlead_common.log import Entry, Record
+from fairlead_scheduler.buckets import PoolBuckets
+from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.deciding import Decider
+from fairlead_scheduler.leasing import Leases
+from fairlead_scheduler.queues import Queues
+from fairlead_scheduler.reporting import Reporter
+from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
+from fairlead_scheduler.view import apply
+from fairlead_scheduler.view.columns import View
+from tests.unit.scheduler.facts import leased, message, submitted
+
+NAMES = [f"j{number}" for number in range(8)]
+SETTINGS = SchedulerSettings(
+    priority_classes=(
+        PriorityClass(name="default", value=0),
+        PriorityClass(name="high", value=9, limits={"cpu": 0.5}),
+    ),
+    rules=Rules(
+        protected_fraction_of_fair_share=0,
+        rate=Rate(per_second=1, burst=3),
+        floating={"licence": 2.0},
+        gang_assembly_timeout_s=5,
+    ),
+)
+
+amounts = st.sampled_from([-5, 0, 1, 1000, 4000, 2**53])
+shape = st.builds(
+    lambda cpu, other, much: shapes.encode(shapes.Shape(requests={"cpu": cpu, other: much})),
+    st.sampled_from([0, 500, 1000, 2**53]),
+    st.sampled_from(["memory", "licence", "gpu"]),
+    st.integers(0, 3),
+)
+gang = st.builds(
+    Gang,
+    name=st.sampled_from(["g", "h"]),
+    size=st.integers(2, 4),
+    min_size=st.sampled_from([None, 1, 2]),
+    uniformity_label=st.sampled_from([None, "rack"]),
+    rest=st.sampled_from(["wait", "fail"]),
+)
+retry = st.builds(
+    RetryPolicy,
+    limit=st.integers(0, 2),
+    on=st.just((FailureCategory.OOM, FailureCategory.START)),
+    memory_factor=st.sampled_from([1.0, 16.0]),
+    avoid_node=st.booleans(),
+)
+jobs = st.builds(
+    lambda name, **fields: submitted(name, **fields),
+    st.sampled_from(NAMES),
+    shape=shape,
+    priority_class=st.sampled_from(["default", "high", "gone"]),
+    gang=st.none() | gang,
+    retry=st.none() | retry,
+    when_infeasible=st.sampled_from(["wait", "reject"]),
+    runtime_s_max=st.sampled_from([None, 1]),
+)
+run_events = st.builds(
+    lambda kind, name, run: kind(JobId(name), run),
+    st.sampled_from(
+        [
+            lambda job_id, run: leased(job_id, run, "n0"),
+            lambda job_id, run: leased(job_id, run, "nowhere"),
+            lambda job_id, run: ev.JobRunRunning(job_id=job_id, run=run),
+            lambda job_id, run: ev.JobRunReturned(job_id=job_id, run=run, reason="no"),
+            lambda job_id, run: ev.JobRunFailed(
+                job_id=job_id, run=run, category=FailureCategory.OOM, reason="no"
+            ),
+            lambda job_id, run: ev.JobCancelRequested(job_id=job_id),
+            lambda job_id, run: ev.JobPreemptRequested(job_id=job_id),
+        ]
+    ),
+    st.sampled_from(NAMES),
+    st.integers(1, 2),
+)
+nodes = st.builds(
+    lambda name, cpu, label, taints: records.node_record(
+        Node(
+            executor="e0",
+            name=name,
+            allocatable={"cpu": cpu, "memory": 2**53, "gpu": cpu},
+            labels=label,
+            taints=taints,
+        )
+    ),
+    st.sampled_from(["n0", "n1", "n2"]),
+    amounts,
+    st.sampled_from([{}, {"rack": "a"}, {"rack": "b"}]),
+    st.sampled_from([(), (Taint(key="k", effect="Nonsense"),)]),
+)
+cluster_records = st.one_of(
+    nodes,
+    st.just(records.heartbeat_record(Heartbeat(executor="e0"))),
+    st.just(records.node_gone_record("e0", "n0")),
+)
+configured = st.one_of(
+    st.builds(
+        Queue,
+        name=st.just("q"),
+        version=st.integers(1, 5),
+        weight=st.sampled_from([-1.0, 0.0, 1.0, 1e300]),
+        cordoned=st.booleans(),
+        deleted=st.booleans(),
+        limits=st.sampled_from(
+            [{}, {"high": {"cpu": "x"}}, {"gone": {"cpu": 0.1}}, {"default": {"nothing": "1"}}]
+        ),
+        retry_policy=st.none() | retry,
+    ),
+    st.builds(Cordon, executor=st.just("e0"), version=st.integers(1, 5), cordoned=st.booleans()),
+).map(configuration.record)
+
+
+def entry(record: Record) -> Entry:
+    return Entry(0, 0, record.key, record.value, 0)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    turns=st.lists(
+        st.tuples(
+            st.lists(st.one_of(jobs, jobs, run_events), max_size=6),
+            st.lists(cluster_records, max_size=4),
+            st.lists(configured, max_size=2),
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_a_cycle_never_raises_and_its_own_decisions_fit(
+    turns: list[tuple[list[ev.AnyEvent], list[Record], list[Record]]],
+) -> None:
+    view, clusters, queues = View(PoolBuckets(SETTINGS.rules)), Clusters(), Queues()
+    decider = Decider(SETTINGS, view, clusters, queues, Leases(), began_ms=0)
+    reporter = Reporter(item.name for item in SETTINGS.priority_classes)
+    for turn, (events, cluster, configuration_) in enumerate(turns):
+        now_ms = 4_000 * turn
+        apply.apply(view, [message(view.positions.get(0, 0), *events, time_ms=now_ms)], {})
+        clusters.apply(map(entry, cluster))
+        clusters.tick(40)
+        queues.apply(map(entry, configuration_), clusters)
+        kept = decider.due(now_ms)
+        units = list(kept.units)
+        for pool in decider.pools():
+            decided = decider.round(pool, kept, now_ms, lambda: 0.0)
+            if decided is None:
+                continue
+            reporter.changed(view, decided.built, decided.plan, queues, now_ms=now_ms, steps_ms={})
+            reporter.failing(view, pool, "as if", now_ms=now_ms)
+            units += decider.units(decided)
+        for unit in units:
+            for _, event in unit.facts:
+                if isinstance(event, ev.JobRunLeased):
+                    assert event.node in {name.node for name in clusters.nodes}
+            facts = [event for _, event in unit.facts]
+            if facts:
+                apply.apply(view, [message(view.positions[0], *facts, time_ms=now_ms)], {})
