@@ -66,7 +66,7 @@ def runs_of(
         counts = np.bincount(mine, minlength=start.whole.shape[0])
         state.stands[q] -= counts @ start.whole
     cost = shares.cost(runs.held, start.factor) / np.maximum(runs.entitled, 1e-9)
-    runs.above[:] = np.floor(cost * STEPS + 0.5).astype(np.int64)
+    runs.above[:] = np.floor(np.minimum(cost * STEPS, 2.0**62) + 0.5).astype(np.int64)
     return runs
 
 
