@@ -65,22 +65,16 @@ def register(app: typer.Typer) -> None:
     )(resubmit)
 
 
+@choose.filtered
 def cancel(
     context: typer.Context,
+    chosen: "Filter",
     ids: choose.Ids = None,
-    queue: choose.Queue = "",
-    jobset: choose.JobSet = "",
-    state: choose.States = None,
-    class_: choose.Classes = None,
-    label: choose.Labels = None,
-    cluster: choose.Cluster = "",
-    node: choose.Node = "",
     reason: Reason = "",
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Cancel jobs: queued ones end at once, running ones are stopped first."""
-    chosen = choose.where(queue, jobset, state, class_, label, cluster, node)
 
     def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "Acted":
         return client.cancel(jobs, reason=reason, dry_run=dry)
@@ -88,22 +82,16 @@ def cancel(
     _act(context, ids, chosen, ask, ("cancel", "cancellation"), dry_run=dry_run, yes=yes)
 
 
+@choose.filtered
 def preempt(
     context: typer.Context,
+    chosen: "Filter",
     ids: choose.Ids = None,
-    queue: choose.Queue = "",
-    jobset: choose.JobSet = "",
-    state: choose.States = None,
-    class_: choose.Classes = None,
-    label: choose.Labels = None,
-    cluster: choose.Cluster = "",
-    node: choose.Node = "",
     reason: Reason = "",
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Stop the runs of jobs. They wait again, or end, as their `onPreemption` says."""
-    chosen = choose.where(queue, jobset, state, class_, label, cluster, node)
 
     def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "Acted":
         return client.preempt(jobs, reason=reason, dry_run=dry)
@@ -111,25 +99,19 @@ def preempt(
     _act(context, ids, chosen, ask, ("preempt", "preemption"), dry_run=dry_run, yes=yes)
 
 
+@choose.filtered
 def reprioritize(
     context: typer.Context,
+    chosen: "Filter",
     priority: Annotated[
         int, typer.Option(help="The new priority: the greater goes first.", metavar="NUMBER")
     ],
     ids: choose.Ids = None,
-    queue: choose.Queue = "",
-    jobset: choose.JobSet = "",
-    state: choose.States = None,
-    class_: choose.Classes = None,
-    label: choose.Labels = None,
-    cluster: choose.Cluster = "",
-    node: choose.Node = "",
     reason: Reason = "",
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Change the place of jobs within their queue."""
-    chosen = choose.where(queue, jobset, state, class_, label, cluster, node)
 
     def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "Acted":
         return client.reprioritize(jobs, priority, reason=reason, dry_run=dry)
@@ -140,7 +122,7 @@ def reprioritize(
 
 def release(
     context: typer.Context,
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Job ids.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help="Job ids.")],
 ) -> None:
     """Let jobs go that were submitted with `hold: true`."""
     with frame.connect(context) as client:
@@ -148,17 +130,12 @@ def release(
     typer.echo(f"release of {output.many(len(ids), 'job')} requested")
 
 
+@choose.filtered
 def resubmit(
     context: typer.Context,
+    chosen: "Filter",
     into: Annotated[str, typer.Option(help="The job set of the new jobs.", metavar="NAME")],
     ids: choose.Ids = None,
-    queue: choose.Queue = "",
-    jobset: choose.JobSet = "",
-    state: choose.States = None,
-    class_: choose.Classes = None,
-    label: choose.Labels = None,
-    cluster: choose.Cluster = "",
-    node: choose.Node = "",
     into_queue: Annotated[
         str, typer.Option(help="The queue of the new jobs; theirs otherwise.", metavar="NAME")
     ] = "",
@@ -168,7 +145,6 @@ def resubmit(
 
     Prints the progress on a terminal. Interrupted, the server still goes on to the end.
     """
-    chosen = choose.where(queue, jobset, state, class_, label, cluster, node)
     jobs = choose.ids_or_filter(ids, chosen)
     with frame.connect(context) as client:
         if not isinstance(jobs, list):

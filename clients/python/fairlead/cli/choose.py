@@ -1,6 +1,8 @@
 """Which jobs a command is about: ids, or options that filter, the same for all commands."""
 
-from typing import TYPE_CHECKING, Annotated
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,7 +11,7 @@ from fairlead.cli import frame
 if TYPE_CHECKING:
     from fairlead import Filter
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Job ids.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Job ids.")]
 Queue = Annotated[str, typer.Option(help="Jobs of this queue.", metavar="NAME")]
 JobSet = Annotated[str, typer.Option(help="Only of this job set.", metavar="NAME")]
 States = Annotated[
@@ -28,14 +30,34 @@ Cluster = Annotated[str, typer.Option(help="Only on this cluster.", metavar="NAM
 Node = Annotated[str, typer.Option(help="Only on this node.", metavar="NAME")]
 
 
+def filtered(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options that filter jobs; it gets what they say as `chosen`."""
+    filters = inspect.signature(where).parameters
+    own = inspect.signature(command)
+    parameters = [each for each in own.parameters.values() if each.name != "chosen"]
+
+    def with_options(**given: Any) -> None:  # whatever the options are
+        chosen = where(**{name: given.pop(name) for name in filters})
+        command(chosen=chosen, **given)
+
+    merged = [*parameters, *filters.values()]
+    with_options.__name__ = command.__name__
+    with_options.__doc__ = command.__doc__
+    with_options.__annotations__ = {each.name: each.annotation for each in merged}
+    with_options.__dict__["__signature__"] = own.replace(
+        parameters=[each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in merged]
+    )
+    return with_options
+
+
 def where(
-    queue: str,
-    jobset: str,
-    state: list[str] | None,
-    class_: list[str] | None,
-    label: list[str] | None,
-    cluster: str,
-    node: str,
+    queue: Queue = "",
+    jobset: JobSet = "",
+    state: States = None,
+    class_: Classes = None,
+    label: Labels = None,
+    cluster: Cluster = "",
+    node: Node = "",
 ) -> "Filter":
     """What the options say."""
     from fairlead import Filter

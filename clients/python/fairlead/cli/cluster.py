@@ -11,7 +11,7 @@ Name = Annotated[
 ]
 Nodes = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NODE]...", help="Only these nodes; the whole cluster otherwise."),
+    typer.Argument(metavar="NODE", help="Only these nodes; the whole cluster otherwise."),
 ]
 
 

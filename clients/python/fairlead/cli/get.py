@@ -7,7 +7,7 @@ import typer
 from fairlead.cli import amounts, choose, frame, output, queue, watch
 
 if TYPE_CHECKING:
-    from fairlead import Client, Cluster, JobSet, JobView, Node
+    from fairlead import Client, Cluster, Filter, JobSet, JobView, Node
 
 LimitOption = Annotated[int, typer.Option(min=1, help="At most so many.")]
 
@@ -39,15 +39,10 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="get")
 
 
+@choose.filtered
 def jobs(
     context: typer.Context,
-    queue: choose.Queue = "",
-    jobset: choose.JobSet = "",
-    state: choose.States = None,
-    class_: choose.Classes = None,
-    label: choose.Labels = None,
-    cluster: choose.Cluster = "",
-    node: choose.Node = "",
+    chosen: "Filter",
     category: Annotated[
         str, typer.Option(help="Only that failed for this: oom, exit-code, ...", metavar="NAME")
     ] = "",
@@ -87,7 +82,7 @@ def jobs(
     }
     with frame.connect(context) as client:
         found = client.iter_jobs(
-            choose.where(queue, jobset, state, class_, label, cluster, node),
+            chosen,
             category=category or None,
             annotations=choose.pairs(annotation or []),
             submitted_after=submitted_after or None,
