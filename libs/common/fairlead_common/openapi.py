@@ -142,7 +142,7 @@ def _written_out(part: Any, parts: Mapping[str, Json]) -> Any:
 
 def methods_at(document: Json, path: str) -> list[str]:
     """The methods that the document tells of for an address, whichever service has them."""
-    found = document["paths"].get(path) or next(
+    found: Json = document["paths"].get(path) or next(
         (
             operations
             for template, operations in document["paths"].items()
