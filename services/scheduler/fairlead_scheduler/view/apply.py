@@ -20,21 +20,43 @@ __all__ = ["Known", "Message", "advance", "apply", "decode", "label_filters", "w
 
 def apply(view: View, messages: Iterable[Message], known: Known) -> None:
     """Fold the messages into the view. Applying a message again changes nothing."""
+    alike: list[Message] = []
     for message in messages:
         if message.position < view.positions.get(message.partition, 0):
             continue
         view.positions[message.partition] = message.position + 1
-        events = message.sequence.events
-        if len(set(map(type, events))) == 1:
-            _APPLY[type(events[0])](view, message, events, 0, known)
-        else:
-            index = 0
-            for kind, group in groupby(events, type):
-                batch = list(group)
-                _APPLY[kind](view, message, batch, index, known)
-                index += len(batch)
         view.version += 1
-        ending.release_lingering(view, message)
+        kinds = set(map(type, message.sequence.events))
+        if kinds == _SUCCESSES and not ending.lingers_no_more(view, message):
+            alike.append(message)
+            continue
+        _apply_alike(view, alike, known)
+        alike = []
+        _apply_one(view, message, kinds, known)
+    _apply_alike(view, alike, known)
+
+
+_SUCCESSES: Final[set[type]] = {ev.JobRunSucceeded}
+
+
+def _apply_alike(view: View, messages: Sequence[Message], known: Known) -> None:
+    """Messages that hold nothing but successes, by whose time no row becomes free."""
+    if messages and not running.succeeded(view, messages):
+        for message in messages:
+            _apply_one(view, message, _SUCCESSES, known)
+
+
+def _apply_one(view: View, message: Message, kinds: set[type], known: Known) -> None:
+    events = message.sequence.events
+    if len(kinds) == 1:
+        _APPLY[type(events[0])](view, message, events, 0, known)
+    else:
+        index = 0
+        for kind, group in groupby(events, type):
+            batch = list(group)
+            _APPLY[kind](view, message, batch, index, known)
+            index += len(batch)
+    ending.release_lingering(view, message)
 
 
 def advance(view: View, positions: Mapping[int, int]) -> None:

@@ -79,11 +79,20 @@ def doom(view: View, row: int, other: JobId, state: JobState) -> None:
     view.attention.add(view.jobs.ids[row])
 
 
+def lingers_no_more(view: View, message: Message) -> bool:
+    """Whether the row of a job that ended while queued may be free by now."""
+    lingering = view.lingering.get(message.partition)
+    return (
+        lingering is not None
+        and len(lingering) > 0
+        and (lingering[0][0] + LINGER_MS <= message.time_ms)
+    )
+
+
 def release_lingering(view: View, message: Message) -> None:
     """By the time of the job's own partition: others may be read far ahead of it."""
-    lingering = view.lingering.get(message.partition)
-    while lingering and lingering[0][0] + LINGER_MS <= message.time_ms:
-        ended_ms, job_id = lingering.popleft()
+    while lingers_no_more(view, message):
+        ended_ms, job_id = view.lingering[message.partition].popleft()
         row = view.jobs.rows.get(job_id)
         if row is not None and _may_go(view, row):
             let_go(view, row, ended_ms)

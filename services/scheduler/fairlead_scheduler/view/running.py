@@ -7,7 +7,7 @@ from typing import Final, cast
 import numpy as np
 
 from fairlead_common import events as ev
-from fairlead_common.ids import run_id
+from fairlead_common.ids import JobId, run_id
 from fairlead_common.lifecycle import JOB_STEPS, RUN_STEPS, JobState, RunState
 from fairlead_scheduler.view import asking, ending
 from fairlead_scheduler.view import columns as c
@@ -168,6 +168,36 @@ def run_ended(view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _
                 rare.failure, rare.exit_code = event.category, event.exit_code
     view.touch_all(touched, message.position)
     view.attention.update([jobs.ids[row] for row in touched])
+
+
+def succeeded(view: View, messages: Sequence[Message]) -> bool:
+    """As `run_ended` for messages of successes only, all at once; False where one is unusual.
+
+    They come by the thousand in small messages: one per executor and job set. Unusual are runs
+    that are not the newest or have ended, jobs that are gone, and what is told twice.
+    """
+    jobs = view.jobs
+    ids: list[JobId] = []
+    runs: list[int] = []
+    places: list[int] = []
+    for message in messages:
+        for event in message.sequence.events:
+            assert isinstance(event, ev.JobRunSucceeded)
+            ids.append(event.job_id)
+            runs.append(event.run)
+            places.append(message.position)
+    rows = [row for row in map(jobs.rows.get, ids) if row is not None]
+    if len(set(rows)) < len(ids):
+        return False
+    at = np.array(rows, np.intp)
+    usual = (jobs.run[at] == runs) & c.IS_LIVE_RUN[jobs.run_state[at]]
+    if not (usual & ~c.IS_ENDED[jobs.state[at]]).all():
+        return False
+    jobs.run_state[at] = _RUN_TABLES["jobRunSucceeded"][jobs.run_state[at]]
+    view.changed.update(zip(ids, places, strict=True))
+    jobs.journal.extend(rows)
+    view.attention.update(ids)
+    return True
 
 
 def _table(

@@ -71,15 +71,21 @@ def _fill(
     at = np.array(rows, np.intp)
     jobs.state[at] = c.QUEUED
     jobs.run_state[at] = c.NO_RUN
-    jobs.flags[at] = [_first_flags(event) for event in batch]
+    jobs.flags[at] = [
+        0
+        if event.on_preemption == "requeue" and event.when_infeasible == "reject" and not event.hold
+        else _first_flags(event)
+        for event in batch
+    ]
     jobs.partition[at] = message.partition
-    jobs.pool[at] = [jobs.pools.number(event.pool) for event in batch]
+    pools = [event.pool for event in batch]
+    number_of_pool = {pool: jobs.pools.number(pool) for pool in dict.fromkeys(pools)}
+    jobs.pool[at] = [number_of_pool[pool] for pool in pools]
     jobs.queue[at] = jobs.queues.number(sequence.queue)
     jobs.job_set[at] = jobs.job_sets.number(c.JobSet(sequence.queue, sequence.job_set))
-    number = jobs.shapes.number
-    jobs.shape[at] = [
-        number(c.ShapeClass(bytes(event.shape), event.priority_class)) for event in batch
-    ]
+    kinds = [(bytes(event.shape), event.priority_class) for event in batch]
+    number_of = {kind: jobs.shapes.number(c.ShapeClass(*kind)) for kind in dict.fromkeys(kinds)}
+    jobs.shape[at] = [number_of[kind] for kind in kinds]
     jobs.node[at] = -1
     jobs.run[at] = 0
     jobs.retries[at] = 0
@@ -91,13 +97,20 @@ def _fill(
     jobs.leased_ms[at] = 0
     jobs.running_ms[at] = 0
     jobs.value[at] = 0
-    jobs.start_after_ms[at] = [event.start_after_ms or 0 for event in batch]
-    jobs.queue_until_ms[at] = [
-        c.NEVER_MS if event.queue_s_max is None else at_ms + 1000 * event.queue_s_max
-        for event in batch
-    ]
-    jobs.runtime_ms_max[at] = [1000 * (event.runtime_s_max or 0) for event in batch]
-    jobs.checkpoint_ms[at] = [1000 * (event.checkpoint_s or 0) for event in batch]
+    starts = [event.start_after_ms for event in batch]
+    jobs.start_after_ms[at] = [ms or 0 for ms in starts] if any(starts) else 0
+    waits = [event.queue_s_max for event in batch]
+    jobs.queue_until_ms[at] = c.NEVER_MS
+    if waits.count(None) < len(waits):
+        jobs.queue_until_ms[at] = [
+            c.NEVER_MS if seconds is None else at_ms + 1000 * seconds for seconds in waits
+        ]
+    jobs.runtime_ms_max[at] = _milliseconds([event.runtime_s_max for event in batch])
+    jobs.checkpoint_ms[at] = _milliseconds([event.checkpoint_s for event in batch])
+
+
+def _milliseconds(seconds: list[int | None]) -> list[int] | int:
+    return [1000 * (s or 0) for s in seconds] if any(seconds) else 0
 
 
 def _first_flags(event: ev.JobSubmitted) -> int:
