@@ -109,10 +109,11 @@ def _succeeded(view: View, held: Leases, rows: Sequence[int]) -> list[Unit]:
     executors = [jobs.nodes.values[node].executor for node in jobs.node[rows].tolist()]
     sets = [jobs.job_sets.values[number] for number in jobs.job_set[rows].tolist()]
     ids = [jobs.ids[row] for row in rows]
-    runs = [run_id(*of) for of in zip(ids, jobs.run[rows].tolist(), strict=True)]
+    runs = list(map(run_id, ids, jobs.run[rows].tolist()))
+    cleared = leasing.clear_all(held, runs, executors)
     return [
-        Unit(((job_set, ev.JobSucceeded(job_id=job_id)),), leasing.clear(held, run, executor))
-        for job_set, job_id, run, executor in zip(sets, ids, runs, executors, strict=True)
+        Unit(((job_set, ev.JobSucceeded(job_id=job_id)),), (record,))
+        for job_set, job_id, record in zip(sets, ids, cleared, strict=True)
     ]
 
 

@@ -5,7 +5,7 @@ keeps them in step with what it appended. `unwanted` compares them with the runs
 that a lost or doubled decision cannot leave a lease behind.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -17,6 +17,7 @@ from fairlead_common.ids import JobId, RunId, parse_run_id
 from fairlead_common.leases import Lease, Wish
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import LEASES_PREFIX
+from fairlead_common.log.topics import leases as leases_of
 from fairlead_scheduler import retries
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
@@ -135,6 +136,17 @@ def clear(held: Leases, run: RunId, executor: str | None = None) -> tuple[Record
     known = held.held.get(run)
     name = known.executor if known is not None else executor
     return () if name is None else (leases.cleared(name, run),)
+
+
+def clear_all(held: Leases, runs: Sequence[RunId], executors: Sequence[str]) -> list[Record]:
+    """As `clear`, for many runs that had these executors."""
+    find, topics = held.held.get, {name: leases_of(name).name for name in set(executors)}
+    return [
+        Record(topics[executor], run, None)
+        if (known := find(run)) is None or known.executor == executor
+        else leases.cleared(known.executor, run)
+        for run, executor in zip(runs, executors, strict=True)
+    ]
 
 
 def unwanted(view: View, held: Leases) -> Iterator[RunId]:

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final, cast
 
 import numpy as np
 
 from fairlead_common import events as ev
-from fairlead_common.ids import JobId, run_id
+from fairlead_common.ids import run_id
 from fairlead_common.lifecycle import JOB_STEPS, RUN_STEPS, JobState, RunState
 from fairlead_scheduler.view import asking, ending
 from fairlead_scheduler.view import columns as c
@@ -177,15 +178,12 @@ def succeeded(view: View, messages: Sequence[Message]) -> bool:
     that are not the newest or have ended, jobs that are gone, and what is told twice.
     """
     jobs = view.jobs
-    ids: list[JobId] = []
-    runs: list[int] = []
-    places: list[int] = []
-    for message in messages:
-        for event in message.sequence.events:
-            assert isinstance(event, ev.JobRunSucceeded)
-            ids.append(event.job_id)
-            runs.append(event.run)
-            places.append(message.position)
+    events = cast(
+        "list[ev.JobRunSucceeded]", list(chain.from_iterable(m.sequence.events for m in messages))
+    )
+    ids = [event.job_id for event in events]
+    runs = [event.run for event in events]
+    places = [message.position for message in messages for _ in message.sequence.events]
     rows = [row for row in map(jobs.rows.get, ids) if row is not None]
     if len(set(rows)) < len(ids):
         return False
