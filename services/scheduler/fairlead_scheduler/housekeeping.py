@@ -64,7 +64,7 @@ def decide(
     watch.keep_up(view)
     attended = [row for row in map(view.jobs.rows.get, view.attention) if row is not None]
     over, rest = _apart(view, attended)
-    units = _succeeded(view, held, over)
+    units = _succeeded(view, over)
     left_out = set(over)
     for row, unit in _attended(view, held, queues, clusters, bounds, rest):
         left_out.add(row)
@@ -103,14 +103,14 @@ def _apart(view: View, rows: Sequence[int]) -> tuple[list[int], list[int]]:
     return at[over].tolist(), at[~over].tolist()
 
 
-def _succeeded(view: View, held: Leases, rows: Sequence[int]) -> list[Unit]:
+def _succeeded(view: View, rows: Sequence[int]) -> list[Unit]:
     """Most jobs end well, and then there is nothing to think about: many at once."""
     jobs = view.jobs
     executors = [jobs.nodes.values[node].executor for node in jobs.node[rows].tolist()]
     sets = [jobs.job_sets.values[number] for number in jobs.job_set[rows].tolist()]
     ids = [jobs.ids[row] for row in rows]
     runs = list(map(run_id, ids, jobs.run[rows].tolist()))
-    cleared = leasing.clear_all(held, runs, executors)
+    cleared = leasing.clear_all(runs, executors)
     return [
         Unit(((job_set, ev.JobSucceeded(job_id=job_id)),), (record,))
         for job_set, job_id, record in zip(sets, ids, cleared, strict=True)

@@ -138,14 +138,11 @@ def clear(held: Leases, run: RunId, executor: str | None = None) -> tuple[Record
     return () if name is None else (leases.cleared(name, run),)
 
 
-def clear_all(held: Leases, runs: Sequence[RunId], executors: Sequence[str]) -> list[Record]:
-    """As `clear`, for many runs that had these executors."""
-    find, topics = held.held.get, {name: leases_of(name).name for name in set(executors)}
+def clear_all(runs: Sequence[RunId], executors: Sequence[str]) -> list[Record]:
+    """The records that end the leases of these runs, which were on nodes of these executors."""
+    topics = {name: leases_of(name).name for name in set(executors)}
     return [
-        Record(topics[executor], run, None)
-        if (known := find(run)) is None or known.executor == executor
-        else leases.cleared(known.executor, run)
-        for run, executor in zip(runs, executors, strict=True)
+        Record(topics[executor], run, None) for run, executor in zip(runs, executors, strict=True)
     ]
 
 
