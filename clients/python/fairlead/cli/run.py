@@ -36,9 +36,7 @@ def register(app: typer.Typer) -> None:
 
 def run(
     context: typer.Context,
-    command: Annotated[
-        list[str], typer.Argument(metavar="COMMAND", help="What to run, after --.")
-    ],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What to run, after --.")],
     cpu: Annotated[str, typer.Option(help="Cores, as 2 or 500m.")] = "",
     memory: Annotated[str, typer.Option(help="Memory, as 512Mi or 2Gi.")] = "",
     gpu: Annotated[int, typer.Option(min=0, help="Number of GPUs.")] = 0,
