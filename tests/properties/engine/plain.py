@@ -243,7 +243,6 @@ def check_preempted(pool: Pool, plan: Plan, node: list[int], value: list[int]) -
         if cause == Cause.GANG:
             assert direct[pool.gang(j)], f"{j} went with a gang of which none was stopped"
             continue
-        assert node[taker] == pool.node[j], f"{j} made room where {taker} is not"
         if pool.gang(j) < 0 or direct[pool.gang(j)] == 1:
             back = used[pool.node[j]]
             for k in plan.preempted_job.tolist():
@@ -494,5 +493,5 @@ def mixed(snapshot: Snapshot, seed: int) -> tuple[Snapshot, list[int], list[int]
     if snapshot.avoid_job is not None and snapshot.avoid_node is not None:
         changed["avoid_job"] = new_job[snapshot.avoid_job]
         changed["avoid_node"] = new_node[snapshot.avoid_node]
-    changed |= {"queued_order": None, "running_order": None}
+    changed |= {"sums": None, "queued_order": None, "running_order": None}
     return replace(snapshot, **changed), jobs.tolist(), nodes.tolist()  # type: ignore[arg-type]

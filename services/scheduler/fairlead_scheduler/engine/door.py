@@ -55,13 +55,15 @@ def _small(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _of_jobs(snapshot: Snapshot) -> Iterator[str]:
-    yield from _outside("job_queue", snapshot.job_queue, len(snapshot.queue_names))
-    yield from _outside("job_shape", snapshot.job_shape, snapshot.shape_class.size)
+    there = snapshot.job_node >= -1
+    yield from _outside("job_queue", snapshot.job_queue[there], len(snapshot.queue_names))
+    yield from _outside("job_shape", snapshot.job_shape[there], snapshot.shape_class.size)
     yield from _outside("job_node", snapshot.job_node, snapshot.node_type.size, -2)
     if snapshot.job_gang is not None:
         gangs = 0 if snapshot.gang_min is None else snapshot.gang_min.size
-        yield from _outside("job_gang", snapshot.job_gang, gangs, -1)
-    if np.unique(snapshot.job_submission).size != snapshot.job_submission.size:
+        yield from _outside("job_gang", snapshot.job_gang[there], gangs, -1)
+    numbers = snapshot.job_submission[there]
+    if np.unique(numbers).size != numbers.size:
         yield "job_submission has the same number twice"
 
 
