@@ -127,7 +127,8 @@ async def _drop_database(server: str, name: str) -> None:
         await connection.close()
 
 
-def _database(server: Server) -> Iterator[str]:
+def made_database(server: Server) -> Iterator[str]:
+    """The URL of an empty database, which goes afterwards."""
     name = f"test_{secrets.token_hex(6)}"
     blocking(_create_database(server.url(), name))
     yield server.url(name)
@@ -137,13 +138,13 @@ def _database(server: Server) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def database(postgres_server: Server) -> Iterator[str]:
     """A database of this worker. Tests that share it delete their rows."""
-    yield from _database(postgres_server)
+    yield from made_database(postgres_server)
 
 
 @pytest.fixture
 def fresh_database(postgres_server: Server) -> Iterator[str]:
     """An empty database of this test alone."""
-    yield from _database(postgres_server)
+    yield from made_database(postgres_server)
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,17 @@
 """The whole web app for the tests of the doors."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from tests.conftest import Server, made_database
 from tests.integration.doors.whole import Whole, whole
+
+
+@pytest.fixture(scope="session")
+def database(postgres_server: Server) -> Iterator[str]:
+    """A database of these tests alone: a view belongs to one log, and theirs is in Postgres."""
+    yield from made_database(postgres_server)
 
 
 @pytest.fixture

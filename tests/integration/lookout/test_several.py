@@ -45,6 +45,7 @@ async def test_two_processes_count_together_and_answer_alike(
             while not (one.service.parts.progress.own and two.service.parts.progress.own):  # noqa: ASYNC110
                 await asyncio.sleep(BALANCE_S / 10)
         known: dict[tuple[str, str], int] = {}
+        told: dict[tuple[str, str], str] = {}
         for number in range(150):
             queue, name = f"q{chance.randrange(3)}", f"set-{chance.randrange(12)}"
             begin = known.get((queue, name), 0)
@@ -58,11 +59,12 @@ async def test_two_processes_count_together_and_answer_alike(
             ]
             which = job_id(f"j{chance.randrange(known[queue, name])}", name, queue)
             gone = events.JobCancelRequested(job_id=which)
-            after = await one.tell(*new, gone, queue=queue, job_set=name)
+            after = told[queue, name] = await one.tell(*new, gone, queue=queue, job_set=name)
             if number % 10 == 0:
                 await two.read("/jobsets", after)
-        for world in (one, two):
-            await world.read("/jobsets", after)
+        for after in told.values():
+            await one.read("/jobsets", after)
+            await two.read("/jobsets", after)
         for path in ASKED:
             first, second = [
                 (await world.client.get(f"/api/v1{path}")).text for world in (one, two)

@@ -70,6 +70,7 @@ class Executed(msgspec.Struct, frozen=True, rename="camel"):
 _starts: Final = msgspec.json.Decoder(Start)
 _executed: Final = msgspec.json.Decoder(Executed)
 _exits: Final = msgspec.json.Decoder(Exit)
+_stops: Final = msgspec.json.Decoder(StopRecord)
 _DAMAGED: Final = Exit(
     lost=pods.failed(FailureCategory.NODE_LOST, "the run was lost: its record is damaged")
 )
@@ -168,7 +169,10 @@ class Folders:
             os.close(claimed)
 
     def ask_to_stop(self, run: RunId, grace_s: int, end: End) -> None:
-        """Write the stop record and wake the runner; a run that is not claimed yet never starts."""
+        """Write the stop record and wake the runner; a run that is not claimed yet never starts.
+
+        Asked again before the runner has looked, the run ends as it was first told.
+        """
         folder = self.folder(run)
         start = self.start_of(run)
         if start is None:
@@ -177,6 +181,9 @@ class Folders:
         if start is None or start.runner == 0:
             return
         record = StopRecord(grace_s, end)
+        before = _read(folder / runner.STOP, _stops, record)
+        if before is not None:
+            record = StopRecord(min(grace_s, before.grace_s), before.end)
         runner.write_record(str(folder), runner.STOP, msgspec.to_builtins(record))
         if start.boot == self._boot:
             processes.wake(start.runner, folder / runner.START)
