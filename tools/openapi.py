@@ -8,6 +8,8 @@ It starts a Postgres and a Valkey of its own for a moment, since services are op
 import asyncio
 import secrets
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -33,21 +35,28 @@ async def made(database: str, redis: str) -> bytes:
         return openapi.text(web.build(submit, lookout, own).openapi())
 
 
-def main() -> None:
-    """Start what it needs, and write the document."""
-    with tempfile.TemporaryDirectory(prefix="fairlead-openapi-") as name:
+@contextmanager
+def servers() -> Iterator[tuple[str, str]]:
+    """URLs of a Postgres and a Valkey that are there for this block alone."""
+    with tempfile.TemporaryDirectory(prefix="fairlead-servers-") as name:
         folder = Path(name)
         postgres = Postgres(
-            folder / "pg",
+            folder / "postgres",
             password=secrets.token_hex(8),
             port=free_port(),
             settings=SETTINGS_OF_TESTS,
         )
         valkey = Valkey(folder / "valkey", password=secrets.token_hex(8), port=free_port())
-        with Running(postgres, folder / "pg.log") as one, Running(valkey, folder / "v.log") as two:
+        with Running(postgres, folder / "p.log") as one, Running(valkey, folder / "v.log") as two:
             one.start()
             two.start()
-            DOCUMENT.write_bytes(asyncio.run(made(postgres.url(), valkey.url())))
+            yield postgres.url(), valkey.url()
+
+
+def main() -> None:
+    """Start what it needs, and write the document."""
+    with servers() as (database, redis):
+        DOCUMENT.write_bytes(asyncio.run(made(database, redis)))
 
 
 if __name__ == "__main__":
