@@ -1,19 +1,18 @@
 """Compiled kernels without waiting for them: the first start runs as Python while they are made.
 
-Compiling takes about a minute of one core, once per version and machine. A scheduler that finds
-nothing compiled begins with the same source as ordinary Python, has a child process compile it at
-low priority, and then starts itself anew (as the next leader it goes on from the log, as always).
+Compiling takes a minute or two of one core, once per version, checkout and kind of processor. A
+scheduler that finds nothing compiled begins with the same source as ordinary Python, has a child
+process compile it at low priority, and then starts itself anew (as the next leader it goes on from
+the log, as always).
 `python -m fairlead_scheduler.kernels` compiles ahead, for images and set-up steps.
 """
 
 import asyncio
-import importlib.util
 import logging
 import os
 import sys
 import threading
 from collections.abc import MutableMapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -48,10 +47,7 @@ def are_ready() -> bool:
 def _marker() -> Path | None:
     """What is written once everything is compiled; None where nothing can be."""
     folder = kernel_cache.folder()
-    if folder is None or importlib.util.find_spec("numba") is None:
-        return None
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return folder / f"ready-python-{python}-numba-{version('numba')}"
+    return folder / "ready" if folder is not None and kernel_cache.has_compiler() else None
 
 
 async def compile_beside() -> None:

@@ -25,6 +25,8 @@ from fairlead_standalone.children import ServerFailed
 START_S_MAX: Final = 120.0
 STOP_S_MAX: Final = 60.0
 POLL_S: Final = 0.05
+TAIL: Final = 10
+"""Last lines of each log that a failure shows."""
 GREETING_END: Final = "Data and logs:"
 
 KERNELS: Final = {"NUMBA_CACHE_DIR": str(Path.home() / ".cache" / "fairlead" / "numba")}
@@ -74,6 +76,14 @@ class Whole:
         return self._printed.read_text()
 
     @property
+    def told(self) -> str:
+        """What was printed, and the last lines of each log: what a failure shows."""
+        logs = sorted((self.data / "logs").glob("*.log"))
+        tails = {log.stem: log.read_text(errors="replace").splitlines()[-TAIL:] for log in logs}
+        parts = [f"{name}:\n" + "\n".join(lines) for name, lines in tails.items()]
+        return "\n\n".join([self.printed, *parts])
+
+    @property
     def supervisor(self) -> psutil.Process:
         """The process that was started."""
         assert self._process is not None, "not started"
@@ -110,7 +120,7 @@ class Whole:
         deadline_s = clock.monotonic_s() + START_S_MAX
         while not (self._is_greeted() and services.is_ready(self.port)):
             if self._process.poll() is not None or clock.monotonic_s() > deadline_s:
-                raise ServerFailed(f"`fairlead up` is not ready; it printed:\n{self.printed}")
+                raise ServerFailed(f"`fairlead up` is not ready:\n{self.told}")
             time.sleep(POLL_S)
 
     def _is_greeted(self) -> bool:
@@ -121,7 +131,7 @@ class Whole:
         try:
             wait_for(happened)
         except TimeoutError:
-            raise ServerFailed(f"it never happened; this was printed:\n{self.printed}") from None
+            raise ServerFailed(f"it never happened:\n{self.told}") from None
 
     def interrupt(self) -> int:
         """Ctrl-C; returns the exit code. Kills it when that takes too long, and says so."""
@@ -132,7 +142,7 @@ class Whole:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            raise ServerFailed(f"`fairlead up` did not end; it printed:\n{self.printed}") from None
+            raise ServerFailed(f"`fairlead up` did not end:\n{self.told}") from None
 
     def kill(self) -> None:
         """`kill -9` of the supervisor."""

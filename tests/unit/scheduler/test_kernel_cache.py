@@ -1,0 +1,60 @@
+"""Compiled kernels are looked for only where the compiler finds them again."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import fairlead_scheduler
+
+SOURCE = Path(fairlead_scheduler.__file__).parent
+
+
+def checkout(folder: Path) -> Path:
+    """A package of that name that holds the module and the engine's sources, as another clone."""
+    package = folder / "fairlead_scheduler"
+    shutil.copytree(SOURCE / "engine", package / "engine")
+    shutil.copy(SOURCE / "kernel_cache.py", package)
+    shutil.copy(SOURCE / "__init__.py", package)
+    return folder
+
+
+def folder_of(checkout: Path, **environment: str) -> str:
+    """What a process that runs this checkout says is the folder of its kernels."""
+    asks = "from fairlead_scheduler import kernel_cache as k; print(k.folder())"
+    given: Mapping[str, str] = {
+        **os.environ,
+        "NUMBA_CACHE_DIR": "/kept",
+        "PYTHONPATH": str(checkout),
+        **environment,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", asks], env=given, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_the_same_checkout_finds_its_kernels_again(tmp_path: Path) -> None:
+    one = checkout(tmp_path / "one")
+    assert folder_of(one) == folder_of(one)
+    assert folder_of(one).startswith("/kept/engine-")
+
+
+def test_another_checkout_of_the_same_source_has_kernels_of_its_own(tmp_path: Path) -> None:
+    one, two = checkout(tmp_path / "one"), checkout(tmp_path / "two")
+    assert folder_of(one) != folder_of(two)
+
+
+def test_another_processor_has_kernels_of_its_own(tmp_path: Path) -> None:
+    one = checkout(tmp_path / "one")
+    assert folder_of(one) != folder_of(one, NUMBA_CPU_NAME="generic")
+
+
+def test_a_changed_source_has_kernels_of_its_own(tmp_path: Path) -> None:
+    one = checkout(tmp_path / "one")
+    before = folder_of(one)
+    with (one / "fairlead_scheduler" / "engine" / "round.py").open("a") as file:
+        file.write("# changed\n")
+    assert folder_of(one) != before
