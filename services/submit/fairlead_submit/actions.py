@@ -20,7 +20,7 @@ from fairlead_common.permissions import Verb
 from fairlead_submit import faults, names
 from fairlead_submit.asking import Asked
 from fairlead_submit.requests import Action, Filter, Release, Reprioritization
-from fairlead_submit.templates import check_labels
+from fairlead_submit.terms import check_labels
 
 LABEL_BYTES_MAX: Final = 5_000
 LIVE: Final = frozenset(JobState) - JOB_ENDED

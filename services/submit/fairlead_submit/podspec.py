@@ -140,36 +140,17 @@ class Demand(msgspec.Struct, frozen=True):
 
 _AMOUNTS: Final = frozenset({"requests", "limits"})
 _text_decoder: Final = msgspec.json.Decoder(_PodText)
+_text_encoder: Final = msgspec.json.Encoder()
 _pod_decoder: Final = msgspec.json.Decoder(Pod)
 _order_encoder: Final = msgspec.json.Encoder(order="deterministic")
 
 
-def key_of(spec: bytes) -> tuple[object, ...] | None:
-    """What `read` depends on, hashable; None for a spec that is not as it should be."""
+def key_of(spec: bytes) -> bytes | None:
+    """What `read` depends on; None for a spec that is not as it should be."""
     try:
-        text = _text_decoder.decode(spec)
+        return _text_encoder.encode(_text_decoder.decode(spec))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    return (
-        tuple([_container_key(item) for item in text.containers or ()]),
-        tuple([_container_key(item) for item in text.init_containers or ()]),
-        _bytes(text.node_selector),
-        _bytes(text.affinity),
-        _bytes(text.tolerations),
-        _bytes(text.overhead),
-        _bytes(text.resources),
-        text.priority_class_name,
-        text.termination_grace_period_seconds,
-        text.active_deadline_seconds,
-    )
-
-
-def _container_key(text: _ContainerText) -> tuple[bytes, str | None]:
-    return _bytes(text.resources), text.restart_policy
-
-
-def _bytes(raw: Raw | UnsetType) -> bytes:
-    return b"" if isinstance(raw, UnsetType) else bytes(raw)
 
 
 def read(spec: bytes, priority_class: str | None, defaults: JobDefaults) -> Demand:
@@ -434,20 +415,20 @@ def _requirement_fault(operator: str, values: Sequence[str]) -> str | None:
 
 def completed(document: _Object, demand: Demand) -> _Object:
     """The pod spec as it goes to the cluster: `document`, changed in place."""
-    items: list[_Object] = []
+    number = 0
     for field in ("containers", "initContainers"):
-        items += cast(list[_Object], document.get(field) or [])
-    for number, (container, filled) in enumerate(zip(items, demand.completed, strict=True)):
-        container["name"] = container.get("name") or ("main" if number == 0 else f"c{number}")
-        given = cast(_Object, container.get("resources") or {})
-        if not given.keys() <= _AMOUNTS:
-            container["resources"] = {
-                **given,
-                "requests": filled.requests,
-                "limits": filled.limits,
-            }
-        elif filled.requests or filled.limits:
-            container["resources"] = filled.text
+        for container in cast(list[_Object], document.get(field) or ()):
+            filled = demand.completed[number]
+            if not container.get("name"):
+                container["name"] = f"c{number}" if number else "main"
+            given = cast(_Object, container.get("resources"))
+            if given and not given.keys() <= _AMOUNTS:
+                own = {"requests": filled.requests, "limits": filled.limits}
+                container["resources"] = {**given, **own}
+            elif filled.requests or filled.limits:
+                container["resources"] = filled.text
+            number += 1
+    assert number == len(demand.completed), "every container was read"
     if demand.tolerations:
         given_tolerations = cast(list[object], document.get("tolerations") or [])
         document["tolerations"] = [*given_tolerations, *demand.tolerations]

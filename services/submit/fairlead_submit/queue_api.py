@@ -19,7 +19,7 @@ from fairlead_submit import asking, body, faults, metrics, names, podspec, query
 from fairlead_submit.decoding import Decoder, invalid
 from fairlead_submit.known import Known
 from fairlead_submit.queues import Queues, changed_since, etag, matches, no_queue
-from fairlead_submit.templates import check_labels, retry_policy
+from fairlead_submit.terms import check_labels, retry_policy
 
 LABEL_BYTES_MAX: Final = 5_000
 COUNT_MAX: Final = 10_000

@@ -10,29 +10,26 @@ from typing import Final, cast
 
 import msgspec
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 
-from fairlead_common import clock, events
+from fairlead_common import events
 from fairlead_common.errors import Fault
-from fairlead_common.ids import JobId
-from fairlead_submit import allowed, armada, faults, names, podspec
+from fairlead_submit import allowed, faults, podspec, terms
 from fairlead_submit.allowed import Allow
 from fairlead_submit.kept import Kept
-from fairlead_submit.requests import SHORT_FORM, Gang, Job, Retry
+from fairlead_submit.requests import SHORT_FORM, Job
 from fairlead_submit.settings import SubmitSettings
+from fairlead_submit.terms import Terms, has_spec
 
 CACHE_BYTES_MAX: Final = 32 * 2**20
-EVENT_BYTES: Final = 500
-"""About what an event takes besides its pod spec, labels and annotations."""
-
 ENTRY_BYTES: Final = 2_000
-"""About what a kept template or demand takes besides its texts."""
+"""About what a kept template, demand or terms take besides their texts."""
 
-CHECKPOINT_ANNOTATION: Final = "fairlead.dev/checkpoint-interval"
 _SHORT_RESOURCES: Final = {"cpu": "cpu", "memory": "memory", "gpu": "nvidia.com/gpu"}
-_NO_JOB: Final = JobId("")
 _FIELDS: Final = dict(zip(Job.__struct_encode_fields__, Job.__struct_fields__, strict=True))
 
 _encoder: Final = msgspec.json.Encoder(order="deterministic")
+_encode: Final = msgspec.json.Encoder().encode
 _Object = dict[str, object]
 
 
@@ -58,101 +55,90 @@ class Shared(msgspec.Struct, frozen=True):
     key: bytes = b""
 
 
+class _Pod(msgspec.Struct, frozen=True, gc=False):
+    """What a job runs: `spec` is whole, `canonical` as it was given.
+
+    `key` tells its demand: None where that has faults, nothing for the short form, whose amounts
+    are among the terms.
+    """
+
+    demand: podspec.Demand
+    spec: Raw
+    canonical: bytes
+    key: bytes | None
+
+
 class Templates:
     """Makes templates by the settings, and keeps them."""
 
     def __init__(self, settings: SubmitSettings) -> None:
+        self._settings = settings
         self._defaults = settings.job_defaults
         self._limits = settings.limits
-        self._allow = settings.allow
-        self._classes = frozenset(item.name for item in settings.priority_classes)
         self._kept: Kept[Template] = Kept(CACHE_BYTES_MAX)
+        self._terms: Kept[Terms] = Kept(CACHE_BYTES_MAX)
         self._demands: Kept[podspec.Demand] = Kept(CACHE_BYTES_MAX)
 
     def shared(self, queue: str, defaults: Job | None) -> Shared:
         """What tells a request apart from others whose jobs are alike."""
-        allow = self._allow.get(queue)
+        allow = self._settings.allow.get(queue)
         if defaults is None and allow is None:
             return _NOT_SHARED
-        key = _encoder.encode((defaults, None if allow is None else queue)) + b"\0"
-        return Shared(defaults, allow, key)
+        text = _encoder.encode((defaults, None if allow is None else queue))
+        return Shared(defaults, allow, hashlib.blake2b(text, digest_size=32).digest())
 
     def of(self, job: Job, shared: Shared) -> Template:
         """The template of a job whose `client_id` was taken off."""
-        key = shared.key + _encoder.encode(job)
+        text = _encoder.encode(job)
+        key = shared.key + text
         template = self._kept.get(key)
         if template is None:
-            template = self._made(job, shared, key)
+            template = self._made(job, shared, text)
             if not template.faults and not template.shared:
                 self._kept.put(key, template, 2 * len(key) + ENTRY_BYTES)
         return template
 
-    def _made(self, given: Job, shared: Shared, key: bytes) -> Template:
+    def _made(self, given: Job, shared: Shared, text: bytes) -> Template:
         defaults = shared.defaults
         job = given if defaults is None else merged(given, defaults)
         found: list[Fault] = []
-        demand, spec, canonical = self._pod(job, found)
-        self._check_names(job, demand, found)
-        runtime_s = job.max_runtime_seconds or demand.deadline_s
-        if runtime_s is None:
-            is_long = any(name in demand.requests for name in self._defaults.long_resources)
-            runtime_s = (
-                self._defaults.long_runtime_seconds
-                if is_long
-                else self._defaults.max_runtime_seconds
-            )
-        shape = demand.shape
+        if has_spec(job):
+            pod = self._long(job, found)
+            said = rest = _encoder.encode(replace(job, pod_spec=UNSET))
+        else:
+            pod = self._short(job, found)
+            rest = _encoder.encode(replace(job, pod_spec=UNSET, image=None, command=None, env=None))
+            as_given = defaults is None and given.pod_spec is UNSET
+            said = text if as_given else _encoder.encode(replace(job, pod_spec=UNSET))
+        agreed = self._terms_of(job, pod, shared, rest)
         if shared.allow is not None and not found:
-            document = cast(_Object, msgspec.json.decode(spec))
-            found += allowed.check(shared.allow, job.namespace or "default", document)
-            if shared.allow.nodes is not None:
-                shape = allowed.on_nodes(shape, shared.allow.nodes)
-        event = events.JobSubmitted(
-            job_id=_NO_JOB,
-            shape=shape,
-            spec=spec,
-            digest=_digest(job, canonical, key if not shared.key else None),
-            priority=job.priority or 0,
-            priority_class=demand.priority_class or self._defaults.priority_class,
-            pool=job.pool or "default",
-            namespace=job.namespace or "default",
-            hold=bool(job.hold),
-            start_after_ms=_time_ms(job.start_after, found),
-            queue_s_max=job.max_queue_seconds,
-            runtime_s_max=runtime_s,
-            grace_s=demand.grace_s,
-            checkpoint_s=_checkpoint_s(job, found),
-            when_infeasible=job.when_infeasible or "reject",
-            on_preemption=job.on_preemption or "requeue",
-            gang=_gang(armada.gang(job, found), self._limits.gang_size_max, found),
-            retry=retry_policy(job.retry),
-            labels=job.labels or {},
-            annotations=job.annotations or {},
-        )
+            document = cast(_Object, msgspec.json.decode(pod.spec))
+            found += allowed.check(shared.allow, agreed.event.namespace, document)
+        found += agreed.faults
         own, common = _placed(found, given, defaults) if found else ((), ())
         return Template(
-            event=event,
-            size=_size(spec, job) + EVENT_BYTES,
-            after=tuple(dict.fromkeys(job.after)) if job.after else (),
+            event=replace(agreed.event, spec=pod.spec, digest=_digest(said, pod.canonical)),
+            size=agreed.size + len(bytes(pod.spec)),
+            after=agreed.after,
             faults=own,
             shared=common,
         )
 
-    def _pod(self, job: Job, found: list[Fault]) -> tuple[podspec.Demand, Raw, bytes]:
-        """What the pod asks for, its spec with defaults, and its canonical text without."""
-        if has_spec(job):
-            if (job.image, job.command, job.env, job.cpu, job.memory, job.gpu) != _NO_SHORT_FORM:
-                found += [
-                    Fault(f"/{name}", "stands beside a podSpec; say one or the other")
-                    for name in SHORT_FORM
-                    if getattr(job, name) is not None
-                ]
-            return self._long(job, found)
-        if job.image is None and job.command is None:
-            found.append(Fault("", "says nothing to run: a podSpec, command or image is needed"))
-        return self._short(job, found)
+    def _terms_of(self, job: Job, pod: _Pod, shared: Shared, rest: bytes) -> Terms:
+        """`rest`: all that the job says but what its pod runs."""
+        key = (shared.key, pod.key, rest)
+        kept = self._terms.get(key)
+        if kept is not None:
+            return kept
+        shape = pod.demand.shape
+        if pod.key is not None and shared.allow is not None and shared.allow.nodes is not None:
+            shape = allowed.on_nodes(shape, shared.allow.nodes)
+        made = terms.read(job, pod.demand, shape, self._settings)
+        if pod.key is not None and not made.faults:
+            self._terms.put(key, made, 2 * (len(pod.key) + len(rest)) + ENTRY_BYTES)
+        return made
 
-    def _long(self, job: Job, found: list[Fault]) -> tuple[podspec.Demand, Raw, bytes]:
+    def _long(self, job: Job, found: list[Fault]) -> _Pod:
         text = bytes(cast(Raw, job.pod_spec))
         if len(text) > self._limits.pod_spec_bytes_max:
             found.append(
@@ -164,9 +150,9 @@ class Templates:
             return _NOTHING
         key = podspec.key_of(text)
         demand = self._demand(key, text, job.priority_class)
-        found += [Fault(f"/podSpec{fault.pointer}", fault.detail) for fault in demand.faults]
         if demand.faults:
-            return msgspec.structs.replace(demand, faults=()), Raw(b"{}"), b""
+            found += [Fault(f"/podSpec{fault.pointer}", fault.detail) for fault in demand.faults]
+            return _Pod(demand, Raw(b"{}"), b"", None)
         try:
             document = cast(_Object, faults.parse(text))
             if _is_deep(text, document):
@@ -176,24 +162,22 @@ class Templates:
             if not faults.says_all(text, canonical) and (twice := faults.repeated(text)):
                 found += [Fault(f"/podSpec{fault.pointer}", fault.detail) for fault in twice]
                 return _NOTHING
-            return demand, Raw(msgspec.json.encode(podspec.completed(document, demand))), canonical
+            spec = _encode(podspec.completed(document, demand))
+            return _Pod(demand, Raw(spec), canonical, key)
         except ValueError as error:
             found.append(Fault("/podSpec", f"cannot be read: {error}"))
             return _NOTHING
 
-    def _demand(
-        self, key: tuple[object, ...] | None, text: bytes, priority_class: str | None
-    ) -> podspec.Demand:
+    def _demand(self, key: bytes | None, text: bytes, priority_class: str | None) -> podspec.Demand:
         if key is None:
             return podspec.read(text, priority_class, self._defaults)
-        key = (*key, priority_class)
-        demand = self._demands.get(key)
+        demand = self._demands.get((key, priority_class))
         if demand is None:
             demand = podspec.read(text, priority_class, self._defaults)
-            self._demands.put(key, demand, 2 * len(text) + ENTRY_BYTES)
+            self._demands.put((key, priority_class), demand, 2 * len(text) + ENTRY_BYTES)
         return demand
 
-    def _short(self, job: Job, found: list[Fault]) -> tuple[podspec.Demand, Raw, bytes]:
+    def _short(self, job: Job, found: list[Fault]) -> _Pod:
         container: _Object = {"name": "main"}
         if job.image is not None:
             container["image"] = job.image
@@ -201,13 +185,15 @@ class Templates:
             if not job.command:
                 found.append(Fault("/command", "is empty"))
             container["command"] = job.command
+        elif job.image is None:
+            found.append(Fault("", "says nothing to run: a podSpec, command or image is needed"))
         if job.env:
             _check_environment(job.env, found)
             container["env"] = [{"name": name, "value": value} for name, value in job.env.items()]
         demand = self._short_demand(job)
         if demand.faults:
             found += [Fault(_short_pointer(item.pointer), item.detail) for item in demand.faults]
-        spec = msgspec.json.encode(podspec.completed({"containers": [container]}, demand))
+        spec = _encode(podspec.completed({"containers": [container]}, demand))
         if len(spec) > self._limits.pod_spec_bytes_max:
             found.append(
                 Fault(
@@ -216,7 +202,7 @@ class Templates:
                     f" at most {self._limits.pod_spec_bytes_max} are allowed",
                 )
             )
-        return demand, Raw(spec), b""
+        return _Pod(demand, Raw(spec), b"", b"")
 
     def _short_demand(self, job: Job) -> podspec.Demand:
         key = (job.cpu, job.memory, job.gpu, job.priority_class)
@@ -232,46 +218,9 @@ class Templates:
             self._demands.put(key, demand, 2 * len(text) + ENTRY_BYTES)
         return demand
 
-    def _check_names(self, job: Job, demand: podspec.Demand, found: list[Fault]) -> None:
-        name = demand.priority_class
-        if name is not None and name not in self._classes:
-            place = "/priorityClass" if job.priority_class else "/podSpec/priorityClassName"
-            known = ", ".join(sorted(self._classes))
-            found.append(Fault(place, f"is {faults.shown(name)}, not one of {known}"))
-        if job.pool is not None and (detail := names.queue(job.pool)):
-            found.append(Fault("/pool", detail))
-        if job.namespace is not None and (detail := names.namespace(job.namespace)):
-            found.append(Fault("/namespace", detail))
-        for index, text in enumerate(job.after or ()):
-            if detail := names.printable(text):
-                found.append(Fault(f"/after/{index}", detail))
-        for field in ("services", "ingresses"):
-            if getattr(job, field):
-                found.append(
-                    Fault(f"/{field}", f"is not empty: no cluster of Fairlead makes {field} yet")
-                )
-        if job.labels:
-            check_labels(job.labels, "/labels", self._limits.label_bytes_max, found)
-        if job.annotations:
-            _check_annotations(job.annotations, self._limits.annotation_bytes_max, found)
 
-
-_NO_SHORT_FORM: Final = (None,) * len(SHORT_FORM)
 _NOT_SHARED: Final = Shared()
-_NOTHING: Final = (podspec.Demand(()), Raw(b"{}"), b"")
-
-
-def _size(spec: Raw, job: Job) -> int:
-    size = len(bytes(spec))
-    for texts in (job.labels, job.annotations):
-        if texts:
-            size += sum(len(key) + len(value) + 8 for key, value in texts.items())
-    return size
-
-
-def has_spec(job: Job) -> bool:
-    """Whether the job gives a pod spec of its own."""
-    return isinstance(job.pod_spec, Raw) and bytes(job.pod_spec) != b"null"
+_NOTHING: Final = _Pod(podspec.Demand(()), Raw(b"{}"), b"", None)
 
 
 def merged(job: Job, defaults: Job) -> Job:
@@ -298,30 +247,6 @@ def merged(job: Job, defaults: Job) -> Job:
     return Job(**fields)  # type: ignore[arg-type]  # its own fields
 
 
-def check_labels(labels: Mapping[str, str], at: str, bytes_max: int, found: list[Fault]) -> None:
-    """Labels as Kubernetes has them, none of ours, and not too many."""
-    for key, value in labels.items():
-        place = f"{at}/{faults.escape(key)}"
-        if detail := names.label_key(key) or names.label_value(value):
-            found.append(Fault(place, detail))
-        elif key.partition("/")[0] == names.OURS:
-            found.append(Fault(place, f"begins with {names.OURS}, which is Fairlead's own"))
-    _check_bytes(labels, at, bytes_max, found)
-
-
-def _check_annotations(annotations: Mapping[str, str], bytes_max: int, found: list[Fault]) -> None:
-    for key in annotations:
-        if detail := names.label_key(key):
-            found.append(Fault(f"/annotations/{faults.escape(key)}", detail))
-    _check_bytes(annotations, "/annotations", bytes_max, found)
-
-
-def _check_bytes(texts: Mapping[str, str], at: str, bytes_max: int, found: list[Fault]) -> None:
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in texts.items())
-    if size > bytes_max:
-        found.append(Fault(at, f"has {size} bytes; at most {bytes_max} are allowed"))
-
-
 def _check_environment(env: Mapping[str, str], found: list[Fault]) -> None:
     for name in env:
         if not name or "=" in name or not name.isprintable():
@@ -343,11 +268,9 @@ def _short_pointer(pointer: str) -> str:
     return ""
 
 
-def _digest(job: Job, canonical: bytes, text: bytes | None) -> str:
-    """Of what the client said, whatever the order of its keys; `text`: the job's, if at hand."""
-    if text is None or job.pod_spec is not UNSET:
-        text = _encoder.encode(msgspec.structs.replace(job, pod_spec=UNSET))
-    return hashlib.blake2b(text + b"\0" + canonical, digest_size=16).hexdigest()
+def _digest(said: bytes, canonical: bytes) -> str:
+    """Of what the client said, whatever the order of its keys: the job, and its pod spec."""
+    return hashlib.blake2b(b"%b\0%b" % (said, canonical), digest_size=16).hexdigest()
 
 
 def _placed(
@@ -366,68 +289,3 @@ def _is_own(pointer: str, given: Job) -> bool:
     if isinstance(value, dict) and len(parts) > 2:
         return parts[2].replace("~1", "/").replace("~0", "~") in value
     return value is not None and value is not UNSET
-
-
-def _time_ms(text: str | None, found: list[Fault]) -> int | None:
-    if text is None:
-        return None
-    try:
-        time_ms = clock.parse_rfc3339(text)
-    except (ValueError, OverflowError):
-        time_ms = -1
-    if time_ms < 0:
-        found.append(
-            Fault("/startAfter", f"is {faults.shown(text)}; write it like 2026-01-31T12:00:00Z")
-        )
-        return None
-    return time_ms
-
-
-def _checkpoint_s(job: Job, found: list[Fault]) -> int | None:
-    if job.checkpoint_interval_seconds is not None or not job.annotations:
-        return job.checkpoint_interval_seconds
-    text = job.annotations.get(CHECKPOINT_ANNOTATION)
-    if text is None:
-        return None
-    if len(text) > 9 or not (text.isascii() and text.isdigit()) or int(text) == 0:
-        place = f"/annotations/{faults.escape(CHECKPOINT_ANNOTATION)}"
-        found.append(Fault(place, f"is {faults.shown(text)}; a number of seconds is expected"))
-        return None
-    return int(text)
-
-
-def _gang(gang: Gang | None, size_max: int, found: list[Fault]) -> events.Gang | None:
-    if gang is None:
-        return None
-    if gang.name is None:
-        found.append(Fault("/gang/name", "is missing"))
-    elif detail := names.printable(gang.name):
-        found.append(Fault("/gang/name", detail))
-    if gang.size is None:
-        found.append(Fault("/gang/size", "is missing"))
-    elif gang.size > size_max:
-        found.append(Fault("/gang/size", f"is {gang.size}; at most {size_max} is allowed"))
-    elif gang.min_size is not None and gang.min_size > gang.size:
-        found.append(Fault("/gang/minSize", f"is {gang.min_size}, above the size of {gang.size}"))
-    label = gang.uniformity_label
-    if label is not None and (detail := names.label_key(label)):
-        found.append(Fault("/gang/uniformityLabel", detail))
-    return events.Gang(
-        name=gang.name or "",
-        size=gang.size or 1,
-        min_size=gang.min_size,
-        uniformity_label=label,
-        rest=gang.rest or "wait",
-    )
-
-
-def retry_policy(given: Retry | None) -> events.RetryPolicy | None:
-    """The policy as the log has it."""
-    if given is None:
-        return None
-    return events.RetryPolicy(
-        limit=given.limit or 0,
-        on=tuple(dict.fromkeys(given.on or ())),
-        memory_factor=given.memory_factor or 1.0,
-        avoid_node=bool(given.avoid_node),
-    )
