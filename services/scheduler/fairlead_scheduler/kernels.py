@@ -10,6 +10,7 @@ the log, as always).
 import asyncio
 import logging
 import os
+import shutil
 import sys
 import threading
 from collections.abc import MutableMapping
@@ -20,6 +21,8 @@ from fairlead_scheduler import kernel_cache
 
 NICE: Final = 10
 """How far the compiler stands back behind the work of the machine."""
+KEPT_MAX: Final = 8
+"""Folders of kernels (some 40 MB each) that are kept: of other versions, checkouts, processors."""
 _PLAIN: Final = "NUMBA_DISABLE_JIT"
 _WITH_PARENT: Final = "--with-parent"
 """The compiler ends at once when its standard input is closed: its parent is gone."""
@@ -34,14 +37,32 @@ def choose(environment: MutableMapping[str, str]) -> None:
     """Decide, before numba is imported, where compiled kernels are kept and whether to use them."""
     cache = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     environment.setdefault("NUMBA_CACHE_DIR", str(Path(cache) / "fairlead" / "numba"))
-    if not are_ready():
+    marker = _marker()
+    if marker is None:
+        return
+    if not marker.exists():
         environment[_PLAIN] = "1"
+    elif os.access(marker, os.W_OK):
+        marker.touch()
 
 
 def are_ready() -> bool:
     """Whether there is nothing left to compile (also where there is no compiler)."""
     marker = _marker()
     return marker is None or marker.exists()
+
+
+def drop_unused(marker: Path) -> None:
+    """Of the folders of kernels beside this one keep those that were used last."""
+    beside = [folder for folder in marker.parent.parent.glob("engine-*") if folder.is_dir()]
+    beside.sort(key=_last_used_s, reverse=True)
+    for folder in beside[KEPT_MAX:]:
+        shutil.rmtree(folder)
+
+
+def _last_used_s(folder: Path) -> float:
+    """A start touches the marker; who still compiles adds files."""
+    return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
 
 
 def _marker() -> Path | None:
@@ -96,6 +117,7 @@ def main() -> None:
     warm.up()
     marker.parent.mkdir(parents=True, exist_ok=True)
     marker.touch()
+    drop_unused(marker)
 
 
 def _end_with_parent() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import fairlead_scheduler
+from fairlead_scheduler import kernels
 
 SOURCE = Path(fairlead_scheduler.__file__).parent
 
@@ -58,3 +59,15 @@ def test_a_changed_source_has_kernels_of_its_own(tmp_path: Path) -> None:
     with (one / "fairlead_scheduler" / "engine" / "round.py").open("a") as file:
         file.write("# changed\n")
     assert folder_of(one) != before
+
+
+def test_only_the_kernels_that_were_used_last_are_kept(tmp_path: Path) -> None:
+    folders = [tmp_path / f"engine-{number}" for number in range(kernels.KEPT_MAX + 3)]
+    for used_s, folder in enumerate(folders):
+        folder.mkdir()
+        (folder / "ready").touch()
+        os.utime(folder / "ready", (used_s, used_s))
+        os.utime(folder, (0, 0))
+    os.utime(folders[1] / "ready", (1_000, 1_000))
+    kernels.drop_unused(folders[-1] / "ready")
+    assert {folder for folder in folders if folder.exists()} == {folders[1], *folders[4:]}
