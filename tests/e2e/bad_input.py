@@ -111,6 +111,19 @@ SUBMIT: Final = {
     "an unknown field": submitted("/more", submission(RUN, more=1)),
     "an unknown field of a job": submitted("/jobs/0/colour", job(colour=1)),
     "an unknown field of a gang": submitted("/jobs/0/gang/colour", job(gang={"colour": 1})),
+    "a requirement of a node without its key": submitted(
+        "/jobs/0/podSpec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
+        "/nodeSelectorTerms/0/matchExpressions/0/key",
+        pod(
+            affinity={
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchExpressions": [{"operator": "Exists"}]}]
+                    }
+                }
+            }
+        ),
+    ),
     "a text for a number": submitted("/jobs/0/priority", job(priority="high")),
     "a fraction for a whole number": submitted("/jobs/0/priority", job(priority=1.5)),
     "true for a number": submitted("/jobs/0/cpu", job(cpu=True)),

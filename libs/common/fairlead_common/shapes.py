@@ -34,13 +34,23 @@ class SelectorTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     match_fields: tuple[Requirement, ...] = ()
 
 
+class Preference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Nodes that meet the term come before others, the more the greater its weight."""
+
+    weight: int
+    term: SelectorTerm
+
+
 class Shape(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """`requests` in fixed units (see `resources`); `affinity` holds the required terms only."""
+    """`requests` in fixed units (see `resources`). `affinity` holds the required terms; what is
+    `preferred` only ranks the nodes that suit.
+    """
 
     requests: dict[str, int]
     node_selector: dict[str, str] = {}
     affinity: tuple[SelectorTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    preferred: tuple[Preference, ...] = ()
 
 
 _encoder: Final = msgspec.json.Encoder(order="deterministic")

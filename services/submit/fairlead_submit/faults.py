@@ -214,13 +214,15 @@ def _walk_list(
         found.say(at, f"has {len(value)} entries; at most {info.max_length} are allowed")
         return _MISSING
     # What is wrong as a whole leaves an empty thing behind, so that the others keep their place.
-    blank: object = {} if isinstance(inner, inspect.StructType) else ""
+    may_be_blank = isinstance(inner, inspect.StructType) and not any(
+        field.required for field in inner.fields
+    )
     kept = [
         _walk(item, inner, f"{at}/{index}", found, depth + 1) for index, item in enumerate(value)
     ]
-    if blank == "" and _MISSING in kept:
+    if not may_be_blank and _MISSING in kept:
         return _MISSING
-    return [blank if item is _MISSING else item for item in kept]
+    return [{} if item is _MISSING else item for item in kept]
 
 
 def _walk_any(value: object, at: str, found: _Found, depth: int) -> object:

@@ -6,6 +6,7 @@ The effective request is the rule of Kubernetes (KEP-753): the sum over containe
 the sidecars that start before it, plus the overhead; a limit is a request where none is said.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Final, TypeVar, cast
@@ -59,9 +60,17 @@ class NodeSelector(_Read, frozen=True):
     node_selector_terms: Annotated[list[SelectorTerm], Meta(max_length=TERMS_MAX)] | None = None
 
 
+class PreferredTerm(_Read, frozen=True):
+    weight: Annotated[int, Meta(ge=1, le=100)]
+    preference: SelectorTerm
+
+
 class NodeAffinity(_Read, frozen=True):
     required: NodeSelector | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: Annotated[list[PreferredTerm], Meta(max_length=TERMS_MAX)] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
 
@@ -335,6 +344,7 @@ def _shape(
         node_selector=pod.node_selector or {},
         affinity=tuple(_sorted(_terms(pod.affinity, found))),
         tolerations=tuple(_sorted([*tolerations, *(_toleration(item) for item in added)])),
+        preferred=tuple(_sorted(_preferred(pod.affinity, found))),
     )
 
 
@@ -347,7 +357,8 @@ def _toleration(given: Toleration | shapes.Toleration) -> shapes.Toleration:
 
 
 _EQUAL: Final = ("operator", "Equal")
-T = TypeVar("T", shapes.Toleration, shapes.SelectorTerm, shapes.Requirement)
+_EMPTY: Final = shapes.SelectorTerm()
+T = TypeVar("T", shapes.Toleration, shapes.SelectorTerm, shapes.Requirement, shapes.Preference)
 
 
 def _sorted(items: Sequence[T]) -> list[T]:
@@ -369,6 +380,7 @@ def _check_toleration(toleration: shapes.Toleration, at: str, found: list[Fault]
 _TERMS_AT: Final = (
     "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms"
 )
+_PREFERRED_AT: Final = "/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def _terms(affinity: Affinity | None, found: list[Fault]) -> list[shapes.SelectorTerm]:
@@ -378,13 +390,25 @@ def _terms(affinity: Affinity | None, found: list[Fault]) -> list[shapes.Selecto
     if not given:
         found.append(Fault(_TERMS_AT, "has no term; at least one is needed"))
         return []
-    terms = []
-    for index, term in enumerate(given):
-        at = f"{_TERMS_AT}/{index}"
-        expressions = _requirements(term.match_expressions, f"{at}/matchExpressions", found)
-        fields = _requirements(term.match_fields, f"{at}/matchFields", found)
-        terms.append(shapes.SelectorTerm(tuple(expressions), tuple(fields)))
-    return terms
+    return [_term(term, f"{_TERMS_AT}/{index}", found) for index, term in enumerate(given)]
+
+
+def _preferred(affinity: Affinity | None, found: list[Fault]) -> list[shapes.Preference]:
+    """Weights of one term add up; a term without anything in it meets nothing."""
+    if not affinity or not affinity.node_affinity or not affinity.node_affinity.preferred:
+        return []
+    weights: Counter[shapes.SelectorTerm] = Counter()
+    for index, wish in enumerate(affinity.node_affinity.preferred):
+        term = _term(wish.preference, f"{_PREFERRED_AT}/{index}/preference", found)
+        if term != _EMPTY:
+            weights[term] += wish.weight
+    return [shapes.Preference(weight, term) for term, weight in weights.items()]
+
+
+def _term(given: SelectorTerm, at: str, found: list[Fault]) -> shapes.SelectorTerm:
+    expressions = _requirements(given.match_expressions, f"{at}/matchExpressions", found)
+    fields = _requirements(given.match_fields, f"{at}/matchFields", found)
+    return shapes.SelectorTerm(tuple(expressions), tuple(fields))
 
 
 def _requirements(

@@ -60,7 +60,11 @@ class Service:
     @classmethod
     @asynccontextmanager
     async def open(cls, settings: SubmitSettings) -> AsyncIterator["Service"]:
-        """Connect, bring tables and topics up to date, and close everything at the end."""
+        """Connect, bring tables and topics up to date, and close everything at the end.
+
+        Raises `SettingsError` for settings that contradict each other.
+        """
+        settings.check()
         pool = await db.open_pool(settings.database_url, size_max=POOL_SIZE, name="fairlead-submit")
         try:
             await store.migrate(pool)

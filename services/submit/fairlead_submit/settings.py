@@ -4,8 +4,10 @@ from typing import Final
 
 import msgspec
 
+from fairlead_common import classes, resources
 from fairlead_common.classes import DEFAULT_CLASS, DEFAULT_CLASSES, PriorityClass
-from fairlead_common.settings import Settings
+from fairlead_common.errors import Fault
+from fairlead_common.settings import Settings, SettingsError
 from fairlead_common.shapes import Toleration
 from fairlead_submit.allowed import Allow
 
@@ -63,3 +65,24 @@ class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     pending_bytes_max: int = 128 * 2**20
     append_bytes_max: int = 16 * 2**20
     sign_in_days: int = 30
+
+    def check(self) -> None:
+        """Raises `SettingsError` for what types cannot say."""
+        found = classes.faults(self.priority_classes)
+        defaults = self.job_defaults
+        names = sorted({item.name for item in self.priority_classes})
+        if defaults.priority_class not in names:
+            detail = f"is {defaults.priority_class!r}, none of the classes: {', '.join(names)}"
+            found.append(Fault("jobDefaults.priorityClass", detail))
+        for name, quantity in defaults.requests.items():
+            try:
+                resources.parse(name, quantity, round_up=True)
+            except ValueError as error:
+                found.append(Fault(f"jobDefaults.requests.{name}", str(error)))
+        for field in msgspec.structs.fields(Limits):
+            bound = getattr(self.limits, field.name)
+            if bound < 1:
+                detail = f"is {bound}; at least 1 is expected"
+                found.append(Fault(f"limits.{field.encode_name}", detail))
+        if found:
+            raise SettingsError(found)

@@ -13,6 +13,14 @@ SIMULATION = {
         {"name": "n", "count": 4, "resources": {"cpu": 4, "memory": "16Gi"}},
         {"name": "pair", "count": 2, "resources": {"cpu": 2, "memory": "4Gi"}, "pool": "pairs"},
         {"name": "lone", "count": 1, "resources": {"cpu": 2, "memory": "4Gi"}, "pool": "lonely"},
+        {"name": "small", "count": 1, "resources": {"cpu": 2, "memory": "4Gi"}, "pool": "wishes"},
+        {
+            "name": "fast",
+            "count": 1,
+            "resources": {"cpu": 4, "memory": "8Gi"},
+            "pool": "wishes",
+            "labels": {"disk": "nvme"},
+        },
     ]
 }
 

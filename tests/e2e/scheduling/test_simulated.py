@@ -74,6 +74,23 @@ def test_a_member_that_is_returned_takes_its_gang_back_and_all_fail_when_no_node
     assert not any(event.counted for event in again)
 
 
+def test_a_job_goes_to_the_node_that_it_prefers_and_to_another_when_that_is_full(
+    simulated: World,
+) -> None:
+    term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["nvme"]}]}
+    wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50, "preference": term}]}
+    container = {"name": "main", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
+    spec = {"containers": [container], "affinity": {"nodeAffinity": wish}}
+    long = {"fairlead.dev/simulated-seconds": "100000"}
+    jobs = [
+        {"clientId": name, "pool": "wishes", "podSpec": spec, "annotations": long}
+        for name in ("first", "second", "third")
+    ]
+    simulated.submit("default", "wishes", *jobs)
+    nodes = [simulated.first(str(job["clientId"]), ev.JobRunLeased).node for job in jobs]
+    assert nodes == ["fast0", "fast0", "small0"]
+
+
 @pytest.fixture
 def second(simulated: World) -> Iterator[subprocess.Popen[bytes]]:
     """Another executor, with one node of the pool `lonely`."""

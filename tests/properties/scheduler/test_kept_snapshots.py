@@ -42,6 +42,12 @@ SHAPES = (
     shapes.Shape(requests={"cpu": 1000, "gpu": 1}),
     shapes.Shape(requests={"cpu": 1000}, node_selector={"zone": "a"}),
     shapes.Shape(requests={"cpu": 99_000}),
+    shapes.Shape(
+        requests={"cpu": 1000},
+        preferred=(
+            shapes.Preference(7, shapes.SelectorTerm((shapes.Requirement("zone", "In", ("a",)),))),
+        ),
+    ),
 )
 picks = st.integers(0, 1 << 16)
 

@@ -33,6 +33,9 @@ SHAPES = st.builds(
     node_selector=st.dictionaries(WORDS, WORDS, max_size=3),
     affinity=st.lists(TERMS, max_size=2).map(tuple),
     tolerations=st.lists(TOLERATIONS, max_size=2).map(tuple),
+    preferred=st.lists(
+        st.builds(shapes.Preference, weight=st.integers(1, 100), term=TERMS), max_size=2
+    ).map(tuple),
 )
 
 
@@ -43,6 +46,7 @@ def reordered(shape: shapes.Shape) -> shapes.Shape:
         node_selector=dict(reversed(shape.node_selector.items())),
         affinity=shape.affinity,
         tolerations=shape.tolerations,
+        preferred=shape.preferred,
     )
 
 

@@ -13,7 +13,7 @@ from fairlead_common import shapes
 from fairlead_common.classes import AwayNodeType, PriorityClass
 from fairlead_common.clusters import Node, Taint
 from fairlead_common.configuration import Queue
-from fairlead_common.shapes import Requirement, SelectorTerm, Shape, Toleration
+from fairlead_common.shapes import Preference, Requirement, SelectorTerm, Shape, Toleration
 from fairlead_scheduler.engine import matching
 from fairlead_scheduler.engine.snapshot import Match
 from fairlead_submit import feasible
@@ -75,6 +75,14 @@ CASES = {
         {"cpu": "8"},
         PriorityClass(name="default", value=0, limits={"cpu": 0.5}),
     ),
+    "a wish that no node meets": Case(
+        Shape(
+            {"cpu": 1},
+            preferred=(Preference(9, SelectorTerm((Requirement("disk", "Exists"),))),),
+        ),
+        True,
+        [node()],
+    ),
     "a node that is cordoned": Case(Shape({"cpu": 1}), True, [node(unschedulable=True)]),
 }
 
@@ -124,21 +132,24 @@ wishes = st.builds(
     labels,
     st.lists(terms, max_size=2).map(tuple),
     st.lists(tolerations, max_size=2).map(tuple),
+    st.lists(st.builds(Preference, st.integers(1, 100), terms), max_size=2).map(tuple),
 )
+
+
+def as_term(term: SelectorTerm) -> matching.Term:
+    """The same term in the words of the engine."""
+    return matching.Term(
+        tuple(matching.Requirement(*msgspec.structs.astuple(r)) for r in term.match_expressions),
+        tuple(matching.Requirement(*msgspec.structs.astuple(r)) for r in term.match_fields),
+    )
 
 
 def as_engine(shape: Shape) -> matching.ShapeRules:
     """The same wishes in the words of the engine."""
-    affinity = tuple(
-        matching.Term(
-            tuple(matching.Requirement(*msgspec.structs.astuple(r)) for r in t.match_expressions),
-            tuple(matching.Requirement(*msgspec.structs.astuple(r)) for r in t.match_fields),
-        )
-        for t in shape.affinity
-    )
     return matching.ShapeRules(
         node_selector=tuple(sorted(shape.node_selector.items())),
-        affinity=affinity or None,
+        affinity=tuple(as_term(term) for term in shape.affinity) or None,
+        preferred=tuple((wish.weight, as_term(wish.term)) for wish in shape.preferred),
         tolerations=tuple(
             matching.Toleration(*msgspec.structs.astuple(t)) for t in shape.tolerations
         ),

@@ -162,7 +162,43 @@ def test_pods_that_differ_only_in_order_have_one_shape() -> None:
     assert shape.tolerations[0].operator == "Exists" or shape.tolerations[1].operator == "Exists"
 
 
+def preferring(*wishes: object) -> dict[str, object]:
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": list(wishes)}}
+
+
+def test_preferred_terms_are_kept_with_their_weights_which_add_up_for_one_term() -> None:
+    fast = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["b", "a"]}]}
+    same = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["a", "b"]}]}
+    near = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    given = [(30, fast), (1, near), (12, same), (100, {})]
+    wishes = [{"weight": weight, "preference": term} for weight, term in given]
+    reads = [
+        demand({"containers": [container()], "affinity": preferring(*order)})
+        for order in (wishes, wishes[::-1])
+    ]
+    assert not any(read.faults for read in reads)
+    assert bytes(reads[0].shape) == bytes(reads[1].shape)
+    shape = shapes.decode(reads[0].shape)
+    assert shape.affinity == ()
+    fields = {wish.weight: wish.term for wish in shape.preferred}
+    assert fields[42].match_expressions[0].values == ("a", "b")
+    assert fields[1].match_fields[0].values == ("n1",)
+    assert len(fields) == 2
+
+
 FAULTY = {
+    "a wish that no node could meet as it is written": (
+        {
+            "affinity": preferring(
+                {"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "In"}]}}
+            )
+        },
+        f"{podspec._PREFERRED_AT}/0/preference/matchExpressions/0",
+    ),
+    "a weight that Kubernetes does not know": (
+        {"affinity": preferring({"weight": 101, "preference": {}})},
+        f"{podspec._PREFERRED_AT}/0/weight",
+    ),
     "an operator that is none": (
         {"affinity": affinity({"matchExpressions": [{"key": "a", "operator": "Like"}]})},
         f"{podspec._TERMS_AT}/0/matchExpressions/0",
@@ -178,6 +214,10 @@ FAULTY = {
             )
         },
         f"{podspec._TERMS_AT}/0/matchExpressions/0",
+    ),
+    "a requirement without a key": (
+        {"affinity": affinity({"matchExpressions": [{"operator": "Exists"}]})},
+        f"{podspec._TERMS_AT}/0/matchExpressions/0/key",
     ),
     "no term": ({"affinity": affinity()}, podspec._TERMS_AT),
     "a toleration without a key": ({"tolerations": [{"value": "x"}]}, "/tolerations/0/key"),

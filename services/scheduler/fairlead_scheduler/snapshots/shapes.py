@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common import resources
-from fairlead_common.shapes import Shape
+from fairlead_common.shapes import SelectorTerm, Shape
 from fairlead_scheduler.engine import matching
 from fairlead_scheduler.engine.snapshot import Match
 from fairlead_scheduler.snapshots.classes import Classes
@@ -142,19 +142,8 @@ class ShapeTable:
     def _rules_of(self, shape: Shape, row: int) -> matching.ShapeRules:
         return matching.ShapeRules(
             node_selector=tuple(sorted(shape.node_selector.items())),
-            affinity=tuple(
-                matching.Term(
-                    tuple(
-                        matching.Requirement(r.key, r.operator, r.values)
-                        for r in term.match_expressions
-                    ),
-                    tuple(
-                        matching.Requirement(r.key, r.operator, r.values) for r in term.match_fields
-                    ),
-                )
-                for term in shape.affinity
-            )
-            or None,
+            affinity=tuple(_term(term) for term in shape.affinity) or None,
+            preferred=tuple((wish.weight, _term(wish.term)) for wish in shape.preferred),
             tolerations=tuple(
                 matching.Toleration(t.key, t.operator, t.value, t.effect) for t in shape.tolerations
             ),
@@ -163,6 +152,13 @@ class ShapeTable:
                 for entry in self._classes.rows[row].away_node_types
             ),
         )
+
+
+def _term(term: SelectorTerm) -> matching.Term:
+    return matching.Term(
+        tuple(matching.Requirement(r.key, r.operator, r.values) for r in term.match_expressions),
+        tuple(matching.Requirement(r.key, r.operator, r.values) for r in term.match_fields),
+    )
 
 
 def _joined(old: npt.NDArray[np.uint8], new: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:

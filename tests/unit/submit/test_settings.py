@@ -1,0 +1,46 @@
+"""Settings of submit that contradict each other are refused at start, by name."""
+
+import msgspec
+import pytest
+
+from fairlead_common.classes import DEFAULT_CLASSES, PriorityClass
+from fairlead_common.settings import SettingsError
+from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_submit.settings import JobDefaults, Limits, SubmitSettings
+
+PLAIN = SubmitSettings()
+
+FAULTS: dict[str, tuple[dict[str, object], str]] = {
+    "no class at all": ({"priority_classes": ()}, "priorityClasses: holds no class"),
+    "a default that is no class": (
+        {"priority_classes": (PriorityClass(name="only", value=1),)},
+        "jobDefaults.priorityClass: is 'default', none of the classes: only",
+    ),
+    "a request that is no quantity": (
+        {"job_defaults": JobDefaults(requests={"memory": "1 GB"})},
+        "jobDefaults.requests.memory: '1 GB' is not a quantity",
+    ),
+    "no job at all": ({"limits": Limits(jobs_max=0)}, "limits.jobsMax: is 0; at least 1"),
+}
+
+
+@pytest.mark.parametrize(("fields", "said"), FAULTS.values(), ids=FAULTS.keys())
+def test_what_makes_no_sense_is_refused_by_name(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        msgspec.structs.replace(PLAIN, **fields).check()
+    assert said in str(caught.value)
+
+
+def test_classes_that_contradict_themselves_are_refused_as_the_scheduler_does() -> None:
+    twice = (*DEFAULT_CLASSES, PriorityClass(name="low", value=3, limits={"cpu": 2.0}))
+    said = []
+    for settings in (SubmitSettings(), SchedulerSettings()):
+        with pytest.raises(SettingsError) as caught:
+            msgspec.structs.replace(settings, priority_classes=twice).check()
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+    assert "names 'low' 2 times" in said[0]
+
+
+def test_the_settings_as_they_come_pass() -> None:
+    PLAIN.check()
