@@ -71,6 +71,8 @@ GANG: Final[Mapping[str, str]] = MappingProxyType(
         "size": "How many members it has. All of them say the same.",
         "minSize": "So many are enough to start. Default: all.",
         "uniformityLabel": "A label of nodes: all members run where it has one value.",
+        "member": "Its number among the members, from 0. Default: its place, where a request"
+        " holds all members; else none.",
         "rest": "What becomes of members above `minSize` that found no place. Default `wait`.",
     }
 )

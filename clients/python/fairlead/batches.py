@@ -14,6 +14,9 @@ from fairlead.models import Job
 JOBS_MAX: Final = 1_000
 """Jobs in one request: the server takes 10,000, but small ones keep its latency even."""
 
+GANG_MAX: Final = 10_000
+"""As many are sent together when they are members of one gang, so that each has its number."""
+
 BODY_BYTES_MAX: Final = 16 * 2**20
 """Bytes in one request, of the 32 MiB that the server takes. A larger job is sent alone."""
 
@@ -39,18 +42,28 @@ def named(job: AnyJob, client_id: str) -> AnyJob:
     return {**job, "clientId": client_id}
 
 
+def _gang(job: AnyJob) -> object:
+    """The name of the gang that the job is a member of."""
+    gang = job.gang if isinstance(job, Job) else job.get("gang")
+    return gang.get("name") if isinstance(gang, Mapping) else getattr(gang, "name", None)
+
+
 def cut(jobs: Iterable[AnyJob], name: str) -> Iterator[Batch]:
     """The batches, in order. Jobs without a client id are called `<name>-<index in the list>`.
+    Members of a gang that stand together stay together.
 
     Raises TypeError for what is neither a `Job` nor a mapping that JSON can express.
     """
     first, size = 0, 0
     pending: list[msgspec.Raw] = []
+    gang: object = None
     for index, job in enumerate(jobs):
         if not isinstance(job, Job | Mapping):
             raise TypeError(f"jobs[{index}] is neither a Job nor a mapping but {type(job)}")
         encoded = _encoder.encode(named(job, f"{name}-{index}"))
-        if pending and (len(pending) == JOBS_MAX or size + len(encoded) > BODY_BYTES_MAX):
+        before, gang = gang, _gang(job)
+        jobs_max = GANG_MAX if gang is not None and gang == before else JOBS_MAX
+        if pending and (len(pending) >= jobs_max or size + len(encoded) > BODY_BYTES_MAX):
             yield Batch(first, pending)
             first, size, pending = index, 0, []
         pending.append(msgspec.Raw(encoded))

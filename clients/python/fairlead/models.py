@@ -44,13 +44,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Gang(Sent, frozen=True, kw_only=True):
-    """Jobs of one queue and job set that start together."""
+    """Jobs of one queue and job set that start together; `member` counts from 0."""
 
     name: str
     size: int
     min_size: int | None = None
     uniformity_label: str | None = None
     rest: str | None = None
+    member: int | None = None
 
 
 class Retry(Sent, frozen=True, kw_only=True):

@@ -45,13 +45,14 @@ class PreemptionCause(StrEnum):
 
 
 class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Jobs of one queue and job set that start together."""
+    """Jobs of one queue and job set that start together. `member`: which of them this one is."""
 
     name: str
     size: int
     min_size: int | None = None
     uniformity_label: str | None = None
     rest: str = "wait"
+    member: int | None = None
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -23,7 +23,7 @@ from fairlead_common.clusters import Heartbeat, Node
 from fairlead_common.ids import RunId, run_id
 from fairlead_common.leases import Lease, Wish
 from fairlead_common.log.protocol import Entry, Record
-from fairlead_executor import armada, metrics, report
+from fairlead_executor import armada, environment, metrics, report
 from fairlead_executor.backends.cluster import Cluster
 from fairlead_executor.reconcile import (
     Action,
@@ -144,8 +144,6 @@ class Core:
                 metrics.LEASES_UNREADABLE.inc()
                 _logger.error("the lease of %s cannot be read: %s", run, error)
                 continue
-            if self._armada_names:
-                lease = armada.named(lease)
             wanted = self.desired.get(run)
             if wanted is not None:
                 wanted.lease, wanted.position = lease, entry.position
@@ -262,7 +260,7 @@ class Core:
                 case Tell(run, event):
                     self._told(run, event, now_ms)
                 case Create(lease):
-                    creates.append(lease)
+                    creates.append(self._with_environment(lease))
                     self._without_spec(lease)
                 case Stop(run, grace_s, end):
                     self.cluster.stop(run, grace_s, end)
@@ -300,6 +298,10 @@ class Core:
                     heapq.heappush(self._deadlines, (due_ms, run))
             case _:
                 wanted.end_told_ms = now_ms
+
+    def _with_environment(self, lease: Lease) -> Lease:
+        lease = environment.on_node(lease, self._known_nodes.get(lease.node))
+        return armada.named(lease) if self._armada_names else lease
 
     def _without_spec(self, lease: Lease) -> None:
         """Give the memory of a pod spec back: nobody needs it after the pod was created."""

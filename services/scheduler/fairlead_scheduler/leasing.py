@@ -107,6 +107,8 @@ def _gang_environment(gang: ev.Gang | None) -> dict[str, str]:
         "FAIRLEAD_GANG_SIZE": str(gang.size),
         "FAIRLEAD_GANG_MIN_SIZE": str(gang.min_size or gang.size),
     }
+    if gang.member is not None:
+        said["FAIRLEAD_GANG_MEMBER"] = str(gang.member)
     if gang.uniformity_label is not None:
         said["FAIRLEAD_GANG_UNIFORMITY_LABEL"] = gang.uniformity_label
     return said

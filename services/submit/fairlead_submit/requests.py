@@ -69,6 +69,7 @@ class Gang(Request, kw_only=True):
     min_size: Annotated[int, Meta(ge=1)] | None = None
     uniformity_label: Annotated[str, Meta(min_length=1, max_length=317)] | None = None
     rest: Rest | None = None
+    member: Annotated[int, Meta(ge=0)] | None = None
 
 
 class Retry(Request, kw_only=True):

@@ -29,11 +29,13 @@ class Target(msgspec.Struct, frozen=True):
 class Around(msgspec.Struct, frozen=True):
     """What a job's place among the others of its action says of it.
 
-    `members`: how many of its gang are in the action. `items`: jobs it waits for that are in the
-    action, with whether they were refused. `succeeded`: jobs it waits for that are done.
+    `members`: how many of its gang are in the action, `member` how many of these before it.
+    `items`: jobs it waits for that are in the action, with whether they were refused. `succeeded`:
+    jobs it waits for that are done.
     """
 
     members: int
+    member: int
     items: Mapping[str, bool]
     succeeded: Collection[str]
 
@@ -80,18 +82,19 @@ def again(
         job_id=new_id(target, old.job_id),
         client_id=None,
         after=tuple(after),
-        gang=_gang(old.gang, target, around.members),
+        gang=_gang(old.gang, target, around),
         annotations={**old.annotations, ANNOTATION: old.job_id},
     )
 
 
-def _gang(old: Gang | None, target: Target, members: int) -> events.Gang | None:
+def _gang(old: Gang | None, target: Target, around: Around) -> events.Gang | None:
     if old is None:
         return None
-    size = max(1, min(old.size, members))
+    size = max(1, min(old.size, around.members))
     return msgspec.structs.replace(
         old,
         name=f"{old.name[:GANG_NAME_MAX]}~{target.action[:12]}",
         size=size,
         min_size=None if old.min_size is None else min(old.min_size, size),
+        member=around.member,
     )

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import logging
 import secrets
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -277,7 +278,7 @@ class Resubmitting:
         step = _Step(target, self._classes)
         step.read(items)
         step.learn(
-            await connection.fetch(SQL["gang_sizes"], action, step.gangs()),
+            await connection.fetch(SQL["gang_sizes"], action, step.gangs(), row["done"]),
             await connection.fetch(SQL["items_of"], action, step.awaited()),
             await self._known.jobs(step.awaited()),
         )
@@ -318,6 +319,7 @@ class _Step:
         self._classes = classes
         self._old: list[tuple[int, str | None, JobSubmitted]] = []
         self._members: dict[str, int] = {}
+        self._before: Counter[str] = Counter()
         self._items: dict[str, bool] = {}
         self._succeeded: set[str] = set()
         self.refused: dict[int, Refused] = {}
@@ -350,6 +352,7 @@ class _Step:
         jobs: Mapping[str, known.KnownJob],
     ) -> None:
         self._members = {row["gang"]: row["members"] for row in sizes}
+        self._before = Counter({row["gang"]: row["before"] for row in sizes})
         self._items = {row["job_id"]: row["refused"] for row in items}
         self._succeeded = {name for name, job in jobs.items() if job.state == JobState.SUCCEEDED}
 
@@ -357,7 +360,11 @@ class _Step:
         """The new jobs. One that waits for a refused one is refused as well."""
         made: list[JobSubmitted] = []
         for number, gang, old in self._old:
-            around = Around(self._members.get(gang or "", 1), self._items, self._succeeded)
+            name = gang or ""
+            around = Around(
+                self._members.get(name, 1), self._before[name], self._items, self._succeeded
+            )
+            self._before[name] += 1
             new = resubmission.again(old, self._target, around, self._classes)
             if isinstance(new, str):
                 self.refused[number] = Refused(old.job_id, new)

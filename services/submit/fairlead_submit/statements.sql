@@ -180,7 +180,9 @@ FROM fairlead_submit.action_items i LEFT JOIN fairlead_lookout.found_jobs f USIN
 WHERE i.action = $1 AND i.number > $2 ORDER BY i.number LIMIT $3;
 
 -- name: gang_sizes
-SELECT gang, count(*)::int AS members FROM fairlead_submit.action_items
+-- `before`: how many of them were dealt with in earlier steps.
+SELECT gang, count(*)::int AS members, (count(*) FILTER (WHERE number <= $3))::int AS before
+FROM fairlead_submit.action_items
 WHERE action = $1 AND gang = ANY ($2) GROUP BY gang;
 
 -- name: items_of

@@ -103,6 +103,7 @@ class _Batch:
         self._ids: list[JobId] = []
         self._after: dict[int, tuple[JobId, ...]] = {}
         self._outside: dict[JobId, str] = {}
+        self._gangs: dict[int, events.Gang] = {}
 
     def use(self, bytes_max: int, templates: Iterable[Template]) -> None:
         """What becomes of each job, and what is wrong with each, until it is too much."""
@@ -193,25 +194,47 @@ class _Batch:
         return ids.client_job_id(self._partition, self._queue, self._job_set, text)
 
     def check_gangs(self) -> None:
-        """Members of a gang agree on its terms and pool, and are no more than it says."""
+        """Members of a gang agree on its terms and pool, are no more than it says, and have a
+        number each if they say so or are all there.
+        """
         first: dict[str, events.JobSubmitted] = {}
-        counts: Counter[str] = Counter()
+        members: dict[str, list[int]] = {}
         for index, template in enumerate(self._templates):
             gang = template.event.gang
             if gang is None or not gang.name:
                 continue
             leader = first.setdefault(gang.name, template.event)
-            counts[gang.name] += 1
+            known = members.setdefault(gang.name, [])
+            known.append(index)
             name = faults.shown(gang.name)
-            if leader.gang != gang:
+            if not _agree(leader.gang, gang):
                 detail = f"says of gang {name} something else than the member before it"
                 self.found.append(Fault(f"/jobs/{index}/gang", detail))
             elif leader.pool != template.event.pool:
                 detail = f"differs from the pool {leader.pool!r} of the other members of {name}"
                 self.found.append(Fault(f"/jobs/{index}/pool", detail))
-            elif counts[gang.name] == gang.size + 1:
+            elif len(known) == gang.size + 1:
                 detail = f"is {gang.size}, but the request has more members of {name}"
                 self.found.append(Fault(f"/jobs/{index}/gang/size", detail))
+        for indexes in members.values():
+            self._number(indexes)
+
+    def _number(self, members: list[int]) -> None:
+        """Members that say no number get their place; not when others may come elsewhere."""
+        gangs = {index: gang for index in members if (gang := self._templates[index].event.gang)}
+        said = Counter(gang.member for gang in gangs.values())
+        if said.keys() == {None}:
+            if len(members) == gangs[members[0]].size:
+                for number, (index, gang) in enumerate(gangs.items()):
+                    self._gangs[index] = msgspec.structs.replace(gang, member=number)
+            return
+        for index, gang in gangs.items():
+            pointer, name = f"/jobs/{index}/gang/member", faults.shown(gang.name)
+            if gang.member is None:
+                self.found.append(Fault(pointer, f"is missing; other members of {name} say theirs"))
+            elif said[gang.member] > 1:
+                detail = f"is {gang.member}, as is that of another member of {name}"
+                self.found.append(Fault(pointer, detail))
 
     def prepared(self) -> Prepared:
         """The jobs as events."""
@@ -222,6 +245,8 @@ class _Batch:
                 self._templates, self._ids, self._client_ids, strict=True
             )
         ]
+        for index, gang in self._gangs.items():
+            jobs[index] = replace(jobs[index], gang=gang)
         for index, after in self._after.items():
             jobs[index] = replace(jobs[index], after=after)
         return Prepared(
@@ -231,3 +256,8 @@ class _Batch:
             jobs=jobs,
             outside=self._outside,
         )
+
+
+def _agree(one: events.Gang | None, other: events.Gang) -> bool:
+    """Whether two members say the same of their gang."""
+    return one is not None and msgspec.structs.replace(one, member=other.member) == other

@@ -183,6 +183,9 @@ def _gang(gang: Gang | None, size_max: int, found: list[Fault]) -> events.Gang |
         found.append(Fault("/gang/size", f"is {gang.size}; at most {size_max} is allowed"))
     elif gang.min_size is not None and gang.min_size > gang.size:
         found.append(Fault("/gang/minSize", f"is {gang.min_size}, above the size of {gang.size}"))
+    elif gang.member is not None and gang.member >= gang.size:
+        detail = f"is {gang.member}; the {gang.size} members count from 0 to {gang.size - 1}"
+        found.append(Fault("/gang/member", detail))
     label = gang.uniformity_label
     if label is not None and (detail := names.label_key(label)):
         found.append(Fault("/gang/uniformityLabel", detail))
@@ -192,6 +195,7 @@ def _gang(gang: Gang | None, size_max: int, found: list[Fault]) -> events.Gang |
         min_size=gang.min_size,
         uniformity_label=label,
         rest=gang.rest or "wait",
+        member=gang.member,
     )
 
 

@@ -88,17 +88,21 @@ def test_a_job_that_runs_longer_than_it_may_is_ended(machine: World) -> None:
 def test_members_of_a_gang_are_leased_together_and_know_their_gang(
     machine: World, file: Path
 ) -> None:
-    words = "$FAIRLEAD_GANG_NAME $FAIRLEAD_GANG_SIZE $FAIRLEAD_GANG_MIN_SIZE"
-    script = f'echo "{words}" >> {file}'
-    gang = {"name": "crew", "size": 2, "minSize": 2}
+    words = "$FAIRLEAD_GANG_NAME $FAIRLEAD_GANG_SIZE $FAIRLEAD_GANG_MIN_SIZE $FAIRLEAD_GANG_MEMBER"
+    where = '$FAIRLEAD_GANG_UNIFORMITY_LABEL="$FAIRLEAD_GANG_UNIFORMITY_VALUE" on $FAIRLEAD_NODE'
+    script = f'echo "{words} {where}" >> {file}'
+    label = "kubernetes.io/hostname"
+    gang = {"name": "crew", "size": 2, "minSize": 2, "uniformityLabel": label, "member": 1}
     machine.submit("default", "crew", shell("one", script, gang=gang))
     why = machine.see("one", lambda job: job.why is not None and job.why.code != "scheduling").why
     assert why is not None
     assert why.code == "gang-incomplete"
-    machine.submit("default", "crew", shell("two", script, gang=gang))
+    machine.submit("default", "crew", shell("two", script, gang={**gang, "member": 0}))
     for name in ("one", "two"):
         machine.first(name, ev.JobSucceeded)
-    assert lines(file) == ["crew 2 2", "crew 2 2"]
+    node = machine.first("one", ev.JobRunLeased).node
+    there = f"{label}={node} on {node}"
+    assert sorted(lines(file)) == [f"crew 2 2 {member} {there}" for member in (0, 1)]
 
 
 def test_a_gang_with_a_member_that_can_start_nowhere_fails_as_a_whole_with_one_reason(

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead import Job, acting, errors, managing, submitting
+from fairlead import Gang, Job, acting, errors, managing, submitting
 from fairlead.batches import JOBS_MAX, cut
 from fairlead.steps import Reply
 from tests.unit.client.world import World, ok, problem
@@ -54,6 +54,14 @@ def test_a_long_list_goes_in_several_requests_and_comes_back_in_order() -> None:
 def test_large_jobs_are_cut_by_their_bytes() -> None:
     heavy = Job(env={"X": "x" * 6 * 2**20})
     assert [len(batch.jobs) for batch in cut([heavy] * 5, "n")] == [2, 2, 1]
+
+
+def test_members_of_a_gang_that_stand_together_are_sent_together() -> None:
+    gang = Gang(name="g", size=10)
+    jobs = (
+        [Job()] * (JOBS_MAX - 3) + [Job(gang=gang)] * 5 + [{"gang": {"name": "g", "size": 10}}] * 5
+    )
+    assert [len(batch.jobs) for batch in cut([*jobs, Job()], "n")] == [JOBS_MAX + 7, 1]
 
 
 def test_no_jobs_make_no_request() -> None:

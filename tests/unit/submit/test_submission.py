@@ -104,6 +104,41 @@ def test_names_of_jobs_to_wait_for_are_bounded() -> None:
     assert made.outside == {}
 
 
+def gang(**more: object) -> dict[str, object]:
+    return {**RUN, "gang": {"name": "g", "size": 3, **more}}
+
+
+def test_members_of_a_whole_gang_are_numbered_in_the_order_given() -> None:
+    made, found = prepared([gang(), RUN, gang(), gang()])
+    assert found == []
+    assert [job.gang.member for job in made.jobs if job.gang is not None] == [0, 1, 2]
+    assert len({job.digest for job in made.jobs if job.gang is not None}) == 1
+
+
+def test_members_whose_others_come_elsewhere_have_the_number_that_they_say_or_none() -> None:
+    made, found = prepared([gang(), gang()])
+    assert found == []
+    assert [job.gang and job.gang.member for job in made.jobs] == [None, None]
+    made, found = prepared([gang(member=2), gang(member=0)])
+    assert found == []
+    assert [job.gang and job.gang.member for job in made.jobs] == [2, 0]
+
+
+NUMBERS = {
+    "one number twice": ([1, 1, 0], ["/jobs/0", "/jobs/1"]),
+    "a number beyond the last": ([0, 1, 3], ["/jobs/2"]),
+    "a number of some alone": ([0, None, 1], ["/jobs/1"]),
+}
+
+
+@pytest.mark.parametrize(("numbers", "places"), NUMBERS.values(), ids=NUMBERS.keys())
+def test_numbers_of_members_that_contradict_each_other_are_named(
+    numbers: list[int | None], places: list[str]
+) -> None:
+    _, found = prepared([gang(member=number) for number in numbers])
+    assert [fault.pointer for fault in found] == [f"{place}/gang/member" for place in places]
+
+
 def test_a_job_that_asks_for_a_gpu_may_run_longer() -> None:
     made, _ = prepared([RUN, {**RUN, "gpu": 1}, {**RUN, "gpu": 1, "maxRuntimeSeconds": 60}])
     assert [job.runtime_s_max for job in made.jobs] == [72 * 3600, 336 * 3600, 60]

@@ -1,0 +1,19 @@
+"""What a run finds in its environment that only its executor knows. Pure."""
+
+from typing import Final
+
+import msgspec
+
+from fairlead_common.clusters import Node
+from fairlead_common.leases import Lease
+
+LABEL: Final = "FAIRLEAD_GANG_UNIFORMITY_LABEL"
+
+
+def on_node(lease: Lease, node: Node | None) -> Lease:
+    """The lease with the name of its node, and the value there of the label of its gang."""
+    known = {**lease.env, "FAIRLEAD_NODE": lease.node}
+    label = lease.env.get(LABEL)
+    if label is not None and node is not None and label in node.labels:
+        known["FAIRLEAD_GANG_UNIFORMITY_VALUE"] = node.labels[label]
+    return msgspec.structs.replace(lease, env=known)

@@ -1,0 +1,24 @@
+"""What a run is told that only its executor knows."""
+
+from fairlead_common.clusters import Node
+from fairlead_common.ids import JobId
+from fairlead_common.leases import Lease
+from fairlead_executor import environment
+
+NODE = Node(executor="e", name="n", allocatable={}, labels={"rack": "r7"})
+
+
+def told(label: str | None, node: Node | None) -> dict[str, str]:
+    env = {} if label is None else {environment.LABEL: label}
+    lease = Lease(job_id=JobId("j"), run=1, queue="q", job_set="s", node="n", env=env)
+    return environment.on_node(lease, node).env
+
+
+def test_a_run_knows_its_node() -> None:
+    assert told(None, NODE) == told(None, None) == {"FAIRLEAD_NODE": "n"}
+
+
+def test_a_member_of_a_gang_knows_the_value_of_the_label_that_all_have_in_common() -> None:
+    assert told("rack", NODE)["FAIRLEAD_GANG_UNIFORMITY_VALUE"] == "r7"
+    assert "FAIRLEAD_GANG_UNIFORMITY_VALUE" not in told("row", NODE)
+    assert "FAIRLEAD_GANG_UNIFORMITY_VALUE" not in told("rack", None)
