@@ -21,7 +21,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -54,14 +54,26 @@ def say(text: str) -> None:
 class KafkaBroker:
     """A `children.Program`: one broker that is its own controller, on 127.0.0.1.
 
-    Its data lies below `folder` and survives `kill -9`. Raises `BrokerUnavailable`.
+    Its data lies below `folder` and survives `kill -9`. `settings` go over those of
+    `server.properties`, `format_options` to the tool that makes the folder. Raises
+    `BrokerUnavailable`.
     """
 
     name = "kafka"
     ready_s = 90.0
 
-    def __init__(self, folder: Path, *, say: Say = say, heap_mib: int = 256) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        say: Say = say,
+        heap_mib: int = 256,
+        settings: Mapping[str, str] | None = None,
+        format_options: Sequence[str] = (),
+    ) -> None:
         self._folder = folder
+        self._extra = settings or {}
+        self._format_options = format_options
         self._heap_mib = heap_mib
         self._java = find_java()
         self._jars = fetch(say)
@@ -83,13 +95,14 @@ class KafkaBroker:
             ("DATA_FOLDER", data),
         ):
             settings = re.sub(rf"\b{name}\b", str(value), settings)
-        self._settings.write_text(settings)
+        extra = "".join(f"{name}={value}\n" for name, value in self._extra.items())
+        self._settings.write_text(settings + extra)
         if (data / "meta.properties").exists():
             return
         done = subprocess.run(
             self._argv(
                 *("kafka.tools.StorageTool", "format", "--ignore-formatted"),
-                *("-t", CLUSTER_ID, "-c", str(self._settings)),
+                *("-t", CLUSTER_ID, "-c", str(self._settings), *self._format_options),
             ),
             capture_output=True,
             text=True,

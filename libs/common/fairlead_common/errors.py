@@ -22,6 +22,10 @@ class LogError(WorldError):
     """The event log failed."""
 
 
+class LogUrlInvalid(ValueError):
+    """The URL of the log makes no sense; the message says what of it."""
+
+
 class LogUnavailable(LogError):
     """The log could not be reached within the bound. Nothing was written by this call."""
 

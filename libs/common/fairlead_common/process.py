@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 import uvloop
 
 from fairlead_common import serving, settings
+from fairlead_common.errors import LogUrlInvalid
 
 _logger = logging.getLogger("fairlead.process")
 
@@ -23,7 +24,7 @@ def run(main: Callable[[], Coroutine[object, object, None]], log_level: str = "I
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_until_signal(main))
-    except settings.SettingsError as error:
+    except (settings.SettingsError, LogUrlInvalid) as error:
         sys.exit(f"settings: {error}")
 
 

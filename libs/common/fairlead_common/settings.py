@@ -35,12 +35,13 @@ class Settings(
 ):
     """What every service needs to know.
 
-    `log_url`: `postgres://...` or `kafka://host:port,...`. `signing_key`: the secret under which
-    services sign short-lived tokens for one another. `hosts`: the names by which this server may
-    be called. Who calls: `oidc` (providers whose tokens are believed), `password_file` (lines of
-    `fairlead_common.auth.basic`), and with `anonymous` whoever sends no credentials, who then has
-    `anonymous_roles` (off by default; for trusted networks only). `roles` binds users and groups
-    to what they may do. `requests` and `connections` bound what one of them may take.
+    `log_url`: `postgres://...`, or `kafka://...` or `kafka+tls://...` as docs/log.md says.
+    `signing_key`: the secret under which services sign short-lived tokens for one another.
+    `hosts`: the names by which this server may be called. Who calls: `oidc` (providers whose
+    tokens are believed), `password_file` (lines of `fairlead_common.auth.basic`), and with
+    `anonymous` whoever sends no credentials, who then has `anonymous_roles` (off by default; for
+    trusted networks only). `roles` binds users and groups to what they may do. `requests` and
+    `connections` bound what one of them may take.
     """
 
     log_url: str = "postgresql://127.0.0.1:5432/fairlead"

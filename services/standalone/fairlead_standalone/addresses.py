@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from fairlead_common.errors import WorldError
+from fairlead_common.errors import LogUrlInvalid, WorldError
+from fairlead_common.log import kafka_address
 
 CONNECT_S_MAX: Final = 5.0
 PORTS_TRIED_MAX: Final = 50
+_KAFKA_SCHEMES: Final = ("kafka", "kafka+tls")
 _DEFAULT_PORTS: Final = {
     "kafka": 9092,
+    "kafka+tls": 9093,
     "postgres": 5432,
     "postgresql": 5432,
     "redis": 6379,
@@ -76,6 +79,16 @@ def check_url(option: str, url: str, schemes: tuple[str, ...]) -> str:
         f"Nothing answers at the address given by {option} ({'; '.join(failures)}). Start that"
         f" server first, or leave out {option} to use the built-in one."
     )
+
+
+def check_kafka(url: str) -> str:
+    """As `check_url`, and whether all that the URL says makes sense."""
+    whole = check_url("--kafka", url, _KAFKA_SCHEMES)
+    try:
+        kafka_address.parse(whole)
+    except LogUrlInvalid as error:
+        raise AddressRefused(f"--kafka: {error}.") from None
+    return whole
 
 
 def _hosts(option: str, url: str, default: int) -> Iterator[tuple[str, int]]:

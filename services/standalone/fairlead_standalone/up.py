@@ -105,7 +105,7 @@ def choose_servers(options: Options, folder: DataFolder) -> Servers:
         redis_url = valkey.url()
     log_url = database_url
     if options.kafka:
-        log_url = addresses.check_url("--kafka", options.kafka, ("kafka",))
+        log_url = addresses.check_kafka(options.kafka)
     return Servers(
         log_url=log_url,
         database_url=database_url,

@@ -171,7 +171,7 @@ class KafkaBed:
     async def open_append(self, records: Sequence[Record]) -> AsyncIterator[None]:
         log = await self.open()
         producer = await kafka_client.started(
-            kafka_client.new_producer(log.servers, a_name(), log.away_s)
+            kafka_client.new_producer(log.address, a_name(), log.away_s)
         )
         async with producer.transaction():
             for record in records:
@@ -189,7 +189,7 @@ class KafkaBed:
     async def expire(self, topic: str) -> None:
         log = await self.open()
         ends = await log.end_positions(topic)
-        async with kafka_client.admin(log.servers, log.away_s) as admin:
+        async with kafka_client.admin(log.address, log.away_s) as admin:
             await admin.delete_records(
                 {TopicPartition(topic, n): RecordsToDelete(end) for n, end in ends.items()}
             )

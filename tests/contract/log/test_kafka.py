@@ -29,13 +29,13 @@ async def log(kafka_broker: Server) -> AsyncIterator[KafkaLog]:
 
 
 async def settings_there(log: KafkaLog, topic: str) -> dict[str, str]:
-    async with kafka_client.admin(log.servers, log.away_s) as admin:
+    async with kafka_client.admin(log.address, log.away_s) as admin:
         (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
     return {entry[0]: entry[1] for entry in answer.resources[0][4]}
 
 
 async def change_settings(log: KafkaLog, topic: str, settings: dict[str, str]) -> None:
-    async with kafka_client.admin(log.servers, log.away_s) as admin:
+    async with kafka_client.admin(log.address, log.away_s) as admin:
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, settings)])
 
 
@@ -77,7 +77,7 @@ async def test_any_of_several_brokers_may_answer_first(kafka_broker: Server) -> 
 async def test_a_new_producer_takes_back_what_its_predecessor_left_open(log: KafkaLog) -> None:
     topic = await made(log)
     name = a_name()
-    dead = await kafka_client.started(kafka_client.new_producer(log.servers, name, log.away_s))
+    dead = await kafka_client.started(kafka_client.new_producer(log.address, name, log.away_s))
     await dead.begin_transaction()
     await dead.send_and_wait(topic.name, key=b"k", value=b"left open", partition=0)
     reader = await reader_of(log, topic)

@@ -51,6 +51,15 @@ async def main():
 
 process.run(main)
 """
+BAD_LOG = """
+from fairlead_common import process
+from fairlead_common.log.connect import open_log
+
+async def main():
+    await open_log("http://127.0.0.1:1")
+
+process.run(main)
+"""
 
 
 def started(program: str) -> subprocess.Popen[str]:
@@ -92,4 +101,12 @@ def test_wrong_settings_are_a_sentence_not_a_traceback() -> None:
         _, log = process.communicate(timeout=60)
     assert process.returncode == 1
     assert log.startswith("settings: FAIRLEAD_HTTP_PORT:")
+    assert "Traceback" not in log
+
+
+def test_a_log_whose_url_makes_no_sense_is_named_without_a_traceback() -> None:
+    with started(BAD_LOG) as process:
+        _, log = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert log.startswith("settings: a log's URL begins with")
     assert "Traceback" not in log

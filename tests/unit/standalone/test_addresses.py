@@ -64,6 +64,11 @@ def test_what_is_no_address_is_refused(url: str) -> None:
         addresses.check_url("--kafka", url, ("kafka",))
 
 
+def test_brokers_that_answer_to_a_url_that_makes_no_sense_are_refused(taken: int) -> None:
+    with pytest.raises(AddressRefused, match=r"--kafka: .*both cert and key"):
+        addresses.check_kafka(f"kafka+tls://127.0.0.1:{taken}?cert=/c.pem")
+
+
 def test_a_password_is_no_part_of_the_message() -> None:
     url = f"postgresql://me:secret@127.0.0.1:{addresses.free_port()}/fairlead"
     with pytest.raises(AddressRefused) as refused:

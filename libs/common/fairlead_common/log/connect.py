@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
-from fairlead_common.errors import LogUnavailable
+from fairlead_common.errors import LogUnavailable, LogUrlInvalid
 from fairlead_common.log.kafka import KafkaLog
 from fairlead_common.log.postgres import PostgresLog
 from fairlead_common.log.protocol import EventLog
@@ -15,18 +15,19 @@ UPKEEP_S: Final = 60.0
 
 
 async def open_log(url: str) -> EventLog:
-    """`postgresql://...` or `kafka://host:port[,host:port]`.
+    """`postgresql://...`, or `kafka://...` or `kafka+tls://...` as `kafka_address` says.
 
-    Raises ValueError for any other URL, and `LogUnavailable` if it does not answer in time.
+    Raises `LogUrlInvalid` for any other URL, and `LogUnavailable` if it does not answer in time.
     """
     match urlsplit(url).scheme:
         case "postgres" | "postgresql":
             return await PostgresLog.open(url)
-        case "kafka":
+        case "kafka" | "kafka+tls":
             return await KafkaLog.open(url)
         case scheme:
-            raise ValueError(
-                f"a log's URL begins with postgresql:// or kafka://, not with {scheme!r}"
+            raise LogUrlInvalid(
+                "a log's URL begins with postgresql://, kafka:// or kafka+tls://, "
+                f"not with {scheme!r}"
             )
 
 

@@ -9,7 +9,6 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
-from urllib.parse import urlsplit
 
 from aiokafka import TopicPartition
 from aiokafka.errors import (
@@ -29,7 +28,8 @@ from fairlead_common.errors import (
     ProducerFenced,
     TopicMismatch,
 )
-from fairlead_common.log import kafka_client
+from fairlead_common.log import kafka_address, kafka_client
+from fairlead_common.log.kafka_address import KafkaAddress
 from fairlead_common.log.kafka_client import BROKEN, Consumer, Controls
 from fairlead_common.log.limits import check_append, check_topic
 from fairlead_common.log.protocol import (
@@ -60,20 +60,21 @@ _Batches = dict[TopicPartition, list[Record]]
 class KafkaLog:
     """An `EventLog`; see `open`."""
 
-    def __init__(self, servers: str, away_s: float) -> None:
-        self.servers = servers
+    def __init__(self, address: KafkaAddress, away_s: float) -> None:
+        self.address = address
         self.away_s = away_s
-        self.controls = Controls(servers, away_s)
+        self.controls = Controls(address, away_s)
         self._identity = ""
         self._opened: list[KafkaProducer | KafkaReader] = []
 
     @classmethod
     async def open(cls, url: str, *, away_s: float = AWAY_S_MAX) -> "KafkaLog":
-        """The log of the brokers in `kafka://host:port[,host:port]`.
+        """The log of the brokers that a URL names; see `kafka_address`.
 
-        Raises `LogUnavailable` if none can be reached within `away_s`.
+        Raises `LogUrlInvalid` for one that makes no sense, and `LogUnavailable` if no broker can be
+        reached within `away_s`, or lets us in.
         """
-        log = cls(urlsplit(url).netloc, away_s)
+        log = cls(kafka_address.parse(url), away_s)
         log._identity = f"kafka/{await log.controls.cluster_id()}"
         return log
 
@@ -91,7 +92,7 @@ class KafkaLog:
         client = await kafka_client.bounded(
             self.away_s,
             lambda: kafka_client.started(
-                kafka_client.new_producer(self.servers, name, self.away_s)
+                kafka_client.new_producer(self.address, name, self.away_s)
             ),
         )
         producer = KafkaProducer(self, name, client)
@@ -135,7 +136,7 @@ async def new_consumer(log: KafkaLog) -> Consumer:
     """A started consumer. Raises `LogUnavailable`."""
     return await kafka_client.bounded(
         log.away_s,
-        lambda: kafka_client.started(kafka_client.new_consumer(log.servers, log.away_s)),
+        lambda: kafka_client.started(kafka_client.new_consumer(log.address, log.away_s)),
     )
 
 

@@ -14,6 +14,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import IllegalOperation, KafkaError, for_code
 
 from fairlead_common.errors import LogUnavailable, TopicMismatch
+from fairlead_common.log.kafka_address import KafkaAddress
 from fairlead_common.log.protocol import READ_BYTES_MAX, RECORD_BYTES_MAX, Topic
 
 T = TypeVar("T")
@@ -80,10 +81,10 @@ async def stop(client: Any) -> None:
             raise error
 
 
-def new_producer(servers: str, name: str, away_s: float) -> Producer:
+def new_producer(address: KafkaAddress, name: str, away_s: float) -> Producer:
     """A producer of transactions, not started."""
     return AIOKafkaProducer(
-        bootstrap_servers=servers,
+        **address.options(),
         client_id=f"fairlead-{name}",
         transactional_id=f"fairlead.{name}",
         transaction_timeout_ms=TRANSACTION_S_MAX * 1000,
@@ -94,10 +95,10 @@ def new_producer(servers: str, name: str, away_s: float) -> Producer:
     )
 
 
-def new_consumer(servers: str, away_s: float) -> Consumer:
+def new_consumer(address: KafkaAddress, away_s: float) -> Consumer:
     """A consumer of what is committed, not started and of no group."""
     return AIOKafkaConsumer(
-        bootstrap_servers=servers,
+        **address.options(),
         client_id="fairlead",
         group_id=None,
         isolation_level="read_committed",
@@ -111,10 +112,10 @@ def new_consumer(servers: str, away_s: float) -> Consumer:
 
 
 @asynccontextmanager
-async def admin(servers: str, away_s: float) -> AsyncIterator[Any]:
+async def admin(address: KafkaAddress, away_s: float) -> AsyncIterator[Any]:
     """An `AIOKafkaAdminClient` for a moment."""
     client = AIOKafkaAdminClient(
-        bootstrap_servers=servers,
+        **address.options(),
         client_id="fairlead",
         request_timeout_ms=round(away_s * 1000),
         retry_backoff_ms=RETRY_MS,
@@ -129,8 +130,8 @@ async def admin(servers: str, away_s: float) -> AsyncIterator[Any]:
 class Controls:
     """What a log asks its brokers besides records: topics, offsets, who they are."""
 
-    def __init__(self, servers: str, away_s: float) -> None:
-        self._servers = servers
+    def __init__(self, address: KafkaAddress, away_s: float) -> None:
+        self._address = address
         self._away_s = away_s
         self._consumer: Consumer = None
         self._starting = asyncio.Lock()
@@ -140,7 +141,7 @@ class Controls:
         """The name that the brokers gave themselves for good."""
 
         async def attempt() -> str:
-            async with admin(self._servers, self._away_s) as client:
+            async with admin(self._address, self._away_s) as client:
                 return str((await client.describe_cluster())["cluster_id"])
 
         return await bounded(self._away_s, attempt)
@@ -149,7 +150,7 @@ class Controls:
         """Make the topic, or check the one that is there. Raises `TopicMismatch`."""
 
         async def attempt() -> None:
-            async with admin(self._servers, self._away_s) as client:
+            async with admin(self._address, self._away_s) as client:
                 await _create(client, topic)
 
         await bounded(self._away_s, attempt)
@@ -161,7 +162,7 @@ class Controls:
             return known
 
         async def attempt() -> int:
-            async with admin(self._servers, self._away_s) as client:
+            async with admin(self._address, self._away_s) as client:
                 return await _count_partitions(client, topic)
 
         found = await bounded(self._away_s, attempt)
@@ -199,7 +200,7 @@ class Controls:
     async def _started(self) -> Consumer:
         async with self._starting:
             if self._consumer is None:
-                self._consumer = await started(new_consumer(self._servers, self._away_s))
+                self._consumer = await started(new_consumer(self._address, self._away_s))
             return self._consumer
 
 
