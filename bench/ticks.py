@@ -26,13 +26,14 @@ from fairlead_common.ids import JobId, RunId, job_set_partition, new_job_id, sub
 from fairlead_common.leases import Wish
 from fairlead_common.lifecycle import JobState, RunState
 from fairlead_common.log import Entry, Record
-from fairlead_scheduler import leasing
+from fairlead_common.log.topics import JOB_PARTITIONS
+from fairlead_scheduler import follower, leasing
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.deciding import Decider
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
 from fairlead_scheduler.units import Unit, appends
-from fairlead_scheduler.view import apply
+from fairlead_scheduler.view import apply, checkpoint
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
 
@@ -240,9 +241,8 @@ class World:
             ]
         for records in appends(told):
             self.fold(self.entries(records))
-        self.view.changed.clear()
-        self.view.unsaved_specs.clear()
-        self.view.ended.clear()
+        checkpoint.take(self.view, JOB_PARTITIONS)
+        follower.forget(self.view)
 
     def tick(self) -> tuple[int, int, list[Unit], dict[str, float]]:
         """One turn of the leader: what is due, then a round for each pool."""
@@ -251,7 +251,6 @@ class World:
         due = time.perf_counter()
         steps = {"due": due - begun}
         placed = rounds = 0
-        units = list(kept.units)
         decided = []
         for pool in self.decider.pools():
             found = self.decider.round(pool, kept, self.now_ms, time.perf_counter)
@@ -262,6 +261,9 @@ class World:
                 for step, seconds in found.steps_s.items():
                     steps[step] = steps.get(step, 0.0) + seconds
         steps["tick"] = time.perf_counter() - begun
+        begun = time.perf_counter()
+        units = list(kept.units())
+        steps["told"] = time.perf_counter() - begun
         for found in decided:
             self._load_specs(self.decider.specs_needed(found))
             begun = time.perf_counter()
@@ -271,12 +273,14 @@ class World:
 
     def _load_specs(self, ids: Sequence[JobId]) -> None:
         """As from Postgres."""
-        kind = msgspec.Raw(_shapes()[0].raw)
+        jobs = self.view.jobs
+        found = {}
         for job_id in ids:
             if job_id not in self.view.specs:
-                self.view.specs[job_id] = msgspec.json.encode(
-                    ev.JobSubmitted(job_id=job_id, shape=kind, spec=SPEC, digest="")
-                )
+                shape = msgspec.Raw(jobs.shapes.values[jobs.shape[jobs.rows[job_id]]].raw)
+                submitted = ev.JobSubmitted(job_id=job_id, shape=shape, spec=SPEC, digest="")
+                found[job_id] = msgspec.json.encode(submitted)
+        self.view.specs.looked_up(found)
 
     def settle(self) -> None:
         """Cycles until nothing changes any more."""

@@ -121,7 +121,7 @@ class Scheduler:
     def _cycle(self, decider: Decider) -> None:
         world = self._world
         kept = decider.due(world.now_ms)
-        units = list(kept.units)
+        units = list(kept.units())
         for pool in decider.pools():
             decided = decider.round(pool, kept, world.now_ms, lambda: 0.0)
             if decided is not None:

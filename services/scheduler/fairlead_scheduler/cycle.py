@@ -5,7 +5,7 @@ fails outside of the pure decisions (log, database) ends the term as ever.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from fairlead_common import clock
@@ -53,8 +53,8 @@ class Cycle:
                 and (found := await self._round(pool, kept, now_ms)) is not None
             ]
         decided_s = clock.monotonic_s()
-        metrics.DECIDED.inc(len(kept.units))
-        await self._append(kept.units)
+        metrics.DECIDED.inc(kept.decisions)
+        await self._append(kept.units())
         for _, units in rounds:
             await self._append(units)
         appended_s = clock.monotonic_s()
@@ -102,7 +102,7 @@ class Cycle:
             )
             return None
 
-    async def _append(self, units: Sequence[Unit]) -> None:
+    async def _append(self, units: Iterable[Unit]) -> None:
         for records in appends(units):
             await self._append_records(records)
 

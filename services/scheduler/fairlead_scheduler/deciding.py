@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from fairlead_common.events import JobSubmitted
 from fairlead_common.ids import JobId
 from fairlead_scheduler import housekeeping, planning
 from fairlead_scheduler.clusters import Clusters
@@ -24,7 +23,6 @@ from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
 from fairlead_scheduler.watch import Watch
 
-_decoder = msgspec.json.Decoder(JobSubmitted)
 EXAMINED_MS = 60_000
 """Jobs submitted this long before a leader began were examined by an earlier one."""
 
@@ -172,8 +170,5 @@ class Decider:
 
     def units(self, decided: Round) -> list[Unit]:
         """What the log is told of a round."""
-        specs = {
-            job_id: _decoder.decode(self.view.specs[job_id])
-            for job_id in self.specs_needed(decided)
-        }
+        specs = {job_id: self.view.specs.get(job_id) for job_id in self.specs_needed(decided)}
         return planning.units(self.view, decided.built, decided.plan, specs)

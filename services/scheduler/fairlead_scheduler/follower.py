@@ -109,14 +109,10 @@ async def load_specs(pool: Pool, view: View, ids: Iterable[JobId]) -> None:
     """Bring the specs of these jobs into `view.specs`."""
     missing = [job_id for job_id in ids if job_id not in view.specs]
     if missing:
-        view.specs.update(await checkpoint.read_specs(pool, missing))
+        view.specs.looked_up(await checkpoint.read_specs(pool, missing))
 
 
 def forget(view: View) -> None:
     """Keep what is only a cache within its bounds."""
     view.keep_recent(RECENT_KEPT_MAX)
-    excess = len(view.specs) - len(view.unsaved_specs) - SPECS_KEPT_MAX
-    if excess > 0:
-        saved = (job_id for job_id in view.specs if job_id not in view.unsaved_specs)
-        for job_id in [job_id for _, job_id in zip(range(excess), saved, strict=False)]:
-            del view.specs[job_id]
+    view.specs.keep(SPECS_KEPT_MAX)

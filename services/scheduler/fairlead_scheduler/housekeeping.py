@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from fairlead_common import events as ev
 from fairlead_common.events import FailureCategory, PreemptionCause
@@ -25,14 +26,51 @@ from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import JobSet, NodeName, View
 from fairlead_scheduler.watch import Watch
 
+Rows = npt.NDArray[np.intp]
+
+TOGETHER: Final = 100
+"""Jobs whose success is told in one unit: no job needs that, but a unit for each would cost more
+than what is in it."""
 _SUCCEEDED: Final = c.RUN_CODE[RunState.SUCCEEDED]
+
+
+class Successes(msgspec.Struct, frozen=True):
+    """Jobs that ended well, as columns: there may be many, and nothing to think about."""
+
+    ids: list[JobId]
+    runs: list[int]
+    job_sets: list[JobSet]
+    nodes: list[NodeName]
+
+    def units(self) -> Iterator[Unit]:
+        """What the log is told of them, some at once."""
+        for at in range(0, len(self.ids), TOGETHER):
+            span = slice(at, at + TOGETHER)
+            ids = self.ids[span]
+            told = zip(self.job_sets[span], ids, strict=True)
+            facts = tuple([(job_set, ev.JobSucceeded(job_id=job_id)) for job_set, job_id in told])
+            runs = list(map(run_id, ids, self.runs[span]))
+            executors = [node.executor for node in self.nodes[span]]
+            yield Unit(facts, tuple(leasing.clear_all(runs, executors)))
 
 
 class Housekeeping(msgspec.Struct, frozen=True):
     """What was decided, and which rows a round must leave alone until it is folded back."""
 
-    units: list[Unit]
+    successes: Successes
+    others: list[Unit]
     left_out: set[int]
+    """Queued jobs; one whose run is over takes no part in rounds anyway."""
+
+    @property
+    def decisions(self) -> int:
+        """How many there are."""
+        return len(self.successes.ids) + len(self.others)
+
+    def units(self) -> Iterator[Unit]:
+        """What the log is told, in its order."""
+        yield from self.successes.units()
+        yield from self.others
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,10 +100,9 @@ def decide(
 ) -> Housekeeping:
     """Everything that is due now."""
     watch.keep_up(view)
-    attended = [row for row in map(view.jobs.rows.get, view.attention) if row is not None]
-    over, rest = _apart(view, attended)
-    units = _succeeded(view, over)
-    left_out = set(over)
+    over, rest = _apart(view)
+    units: list[Unit] = []
+    left_out: set[int] = set()
     for row, unit in _attended(view, held, queues, clusters, bounds, rest):
         left_out.add(row)
         units.append(unit)
@@ -77,9 +114,9 @@ def decide(
     for row, unit in _lost(view, held, watch, _given_up(view, watch, clusters, bounds)):
         left_out.add(row)
         units.append(unit)
-    left_out.update(_stopping_gangs(view, attended))
+    left_out.update(_stopping_gangs(view))
     units += [_loose(view, held, run) for run in sorted(view.loose_runs) if run in held.held]
-    return Housekeeping(units, left_out)
+    return Housekeeping(_succeeded(view, over), units, left_out)
 
 
 def _loose(view: View, held: Leases, run: RunId) -> Unit:
@@ -96,25 +133,22 @@ def _job_set(view: View, row: int) -> JobSet:
     return view.jobs.job_sets.values[view.jobs.job_set.item(row)]
 
 
-def _apart(view: View, rows: Sequence[int]) -> tuple[list[int], list[int]]:
+def _apart(view: View) -> tuple[Rows, list[int]]:
     """Of the jobs that an event marked: those whose run succeeded, and all others; ascending."""
-    jobs, at = view.jobs, np.sort(np.array(rows, np.intp))
+    jobs, at = view.jobs, np.array(list(view.attention), np.intp)
+    at.sort()
     over = (jobs.run_state[at] == _SUCCEEDED) & c.IS_HELD[jobs.state[at]]
-    return at[over].tolist(), at[~over].tolist()
+    return at[over], at[~over].tolist()
 
 
-def _succeeded(view: View, rows: Sequence[int]) -> list[Unit]:
-    """Most jobs end well, and then there is nothing to think about: many at once."""
+def _succeeded(view: View, rows: Rows) -> Successes:
     jobs = view.jobs
-    executors = [jobs.nodes.values[node].executor for node in jobs.node[rows].tolist()]
-    sets = [jobs.job_sets.values[number] for number in jobs.job_set[rows].tolist()]
-    ids = [jobs.ids[row] for row in rows]
-    runs = list(map(run_id, ids, jobs.run[rows].tolist()))
-    cleared = leasing.clear_all(runs, executors)
-    return [
-        Unit(((job_set, ev.JobSucceeded(job_id=job_id)),), (record,))
-        for job_set, job_id, record in zip(sets, ids, cleared, strict=True)
-    ]
+    return Successes(
+        [jobs.ids[row] for row in rows.tolist()],
+        jobs.run[rows].tolist(),
+        list(map(jobs.job_sets.values.__getitem__, jobs.job_set[rows].tolist())),
+        list(map(jobs.nodes.values.__getitem__, jobs.node[rows].tolist())),
+    )
 
 
 def _attended(
@@ -199,11 +233,11 @@ def _take_back(
             records.append(leasing.stop_lease(view, at, why))
 
 
-def _stopping_gangs(view: View, attended: Sequence[int]) -> list[int]:
+def _stopping_gangs(view: View) -> list[int]:
     """Members that wait while others of their gang are stopped: they start together again."""
     if not view.gangs:
         return []
-    found = (view.jobs.rare.get(row) for row in attended)
+    found = (view.jobs.rare.get(row) for row in view.attention)
     gangs = {rare.gang for rare in found if rare is not None and rare.gang is not None}
     return [
         view.jobs.rows[job_id]

@@ -35,7 +35,7 @@ WAITING = Gauge(
 )
 LEASED = Counter("fairlead_scheduler_leased_total", "Jobs that were given a node", ["pool"])
 PREEMPTED = Counter("fairlead_scheduler_preempted_total", "Runs asked to give way", ["pool"])
-DECIDED = Counter("fairlead_scheduler_decisions_total", "Units decided before scheduling")
+DECIDED = Counter("fairlead_scheduler_decisions_total", "Decisions before scheduling")
 EVENTS = Counter("fairlead_scheduler_events_total", "Messages folded into the view")
 JOBS = Gauge("fairlead_scheduler_jobs", "Live jobs in the view")
 LEADING = Gauge("fairlead_scheduler_leading", "1 while this process leads")

@@ -176,10 +176,9 @@ def _stopping(view: View, pool: str, said: set[str]) -> list[Waiting]:
     """Members of gangs that wait until the others, which are being stopped, have ended."""
     jobs = view.jobs
     gangs: set[c.GangName] = set()
-    for job_id in view.attention:
-        row = jobs.rows.get(job_id)
-        rare = None if row is None else jobs.rare.get(row)
-        if row is None or rare is None or rare.gang is None:
+    for row in view.attention if view.gangs else ():
+        rare = jobs.rare.get(row)
+        if rare is None or rare.gang is None:
             continue
         if jobs.pools.values[jobs.pool[row]] == pool and jobs.flags[row] & c.STOPPING:
             gangs.add(rare.gang)

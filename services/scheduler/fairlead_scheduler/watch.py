@@ -61,7 +61,9 @@ class Watch:
         self._runs_on = _longer(self._runs_on, len(jobs.nodes), 0)
         now = np.where(live, jobs.node[rows], np.int32(-1))
         before = self._node[rows]
+        differ = now != before
         self._node[rows] = now
+        before, now = before[differ], now[differ]
         np.subtract.at(self._runs_on, before[before >= 0], 1)
         np.add.at(self._runs_on, now[now >= 0], 1)
 

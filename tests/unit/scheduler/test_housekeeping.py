@@ -60,7 +60,7 @@ def decide(
     queues: Queues | None = None,
     clusters: Clusters | None = None,
 ) -> list[Unit]:
-    return kept(view, live, now_ms, queues, clusters).units
+    return list(kept(view, live, now_ms, queues, clusters).units())
 
 
 def events(units: list[Unit]) -> list[ev.AnyEvent]:

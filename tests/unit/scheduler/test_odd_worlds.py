@@ -153,7 +153,7 @@ def test_a_cycle_never_raises_and_its_own_decisions_fit(
         clusters.tick(40)
         queues.apply(map(entry, configuration_), clusters)
         kept = decider.due(now_ms)
-        units = list(kept.units)
+        units = list(kept.units())
         for pool in decider.pools():
             decided = decider.round(pool, kept, now_ms, lambda: 0.0)
             if decided is None:

@@ -110,7 +110,7 @@ def test_members_that_wait_for_the_end_of_others_say_so() -> None:
     returned = ev.JobRunReturned(job_id=JobId("a"), run=1, reason="no room")
     view = fold(both, [leased("a"), leased("b", node="n1")], [returned])
     decider = Decider(SETTINGS, view, clusters_of(1, 1), Queues(), Leases(), began_ms=0)
-    for unit in decider.due(5_000).units:
+    for unit in decider.due(5_000).units():
         apply.apply(view, [message(view.positions[0], *(event for _, event in unit.facts))], {})
     found = waiting(said(view, clusters_of(1, 1)))
     assert (found.code, found.gang, found.jobs) == ("gang-stopping", "g", 1)

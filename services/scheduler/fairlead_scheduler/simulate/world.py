@@ -218,10 +218,9 @@ class World:
     def settle(self, now_ms: int) -> None:
         """Decide what ends of runs mean for their jobs, and what that means for others."""
         view = self.view
-        while view.attention and (units := self._decider.due(now_ms).units):
+        while view.attention and (units := list(self._decider.due(now_ms).units())):
             self._take(units, now_ms)
         view.changed.clear()
-        view.unsaved_specs.clear()
         view.ended.clear()
         view.recent.clear()
 

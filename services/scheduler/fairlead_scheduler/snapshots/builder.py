@@ -179,16 +179,13 @@ class Builder:
             if members.homeless:
                 members.homeless.difference_update(rows.tolist())
         moves = (before >= 0) & (now >= 0) & (now != before)
-        for number in np.unique(before[moves]):
-            gone = rows[moves & (before == number)]
-            self._members[jobs.pools.values[number]].change(
-                view, gone, np.full(gone.size, HOLE, np.int32)
-            )
-        before = np.where(moves, now, before)
-        for number in np.unique(np.maximum(before, now)):
-            if number >= 0:
-                chosen = np.maximum(before, now) == number
-                members = self._members[jobs.pools.values[number]]
+        for members in self._members.values() if moves.any() else ():
+            gone = rows[moves & (before == members.pool)]
+            members.change(view, gone, np.full(gone.size, HOLE, np.int32))
+        concerns = np.where(now >= 0, now, before)
+        for members in self._members.values():
+            chosen = concerns == members.pool
+            if members.pool >= 0 and chosen.any():
                 self._settle(view, members, rows[chosen], may[chosen], live[chosen])
 
     def _settle(

@@ -3,7 +3,7 @@
 A gang has a row while it has members in the pool; the rows of gangs that are gone are used again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -201,13 +201,13 @@ def _node_name(text: str) -> c.NodeName:
     return c.NodeName(executor, node)
 
 
-def members(view: View, rows: Sequence[int]) -> list[tuple[int, c.Rare]]:
+def members(view: View, rows: npt.NDArray[np.intp]) -> list[tuple[int, c.Rare]]:
     """(place in `rows`, what it has) of jobs in a gang or with nodes to avoid."""
     rare = view.jobs.rare
     if not rare:
         return []
     return [
         (at, found)
-        for at, row in enumerate(rows)
+        for at, row in enumerate(rows.tolist())
         if (found := rare.get(row)) is not None and (found.gang is not None or found.avoid)
     ]

@@ -169,28 +169,39 @@ class Members:
         homes = self._homes
         slots = np.where(homes.pool[rows] == self.pool, homes.slot[rows], np.int32(-1))
         there = nodes > HOLE
-        self._register(view, rows[there])
+        away = slots[~there]
+        homes.pool[rows[~there & (slots >= 0)]] = -1
+        rows, nodes, slots = rows[there], nodes[there], slots[there]
+        self._register(view, rows)
         now = self._describe(view, rows, nodes)
-        rare = members(view, rows[there].tolist())
-        which = np.flatnonzero(there)
-        same = (slots >= 0) & there
-        if same.any():
-            for name in _COLUMNS:
-                same &= getattr(self, name)[slots] == now[name]
+        rare = members(view, rows)
+        same = self._are_as_they_were(slots, now)
         for at, found in rare:
             if found.avoid:
-                same[which[at]] = False
-        leaving = slots[(slots >= 0) & ~same]
-        coming = np.flatnonzero(there & ~same)
-        homes.pool[rows[(slots >= 0) & ~there]] = -1
+                same[at] = False
+        leaving = np.concatenate([away[away >= 0], slots[~same & (slots >= 0)]])
+        coming = np.flatnonzero(~same)
         if leaving.size or coming.size:
             left = self._leave(leaving)
             self._come(rows, now, coming, leaving, left)
             for at, found in rare:
-                if not same[which[at]]:
-                    self._join(int(homes.slot[rows[which[at]]]), found)
+                if not same[at]:
+                    self._join(int(homes.slot[rows[at]]), found)
             self._tidy(view)
             self.version += 1
+
+    def _are_as_they_were(
+        self, slots: Int32, now: Mapping[str, npt.NDArray[Any]]
+    ) -> npt.NDArray[np.bool_]:
+        """Whether the job of each slot (-1: it has none) is what its slot says already."""
+        same = slots >= 0
+        at = np.flatnonzero(same)
+        if at.size:
+            before, equal = slots[at], np.ones(at.size, np.bool_)
+            for name in _COLUMNS:
+                equal &= getattr(self, name)[before] == now[name][at]
+            same[at] = equal
+        return same
 
     def settle_gangs(self, view: View, changed: Iterable[c.GangName] | None) -> None:
         """After all changes: these gangs (None: any) may have other members, also elsewhere."""

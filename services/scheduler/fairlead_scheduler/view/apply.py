@@ -20,42 +20,50 @@ __all__ = ["Known", "Message", "advance", "apply", "decode", "label_filters", "w
 
 def apply(view: View, messages: Iterable[Message], known: Known) -> None:
     """Fold the messages into the view. Applying a message again changes nothing."""
-    alike: list[Message] = []
-    for message in messages:
-        if message.position < view.positions.get(message.partition, 0):
+    for kind, alike in _groups(view, messages):
+        if kind is ev.JobSubmitted:
+            submitting.all_submitted(view, alike, known)
+        elif kind is not ev.JobRunSucceeded or not running.succeeded(view, alike):
+            for message in alike:
+                _apply_one(view, message, known)
             continue
-        view.positions[message.partition] = message.position + 1
+        for message in alike:
+            ending.release_lingering(view, message)
+
+
+def _groups(view: View, messages: Iterable[Message]) -> list[tuple[type | None, list[Message]]]:
+    """The new messages in the order in which to apply them, together where they are of one kind.
+
+    Those of one partition stay in their order, and what happens in one concerns no other.
+    """
+    groups: list[tuple[type | None, list[Message]]] = []
+    newest: dict[type, int] = {}
+    last: dict[int, int] = {}
+    for message in messages:
+        partition = message.partition
+        if message.position < view.positions.get(partition, 0):
+            continue
+        view.positions[partition] = message.position + 1
         view.version += 1
         kinds = set(map(type, message.sequence.events))
-        if kinds == _SUCCESSES and not ending.lingers_no_more(view, message):
-            alike.append(message)
-            continue
-        _apply_alike(view, alike, known)
-        alike = []
-        _apply_one(view, message, kinds, known)
-    _apply_alike(view, alike, known)
+        kind = kinds.pop() if len(kinds) == 1 else None
+        at = -1 if kind is None else newest.get(kind, -1)
+        if at < last.get(partition, 0):
+            at = len(groups)
+            groups.append((kind, []))
+            if kind is not None:
+                newest[kind] = at
+        groups[at][1].append(message)
+        last[partition] = at
+    return groups
 
 
-_SUCCESSES: Final[set[type]] = {ev.JobRunSucceeded}
-
-
-def _apply_alike(view: View, messages: Sequence[Message], known: Known) -> None:
-    """Messages that hold nothing but successes, by whose time no row becomes free."""
-    if messages and not running.succeeded(view, messages):
-        for message in messages:
-            _apply_one(view, message, _SUCCESSES, known)
-
-
-def _apply_one(view: View, message: Message, kinds: set[type], known: Known) -> None:
-    events = message.sequence.events
-    if len(kinds) == 1:
-        _APPLY[type(events[0])](view, message, events, 0, known)
-    else:
-        index = 0
-        for kind, group in groupby(events, type):
-            batch = list(group)
-            _APPLY[kind](view, message, batch, index, known)
-            index += len(batch)
+def _apply_one(view: View, message: Message, known: Known) -> None:
+    index = 0
+    for kind, group in groupby(message.sequence.events, type):
+        batch = list(group)
+        _APPLY[kind](view, message, batch, index, known)
+        index += len(batch)
     ending.release_lingering(view, message)
 
 

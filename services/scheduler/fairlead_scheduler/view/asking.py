@@ -43,7 +43,7 @@ def stop(view: View, row: int, flag: int, reason: str, message: Message) -> None
     """The job's run is to be stopped."""
     view.jobs.flags[row] |= flag
     view.jobs.rare_of(row).stop_reason = reason
-    view.attention.add(view.jobs.ids[row])
+    view.attention.add(row)
     view.touch(row, message.position)
 
 

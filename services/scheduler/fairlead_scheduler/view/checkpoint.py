@@ -67,14 +67,13 @@ def take(view: View, partitions: int) -> Changes:
         positions=[view.positions.get(partition, 0) for partition in range(partitions)],
         jobs=_rows(view.jobs, live),
         shapes=named,
-        specs=[(job_id, view.specs[job_id]) for job_id in view.unsaved_specs],
+        specs=view.specs.save(),
         ended=[(job_id, e.state.value, e.digest, e.at_ms) for job_id, e in view.ended.items()],
         buckets=msgspec.json.encode(view.buckets.levels()),
     )
     view.recent.update(view.ended)
     view.ended = {}
     view.changed = {}
-    view.unsaved_specs = set()
     return changes
 
 
@@ -269,7 +268,7 @@ def _relink(view: View) -> None:
         state, run_state, flags = jobs.state[row], jobs.run_state[row], jobs.flags[row]
         over = c.IS_HELD[state] and not c.IS_LIVE_RUN[run_state]
         if over or flags & (c.DOOMED | c.STOPPING):
-            view.attention.add(jobs.ids[row])
+            view.attention.add(row)
 
 
 async def find_ended(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, Ended]:
@@ -300,7 +299,7 @@ def prune(view: View, saved: list[int]) -> None:
         return position < saved[partition_of_job(job_id)]
 
     view.changed = {j: p for j, p in view.changed.items() if not is_saved(j, p)}
-    view.unsaved_specs &= view.changed.keys()
+    view.specs.save(unless=view.changed)
     gone = [job_id for job_id in view.ended if job_id not in view.changed]
     for job_id in gone:
         view.recent[job_id] = view.ended.pop(job_id)

@@ -19,7 +19,8 @@ from fairlead_common.ids import JobId, RunId
 from fairlead_common.lifecycle import JOB_ENDED, JOB_HELD, RUN_ENDED, JobState, RunState
 from fairlead_scheduler.buckets import PoolBuckets
 from fairlead_scheduler.settings import Rules
-from fairlead_scheduler.view.journal import Journal
+from fairlead_scheduler.view.journal import Journal, RowJournal
+from fairlead_scheduler.view.specs import Specs
 
 JOB_STATES: Final = tuple(JobState)
 RUN_STATES: Final = tuple(RunState)
@@ -224,7 +225,7 @@ class Columns:
         self.shapes: Interned[ShapeClass] = Interned()
         self.nodes: Interned[NodeName] = Interned()
         self._decoded: list[shapes.Shape] = []
-        self.journal: Journal[int] = Journal()
+        self.journal = RowJournal()
 
     def shape_of(self, number: int) -> shapes.Shape:
         """The decoded shape of that number; each is decoded once."""
@@ -249,6 +250,10 @@ class Columns:
         self.ids.extend([JobId("")] * fresh)
         self.digests.extend([""] * fresh)
         return reused + list(range(first, first + fresh))
+
+    def give_back(self, rows: Iterable[int]) -> None:
+        """These rows were allocated for nobody."""
+        self._free.extend(rows)
 
     def _grow(self, capacity: int) -> None:
         for name in _COLUMNS:
@@ -280,8 +285,7 @@ class Columns:
 class View:
     """Columns, what is known of ended jobs, log positions, and what changed since the checkpoint.
 
-    `specs` holds the encoded `JobSubmitted` of jobs not yet saved (and a bounded number of saved
-    ones). `changed` maps a job to the position of the newest event that changed it. `buckets` holds
+    `changed` maps a job to the position of the newest event that changed it. `buckets` holds
     the tokens that starts and preemptions use up, under the rates of the settings.
     """
 
@@ -289,8 +293,7 @@ class View:
         self.jobs = Columns()
         self.buckets = buckets or PoolBuckets(Rules())
         self.positions: dict[int, int] = {}
-        self.specs: dict[JobId, bytes] = {}
-        self.unsaved_specs: set[JobId] = set()
+        self.specs = Specs()
         self.changed: dict[JobId, int] = {}
         self.ended: dict[JobId, Ended] = {}
         self.recent: dict[JobId, Ended] = {}
@@ -303,8 +306,8 @@ class View:
         """Gangs that gained or lost members, or started."""
         self.gang_started: set[GangName] = set()
         """Gangs of which a member that ran has ended for good (rule N9)."""
-        self.attention: set[JobId] = set()
-        """Jobs that housekeeping must look at: their run ended, or they are to be stopped."""
+        self.attention: set[int] = set()
+        """Rows of jobs that housekeeping must look at: their run ended, or is to be stopped."""
         self.loose_runs: set[RunId] = set()
         """Runs of jobs that are gone: nothing is decided of them, but their lease goes."""
         self.version = 0
@@ -341,10 +344,8 @@ class View:
 
 def changed_rows(view: View, place: int) -> npt.NDArray[np.intp]:
     """The rows that changed since a place of the journal, ascending; all if that is long ago."""
-    rows = view.jobs.journal.since(place)
-    if rows is None:
-        return np.arange(view.jobs.used)
-    return np.unique(np.array(rows, np.intp))
+    rows = view.jobs.journal.distinct(place)
+    return np.arange(view.jobs.used) if rows is None else rows
 
 
 def _first(items: Iterable[K], count: int) -> list[K]:

@@ -40,9 +40,8 @@ def end(view: View, row: int, state: JobState, message: Message, reason: str = "
     jobs.state[row] = c.STATE_CODE[state]
     view.ended[job_id] = c.Ended(state, jobs.digests[row], message.time_ms)
     view.touch(row, message.position)
-    view.attention.discard(job_id)
-    view.specs.pop(job_id, None)
-    view.unsaved_specs.discard(job_id)
+    view.attention.discard(row)
+    view.specs.drop(job_id)
     if row in jobs.rare:
         started = state is JobState.SUCCEEDED or was == c.RUNNING
         failed = reason if state is JobState.FAILED and not started else None
@@ -55,7 +54,7 @@ def end(view: View, row: int, state: JobState, message: Message, reason: str = "
     elif not c.LIVE_RUN[jobs.run_state.item(row)]:
         jobs.release(row)
     else:
-        view.attention.add(job_id)
+        view.attention.add(row)
 
 
 def _tell_dependents(view: View, job_id: JobId, state: JobState, message: Message) -> None:
@@ -76,7 +75,7 @@ def doom(view: View, row: int, other: JobId, state: JobState) -> None:
     """A job that this one waits for ended otherwise than by success."""
     view.jobs.rare_of(row).doom = f"job {other}, which it waits for, ended {state.value}"
     view.jobs.flags[row] |= c.DOOMED
-    view.attention.add(view.jobs.ids[row])
+    view.attention.add(row)
 
 
 def lingers_no_more(view: View, message: Message) -> bool:
@@ -108,4 +107,5 @@ def let_go(view: View, row: int, ended_ms: int) -> None:
     jobs = view.jobs
     state = c.JOB_STATES[int(jobs.state[row])]
     view.recent.setdefault(jobs.ids[row], c.Ended(state, jobs.digests[row], ended_ms))
+    view.attention.discard(row)
     jobs.release(row)

@@ -1,9 +1,8 @@
 """Which jobs of the view a filter finds: those of one partition that have not ended. Pure."""
 
-import msgspec
 import numpy as np
 
-from fairlead_common.events import JobFilter, JobSubmitted
+from fairlead_common.events import JobFilter
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
 
@@ -53,6 +52,4 @@ def _is_on(view: View, row: int, chosen: JobFilter) -> bool:
 
 def _carries(view: View, row: int, labels: dict[str, str]) -> bool:
     """Labels are no column: they are read from the spec."""
-    spec = view.specs.get(view.jobs.ids[row])
-    assert spec is not None, "the caller loads the specs that a label filter needs"
-    return labels.items() <= msgspec.json.decode(spec, type=JobSubmitted).labels.items()
+    return labels.items() <= view.specs.get(view.jobs.ids[row]).labels.items()

@@ -6,9 +6,10 @@ from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
 
 
-def join(view: View, row: int, sequence: ev.EventSequence, gang: ev.Gang) -> None:
+def join(view: View, row: int, gang: ev.Gang) -> None:
     """A member was submitted. What the first one said about the gang counts."""
-    name = c.GangName(sequence.queue, sequence.job_set, gang.name)
+    job_set = view.jobs.job_sets.values[view.jobs.job_set[row]]
+    name = c.GangName(job_set.queue, job_set.name, gang.name)
     terms = c.GangTerms(gang.size, gang.min_size or gang.size, gang.uniformity_label, gang.rest)
     rare = view.jobs.rare_of(row)
     rare.gang, rare.gang_terms = name, view.gangs.setdefault(name, terms)
@@ -52,5 +53,5 @@ def _doom(view: View, job_id: JobId, doom: str, position: int) -> None:
     rare = view.jobs.rare_of(row)
     rare.doom, rare.gang_doom = doom, True
     view.jobs.flags[row] |= c.DOOMED
-    view.attention.add(job_id)
+    view.attention.add(row)
     view.touch(row, position)

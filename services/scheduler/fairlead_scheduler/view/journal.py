@@ -3,13 +3,17 @@
 Bounded: who is too far behind looks at everything instead, which costs no more than what changed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 ENTRIES_MAX: Final = 1 << 18
 """Most changes that are kept; the older half goes first."""
 
 T = TypeVar("T")
+Rows = npt.NDArray[np.intp]
 
 
 class Journal(Generic[T]):
@@ -39,3 +43,48 @@ class Journal(Generic[T]):
     def since(self, place: int) -> list[T] | None:
         """What changed since then; None if that is not known any more."""
         return None if place < self._first else self._entries[place - self._first :]
+
+
+class RowJournal:
+    """Rows that changed. Readers that are equally far behind are given one and the same answer."""
+
+    def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
+        self.end = 0
+        """The place of the next change."""
+        self._ring = np.zeros(entries_max, np.intp)
+        self._span = (0, 0)
+        self._rows = np.zeros(0, np.intp)
+
+    def add(self, row: int) -> None:
+        """This row changed."""
+        self._ring[self.end % self._ring.size] = row
+        self.end += 1
+
+    def extend(self, rows: Sequence[int] | Rows) -> None:
+        """All of these rows changed."""
+        size = self._ring.size
+        kept = np.asarray(rows[-size:], np.intp)
+        at = (self.end + len(rows) - kept.size) % size
+        before = kept[: size - at]
+        self._ring[at : at + before.size] = before
+        self._ring[: kept.size - before.size] = kept[before.size :]
+        self.end += len(rows)
+
+    def distinct(self, place: int) -> Rows | None:
+        """What changed since then, each row once, ascending; None if that is not known any more."""
+        if self._span != (place, self.end):
+            size = self._ring.size
+            if place < max(0, self.end - size):
+                return None
+            parts = self._ring[place % size :][: self.end - place]
+            rest = self._ring[: self.end - place - parts.size]
+            self._span, self._rows = (place, self.end), _distinct(np.concatenate([parts, rest]))
+            self._rows.setflags(write=False)
+        return self._rows
+
+
+def _distinct(rows: Rows) -> Rows:
+    rows.sort()
+    first = np.ones(rows.size, np.bool_)
+    np.not_equal(rows[1:], rows[:-1], out=first[1:])
+    return rows[first]

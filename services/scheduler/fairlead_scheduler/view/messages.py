@@ -35,8 +35,12 @@ def decode(entries: Iterable[Entry]) -> list[Message]:
 
 
 def wanted(view: View, messages: Iterable[Message]) -> set[JobId]:
-    """Ids that these messages mention and that only the saved part of the view may know."""
+    """Ids that these messages mention and that only the saved part of the view may know.
+
+    Ids of new jobs are not looked for among the live ones: they are hardly ever there.
+    """
     ids: set[JobId] = set()
+    others: set[JobId] = set()
     for message in messages:
         events = message.sequence.events
         if ev.JobSubmitted not in set(map(type, events)):
@@ -45,10 +49,9 @@ def wanted(view: View, messages: Iterable[Message]) -> set[JobId]:
         ids.update([event.job_id for event in submitted if event.client_id is not None])
         for event in submitted:
             if event.after:
-                ids.update(event.after)
-    if not ids:
-        return ids
-    return ids.difference(view.jobs.rows).difference(view.ended).difference(view.recent)
+                others.update(event.after)
+    ids |= others.difference(view.jobs.rows)
+    return ids.difference(view.ended).difference(view.recent) if ids else ids
 
 
 def label_filters(view: View, messages: Iterable[Message]) -> set[JobId]:

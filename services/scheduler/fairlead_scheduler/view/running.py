@@ -103,7 +103,7 @@ def requeued(
         if event.shape:
             name = jobs.shapes.values[jobs.shape[row]].priority_class
             jobs.shape[row] = jobs.shapes.number(c.ShapeClass(bytes(event.shape), name))
-        view.attention.discard(event.job_id)
+        view.attention.discard(row)
         view.touch(row, message.position)
 
 
@@ -157,7 +157,6 @@ def run_ended(view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _
         run_state[row] = table[was]
         if c.ENDED[state.item(row)]:
             view.loose_runs.add(run_id(job_id, event.run))
-            view.attention.discard(job_id)
             ending.let_go(view, row, message.time_ms)
             continue
         touched.append(row)
@@ -168,7 +167,7 @@ def run_ended(view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _
             if isinstance(event, ev.JobRunFailed):
                 rare.failure, rare.exit_code = event.category, event.exit_code
     view.touch_all(touched, message.position)
-    view.attention.update([jobs.ids[row] for row in touched])
+    view.attention.update(touched)
 
 
 def succeeded(view: View, messages: Sequence[Message]) -> bool:
@@ -179,22 +178,23 @@ def succeeded(view: View, messages: Sequence[Message]) -> bool:
     """
     jobs = view.jobs
     events = cast(
-        "list[ev.JobRunSucceeded]", list(chain.from_iterable(m.sequence.events for m in messages))
+        "list[ev.JobRunSucceeded]", list(chain.from_iterable([m.sequence.events for m in messages]))
     )
     ids = [event.job_id for event in events]
-    runs = [event.run for event in events]
-    places = [message.position for message in messages for _ in message.sequence.events]
-    rows = [row for row in map(jobs.rows.get, ids) if row is not None]
-    if len(set(rows)) < len(ids):
+    rows = list(map(jobs.rows.get, ids))
+    distinct = set(rows)
+    if len(distinct) < len(rows) or None in distinct:
         return False
     at = np.array(rows, np.intp)
-    usual = (jobs.run[at] == runs) & c.IS_LIVE_RUN[jobs.run_state[at]]
-    if not (usual & ~c.IS_ENDED[jobs.state[at]]).all():
+    usual = (jobs.run[at] == [event.run for event in events]) & ~c.IS_ENDED[jobs.state[at]]
+    if not (usual & c.IS_LIVE_RUN[jobs.run_state[at]]).all():
         return False
     jobs.run_state[at] = _RUN_TABLES["jobRunSucceeded"][jobs.run_state[at]]
-    view.changed.update(zip(ids, places, strict=True))
-    jobs.journal.extend(rows)
-    view.attention.update(ids)
+    sizes = [len(message.sequence.events) for message in messages]
+    positions = np.repeat([message.position for message in messages], sizes)
+    view.changed.update(zip(ids, positions.tolist(), strict=True))
+    jobs.journal.extend(at)
+    view.attention |= cast("set[int]", distinct)
     return True
 
 

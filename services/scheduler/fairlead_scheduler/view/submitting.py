@@ -1,10 +1,11 @@
 """The fold of submissions: new jobs get rows, many at once."""
 
 from collections.abc import Sequence
-from typing import Final
+from itertools import chain
+from typing import NamedTuple, cast
 
-import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from fairlead_common import events as ev
 from fairlead_common.ids import JobId, submission_number
@@ -14,96 +15,133 @@ from fairlead_scheduler.view import ending, gangs
 from fairlead_scheduler.view.columns import View
 from fairlead_scheduler.view.messages import Known, Message
 
-_encoder: Final = msgspec.json.Encoder()
+Rows = npt.NDArray[np.intp]
+
+
+class Part(NamedTuple):
+    """Submissions that follow each other in one message, and the place in it of the first."""
+
+    message: Message
+    first: int
+    events: Sequence[ev.JobSubmitted]
 
 
 def submitted(
     view: View, message: Message, batch: Sequence[ev.JobSubmitted], index: int, known: Known
 ) -> None:
     """Jobs are new, unless their id is known."""
-    events, places = _fresh(view, batch, index, known)
-    if not events:
-        return
+    _submitted(view, [Part(message, index, batch)], known)
+
+
+def all_submitted(view: View, messages: Sequence[Message], known: Known) -> None:
+    """As `submitted`, for messages that hold nothing else."""
+    parts = [
+        Part(message, 0, cast("list[ev.JobSubmitted]", message.sequence.events))
+        for message in messages
+    ]
+    _submitted(view, parts, known)
+
+
+def _submitted(view: View, parts: Sequence[Part], known: Known) -> None:
     jobs = view.jobs
-    rows = jobs.allocate(len(events))
-    _fill(view, message, rows, places, events)
+    events = list(chain.from_iterable([part.events for part in parts]))
     ids = [event.job_id for event in events]
+    rows = jobs.allocate(len(ids))
+    if not _take(view, ids, rows, known):
+        jobs.give_back(rows)
+        fresh = _fresh(view, parts, known)
+        if fresh:
+            _submitted(view, fresh, known)
+        return
+    at = np.array(rows, np.intp)
+    sizes = [len(part.events) for part in parts]
+    _fill(view, at, parts, sizes)
+    _describe(view, at, events)
     for row, job_id, event in zip(rows, ids, events, strict=True):
         jobs.ids[row] = job_id
         jobs.digests[row] = event.digest
-    jobs.rows.update(zip(ids, rows, strict=True))
-    view.specs.update(zip(ids, map(_encoder.encode, events), strict=True))
-    view.unsaved_specs.update(ids)
-    view.touch_all(rows, message.position)
+    view.specs.fresh.update(zip(ids, events, strict=True))
+    positions = np.repeat([part.message.position for part in parts], sizes)
+    view.changed.update(zip(ids, positions.tolist(), strict=True))
+    jobs.journal.extend(at)
     for row, event in zip(rows, events, strict=True):
         if event.after:
             _depend(view, row, event, known)
         if event.retry is not None:
             jobs.rare_of(row).retry = event.retry
         if event.gang is not None:
-            gangs.join(view, row, message.sequence, event.gang)
+            gangs.join(view, row, event.gang)
 
 
-def _fresh(
-    view: View, batch: Sequence[ev.JobSubmitted], index: int, known: Known
-) -> tuple[Sequence[ev.JobSubmitted], Sequence[int]]:
-    """The submissions whose ids nobody has seen, and their places in the message."""
-    ids = {event.job_id for event in batch}
-    seen = ids - ids.difference(view.jobs.rows).difference(view.ended).difference(view.recent)
-    seen |= ids & known.keys()
-    if not seen and len(ids) == len(batch):
-        return batch, range(index, index + len(batch))
-    first: dict[JobId, tuple[int, ev.JobSubmitted]] = {}
-    for place, event in enumerate(batch, index):
-        if event.job_id not in seen:
-            first.setdefault(event.job_id, (place, event))
-    return [event for _, event in first.values()], [place for place, _ in first.values()]
+def _take(view: View, ids: list[JobId], rows: list[int], known: Known) -> bool:
+    """Have these ids mean these rows; False, and no change, if one is known or there twice."""
+    if any(not those.keys().isdisjoint(ids) for those in (known, view.ended, view.recent) if those):
+        return False
+    meant = view.jobs.rows
+    means = list(map(meant.setdefault, ids, rows))
+    if means == rows:
+        return True
+    for job_id, row, other in zip(ids, rows, means, strict=True):
+        if row == other:
+            del meant[job_id]
+    return False
 
 
-def _fill(
-    view: View,
-    message: Message,
-    rows: list[int],
-    places: Sequence[int],
-    batch: Sequence[ev.JobSubmitted],
-) -> None:
-    jobs, sequence, at_ms = view.jobs, message.sequence, message.time_ms
-    at = np.array(rows, np.intp)
+def _fresh(view: View, parts: Sequence[Part], known: Known) -> list[Part]:
+    """The submissions whose ids nobody has seen: the first of each."""
+    fresh: dict[JobId, Part] = {}
+    for message, first, events in parts:
+        for place, event in enumerate(events, first):
+            job_id = event.job_id
+            if job_id not in known and view.state_of(job_id) is None:
+                fresh.setdefault(job_id, Part(message, place, (event,)))
+    return list(fresh.values())
+
+
+def _fill(view: View, at: Rows, parts: Sequence[Part], sizes: Sequence[int]) -> None:
+    """What the job is by its message and its place in it, and what all jobs are at first."""
+    jobs = view.jobs
+    messages = [part.message for part in parts]
+    numbers = [submission_number(m.time_ms, m.partition, m.position, 0) for m in messages]
+    places = [np.arange(part.first, part.first + len(part.events)) for part in parts]
+    sets = [c.JobSet(m.sequence.queue, m.sequence.job_set) for m in messages]
+    jobs.partition[at] = np.repeat([m.partition for m in messages], sizes)
+    jobs.queue[at] = np.repeat([jobs.queues.number(name.queue) for name in sets], sizes)
+    jobs.job_set[at] = np.repeat([jobs.job_sets.number(name) for name in sets], sizes)
+    jobs.number[at] = np.repeat(numbers, sizes) + (np.concatenate(places) & 1023) * 32
+    jobs.submitted_ms[at] = np.repeat([m.time_ms for m in messages], sizes)
     jobs.state[at] = c.QUEUED
     jobs.run_state[at] = c.NO_RUN
+    jobs.node[at] = -1
+    for name in ("run", "retries", "leased_ms", "running_ms", "value"):
+        getattr(jobs, name)[at] = 0
+
+
+def _describe(view: View, at: Rows, batch: Sequence[ev.JobSubmitted]) -> None:
+    """What the events say."""
+    jobs = view.jobs
     jobs.flags[at] = [
         0
         if event.on_preemption == "requeue" and event.when_infeasible == "reject" and not event.hold
         else _first_flags(event)
         for event in batch
     ]
-    jobs.partition[at] = message.partition
     pools = [event.pool for event in batch]
     number_of_pool = {pool: jobs.pools.number(pool) for pool in dict.fromkeys(pools)}
     jobs.pool[at] = [number_of_pool[pool] for pool in pools]
-    jobs.queue[at] = jobs.queues.number(sequence.queue)
-    jobs.job_set[at] = jobs.job_sets.number(c.JobSet(sequence.queue, sequence.job_set))
     kinds = [(bytes(event.shape), event.priority_class) for event in batch]
     number_of = {kind: jobs.shapes.number(c.ShapeClass(*kind)) for kind in dict.fromkeys(kinds)}
     jobs.shape[at] = [number_of[kind] for kind in kinds]
-    jobs.node[at] = -1
-    jobs.run[at] = 0
-    jobs.retries[at] = 0
     jobs.grace_s[at] = [event.grace_s for event in batch]
     jobs.priority[at] = [event.priority for event in batch]
-    first = submission_number(at_ms, message.partition, message.position, 0)
-    jobs.number[at] = first + (np.array(places, np.int64) & 1023) * 32
-    jobs.submitted_ms[at] = at_ms
-    jobs.leased_ms[at] = 0
-    jobs.running_ms[at] = 0
-    jobs.value[at] = 0
     starts = [event.start_after_ms for event in batch]
     jobs.start_after_ms[at] = [ms or 0 for ms in starts] if any(starts) else 0
     waits = [event.queue_s_max for event in batch]
     jobs.queue_until_ms[at] = c.NEVER_MS
     if waits.count(None) < len(waits):
         jobs.queue_until_ms[at] = [
-            c.NEVER_MS if seconds is None else at_ms + 1000 * seconds for seconds in waits
+            c.NEVER_MS if seconds is None else at_ms + 1000 * seconds
+            for seconds, at_ms in zip(waits, jobs.submitted_ms[at].tolist(), strict=True)
         ]
     jobs.runtime_ms_max[at] = _milliseconds([event.runtime_s_max for event in batch])
     jobs.checkpoint_ms[at] = _milliseconds([event.checkpoint_s for event in batch])
