@@ -63,7 +63,9 @@ def queue_routes(
     """The routes that make, show and change queues. `classes`: the names of those there are."""
     router = APIRouter(prefix="/api/v1", tags=["queues"])
     _add_reading_routes(router, queues, rights)
-    _add_changing_routes(router, queues, known, classes)
+    _add_creation(router, queues, classes)
+    _add_replacement(router, queues, classes)
+    _add_removal(router, queues, known)
     _add_cordon_routes(router, queues)
     return router
 
@@ -117,9 +119,7 @@ def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueueRights) 
             await asyncio.sleep(min(POLL_S, left_s))
 
 
-def _add_changing_routes(
-    router: APIRouter, queues: Queues, known: Known, classes: Collection[str]
-) -> None:
+def _add_creation(router: APIRouter, queues: Queues, classes: Collection[str]) -> None:
     @router.post(
         "/queues",
         summary="Make a queue",
@@ -142,6 +142,8 @@ def _add_changing_routes(
             raise Problem("conflict", f"There is a queue {queue.name!r} already.")
         return _shown(made, 201)
 
+
+def _add_replacement(router: APIRouter, queues: Queues, classes: Collection[str]) -> None:
     @router.put(
         "/queues/{name}",
         summary="Replace a queue; `If-Match` with its ETag guards against other changes",
@@ -165,6 +167,8 @@ def _add_changing_routes(
         )
         return _shown(changed)
 
+
+def _add_removal(router: APIRouter, queues: Queues, known: Known) -> None:
     @router.delete(
         "/queues/{name}",
         summary="Remove a queue that has no live jobs",
