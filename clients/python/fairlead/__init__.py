@@ -59,6 +59,16 @@ if TYPE_CHECKING:
         SubmittedJob,
         Why,
     )
+    from fairlead.reports import (
+        Fairness,
+        PoolReport,
+        QueueReport,
+        QueueShare,
+        Round,
+        Standing,
+        Usage,
+        Waiting,
+    )
     from fairlead.retries import Retries
     from fairlead.tokens import SignInLink, Token
 
@@ -74,6 +84,7 @@ __all__ = [
     "Conflict",
     "Event",
     "FairleadError",
+    "Fairness",
     "Fault",
     "Filter",
     "Forbidden",
@@ -91,15 +102,20 @@ __all__ = [
     "NotConfigured",
     "NotFound",
     "Permission",
+    "PoolReport",
     "PriorityClass",
     "Problem",
     "Queue",
+    "QueueReport",
+    "QueueShare",
     "Refused",
     "Retries",
     "Retry",
+    "Round",
     "Run",
     "ServerUnreachable",
     "SignInLink",
+    "Standing",
     "Started",
     "Submitted",
     "SubmittedJob",
@@ -108,20 +124,21 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "UnexpectedAnswer",
+    "Usage",
     "WaitTimeout",
+    "Waiting",
     "Why",
 ]
 
-_MODULES: Final = ("models", "errors", "fleet", "tokens")
+_MODULES: Final = ("models", "errors", "fleet", "tokens", "reports")
 _ELSEWHERE: Final = {"Client": "client", "AsyncClient": "aio", "Retries": "retries"}
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'fairlead' has no attribute {name!r}")
-    for module_name in (_ELSEWHERE.get(name), "models", "errors"):
-        if module_name is not None:
-            module = importlib.import_module(f"fairlead.{module_name}")
-            if hasattr(module, name):
-                return getattr(module, name)
+    for module_name in [_ELSEWHERE[name]] if name in _ELSEWHERE else _MODULES:
+        module = importlib.import_module(f"fairlead.{module_name}")
+        if hasattr(module, name):
+            return getattr(module, name)
     raise AssertionError(f"{name} is in __all__ and nowhere else")

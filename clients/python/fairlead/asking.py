@@ -64,6 +64,14 @@ def answered(request: Request) -> Flow[Reply]:
     return answer
 
 
+def opened(request: Request) -> Flow[None]:
+    """Leave the body of the answer open for `steps.more`. Raises what `errors` describes."""
+    reply = yield from steps.open_body(request)
+    if isinstance(reply, Unreachable):
+        raise errors.ServerUnreachable(reply.reason)
+    accepted(reply)
+
+
 def accepted(reply: Reply) -> Reply:
     """The answer if it is a success. Raises `Refused`."""
     if reply.status >= 300:

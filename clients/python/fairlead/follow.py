@@ -44,7 +44,7 @@ def events(
             headers=tuple(headers),
             read_s=SILENCE_S_MAX,
         )
-        yield from _open(request)
+        yield from asking.opened(request)
         last = yield from _messages(last)
         if job_set is not None and until_finished:
             found = yield from looking.job_set(queue, job_set)
@@ -101,7 +101,7 @@ def logs(
             query.append(("tail", str(tail)))
         if got:
             query.append(("sinceBytes", str(got)))
-        yield from _open(Request(path=path, query=tuple(query), read_s=None))
+        yield from asking.opened(Request(path=path, query=tuple(query), read_s=None))
         while True:
             answer = yield from steps.more()
             if isinstance(answer, Unreachable):
@@ -113,10 +113,3 @@ def logs(
         if tail is not None:
             raise errors.ServerUnreachable(f"The log broke off: {answer.reason}")
         yield from steps.pause(REOPEN_S)
-
-
-def _open(request: Request) -> Flow[None]:
-    reply = yield from steps.open_body(request)
-    if isinstance(reply, Unreachable):
-        raise errors.ServerUnreachable(reply.reason)
-    asking.accepted(reply)

@@ -32,8 +32,16 @@ def job_sets(
     after: str | None = None,
 ) -> Flow[None]:
     """Iterates over job sets, latest activity first."""
+    query = job_set_query(queue=queue, active=active, q=q, after=after)
+    yield from asking.pages("/jobsets", query, "jobSets", JobSet)
+
+
+def job_set_query(
+    *, queue: str | None, active: bool | None, q: str | None, after: str | None
+) -> list[tuple[str, str]]:
+    """The parameters that say which job sets."""
     query = asking.given({"queue": queue, "active": active, "q": q})
-    yield from asking.pages("/jobsets", (*query, *asking.seen(after, SEEN_S)), "jobSets", JobSet)
+    return [*query, *asking.seen(after, SEEN_S)]
 
 
 def job(
@@ -59,7 +67,30 @@ def iter_jobs(
     `category` is that of a failure, `q` a part of a client id, job set or id; `sort` is one of
     submitted, changed, started, ended, priority, with a minus for the greatest first.
     """
-    query = [
+    query = job_query(
+        where,
+        category=category,
+        annotations=annotations,
+        submitted_after=submitted_after,
+        q=q,
+        sort=sort,
+        after=after,
+    )
+    yield from asking.pages("/jobs", query, "jobs", JobView)
+
+
+def job_query(
+    where: Filter | None,
+    *,
+    category: str | None,
+    annotations: Mapping[str, str] | None,
+    submitted_after: str | None,
+    q: str | None,
+    sort: str | None,
+    after: str | None,
+) -> list[tuple[str, str]]:
+    """The parameters that say which jobs, and in which order."""
+    return [
         *_filters(where or Filter()),
         *asking.given(
             {"category": category, "submittedAfter": submitted_after, "q": q, "sort": sort}
@@ -67,7 +98,6 @@ def iter_jobs(
         *((f"annotation.{name}", value) for name, value in (annotations or {}).items()),
         *asking.seen(after, SEEN_S),
     ]
-    yield from asking.pages("/jobs", query, "jobs", JobView)
 
 
 def count_jobs(by: Sequence[str], where: Filter | None = None) -> Flow[tuple[Group, ...]]:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from fairlead import acting, discovery, follow, looking, managing, submitting
+from fairlead import acting, discovery, follow, looking, managing, reporting, submitting
 from fairlead.fleet import Cluster, Node
 from fairlead.models import Action, Event, JobSet, JobView, Queue
 from fairlead.retries import Retries, retrying
@@ -103,6 +103,13 @@ class Methods(ABC):
     watch = Each(looking.watch, JobSet)
     events = Each(follow.events, Event)
     logs = Each(follow.logs, bytes)
+
+    export_jobs = Each(reporting.export_jobs, bytes)
+    export_job_sets = Each(reporting.export_job_sets, bytes)
+    queue_report = Call(reporting.queue_report)
+    pool_report = Call(reporting.pool_report)
+    rounds = Call(reporting.rounds)
+    fairness = Call(reporting.fairness)
 
     queue = Call(managing.queue)
     queues = Each(managing.queues, Queue)

@@ -69,7 +69,7 @@ json.dump({
     seen = json.loads(world.output(lease))
     assert seen["env"].keys() <= {
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
-        *("MINE", "FAIRLEAD_RUN"),
+        *("MINE", "FAIRLEAD_RUN", "FAIRLEAD_NODE"),
         *(name for name in seen["env"] if name.startswith("LC_")),
     }
     assert (seen["env"]["FAIRLEAD_RUN"], seen["env"]["MINE"]) == ("1", "run 1")

@@ -3,8 +3,10 @@
 import msgspec
 import pytest
 
+import fairlead
 from fairlead import fleet, models, tokens
-from fairlead_common import classes, clusters
+from fairlead import reports as client_reports
+from fairlead_common import classes, clusters, reports
 from fairlead_common.lifecycle import JOB_ENDED, JobState
 from fairlead_lookout import public, shown
 from fairlead_submit import acting, intake, known, queue_api, requests, resubmitting, token_api
@@ -36,6 +38,15 @@ SAME: dict[str, tuple[type, type, set[str]]] = {
     "node": (fleet.Node, shown.NodeShown, set()),
     "run": (models.Run, shown.RunShown, set()),
     "why": (models.Why, shown.WhyShown, set()),
+    "why jobs wait": (client_reports.Waiting, reports.Waiting, set()),
+    "a queue's share": (client_reports.QueueShare, reports.QueueShare, set()),
+    "round": (client_reports.Round, reports.Round, set()),
+    "rounds": (client_reports.Rounds, shown.RoundsShown, set()),
+    "queue report": (client_reports.QueueReport, shown.QueueReportShown, set()),
+    "pool report": (client_reports.PoolReport, shown.PoolReportShown, set()),
+    "standing": (client_reports.Standing, shown.StandingShown, set()),
+    "usage": (client_reports.Usage, shown.UsageShown, set()),
+    "fairness": (client_reports.Fairness, shown.FairnessShown, set()),
     "event": (models.Event, public.PublicEvent, {"final"}),
 }
 """The client's struct, the server's, and the fields in which they differ on purpose."""
@@ -50,6 +61,11 @@ def test_client_and_server_name_the_same_fields(
     ours: type, theirs: type, left_out: set[str]
 ) -> None:
     assert names(ours) ^ names(theirs) <= left_out
+
+
+@pytest.mark.parametrize("name", fairlead.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(fairlead, name).__name__ == name
 
 
 def test_client_and_server_know_the_same_states() -> None:

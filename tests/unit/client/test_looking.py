@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairlead import JobSet, errors, looking, managing
-from fairlead.steps import Reply
+from fairlead import Filter, JobSet, errors, looking, managing, reporting
+from fairlead.steps import Reply, Unreachable
 from tests.unit.client.world import World, ok
 
 
@@ -23,6 +23,35 @@ def test_a_list_is_read_to_its_last_page() -> None:
 def test_a_list_that_is_not_read_to_its_end_asks_for_no_more_pages() -> None:
     world = World(ok({"queues": [{"name": "a"}, {"name": "b"}], "next": "x"}))
     assert len(world.emitted(managing.queues(), most=1)) == 1
+
+
+def test_a_table_is_handed_on_as_it_comes() -> None:
+    world = World((Reply(200, {}), [b"id,queue\n", b"0a,q\n"]))
+    where = Filter(queue="q", states=("FAILED", "RUNNING"))
+    found = world.emitted(reporting.export_jobs(where, q="x", format="ndjson"))
+    assert found == [b"id,queue\n", b"0a,q\n"]
+    assert world.asked[0].path == "/api/v1/jobs/export.csv"
+    assert dict(world.asked[0].query) == {
+        "queue": "q",
+        "state": "FAILED,RUNNING",
+        "q": "x",
+        "format": "ndjson",
+    }
+
+
+def test_a_table_that_breaks_off_is_no_table() -> None:
+    world = World((Reply(200, {}), [b"id\n", Unreachable("cut", sent=True)]))
+    with pytest.raises(errors.ServerUnreachable, match="broke off: cut"):
+        world.emitted(reporting.export_job_sets(active=True))
+    assert dict(world.asked[0].query) == {"active": "true", "format": "csv"}
+
+
+def test_a_report_of_use_over_time_is_asked_for_from_then_until_then() -> None:
+    told = {"queue": "q", "from": "a", "to": "b", "stepSeconds": 60, "used": {"cpu": 1.5}}
+    world = World(ok(told))
+    found = world.finish(reporting.fairness("q", since="a", until="b"))
+    assert (found.from_, found.used) == ("a", {"cpu": 1.5})
+    assert dict(world.asked[0].query) == {"queue": "q", "from": "a", "to": "b"}
 
 
 def test_waiting_ends_when_all_jobs_ended() -> None:

@@ -8,7 +8,7 @@ import typer
 
 from fairlead import cli
 from tests.unit.client import served
-from tests.unit.client.served import Asked, Served
+from tests.unit.client.served import Answered, Asked, Served
 
 CONFIG = """\
 # my servers
@@ -208,3 +208,75 @@ def test_every_command_has_help_with_examples_that_fit_80_columns(
     assert "Examples:" in told
     assert f"fairlead {' '.join(words)}" in told
     assert not [line for line in told.splitlines() if len(line) > 90]
+
+
+SHARE = {
+    "pool": "default",
+    "queue": "vision",
+    "weight": 2.0,
+    "actualShare": 0.5,
+    "fairShare": 0.25,
+    "demandShare": 1.0,
+    "running": 3,
+    "queued": 4,
+    "firstWaiting": "0a",
+}
+WAITING = {
+    "pool": "default",
+    "queue": "vision",
+    "code": "insufficient-resources",
+    "sentence": "0 of 3 nodes have room: 3 too little cpu.",
+    "jobs": 4,
+}
+REPORTS = {
+    "queue vision": {
+        "queue": "vision",
+        "weight": 2.0,
+        "cordoned": True,
+        "reason": "holiday",
+        "limits": {"default": {"cpu": 0.5}},
+        "shares": [SHARE],
+        "waiting": [WAITING],
+        "reasons": {"insufficient-resources": 4},
+    },
+    "pool default": {
+        "pool": "default",
+        "round": {"pool": "default", "atMs": 1_767_225_600_000, "stepsMs": {"plan": 4.2}},
+        "shares": [SHARE],
+        "waiting": [WAITING],
+        "reasons": {"insufficient-resources": 4},
+    },
+}
+
+
+@pytest.mark.parametrize("what", REPORTS)
+def test_a_report_says_who_holds_how_much_and_why_jobs_wait(
+    server: Served, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    kind, name = what.split()
+    server.routes[f"GET /api/v1/{kind}s/{name}/report"] = lambda _: REPORTS[what]
+    assert cli.invoke(["describe", kind, name]) == 0
+    told = capsys.readouterr().out
+    assert "50.0%   25.0%   100.0%" in told
+    assert "4 jobs (vision): 0 of 3 nodes have room" in told
+    assert "insufficient-resources=4" in told
+    assert ("holiday" in told) == (kind == "queue")
+    assert ("2026-01-01T00:00:00+00:00" in told) == (kind == "pool")
+    assert cli.invoke(["describe", kind, name, "-o", "json"]) == 0
+    assert '"actualShare": 0.5' in capsys.readouterr().out
+
+
+def test_a_list_is_exported_as_the_server_writes_it(
+    server: Served, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    def table(asked: Asked) -> Answered:
+        return Answered(f"{asked.query}\n".encode(), content_type="text/csv")
+
+    server.routes["GET /api/v1/jobs/export.csv"] = table
+    server.routes["GET /api/v1/jobsets/export.csv"] = table
+    assert cli.invoke(["export", "jobs", "--queue", "q", "--state", "failed"]) == 0
+    assert cli.invoke(["export", "jobsets", "--format", "ndjson"]) == 0
+    assert capfdbinary.readouterr().out.decode().splitlines() == [
+        "{'queue': 'q', 'state': 'FAILED', 'format': 'csv'}",
+        "{'format': 'ndjson'}",
+    ]

@@ -1,10 +1,13 @@
-"""`fairlead describe job` and `why`: all about one job, in fields and in sentences."""
+"""`fairlead describe job` and `why`: all about one job, in fields and in sentences.
+
+`describe queue` and `describe pool` are in `report`.
+"""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli import frame, output, story
+from fairlead.cli import frame, output, report, story
 
 if TYPE_CHECKING:
     from fairlead import JobDetail, Run
@@ -22,6 +25,7 @@ def register(app: typer.Typer) -> None:
             "fairlead describe job 0h01ja5y7d1s8xk2v4m6n8p0qr --spec -o yaml",
         ),
     )(describe)
+    report.add(one)
     app.add_typer(one, name="describe")
     app.command(
         "why",
