@@ -20,6 +20,7 @@ try:
 except ImportError:  # The plain install: the same source, as Python.
     numba = None  # type: ignore[assignment]
 
+T = TypeVar("T", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])  # kernels have any signature; it must stay as it was
 
 COMPILED: bool = numba is not None and not bool(vars(numba.config)["DISABLE_JIT"])
@@ -36,6 +37,15 @@ def _keep_compiled() -> None:
 
 if COMPILED:
     _keep_compiled()
+
+
+def by_address(tuple_class: T) -> T:
+    """Mark a NamedTuple of arrays that kernels share (see address.py)."""
+    if COMPILED:
+        from . import address
+
+        address.register(tuple_class)
+    return tuple_class
 
 
 def kernel(function: F) -> F:
@@ -69,6 +79,8 @@ def _compile(function: F, **options: bool) -> F:
         return function
     compile_: Any = numba.njit  # its options beginning with _ are not in its annotations
     types: Any = numba.types
+    # Left unsaid, a function would be inlined because the first that calls it is.
+    options.setdefault("forceinline", False)
     compiled = compile_(cache=True, nogil=True, **options)(function)
     template = compiled.get_call_template
 

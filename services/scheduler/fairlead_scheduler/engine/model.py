@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from .compiled import part
+from .compiled import by_address, part
 from .snapshot import Bool, Byte, Code, Float, Int32, Int64
 from .tree import Bits, take
 
@@ -58,6 +58,7 @@ INSUFFICIENT: Final = int(Code.INSUFFICIENT_RESOURCES)
 DOES_NOT_FIT: Final = int(Code.GANG_DOES_NOT_FIT)
 
 
+@by_address
 class Tables(NamedTuple):
     """What a round looks things up in."""
 
@@ -114,6 +115,7 @@ class Tables(NamedTuple):
     lookback: int
 
 
+@by_address
 class Model(NamedTuple):
     """What a round changes."""
 

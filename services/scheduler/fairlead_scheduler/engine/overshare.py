@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .compiled import kernel, part, steady
+from .compiled import by_address, kernel, part, steady
 from .model import TOLERANCE, share_with
 from .snapshot import Bool, Byte, Float, Int32, Int64
 from .stopping import live
@@ -36,6 +36,7 @@ def by_node(nodes: Int32, count: int) -> tuple[Int64, Int32]:
     return first, pieces
 
 
+@by_address
 class Pieces(NamedTuple):
     """What holds room when the round ends, by node.
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from .compiled import part, steady
+from .compiled import by_address, part, steady
 from .model import N_FREED, N_JOURNAL, Model, Tables
 from .snapshot import Byte, Cause, Float, Int64, Rung
 from .tree import take
@@ -60,6 +60,7 @@ SINGLES: Final = 2
 NOTHING: Final = 3
 
 
+@by_address
 class Runs(NamedTuple):
     """Pieces, gangs, and room to work in. L levels: the distinct values that anything runs at."""
 
