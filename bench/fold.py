@@ -1,14 +1,18 @@
 """What lookout's fold costs: CPU per job of the process and of Postgres, and jobs a second.
 
-    python -m bench.fold --database postgresql://... --redis redis://... [--jobs 50000]
+    python -m bench.fold --database postgresql://... --redis redis://... [--jobs 50000] [--bulk]
 
 Writes the whole life of `--jobs` jobs (six events each, in messages as the services write them)
-to a log in memory and folds it into an empty database, at once or at `--rate` jobs a second. The
-database must be one that may be emptied. The last line is one JSON object.
+to a log in memory and folds it into an empty database, at once or at `--rate` jobs a second. With
+`--bulk` they are only submitted, and what is measured is one cancellation of all of them by a
+filter. `stallMs` is the most processor time for which nothing else got a turn in this process
+meanwhile, `stallP99Ms` what all but one of a hundred turns kept below. The database must be one
+that may be emptied. The last line is one JSON object.
 """
 
 import argparse
 import asyncio
+import gc
 import json
 import time
 from collections.abc import Iterator
@@ -30,6 +34,7 @@ from fairlead_lookout.streams import Streams
 
 SETS = 100
 QUEUES = 10
+TURN_S = 0.002
 SPEC = (
     b'{"containers":[{"name":"main","image":"python:3.12","command":["python","train.py","--seed",'
     b'"7"],"env":[{"name":"MODE","value":"full"}],"resources":{"requests":{"cpu":"1","memory":'
@@ -93,45 +98,92 @@ async def run(arguments: argparse.Namespace) -> None:
         list(steps(first, min(arguments.slice, arguments.jobs - first)))
         for first in range(0, arguments.jobs, arguments.slice)
     ]
-    if not arguments.rate:
-        for phases in slices:
-            for records in phases:
-                await producer.append(records)
-    own = psutil.Process()
-    servers = _servers(arguments.database)
-    before = (sum(own.cpu_times()[:2]), _cpu_s(servers), time.perf_counter())
-    folding = asyncio.create_task(folder.run())
-    if arguments.rate:
-        await _pace(producer, slices, arguments)
-    target = await log.end_positions(topics.JOBS)
-    while not await progress.reached({n: at - 1 for n, at in target.items() if at}, 1.0):
-        if folding.done():
-            break
-    after = (sum(own.cpu_times()[:2]), _cpu_s(servers), time.perf_counter())
-    folding.cancel()
+    async with asyncio.TaskGroup() as tasks:
+        if arguments.bulk:
+            await _append(producer, [phases[:1] for phases in slices])
+            folding = tasks.create_task(folder.run())
+            await _folded(log, progress)
+            await producer.append(_cancel_all())
+        elif not arguments.rate:
+            await _append(producer, slices)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(100_000, 50, 100)  # as the service has it
+        own, servers = psutil.Process(), _servers(arguments.database)
+        before = (sum(own.cpu_times()[:2]), _cpu_s(servers), time.perf_counter())
+        stalls: list[float] = []
+        watching = tasks.create_task(_watch(stalls))
+        if not arguments.bulk:
+            folding = tasks.create_task(folder.run())
+        if arguments.rate:
+            await _pace(producer, slices, arguments)
+        await _folded(log, progress)
+        after = (sum(own.cpu_times()[:2]), _cpu_s(servers), time.perf_counter())
+        watching.cancel()
+        folding.cancel()
     done = await pool.fetchval(
-        "SELECT coalesce(sum(jobs), 0) FROM fairlead_lookout.counters WHERE state = 'SUCCEEDED'"
+        "SELECT coalesce(sum(jobs), 0) FROM fairlead_lookout.counters"
+        " WHERE state IN ('SUCCEEDED', 'CANCELLED')"
     )
     size = await pool.fetchval(
         "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n"
         " ON n.oid = c.relnamespace WHERE n.nspname = 'fairlead_lookout' AND c.relkind IN ('r')"
     )
     seconds = after[2] - before[2]
+    stalls.sort()
     print(
         json.dumps(
             {
                 "jobs": arguments.jobs,
-                "succeeded": int(done),
+                "ended": int(done),
                 "seconds": round(seconds, 2),
                 "jobsPerSecond": round(arguments.jobs / seconds),
                 "pythonUsPerJob": round(1e6 * (after[0] - before[0]) / arguments.jobs),
                 "postgresUsPerJob": round(1e6 * (after[1] - before[1]) / arguments.jobs),
                 "bytesPerJob": round(int(size) / arguments.jobs),
+                "stallMs": round(1000 * stalls[-1], 1),
+                "stallP99Ms": round(1000 * stalls[len(stalls) * 99 // 100], 1),
             }
         )
     )
     await streams.close()
     await pool.close()
+
+
+async def _append(producer: Producer, slices: list[list[list[Record]]]) -> None:
+    for phases in slices:
+        for records in phases:
+            await producer.append(records)
+
+
+def _cancel_all() -> list[Record]:
+    """One cancellation of all jobs of every queue, to every partition."""
+    return [
+        record
+        for queue in range(QUEUES)
+        for number in range(topics.JOB_PARTITIONS)
+        for record in events.records(
+            f"queue-{queue}",
+            "",
+            "bench",
+            [events.JobsCancelRequested(filter=events.JobFilter(queue=f"queue-{queue}"))],
+            partition=number,
+        )
+    ]
+
+
+async def _folded(log: MemoryLog, progress: Progress) -> None:
+    target = await log.end_positions(topics.JOBS)
+    while not await progress.reached(target, 1.0):
+        pass
+
+
+async def _watch(stalls: list[float]) -> None:
+    """Note the processor time that others used between two turns."""
+    while True:
+        used_s = time.thread_time()
+        await asyncio.sleep(TURN_S)
+        stalls.append(time.thread_time() - used_s)
 
 
 async def _pace(
@@ -187,6 +239,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=50_000)
     parser.add_argument("--slice", type=int, default=2_000, help="jobs whose phases go together")
     parser.add_argument("--rate", type=float, default=0.0, help="jobs a second; 0: all at once")
+    parser.add_argument("--bulk", action="store_true", help="cancel all by one filter")
     asyncio.run(run(parser.parse_args()))
 
 

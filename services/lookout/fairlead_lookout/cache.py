@@ -6,6 +6,7 @@ locks are lost.
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Final
 
 from fairlead_lookout.model import Amounts, Changes, Job, JobSet, SetKey
@@ -16,12 +17,14 @@ SHAPES_MAX: Final = 50_000
 
 
 class Cache:
-    """Jobs with their newest runs, and job sets with their counters."""
+    """Jobs with their newest runs, job sets with their counters, what shapes ask for and the day
+    for which the table says that they are used."""
 
     def __init__(self, jobs_max: int = JOBS_MAX, sets_max: int = SETS_MAX) -> None:
         self.jobs: OrderedDict[str, Job] = OrderedDict()
         self.sets: OrderedDict[SetKey, JobSet] = OrderedDict()
         self.requests: dict[str, Amounts] = {}
+        self.used: dict[str, date] = {}
         self._jobs_max = jobs_max
         self._sets_max = sets_max
 
@@ -51,6 +54,7 @@ class Cache:
         """Remember what shapes ask for."""
         if len(self.requests) > SHAPES_MAX:
             self.requests.clear()
+            self.used.clear()
         self.requests.update(shapes)
 
     def forget(self, key: SetKey, ids: Sequence[str]) -> None:

@@ -29,9 +29,8 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
-def pack(sets: Mapping[SetKey, JobSet], lines: Mapping[SetKey, list[Line]]) -> list[Chunk]:
-    """The chunks that hold these lines; `sets` as they were before the lines."""
-    made: list[Chunk] = []
+def pack(sets: Mapping[SetKey, JobSet], lines: Mapping[SetKey, list[Line]]) -> Iterator[Chunk]:
+    """The chunks that hold these lines, one by one; `sets` as they were before the lines."""
     for key, told in lines.items():
         previous = sets[key].last
         for part in _parts(told):
@@ -44,9 +43,8 @@ def pack(sets: Mapping[SetKey, JobSet], lines: Mapping[SetKey, list[Line]]) -> l
                 time_ms=last.time_ms,
                 data=deflate(b"\n".join([line.json for line in part])),
             )
-            made.append(chunk)
+            yield chunk
             previous = chunk.last
-    return made
 
 
 def _parts(lines: list[Line]) -> Iterator[list[Line]]:

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead_lookout.model import Job, JobSet, Run
+from fairlead_lookout.model import Job, JobSet, Run, RunKey, Submitted
 
 
 def _columns(text: str) -> list[str]:
@@ -121,7 +121,19 @@ def job_change(job: Job) -> tuple[Any, ...]:
     )
 
 
-def run_row(job_id: str, run: Run) -> tuple[Any, ...]:
+def spec_row(job_id: str, said: Submitted) -> tuple[Any, ...]:
+    return (
+        job_id,
+        said.digest,
+        said.client_id,
+        _text(said.labels) if said.labels else None,
+        _text(said.annotations) if said.annotations else None,
+        said.text,
+    )
+
+
+def run_row(named: tuple[RunKey, Run]) -> tuple[Any, ...]:
+    (job_id, _), run = named
     return (
         job_id,
         run.number,
@@ -141,7 +153,8 @@ def run_row(job_id: str, run: Run) -> tuple[Any, ...]:
     )
 
 
-def run_change(job_id: str, run: Run) -> tuple[Any, ...]:
+def run_change(named: tuple[RunKey, Run]) -> tuple[Any, ...]:
+    (job_id, _), run = named
     return (
         job_id,
         run.number,

@@ -6,29 +6,27 @@ added twice; a batch every few seconds is enough for tables by the minute.
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
 import asyncpg
 import msgspec
 
-from fairlead_common import clock, reports
+from fairlead_common import reports
 from fairlead_common.db import Connection, load
-from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX, DatabaseUnavailable
-from fairlead_common.errors import LogUnavailable, PositionGone, ViewConflict
+from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX
+from fairlead_common.errors import ViewConflict
 from fairlead_common.log import EventLog, Reader
 from fairlead_common.log.topics import REPORTS
 from fairlead_lookout import fairness
 from fairlead_lookout.fairness import Added, Standing, StandingKey
+from fairlead_lookout.outages import Outages
 from fairlead_lookout.settings import Settings
 
 SQL: Final = load("fairlead_lookout", "sql/fairness.sql")
 LOCK: Final = 0x0FA4
 EVERY_S: Final = 2.0
-RETRY_S: Final = 1.0
 _encode: Final = msgspec.json.Encoder().encode
-_logger: Final = logging.getLogger("fairlead.lookout.fairness")
 
 
 class FairnessFolder:
@@ -37,21 +35,11 @@ class FairnessFolder:
     def __init__(self, log: EventLog, settings: Settings) -> None:
         self._log = log
         self._settings = settings
-        self._well_s = clock.monotonic_s()
+        self._outages = Outages("the fold of the reports", settings.away_s)
 
     async def run(self) -> None:
         """For ever. Raises what lasts: an outage beyond the bound, `ViewConflict`."""
-        while True:
-            try:
-                await self._session()
-            except PositionGone as error:
-                _logger.info("reading the reports again from where the log begins: %s", error)
-            except (*AWAY, LogUnavailable) as error:
-                if clock.monotonic_s() - self._well_s > self._settings.away_s:
-                    raise DatabaseUnavailable(
-                        f"log or database were away for too long: {error}"
-                    ) from error
-            await asyncio.sleep(RETRY_S)
+        await self._outages.outlast(self._session)
 
     async def _session(self) -> None:
         """Fold while the connection holds, and with it the lock."""
@@ -63,7 +51,7 @@ class FairnessFolder:
         reader: Reader | None = None
         try:
             while not await connection.fetchval(SQL["take"], LOCK):
-                self._well_s = clock.monotonic_s()
+                self._outages.well()
                 await asyncio.sleep(EVERY_S)
             positions = await self._positions(connection)
             known = {
@@ -73,7 +61,7 @@ class FairnessFolder:
             reader = await self._log.reader(REPORTS, positions)
             while True:
                 positions = await self._turn(connection, reader, positions, known)
-                self._well_s = clock.monotonic_s()
+                self._outages.well()
         finally:
             if reader is not None:
                 await reader.close()

@@ -6,7 +6,7 @@ nothing is told to nobody.
 """
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, assert_never
 
 import msgspec
@@ -30,14 +30,16 @@ from fairlead_lookout.model import (
 from fairlead_lookout.states import ENDED, HELD, QUEUED
 from fairlead_lookout.telling import Telling
 
+STEP: Final = 20
+"""Events, or jobs that a filter may find, between two pauses: less than a ms."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
 def apply(known: Known, messages: Iterable[Message]) -> Changes:
     """What these messages, in the order of their partitions, make of what is known."""
-    fold = _Fold(known)
-    for message in messages:
-        fold.message(message)
+    fold = Fold(known)
+    for _ in fold.steps(messages):
+        pass
     return fold.changes()
 
 
@@ -46,7 +48,7 @@ def fresh(messages: Iterable[Message], positions_: Mapping[int, int]) -> list[Me
     return [each for each in messages if each.position >= positions_.get(each.partition, 0)]
 
 
-class _Fold:
+class Fold:
     """The work of one `apply`: copies of what was touched, and what there is to tell."""
 
     def __init__(self, known: Known) -> None:
@@ -75,17 +77,24 @@ class _Fold:
             events=self._events,
             shapes=self._meter.shapes,
             usage=self._meter.usage,
+            told=self._telling.told,
         )
 
-    def message(self, message: Message) -> None:
-        """Fold one message."""
-        self._message = message
-        self._telling.begin(message)
-        self._events += len(message.sequence.events)
-        for index, event in enumerate(message.sequence.events):
-            self._event(index, event)
+    def steps(self, messages: Iterable[Message]) -> Iterator[None]:
+        """Fold them, with a pause after every few events, for whoever has others to serve."""
+        for message in messages:
+            self._message = message
+            self._telling.begin(message)
+            self._events += len(message.sequence.events)
+            for index, event in enumerate(message.sequence.events):
+                more = self._event(index, event)
+                if more is not None:
+                    yield from more
+                if index % STEP == 0:
+                    yield
 
-    def _event(self, index: int, event: events.AnyEvent) -> None:
+    def _event(self, index: int, event: events.AnyEvent) -> Iterator[None] | None:
+        """Fold an event; what is returned has to be gone through to fold all of it."""
         match event:
             case events.JobSubmitted():
                 self._submit(index, event)
@@ -125,10 +134,10 @@ class _Fold:
                 | events.JobsPreemptRequested()
                 | events.JobsReprioritized()
             ):
-                for job in self._found(event.filter):
-                    self._ask(job, event)
+                return self._ask_all(event)
             case _:
                 assert_never(event)
+        return None
 
     # What was asked.
 
@@ -228,14 +237,21 @@ class _Fold:
             case _:
                 assert_never(event)
 
-    def _found(self, wanted: events.JobFilter) -> list[Job]:
-        """The jobs that a filter finds at this place, oldest first."""
+    def _ask_all(
+        self,
+        event: events.JobsCancelRequested | events.JobsPreemptRequested | events.JobsReprioritized,
+    ) -> Iterator[None]:
+        """Ask this of the jobs that the filter finds at this place, by job set, oldest first."""
         message = self._message
         maybe = dict.fromkeys(self._known.candidates.get((message.partition, message.position), ()))
         maybe.update(dict.fromkeys(self._new_by_partition.get(message.partition, ())))
-        found = [job for job in map(self._look, maybe) if job and matches(job, wanted)]
-        found.sort(key=lambda job: (job.number, job.id))
-        return [job for job in map(self._touch, [each.id for each in found]) if job]
+        known = [job for job in map(self._look, maybe) if job]
+        known.sort(key=lambda job: (job.key, job.number, job.id))
+        for index, job in enumerate(known):
+            if matches(job, event.filter):
+                self._ask(self._touch(job.id), event)
+            if index % STEP == 0:
+                yield
 
     # What was decided.
 

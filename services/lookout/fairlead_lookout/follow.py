@@ -7,38 +7,39 @@ are written. An outage is waited out within a bound; a position moved by somebod
 """
 
 import asyncio
-import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import asyncpg
 
 from fairlead_common import clock, events
 from fairlead_common.db import Connection
-from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX, DatabaseUnavailable
-from fairlead_common.errors import LogUnavailable, PositionGone, WorldError
+from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX
+from fairlead_common.errors import WorldError
 from fairlead_common.log import EventLog, Reader
 from fairlead_common.log.topics import JOBS
-from fairlead_lookout import chunks, fold, mentions, metrics
+from fairlead_lookout import chunks, fold, metrics
+from fairlead_lookout.batches import Batch, cut
 from fairlead_lookout.cache import Cache
-from fairlead_lookout.model import Changes, Message
+from fairlead_lookout.chunks import Chunk
+from fairlead_lookout.model import Changes, Known, Message
+from fairlead_lookout.outages import Outages
 from fairlead_lookout.partitions import BALANCE_S, Partitions
 from fairlead_lookout.progress import Progress
 from fairlead_lookout.pruning import Pruner
+from fairlead_lookout.requests import Requests
 from fairlead_lookout.settings import Settings
 from fairlead_lookout.store import SCHEMA, SQL, Store
 from fairlead_lookout.streams import Streams
+from fairlead_lookout.turns import Turns
 
 READ_BYTES_MAX: Final = 4 * 1024 * 1024
 READ_RECORDS_MAX: Final = 5_000
 READ_WAIT_S: Final = 1.0
-RETRY_S: Final = 0.2
 CLOSE_S_MAX: Final = 2.0
 FEW_EVENTS: Final = 100
 """A batch with fewer is followed by the next at once: nobody should wait for a lone job."""
-
-_logger: Final = logging.getLogger("fairlead.lookout.fold")
 
 
 class AnotherLog(WorldError):
@@ -59,39 +60,6 @@ class ViewTooOld(WorldError):
         )
 
 
-class Batch:
-    """Some messages and where they begin and end in each partition."""
-
-    __slots__ = ("after", "before", "messages")
-
-    def __init__(
-        self, messages: Sequence[Message], before: dict[int, int], after: dict[int, int]
-    ) -> None:
-        self.messages = messages
-        self.before = before
-        self.after = after
-
-
-def cut(
-    messages: list[Message], before: dict[int, int], after: dict[int, int], events_max: int
-) -> list[Batch]:
-    """Batches of about `events_max` events; whatever asks something of many jobs ends one."""
-    batches: list[Batch] = []
-    part: list[Message] = []
-    count = 0
-    at = before
-    for message in messages:
-        part.append(message)
-        count += len(message.sequence.events)
-        if count >= events_max or mentions.bulk([message]):
-            reached = {**at, **{each.partition: each.position + 1 for each in part}}
-            batches.append(Batch(part, at, reached))
-            part, count, at = [], 0, reached
-    if part or at != after:
-        batches.append(Batch(part, at, after))
-    return batches
-
-
 class Folder:
     """The fold of one process."""
 
@@ -103,27 +71,17 @@ class Folder:
         self._progress = progress
         self._settings = settings
         self._cache = Cache(settings.jobs_known_max)
-        self._last_well_s = clock.monotonic_s()
-        self.trouble: str | None = "the fold has not begun"
+        self._turns = Turns()
+        self._outages = Outages("the fold", settings.away_s)
+
+    @property
+    def trouble(self) -> str | None:
+        """What the fold waits for, if it does."""
+        return self._outages.trouble
 
     async def run(self) -> None:
         """Fold for ever. Raises what lasts: an outage beyond the bound, `ViewConflict`."""
-        while True:
-            try:
-                await self._session()
-            except PositionGone:
-                # Says what to do, once it compares the positions.
-                await asyncio.sleep(RETRY_S)
-            except (*AWAY, LogUnavailable) as error:
-                away_s = clock.monotonic_s() - self._last_well_s
-                if self.trouble is None:
-                    _logger.warning("the fold waits: %s", error or type(error).__name__)
-                self.trouble = f"the fold waits: {error or type(error).__name__}"
-                if away_s > self._settings.away_s:
-                    raise DatabaseUnavailable(
-                        f"log or database were away for {away_s:.0f} s: {error}"
-                    ) from error
-                await asyncio.sleep(RETRY_S)
+        await self._outages.outlast(self._session)
 
     async def _session(self) -> None:
         """Fold until the connection or the log fails."""
@@ -145,7 +103,7 @@ class Folder:
         reader: Reader | None = None
         try:
             await self._prepare(connection)
-            store = Store(connection, self._cache)
+            store = Store(connection, self._cache, self._turns)
             partitions = Partitions(connection, _number)
             pruner = Pruner(connection, self._cache, self._settings.jobs_days)
             self._cache.clear()
@@ -157,7 +115,7 @@ class Folder:
                         if reader is not None:
                             await reader.close()
                         reader, positions = await self._open_reader(connection, partitions)
-                self._well()
+                self._outages.well()
                 if reader is None or not partitions.held:
                     await asyncio.sleep(BALANCE_S / 4)
                     continue
@@ -226,19 +184,33 @@ class Folder:
         if read.positions == positions:
             return positions
         began_s = clock.monotonic_s()
-        messages = [
-            Message(entry.partition, entry.position, entry.time_ms, events.decode(entry.value))
-            for entry in read.entries
-            if entry.value is not None
-        ]
+        messages: list[Message] = []
+        for entry in read.entries:
+            if entry.value is not None:
+                sequence = events.decode(entry.value)
+                messages.append(Message(entry.partition, entry.position, entry.time_ms, sequence))
+                await self._turns.give_way()
         folded = 0
         for batch in cut(messages, positions, read.positions, self._settings.fold_events_max):
-            folded += await self._fold(connection, store, batch)
-            self._well()
+            if batch.is_request:
+                folded += await self._fold_request(connection, store, batch)
+            else:
+                folded += await self._fold(connection, store, batch)
         if folded > FEW_EVENTS:
             rest_s = self._settings.fold_interval_s - (clock.monotonic_s() - began_s)
             await asyncio.sleep(max(rest_s, 0.0))
         return read.positions
+
+    async def _fold_request(self, connection: Connection, store: Store, whole: Batch) -> int:
+        """One request about many jobs, in a transaction for each so many of them; where the view
+        is within it is kept with the position."""
+        requests = Requests(connection)
+        folded = 0
+        while True:
+            part = await requests.part(whole, self._settings.fold_events_max)
+            folded += await self._fold(connection, store, part)
+            if part.left is None:
+                return folded
 
     async def _fold(self, connection: Connection, store: Store, batch: Batch) -> int:
         """One batch in one transaction; returns its number of events."""
@@ -247,29 +219,32 @@ class Folder:
                 async with connection.transaction():
                     changes = await self._transact(store, batch)
             except BaseException:
-                store.forget_days()
+                store.forget_written()
                 raise
         self._cache.settle(changes)
         self._progress.advance(batch.after)
         metrics.EVENTS.inc(changes.events)
         if batch.messages:
             metrics.LAG_S.set((clock.now_ms() - batch.messages[-1].time_ms) / 1000)
+        self._outages.well()
         return changes.events
 
     async def _transact(self, store: Store, batch: Batch) -> Changes:
-        known = await store.load(batch.messages)
-        changes = fold.apply(known, batch.messages)
-        packed = chunks.pack(known.sets, changes.lines)
+        known = await store.load(batch)
+        changes = await self._apply(known, batch)
+        packed: list[Chunk] = []
+        for chunk in chunks.pack(known.sets, changes.lines):
+            packed.append(chunk)
+            await self._turns.give_way()
         await self._streams.publish(packed)
-        times = {message.partition: message.time_ms for message in batch.messages}
-        await store.write(known, changes, packed, batch.before, batch.after, times)
+        await store.write(known, changes, packed, batch)
         return changes
 
-    def _well(self) -> None:
-        if self.trouble is not None:
-            _logger.info("the fold goes on")
-        self._last_well_s = clock.monotonic_s()
-        self.trouble = None
+    async def _apply(self, known: Known, batch: Batch) -> Changes:
+        work = fold.Fold(known)
+        for _ in work.steps(batch.messages):
+            await self._turns.give_way()
+        return work.changes()
 
 
 def _number() -> int:

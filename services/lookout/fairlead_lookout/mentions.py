@@ -1,10 +1,13 @@
 """What messages mention: jobs and runs by id, and jobs by filters."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from fairlead_common import events
 from fairlead_lookout.model import Job, Message, RunKey
 from fairlead_lookout.states import ENDED, HELD
+
+BULK: Final = (events.JobsCancelRequested, events.JobsPreemptRequested, events.JobsReprioritized)
 
 
 def matches(job: Job, wanted: events.JobFilter) -> bool:
@@ -54,8 +57,5 @@ def bulk(messages: Sequence[Message]) -> list[tuple[Message, events.JobFilter]]:
         (message, event.filter)
         for message in messages
         for event in message.sequence.events
-        if isinstance(
-            event,
-            events.JobsCancelRequested | events.JobsPreemptRequested | events.JobsReprioritized,
-        )
+        if isinstance(event, BULK)
     ]

@@ -4,21 +4,19 @@ Every process reads them from the beginning at its start and follows them. Value
 until somebody asks. Beyond `ROWS_MAX` keys new ones are not taken up, which is logged.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterable
 from typing import Final
 
-from fairlead_common import clock, configuration, reports
 from fairlead_common import clusters as facts
-from fairlead_common.errors import LogUnavailable, PositionGone
+from fairlead_common import configuration, reports
 from fairlead_common.log import EventLog, caught_up
 from fairlead_common.log.topics import CLUSTERS, CONFIG, REPORTS
 from fairlead_common.permissions import Reach
+from fairlead_lookout.outages import Outages
 from fairlead_lookout.shown import PoolReportShown, QueueReportShown
 
 ROWS_MAX: Final = 200_000
-RETRY_S: Final = 1.0
 WAITING_SHOWN: Final = 100
 """Reasons with their sentences in a report; the counts by reason are of all."""
 _logger: Final = logging.getLogger("fairlead.lookout.mirror")
@@ -33,23 +31,13 @@ class Mirror:
         self.ready = False
         self._log = log
         self._topic = topic
-        self._away_s = away_s
         self._rows_max = rows_max
         self._full = False
-        self._well_s = clock.monotonic_s()
+        self._outages = Outages(f"the mirror of {topic}", away_s)
 
     async def run(self) -> None:
         """Follow the topic for ever. Raises `LogUnavailable` when it is away for too long."""
-        while True:
-            try:
-                await self._follow()
-            except PositionGone as error:
-                _logger.info("reading %s again from its start: %s", self._topic, error)
-            except LogUnavailable:
-                if clock.monotonic_s() - self._well_s > self._away_s:
-                    raise
-            self.ready = False
-            await asyncio.sleep(RETRY_S)
+        await self._outages.outlast(self._follow)
 
     async def _follow(self) -> None:
         end = await self._log.end_positions(self._topic)
@@ -64,11 +52,12 @@ class Mirror:
                     self.ready = True
                 batch = await reader.read()
                 positions = batch.positions
-                self._well_s = clock.monotonic_s()
+                self._outages.well()
                 for entry in batch.entries:
                     unseen.discard(entry.key)
                     self._put(entry.key, entry.value, entry.time_ms)
         finally:
+            self.ready = False
             await reader.close()
 
     def _put(self, key: str, value: bytes | None, time_ms: int) -> None:

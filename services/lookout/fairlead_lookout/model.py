@@ -124,12 +124,27 @@ class JobSet(msgspec.Struct):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One message of `fairlead.jobs` with its place and the log's time."""
+    """One message of `fairlead.jobs` with its place and the log's time.
+
+    `told`: public events of it that were told before, when only a part of it is left.
+    """
 
     partition: int
     position: int
     time_ms: int
     sequence: EventSequence
+    told: int = 0
+
+
+class Within(msgspec.Struct, frozen=True, rename="camel"):
+    """How far a request about many jobs, the message at `position`, has been folded: up to this
+    job, in the order of job set, number and id; `told` public events of it were told."""
+
+    position: int
+    job_set: str
+    number: int
+    job_id: str
+    told: int = 0
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -179,7 +194,8 @@ class Changes(msgspec.Struct, frozen=True):
 
     `submitted` holds the text of the event for each new job, `counted` the counters that moved,
     `lines` the public events per job set, in order; `shapes` are new ones, `usage` is what was used
-    and lost to preemption by (queue, pool, hour).
+    and lost to preemption by (queue, pool, hour). `told` counts the public events of the last
+    message.
     """
 
     jobs: dict[str, Job]
@@ -191,3 +207,4 @@ class Changes(msgspec.Struct, frozen=True):
     events: int
     shapes: dict[str, Amounts] = {}
     usage: dict[UsageKey, Usage] = {}
+    told: int = 0

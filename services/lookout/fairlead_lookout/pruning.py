@@ -2,9 +2,11 @@
 
 Done by whoever folds their partition, on the same connection, so that counters have one writer.
 Ended jobs go with their specs and runs, and are taken out of the counters; a job set without jobs
-goes as well. The log's own retention and that of events are other settings.
+goes as well, and shapes that no job has. The log's own retention and that of events are other
+settings.
 """
 
+from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from fairlead_common import clock
@@ -14,12 +16,13 @@ from fairlead_lookout import columns
 from fairlead_lookout.cache import Cache
 from fairlead_lookout.filters import EPOCH_MS
 from fairlead_lookout.model import JobSet
-from fairlead_lookout.states import ENDED
+from fairlead_lookout.states import ENDED, LIVE
 from fairlead_lookout.store import SQL
 
 DAY_MS: Final = 86_400_000
 JOBS_MAX: Final = 1_000
 """Jobs forgotten in one transaction, which takes some tens of ms."""
+SHAPES_MAX: Final = 1_000
 SETS_MAX: Final = 200
 """Job sets looked into in one turn."""
 BUSY_S: Final = 0.5
@@ -53,8 +56,20 @@ class Pruner:
             self._number = row["number"]
         if len(rows) < SETS_MAX and forgotten < JOBS_MAX:
             self._number = 0
+            await self._forget_shapes()
         self._due_s = now_s + (BUSY_S if forgotten or len(rows) == SETS_MAX else IDLE_S)
         return forgotten
+
+    async def _forget_shapes(self) -> None:
+        """Forget shapes that no job has used since the last one that had them may be forgotten."""
+        kept_ms = clock.now_ms() - (self._jobs_days + 1) * DAY_MS
+        before, today = _day(kept_ms), _day(clock.now_ms())
+        if not await self._connection.fetchval(SQL["has_old_shapes"], before):
+            return
+        number = submission_number(max(kept_ms, EPOCH_MS), 0, 0, 0)
+        async with self._connection.transaction():
+            await self._connection.execute(SQL["keep_shapes"], before, sorted(LIVE), number, today)
+            await self._connection.execute(SQL["forget_shapes"], before, SHAPES_MAX)
 
     async def _forget(self, job_set: JobSet, before_ms: int, most: int) -> int:
         """Forget old jobs of this set, and the set when these were all."""
@@ -94,3 +109,7 @@ class Pruner:
             await self._connection.execute(SQL["forget_counters"], job_set.number)
             await self._connection.execute(SQL["forget_set"], job_set.number)
         await self._connection.execute(SQL["add_queue_counts"], queues, classes, states, changes)
+
+
+def _day(time_ms: int) -> date:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).date()

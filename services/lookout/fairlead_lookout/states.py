@@ -30,5 +30,6 @@ def _steps(
 JOB: Final = _steps(JOB_STEPS)
 RUN: Final = _steps(RUN_STEPS)
 ENDED: Final = frozenset(str(state) for state in JOB_ENDED)
+LIVE: Final = frozenset(str(state) for state in JobState) - ENDED
 HELD: Final = frozenset(str(state) for state in JOB_HELD)
 QUEUED: Final = str(JobState.QUEUED)

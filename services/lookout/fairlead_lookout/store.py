@@ -10,9 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead_common import clock
 from fairlead_common.db import Connection, load
 from fairlead_common.errors import ViewConflict
 from fairlead_lookout import columns, mentions, sums
+from fairlead_lookout.batches import Batch
 from fairlead_lookout.cache import Cache
 from fairlead_lookout.chunks import Chunk
 from fairlead_lookout.model import (
@@ -25,9 +27,14 @@ from fairlead_lookout.model import (
     Run,
     RunKey,
     SetKey,
+    Within,
 )
+from fairlead_lookout.requests import Requests
+from fairlead_lookout.turns import Turns
 
 NOTHING: Final[Amounts] = {}
+COPIED_MAX: Final = 500
+"""Rows of one COPY: they are encoded at once, in some ms."""
 _decode_amounts: Final = msgspec.json.Decoder(Amounts).decode
 SCHEMA: Final = "fairlead_lookout"
 SQL: Final = load("fairlead_lookout", "sql/fold.sql")
@@ -36,18 +43,25 @@ SQL: Final = load("fairlead_lookout", "sql/fold.sql")
 class Store:
     """Reads and writes the view inside the caller's transaction."""
 
-    def __init__(self, connection: Connection, cache: Cache) -> None:
+    def __init__(self, connection: Connection, cache: Cache, turns: Turns) -> None:
         self._connection = connection
         self._cache = cache
+        self._turns = turns
+        self._requests = Requests(connection)
         self._days: set[date] = set()
 
-    async def load(self, messages: Sequence[Message]) -> Known:
+    async def load(self, batch: Batch) -> Known:
         """What is known of everything that these messages mention."""
-        candidates = await self._candidates(messages)
+        messages = batch.messages
+        if batch.found is None:
+            candidates = await self._requests.everything(messages)
+        else:
+            candidates = {(each.partition, each.position): batch.found for each in messages}
         wanted = mentions.mentioned(messages)
         wanted.update(job_id for ids in candidates.values() for job_id in ids)
         cached = self._cache.jobs
         jobs = {job_id: cached[job_id] for job_id in wanted if job_id in cached}
+        await self._turns.give_way()
         jobs.update(await self._jobs([job_id for job_id in wanted if job_id not in cached]))
         partitions = {
             (each.sequence.queue, each.sequence.job_set): each.partition for each in messages
@@ -57,10 +71,10 @@ class Store:
             sets=await self._sets(partitions, {job.key for job in jobs.values()}),
             runs=await self._older_runs(messages, jobs),
             candidates=candidates,
-            requests=await self._requests(jobs),
+            requests=await self._asked_for(jobs),
         )
 
-    async def _requests(self, jobs: Mapping[str, Job]) -> Mapping[str, Amounts]:
+    async def _asked_for(self, jobs: Mapping[str, Job]) -> Mapping[str, Amounts]:
         """What the shapes of these jobs ask for, and whatever else is remembered."""
         known = self._cache.requests
         wanted = {job.shape for job in jobs.values()} | {
@@ -73,25 +87,11 @@ class Store:
             self._cache.keep_requests(dict.fromkeys(missing, NOTHING) | read)
         return known
 
-    async def _candidates(self, messages: Sequence[Message]) -> dict[tuple[int, int], list[str]]:
-        found: dict[tuple[int, int], list[str]] = {}
-        for message, wanted in mentions.bulk(messages):
-            rows = await self._connection.fetch(
-                SQL["candidates"],
-                message.partition,
-                wanted.queue,
-                wanted.job_set,
-                list(wanted.classes),
-            )
-            place = (message.partition, message.position)
-            found.setdefault(place, []).extend(row["id"] for row in rows)
-        return found
-
     async def _jobs(self, ids: list[str]) -> dict[str, Job]:
         if not ids:
             return {}
         rows = await self._connection.fetch(SQL["jobs"], ids)
-        return {row["id"]: columns.job(row) for row in rows}
+        return {job.id: job for job in await self._turns.each(columns.job, rows)}
 
     async def _older_runs(
         self, messages: Sequence[Message], jobs: Mapping[str, Job]
@@ -146,59 +146,79 @@ class Store:
         known: Known,
         changes: Changes,
         chunks: Iterable[Chunk],
-        before: Mapping[int, int],
-        after: Mapping[int, int],
-        times_ms: Mapping[int, int],
+        batch: Batch,
     ) -> None:
         """Write everything and move the positions. Raises `ViewConflict`."""
-        await self._advance(before, after, times_ms)
-        new = [job for job in changes.jobs.values() if job.new]
-        if new:
-            await self._insert_jobs(new, changes)
+        await self._advance(batch, changes.told)
+        await self._insert_jobs([job for job in changes.jobs.values() if job.new], changes)
         await self._change(
             "job_changes",
             columns.JOB_CHANGES,
-            [columns.job_change(job) for job in changes.jobs.values() if job.dirty and not job.new],
+            await self._turns.each(
+                columns.job_change,
+                [job for job in changes.jobs.values() if job.dirty and not job.new],
+            ),
             SQL["merge_jobs"],
         )
         await self._copy(
             "runs",
             columns.RUN_COLUMNS,
-            [columns.run_row(key[0], run) for key, run in changes.runs.items() if run.new],
+            await self._turns.each(
+                columns.run_row, [each for each in changes.runs.items() if each[1].new]
+            ),
         )
         await self._change(
             "run_changes",
             columns.RUN_CHANGES,
-            [columns.run_change(key[0], run) for key, run in changes.runs.items() if not run.new],
+            await self._turns.each(
+                columns.run_change, [each for each in changes.runs.items() if not each[1].new]
+            ),
             SQL["merge_runs"],
         )
         if changes.sets:
             await self._write_sets(changes)
         await self._write_chunks(list(chunks), changes)
-        if changes.shapes:
-            texts = [msgspec.json.encode(amounts).decode() for amounts in changes.shapes.values()]
-            await self._connection.execute(SQL["write_shapes"], list(changes.shapes), texts)
         # Last, because other processes wait while these rows are locked.
+        await self._use_shapes(known, changes)
         await self._add_up("add_queue_counts", sums.queue_counts(known, changes))
         await self._add_up("add_usage", sums.usage(changes))
+
+    async def _use_shapes(self, known: Known, changes: Changes) -> None:
+        """Say of the shapes of these jobs that they are used today, unless the table says so."""
+        today = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).date()
+        used = self._cache.used
+        rows: list[tuple[str, str]] = []
+        for name in {job.shape for job in changes.jobs.values()}:
+            amounts = changes.shapes.get(name, known.requests.get(name, NOTHING))
+            if amounts is not NOTHING and used.get(name) != today:
+                rows.append((name, _text(amounts)))
+                used[name] = today
+        if rows:
+            names, texts = map(list, zip(*rows, strict=True))
+            await self._connection.execute(SQL["write_shapes"], names, texts, today)
 
     async def _add_up(self, name: str, rows: list[tuple[Any, ...]]) -> None:
         if rows:
             await self._connection.execute(SQL[name], *map(list, zip(*rows, strict=True)))
 
-    async def _advance(
-        self,
-        before: Mapping[int, int],
-        after: Mapping[int, int],
-        times_ms: Mapping[int, int],
-    ) -> None:
-        moved = [number for number, position in after.items() if position != before[number]]
+    async def _advance(self, batch: Batch, told: int) -> None:
+        before, after = batch.before, batch.after
+        left = None if batch.left is None else msgspec.structs.replace(batch.left, told=told)
+        asked = {each.partition for each in batch.messages if batch.found is not None}
+        moved = [
+            number
+            for number, position in after.items()
+            if position != before[number] or number in asked
+        ]
+        times_ms = {message.partition: message.time_ms for message in batch.messages}
         status = await self._connection.execute(
             SQL["advance"],
             moved,
             [before[number] for number in moved],
             [after[number] for number in moved],
             [times_ms.get(number, 0) for number in moved],
+            [_within(batch.begun) if number in asked else None for number in moved],
+            [_within(left) if number in asked else None for number in moved],
         )
         if status != f"UPDATE {len(moved)}":
             raise ViewConflict(
@@ -207,21 +227,17 @@ class Store:
             )
 
     async def _insert_jobs(self, new: list[Job], changes: Changes) -> None:
-        numbers = {key: each.number for key, each in changes.sets.items()}
-        await self._copy(
-            "jobs", columns.JOB_COLUMNS, [columns.job_row(job, numbers[job.key]) for job in new]
-        )
-        encode = msgspec.json.encode
-        rows = []
-        for job in new:
-            said = changes.submitted[job.id]
-            labels = encode(said.labels).decode() if said.labels else None
-            annotations = encode(said.annotations).decode() if said.annotations else None
-            rows.append((job.id, said.digest, said.client_id, labels, annotations, said.text))
-        await self._copy("job_specs", columns.SPEC_COLUMNS, rows)
+        def row(job: Job) -> tuple[Any, ...]:
+            return columns.job_row(job, changes.sets[job.key].number)
+
+        def spec(job: Job) -> tuple[Any, ...]:
+            return columns.spec_row(job.id, changes.submitted[job.id])
+
+        await self._copy("jobs", columns.JOB_COLUMNS, await self._turns.each(row, new))
+        await self._copy("job_specs", columns.SPEC_COLUMNS, await self._turns.each(spec, new))
 
     async def _write_sets(self, changes: Changes) -> None:
-        rows = [columns.job_set_change(each) for each in changes.sets.values()]
+        rows = await self._turns.each(columns.job_set_change, list(changes.sets.values()))
         await self._connection.execute(SQL["write_sets"], *map(list, zip(*rows, strict=True)))
         counted = [
             (changes.sets[key].number, *count, changes.sets[key].counts[count])
@@ -263,19 +279,34 @@ class Store:
         )
         self._days.add(day)
 
-    def forget_days(self) -> None:
-        """Make sure of the tables again: the transaction that made one was rolled back."""
+    def forget_written(self) -> None:
+        """Make sure of days and shapes again: the transaction that wrote them was rolled back."""
         self._days.clear()
+        self._cache.used.clear()
 
-    async def _copy(self, table: str, names: list[str], rows: list[tuple[Any, ...]]) -> None:
-        if rows:
+    async def _copy(
+        self, table: str, names: list[str], rows: list[tuple[Any, ...]], schema: str | None = SCHEMA
+    ) -> None:
+        for first in range(0, len(rows), COPIED_MAX):
             await self._connection.copy_records_to_table(
-                table, schema_name=SCHEMA, columns=names, records=rows
+                table,
+                schema_name=schema,
+                columns=names,
+                records=rows[first : first + COPIED_MAX],
             )
+            await self._turns.give_way()
 
     async def _change(
         self, table: str, names: list[str], rows: list[tuple[Any, ...]], merge: str
     ) -> None:
         if rows:
-            await self._connection.copy_records_to_table(table, columns=names, records=rows)
+            await self._copy(table, names, rows, schema=None)
             await self._connection.execute(merge)
+
+
+def _within(place: Within | None) -> str | None:
+    return None if place is None else _text(place)
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()

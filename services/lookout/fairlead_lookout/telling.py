@@ -7,27 +7,27 @@ from fairlead_lookout.model import Job, JobSet, Line, Message, SetKey
 
 class Telling:
     """The public events of a batch. An event's id is its message's place and a count, so that no
-    two of a log have the same."""
+    two of a log have the same; `told` is that count."""
 
     def __init__(self) -> None:
         self.lines: dict[SetKey, list[Line]] = {}
         self._message: Message
-        self._item = 0
+        self.told = 0
         self._time = ""
         self._token = ""
 
     def begin(self, message: Message) -> None:
         """What is told from now on happened in this message."""
         self._message = message
-        self._item = 0
+        self.told = message.told
         self._time = clock.rfc3339(message.time_ms)
         self._token = positions.encode({message.partition: message.position + 1})
 
     def tell(self, job_set: JobSet, kind: str, job: Job | None, **fields: object) -> None:
         """Add an event of a job, or of the job set itself."""
         message = self._message
-        item = self._item
-        self._item += 1
+        item = self.told
+        self.told += 1
         job_set.last = (message.position, item)
         job_set.position = message.position
         job_set.last_ms = message.time_ms

@@ -1,10 +1,12 @@
 """What ended long ago is forgotten, and the counters say what they would if it had never been."""
 
 import asyncio
+from typing import Any
 
 import asyncpg
+import msgspec
 
-from fairlead_common import events
+from fairlead_common import events, shapes
 from fairlead_common.log.memory import MemoryCore
 from tests.integration.lookout.world import running
 from tests.unit.lookout.builders import cancel, job_id, submitted
@@ -46,6 +48,41 @@ async def test_old_jobs_go_and_what_lives_stays(fresh_database: str, valkey_url:
         assert not wrong
     finally:
         await connection.close()
+
+
+async def test_a_shape_goes_with_the_last_job_that_had_it_and_comes_again(
+    fresh_database: str, valkey_url: str
+) -> None:
+    core = MemoryCore()
+    small, large, other = ({"cpu": amount} for amount in (1, 2, 3))
+    async with running(fresh_database, valkey_url, core) as world:
+        told = [shaped("live", small), shaped("gone", large), shaped("back", other)]
+        ended = [cancel("gone"), cancel("back")]
+        await world.read("/jobsets", await world.tell(*told, *ended))
+    connection = await asyncpg.connect(fresh_database)
+    try:
+        await connection.execute("UPDATE fairlead_lookout.shapes SET used = used - 3")
+        # As if it had been submitted then, and nothing had happened to it since.
+        await connection.execute("UPDATE fairlead_lookout.jobs SET number = 1")
+        async with running(fresh_database, valkey_url, core, jobs_days=0) as world:
+            async with asyncio.timeout(30):
+                while await known_shapes(connection) != [small]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            await world.read("/jobsets", await world.tell(shaped("again", other)))
+            assert await known_shapes(connection) == [small, other]
+    finally:
+        await connection.close()
+
+
+def shaped(name: str, requests: dict[str, int]) -> events.JobSubmitted:
+    """A job that asks for this."""
+    return submitted(name, shape=shapes.encode(shapes.Shape(requests)))
+
+
+async def known_shapes(connection: Any) -> list[dict[str, int]]:
+    """What the shapes of the view ask for."""
+    rows = await connection.fetch("SELECT requests FROM fairlead_lookout.shapes ORDER BY requests")
+    return [msgspec.json.decode(row["requests"]) for row in rows]
 
 
 def cancel_in(name: str, job_set: str) -> events.AnyEvent:

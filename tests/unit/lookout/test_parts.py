@@ -9,8 +9,8 @@ from fairlead_common import events
 from fairlead_common.events import JobFilter
 from fairlead_common.problems import Problem
 from fairlead_lookout import chunks, cursors, durations, html, partitions, public
+from fairlead_lookout.batches import cut
 from fairlead_lookout.cache import Cache
-from fairlead_lookout.follow import cut
 from fairlead_lookout.model import JobSet, Line
 from tests.unit.lookout.builders import PlainView, job_id, leased, message, submitted
 
@@ -30,7 +30,7 @@ def lines(count: int, size: int = 20) -> list[Line]:
 
 def test_chunks_hold_every_line_once_and_in_order() -> None:
     told = lines(2_000, size=500)
-    packed = chunks.pack({KEY: JobSet(1, KEY, 0)}, {KEY: told})
+    packed = list(chunks.pack({KEY: JobSet(1, KEY, 0)}, {KEY: told}))
     assert len(packed) > 1
     assert packed[0].previous == (-1, 0)
     for before, after in itertools.pairwise(packed):
@@ -51,7 +51,7 @@ def test_a_chunk_is_read_behind_any_of_its_events(count: int) -> None:
 
 def test_a_line_longer_than_a_chunk_is_a_chunk_of_its_own() -> None:
     told = [*lines(1), *lines(1, size=chunks.CHUNK_BYTES_MAX), *lines(1)]
-    assert len(chunks.pack({KEY: JobSet(1, KEY, 0)}, {KEY: told})) == 3
+    assert len(list(chunks.pack({KEY: JobSet(1, KEY, 0)}, {KEY: told}))) == 3
 
 
 def test_a_cursor_leads_back_to_its_place_in_its_list() -> None:
@@ -93,7 +93,7 @@ def test_what_is_no_event_id_is_refused(text: str) -> None:
         public.parse_id(text)
 
 
-def test_a_cut_ends_behind_whatever_asks_something_of_many_jobs() -> None:
+def test_a_request_about_many_jobs_is_a_batch_by_itself() -> None:
     asked = events.JobsCancelRequested(filter=JobFilter(queue="q"))
     told = [
         message(0, submitted("a")),
@@ -102,16 +102,29 @@ def test_a_cut_ends_behind_whatever_asks_something_of_many_jobs() -> None:
         message(6, submitted("c")),
     ]
     number = told[0].partition
-    batches = cut(told, {number: 0}, {number: 8}, 10)
-    assert [len(batch.messages) for batch in batches] == [2, 2]
-    assert [(batch.before[number], batch.after[number]) for batch in batches] == [(0, 3), (3, 8)]
+    batches = list(cut(told, {number: 0}, {number: 8}, 10))
+    assert [(len(batch.messages), batch.is_request) for batch in batches] == [
+        (1, False),
+        (1, True),
+        (2, False),
+    ]
+    places = [(batch.before[number], batch.after[number]) for batch in batches]
+    assert places == [(0, 1), (1, 3), (3, 8)]
+
+
+def test_a_batch_ends_behind_a_message_that_asks_something_of_many_jobs_among_others() -> None:
+    asked = events.JobsCancelRequested(filter=JobFilter(queue="q"))
+    told = [message(0, submitted("a")), message(2, asked, submitted("b")), message(4, asked)]
+    number = told[0].partition
+    batches = list(cut(told, {number: 0}, {number: 8}, 10))
+    assert [(len(batch.messages), batch.is_request) for batch in batches] == [(2, False), (1, True)]
 
 
 def test_cuts_join_up_whatever_their_size() -> None:
     told = [message(2 * place, submitted(f"j{place}")) for place in range(20)]
     number = told[0].partition
     for most in (1, 3, 20, 100):
-        batches = cut(told, {number: 0}, {number: 40}, most)
+        batches = list(cut(told, {number: 0}, {number: 40}, most))
         assert batches[0].before == {number: 0}
         assert batches[-1].after == {number: 40}
         for before, after in itertools.pairwise(batches):
@@ -122,7 +135,7 @@ def test_cuts_join_up_whatever_their_size() -> None:
 def test_positions_that_move_without_messages_are_written_too() -> None:
     (batch,) = cut([], {0: 5}, {0: 6}, 10)
     assert (batch.before, batch.after) == ({0: 5}, {0: 6})
-    assert cut([], {0: 5}, {0: 5}, 10) == []
+    assert list(cut([], {0: 5}, {0: 5}, 10)) == []
 
 
 @pytest.mark.parametrize("folders", [1, 2, 3, 5, 31, 32, 40])

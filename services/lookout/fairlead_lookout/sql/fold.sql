@@ -18,13 +18,17 @@ SELECT partition, position FROM fairlead_lookout.progress ORDER BY partition;
 -- name: positions_of
 SELECT partition, position FROM fairlead_lookout.progress WHERE partition = ANY($1::int[]);
 
+-- name: within
+SELECT within FROM fairlead_lookout.progress WHERE partition = $1;
+
 -- name: advance
 -- Compare-and-set of positions; fewer rows than asked for mean another writer.
 UPDATE fairlead_lookout.progress p
-SET position = n.after, time_ms = greatest(p.time_ms, n.time_ms)
-FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[])
-    AS n (partition, before, after, time_ms)
-WHERE p.partition = n.partition AND p.position = n.before;
+SET position = n.after, time_ms = greatest(p.time_ms, n.time_ms), within = n.within_after
+FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[])
+    AS n (partition, before, after, time_ms, within_before, within_after)
+WHERE p.partition = n.partition AND p.position = n.before
+  AND p.within IS NOT DISTINCT FROM n.within_before;
 
 -- name: join_folders
 -- A lock that says that this process folds; gone with its connection, however that ends.
@@ -77,14 +81,35 @@ JOIN fairlead_lookout.job_specs s ON s.job_id = j.id
 LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
 WHERE j.id = ANY($1::text[]);
 
+-- name: live_sets
+-- Job sets of a partition ($1) and a queue ($2, maybe only $3) that have live jobs: at most $6, in
+-- order, behind a name ($4) or from it on.
+SELECT number, job_set, live
+FROM fairlead_lookout.job_sets
+WHERE queue = $2 AND active AND partition = $1 AND ($3::text IS NULL OR job_set = $3)
+  AND job_set >= $4 AND NOT (job_set = $4 AND $5::boolean)
+ORDER BY job_set LIMIT $6;
+
 -- name: candidates
--- Jobs of a partition that a filter may find: what cannot change about them is checked here.
-SELECT j.id
-FROM fairlead_lookout.job_sets s
-JOIN fairlead_lookout.jobs j ON j.set_number = s.number
-WHERE s.partition = $1 AND s.queue = $2 AND ($3::text IS NULL OR s.job_set = $3)
-  AND s.active AND j.ended_ms IS NULL AND (cardinality($4::text[]) = 0 OR j.class = ANY($4))
-ORDER BY j.number, j.id;
+-- Jobs of these sets ($1, $2) in these states ($3) and classes ($4) that a filter may find: at most
+-- $8 behind a place ($5, $6, $7), by job set, oldest first.
+SELECT s.job_set, o.number, o.id
+FROM unnest($1::int[], $2::text[]) AS s (number, job_set)
+CROSS JOIN LATERAL (
+    SELECT f.number, f.id
+    FROM unnest($3::text[]) AS w (state)
+    CROSS JOIN LATERAL (
+        SELECT j.number, j.id
+        FROM fairlead_lookout.jobs j
+        WHERE j.set_number = s.number AND j.state = w.state
+          AND (cardinality($4::text[]) = 0 OR j.class = ANY($4))
+          AND (j.number, j.id) > (
+              CASE WHEN s.job_set = $5 THEN $6::bigint ELSE '-9223372036854775808' END, $7::text)
+        ORDER BY j.number, j.id LIMIT $8
+    ) f
+    ORDER BY f.number, f.id LIMIT $8
+) o
+ORDER BY s.job_set COLLATE "C", o.number, o.id LIMIT $8;
 
 -- name: runs
 SELECT r.job_id, r.number, r.state, r.executor, r.node, r.pool, r.leased_ms, r.pending_ms,
@@ -111,9 +136,11 @@ SELECT * FROM unnest($1::int[], $2::text[], $3::text[], $4::int[])
 ON CONFLICT (set_number, class, state) DO UPDATE SET jobs = excluded.jobs;
 
 -- name: write_shapes
-INSERT INTO fairlead_lookout.shapes (key, requests)
-SELECT * FROM unnest($1::text[], $2::text[])
-ON CONFLICT (key) DO NOTHING;
+-- Shapes that are used on this day, in order of their keys: several processes write them.
+INSERT INTO fairlead_lookout.shapes (key, requests, used)
+SELECT n.key, n.requests, $3 FROM unnest($1::text[], $2::text[]) AS n (key, requests)
+ORDER BY n.key
+ON CONFLICT (key) DO UPDATE SET used = greatest(shapes.used, excluded.used);
 
 -- name: shapes
 SELECT key, requests FROM fairlead_lookout.shapes WHERE key = ANY($1::text[]);
@@ -228,3 +255,26 @@ DELETE FROM fairlead_lookout.counters WHERE set_number = $1;
 
 -- name: forget_set
 DELETE FROM fairlead_lookout.job_sets WHERE number = $1;
+
+-- name: has_old_shapes
+SELECT EXISTS (SELECT FROM fairlead_lookout.shapes WHERE used < $1);
+
+-- name: keep_shapes
+-- Shapes of live jobs (in the states $2) with a smaller number than $3 are used today ($4), though
+-- nothing happened to these jobs since $1.
+UPDATE fairlead_lookout.shapes s SET used = $4
+WHERE s.used < $1 AND s.key IN (
+    SELECT j.shape
+    FROM (SELECT DISTINCT queue FROM fairlead_lookout.queue_counts WHERE jobs > 0) q
+    CROSS JOIN unnest($2::text[]) AS w (state)
+    JOIN fairlead_lookout.jobs j ON j.queue = q.queue AND j.state = w.state AND j.number < $3
+);
+
+-- name: forget_shapes
+-- Shapes that no job used since $1, at most $2.
+DELETE FROM fairlead_lookout.shapes s
+USING (
+    SELECT key FROM fairlead_lookout.shapes WHERE used < $1
+    ORDER BY used LIMIT $2 FOR UPDATE SKIP LOCKED
+) old
+WHERE s.key = old.key AND s.used < $1;

@@ -1,0 +1,58 @@
+"""Waiting out an outage of the log or the database, within a bound."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from fairlead_common import clock
+from fairlead_common.db.pool import AWAY, DatabaseUnavailable
+from fairlead_common.errors import LogUnavailable, PositionGone
+
+RETRY_S: Final = 0.2
+_logger: Final = logging.getLogger("fairlead.lookout")
+
+
+class Outages:
+    """Keeps one worker at work. `trouble` says what it waits for, if it does."""
+
+    def __init__(self, worker: str, away_s: float) -> None:
+        self.trouble: str | None = f"{worker} has not begun"
+        self._worker = worker
+        self._waits = False
+        self._away_s = away_s
+        self._last_well_s = clock.monotonic_s()
+
+    def well(self) -> None:
+        """The worker gets on with its work."""
+        if self._waits:
+            _logger.info("%s goes on", self._worker)
+        self.trouble = None
+        self._waits = False
+        self._last_well_s = clock.monotonic_s()
+
+    async def outlast(self, session: Callable[[], Awaitable[None]]) -> None:
+        """Work in sessions, for ever: whatever ends one, the next reads its positions anew.
+
+        Raises what is no outage; `LogUnavailable` or `DatabaseUnavailable` when one lasts longer
+        than the bound.
+        """
+        while True:
+            try:
+                await session()
+            except PositionGone as error:
+                _logger.info("%s reads its positions again: %s", self._worker, error)
+            except (*AWAY, LogUnavailable) as error:
+                self._wait(error)
+            await asyncio.sleep(RETRY_S)
+
+    def _wait(self, error: BaseException) -> None:
+        reason = str(error) or type(error).__name__
+        away_s = clock.monotonic_s() - self._last_well_s
+        if away_s > self._away_s:
+            kind = LogUnavailable if isinstance(error, LogUnavailable) else DatabaseUnavailable
+            raise kind(f"{self._worker}: away for {away_s:.0f} s: {reason}") from error
+        if not self._waits:
+            _logger.warning("%s waits: %s", self._worker, reason)
+        self._waits = True
+        self.trouble = f"{self._worker} waits: {reason}"
