@@ -31,6 +31,8 @@ _FIELDS: Final = dict(zip(Job.__struct_encode_fields__, Job.__struct_fields__, s
 _encoder: Final = msgspec.json.Encoder(order="deterministic")
 _encode: Final = msgspec.json.Encoder().encode
 _Object = dict[str, object]
+Defaults = tuple[tuple[str, object], ...]
+"""What a request says of all its jobs: fields of `Job` with their values."""
 
 
 class Template(msgspec.Struct, frozen=True, gc=False):
@@ -50,7 +52,7 @@ class Template(msgspec.Struct, frozen=True, gc=False):
 class Shared(msgspec.Struct, frozen=True):
     """What the jobs of a request share: its defaults, what its queue may use; `key` tells both."""
 
-    defaults: Job | None = None
+    defaults: Defaults | None = None
     allow: Allow | None = None
     key: bytes = b""
 
@@ -85,7 +87,8 @@ class Templates:
         if defaults is None and allow is None:
             return _NOT_SHARED
         text = _encoder.encode((defaults, None if allow is None else queue))
-        return Shared(defaults, allow, hashlib.blake2b(text, digest_size=32).digest())
+        key = hashlib.blake2b(text, digest_size=32).digest()
+        return Shared(None if defaults is None else _said(defaults), allow, key)
 
     def of(self, job: Job, shared: Shared) -> Template:
         """The template of a job whose `client_id` was taken off."""
@@ -220,31 +223,36 @@ class Templates:
 
 
 _NOT_SHARED: Final = Shared()
+_NO_SHORT_FORM: Final = (None,) * len(SHORT_FORM)
 _NOTHING: Final = _Pod(podspec.Demand(()), Raw(b"{}"), b"", None)
 
 
-def merged(job: Job, defaults: Job) -> Job:
+def _said(job: Job) -> Defaults:
+    fields = ((name, getattr(job, name)) for name in job.__struct_fields__)
+    return tuple(
+        (name, value) for name, value in fields if value is not None and value is not UNSET
+    )
+
+
+def merged(job: Job, defaults: Defaults) -> Job:
     """`job` with what it leaves open from `defaults`; labels, annotations and env by key.
 
     A job with a pod spec takes no part of a short form from the defaults, and the other way round.
     """
-    fields: dict[str, object] = {}
     own_spec = has_spec(job)
-    own_short = any(getattr(job, name) is not None for name in SHORT_FORM)
-    for name in job.__struct_fields__:
-        own, other = getattr(job, name), getattr(defaults, name)
-        if (name == "pod_spec" and own_short) or (name in SHORT_FORM and own_spec):
-            other = None
-        match own, other:
-            case (dict(), dict()):
-                fields[name] = {**other, **own}
-            case (None, _):
+    parts = (job.image, job.command, job.env, job.cpu, job.memory, job.gpu)
+    fields: dict[str, object] = {} if own_spec else {"pod_spec": UNSET}
+    for name, other in defaults:
+        if name == "pod_spec":
+            if not own_spec and parts == _NO_SHORT_FORM:
                 fields[name] = other
-            case _ if name == "pod_spec":
-                fields[name] = own if own_spec else (other or UNSET)
-            case _:
-                fields[name] = own
-    return Job(**fields)  # type: ignore[arg-type]  # its own fields
+        elif not (own_spec and name in SHORT_FORM):
+            own = getattr(job, name)
+            if own is None:
+                fields[name] = other
+            elif isinstance(own, dict):
+                fields[name] = {**cast(_Object, other), **own}
+    return replace(job, **fields)
 
 
 def _check_environment(env: Mapping[str, str], found: list[Fault]) -> None:
@@ -274,7 +282,7 @@ def _digest(said: bytes, canonical: bytes) -> str:
 
 
 def _placed(
-    found: list[Fault], given: Job, defaults: Job | None
+    found: list[Fault], given: Job, defaults: Defaults | None
 ) -> tuple[tuple[Fault, ...], tuple[Fault, ...]]:
     """The faults of the job itself, and those in the request's `defaults`."""
     own = [item for item in found if defaults is None or _is_own(item.pointer, given)]
