@@ -1,13 +1,14 @@
 """What lookout's fold costs: CPU per job of the process and of Postgres, and jobs a second.
 
-    python -m bench.fold --database postgresql://... --redis redis://... [--jobs 50000] [--bulk]
+    python -m bench.fold --database postgresql://... --redis redis://... [--jobs 50000]
 
 Writes the whole life of `--jobs` jobs (six events each, in messages as the services write them)
 to a log in memory and folds it into an empty database, at once or at `--rate` jobs a second. With
-`--bulk` they are only submitted, and what is measured is one cancellation of all of them by a
-filter. `stallMs` is the most processor time for which nothing else got a turn in this process
-meanwhile, `stallP99Ms` what all but one of a hundred turns kept below. The database must be one
-that may be emptied. The last line is one JSON object.
+`--bulk cancel` (or `reprioritize`) they are only submitted, and what is measured is one request for
+all jobs of each queue. `memoryMb` is what the process grew by meanwhile; `stallMs` is the most
+processor time for which nothing else got a turn in this process, `stallP99Ms` what all but one of a
+hundred turns kept below. The database must be one that may be emptied. The last line is one JSON
+object.
 """
 
 import argparse
@@ -35,6 +36,7 @@ from fairlead_lookout.streams import Streams
 SETS = 100
 QUEUES = 10
 TURN_S = 0.002
+PRIORITY = 7
 SPEC = (
     b'{"containers":[{"name":"main","image":"python:3.12","command":["python","train.py","--seed",'
     b'"7"],"env":[{"name":"MODE","value":"full"}],"resources":{"requests":{"cpu":"1","memory":'
@@ -65,11 +67,11 @@ def life(job_id: ids.JobId, number: int) -> list[list[events.AnyEvent]]:
     ]
 
 
-def steps(first: int, jobs: int) -> Iterator[list[Record]]:
+def steps(first: int, jobs: int, sets: int = SETS) -> Iterator[list[Record]]:
     """The records of a slice of jobs, phase by phase, one message per job set and phase."""
     by_set: dict[tuple[str, str], list[list[list[events.AnyEvent]]]] = {}
     for number in range(first, first + jobs):
-        queue, job_set = f"queue-{number % QUEUES}", f"set-{number % SETS}"
+        queue, job_set = f"queue-{number % sets % QUEUES}", f"set-{number % sets}"
         partition = ids.job_set_partition(queue, job_set)
         job_id = ids.client_job_id(partition, queue, job_set, str(number))
         by_set.setdefault((queue, job_set), []).append(life(job_id, number))
@@ -95,7 +97,7 @@ async def run(arguments: argparse.Namespace) -> None:
     progress, streams = Progress(pool), Streams(arguments.redis)
     folder = Folder(log, streams, progress, settings)
     slices = [
-        list(steps(first, min(arguments.slice, arguments.jobs - first)))
+        list(steps(first, min(arguments.slice, arguments.jobs - first), arguments.sets))
         for first in range(0, arguments.jobs, arguments.slice)
     ]
     async with asyncio.TaskGroup() as tasks:
@@ -103,7 +105,7 @@ async def run(arguments: argparse.Namespace) -> None:
             await _append(producer, [phases[:1] for phases in slices])
             folding = tasks.create_task(folder.run())
             await _folded(log, progress)
-            await producer.append(_cancel_all())
+            await producer.append(_for_all(arguments.bulk))
         elif not arguments.rate:
             await _append(producer, slices)
         gc.collect()
@@ -112,7 +114,8 @@ async def run(arguments: argparse.Namespace) -> None:
         own, servers = psutil.Process(), _servers(arguments.database)
         before = (sum(own.cpu_times()[:2]), _cpu_s(servers), time.perf_counter())
         stalls: list[float] = []
-        watching = tasks.create_task(_watch(stalls))
+        memory_bytes = [own.memory_info().rss]
+        watching = tasks.create_task(_watch(stalls, memory_bytes))
         if not arguments.bulk:
             folding = tasks.create_task(folder.run())
         if arguments.rate:
@@ -122,8 +125,9 @@ async def run(arguments: argparse.Namespace) -> None:
         watching.cancel()
         folding.cancel()
     done = await pool.fetchval(
-        "SELECT coalesce(sum(jobs), 0) FROM fairlead_lookout.counters"
-        " WHERE state IN ('SUCCEEDED', 'CANCELLED')"
+        f"SELECT count(*) FROM {SCHEMA}.jobs"
+        " WHERE state IN ('SUCCEEDED', 'CANCELLED') OR priority = $1",
+        PRIORITY,
     )
     size = await pool.fetchval(
         "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n"
@@ -135,12 +139,13 @@ async def run(arguments: argparse.Namespace) -> None:
         json.dumps(
             {
                 "jobs": arguments.jobs,
-                "ended": int(done),
+                "done": done,
                 "seconds": round(seconds, 2),
                 "jobsPerSecond": round(arguments.jobs / seconds),
                 "pythonUsPerJob": round(1e6 * (after[0] - before[0]) / arguments.jobs),
                 "postgresUsPerJob": round(1e6 * (after[1] - before[1]) / arguments.jobs),
                 "bytesPerJob": round(int(size) / arguments.jobs),
+                "memoryMb": round((max(memory_bytes) - memory_bytes[0]) / 1e6),
                 "stallMs": round(1000 * stalls[-1], 1),
                 "stallP99Ms": round(1000 * stalls[len(stalls) * 99 // 100], 1),
             }
@@ -156,20 +161,19 @@ async def _append(producer: Producer, slices: list[list[list[Record]]]) -> None:
             await producer.append(records)
 
 
-def _cancel_all() -> list[Record]:
-    """One cancellation of all jobs of every queue, to every partition."""
-    return [
-        record
-        for queue in range(QUEUES)
-        for number in range(topics.JOB_PARTITIONS)
-        for record in events.records(
-            f"queue-{queue}",
-            "",
-            "bench",
-            [events.JobsCancelRequested(filter=events.JobFilter(queue=f"queue-{queue}"))],
-            partition=number,
+def _for_all(kind: str) -> list[Record]:
+    """One request for all jobs of each queue, to every partition."""
+    asked: list[Record] = []
+    for queue in (f"queue-{number}" for number in range(QUEUES)):
+        wanted = events.JobFilter(queue=queue)
+        request = (
+            events.JobsCancelRequested(filter=wanted)
+            if kind == "cancel"
+            else events.JobsReprioritized(filter=wanted, priority=PRIORITY)
         )
-    ]
+        for number in range(topics.JOB_PARTITIONS):
+            asked += events.records(queue, "", "bench", [request], partition=number)
+    return asked
 
 
 async def _folded(log: MemoryLog, progress: Progress) -> None:
@@ -178,9 +182,12 @@ async def _folded(log: MemoryLog, progress: Progress) -> None:
         pass
 
 
-async def _watch(stalls: list[float]) -> None:
-    """Note the processor time that others used between two turns."""
+async def _watch(stalls: list[float], memory_bytes: list[int]) -> None:
+    """Note the processor time that others used between two turns, and memory now and then."""
+    own = psutil.Process()
     while True:
+        if len(stalls) % 100 == 0:
+            memory_bytes.append(own.memory_info().rss)
         used_s = time.thread_time()
         await asyncio.sleep(TURN_S)
         stalls.append(time.thread_time() - used_s)
@@ -238,8 +245,9 @@ def main() -> None:
     parser.add_argument("--redis", default="redis://127.0.0.1:1/0")
     parser.add_argument("--jobs", type=int, default=50_000)
     parser.add_argument("--slice", type=int, default=2_000, help="jobs whose phases go together")
+    parser.add_argument("--sets", type=int, default=SETS, help="job sets that the jobs are in")
     parser.add_argument("--rate", type=float, default=0.0, help="jobs a second; 0: all at once")
-    parser.add_argument("--bulk", action="store_true", help="cancel all by one filter")
+    parser.add_argument("--bulk", choices=("cancel", "reprioritize"), help="all by one filter")
     asyncio.run(run(parser.parse_args()))
 
 

@@ -14,8 +14,10 @@ from fairlead_lookout.model import JobSet
 from fairlead_lookout.reads import View
 from fairlead_lookout.streams import Tail
 
-ROWS: Final = 16
-"""Chunks read from the table at once: at most 4 MiB inflated."""
+ROWS: Final = 256
+ROWS_BYTES: Final = 1024 * 1024
+"""Chunks read from the table at once, as they are kept, and their size but for the last; they are
+inflated one after the other."""
 POLL_WELL_S: Final = 2.0
 POLL_S: Final = 0.3
 BEGIN: Final = (-1, 0)
@@ -71,13 +73,13 @@ async def events(view: View, tail: Tail, job_set: JobSet, wanted: Wanted) -> Asy
 async def _stored(view: View, job_set: JobSet, seen: tuple[int, int]) -> AsyncIterator[Events]:
     """What the table holds behind `seen`."""
     while True:
-        rows = await view.fetch("events_after", job_set.number, *seen, ROWS)
+        rows = await view.fetch("events_after", job_set.number, *seen, ROWS, ROWS_BYTES)
         for row in rows:
             some = list(chunks.after(row["lines"], seen))
             if some:
                 seen = some[-1][0]
                 yield some
-        if len(rows) < ROWS:
+        if len(rows) < ROWS and sum(len(row["lines"]) for row in rows) < ROWS_BYTES:
             return
 
 

@@ -320,11 +320,21 @@ GROUP BY node, shape;
 SELECT key, requests FROM fairlead_lookout.shapes WHERE key = ANY($1::text[]);
 
 -- name: events_after
--- Chunks that end behind an id, in order.
+-- Chunks that end behind an id, in order: at most $4, and none behind so many bytes ($5).
 SELECT last_position, last_item, lines
-FROM fairlead_lookout.events
-WHERE set_number = $1 AND (last_position, last_item) > ($2, $3)
-ORDER BY last_position, last_item LIMIT $4;
+FROM (
+    SELECT last_position, last_item, lines,
+           sum(octet_length(lines)) OVER (ORDER BY last_position, last_item)
+               - octet_length(lines) AS bytes_before
+    FROM (
+        SELECT last_position, last_item, lines
+        FROM fairlead_lookout.events
+        WHERE set_number = $1 AND (last_position, last_item) > ($2, $3)
+        ORDER BY last_position, last_item LIMIT $4
+    ) behind
+) summed
+WHERE bytes_before < $5
+ORDER BY last_position, last_item;
 
 -- name: queue_events_after
 -- Chunks of a queue behind a place of each partition: those of a partition in the order in which
