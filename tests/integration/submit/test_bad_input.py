@@ -125,9 +125,9 @@ BODIES = {
     "deep nesting": (b"[" * 100_000, 400),
     "deep nesting in a pod spec": (
         b'{"queue": "q", "jobSet": "s", "jobs": [{"podSpec": '
-        + b'{"a":' * 5_000
+        + b'{"a":' * 20_000
         + b"1"
-        + b"}" * 5_000
+        + b"}" * 20_000
         + b"}]}",
         400,
     ),
