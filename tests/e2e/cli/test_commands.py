@@ -91,6 +91,15 @@ def test_jobs_come_from_standard_input_as_json(terminal: Terminal, job_set: str)
     assert "submitted 1 job to" in terminal("submit", "-", "--wait", stdin=text).stdout
 
 
+def test_a_list_is_exported_and_a_queue_described(terminal: Terminal, job_set: str) -> None:
+    (job,) = submitted(terminal, job_set, "[{command: ['true']}]", "--wait")
+    heads, line = terminal("export", "jobs", "--jobset", job_set).stdout.splitlines()
+    row = dict(zip(heads.split(","), line.split(","), strict=False))
+    assert (row["id"], row["jobSet"]) == (job, job_set)
+    told = terminal("describe", "queue", "default", "-o", "json").stdout
+    assert json.loads(told)["queue"] == "default"
+
+
 def test_submitting_a_file_twice_runs_named_jobs_once(terminal: Terminal, job_set: str) -> None:
     jobs = "[{clientId: once, command: [echo, hello]}]"
     first = submitted(terminal, job_set, jobs, "--wait")
