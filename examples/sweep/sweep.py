@@ -56,7 +56,7 @@ def main() -> None:
     with Client() as client:
         made = jobs(given.data.resolve(), out)
         done = client.submit(given.queue, job_set, made, defaults=SMALL)
-        ended = client.wait(given.queue, job_set, after=done.position)
+        ended = client.wait(given.queue, job_set)
         if ended.bad:
             sys.exit(f"not all jobs succeeded: {ended.states}; see `fairlead get jobs`")
         log = b"".join(client.logs(done.jobs[-1].id))

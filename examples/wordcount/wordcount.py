@@ -51,7 +51,7 @@ def run(client: Client, folder: Path, out: Path, queue: str, job_set: str) -> Su
         sys.exit(f"{folder} has no {' or '.join(sorted(ENDINGS))} files")
     out.mkdir(parents=True, exist_ok=True)
     done = client.submit(queue, job_set, jobs(files, out), defaults=SMALL)
-    ended = client.wait(queue, job_set, after=done.position)
+    ended = client.wait(queue, job_set)
     if ended.bad:
         sys.exit(f"not all jobs succeeded: {ended.states}; see `fairlead get jobs`")
     return done

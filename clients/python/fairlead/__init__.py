@@ -3,8 +3,8 @@
     from fairlead import Client, Job
 
     with Client() as client:
-        done = client.submit("default", "hello", [Job(command=("echo", "hello"))])
-        print(client.wait("default", "hello", after=done.position).states)
+        client.submit("default", "hello", [Job(command=("echo", "hello"))])
+        print(client.wait("default", "hello").states)
 
 Names are imported when first used, so that the command line starts quickly.
 """

@@ -30,7 +30,8 @@ def events(
     if job_set is None:
         path, query = "/events", [("queue", queue)]
     else:
-        path, query = f"{asking.job_set_path(queue, job_set)}/events", []
+        path = f"{asking.job_set_path(queue, job_set)}/events"
+        query = [*asking.seen((yield from steps.written((queue, job_set))), None)]
         if until_finished:
             query.append(("until", "finished"))
     last = since

@@ -19,7 +19,11 @@ GROUPS_MAX: Final = 1_000
 def job_set(
     queue: str, name: str, *, after: str | None = None, wait_s: float = SEEN_S
 ) -> Flow[JobSet]:
-    """One job set; `after` is a position to be seen, for which at most `wait_s` are waited."""
+    """One job set; `after` is a position to be seen, for which at most `wait_s` are waited.
+
+    Without it what this client submitted to the job set last is seen.
+    """
+    after = after or (yield from steps.written((queue, name)))
     query = asking.seen(after, wait_s)
     return (yield from asking.ask(asking.get(asking.job_set_path(queue, name), query), JobSet))
 
@@ -48,6 +52,7 @@ def job(
     job_id: str, *, spec: bool = False, after: str | None = None, wait_s: float = SEEN_S
 ) -> Flow[JobDetail]:
     """One job with its runs, and with `spec` what was submitted."""
+    after = after or (yield from steps.written())
     query = (*asking.seen(after, wait_s), *((("spec", "true"),) if spec else ()))
     return (yield from asking.ask(asking.get(f"/jobs/{asking.part(job_id)}", query), JobDetail))
 
@@ -115,8 +120,9 @@ def wait(
 ) -> Flow[JobSet]:
     """Wait until every job of the job set has ended. Raises `WaitTimeout`.
 
-    `after`: the position that `submit` answered, so that its jobs are certainly seen.
+    `after`: a position to be seen; without it, that of what this client submitted to it last.
     """
+    after = after or (yield from steps.written((queue, job_set)))
     started_s = yield from steps.now_s()
     path = asking.job_set_path(queue, job_set)
     while True:
@@ -144,6 +150,7 @@ def wait(
 
 def watch(queue: str, job_set: str, *, after: str | None = None) -> Flow[None]:
     """Iterates over the states of a job set, a new one when it changed, until all jobs ended."""
+    after = after or (yield from steps.written((queue, job_set)))
     etag: str | None = None
     path = asking.job_set_path(queue, job_set)
     while True:
@@ -161,6 +168,7 @@ def wait_job(
     job_id: str, *, timeout_s: float | None = None, after: str | None = None
 ) -> Flow[JobDetail]:
     """Wait until one job has ended. Raises `WaitTimeout`."""
+    after = after or (yield from steps.written())
     started_s = yield from steps.now_s()
     etag: str | None = None
     while True:

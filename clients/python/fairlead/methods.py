@@ -16,6 +16,7 @@ from fairlead.models import Action, Event, JobSet, JobView, Queue
 from fairlead.retries import Retries, retrying
 from fairlead.steps import Flow
 from fairlead.tokens import Token
+from fairlead.writes import Writes, remembering
 
 if TYPE_CHECKING:
     from fairlead.aio import AsyncClient
@@ -141,11 +142,13 @@ class Methods(ABC):
         self.server = server
         self._retries = retries or Retries()
         self._met = False
+        self._writes = Writes()
         self._connect()
 
     def _patiently(self, flow: Flow[T]) -> Flow[T]:
         """The flow, repeating what may be repeated; notes when the server has answered."""
-        result = yield from retrying(flow, self._retries, met=self._met)
+        remembers = remembering(flow, self._writes)
+        result = yield from retrying(remembers, self._retries, met=self._met)
         self._met = True
         return result
 

@@ -67,6 +67,20 @@ class Emit(msgspec.Struct, frozen=True):
     item: object
 
 
+class Wrote(msgspec.Struct, frozen=True):
+    """Remember that the server wrote this down at this position -> None."""
+
+    queue: str
+    job_set: str
+    position: str
+
+
+class Written(msgspec.Struct, frozen=True):
+    """The position of the last `Wrote` of a queue and job set, or of all -> str, or None."""
+
+    job_set: tuple[str, str] | None = None
+
+
 class Reply(msgspec.Struct, frozen=True):
     """What the server answered; header names are lower case."""
 
@@ -88,8 +102,8 @@ class Unreachable(msgspec.Struct, frozen=True):
     sent: bool
 
 
-Step: TypeAlias = Send | Open | More | Pause | Draw | Now | Emit
-Answer: TypeAlias = Reply | Chunk | Unreachable | int | float | None
+Step: TypeAlias = Send | Open | More | Pause | Draw | Now | Emit | Wrote | Written
+Answer: TypeAlias = Reply | Chunk | Unreachable | int | float | str | None
 
 T = TypeVar("T")
 Flow: TypeAlias = Generator[Step, Answer, T]
@@ -140,6 +154,19 @@ def now_s() -> Flow[float]:
     """Seconds of a clock that never goes back."""
     answer = yield Now()
     if isinstance(answer, float):
+        return answer
+    raise Misdriven(answer)
+
+
+def wrote(queue: str, job_set: str, position: str) -> Flow[None]:
+    """Later reads of this client shall have seen this position."""
+    yield Wrote(queue, job_set, position)
+
+
+def written(job_set: tuple[str, str] | None = None) -> Flow[str | None]:
+    """What a read of this job set, or of any, shall have seen."""
+    answer = yield Written(job_set)
+    if answer is None or isinstance(answer, str):
         return answer
     raise Misdriven(answer)
 

@@ -31,6 +31,7 @@ def submit(
         answer = yield from _placed(request, batch, Submitted, accepted)
         accepted += answer.jobs
         position = answer.position
+        yield from steps.wrote(queue, job_set, position)
     return Submitted(position=position, jobs=tuple(accepted))
 
 

@@ -145,6 +145,8 @@ class Exchange:
                 return time.monotonic()
             case steps.Emit():
                 raise steps.Misdriven("only iterators emit")
+            case steps.Wrote() | steps.Written():
+                raise steps.Misdriven("the client itself remembers what was written")
             case _:
                 assert_never(step)
 

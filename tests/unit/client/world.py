@@ -7,6 +7,7 @@ import msgspec
 
 from fairlead import steps
 from fairlead.steps import Answer, Chunk, Flow, Reply, Request, Step, Unreachable
+from fairlead.writes import Writes, remembering
 
 T = TypeVar("T")
 
@@ -25,12 +26,14 @@ class World:
         self.asked: list[Request] = []
         self.pauses: list[float] = []
         self._answers = list(answers)
+        self._writes = Writes()
         self._body: Iterator[bytes | Unreachable] = iter(())
         self._now_s = 0.0
         self._tick_s = tick_s
 
     def finish(self, flow: Flow[T]) -> T:
         """Drive a flow that emits nothing."""
+        flow = remembering(flow, self._writes)
         answer: Answer = None
         while True:
             try:
@@ -42,6 +45,7 @@ class World:
 
     def emitted(self, flow: Flow[None], most: int = 1_000) -> list[object]:
         """Drive a flow until it ends or has emitted so much."""
+        flow = remembering(flow, self._writes)
         items: list[object] = []
         answer: Answer = None
         while len(items) < most:

@@ -1,0 +1,68 @@
+"""A client sees what it wrote without being told which position that was."""
+
+from collections.abc import Sequence
+
+from fairlead import follow, looking, steps, submitting
+from fairlead.models import Event
+from fairlead.steps import Flow, Reply
+from fairlead.writes import JOB_SETS_MAX, Writes
+from tests.unit.client.world import World, ok
+
+
+def submitted(position: str) -> Reply:
+    return ok({"position": position, "jobs": [{"id": "j1", "clientId": "a", "duplicate": False}]})
+
+
+def finished(job_set: str = "s") -> Reply:
+    return ok({"queue": "q", "jobSet": job_set, "isFinished": True, "states": {}})
+
+
+def afters(world: World) -> Sequence[str | None]:
+    """The positions that the requests asked to see."""
+    return [dict(request.query).get("after") for request in world.asked]
+
+
+def submit(job_set: str = "s") -> Flow[object]:
+    return submitting.submit("q", job_set, [{"command": ["true"], "cpu": "1", "memory": "1Mi"}])
+
+
+def test_waiting_for_a_job_set_waits_for_what_was_submitted_to_it() -> None:
+    world = World(submitted("p1"), submitted("p2"), finished())
+    world.finish(submit())
+    world.finish(submit("other"))
+    world.finish(looking.wait("q", "s"))
+    assert afters(world) == [None, None, "p1"]
+
+
+def test_a_position_that_is_given_goes_before_the_one_remembered() -> None:
+    world = World(submitted("p1"), finished())
+    world.finish(submit())
+    world.finish(looking.job_set("q", "s", after="mine"))
+    assert afters(world) == [None, "mine"]
+
+
+def test_a_job_set_of_somebody_else_is_read_as_it_is() -> None:
+    world = World(submitted("p1"), finished("theirs"))
+    world.finish(submit())
+    world.finish(looking.job_set("q", "theirs"))
+    assert afters(world) == [None, None]
+
+
+def test_events_of_a_job_set_begin_when_what_was_submitted_is_seen() -> None:
+    world = World(submitted("p1"), (Reply(200, {}), [b'id: 1\ndata: {"type": "queued"}\n\n']))
+    world.finish(submit())
+    (event,) = world.emitted(follow.events("q", "s"), most=1)
+    assert isinstance(event, Event)
+    assert afters(world) == [None, "p1"]
+
+
+def test_a_client_that_submits_for_ever_remembers_the_last_job_sets() -> None:
+    writes = Writes()
+    for number in range(JOB_SETS_MAX + 1):
+        writes.note(steps.Wrote("q", f"s{number}", f"p{number}"))
+    writes.note(steps.Wrote("q", "s1", "again"))
+    writes.note(steps.Wrote("q", "new", "newest"))
+    assert writes.position(steps.Written(("q", "s0"))) is None
+    assert writes.position(steps.Written(("q", "s2"))) is None
+    assert writes.position(steps.Written(("q", "s1"))) == "again"
+    assert writes.position(steps.Written()) == "newest"
