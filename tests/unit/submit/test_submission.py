@@ -2,6 +2,8 @@
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlead_common.errors import Fault
 from fairlead_common.problems import Problem
@@ -95,6 +97,58 @@ def test_templates_of_other_defaults_are_not_mixed_up() -> None:
         for defaults in ({"cpu": "1"}, {"cpu": "2"}, None, {"cpu": "1"})
     ]
     assert amounts[0] == amounts[2] == amounts[3] != amounts[1]
+
+
+def some(**fields: tuple[object, ...]) -> st.SearchStrategy[dict[str, object]]:
+    """Objects with any of these fields."""
+    return st.fixed_dictionaries({}, optional={k: st.sampled_from(v) for k, v in fields.items()})
+
+
+containers = some(
+    name=("main", "x"),
+    image=("i", "j"),
+    args=(["1"], ["2"]),
+    resources=(None, {}, {"requests": {"cpu": "1"}}, {"limits": {"cpu": "2", "memory": "1Gi"}}),
+)
+specs = st.builds(
+    lambda pods, rest: {**rest, "containers": pods},
+    st.lists(containers, max_size=2),
+    some(
+        nodeSelector=({"a": "b"}, {}),
+        priorityClassName=("low", "odd"),
+        tolerations=([{"key": "k", "operator": "Exists"}], None),
+        terminationGracePeriodSeconds=(0, 7, 999),
+        activeDeadlineSeconds=(60,),
+    ),
+)
+words = some(
+    priority=(0, 3),
+    priorityClass=("low", "high", "odd"),
+    labels=({"a": "1"}, {"a": "2", "b": "1"}, {"bad key": ""}),
+    maxRuntimeSeconds=(60, 120),
+    gang=({"name": "g", "size": 9}, {"name": "g"}),
+    startAfter=("2027-01-31T12:00:00Z", "soon"),
+    namespace=("n", "N"),
+    cpu=("1", 2, "x"),
+    gpu=(1,),
+    command=(["a"], ["b"], []),
+    env=({"A": "1"}, {"A": "2", "B": ""}, {"=": ""}),
+)
+any_job = st.one_of(
+    words, st.builds(lambda job, spec: {**job, "podSpec": spec}, some(priority=(0, 3)), specs)
+)
+KEPT = Templates(SubmitSettings())
+"""Of all examples: what one left there must not show in another."""
+
+
+@given(any_job, st.none() | any_job)
+def test_a_job_is_read_the_same_whatever_was_read_before(
+    job: dict[str, object], defaults: dict[str, object] | None
+) -> None:
+    fresh, found = prepared([job], defaults)
+    kept, said = prepared([job], defaults, templates=KEPT)
+    assert found == said
+    assert found or fresh == kept
 
 
 def test_names_of_jobs_to_wait_for_are_bounded() -> None:
