@@ -35,6 +35,11 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it runs on this machine."""
         return urlsplit(self.url).hostname in LOOPBACK
 
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether it is asked by TLS."""
+        return urlsplit(self.url).scheme == "https"
+
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One server of the configuration file."""

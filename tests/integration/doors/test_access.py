@@ -19,7 +19,7 @@ from fairlead_common.log import topics
 from fairlead_common.log.connect import open_log
 from fairlead_common.log.protocol import caught_up
 from fairlead_common.permissions import Role
-from tests.integration.doors.whole import Whole, bearer, whole
+from tests.integration.doors.whole import NO_TLS, Whole, bearer, whole
 from tests.unit.common.issuer import Provider, provider
 
 JOB = {"command": ["true"]}
@@ -33,7 +33,7 @@ ROLES = (
 @asynccontextmanager
 async def anonymous(app: Whole) -> AsyncIterator[httpx2.AsyncClient]:
     """A client without credentials."""
-    async with httpx2.AsyncClient(base_url=app.client.base_url, timeout=30) as http:
+    async with httpx2.AsyncClient(base_url=app.client.base_url, timeout=30, verify=NO_TLS) as http:
         yield http
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -17,6 +18,8 @@ from fairlead_submit.service import Service as Submit
 from fairlead_submit.settings import SubmitSettings
 
 WAIT_S = 30
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Else each of hundreds of clients reads the certificates of this machine, for nothing."""
 
 
 class Whole:
