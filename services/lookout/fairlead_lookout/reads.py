@@ -21,6 +21,7 @@ QUEUES_MAX: Final = 2_000
 SETS_LOOKED_AT: Final = 20_000
 """Job sets whose names a page looks at, at most; what follows is for the next page."""
 _submitted: Final = msgspec.json.Decoder(events.JobSubmitted)
+_runs: Final = msgspec.json.Decoder(list[dict[str, Any]])
 
 
 class SetFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +158,6 @@ class View:
         return JobFound(
             row=row,
             submitted=_submitted.decode(row["submitted"]),
-            runs=await self.fetch("runs_of_job", job_id),
+            runs=_runs.decode(row["runs"] or "[]"),
             dependencies=dependencies,
         )

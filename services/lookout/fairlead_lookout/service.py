@@ -60,6 +60,7 @@ class Service:
                 _by_index(settings.database_url),
                 size_max=settings.pool_size,
                 name="fairlead-lookout",
+                is_reset=False,
             )
             stack.push_async_callback(pool.close)
             await migrate(pool, SCHEMA, "fairlead_lookout", "sql/migrations")

@@ -368,7 +368,7 @@ def waiting_for(row: Any, now_ms: int, waits_for_others: bool) -> str | None:
 
 
 def run(row: Any) -> RunShown:
-    """A run from a row of the statement `runs_of_job`."""
+    """A run of those that the statement `job` gives."""
     return RunShown(
         run=row["number"],
         state=row["state"],

@@ -39,9 +39,18 @@ class DatabaseUnavailable(WorldError):
 
 
 async def open_pool(
-    url: str, *, size_max: int = 8, connect_s_max: float = CONNECT_S_MAX, name: str = "fairlead"
+    url: str,
+    *,
+    size_max: int = 8,
+    connect_s_max: float = CONNECT_S_MAX,
+    name: str = "fairlead",
+    is_reset: bool = True,
 ) -> Pool:
-    """A pool of at most `size_max` connections. Raises `DatabaseUnavailable` past the bound."""
+    """A pool of at most `size_max` connections. Raises `DatabaseUnavailable` past the bound.
+
+    Not `is_reset`: whoever borrows a connection leaves no setting, lock or cursor of the session
+    behind, which saves a statement after each of his. Transactions are always rolled back.
+    """
     deadline = clock.monotonic_s() + connect_s_max
     while True:
         try:
@@ -50,6 +59,7 @@ async def open_pool(
                 min_size=1,
                 max_size=size_max,
                 command_timeout=STATEMENT_S_MAX,
+                reset=None if is_reset else _leave,
                 server_settings={"application_name": name, **PLANNING},
             )
         except AWAY as error:
@@ -58,3 +68,7 @@ async def open_pool(
                     f"Postgres did not answer within {connect_s_max:.0f} s: {error}"
                 ) from error
             await asyncio.sleep(0.2)
+
+
+async def _leave(_: Connection) -> None:
+    """Nothing of the session has to be put back."""

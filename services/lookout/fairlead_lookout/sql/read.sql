@@ -277,17 +277,21 @@ WHERE jobs > 0 AND ($1::text[] IS NULL OR queue = ANY($1)) AND queue <> ALL($2::
 GROUP BY state;
 
 -- name: job
-SELECT j.*, t.job_set, p.client_id, p.submitted, r.executor, r.node, r.pool AS run_pool
+-- A job with its runs (JSON), newest first: one answer and one moment.
+SELECT j.*, t.job_set, p.client_id, p.submitted, r.executor, r.node, r.pool AS run_pool,
+       (
+           SELECT json_agg(a ORDER BY a.number DESC)
+           FROM (
+               SELECT number, state, executor, node, pool, leased_ms, pending_ms, running_ms,
+                      ended_ms, exit_code, category, reason, cause
+               FROM fairlead_lookout.runs WHERE job_id = $1 ORDER BY number DESC LIMIT 1000
+           ) a
+       ) AS runs
 FROM fairlead_lookout.jobs j
 JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
 JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
 LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
 WHERE j.id = $1;
-
--- name: runs_of_job
-SELECT number, state, executor, node, pool, leased_ms, pending_ms, running_ms, ended_ms,
-       exit_code, category, reason, cause
-FROM fairlead_lookout.runs WHERE job_id = $1 ORDER BY number DESC LIMIT 1000;
 
 -- name: states
 SELECT id, state FROM fairlead_lookout.jobs WHERE id = ANY($1::text[]);
