@@ -1,11 +1,11 @@
 """Submit as a whole: opened from settings; it offers routes, checks and tasks."""
 
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter
 
-from fairlead_common import db
+from fairlead_common import clock, db
 from fairlead_common.auth import Authenticator
 from fairlead_common.db.pool import AWAY
 from fairlead_common.errors import LogError
@@ -33,7 +33,9 @@ POOL_SIZE: int = 8
 class Service:
     """Made by `open`; its tasks must run in the process's task group."""
 
-    def __init__(self, settings: SubmitSettings, pool: db.Pool, log: EventLog) -> None:
+    def __init__(
+        self, settings: SubmitSettings, pool: db.Pool, log: EventLog, now_s: Callable[[], float]
+    ) -> None:
         self._settings = settings
         self._pool = pool
         self._log = log
@@ -44,7 +46,7 @@ class Service:
             pending_bytes_max=settings.pending_bytes_max,
         )
         self._relay = Relay(pool, log)
-        self.identify = Authenticator(pool, settings)
+        self.identify = Authenticator(pool, settings, now_s)
         self._queues = Queues(pool, self._relay.wake)
         self._known = Known(pool, log)
         self._rights = QueueRights(pool)
@@ -59,10 +61,13 @@ class Service:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, settings: SubmitSettings) -> AsyncIterator["Service"]:
+    async def open(
+        cls, settings: SubmitSettings, now_s: Callable[[], float] = clock.monotonic_s
+    ) -> AsyncIterator["Service"]:
         """Connect, bring tables and topics up to date, and close everything at the end.
 
-        Raises `SettingsError` for settings that contradict each other.
+        `now_s`: the clock by which credentials are believed. Raises `SettingsError` for settings
+        that contradict each other.
         """
         settings.check()
         pool = await db.open_pool(settings.database_url, size_max=POOL_SIZE, name="fairlead-submit")
@@ -73,7 +78,7 @@ class Service:
                 await log.create(topics.jobs())
                 await log.create(topics.config())
                 await log.create(topics.clusters())
-                yield cls(settings, pool, log)
+                yield cls(settings, pool, log, now_s)
             finally:
                 await log.close()
         finally:

@@ -3,13 +3,13 @@
 import asyncio
 import secrets
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import httpx2
 from fastapi import FastAPI
 
-from fairlead_common import db, serving
+from fairlead_common import clock, db, serving
 from fairlead_lookout.service import Service as Lookout
 from fairlead_lookout.settings import Settings as LookoutSettings
 from fairlead_standalone import web
@@ -56,7 +56,10 @@ def bearer(token: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def whole(
-    database: str, redis: str, settings: Mapping[str, object] | None = None
+    database: str,
+    redis: str,
+    settings: Mapping[str, object] | None = None,
+    now_s: Callable[[], float] = clock.monotonic_s,
 ) -> AsyncIterator[Whole]:
     """The app on these servers, ready to answer."""
     port = serving.free_port()
@@ -65,7 +68,7 @@ async def whole(
     own = SubmitSettings(**given)  # type: ignore[arg-type]  # settings by name
     del given["instance"]
     async with (
-        Submit.open(own) as submit,
+        Submit.open(own, now_s) as submit,
         await Lookout.open(LookoutSettings(**given)) as lookout,  # type: ignore[arg-type]
         httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=WAIT_S) as client,
         asyncio.TaskGroup() as group,
