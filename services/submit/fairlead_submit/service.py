@@ -34,7 +34,11 @@ class Service:
     """Made by `open`; its tasks must run in the process's task group."""
 
     def __init__(
-        self, settings: SubmitSettings, pool: db.Pool, log: EventLog, now_s: Callable[[], float]
+        self,
+        settings: SubmitSettings,
+        pool: db.Pool,
+        log: EventLog,
+        now_s: Callable[[], float] = clock.monotonic_s,
     ) -> None:
         self._settings = settings
         self._pool = pool
