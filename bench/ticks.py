@@ -119,7 +119,7 @@ class World:
             ]
         )
         count = 2 * self.jobs
-        rows = np.array(jobs.allocate(count))
+        rows = jobs.allocate(count)
         which = np.arange(count) % len(sets)
         running = np.arange(count) < self.jobs
         jobs.flags[rows] = 0
@@ -145,14 +145,15 @@ class World:
             )
         ]
         at_ms = jobs.submitted_ms[rows].tolist()
-        for row, of in zip(rows.tolist(), which.tolist(), strict=True):
-            job_id = new_job_id(int(partition[of]), at_ms[row], row)
-            jobs.ids[row] = job_id
-            jobs.rows[job_id] = row
-            jobs.digests[row] = f"{row:032x}"
+        ids = [
+            new_job_id(int(partition[of]), at_ms[row], row)
+            for row, of in zip(rows.tolist(), which.tolist(), strict=True)
+        ]
+        jobs.rows.add(ids, rows)
+        jobs.digest[rows] = [b"%032x" % row for row in rows.tolist()]
         for row in range(self.jobs):
             executor = f"cluster-{row // CORES % EXECUTORS:02d}"
-            self.leases.held[RunId(f"{jobs.ids[row]}-1")] = leasing.Held(executor, Wish.RUN)
+            self.leases.held[RunId(f"{ids[row]}-1")] = leasing.Held(executor, Wish.RUN)
 
     # What happens -----------------------------------------------------------------------------
 
@@ -170,7 +171,7 @@ class World:
                 jobs.job_sets.values[jobs.job_set[row]],
             )
             event = ev.JobRunSucceeded(
-                job_id=jobs.ids[row], run=int(jobs.run[row]), at_ms=self.now_ms
+                job_id=jobs.rows.of(row), run=int(jobs.run[row]), at_ms=self.now_ms
             )
             facts.setdefault(key, []).append(event)
         return [

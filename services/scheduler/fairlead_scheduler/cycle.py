@@ -137,6 +137,10 @@ class Cycle:
             await self._append_records(records)
 
     async def _report_trouble(self, pool: str, now_ms: int) -> None:
+        now_s = clock.monotonic_s()
+        if now_s - self._reported_s.get(pool, 0.0) < REPORT_S_MIN:
+            return
+        self._reported_s[pool] = now_s
         why = self._state.troubles.by_pool[pool].why
         records = self._reporter.failing(self._state.view, pool, why, now_ms=now_ms)
         if records:

@@ -113,6 +113,7 @@ async def load_specs(pool: Pool, view: View, ids: Iterable[JobId]) -> None:
 
 
 def forget(view: View) -> None:
-    """Keep what is only a cache within its bounds."""
+    """Keep what is only a cache within its bounds, and forget names that nobody uses."""
     view.keep_recent(RECENT_KEPT_MAX)
     view.specs.keep(SPECS_KEPT_MAX)
+    view.jobs.forget_job_sets()

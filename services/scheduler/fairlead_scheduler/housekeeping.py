@@ -24,6 +24,7 @@ from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.units import UNKNOWN, Unit
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import JobSet, NodeName, View
+from fairlead_scheduler.view.names import Packed, unpacked
 from fairlead_scheduler.watch import Watch
 
 Rows = npt.NDArray[np.intp]
@@ -37,8 +38,8 @@ _SUCCEEDED: Final = c.RUN_CODE[RunState.SUCCEEDED]
 class Successes(msgspec.Struct, frozen=True):
     """Jobs that ended well, as columns: there may be many, and nothing to think about."""
 
-    ids: list[JobId]
-    runs: list[int]
+    ids: Packed
+    runs: npt.NDArray[np.int32]
     job_sets: list[JobSet]
     nodes: list[NodeName]
 
@@ -46,10 +47,10 @@ class Successes(msgspec.Struct, frozen=True):
         """What the log is told of them, some at once."""
         for at in range(0, len(self.ids), TOGETHER):
             span = slice(at, at + TOGETHER)
-            ids = self.ids[span]
+            ids = unpacked(self.ids[span])
             told = zip(self.job_sets[span], ids, strict=True)
             facts = tuple([(job_set, ev.JobSucceeded(job_id=job_id)) for job_set, job_id in told])
-            runs = list(map(run_id, ids, self.runs[span]))
+            runs = list(map(run_id, ids, self.runs[span].tolist()))
             executors = [node.executor for node in self.nodes[span]]
             yield Unit(facts, tuple(leasing.clear_all(runs, executors)))
 
@@ -144,8 +145,8 @@ def _apart(view: View) -> tuple[Rows, list[int]]:
 def _succeeded(view: View, rows: Rows) -> Successes:
     jobs = view.jobs
     return Successes(
-        [jobs.ids[row] for row in rows.tolist()],
-        jobs.run[rows].tolist(),
+        jobs.rows.packed(rows),
+        jobs.run[rows],
         list(map(jobs.job_sets.values.__getitem__, jobs.job_set[rows].tolist())),
         list(map(jobs.nodes.values.__getitem__, jobs.node[rows].tolist())),
     )
@@ -163,7 +164,7 @@ def _attended(
     jobs = view.jobs
     taken_back: set[c.GangName] = set()
     for row in rows:
-        job_id = jobs.ids[row]
+        job_id = jobs.rows.of(row)
         if c.LIVE_RUN[jobs.run_state.item(row)]:
             if _is_to_stop(view, row) and _is_wanted(view, held, row):
                 why = jobs.rare[row].stop_reason if row in jobs.rare else ""
@@ -190,7 +191,7 @@ def _doomed(job_id: JobId, rare: c.Rare) -> ev.AnyEvent:
 def _cleared(view: View, held: Leases, row: int) -> tuple[Record, ...]:
     jobs = view.jobs
     executor = jobs.nodes.values[jobs.node.item(row)].executor
-    return leasing.clear(held, run_id(jobs.ids[row], jobs.run.item(row)), executor)
+    return leasing.clear(held, run_id(jobs.rows.of(row), jobs.run.item(row)), executor)
 
 
 def _is_to_stop(view: View, row: int) -> bool:
@@ -199,7 +200,7 @@ def _is_to_stop(view: View, row: int) -> bool:
 
 def _is_wanted(view: View, held: Leases, row: int) -> bool:
     """Whether the lease of the job's live run still wishes it to run."""
-    known = held.held.get(run_id(view.jobs.ids[row], int(view.jobs.run[row])))
+    known = held.held.get(run_id(view.jobs.rows.of(row), int(view.jobs.run[row])))
     return known is not None and known.wish is Wish.RUN
 
 
@@ -216,7 +217,7 @@ def _take_back(
         return
     if not retries.needs_member(view, row):
         return
-    job_id = view.jobs.ids[row]
+    job_id = view.jobs.rows.of(row)
     why = (
         f"its gang {rare.gang.name} goes back to the queue: member {job_id} could not start on"
         f" {retries.node_name(view, row)}: {rare.failure_reason}"
@@ -252,7 +253,8 @@ def _overdue(view: View, rows: Sequence[int]) -> Iterator[tuple[int, Unit]]:
     for row in rows:
         waited_s = (int(jobs.queue_until_ms[row]) - int(jobs.submitted_ms[row])) // 1000
         event = ev.JobCancelled(
-            job_id=jobs.ids[row], reason=f"still queued after its maxQueueSeconds of {waited_s} s"
+            job_id=jobs.rows.of(row),
+            reason=f"still queued after its maxQueueSeconds of {waited_s} s",
         )
         yield row, Unit(((_job_set(view, row), event),))
 
@@ -287,5 +289,7 @@ def _lost(
     jobs = view.jobs
     for row in watch.runs_on(view, given_up):
         name = jobs.nodes.values[jobs.node[row]]
-        event = ev.JobRunLost(job_id=jobs.ids[row], run=int(jobs.run[row]), reason=given_up[name])
+        event = ev.JobRunLost(
+            job_id=jobs.rows.of(row), run=int(jobs.run[row]), reason=given_up[name]
+        )
         yield row, Unit(((_job_set(view, row), event),), _cleared(view, held, row))

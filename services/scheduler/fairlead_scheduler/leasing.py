@@ -23,7 +23,7 @@ from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
 
 
-class Held(msgspec.Struct, frozen=True):
+class Held(msgspec.Struct, frozen=True, gc=False):
     """What is known of one live lease."""
 
     executor: str
@@ -65,7 +65,7 @@ def new_lease(
 ) -> Record:
     """The lease that starts the job's next run on this node."""
     jobs = view.jobs
-    job_id, run = jobs.ids[row], int(jobs.run[row]) + 1
+    job_id, run = jobs.rows.of(row), int(jobs.run[row]) + 1
     job_set = jobs.job_sets.values[jobs.job_set[row]]
     environment = {
         "FAIRLEAD_JOB_ID": job_id,
@@ -120,7 +120,7 @@ def stop_lease(view: View, row: int, why: str, failure: FailureCategory | None =
     node = jobs.nodes.values[jobs.node[row]]
     job_set = jobs.job_sets.values[jobs.job_set[row]]
     lease = Lease(
-        job_id=jobs.ids[row],
+        job_id=jobs.rows.of(row),
         run=int(jobs.run[row]),
         queue=job_set.queue,
         job_set=job_set.name,

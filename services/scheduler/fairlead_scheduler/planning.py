@@ -24,7 +24,7 @@ CAUSES: Final = {
 
 def placed_ids(view: View, built: Built, plan: Plan) -> list[JobId]:
     """The jobs that start, whose specs are needed to write their leases."""
-    return [view.jobs.ids[row] for row in built.rows[plan.placed_job].tolist()]
+    return view.jobs.rows.every(built.rows[plan.placed_job])
 
 
 def units(
@@ -72,7 +72,7 @@ class _Units:
 
     def id_of(self, job: int) -> JobId:
         """The id of a job of the snapshot."""
-        return self._view.jobs.ids[self._rows.item(job)]
+        return self._view.jobs.rows.of(self._rows.item(job))
 
     def _key(self, job: int) -> int:
         """Gangs count from -1 downwards, single jobs are their row."""
@@ -115,7 +115,7 @@ class _Units:
         for row in rows:
             node = at.get(jobs.nodes.values[int(jobs.node[row])])
             if node is not None:
-                run = run_id(jobs.ids[row], int(jobs.run[row]))
+                run = run_id(jobs.rows.of(row), int(jobs.run[row]))
                 leaving[node] = (*leaving.get(node, ()), run)
         return leaving
 

@@ -204,19 +204,18 @@ def _stopping(view: View, pool: str, said: set[str]) -> list[Waiting]:
 def _all_wait(view: View, pool: str, sentence: str) -> list[Waiting]:
     """One reason for every queued job of a pool, by queue and shape, and by gang."""
     jobs = view.jobs
-    span = slice(0, jobs.used)
     here = jobs.pools.find(pool)
-    queued = (jobs.state[span] == c.QUEUED) & (jobs.pool[span] == (-1 if here is None else here))
-    rows = np.flatnonzero(queued & ((jobs.flags[span] & c.FREE) == 0))
-    keys = jobs.queue[rows].astype(np.int64) << 32 | jobs.shape[rows]
-    by_kind, counts = np.unique(keys, return_counts=True)
+    rows = np.flatnonzero(jobs.pool[: jobs.used] == (-1 if here is None else here))
+    rows = rows[(jobs.state[rows] == c.QUEUED) & ((jobs.flags[rows] & c.FREE) == 0)]
+    number = np.int64(len(jobs.shapes))
+    by_kind, counts = _counted(jobs.queue[rows] * number + jobs.shape[rows])
     found = [
         Waiting(
             pool=pool,
-            queue=jobs.queues.values[key >> 32],
+            queue=jobs.queues.values[key // number],
             code=POOL_FAILING,
             sentence=sentence,
-            shape=shapes.key(*jobs.shapes.values[key & 0xFFFF_FFFF]),
+            shape=shapes.key(*jobs.shapes.values[key % number]),
             jobs=count,
         )
         for key, count in zip(by_kind.tolist(), counts.tolist(), strict=True)
@@ -234,6 +233,15 @@ def _all_wait(view: View, pool: str, sentence: str) -> list[Waiting]:
         for gang in sorted(gangs)
     ]
     return found
+
+
+def _counted(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The different keys and how often each is there, without a sort where they are small."""
+    if not keys.size or keys.max() > 4 * keys.size:
+        return np.unique(keys, return_counts=True)
+    counts = np.bincount(keys)
+    found = np.flatnonzero(counts)
+    return found, counts[found]
 
 
 def _shares(view: View, built: Built, plan: Plan, queues: Queues) -> list[QueueShare]:
@@ -280,7 +288,7 @@ def _first_waiting(view: View, built: Built, plan: Plan) -> list[str]:
     queued = order.queued(built.snapshot)
     starts = order.bounds(queued, built.snapshot.job_queue, len(positions))[:-1]
     return [
-        "" if at < 0 else view.jobs.ids[built.rows[queued[start + at]]]
+        "" if at < 0 else view.jobs.rows.of(built.rows[queued[start + at]])
         for start, at in zip(starts.tolist(), positions, strict=True)
     ]
 

@@ -22,7 +22,7 @@ _NO_POLICY: Final = RetryPolicy()
 def decide_end(view: View, row: int, queues: Queues, clusters: Clusters, unstarted_max: int) -> End:
     """What the end of its newest run means for the job."""
     jobs = view.jobs
-    job_id, state = jobs.ids[row], c.RUN_STATES[jobs.run_state.item(row)]
+    job_id, state = jobs.rows.of(row), c.RUN_STATES[jobs.run_state.item(row)]
     if state is RunState.SUCCEEDED:
         return ev.JobSucceeded(job_id=job_id)
     flags, rare = int(jobs.flags[row]), jobs.rare.get(row) or c.Rare()
@@ -71,7 +71,7 @@ def node_name(view: View, row: int) -> str:
 
 def _returned(view: View, row: int, rare: c.Rare, unstarted_max: int) -> End:
     """It never started: another node may do, but not for ever."""
-    job_id = view.jobs.ids[row]
+    job_id = view.jobs.rows.of(row)
     if len(rare.avoid) + 1 >= unstarted_max:
         return ev.JobFailed(
             job_id=job_id,
@@ -89,7 +89,7 @@ def _returned(view: View, row: int, rare: c.Rare, unstarted_max: int) -> End:
 def _failed(
     view: View, row: int, rare: c.Rare, queues: Queues, clusters: Clusters, unstarted_max: int
 ) -> End:
-    jobs, job_id = view.jobs, view.jobs.ids[row]
+    jobs, job_id = view.jobs, view.jobs.rows.of(row)
     category = rare.failure or FailureCategory.INTERNAL
     if rare.gang is not None and needs_member(view, row) and ended_unstarted(view, row):
         return _returned(view, row, rare, unstarted_max)

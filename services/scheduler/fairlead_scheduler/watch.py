@@ -44,16 +44,24 @@ class Watch:
         jobs = view.jobs
         flags = jobs.flags[rows]
         valid = (flags & c.FREE) == 0
-        until_ms = jobs.queue_until_ms[rows]
-        queued = valid & (jobs.state[rows] == c.QUEUED) & (until_ms < c.NEVER_MS)
-        self._queued.set(rows, queued, until_ms)
+        at_ms = np.full(rows.size, c.NEVER_MS, np.int64)
+        queued = valid & (jobs.state[rows] == c.QUEUED)
+        at_ms[queued] = jobs.queue_until_ms[rows[queued]]
+        self._queued.set(rows, at_ms)
         live = valid & c.IS_LIVE_RUN[jobs.run_state[rows]]
         self._count(view, rows, live)
-        most_ms = jobs.runtime_ms_max[rows]
-        since_ms = jobs.running_ms[rows]
-        timed = live & (most_ms > 0) & (since_ms > 0) & ((flags & c.STOPPING) == 0)
+        at_ms[:] = c.NEVER_MS
+        timed = live & ((flags & c.STOPPING) == 0)
+        at_ms[timed] = self._ends_ms(view, rows[timed])
+        self._running.set(rows, at_ms)
+
+    def _ends_ms(self, view: View, rows: Rows) -> npt.NDArray[np.int64]:
+        """When these runs have run for too long; `NEVER_MS` where they may run for ever."""
+        jobs = view.jobs
+        most_ms, since_ms = jobs.runtime_ms_max[rows], jobs.running_ms[rows]
         grace_ms = 1000 * jobs.grace_s[rows].astype(np.int64)
-        self._running.set(rows, timed, since_ms + most_ms + grace_ms + self._deadline_ms)
+        ends_ms = since_ms + most_ms + grace_ms + self._deadline_ms
+        return np.where((most_ms > 0) & (since_ms > 0), ends_ms, c.NEVER_MS)
 
     def _count(self, view: View, rows: Rows, live: npt.NDArray[np.bool_]) -> None:
         jobs = view.jobs
@@ -63,7 +71,7 @@ class Watch:
         before = self._node[rows]
         differ = now != before
         self._node[rows] = now
-        before, now = before[differ], now[differ]
+        before, now = before[differ].astype(np.intp), now[differ].astype(np.intp)
         np.subtract.at(self._runs_on, before[before >= 0], 1)
         np.add.at(self._runs_on, now[now >= 0], 1)
 
@@ -103,8 +111,9 @@ class Times:
         self._alarms = Alarms()
         self._over: set[int] = set()
 
-    def set(self, rows: Rows, chosen: npt.NDArray[np.bool_], at_ms: npt.NDArray[np.int64]) -> None:
-        """Of these rows only the chosen ones have a time, this one."""
+    def set(self, rows: Rows, at_ms: npt.NDArray[np.int64]) -> None:
+        """These rows have these times, or none: `NEVER_MS`."""
+        chosen = at_ms < c.NEVER_MS
         if self._over:
             self._over.difference_update(rows.tolist())
         if len(self._alarms):

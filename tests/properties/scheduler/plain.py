@@ -88,7 +88,7 @@ def nodes(
 ) -> Said:
     """Node -> its number, amounts and why it gets nothing new."""
     leased: dict[str, int] = {}
-    for row in view.jobs.rows.values():
+    for _, row in view.jobs.rows.items():
         if view.jobs.run_state[row] == c.RUN_CODE[RunState.LEASED]:
             executor = view.jobs.nodes.values[view.jobs.node[row]].executor
             leased[executor] = leased.get(executor, 0) + 1
@@ -120,7 +120,7 @@ def told_of_jobs(view: View, built: Built) -> Said:
     found: Said = {}
     for at in np.flatnonzero(s.job_node >= -1).tolist():
         node, gang = int(s.job_node[at]), -1 if s.job_gang is None else int(s.job_gang[at])
-        found[view.jobs.ids[built.rows[at]]] = {
+        found[view.jobs.rows.of(built.rows[at])] = {
             "queue": s.queue_names[s.job_queue[at]],
             "shape": view.jobs.shapes.values[built.shapes[s.job_shape[at]]],
             "node": built.nodes[node] if node >= 0 else None,
@@ -204,7 +204,7 @@ def check_kept(built: Built) -> None:
 def told_of_plan(view: View, built: Built, plan: Plan) -> Said:
     """What a plan decides, by names."""
     s = built.snapshot
-    ids = [view.jobs.ids[row] for row in built.rows]
+    ids = [view.jobs.rows.of(row) for row in built.rows]
     reasons = {}
     for row in range(len(plan.reasons.code)):
         gang, shape = int(plan.reasons.gang[row]), int(plan.reasons.shape[row])

@@ -1,6 +1,10 @@
-"""Snapshots that are kept from round to round say what the view says, whatever happened to it."""
+"""Snapshots that are kept from round to round say what the view says, whatever happened to it.
+
+`FAIRLEAD_EXAMPLES` says how many random histories are tried; without it the same few each time.
+"""
 
 import copy
+import os
 from typing import Any
 
 import msgspec
@@ -26,6 +30,7 @@ from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
 from tests.properties.scheduler import plain
 
+EXAMPLES = int(os.environ.get("FAIRLEAD_EXAMPLES", "0"))
 POOLS = ("default", "other")
 CLASSES = (
     PriorityClass(name="low", value=-10),
@@ -73,7 +78,7 @@ class History(RuleBasedStateMachine):
     def _tell(self, *events: ev.AnyEvent, queue: str = "q0") -> None:
         position = self.view.positions.get(0, 0)
         sequence = ev.EventSequence(queue=queue, job_set="s", by="test", events=list(events))
-        apply.apply(self.view, [apply.Message(0, position, self.now_ms, sequence)], {})
+        apply.apply(self.view, [apply.Message.of(0, position, self.now_ms, sequence)], {})
 
     def _some(self, pick: int, live: bool | None = None) -> JobId | None:
         """A job, if there is one: with a live run, without, or any."""
@@ -321,9 +326,10 @@ class History(RuleBasedStateMachine):
 
 TestHistories = History.TestCase
 TestHistories.settings = settings(
-    max_examples=30,
+    max_examples=EXAMPLES or 30,
     stateful_step_count=40,
     deadline=None,
-    derandomize=True,
+    derandomize=not EXAMPLES,
+    print_blob=True,
     suppress_health_check=list(HealthCheck),
 )

@@ -32,7 +32,7 @@ def message(
 ) -> apply.Message:
     """One message of partition 0, a second after the one before it."""
     sequence = ev.EventSequence(queue=queue, job_set="s", by="test", events=list(events))
-    return apply.Message(0, position, 1000 * position if time_ms is None else time_ms, sequence)
+    return apply.Message.of(0, position, 1000 * position if time_ms is None else time_ms, sequence)
 
 
 def fold(*batches: Sequence[ev.AnyEvent], known: apply.Known | None = None) -> View:
@@ -50,7 +50,7 @@ def known_of(view: View) -> dict[str, tuple[object, ...]]:
     for row in view.live_rows().tolist():
         node = int(jobs.node[row])
         rare = jobs.rare.get(row)
-        known[jobs.ids[row]] = (
+        known[jobs.rows.of(row)] = (
             c.JOB_STATES[int(jobs.state[row])].value,
             int(jobs.run_state[row]),
             int(jobs.flags[row]),

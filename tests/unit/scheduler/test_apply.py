@@ -1,5 +1,6 @@
 """The fold of the log into the scheduler's view."""
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -226,14 +227,14 @@ _history = st.lists(st.lists(_events, min_size=1, max_size=5), max_size=12)
 
 def attended(view: View) -> set[JobId]:
     """The jobs that housekeeping must look at."""
-    return {view.jobs.ids[row] for row in view.attention}
+    return {view.jobs.rows.of(row) for row in view.attention}
 
 
 def _check(view: View) -> None:
     """What is true of every view at every moment."""
     jobs = view.jobs
     for job_id, row in jobs.rows.items():
-        assert jobs.ids[row] == job_id
+        assert jobs.rows.of(row) == job_id
         assert not jobs.flags[row] & c.FREE
     assert len(view.live_rows()) == len(jobs.rows)
     for row in view.attention:
@@ -258,6 +259,43 @@ def test_however_the_log_is_cut_and_read_again_the_view_is_the_same(
         _check(again)
         at = upto
     assert known_of(again) == known_of(once)
+
+
+def _in_partition(partition: int, event: ev.AnyEvent) -> ev.AnyEvent:
+    """The same about a job of this partition."""
+    if not isinstance(event, ev.JobEvent):
+        return event
+    moved = msgspec.structs.replace(event, job_id=JobId(f"{event.job_id}{partition}"))
+    if isinstance(moved, ev.JobSubmitted):
+        after = tuple(JobId(f"{other}{partition}") for other in moved.after)
+        return msgspec.structs.replace(moved, after=after)
+    return moved
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    history=st.lists(
+        st.tuples(st.integers(0, 2), st.lists(_events, min_size=1, max_size=5)), max_size=20
+    ),
+    step_ms=st.sampled_from([1_000, 20_000]),
+)
+def test_messages_folded_together_say_what_they_say_one_by_one(
+    history: list[tuple[int, list[ev.AnyEvent]]], step_ms: int
+) -> None:
+    messages = []
+    for number, (partition, events) in enumerate(history):
+        told = [_in_partition(partition, event) for event in events]
+        sequence = ev.EventSequence(queue="q", job_set=f"s{partition}", by="test", events=told)
+        messages.append(apply.Message.of(partition, number, step_ms * number, sequence))
+    together, singly = View(), View()
+    apply.apply(together, messages, {})
+    _check(together)
+    for each in messages:
+        apply.apply(singly, [each], {})
+    assert known_of(together) == known_of(singly)
+    assert together.positions == singly.positions
+    assert attended(together) == attended(singly)
+    assert together.loose_runs == singly.loose_runs
 
 
 @settings(max_examples=200, deadline=None)

@@ -77,7 +77,7 @@ def test_members_wait_until_all_that_are_stopped_have_ended() -> None:
 
 def marked(view: View) -> set[str]:
     """The jobs that a round must leave alone."""
-    return {view.jobs.ids[row] for row in kept(view, held()).left_out}
+    return {view.jobs.rows.of(row) for row in kept(view, held()).left_out}
 
 
 def test_a_member_that_the_gang_can_do_without_goes_back_alone() -> None:

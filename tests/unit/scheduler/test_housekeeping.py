@@ -211,7 +211,7 @@ def test_a_new_leader_finds_the_leases_that_nobody_wants() -> None:
 def test_what_a_round_must_leave_alone_is_marked() -> None:
     view = fold([submitted("a", queue_s_max=5), submitted("b")])
     left_out = kept(view, held(), now_ms=9_000).left_out
-    marked = [view.jobs.ids[row] for row in sorted(left_out)]
+    marked = [view.jobs.rows.of(row) for row in sorted(left_out)]
     assert marked == ["a"]
 
 

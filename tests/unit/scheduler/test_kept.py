@@ -1,7 +1,17 @@
-"""What the view keeps beside its columns: which rows changed, and what was submitted."""
+"""What the view keeps beside its columns: names, which rows changed, and what was submitted."""
 
-from fairlead_common.ids import JobId
+import itertools
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead_common import events as ev
+from fairlead_common.ids import JobId, new_job_id
+from fairlead_scheduler.view import apply
+from fairlead_scheduler.view.columns import JobSet, View
 from fairlead_scheduler.view.journal import RowJournal
+from fairlead_scheduler.view.names import NOBODY, Names, unpacked
 from fairlead_scheduler.view.specs import Specs
 from tests.unit.scheduler.facts import submitted
 
@@ -47,3 +57,56 @@ def test_a_submission_is_the_same_before_and_after_it_is_saved() -> None:
     assert B in specs
     specs.drop(B)
     assert B not in specs
+
+
+def test_job_sets_without_jobs_are_forgotten_and_their_numbers_used_again() -> None:
+    view = View()
+    for number in range(6):
+        told = [submitted(f"j{number}"), submitted(f"k{number}")][: 1 + number % 2]
+        sequence = ev.EventSequence(queue="q", job_set=f"s{number}", by="test", events=list(told))
+        apply.apply(view, [apply.Message.of(number, 0, 0, sequence)], {})
+    for row in (0, 1, 3):
+        view.jobs.release(row)
+    view.jobs.forget_job_sets(spare=2)
+    assert view.jobs.job_sets.known == 4
+    known = {
+        name for name in view.jobs.job_sets.values if view.jobs.job_sets.find(name) is not None
+    }
+    assert {name.name for name in known} == {"s1", "s3", "s4", "s5"}
+    assert view.jobs.job_sets.number(JobSet("q", "new")) in (0, 2)
+    assert view.jobs.job_sets.known == 5
+    assert len(view.jobs.job_sets) == 6
+    view.jobs.forget_job_sets(spare=2)
+    assert view.jobs.job_sets.known == 5
+
+
+_IDS = st.one_of(
+    st.integers(0, 40).map(lambda number: new_job_id(3, 5, number)),
+    st.sampled_from(["a", "", "\N{SNOWMAN}", "x" * 28, "x" * 29, "x" * 40]),
+).map(JobId)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.lists(_IDS, max_size=30, unique=True)), max_size=20))
+def test_ids_name_their_rows_whatever_came_and_went(steps: list[tuple[bool, list[JobId]]]) -> None:
+    names, capacity = Names(4), 4
+    real: dict[JobId, int] = {}
+    free: list[int] = []
+    unused = itertools.count()
+    for comes, chosen in steps:
+        fresh = [job_id for job_id in chosen if job_id not in real]
+        if comes and fresh:
+            rows = [free.pop(0) if free else next(unused) for _ in fresh]
+            if max(rows) >= capacity:
+                capacity = max(rows) + 3
+                names.grow(capacity)
+            names.add(fresh, np.array(rows, np.intp))
+            real.update(zip(fresh, rows, strict=True))
+        for job_id in () if comes else real.keys() & set(chosen):
+            names.remove(real[job_id])
+            free.append(real.pop(job_id))
+        assert names.find(chosen).tolist() == [real.get(job_id, NOBODY) for job_id in chosen]
+        assert [names.get(job_id) for job_id in chosen] == [real.get(job_id) for job_id in chosen]
+        assert dict(names.items()) == real
+        assert len(names) == len(real)
+        assert unpacked(names.packed(np.array(list(real.values()), np.intp))) == list(real)

@@ -9,6 +9,7 @@ from fairlead_scheduler import planning
 from fairlead_scheduler.engine import Plan, explain
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.snapshots import Built
+from fairlead_scheduler.view.names import Names
 
 
 class Decided(msgspec.Struct, rename="camel", omit_defaults=False):
@@ -25,11 +26,9 @@ class Decided(msgspec.Struct, rename="camel", omit_defaults=False):
     ms: float
 
 
-def of(
-    case: str, number: int, all_ids: Sequence[JobId], built: Built, plan: Plan, ms: float
-) -> Decided:
-    """The plan by names; `all_ids` are the view's."""
-    ids = [all_ids[row] for row in built.rows.tolist()]
+def of(case: str, number: int, names: Names, built: Built, plan: Plan, ms: float) -> Decided:
+    """The plan by names; `names` are the view's."""
+    ids = names.every(built.rows)
     placed = zip(plan.placed_job.tolist(), plan.placed_node.tolist(), strict=True)
     preempted = zip(
         plan.preempted_job.tolist(),

@@ -54,7 +54,7 @@ class World:
         """Feed events of a queue to the view, as one message."""
         sequence = ev.EventSequence(queue=queue, job_set="s", by="case", events=list(events))
         time_ms = self.now_ms if at_ms is None else at_ms
-        apply.apply(self.view, [apply.Message(0, self.position, time_ms, sequence)], {})
+        apply.apply(self.view, [apply.Message.of(0, self.position, time_ms, sequence)], {})
         self.position += 1
 
     def _report(self, record: Record) -> None:
@@ -161,7 +161,7 @@ class World:
         jobs = self.view.jobs
         number = jobs.nodes.find(name)
         rows = [row for row in self.view.live_rows().tolist() if jobs.node[row] == number]
-        return [jobs.ids[row] for row in rows if c.IS_LIVE_RUN[jobs.run_state[row]]]
+        return [jobs.rows.of(row) for row in rows if c.IS_LIVE_RUN[jobs.run_state[row]]]
 
     def _queue_of(self, name: str) -> str:
         row = self.row_of(name)
@@ -253,7 +253,7 @@ class World:
         for name, count in zip(built.snapshot.queue_names, plan.queue_scheduled, strict=True):
             self.buckets.started(name, int(count), self.now_ms)
         self.buckets.preemptions.take(plan.preemption_tokens_used, self.now_ms)
-        decided = outcome.of(self.case.name, self.round, self.view.jobs.ids, built, plan, ms)
+        decided = outcome.of(self.case.name, self.round, self.view.jobs.rows, built, plan, ms)
         self._fold(plan, decided)
         return decided
 
@@ -300,7 +300,7 @@ class World:
     def queued(self) -> set[str]:
         """Jobs that wait."""
         jobs = self.view.jobs
-        return {jobs.ids[row] for row in self.view.live_rows() if jobs.state[row] == c.QUEUED}
+        return {jobs.rows.of(row) for row in self.view.live_rows() if jobs.state[row] == c.QUEUED}
 
     def place_of(self, name: str) -> str | None:
         """The node of a live run."""

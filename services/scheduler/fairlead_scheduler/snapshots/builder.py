@@ -162,8 +162,9 @@ class Builder:
         flags, state, pool = jobs.flags[rows], jobs.state[rows], jobs.pool[rows]
         valid = (flags & c.FREE) == 0
         may = valid & (state == c.QUEUED) & ((flags & c.NOT_BEFORE_LONG) == 0)
-        starts = jobs.start_after_ms[rows]
-        self._delay(rows, may & (starts > now_ms), starts)
+        starts = np.zeros(rows.size, np.int64)
+        starts[may] = jobs.start_after_ms[rows[may]]
+        self._delay(rows, starts > now_ms, starts)
         may &= starts <= now_ms
         if self._left_out:
             may &= ~np.isin(rows, list(self._left_out))

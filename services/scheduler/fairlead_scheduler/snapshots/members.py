@@ -179,7 +179,7 @@ class Members:
         for at, found in rare:
             if found.avoid:
                 same[at] = False
-        leaving = np.concatenate([away[away >= 0], slots[~same & (slots >= 0)]])
+        leaving = np.sort(np.concatenate([away[away >= 0], slots[~same & (slots >= 0)]]))
         coming = np.flatnonzero(~same)
         if leaving.size or coming.size:
             left = self._leave(leaving)
@@ -279,8 +279,9 @@ class Members:
     ) -> None:
         """The rows at these places get slots; then both orders are brought up to date."""
         slots = self._allocate(coming.size)
+        every = coming.size == rows.size
         for name in _COLUMNS:
-            getattr(self, name)[slots] = now[name][coming]
+            getattr(self, name)[slots] = now[name] if every else now[name][coming]
         self.job_gang[slots] = -1
         self._homes.pool[rows[coming]] = self.pool
         self._homes.slot[rows[coming]] = slots
@@ -302,13 +303,13 @@ class Members:
 
     def _allocate(self, count: int) -> Int32:
         kept_ = max(0, len(self._free) - count)
-        reused = self._free[kept_:]
+        reused = np.array(self._free[kept_:], np.int32)
         del self._free[kept_:]
-        first, fresh = self.used, count - len(reused)
-        self.used += fresh
+        first = self.used
+        self.used += count - reused.size
         if self.used > len(self.gone):
             self._grow(max(1024, 2 * len(self.gone), self.used))
-        return np.array([*reused, *range(first, first + fresh)], np.int32)
+        return np.concatenate([np.sort(reused), np.arange(first, self.used, dtype=np.int32)])
 
     def _grow(self, capacity: int) -> None:
         for name, dtype in {**_COLUMNS, **_KEPT}.items():

@@ -45,8 +45,7 @@ def _groups(view: View, messages: Iterable[Message]) -> list[tuple[type | None, 
             continue
         view.positions[partition] = message.position + 1
         view.version += 1
-        kinds = set(map(type, message.sequence.events))
-        kind = kinds.pop() if len(kinds) == 1 else None
+        kind = message.kind
         at = -1 if kind is None else newest.get(kind, -1)
         if at < last.get(partition, 0):
             at = len(groups)

@@ -59,8 +59,8 @@ class Changes(msgspec.Struct, frozen=True):
 
 def take(view: View, partitions: int) -> Changes:
     """What changed since the last `take`; the view forgets that it changed."""
-    rows = [row for job_id in view.changed if (row := view.jobs.rows.get(job_id)) is not None]
-    live = [row for row in rows if not c.IS_ENDED[view.jobs.state[row]]]
+    rows = np.flatnonzero(view.jobs.unsaved[: view.jobs.used])
+    live: list[int] = rows[~c.IS_ENDED[view.jobs.state[rows]]].tolist()
     used = {int(number) for number in np.unique(view.jobs.shape[live])} if live else set()
     named = {_shape_key(view.jobs, number): view.jobs.shapes.values[number] for number in used}
     changes = Changes(
@@ -73,7 +73,7 @@ def take(view: View, partitions: int) -> Changes:
     )
     view.recent.update(view.ended)
     view.ended = {}
-    view.changed = {}
+    view.jobs.unsaved[rows] = False
     return changes
 
 
@@ -89,8 +89,8 @@ def _rows(jobs: Columns, rows: list[int]) -> list[tuple[object, ...]]:
     nodes = [jobs.nodes.values[n] if n >= 0 else (None, None) for n in jobs.node[rows].tolist()]
     return list(
         zip(
-            [jobs.ids[row] for row in rows],
-            [jobs.digests[row] for row in rows],
+            jobs.rows.every(rows),
+            map(jobs.digest_of, rows),
             jobs.state[rows].tolist(),
             jobs.run_state[rows].tolist(),
             jobs.flags[rows].tolist(),
@@ -232,15 +232,13 @@ def _restore(
     jobs = view.jobs
     rows = jobs.allocate(len(block))
     jobs.journal.extend(rows)
+    jobs.rows.add([JobId(str(record["job_id"])) for record in block], rows)
+    jobs.digest[rows] = [str(record["digest"]).encode() for record in block]
     for name in ("state", "run_state", "flags", *_PLAIN):
         getattr(jobs, name)[rows] = [record[name] for record in block]
-    for row, record in zip(rows, block, strict=True):
-        job_id = JobId(str(record["job_id"]))
-        jobs.ids[row] = job_id
-        jobs.rows[job_id] = row
-        jobs.digests[row] = str(record["digest"])
+    for row, record in zip(rows.tolist(), block, strict=True):
         queue, job_set = str(record["queue"]), str(record["job_set"])
-        jobs.partition[row] = partition_of_job(job_id)
+        jobs.partition[row] = partition_of_job(str(record["job_id"]))
         jobs.pool[row] = jobs.pools.number(str(record["pool"]))
         jobs.queue[row] = jobs.queues.number(queue)
         jobs.job_set[row] = jobs.job_sets.number(c.JobSet(queue, job_set))
@@ -258,10 +256,10 @@ def _relink(view: View) -> None:
     jobs = view.jobs
     for row, rare in jobs.rare.items():
         for other in rare.after:
-            view.dependents.setdefault(other, set()).add(jobs.ids[row])
+            view.dependents.setdefault(other, set()).add(jobs.rows.of(row))
         if rare.gang is not None and rare.gang_terms is not None:
             view.gangs.setdefault(rare.gang, rare.gang_terms)
-            view.gang_members.setdefault(rare.gang, set()).add(jobs.ids[row])
+            view.gang_members.setdefault(rare.gang, set()).add(jobs.rows.of(row))
             if rare.gang_started:
                 view.gang_started.add(rare.gang)
     for row in view.live_rows().tolist():
@@ -295,11 +293,15 @@ async def read_nodes(pool: Pool) -> dict[tuple[str, str], int]:
 def prune(view: View, saved: list[int]) -> None:
     """A standby forgets what the leader's checkpoint at these positions already holds."""
 
-    def is_saved(job_id: JobId, position: int) -> bool:
-        return position < saved[partition_of_job(job_id)]
-
-    view.changed = {j: p for j, p in view.changed.items() if not is_saved(j, p)}
-    view.specs.save(unless=view.changed)
-    gone = [job_id for job_id in view.ended if job_id not in view.changed]
+    jobs = view.jobs
+    rows = np.flatnonzero(jobs.unsaved[: jobs.used])
+    is_saved = jobs.position[rows] < np.array(saved)[jobs.partition[rows]]
+    jobs.unsaved[rows[is_saved]] = False
+    view.specs.save(unless=set(jobs.rows.every(rows[~is_saved])))
+    gone = [
+        job_id
+        for job_id, ended in view.ended.items()
+        if ended.position < saved[partition_of_job(job_id)]
+    ]
     for job_id in gone:
         view.recent[job_id] = view.ended.pop(job_id)

@@ -1,8 +1,8 @@
 """Live jobs as rows of arrays, with everything the cycle needs and nothing else.
 
 A job has a row from its submission until it ended and nothing of it runs. Strings are interned
-once (`Interned`), rare properties live in `Rare`. What changed since the last checkpoint is kept by
-job id, so that saving costs what changed.
+once (`Interned`), rare properties live in `Rare`. No job has an object of its own: what a million
+objects cost is less their size than that each must be waited for.
 """
 
 from collections import deque
@@ -20,6 +20,7 @@ from fairlead_common.lifecycle import JOB_ENDED, JOB_HELD, RUN_ENDED, JobState, 
 from fairlead_scheduler.buckets import PoolBuckets
 from fairlead_scheduler.settings import Rules
 from fairlead_scheduler.view.journal import Journal, RowJournal
+from fairlead_scheduler.view.names import Names
 from fairlead_scheduler.view.specs import Specs
 
 JOB_STATES: Final = tuple(JobState)
@@ -66,23 +67,45 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Interned(Generic[K]):
-    """Values numbered in the order in which they were first seen; never forgotten."""
+    """Values numbered in the order in which they were first seen.
+
+    They are forgotten only where somebody says which are needed (`keep`); their numbers are then
+    given to others.
+    """
 
     def __init__(self) -> None:
         self.values: list[K] = []
         self._numbers: dict[K, int] = {}
+        self._free: list[int] = []
 
     def number(self, value: K) -> int:
         """The number of a value, given to it now if it is new."""
         found = self._numbers.get(value)
         if found is None:
-            found = self._numbers[value] = len(self.values)
-            self.values.append(value)
+            if self._free:
+                found = self._free.pop()
+                self.values[found] = value
+            else:
+                found = len(self.values)
+                self.values.append(value)
+            self._numbers[value] = found
         return found
 
     def find(self, value: K) -> int | None:
         """The number of a value that was seen before."""
         return self._numbers.get(value)
+
+    def keep(self, needed: npt.NDArray[np.bool_]) -> None:
+        """Forget those that nobody needs. `needed`: by number."""
+        for value, number in list(self._numbers.items()):
+            if not needed[number]:
+                del self._numbers[value]
+                self._free.append(number)
+
+    @property
+    def known(self) -> int:
+        """How many are not forgotten."""
+        return len(self._numbers)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -143,9 +166,11 @@ class Ended(NamedTuple):
     state: JobState
     digest: str
     at_ms: int
+    position: int = -1
+    """Of the message that ended it; -1 if that is saved."""
 
 
-_COLUMNS: Final[dict[str, type[np.generic]]] = {
+_COLUMNS: Final[dict[str, npt.DTypeLike]] = {
     "state": np.uint8,
     "run_state": np.uint8,
     "flags": np.uint16,
@@ -168,9 +193,17 @@ _COLUMNS: Final[dict[str, type[np.generic]]] = {
     "queue_until_ms": np.int64,
     "runtime_ms_max": np.int64,
     "checkpoint_ms": np.int64,
+    "digest": np.dtype("S32"),
+    "unsaved": np.bool_,
+    "position": np.int64,
 }
 
 NEVER_MS: Final = np.iinfo(np.int64).max
+SETS_KEPT: Final = 10_000
+"""So many job sets without jobs are remembered at least: looking which have none costs a pass."""
+
+
+Rows = npt.NDArray[np.intp]
 
 
 class ShapeClass(NamedTuple):
@@ -181,7 +214,7 @@ class ShapeClass(NamedTuple):
 
 
 class Columns:
-    """The arrays. A row is valid unless its `flags` has FREE; `ids[row]` is its job.
+    """The arrays. A row is valid unless its `flags` has FREE; `rows` says which job has which.
 
     Whoever changes a row of what a round looks at says so in `journal`.
     """
@@ -209,19 +242,26 @@ class Columns:
     queue_until_ms: npt.NDArray[np.int64]
     runtime_ms_max: npt.NDArray[np.int64]
     checkpoint_ms: npt.NDArray[np.int64]
+    digest: npt.NDArray[np.bytes_]
+    """Of what the client sent: 32 hexadecimal digits."""
+    unsaved: npt.NDArray[np.bool_]
+    """It changed since the last checkpoint."""
+    position: npt.NDArray[np.int64]
+    """Of the newest message that changed it."""
 
     def __init__(self, capacity: int = 1024) -> None:
         for name, dtype in _COLUMNS.items():
             setattr(self, name, np.zeros(capacity, dtype))
         self.flags[:] = FREE
-        self.ids: list[JobId] = []
-        self.digests: list[str] = []
+        self.used = 0
+        """Rows below this number may be valid, rows from it on never are."""
         self._free: list[int] = []
-        self.rows: dict[JobId, int] = {}
+        self.rows = Names(capacity)
         self.rare: dict[int, Rare] = {}
         self.queues: Interned[str] = Interned()
         self.pools: Interned[str] = Interned()
         self.job_sets: Interned[JobSet] = Interned()
+        self._job_sets_needed = 0
         self.shapes: Interned[ShapeClass] = Interned()
         self.nodes: Interned[NodeName] = Interned()
         self._decoded: list[shapes.Shape] = []
@@ -233,27 +273,16 @@ class Columns:
             self._decoded.append(shapes.decode(self.shapes.values[len(self._decoded)].raw))
         return self._decoded[number]
 
-    @property
-    def used(self) -> int:
-        """Rows below this number may be valid, rows from it on never are."""
-        return len(self.ids)
-
-    def allocate(self, count: int) -> list[int]:
-        """Rows for `count` new jobs."""
+    def allocate(self, count: int) -> Rows:
+        """Rows for `count` new jobs, ascending: their columns are then filled page by page."""
         kept = max(0, len(self._free) - count)
-        reused = self._free[kept:]
+        reused = np.array(self._free[kept:], np.intp)
         del self._free[kept:]
-        fresh = count - len(reused)
-        first = len(self.ids)
-        if first + fresh > len(self.state):
-            self._grow(max(2 * len(self.state), first + fresh))
-        self.ids.extend([JobId("")] * fresh)
-        self.digests.extend([""] * fresh)
-        return reused + list(range(first, first + fresh))
-
-    def give_back(self, rows: Iterable[int]) -> None:
-        """These rows were allocated for nobody."""
-        self._free.extend(rows)
+        first = self.used
+        self.used += count - reused.size
+        if self.used > len(self.state):
+            self._grow(max(2 * len(self.state), self.used))
+        return np.concatenate([np.sort(reused), np.arange(first, self.used)])
 
     def _grow(self, capacity: int) -> None:
         for name in _COLUMNS:
@@ -263,16 +292,31 @@ class Columns:
             if name == "flags":
                 new[len(old) :] = FREE
             setattr(self, name, new)
+        self.rows.grow(capacity)
 
     def release(self, row: int) -> None:
         """The job of this row ended for good."""
-        del self.rows[self.ids[row]]
+        self.rows.remove(row)
         self.rare.pop(row, None)
         self.flags[row] = FREE
-        self.ids[row] = JobId("")
-        self.digests[row] = ""
+        self.unsaved[row] = False
         self._free.append(row)
         self.journal.add(row)
+
+    def digest_of(self, row: int) -> str:
+        """The digest of what the client sent."""
+        found: bytes = self.digest.item(row)
+        return found.decode(errors="replace")
+
+    def forget_job_sets(self, spare: int = SETS_KEPT) -> None:
+        """Forget job sets without jobs, once they are more than those with jobs, and `spare`."""
+        if self.job_sets.known <= spare + 2 * self._job_sets_needed:
+            return
+        span = slice(0, self.used)
+        live = self.job_set[span][(self.flags[span] & FREE) == 0]
+        needed = np.bincount(live, minlength=len(self.job_sets)) > 0
+        self.job_sets.keep(needed)
+        self._job_sets_needed = self.job_sets.known
 
     def rare_of(self, row: int) -> Rare:
         """The rare properties of a row, made if it had none."""
@@ -283,10 +327,9 @@ class Columns:
 
 
 class View:
-    """Columns, what is known of ended jobs, log positions, and what changed since the checkpoint.
+    """Columns, what is known of ended jobs, log positions, and what a checkpoint has not saved yet.
 
-    `changed` maps a job to the position of the newest event that changed it. `buckets` holds
-    the tokens that starts and preemptions use up, under the rates of the settings.
+    `buckets` holds the tokens that starts and preemptions use up, under the rates of the settings.
     """
 
     def __init__(self, buckets: PoolBuckets | None = None) -> None:
@@ -294,7 +337,6 @@ class View:
         self.buckets = buckets or PoolBuckets(Rules())
         self.positions: dict[int, int] = {}
         self.specs = Specs()
-        self.changed: dict[JobId, int] = {}
         self.ended: dict[JobId, Ended] = {}
         self.recent: dict[JobId, Ended] = {}
         self.dependents: dict[JobId, set[JobId]] = {}
@@ -315,14 +357,17 @@ class View:
 
     def touch(self, row: int, position: int) -> None:
         """Remember that the job of this row changed."""
-        self.changed[self.jobs.ids[row]] = position
-        self.jobs.journal.add(row)
+        jobs = self.jobs
+        jobs.unsaved[row] = True
+        jobs.position[row] = position
+        jobs.journal.add(row)
 
-    def touch_all(self, rows: list[int], position: int) -> None:
-        """Remember that the jobs of these rows changed."""
-        ids = self.jobs.ids
-        self.changed.update(dict.fromkeys([ids[row] for row in rows], position))
-        self.jobs.journal.extend(rows)
+    def touch_all(self, rows: list[int] | Rows, positions: int | npt.NDArray[np.int64]) -> None:
+        """Remember that the jobs of these rows changed, at this position or these."""
+        jobs = self.jobs
+        jobs.unsaved[rows] = True
+        jobs.position[rows] = positions
+        jobs.journal.extend(rows)
 
     def state_of(self, job_id: JobId) -> JobState | None:
         """The state of a job, if this view still knows it."""

@@ -21,11 +21,10 @@ _Decision = ev.JobSucceeded | ev.JobFailed | ev.JobCancelled | ev.JobPreempted |
 def decided(view: View, message: Message, batch: Sequence[_Decision], _i: int, _k: Known) -> None:
     """The scheduler said how jobs ended."""
     tag = cast(str, batch[0].__struct_config__.tag)
-    rows = view.jobs.rows
     states = view.jobs.state
-    for event in batch:
-        row = rows.get(event.job_id)
-        if row is None:
+    found = view.jobs.rows.find([event.job_id for event in batch])
+    for row, event in zip(found.tolist(), batch, strict=True):
+        if row < 0:
             continue
         to = JOB_STEPS.get((c.JOB_STATES[states.item(row)], tag))
         if to is not None:
@@ -35,10 +34,11 @@ def decided(view: View, message: Message, batch: Sequence[_Decision], _i: int, _
 def end(view: View, row: int, state: JobState, message: Message, reason: str = "") -> None:
     """A job ended: its row goes, unless a run of it may still be somewhere."""
     jobs = view.jobs
-    job_id = jobs.ids[row]
+    job_id = jobs.rows.of(row)
     was = jobs.state.item(row)
     jobs.state[row] = c.STATE_CODE[state]
-    view.ended[job_id] = c.Ended(state, jobs.digests[row], message.time_ms)
+    digest = jobs.digest_of(row)
+    view.ended[job_id] = c.Ended(state, digest, message.time_ms, message.position)
     view.touch(row, message.position)
     view.attention.discard(row)
     view.specs.drop(job_id)
@@ -106,6 +106,6 @@ def let_go(view: View, row: int, ended_ms: int) -> None:
     """Free the row of an ended job; that it ended stays known to the rest of this batch."""
     jobs = view.jobs
     state = c.JOB_STATES[int(jobs.state[row])]
-    view.recent.setdefault(jobs.ids[row], c.Ended(state, jobs.digests[row], ended_ms))
+    view.recent.setdefault(jobs.rows.of(row), c.Ended(state, jobs.digest_of(row), ended_ms))
     view.attention.discard(row)
     jobs.release(row)

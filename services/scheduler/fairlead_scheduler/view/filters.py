@@ -1,6 +1,9 @@
 """Which jobs of the view a filter finds: those of one partition that have not ended. Pure."""
 
+from collections.abc import Callable
+
 import numpy as np
+import numpy.typing as npt
 
 from fairlead_common.events import JobFilter
 from fairlead_scheduler.view import columns as c
@@ -21,35 +24,39 @@ def beside_labels(view: View, partition: int, chosen: JobFilter) -> list[int]:
     queue = jobs.queues.find(chosen.queue)
     if queue is None:
         return []
-    span = slice(0, jobs.used)
-    mask = (jobs.flags[span] & c.FREE) == 0
-    mask &= (jobs.queue[span] == queue) & (jobs.partition[span] == partition)
-    mask &= ~c.IS_ENDED[jobs.state[span]]
-    if chosen.job_set is not None:
+    if chosen.job_set is None:
+        rows = np.flatnonzero(jobs.queue[: jobs.used] == queue)
+    else:
         job_set = jobs.job_sets.find(c.JobSet(chosen.queue, chosen.job_set))
-        mask &= jobs.job_set[span] == (-1 if job_set is None else job_set)
+        if job_set is None:
+            return []
+        rows = np.flatnonzero(jobs.job_set[: jobs.used] == job_set)
+    wanted = ((jobs.flags[rows] & c.FREE) == 0) & (jobs.partition[rows] == partition)
+    rows = rows[wanted & ~c.IS_ENDED[jobs.state[rows]]]
     if chosen.states:
-        mask &= np.isin(jobs.state[span], [c.STATE_CODE[state] for state in chosen.states])
-    rows = [int(row) for row in np.flatnonzero(mask)]
+        codes = [c.STATE_CODE[state] for state in chosen.states]
+        rows = rows[np.isin(jobs.state[rows], codes)]
     if chosen.classes:
-        rows = [row for row in rows if _class_of(view, row) in chosen.classes]
+        shapes = jobs.shapes.values
+        rows = _where(rows, jobs.shape, lambda n: shapes[n].priority_class in chosen.classes)
     if chosen.executor is not None or chosen.node is not None:
-        rows = [row for row in rows if _is_on(view, row, chosen)]
-    return rows
+        rows = rows[(jobs.node[rows] >= 0) & c.IS_HELD[jobs.state[rows]]]
+        nodes = jobs.nodes.values
+        rows = _where(rows, jobs.node, lambda n: _is_meant(nodes[n], chosen))
+    found: list[int] = rows.tolist()
+    return found
 
 
-def _class_of(view: View, row: int) -> str:
-    return view.jobs.shapes.values[int(view.jobs.shape[row])].priority_class
+def _where(rows: c.Rows, column: npt.NDArray[np.int32], fits: Callable[[int], bool]) -> c.Rows:
+    """The rows of which the number in a column fits; each number is looked at once."""
+    numbers, which = np.unique(column[rows], return_inverse=True)
+    return rows[np.array([fits(number) for number in numbers.tolist()], np.bool_)[which]]
 
 
-def _is_on(view: View, row: int, chosen: JobFilter) -> bool:
-    number = int(view.jobs.node[row])
-    if number < 0 or not c.IS_HELD[view.jobs.state[row]]:
-        return False
-    name = view.jobs.nodes.values[number]
+def _is_meant(name: c.NodeName, chosen: JobFilter) -> bool:
     return chosen.executor in (None, name.executor) and chosen.node in (None, name.node)
 
 
 def _carries(view: View, row: int, labels: dict[str, str]) -> bool:
     """Labels are no column: they are read from the spec."""
-    return labels.items() <= view.specs.get(view.jobs.ids[row]).labels.items()
+    return labels.items() <= view.specs.get(view.jobs.rows.of(row)).labels.items()

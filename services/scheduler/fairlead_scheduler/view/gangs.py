@@ -13,7 +13,7 @@ def join(view: View, row: int, gang: ev.Gang) -> None:
     terms = c.GangTerms(gang.size, gang.min_size or gang.size, gang.uniformity_label, gang.rest)
     rare = view.jobs.rare_of(row)
     rare.gang, rare.gang_terms = name, view.gangs.setdefault(name, terms)
-    view.gang_members.setdefault(name, set()).add(view.jobs.ids[row])
+    view.gang_members.setdefault(name, set()).add(view.jobs.rows.of(row))
     view.gang_journal.add(name)
     rare.gang_started = name in view.gang_started
 
@@ -28,7 +28,7 @@ def leave(view: View, row: int, position: int, *, had_started: bool, failed: str
     if rare is None or rare.gang is None:
         return
     members = view.gang_members.get(rare.gang, set())
-    members.discard(view.jobs.ids[row])
+    members.discard(view.jobs.rows.of(row))
     view.gang_journal.add(rare.gang)
     if not members:
         view.gang_members.pop(rare.gang, None)
@@ -43,7 +43,10 @@ def leave(view: View, row: int, position: int, *, had_started: bool, failed: str
             view.jobs.rare_of(member).gang_started = True
             view.touch(member, position)
     elif failed is not None and len(members) < view.gangs[rare.gang].min_size:
-        doom = rare.doom or f"{view.jobs.ids[row]}, a member of its gang, could not start: {failed}"
+        doom = (
+            rare.doom
+            or f"{view.jobs.rows.of(row)}, a member of its gang, could not start: {failed}"
+        )
         for job_id in members:
             _doom(view, job_id, doom, position)
 

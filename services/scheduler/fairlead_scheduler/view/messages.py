@@ -1,6 +1,7 @@
 """What the fold is given: decoded messages, and what must be looked up before they are applied."""
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -16,19 +17,33 @@ Known = Mapping[JobId, c.Ended]
 _BULK: Final = frozenset({ev.JobsCancelRequested, ev.JobsPreemptRequested, ev.JobsReprioritized})
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One decoded message with its place in the log."""
 
     partition: int
     position: int
     time_ms: int
     sequence: ev.EventSequence
+    kinds: frozenset[type]
+    """Of its events: worked out at once, while they are still near the processor."""
+
+    @classmethod
+    def of(
+        cls, partition: int, position: int, time_ms: int, sequence: ev.EventSequence
+    ) -> "Message":
+        """The message of these events."""
+        return cls(partition, position, time_ms, sequence, frozenset(map(type, sequence.events)))
+
+    @property
+    def kind(self) -> type | None:
+        """The kind of all its events, None if there are several (or no events)."""
+        return next(iter(self.kinds)) if len(self.kinds) == 1 else None
 
 
 def decode(entries: Iterable[Entry]) -> list[Message]:
     """The messages of a batch, in order. Raises `msgspec.DecodeError` for what is none."""
     return [
-        Message(entry.partition, entry.position, entry.time_ms, ev.decode(entry.value))
+        Message.of(entry.partition, entry.position, entry.time_ms, ev.decode(entry.value))
         for entry in entries
         if entry.value is not None
     ]
@@ -37,31 +52,25 @@ def decode(entries: Iterable[Entry]) -> list[Message]:
 def wanted(view: View, messages: Iterable[Message]) -> set[JobId]:
     """Ids that these messages mention and that only the saved part of the view may know.
 
-    Ids of new jobs are not looked for among the live ones: they are hardly ever there.
+    Those of new jobs are all named: what this view knows, it hardly ever knows of them.
     """
     ids: set[JobId] = set()
     others: set[JobId] = set()
     for message in messages:
-        events = message.sequence.events
-        if ev.JobSubmitted not in set(map(type, events)):
+        if ev.JobSubmitted not in message.kinds:
             continue
+        events = message.sequence.events
         submitted = [event for event in events if type(event) is ev.JobSubmitted]
         ids.update([event.job_id for event in submitted if event.client_id is not None])
-        for event in submitted:
-            if event.after:
-                others.update(event.after)
-    ids |= others.difference(view.jobs.rows)
-    return ids.difference(view.ended).difference(view.recent) if ids else ids
+        others.update(chain.from_iterable([event.after for event in submitted if event.after]))
+    return ids | {job_id for job_id in others if view.state_of(job_id) is None}
 
 
 def label_filters(view: View, messages: Iterable[Message]) -> set[JobId]:
     """Jobs whose specs must be in `view.specs` before these messages can be applied."""
     needed: set[JobId] = set()
     for message in messages:
-        events = message.sequence.events
-        if _BULK.isdisjoint(map(type, events)):
-            continue
-        for event in events:
+        for event in () if _BULK.isdisjoint(message.kinds) else message.sequence.events:
             if (
                 isinstance(
                     event, ev.JobsCancelRequested | ev.JobsPreemptRequested | ev.JobsReprioritized
@@ -69,5 +78,5 @@ def label_filters(view: View, messages: Iterable[Message]) -> set[JobId]:
                 and event.filter.labels
             ):
                 rows = filters.beside_labels(view, message.partition, event.filter)
-                needed.update(view.jobs.ids[row] for row in rows)
+                needed.update(view.jobs.rows.every(rows))
     return {job_id for job_id in needed if job_id not in view.specs}

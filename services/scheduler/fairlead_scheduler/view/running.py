@@ -10,7 +10,7 @@ import numpy as np
 from fairlead_common import events as ev
 from fairlead_common.ids import run_id
 from fairlead_common.lifecycle import JOB_STEPS, RUN_STEPS, JobState, RunState
-from fairlead_scheduler.view import asking, ending
+from fairlead_scheduler.view import asking, ending, names
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
 from fairlead_scheduler.view.messages import Known, Message
@@ -25,9 +25,9 @@ def leased(
     """Jobs were given nodes."""
     jobs = view.jobs
     taken: dict[int, ev.JobRunLeased] = {}
-    for event in batch:
-        row = jobs.rows.get(event.job_id)
-        if row is None:
+    found = jobs.rows.find([event.job_id for event in batch])
+    for row, event in zip(found.tolist(), batch, strict=True):
+        if row < 0:
             view.loose_runs.add(run_id(event.job_id, event.run))
             continue
         if event.run != jobs.run.item(row) + 1:
@@ -121,11 +121,12 @@ def run_moved(
     _k: Known,
 ) -> None:
     """Runs were taken up, or started."""
-    rows = [row for event in batch if (row := _current(view, event)) is not None]
+    jobs = view.jobs
+    at = jobs.rows.find([event.job_id for event in batch])
+    rows = at[(at >= 0) & (jobs.run[at] == [event.run for event in batch])].tolist()
     if not rows:
         return
     tag = cast(str, batch[0].__struct_config__.tag)
-    jobs = view.jobs
     jobs.run_state[rows] = _RUN_TABLES[tag][jobs.run_state[rows]]
     jobs.state[rows] = _JOB_TABLES[tag][jobs.state[rows]]
     if isinstance(batch[0], ev.JobRunRunning):
@@ -143,20 +144,19 @@ def run_ended(view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _
     """Runs ended; what that means for their jobs is decided by the leader."""
     jobs = view.jobs
     table = _RUN_TABLES[cast(str, batch[0].__struct_config__.tag)]
-    find, run, state, run_state = jobs.rows.get, jobs.run, jobs.state, jobs.run_state
+    run, state, run_state = jobs.run, jobs.state, jobs.run_state
     touched: list[int] = []
-    for event in batch:
-        job_id = event.job_id
-        row = find(job_id)
-        if row is None:
-            view.loose_runs.add(run_id(job_id, event.run))
+    found = jobs.rows.find([event.job_id for event in batch])
+    for row, event in zip(found.tolist(), batch, strict=True):
+        if row < 0:
+            view.loose_runs.add(run_id(event.job_id, event.run))
             continue
         was = run_state.item(row)
         if run.item(row) != event.run or not c.LIVE_RUN[was]:
             continue
         run_state[row] = table[was]
         if c.ENDED[state.item(row)]:
-            view.loose_runs.add(run_id(job_id, event.run))
+            view.loose_runs.add(run_id(event.job_id, event.run))
             ending.let_go(view, row, message.time_ms)
             continue
         touched.append(row)
@@ -181,20 +181,18 @@ def succeeded(view: View, messages: Sequence[Message]) -> bool:
         "list[ev.JobRunSucceeded]", list(chain.from_iterable([m.sequence.events for m in messages]))
     )
     ids = [event.job_id for event in events]
-    rows = list(map(jobs.rows.get, ids))
-    distinct = set(rows)
-    if len(distinct) < len(rows) or None in distinct:
+    at = jobs.rows.find(ids)
+    distinct = set(at.tolist())
+    if len(distinct) < len(ids) or names.NOBODY in distinct:
         return False
-    at = np.array(rows, np.intp)
     usual = (jobs.run[at] == [event.run for event in events]) & ~c.IS_ENDED[jobs.state[at]]
     if not (usual & c.IS_LIVE_RUN[jobs.run_state[at]]).all():
         return False
     jobs.run_state[at] = _RUN_TABLES["jobRunSucceeded"][jobs.run_state[at]]
     sizes = [len(message.sequence.events) for message in messages]
     positions = np.repeat([message.position for message in messages], sizes)
-    view.changed.update(zip(ids, positions.tolist(), strict=True))
-    jobs.journal.extend(at)
-    view.attention |= cast("set[int]", distinct)
+    view.touch_all(at, positions)
+    view.attention |= distinct
     return True
 
 

@@ -46,25 +46,23 @@ def _submitted(view: View, parts: Sequence[Part], known: Known) -> None:
     jobs = view.jobs
     events = list(chain.from_iterable([part.events for part in parts]))
     ids = [event.job_id for event in events]
-    rows = jobs.allocate(len(ids))
-    if not _take(view, ids, rows, known):
-        jobs.give_back(rows)
+    if not _are_new(view, ids, known):
         fresh = _fresh(view, parts, known)
         if fresh:
             _submitted(view, fresh, known)
         return
-    at = np.array(rows, np.intp)
+    at = jobs.allocate(len(ids))
+    jobs.rows.add(ids, at)
     sizes = [len(part.events) for part in parts]
     _fill(view, at, parts, sizes)
     _describe(view, at, events)
-    for row, job_id, event in zip(rows, ids, events, strict=True):
-        jobs.ids[row] = job_id
-        jobs.digests[row] = event.digest
     view.specs.fresh.update(zip(ids, events, strict=True))
-    positions = np.repeat([part.message.position for part in parts], sizes)
-    view.changed.update(zip(ids, positions.tolist(), strict=True))
-    jobs.journal.extend(at)
-    for row, event in zip(rows, events, strict=True):
+    view.touch_all(at, np.repeat([part.message.position for part in parts], sizes))
+    for row, event in [
+        (row, event)
+        for row, event in zip(at.tolist(), events, strict=True)
+        if event.after or event.retry is not None or event.gang is not None
+    ]:
         if event.after:
             _depend(view, row, event, known)
         if event.retry is not None:
@@ -73,18 +71,11 @@ def _submitted(view: View, parts: Sequence[Part], known: Known) -> None:
             gangs.join(view, row, event.gang)
 
 
-def _take(view: View, ids: list[JobId], rows: list[int], known: Known) -> bool:
-    """Have these ids mean these rows; False, and no change, if one is known or there twice."""
+def _are_new(view: View, ids: list[JobId], known: Known) -> bool:
+    """Whether nobody has seen any of these ids, nor are two of them the same."""
     if any(not those.keys().isdisjoint(ids) for those in (known, view.ended, view.recent) if those):
         return False
-    meant = view.jobs.rows
-    means = list(map(meant.setdefault, ids, rows))
-    if means == rows:
-        return True
-    for job_id, row, other in zip(ids, rows, means, strict=True):
-        if row == other:
-            del meant[job_id]
-    return False
+    return len(set(ids)) == len(ids) and not (view.jobs.rows.find(ids) >= 0).any()
 
 
 def _fresh(view: View, parts: Sequence[Part], known: Known) -> list[Part]:
@@ -120,6 +111,7 @@ def _fill(view: View, at: Rows, parts: Sequence[Part], sizes: Sequence[int]) -> 
 def _describe(view: View, at: Rows, batch: Sequence[ev.JobSubmitted]) -> None:
     """What the events say."""
     jobs = view.jobs
+    jobs.digest[at] = [event.digest.encode() for event in batch]
     jobs.flags[at] = [
         0
         if event.on_preemption == "requeue" and event.when_infeasible == "reject" and not event.hold
@@ -128,10 +120,11 @@ def _describe(view: View, at: Rows, batch: Sequence[ev.JobSubmitted]) -> None:
     ]
     pools = [event.pool for event in batch]
     number_of_pool = {pool: jobs.pools.number(pool) for pool in dict.fromkeys(pools)}
-    jobs.pool[at] = [number_of_pool[pool] for pool in pools]
-    kinds = [(bytes(event.shape), event.priority_class) for event in batch]
+    jobs.pool[at] = list(map(number_of_pool.__getitem__, pools))
+    raws = [b"".join((event.shape,)) for event in batch]  # a fifth of the time of `bytes`
+    kinds = list(zip(raws, [event.priority_class for event in batch], strict=True))
     number_of = {kind: jobs.shapes.number(c.ShapeClass(*kind)) for kind in dict.fromkeys(kinds)}
-    jobs.shape[at] = [number_of[kind] for kind in kinds]
+    jobs.shape[at] = list(map(number_of.__getitem__, kinds))
     jobs.grace_s[at] = [event.grace_s for event in batch]
     jobs.priority[at] = [event.priority for event in batch]
     starts = [event.start_after_ms for event in batch]

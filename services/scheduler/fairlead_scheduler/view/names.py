@@ -1,0 +1,199 @@
+"""Which job has which row, and the other way round: as columns, for millions of jobs.
+
+With a dictionary of strings each look-up waits for memory three times, and each job has an object.
+Here a row's id is 28 bytes of an array, rows whose ids hash alike are linked to each other, and
+many ids are looked up at once, so that the waiting overlaps.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common.ids import JOB_ID_LENGTH, JobId
+
+Rows = npt.NDArray[np.intp]
+Hashes = npt.NDArray[np.int64]
+Keys = npt.NDArray[np.bytes_]
+Packed = Keys | npt.NDArray[np.object_]
+"""Ids of which no object is made yet."""
+
+NOBODY: Final = -1
+FEW: Final = 16
+"""So many are sooner looked up one by one."""
+
+
+class Names:
+    """Id -> row. `of` and `every` say the id of a row.
+
+    Ids that are not as long as those of jobs are (simulations take any) are kept beside.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._key: Keys = np.zeros(capacity, f"S{JOB_ID_LENGTH}")
+        """The id of each row; empty where it has none, or an odd one."""
+        self._hash = np.zeros(capacity, np.int32)
+        self._next = np.full(capacity, NOBODY, np.int32)
+        """The next row of those whose hash ends alike."""
+        self._first = np.full(_slots(capacity), NOBODY, np.int32)
+        """The end of a hash -> the first of these rows."""
+        self._odd: dict[JobId, int] = {}
+        self._odd_of: dict[int, JobId] = {}
+        self._count = 0
+
+    # One --------------------------------------------------------------------------------------
+
+    def of(self, row: int) -> JobId:
+        """The id of a row that has one."""
+        found: bytes = self._key.item(row)
+        return JobId(found.decode()) if found else self._odd_of.get(row, JobId(""))
+
+    def get(self, job_id: JobId) -> int | None:
+        """The row of a job, if it has one."""
+        hashed = _hash(job_id)
+        key = job_id.encode()
+        row: int = self._first.item(hashed & self._first.size - 1)
+        while row >= 0:
+            if self._hash.item(row) == hashed and self._key.item(row) == key:
+                return row
+            row = self._next.item(row)
+        return self._odd.get(job_id) if self._odd else None
+
+    def remove(self, row: int) -> None:
+        """The row has no id any more."""
+        self._count -= 1
+        odd = self._odd_of.pop(row, None) if self._odd_of else None
+        if odd is not None:
+            del self._odd[odd]
+            return
+        after = self._next.item(row)
+        slot = self._hash.item(row) & self._first.size - 1
+        before: int = self._first.item(slot)
+        if before == row:
+            self._first[slot] = after
+        else:
+            while (other := self._next.item(before)) != row:
+                before = other
+            self._next[before] = after
+        self._key[row] = b""
+
+    # Many -------------------------------------------------------------------------------------
+
+    def every(self, rows: Sequence[int] | Rows) -> list[JobId]:
+        """The ids of rows."""
+        at = np.asarray(rows, np.intp)
+        if self._odd_of:
+            return [self.of(row) for row in at.tolist()]
+        return unpacked(self._key[at])
+
+    def packed(self, rows: Rows) -> Packed:
+        """The ids of rows, to be unpacked when they are needed."""
+        if self._odd_of:
+            return np.array(self.every(rows), np.object_)
+        return self._key[rows]
+
+    def find(self, ids: Sequence[JobId]) -> Rows:
+        """The rows of these jobs, `NOBODY` where they have none."""
+        keys = _keys(ids) if len(ids) > FEW else None
+        if keys is None:
+            singly = map(self.get, ids)
+            return np.array([NOBODY if row is None else row for row in singly], np.intp)
+        hashes = _hashes(ids)
+        found: Rows = self._first[hashes & self._first.size - 1].astype(np.intp)
+        at = np.flatnonzero(found >= 0)
+        while at.size:
+            rows = found[at]
+            other = (self._hash[rows] != hashes[at]) | (self._key[rows] != keys[at])
+            at, rows = at[other], self._next[rows[other]]
+            found[at] = rows
+            at = at[rows >= 0]
+        return found
+
+    def add(self, ids: Sequence[JobId], rows: Rows) -> None:
+        """These rows have these ids now. None of the ids has a row, and each is there once."""
+        keys = _keys(ids)
+        if keys is None:
+            for job_id, row in zip(ids, rows.tolist(), strict=True):
+                if _keys([job_id]) is None:
+                    self._odd[job_id], self._odd_of[row] = row, job_id
+                    self._count += 1
+                else:
+                    self.add([job_id], np.array([row], np.intp))
+            return
+        self._count += rows.size
+        self._key[rows] = keys
+        self._hash[rows] = _hashes(ids)
+        self._link(rows)
+
+    def _link(self, rows: Rows) -> None:
+        """Put these rows before those that their hashes lead to so far."""
+        slots = self._hash[rows] & self._first.size - 1
+        order = np.argsort(slots, kind="stable")
+        slots, rows = slots[order], rows[order]
+        alike = slots[1:] == slots[:-1]
+        after = self._first[slots]
+        after[1:][alike] = rows[:-1][alike]
+        self._next[rows] = after
+        last = np.ones(rows.size, np.bool_)
+        last[:-1] = ~alike
+        self._first[slots[last]] = rows[last]
+
+    def grow(self, capacity: int) -> None:
+        """Have room for that many rows."""
+        more = capacity - self._key.size
+        self._key = np.concatenate([self._key, np.zeros(more, self._key.dtype)])
+        self._hash = np.concatenate([self._hash, np.zeros(more, np.int32)])
+        self._next = np.concatenate([self._next, np.full(more, NOBODY, np.int32)])
+        if _slots(capacity) > self._first.size:
+            self._first = np.full(_slots(capacity), NOBODY, np.int32)
+            self._link(np.flatnonzero(self._key != b""))
+
+    def __getitem__(self, job_id: JobId) -> int:
+        row = self.get(job_id)
+        if row is None:
+            raise KeyError(job_id)
+        return row
+
+    def __contains__(self, job_id: JobId) -> bool:
+        return self.get(job_id) is not None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def items(self) -> Iterator[tuple[JobId, int]]:
+        """All of them."""
+        yield from self._odd.items()
+        for row in np.flatnonzero(self._key != b"").tolist():
+            yield self.of(row), row
+
+
+def unpacked(ids: Packed) -> list[JobId]:
+    """The ids that were packed."""
+    found: list[JobId] = ids.tolist()
+    return found if ids.dtype == np.object_ else [JobId(key.decode()) for key in ids.tolist()]
+
+
+def _slots(capacity: int) -> int:
+    """A power of two, so that the end of a hash is a slot."""
+    return 1 << max(4, (capacity - 1).bit_length())
+
+
+def _hash(job_id: JobId) -> int:
+    """As `_hashes` of one."""
+    return hash(job_id) & 0x7FFF_FFFF
+
+
+def _hashes(ids: Sequence[JobId]) -> Hashes:
+    return np.fromiter(map(hash, ids), np.int64, len(ids)) & 0x7FFF_FFFF
+
+
+def _keys(ids: Sequence[JobId]) -> Keys | None:
+    """The ids as bytes; None if any of them is odd: too long, empty, or no ASCII."""
+    lengths = set(map(len, ids))
+    if max(lengths) > JOB_ID_LENGTH or 0 in lengths:
+        return None
+    try:
+        return np.array(ids, f"S{JOB_ID_LENGTH}")
+    except UnicodeEncodeError:
+        return None
