@@ -91,7 +91,8 @@ class Plain:
         )
         self._shares()
         for run in self.runs:
-            run.lost = self.cost(run.request) * max(0, int(s.now_ms) - run.started)
+            worked = self.cost(run.request) * max(0, int(s.now_ms) - run.started)
+            run.lost = math.floor(worked * 1000 + 0.5)
 
     def fit_order(self) -> list[int]:
         """N3: gpu, then cpu, then memory."""
@@ -152,6 +153,7 @@ class Plain:
         s = self.s
         weight = [float(w) for w in s.queue_weight]
         self.marked: set[tuple[int, int]] = set()
+        self.handled: set[int] = set()
         self.fresh, self.stopped = self.none, False
         feasible = [
             any(self.suits(shape, n) for n in self.nodes) for shape in range(len(s.shape_class))
@@ -281,24 +283,18 @@ class Plain:
     # The round --------------------------------------------------------------------------------
 
     def offer(self, q: int) -> Job | None:
-        """R3: the first job of a queue that was not handled yet."""
-        waiting = [
-            j
-            for j in self.jobs
-            if j.queue == q
-            and (
-                j.state == "evicted"
-                or (
-                    j.state == "queued"
-                    and not self.stopped
-                    and not self.s.queue_cordoned[q]
-                    and (q, j.shape) not in self.marked
+        """R3: the first job of a queue that was not handled yet, tried or passed over."""
+        closed = self.stopped or self.s.queue_cordoned[q]
+        waiting = sorted(
+            (
+                j
+                for j in self.jobs
+                if j.queue == q
+                and (
+                    j.state == "evicted"
+                    or (j.state == "queued" and not closed and j.row not in self.handled)
                 )
-            )
-        ]
-        return min(
-            waiting,
-            default=None,
+            ),
             key=lambda j: (
                 j.state != "evicted",
                 -j.value,
@@ -307,6 +303,11 @@ class Plain:
                 j.submission,
             ),
         )
+        for place, job in enumerate(waiting):
+            if job.state == "evicted" or (q, job.shape) not in self.marked:
+                self.handled |= {j.row for j in waiting[:place]}
+                return job
+        return None
 
     def goes_before(self, a: tuple[int, Job], b: tuple[int, Job], value: str) -> bool:
         """R4."""
@@ -435,7 +436,7 @@ class Plain:
             _, node, _ = min(found, key=lambda item: item[0])
             self.put(job, node)
             return
-        job.state = "queued"
+        self.handled.add(job.row)
         self.marked.add((job.queue, job.shape))
 
     def reopen(self, node: int) -> None:
@@ -448,8 +449,8 @@ class Plain:
         }
 
     def put(self, job: Job, node: int) -> None:
-        """Place a queued job."""
-        job.state, job.where = "placed", node
+        """Place a queued job: its run starts now, whatever its row says of an earlier one."""
+        job.state, job.where, job.started = "placed", node, int(self.s.now_ms)
         self.fresh = plus(self.fresh, job.request)
 
     def make_fit(self) -> None:

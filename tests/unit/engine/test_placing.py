@@ -64,6 +64,25 @@ def test_what_a_shape_prefers_ranks_nodes_and_rules_none_out() -> None:
     assert matching.ranks([matching.ShapeRules()], types) is None
 
 
+def test_victims_with_equal_lost_work_are_told_apart_by_their_number_however_it_adds_up() -> None:
+    """N4 and R9: 2 cores for 1, 2 and 3 seconds are as much work as 6 cores for 2 seconds."""
+    nodes = [
+        {"name": name, "resources": {"cpu": cpu, "memory": "9Gi"}}
+        for name, cpu in (("three", 8), ("one", 10), ("full", 7))
+    ]
+    jobs = [
+        run(f"small{age}x", "A", "three0", cpu=2) | {"running": {"onNode": "three0", "since": age}}
+        for age in (7, 8, 9)
+    ]
+    jobs.append(run("large", "A", "one0", cpu=6) | {"running": {"onNode": "one0", "since": 8}})
+    for node, cpu in (("three0", 2), ("one0", 4), ("full0", 7)):
+        jobs.append(run(f"peer-{node}x", "A", node, cpu=cpu, priorityClass="p1"))
+    urgent = {"id": "u", "queue": "A", "cpu": 5, "priorityClass": "p1"}
+    made, names = pool(*jobs, urgent, nodes=nodes)
+    plan = schedule(made, EngineSettings())
+    assert (placed(plan, names), preempted(plan, names)) == (["u0"], ["large0"])
+
+
 def test_in_a_large_pool_the_cheapest_node_is_found_without_looking_at_all_of_them() -> None:
     """N4: 80 nodes, each with a run that loses another amount of work; two of them tie."""
     nodes = [{"name": "n", "count": 80, "resources": {"cpu": 1, "memory": "4Gi"}}]

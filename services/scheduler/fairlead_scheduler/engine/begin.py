@@ -47,6 +47,7 @@ def round_of(snapshot: Snapshot, settings: EngineSettings, start: Pool) -> Round
         shape_cost=shares.cost(start.whole, start.factor),
         shape_class=snapshot.shape_class.astype(np.int64),
         shape_value=start.shape_value,
+        shape_kind=start.shape_preemption,
         rank=rank,
         bits=bits,
         leaf_type=leaf_type.astype(np.int64),

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from .snapshot import Snapshot
+from .snapshot import TOTAL_MAX, Snapshot
 
 DTYPES: Final[Mapping[str, Any]] = MappingProxyType(
     {
@@ -37,7 +37,10 @@ COLUMNS: Final[Mapping[str, Any]] = MappingProxyType(
 
 
 def of(snapshot: Snapshot) -> Snapshot:
-    """The same snapshot with every column contiguous, writeable and of its own type."""
+    """The same snapshot with every column contiguous, writeable and of its own type.
+
+    Where nodes have more together than sums can tell, none counts as more than its even part.
+    """
     changed = {}
     for name, dtype in COLUMNS.items():
         column = getattr(snapshot, name)
@@ -46,4 +49,9 @@ def of(snapshot: Snapshot) -> Snapshot:
         made = np.require(column, dtype, ["C", "W"])
         if made is not column:
             changed[name] = made
+    nodes = changed.get("node_allocatable", snapshot.node_allocatable)
+    if nodes.size and int(nodes.max()) * nodes.shape[0] >= TOTAL_MAX:
+        over = nodes.sum(axis=0, dtype=np.float64) >= TOTAL_MAX
+        most = np.where(over, TOTAL_MAX // nodes.shape[0], np.iinfo(np.int64).max)
+        changed["node_allocatable"] = np.minimum(nodes, most)
     return replace(snapshot, **changed) if changed else snapshot

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,8 +22,12 @@ from .snapshot import (
     Preemption,
     Snapshot,
 )
-from .stopping import ASIDE, EVICTED, FAILED, KEPT, MIXED, NEVER, STEPS, Runs
+from .stopping import ASIDE, EVICTED, FAILED, KEPT, MIXED, NEVER, STEPS, STEPS_MOST, Runs
 from .victims import KEYS
+
+LOST_STEPS: Final = 1000.0
+"""Lost work (R9) is told in so many steps per millisecond of the whole pool: whole numbers, so that
+equal work is equal however it is added up."""
 
 
 def runs_of(
@@ -66,7 +70,7 @@ def runs_of(
         counts = np.bincount(mine, minlength=start.whole.shape[0])
         state.stands[q] -= counts @ start.whole
     cost = shares.cost(runs.held, start.factor) / np.maximum(runs.entitled, 1e-9)
-    runs.above[:] = np.floor(np.minimum(cost * STEPS, 2.0**62) + 0.5).astype(np.int64)
+    runs.above[:] = np.floor(np.minimum(cost * STEPS, STEPS_MOST) + 0.5).astype(np.int64)
     return runs
 
 
@@ -103,22 +107,28 @@ def _describe(
     levels: Int64,
     rows: Int32,
 ) -> None:
-    """State, level, kind and lost work of every job."""
-    shape = snapshot.job_shape
-    lost = (snapshot.node_flags[snapshot.job_node[rows]] & NodeFlag.LOST) != 0
-    runs.state[rows] = np.where(lost, np.uint8(ASIDE), np.uint8(KEPT))
+    """State, level, kind and lost work of every run, and the kind of every member of a gang.
+
+    What is queued gets its own when it is placed: there may be millions.
+    """
+    shape = snapshot.job_shape[rows]
+    away = (snapshot.node_flags[snapshot.job_node[rows]] & NodeFlag.LOST) != 0
+    runs.state[rows] = np.where(away, np.uint8(ASIDE), np.uint8(KEPT))
     runs.state[gangs.failed] = FAILED
-    runs.level[:] = tables.level[shape, 0]
-    if snapshot.job_value is not None:
+    if snapshot.job_value is None:
+        runs.level[rows] = tables.level[shape, 0]
+    else:
         runs.level[rows] = np.searchsorted(levels, snapshot.job_value[rows])
-    runs.kind[:] = start.shape_preemption[shape]
+    runs.kind[rows] = start.shape_preemption[shape]
     if snapshot.job_flags is not None:
-        runs.kind[(snapshot.job_flags & JobFlag.STOPPING) != 0] = Preemption.NONE
+        stopping = (snapshot.job_flags[rows] & JobFlag.STOPPING) != 0
+        runs.kind[rows[stopping]] = Preemption.NONE
     if gangs.present:
-        member = gangs.of_job >= 0
+        member = gangs.members
         strict = gangtable.guard(snapshot, start, gangs.of_job, gangs.size)
         runs.kind[member] = np.maximum(runs.kind[member], strict[gangs.of_job[member]])
-    runs.lost[rows] = tables.shape_cost[shape[rows]] * _worked_ms(snapshot, rows)
+    lost = tables.shape_cost[shape] * _worked_ms(snapshot, rows) * LOST_STEPS
+    runs.lost[rows] = np.floor(lost + 0.5)
 
 
 def _worked_ms(snapshot: Snapshot, rows: Int32) -> Int64:
@@ -214,16 +224,16 @@ def _runs(
     return Runs(
         active=int(jobs > 0),
         state=np.zeros(jobs, np.uint8),
-        at=np.full(jobs, -1, np.int64),
+        at=np.zeros(jobs, np.int64),
         level=np.zeros(jobs, np.int64),
         kind=np.zeros(jobs, np.uint8),
         lost=np.zeros(jobs, np.float64),
-        started=snapshot.job_started_ms.copy() if jobs else np.zeros(0, np.int64),
+        started=snapshot.job_started_ms,
         priority=snapshot.job_priority,
         submission=snapshot.job_submission,
         queue=snapshot.job_queue.astype(np.int64) if jobs else np.zeros(0, np.int64),
         head=np.full(nodes, -1, np.int64),
-        link=np.full(jobs, -1, np.int64),
+        link=np.zeros(jobs, np.int64),
         kept=np.zeros((nodes, levels, resources), np.int64),
         away=np.zeros((nodes, levels, resources), np.int64),
         low=np.zeros(levels, np.int64),
@@ -262,7 +272,7 @@ def _runs(
         avoid_at=np.zeros(pairs if jobs else 0, np.int64),
         rung=np.zeros(jobs, np.uint8),
         cause=np.zeros(jobs, np.uint8),
-        for_job=np.full(jobs, -1, np.int64),
+        for_job=np.zeros(jobs, np.int64),
         share_before=np.zeros(jobs, np.float64),
         was=np.zeros(jobs, np.int64),
         **_scratch(jobs, nodes, queues, resources, all_resources),

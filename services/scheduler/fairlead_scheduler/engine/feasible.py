@@ -133,7 +133,7 @@ class _Judge(NamedTuple):
         snapshot = self.snapshot
         members = np.repeat(self.whole[shapes], counts, axis=0)
         beside = members[:, len(snapshot.resources) :]
-        if (np.sort(beside, axis=0)[:need].sum(axis=0) > snapshot.floating_total).any():
+        if (_least(beside, need) > snapshot.floating_total).any():
             return False
         if self.known_limit.size and not self._within(queue, need, shapes, counts):
             return False
@@ -161,7 +161,7 @@ class _Judge(NamedTuple):
             copies = _copies(self.snapshot.shape_request[s], nodes)
             most += np.minimum(many, copies) * ok[types]
         for r in range(nodes.shape[1]):
-            together = np.cumsum(np.sort(members[:, r]))
+            together = np.cumsum(np.sort(members[:, r]), dtype=np.float64)
             most = np.minimum(most, np.searchsorted(together, nodes[:, r], side="right"))
         return most
 
@@ -172,11 +172,17 @@ class _Judge(NamedTuple):
         for c in np.unique(of_class).tolist():
             mine = members[of_class == c]
             at_least = max(0, need - (members.shape[0] - mine.shape[0]))
-            least = np.sort(mine, axis=0)[:at_least].sum(axis=0)
+            least = _least(mine, at_least)
             limit = self.known_limit[queue, c] * (1.0 + TOLERANCE)
             if ((least > limit) & (least > 0)).any():
                 return False
         return True
+
+
+def _least(members: Int64, need: int) -> Float:
+    """[R+F] the least that `need` of the members must ask for."""
+    result: Float = np.sort(members, axis=0)[:need].sum(axis=0, dtype=np.float64)
+    return result
 
 
 def _copies(request: Int64, allocatable: Int64) -> Int64:

@@ -23,6 +23,7 @@ from .model import (
     share_with,
     unplace,
 )
+from .snapshot import TOTAL_MAX
 from .stopping import (
     BY_GANG,
     BY_URGENCY,
@@ -59,7 +60,7 @@ def add_unit(t: Tables, v: Runs, g: int, first: int, last: int, state: int, need
         if need > 0:
             need -= 1
             for r in range(v.unit.size):
-                v.unit[r] += t.whole[s, r]
+                v.unit[r] = min(v.unit[r] + t.whole[s, r], TOTAL_MAX)
     return value
 
 
@@ -81,7 +82,7 @@ def over_class_limit(t: Tables, m: Model, v: Runs, q: int, g: int, need: int) ->
             s = t.job_shape[j]
             if t.shape_class[s] == c:
                 for r in range(v.unit.size):
-                    v.unit[r] += t.whole[s, r]
+                    v.unit[r] = min(v.unit[r] + t.whole[s, r], TOTAL_MAX)
         if over_limit(t, m, q, c, v.unit):
             return True
     return False

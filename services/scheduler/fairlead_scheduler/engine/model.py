@@ -72,6 +72,8 @@ class Tables(NamedTuple):
     """[S]"""
     shape_value: Int64
     """[S]"""
+    shape_kind: Byte
+    """[S] `Preemption`"""
     rank: Byte
     """[S, W, T] place of the type in what the shape prefers, 0 first; `UNSUITED` = it may not."""
     bits: Bits

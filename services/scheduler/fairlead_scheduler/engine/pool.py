@@ -14,6 +14,7 @@ import numpy.typing as npt
 from . import feasible, kept, shares
 from .feasible import Feasible
 from .snapshot import (
+    TOTAL_MAX,
     Bool,
     Byte,
     EngineSettings,
@@ -171,7 +172,7 @@ def excused(snapshot: Snapshot, rows: IntP) -> Bool:
     if snapshot.shape_fitted is not None:
         result |= snapshot.shape_fitted[snapshot.job_shape[rows]]
     if snapshot.job_flags is not None:
-        result |= (snapshot.job_flags[rows] & (JobFlag.KEPT | JobFlag.FITTED)) != 0
+        result |= (snapshot.job_flags[rows] & JobFlag.KEPT) != 0
     if snapshot.job_gang is None or not rows.size:
         return result
     gang = snapshot.job_gang[rows]
@@ -213,6 +214,18 @@ def _held(snapshot: Snapshot, running: Int64, whole: Int64) -> Int64:
     return result
 
 
+def _asked(snapshot: Snapshot, queued: Int64, whole: Int64) -> Int64:
+    """As `_held` for queued jobs, who may ask for any amount: at most `TOTAL_MAX` of each."""
+    result = _held(snapshot, queued, whole)
+    if float(whole.max(initial=0)) * float(queued.sum()) < TOTAL_MAX:
+        return result
+    rough = np.zeros(result.shape, np.float64)
+    for c in range(result.shape[1]):
+        chosen = np.flatnonzero(snapshot.shape_class == c)
+        rough[:, c, :] = queued[:, chosen].astype(np.float64) @ whole[chosen]
+    return np.where(rough < TOTAL_MAX, result, TOTAL_MAX)
+
+
 def _limits(snapshot: Snapshot, capacity: Int64) -> Float:
     """L2 in amounts: the smaller of the fraction of this pool and the absolute amount."""
     fraction, amount = snapshot.queue_limit_fraction, snapshot.queue_limit_amount
@@ -237,10 +250,9 @@ def _shares(
     takes_part: Bool,
     limit: Float,
 ) -> Shares:
-    wanted = held + _held(snapshot, np.where(snapshot.queue_cordoned[:, None], 0, queued), whole)
+    wanted = held + _asked(snapshot, np.where(snapshot.queue_cordoned[:, None], 0, queued), whole)
     if limit.size:
-        cut = np.where(np.isfinite(limit), np.floor(limit), 2.0**62).astype(np.int64)
-        wanted = np.minimum(wanted, cut)
+        wanted = np.minimum(wanted, np.minimum(limit, 2.0 * TOTAL_MAX).astype(np.int64))
     if factor.any():
         demand = shares.cost(wanted.sum(axis=1), factor)
     else:

@@ -27,9 +27,6 @@ GROUPS: Final = 256
 SUIT: Final = 1
 ROOM: Final = 2
 
-TRIED: Final = (int(Code.INSUFFICIENT_RESOURCES), int(Code.NO_MATCHING_NODE))
-"""Codes of jobs that found no place."""
-
 
 def barred(snapshot: Snapshot, overfull: Bool) -> Byte:
     """[N] the `Bucket` of nodes that get nothing new whatever the shape, else 255."""
@@ -173,14 +170,17 @@ def table(
 
     `shape` is a gang's first waiting member's in a gang's row.
     """
-    distinct, back = np.unique(shape, return_inverse=True)
+    waits = np.zeros(snapshot.shape_class.size, np.bool_)
+    waits[shape] = True
+    distinct = np.flatnonzero(waits).astype(np.int32)
+    back = (np.cumsum(waits) - 1)[shape]
     bar = barred(snapshot, overfull)
     group = alike(snapshot.node_type, snapshot.node_allocatable, bar)
     first, nodes = by_node(group.astype(np.int32), int(group.max(initial=-1)) + 1)
     most = np.zeros((first.size - 1, free.shape[1]), np.int64)
     np.maximum.at(most, group, free)
     counts, scarce, best, apart = count(
-        distinct.astype(np.int32),
+        distinct,
         snapshot.shape_request,
         snapshot.shape_match,
         snapshot.node_type,
@@ -198,8 +198,8 @@ def table(
         queue=queue,
         shape=np.where(gang >= 0, -1, shape).astype(np.int32),
         gang=gang,
-        code=refined(codes, counts[back], apart[back]),
-        counts=counts[back],
+        code=refined(codes, back, counts, apart),
+        counts=counts.take(back, axis=0),
         resource=scarce[back],
         needed=needed[back],
         best=best[back],
@@ -207,15 +207,14 @@ def table(
     )
 
 
-def refined(codes: Byte, counts: Int32, apart: Byte) -> Byte:
+def refined(codes: Byte, back: Int64, counts: Int32, apart: Byte) -> Byte:
     """What was tried in vain, told apart: a lagging executor has the room, or no node suits.
 
     A node that is cordoned or out of contact suits all the same (N1): it is not the job's fault.
+    `counts` and `apart` are per shape that waits, `back` says which of them each code is of.
     """
-    tried = np.isin(codes, TRIED)
-    suits = counts[:, [Bucket.BUSY, Bucket.OPEN]].sum(axis=1) > 0
-    suits |= apart != 0
-    result = codes.copy()
-    result[tried] = np.where(suits[tried], Code.INSUFFICIENT_RESOURCES, Code.NO_MATCHING_NODE)
-    result[tried & (apart & ROOM != 0)] = Code.EXECUTOR_LAGGING
-    return result
+    suits = (counts[:, _BUSY] > 0) | (counts[:, _OPEN] > 0) | (apart != 0)
+    verdict = np.where(suits, Code.INSUFFICIENT_RESOURCES, Code.NO_MATCHING_NODE)
+    verdict[(apart & ROOM) != 0] = Code.EXECUTOR_LAGGING
+    tried = (codes == Code.INSUFFICIENT_RESOURCES) | (codes == Code.NO_MATCHING_NODE)
+    return np.where(tried, verdict.astype(np.uint8)[back], codes)

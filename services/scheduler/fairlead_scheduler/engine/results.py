@@ -101,9 +101,9 @@ def plan(round_: Round) -> Plan:
 
 def _skipped(rows: Reasons, queues: int) -> Int64:
     """[Q, codes] what waits by reason (E4)."""
-    result = np.zeros((queues, len(Code)), np.int64)
-    np.add.at(result, (rows.queue, rows.code), rows.waiting)
-    return result
+    pair = rows.queue * len(Code) + rows.code
+    total = np.bincount(pair, weights=rows.waiting, minlength=queues * len(Code))
+    return total.astype(np.int64).reshape(queues, len(Code))
 
 
 def _stopped(round_: Round) -> Code:
@@ -112,14 +112,15 @@ def _stopped(round_: Round) -> Code:
 
 def _limited(round_: Round, rows: Reasons) -> bool:
     """Whether something was held back that the same input could let through next time."""
-    passing = [
+    passing = (
         Code.ROUND_LIMIT,
         Code.RATE_LIMIT,
         Code.TIME_LIMIT,
         Code.LOOKBACK_LIMIT,
         Code.PREEMPTION_LIMIT,
-    ]
-    return _stopped(round_) != Code.NONE or bool(np.isin(rows.code, passing).any())
+    )
+    given = np.bincount(rows.code, minlength=len(Code))
+    return _stopped(round_) != Code.NONE or any(given[code] > 0 for code in passing)
 
 
 def _placed(round_: Round) -> Int64:
@@ -252,8 +253,10 @@ def _reasons(round_: Round, queued: Int64, refused: Int32, refused_code: Byte) -
     gone &= single == 0
     alone_refused = gone[of_refused]
     pair_code[of_refused] = np.where(alone_refused, refused_code, pair_code[of_refused])
-    queue, shape = np.nonzero((single > 0) | gone)
-    code = pair_code[queue, shape]
+    pair = np.flatnonzero((single > 0) | gone)
+    queue = pair // single.shape[1]
+    shape = pair - queue * single.shape[1]
+    code = pair_code.ravel()[pair]
     alone = state.queue_stop[queue]
     rest = Code.NOT_REACHED if _stopped(round_) != Code.NONE else Code.INSUFFICIENT_RESOURCES
     code = np.where(code != 0, code, np.where(alone != 0, alone, np.uint8(rest)))
@@ -268,7 +271,7 @@ def _reasons(round_: Round, queued: Int64, refused: Int32, refused_code: Byte) -
         np.concatenate([shape, snapshot.job_shape[lead]]).astype(np.int32),
         np.concatenate([np.full(queue.size, -1), gangs]).astype(np.int32),
         np.concatenate([code, _gang_codes(round_, gangs, lead)]).astype(np.uint8),
-        np.concatenate([single[queue, shape], gang_rows[gangs]]),
+        np.concatenate([single.ravel()[pair], gang_rows[gangs]]),
         free,
         round_.start.overfull,
     )

@@ -32,6 +32,10 @@ Float = npt.NDArray[np.float64]
 UNLIMITED: Final = float("inf")
 """A limit that is none."""
 
+TOTAL_MAX: Final = 1 << 61
+"""What is added up stays below this: demand, and what all nodes have, counts as no more of any
+resource. Single amounts are at most 2**53 (fairlead_common.resources.AMOUNT_MAX)."""
+
 NO_AWAY: Final = np.iinfo(np.int64).min
 """Fills `class_away_value` where a class has fewer entries than K."""
 
@@ -63,8 +67,6 @@ class JobFlag(enum.IntFlag):
     KEPT = 2
     """The job waits on purpose when it is infeasible: it is never listed in `Plan.rejected_job` as
     `INFEASIBLE`, it only has the reason. One such member keeps its whole gang."""
-    FITTED = 4
-    """Its shape was found feasible before: as `KEPT`, but it says nothing about its gang."""
 
 
 class Rest(enum.IntEnum):
@@ -254,7 +256,8 @@ class Snapshot:
     affinity); None = nothing is preferred. `matching.ranks` makes it."""
 
     shape_fitted: Bool | None = None
-    """[S] `JobFlag.FITTED` for every job of the shape."""
+    """[S] it was found feasible before (`Plan.shape_feasible`): a job of it is never rejected as
+    `INFEASIBLE` any more, it only has the reason. It says nothing about gangs."""
 
     # Nodes ----------------------------------------------------------------------------------
     node_number: Int64

@@ -53,6 +53,9 @@ MIXED: Final = (1 << 63) - 1
 STEPS: Final = 1e9
 """How far above its share a queue is, is compared in steps of 1e-9 (a total order, see R4)."""
 
+STEPS_MOST: Final = 2.0**62
+"""No queue is further above its share than so many steps."""
+
 # What a gang's queued members are offered as (`Runs.gang_mode`).
 UNIT: Final = 0
 RUNS: Final = 1
@@ -69,15 +72,16 @@ class Runs(NamedTuple):
     state: Byte
     """[J]"""
     at: Int64
-    """[J] position of the piece"""
+    """[J] position of the piece; this and the next three mean nothing for what is no piece"""
     level: Int64
-    """[J] row of the value it runs at, or would at home"""
+    """[J] row of the value it runs at"""
     kind: Byte
-    """[J] `Preemption`, the strictest of its gang, NONE for a run that is stopping"""
+    """[J] `Preemption`, the strictest of its gang (also before it is a piece), NONE for a run that
+    is stopping"""
     lost: Float
-    """[J] R9: work lost by stopping it now"""
+    """[J] R9: work lost by stopping it now, in steps of `evict.LOST_STEPS`"""
     started: Int64
-    """[J] when its run started; now for what is new"""
+    """[J] when its run started, see `start_of`"""
     priority: Int64
     submission: Int64
     queue: Int64
@@ -196,12 +200,24 @@ def live(state: int) -> bool:
 
 
 @part
+def start_of(t: Tables, v: Runs, j: int) -> int:
+    """When the piece started: now if it is new."""
+    return t.now_ms if v.state[j] == PLACED else v.started[j]
+
+
+@part
+def in_steps(held: float, entitled: float) -> int:
+    """How far what is held is above what its queue is entitled to."""
+    return int(min(held / max(entitled, 1e-9) * STEPS, STEPS_MOST) + 0.5)
+
+
+@part
 def measure(t: Tables, v: Runs, q: int) -> None:
     """Recompute how far the queue is above what it is entitled to."""
     above = 0.0
     for r in range(t.factor.size):
         above = max(above, (v.held[q, r] - v.less[q, r]) * t.factor[r])
-    v.above[q] = int(above / max(v.entitled[q], 1e-9) * STEPS + 0.5)
+    v.above[q] = in_steps(above, v.entitled[q])
 
 
 @part
@@ -220,7 +236,8 @@ def put(t: Tables, m: Model, v: Runs, j: int, w: int, p: int, rung: int) -> None
     v.state[j] = PLACED
     v.rung[j] = rung
     v.level[j] = t.level[s, w]
-    v.started[j] = t.now_ms
+    if v.gang[j] < 0:
+        v.kind[j] = t.shape_kind[s]
     v.lost[j] = 0.0
     v.at[j] = p
     v.link[j] = v.head[p]
@@ -255,7 +272,6 @@ def unput(t: Tables, m: Model, v: Runs, j: int) -> None:
     if v.gang[j] >= 0:
         v.gang_live[v.gang[j]] -= 1
     v.state[j] = QUEUED
-    v.level[j] = t.level[s, 0]
     tell(m, v, p)
 
 
