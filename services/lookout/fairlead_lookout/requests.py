@@ -82,6 +82,8 @@ class Requests:
                 behind.number == NUMBER_MAX,
                 SETS_MAX,
             )
+            if not sets:
+                return [], None
             chosen = _enough(sets, most)
             rows = await self._connection.fetch(
                 SQL["candidates"],

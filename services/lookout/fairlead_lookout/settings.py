@@ -8,10 +8,10 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     """Beyond what every service needs.
 
     `fold_interval_s`: under load, how far apart batches begin at least (longer ones cost less per
-    event). `fold_events_max`: about the most events of a batch. `jobs_known_max`: jobs that the
-    fold keeps in memory. `events_days`: days for which public events are kept; `jobs_days`: days
-    for which jobs are kept after they ended; `usage_days`: days for which resource-hours and shares
-    by the hour are kept. `away_s`: how long
+    event). `fold_events_max`: about the most events of a batch, and the most jobs of a part of a
+    request about many. `jobs_known_max`: jobs that the fold keeps in memory. `events_days`: days
+    for which public events are kept; `jobs_days`: days for which jobs are kept after they ended;
+    `usage_days`: days for which resource-hours and shares by the hour are kept. `away_s`: how long
     the log or the database may be away before the process ends. `streams_max`: event streams open
     at once; `waits_max`: long polls.
     """
