@@ -118,10 +118,18 @@ class Term(Form):
     match_fields: tuple[Requirement, ...] = ()
 
 
+class Preferred(Form):
+    """Nodes that meet the term come first, the more the greater its weight."""
+
+    weight: int
+    preference: Term
+
+
 class Affinity(Form):
-    """Required node affinity."""
+    """Node affinity: what is required, and what only ranks."""
 
     node_selector_terms: tuple[Term, ...] = ()
+    preferred: tuple[Preferred, ...] = ()
 
 
 class Group(Form):
@@ -147,20 +155,19 @@ class Group(Form):
         """What decides where its jobs may run."""
         own = {"cpu": self.cpu, "memory": self.memory, "gpu": self.gpu}
         amounts = self.resources | {name: a for name, a in own.items() if a is not None}
-        terms = self.affinity.node_selector_terms if self.affinity else ()
+        affinity = self.affinity or Affinity()
         return shapes.encode(
             shapes.Shape(
                 requests=parse_all(amounts, round_up=True),
                 node_selector=_texts(self.node_selector),
-                affinity=tuple(
-                    shapes.SelectorTerm(
-                        _requirements(term.match_expressions), _requirements(term.match_fields)
-                    )
-                    for term in terms
-                ),
+                affinity=tuple(_term(term) for term in affinity.node_selector_terms),
                 tolerations=tuple(
                     shapes.Toleration(t.key, t.operator, text(t.value), t.effect)
                     for t in self.tolerations
+                ),
+                preferred=tuple(
+                    shapes.Preference(wish.weight, _term(wish.preference))
+                    for wish in affinity.preferred
                 ),
             )
         )
@@ -311,6 +318,12 @@ def _texts(labels: Mapping[str, Text]) -> dict[str, str]:
 
 def _resource(name: str) -> str:
     return resources.GPU if name == "gpu" else name
+
+
+def _term(given: Term) -> shapes.SelectorTerm:
+    return shapes.SelectorTerm(
+        _requirements(given.match_expressions), _requirements(given.match_fields)
+    )
 
 
 def _requirements(given: tuple[Requirement, ...]) -> tuple[shapes.Requirement, ...]:
