@@ -67,3 +67,5 @@ class Cache:
         """Forget everything: somebody else may have written since."""
         self.jobs.clear()
         self.sets.clear()
+        self.requests.clear()
+        self.used.clear()

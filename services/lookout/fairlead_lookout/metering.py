@@ -23,9 +23,9 @@ class Meter:
         self._requests = requests
 
     def shape(self, raw: bytes, priority_class: str) -> str:
-        """The name of a shape; what it asks for is remembered when it is new."""
+        """The name of a shape; what it asks for is remembered when it is new, or was forgotten."""
         name = shapes.key(raw, priority_class)
-        if name not in self._requests and name not in self.shapes:
+        if not self._requests.get(name) and name not in self.shapes:
             self.shapes[name] = shapes.decode(raw).requests
         return name
 

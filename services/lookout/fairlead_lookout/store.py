@@ -184,18 +184,21 @@ class Store:
         await self._add_up("add_usage", sums.usage(changes))
 
     async def _use_shapes(self, known: Known, changes: Changes) -> None:
-        """Say of the shapes of these jobs that they are used today, unless the table says so."""
+        """Say of the shapes of these jobs and runs that they are used today, unless the table
+        says so."""
         today = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).date()
         used = self._cache.used
         rows: list[tuple[str, str]] = []
-        for name in {job.shape for job in changes.jobs.values()}:
+        names = {job.shape for job in changes.jobs.values()}
+        names.update(run.shape for run in changes.runs.values())
+        for name in names | changes.shapes.keys():
             amounts = changes.shapes.get(name, known.requests.get(name, NOTHING))
             if amounts is not NOTHING and used.get(name) != today:
                 rows.append((name, _text(amounts)))
                 used[name] = today
         if rows:
-            names, texts = map(list, zip(*rows, strict=True))
-            await self._connection.execute(SQL["write_shapes"], names, texts, today)
+            keys, texts = map(list, zip(*rows, strict=True))
+            await self._connection.execute(SQL["write_shapes"], keys, texts, today)
 
     async def _add_up(self, name: str, rows: list[tuple[Any, ...]]) -> None:
         if rows:

@@ -84,3 +84,11 @@ def test_a_mean_share_is_weighted_with_the_time_for_which_it_held() -> None:
     ended = fairness.apply(known, [Said("p/q", 120_000, None)])
     assert ended.now == {("p", "q"): None}
     assert ended.sums[MINUTE_MS, "q", 60_000, "p"].actual_share == 30_000
+
+
+def test_a_shape_that_was_forgotten_is_known_again_with_the_next_job_that_has_it() -> None:
+    view = PlainView()
+    (shape,) = view.fold(message(0, submitted("a"))).shapes
+    assert not view.fold(message(1, submitted("b"))).shapes
+    view.cache.requests[shape] = {}  # as when the table has it no more
+    assert view.fold(message(2, submitted("c"))).shapes == {shape: {"cpu": 1000}}
