@@ -10,7 +10,7 @@ from fairlead_common import events as ev
 from fairlead_common.ids import JobId, new_job_id
 from fairlead_scheduler.view import apply
 from fairlead_scheduler.view.columns import JobSet, View
-from fairlead_scheduler.view.journal import RowJournal
+from fairlead_scheduler.view.journal import MANY, RowJournal
 from fairlead_scheduler.view.names import NOBODY, Names, unpacked
 from fairlead_scheduler.view.specs import Specs
 from tests.unit.scheduler.facts import submitted
@@ -44,6 +44,13 @@ def test_more_rows_than_a_journal_holds_leave_the_newest() -> None:
     assert since(journal, 7) is None
     assert since(journal, 8) == [7, 8, 9]
     assert since(journal, 10) == [9]
+
+
+def test_many_changes_are_told_as_few_are() -> None:
+    journal = RowJournal()
+    journal.extend(list(range(MANY, -1, -1)) * 2)
+    assert since(journal, 0) == list(range(MANY + 1))
+    assert since(journal, 2 * MANY) == [0, 1]
 
 
 def test_a_submission_is_the_same_before_and_after_it_is_saved() -> None:

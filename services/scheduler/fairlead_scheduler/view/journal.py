@@ -12,6 +12,9 @@ import numpy.typing as npt
 ENTRIES_MAX: Final = 1 << 18
 """Most changes that are kept; the older half goes first."""
 
+MANY: Final = 1 << 14
+"""So many changes are sooner marked among millions of rows than sorted."""
+
 T = TypeVar("T")
 Rows = npt.NDArray[np.intp]
 
@@ -84,6 +87,11 @@ class RowJournal:
 
 
 def _distinct(rows: Rows) -> Rows:
+    """Each once, ascending: marked where they are many, else sorted."""
+    if rows.size > MANY:
+        marks = np.zeros(int(rows.max()) + 1, np.bool_)
+        marks[rows] = True
+        return np.flatnonzero(marks)
     rows.sort()
     first = np.ones(rows.size, np.bool_)
     np.not_equal(rows[1:], rows[:-1], out=first[1:])

@@ -1,7 +1,7 @@
 """The fold of submissions: new jobs get rows, many at once."""
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, compress
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -44,25 +44,22 @@ def all_submitted(view: View, messages: Sequence[Message], known: Known) -> None
 
 def _submitted(view: View, parts: Sequence[Part], known: Known) -> None:
     jobs = view.jobs
-    events = list(chain.from_iterable([part.events for part in parts]))
-    ids = [event.job_id for event in events]
-    if not _are_new(view, ids, known):
+    said = _Said(parts)
+    if not _are_new(view, said.ids, known):
         fresh = _fresh(view, parts, known)
         if fresh:
             _submitted(view, fresh, known)
         return
-    at = jobs.allocate(len(ids))
-    jobs.rows.add(ids, at)
+    at = jobs.allocate(len(said.ids))
+    jobs.rows.add(said.ids, at)
     sizes = [len(part.events) for part in parts]
     _fill(view, at, parts, sizes)
-    _describe(view, at, events)
-    view.specs.fresh.update(zip(ids, events, strict=True))
+    _describe(view, at, said)
+    events = list(chain.from_iterable([part.events for part in parts]))
+    view.specs.fresh.update(zip(said.ids, events, strict=True))
     view.touch_all(at, np.repeat([part.message.position for part in parts], sizes))
-    for row, event in [
-        (row, event)
-        for row, event in zip(at.tolist(), events, strict=True)
-        if event.after or event.retry is not None or event.gang is not None
-    ]:
+    for place in compress(range(len(events)), said.rare):
+        row, event = at.item(place), events[place]
         if event.after:
             _depend(view, row, event, known)
         if event.retry is not None:
@@ -108,36 +105,74 @@ def _fill(view: View, at: Rows, parts: Sequence[Part], sizes: Sequence[int]) -> 
         getattr(jobs, name)[at] = 0
 
 
-def _describe(view: View, at: Rows, batch: Sequence[ev.JobSubmitted]) -> None:
+class _Said:
+    """What events say, as columns: message by message, for its events are near the processor."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.ids: list[JobId] = []
+        self.digest: list[bytes] = []
+        self.flags: list[int] = []
+        self.pool: list[str] = []
+        self.shape: list[tuple[bytes, str]] = []
+        self.grace_s: list[int] = []
+        self.priority: list[int] = []
+        self.start_after_ms: list[int | None] = []
+        self.queue_s_max: list[int | None] = []
+        self.runtime_s_max: list[int | None] = []
+        self.checkpoint_s: list[int | None] = []
+        self.rare: list[bool] = []
+        for part in parts:
+            self._add(part.events)
+
+    def _add(self, events: Sequence[ev.JobSubmitted]) -> None:
+        self.ids += [event.job_id for event in events]
+        self.digest += [event.digest.encode() for event in events]
+        self.flags += [
+            0
+            if event.on_preemption == "requeue"
+            and event.when_infeasible == "reject"
+            and not event.hold
+            else _first_flags(event)
+            for event in events
+        ]
+        self.pool += [event.pool for event in events]
+        raws = [b"".join((event.shape,)) for event in events]  # a fifth of the time of `bytes`
+        self.shape += zip(raws, [event.priority_class for event in events], strict=True)
+        self.grace_s += [event.grace_s for event in events]
+        self.priority += [event.priority for event in events]
+        self.start_after_ms += [event.start_after_ms for event in events]
+        self.queue_s_max += [event.queue_s_max for event in events]
+        self.runtime_s_max += [event.runtime_s_max for event in events]
+        self.checkpoint_s += [event.checkpoint_s for event in events]
+        self.rare += [
+            bool(event.after) or event.retry is not None or event.gang is not None
+            for event in events
+        ]
+
+
+def _describe(view: View, at: Rows, said: _Said) -> None:
     """What the events say."""
     jobs = view.jobs
-    jobs.digest[at] = [event.digest.encode() for event in batch]
-    jobs.flags[at] = [
-        0
-        if event.on_preemption == "requeue" and event.when_infeasible == "reject" and not event.hold
-        else _first_flags(event)
-        for event in batch
-    ]
-    pools = [event.pool for event in batch]
-    number_of_pool = {pool: jobs.pools.number(pool) for pool in dict.fromkeys(pools)}
-    jobs.pool[at] = list(map(number_of_pool.__getitem__, pools))
-    raws = [b"".join((event.shape,)) for event in batch]  # a fifth of the time of `bytes`
-    kinds = list(zip(raws, [event.priority_class for event in batch], strict=True))
-    number_of = {kind: jobs.shapes.number(c.ShapeClass(*kind)) for kind in dict.fromkeys(kinds)}
-    jobs.shape[at] = list(map(number_of.__getitem__, kinds))
-    jobs.grace_s[at] = [event.grace_s for event in batch]
-    jobs.priority[at] = [event.priority for event in batch]
-    starts = [event.start_after_ms for event in batch]
+    jobs.digest[at] = said.digest
+    jobs.flags[at] = said.flags
+    number_of_pool = {pool: jobs.pools.number(pool) for pool in dict.fromkeys(said.pool)}
+    jobs.pool[at] = list(map(number_of_pool.__getitem__, said.pool))
+    number_of = {
+        kind: jobs.shapes.number(c.ShapeClass(*kind)) for kind in dict.fromkeys(said.shape)
+    }
+    jobs.shape[at] = list(map(number_of.__getitem__, said.shape))
+    jobs.grace_s[at] = said.grace_s
+    jobs.priority[at] = said.priority
+    starts, waits = said.start_after_ms, said.queue_s_max
     jobs.start_after_ms[at] = [ms or 0 for ms in starts] if any(starts) else 0
-    waits = [event.queue_s_max for event in batch]
     jobs.queue_until_ms[at] = c.NEVER_MS
     if waits.count(None) < len(waits):
         jobs.queue_until_ms[at] = [
             c.NEVER_MS if seconds is None else at_ms + 1000 * seconds
             for seconds, at_ms in zip(waits, jobs.submitted_ms[at].tolist(), strict=True)
         ]
-    jobs.runtime_ms_max[at] = _milliseconds([event.runtime_s_max for event in batch])
-    jobs.checkpoint_ms[at] = _milliseconds([event.checkpoint_s for event in batch])
+    jobs.runtime_ms_max[at] = _milliseconds(said.runtime_s_max)
+    jobs.checkpoint_ms[at] = _milliseconds(said.checkpoint_s)
 
 
 def _milliseconds(seconds: list[int | None]) -> list[int] | int:
