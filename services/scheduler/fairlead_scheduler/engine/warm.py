@@ -1,6 +1,6 @@
 """Compiles every kernel once, so that no round has to wait for it.
 
-Compiling takes about a minute of one core; the result stays in NUMBA_CACHE_DIR. Call `warm` where
+Compiling takes a minute of one core; the result stays in NUMBA_CACHE_DIR. Call `warm` where
 the program is installed (a set-up step, the build of an image) or beside a starting service.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from .round import schedule
-from .snapshot import EngineSettings, Plan, Snapshot
+from .snapshot import EngineSettings, NodeFlag, Plan, Snapshot
 
 
 def warm() -> tuple[Plan, Plan]:
@@ -19,10 +19,10 @@ def warm() -> tuple[Plan, Plan]:
 
 
 def tiny_pool(*, plain: bool) -> Snapshot:
-    """Two nodes; queue `a` fills them, queue `b` wants its share, urgent jobs and a gang wait."""
-    jobs = 2 if plain else 8
-    node = np.array([0, 0, 1, 1, -1, -1, -1, -1], np.int32)
-    gangs = np.array([-1, -1, -1, -1, -1, -1, 0, 0], np.int32)
+    """Three nodes, one out of contact; queue `a` fills two, `b` wants its share, a gang waits."""
+    jobs = 2 if plain else 9
+    node = np.array([0, 0, 1, 1, 2, -1, -1, -1, -1], np.int32)
+    gangs = np.array([-1, -1, -1, -1, -1, -1, -1, 0, 0], np.int32)
     return Snapshot(
         pool="warm",
         now_ms=1_000,
@@ -36,14 +36,14 @@ def tiny_pool(*, plain: bool) -> Snapshot:
         shape_request=np.array([[1, 1], [1, 1]]),
         shape_class=np.array([0, 1], np.int32),
         shape_match=np.zeros((2, 1, 1), np.uint8),
-        node_number=np.arange(2),
-        node_allocatable=np.array([[2, 2], [2, 2]]),
-        node_type=np.zeros(2, np.int32),
-        node_flags=np.zeros(2, np.uint8),
+        node_number=np.arange(3),
+        node_allocatable=np.full((3, 2), 2),
+        node_type=np.zeros(3, np.int32),
+        node_flags=np.array([0, 0, NodeFlag.LOST], np.uint8),
         label_names=("rack",),
-        node_label=np.zeros((1, 2), np.int32),
-        job_queue=np.array([0, 0, 0, 0, 1, 1, 1, 1], np.int32)[:jobs],
-        job_shape=np.array([0, 0, 0, 0, 0, 1, 1, 1], np.int32)[:jobs],
+        node_label=np.zeros((1, 3), np.int32),
+        job_queue=np.array([0, 0, 0, 0, 1, 1, 1, 1, 1], np.int32)[:jobs],
+        job_shape=np.array([0, 0, 0, 0, 0, 0, 1, 1, 1], np.int32)[:jobs],
         job_priority=np.zeros(jobs, np.int64),
         job_submission=np.arange(jobs),
         job_node=np.full(jobs, -1, np.int32) if plain else node,

@@ -1,0 +1,19 @@
+"""Nothing is left to compile once a scheduler is warm."""
+
+import subprocess
+import sys
+
+import pytest
+
+from fairlead_scheduler.engine.compiled import COMPILED
+
+
+@pytest.mark.skipif(not COMPILED, reason="nothing is compiled here")
+def test_no_round_compiles_a_kernel_that_warming_up_did_not() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.properties.engine.warmed"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
