@@ -168,6 +168,7 @@ class Folder:
             return None, {}
         rows = await connection.fetch(SQL["positions_of"], sorted(held))
         positions = {row["partition"]: row["position"] for row in rows}
+        self._progress.begin(positions)
         return await self._log.reader(JOBS, positions), positions
 
     async def _turn(

@@ -33,6 +33,11 @@ class Progress:
         """This process folds these partitions and will say so when they move."""
         self.own = partitions
 
+    def begin(self, positions: Mapping[int, int]) -> None:
+        """The fold of these partitions begins there, which is before what was known of them if the
+        database crashed and lost its last commits."""
+        self.positions = {**self.positions, **positions}
+
     def advance(self, positions: Mapping[int, int]) -> None:
         """The view is now there; whoever waits is woken. What was read a while ago moves nothing
         back."""

@@ -52,6 +52,14 @@ async def test_what_was_read_before_a_batch_does_not_set_it_back() -> None:
     assert progress.positions == {3: 9}
 
 
+async def test_what_a_crash_of_the_database_took_back_is_waited_for_again() -> None:
+    progress = Progress(Table())
+    progress.advance({3: 9, 4: 7})
+    progress.begin({3: 5})
+    assert not await progress.reached({3: 9}, 0.0)
+    assert await progress.reached({3: 5, 4: 7}, 0.0)
+
+
 async def test_a_change_between_reading_and_waiting_is_not_missed() -> None:
     progress = Progress(Table())
     progress.advance({3: 1})
