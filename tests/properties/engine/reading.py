@@ -283,7 +283,7 @@ class Plain:
     # The round --------------------------------------------------------------------------------
 
     def offer(self, q: int) -> Job | None:
-        """R3: the first job of a queue that was not handled yet, tried or passed over."""
+        """R3: the first job of a queue that was not handled yet: placed, or passed for another."""
         closed = self.stopped or self.s.queue_cordoned[q]
         waiting = sorted(
             (
@@ -436,7 +436,7 @@ class Plain:
             _, node, _ = min(found, key=lambda item: item[0])
             self.put(job, node)
             return
-        self.handled.add(job.row)
+        job.state = "queued"
         self.marked.add((job.queue, job.shape))
 
     def reopen(self, node: int) -> None:

@@ -83,6 +83,20 @@ def test_victims_with_equal_lost_work_are_told_apart_by_their_number_however_it_
     assert (placed(plan, names), preempted(plan, names)) == (["u0"], ["large0"])
 
 
+def test_who_found_no_room_is_tried_before_those_behind_it_once_room_was_given_back() -> None:
+    """Section 5: `a` leaves for `np` only after `c0` was tried, and leaves room for one of `c`."""
+    nodes = [{"name": "n", "resources": {"cpu": 7, "memory": "64Gi"}}]
+    made, names = pool(
+        run("a", "A", "n0", cpu=4, priorityClass="p1"),
+        {"id": "np", "queue": "B", "cpu": 4, "priorityClass": "p2np"},
+        {"id": "c", "queue": "C", "cpu": 2, "count": 2, "priorityClass": "p1"},
+        nodes=nodes,
+        queues={"A": {"weight": 2}, "B": {}, "C": {}},
+    )
+    plan = schedule(made, BALANCE)
+    assert (placed(plan, names), preempted(plan, names)) == (["c0", "np0"], ["a0"])
+
+
 def test_in_a_large_pool_the_cheapest_node_is_found_without_looking_at_all_of_them() -> None:
     """N4: 80 nodes, each with a run that loses another amount of work; two of them tie."""
     nodes = [{"name": "n", "count": 80, "resources": {"cpu": 1, "memory": "4Gi"}}]

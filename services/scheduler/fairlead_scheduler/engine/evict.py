@@ -120,6 +120,7 @@ def _describe(
     else:
         runs.level[rows] = np.searchsorted(levels, snapshot.job_value[rows])
     runs.kind[rows] = start.shape_preemption[shape]
+    runs.started[rows] = snapshot.job_started_ms[rows]
     if snapshot.job_flags is not None:
         stopping = (snapshot.job_flags[rows] & JobFlag.STOPPING) != 0
         runs.kind[rows[stopping]] = Preemption.NONE
@@ -228,7 +229,7 @@ def _runs(
         level=np.zeros(jobs, np.int64),
         kind=np.zeros(jobs, np.uint8),
         lost=np.zeros(jobs, np.float64),
-        started=snapshot.job_started_ms,
+        started=np.zeros(jobs, np.int64),
         priority=snapshot.job_priority,
         submission=snapshot.job_submission,
         queue=snapshot.job_queue.astype(np.int64) if jobs else np.zeros(0, np.int64),

@@ -103,7 +103,11 @@ def handle_new(t: Tables, m: Model, v: Runs, q: int, j: int) -> None:
         code = climb(t, m, v, j, after, NOWHERE, NOWHERE, URGENT)
         avoids = v.avoid_first.size > 0 and v.avoid_first[j] >= 0
         if code != NOT_TRIED and not avoids:
+            # The job keeps its place: when nothing behind it can be tried either, it is the first
+            # to be tried again once room was given back.
             pass_over(m, q, s, code)
+            m.examined[q] -= 1
+            return
     handled(m, q, s)
     m.next[q] += 1
 

@@ -72,7 +72,7 @@ class Runs(NamedTuple):
     state: Byte
     """[J]"""
     at: Int64
-    """[J] position of the piece; this and the next three mean nothing for what is no piece"""
+    """[J] position of the piece; this and the next four mean nothing for what is no piece"""
     level: Int64
     """[J] row of the value it runs at"""
     kind: Byte
@@ -81,7 +81,7 @@ class Runs(NamedTuple):
     lost: Float
     """[J] R9: work lost by stopping it now, in steps of `evict.LOST_STEPS`"""
     started: Int64
-    """[J] when its run started, see `start_of`"""
+    """[J] when its run started; now for what is new"""
     priority: Int64
     submission: Int64
     queue: Int64
@@ -200,12 +200,6 @@ def live(state: int) -> bool:
 
 
 @part
-def start_of(t: Tables, v: Runs, j: int) -> int:
-    """When the piece started: now if it is new."""
-    return t.now_ms if v.state[j] == PLACED else v.started[j]
-
-
-@part
 def in_steps(held: float, entitled: float) -> int:
     """How far what is held is above what its queue is entitled to."""
     return int(min(held / max(entitled, 1e-9) * STEPS, STEPS_MOST) + 0.5)
@@ -238,6 +232,7 @@ def put(t: Tables, m: Model, v: Runs, j: int, w: int, p: int, rung: int) -> None
     v.level[j] = t.level[s, w]
     if v.gang[j] < 0:
         v.kind[j] = t.shape_kind[s]
+    v.started[j] = t.now_ms
     v.lost[j] = 0.0
     v.at[j] = p
     v.link[j] = v.head[p]

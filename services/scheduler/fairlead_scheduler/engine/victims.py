@@ -9,7 +9,7 @@ from typing import Final
 
 from .compiled import part, steady
 from .model import N_TAKEN, TOLERANCE, Model, Tables
-from .stopping import EVICTED, NEVER, Runs, in_steps, live, measure, start_of
+from .stopping import EVICTED, NEVER, Runs, in_steps, live, measure
 
 FOR_SHARE: Final = 0
 """Rung (b): evicted runs of other queues, of no higher value, under R13."""
@@ -29,7 +29,7 @@ MATE: Final = 2
 
 
 @part
-def goes_first(t: Tables, v: Runs, a: int, b: int) -> bool:
+def goes_first(v: Runs, a: int, b: int) -> bool:
     """The order of N2b: whether `a` gives way before `b`."""
     if v.level[a] != v.level[b]:
         return v.level[a] < v.level[b]
@@ -39,10 +39,8 @@ def goes_first(t: Tables, v: Runs, a: int, b: int) -> bool:
         return v.priority[a] < v.priority[b]
     if v.lost[a] != v.lost[b]:
         return v.lost[a] < v.lost[b]
-    started = start_of(t, v, a)
-    other = start_of(t, v, b)
-    if started != other:
-        return started > other
+    if v.started[a] != v.started[b]:
+        return v.started[a] > v.started[b]
     return v.submission[a] > v.submission[b]
 
 
@@ -78,7 +76,7 @@ def held_by(t: Tables, v: Runs, q: int) -> float:
     return result
 
 
-@steady
+@part
 def reckon_one(t: Tables, v: Runs, j: int, p: int, sign: int) -> None:
     """Reckon with a piece as gone (1) or as there (-1)."""
     s = t.job_shape[j]
@@ -176,7 +174,7 @@ def take_until_fit(t: Tables, m: Model, v: Runs, n: int, p: int, after: float, m
     while n > 0 and not fits(v):
         first = 0
         for i in range(1, n):
-            if goes_first(t, v, v.candidates[i], v.candidates[first]):
+            if goes_first(v, v.candidates[i], v.candidates[first]):
                 first = i
         j = v.candidates[first]
         n -= 1
@@ -270,7 +268,7 @@ def rank(t: Tables, m: Model, v: Runs, covered: int, mode: int) -> None:
         for r in range(t.factor.size):
             above = max(above, v.held[q, r] * t.factor[r])
         v.key[NOW, 2] = -float(in_steps(above, v.entitled[q]))
-    v.key[NOW, 5] = -float(start_of(t, v, lead))
+    v.key[NOW, 5] = -float(v.started[lead])
     v.key[NOW, LEAD] = float(lead)
 
 
