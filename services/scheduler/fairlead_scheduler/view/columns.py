@@ -20,7 +20,7 @@ from fairlead_common.lifecycle import JOB_ENDED, JOB_HELD, RUN_ENDED, JobState, 
 from fairlead_scheduler.buckets import PoolBuckets
 from fairlead_scheduler.settings import Rules
 from fairlead_scheduler.view.journal import Journal, RowJournal
-from fairlead_scheduler.view.names import Names
+from fairlead_scheduler.view.names import FEW, Names
 from fairlead_scheduler.view.specs import Specs
 
 JOB_STATES: Final = tuple(JobState)
@@ -364,6 +364,10 @@ class View:
 
     def touch_all(self, rows: list[int] | Rows, positions: int | npt.NDArray[np.int64]) -> None:
         """Remember that the jobs of these rows changed, at this position or these."""
+        if len(rows) <= FEW and isinstance(positions, int):
+            for row in rows:
+                self.touch(int(row), positions)
+            return
         jobs = self.jobs
         jobs.unsaved[rows] = True
         jobs.position[rows] = positions

@@ -112,19 +112,25 @@ class Names:
 
     def add(self, ids: Sequence[JobId], rows: Rows) -> None:
         """These rows have these ids now. None of the ids has a row, and each is there once."""
-        keys = _keys(ids)
+        self._count += rows.size
+        keys = _keys(ids) if len(ids) > FEW else None
         if keys is None:
             for job_id, row in zip(ids, rows.tolist(), strict=True):
-                if _keys([job_id]) is None:
-                    self._odd[job_id], self._odd_of[row] = row, job_id
-                    self._count += 1
-                else:
-                    self.add([job_id], np.array([row], np.intp))
+                self._add(job_id, row)
             return
-        self._count += rows.size
         self._key[rows] = keys
         self._hash[rows] = _hashes(ids)
         self._link(rows)
+
+    def _add(self, job_id: JobId, row: int) -> None:
+        if not 0 < len(job_id) <= JOB_ID_LENGTH or not job_id.isascii():
+            self._odd[job_id], self._odd_of[row] = row, job_id
+            return
+        hashed = _hash(job_id)
+        slot = hashed & self._first.size - 1
+        self._key[row], self._hash[row] = job_id, hashed
+        self._next[row] = self._first[slot]
+        self._first[slot] = row
 
     def _link(self, rows: Rows) -> None:
         """Put these rows before those that their hashes lead to so far."""

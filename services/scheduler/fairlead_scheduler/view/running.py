@@ -110,7 +110,7 @@ def requeued(
 def _current(view: View, event: ev.RunEvent) -> int | None:
     """The row of the job, if the event is about its newest run."""
     row = view.jobs.rows.get(event.job_id)
-    return row if row is not None and view.jobs.run[row] == event.run else None
+    return row if row is not None and view.jobs.run.item(row) == event.run else None
 
 
 def run_moved(
@@ -121,6 +121,10 @@ def run_moved(
     _k: Known,
 ) -> None:
     """Runs were taken up, or started."""
+    if len(batch) <= names.FEW:
+        for event in batch:
+            _run_moved(view, message, event)
+        return
     jobs = view.jobs
     at = jobs.rows.find([event.job_id for event in batch])
     rows = at[(at >= 0) & (jobs.run[at] == [event.run for event in batch])].tolist()
@@ -133,6 +137,20 @@ def run_moved(
         since_ms = jobs.running_ms[rows]
         jobs.running_ms[rows] = np.where(since_ms > 0, since_ms, message.time_ms)
     view.touch_all(rows, message.position)
+
+
+def _run_moved(view: View, message: Message, event: ev.JobRunPending | ev.JobRunRunning) -> None:
+    """As `run_moved` of one: executors tell of a run that it was taken up and started at once."""
+    row = _current(view, event)
+    if row is None:
+        return
+    tag = cast(str, event.__struct_config__.tag)
+    jobs = view.jobs
+    jobs.run_state[row] = _RUN_TABLES[tag].item(jobs.run_state.item(row))
+    jobs.state[row] = _JOB_TABLES[tag].item(jobs.state.item(row))
+    if isinstance(event, ev.JobRunRunning) and jobs.running_ms.item(row) <= 0:
+        jobs.running_ms[row] = message.time_ms
+    view.touch(row, message.position)
 
 
 _RunEnd = (
@@ -171,7 +189,7 @@ def run_ended(view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _
 
 
 def succeeded(view: View, messages: Sequence[Message]) -> bool:
-    """As `run_ended` for messages of successes only, all at once; False where one is unusual.
+    """As `run_ended` for messages of successes only, all at once; False if one is unusual, or few.
 
     They come by the thousand in small messages: one per executor and job set. Unusual are runs
     that are not the newest or have ended, jobs that are gone, and what is told twice.
@@ -180,6 +198,8 @@ def succeeded(view: View, messages: Sequence[Message]) -> bool:
     events = cast(
         "list[ev.JobRunSucceeded]", list(chain.from_iterable([m.sequence.events for m in messages]))
     )
+    if len(events) <= names.FEW:
+        return False
     ids = [event.job_id for event in events]
     at = jobs.rows.find(ids)
     distinct = set(at.tolist())

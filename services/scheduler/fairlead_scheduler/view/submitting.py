@@ -57,7 +57,7 @@ def _submitted(view: View, parts: Sequence[Part], known: Known) -> None:
     _describe(view, at, said)
     events = list(chain.from_iterable([part.events for part in parts]))
     view.specs.fresh.update(zip(said.ids, events, strict=True))
-    view.touch_all(at, np.repeat([part.message.position for part in parts], sizes))
+    view.touch_all(at, _spread([part.message.position for part in parts], sizes))
     for place in compress(range(len(events)), said.rare):
         row, event = at.item(place), events[place]
         if event.after:
@@ -93,16 +93,21 @@ def _fill(view: View, at: Rows, parts: Sequence[Part], sizes: Sequence[int]) -> 
     numbers = [submission_number(m.time_ms, m.partition, m.position, 0) for m in messages]
     places = [np.arange(part.first, part.first + len(part.events)) for part in parts]
     sets = [c.JobSet(m.sequence.queue, m.sequence.job_set) for m in messages]
-    jobs.partition[at] = np.repeat([m.partition for m in messages], sizes)
-    jobs.queue[at] = np.repeat([jobs.queues.number(name.queue) for name in sets], sizes)
-    jobs.job_set[at] = np.repeat([jobs.job_sets.number(name) for name in sets], sizes)
-    jobs.number[at] = np.repeat(numbers, sizes) + (np.concatenate(places) & 1023) * 32
-    jobs.submitted_ms[at] = np.repeat([m.time_ms for m in messages], sizes)
+    jobs.partition[at] = _spread([m.partition for m in messages], sizes)
+    jobs.queue[at] = _spread([jobs.queues.number(name.queue) for name in sets], sizes)
+    jobs.job_set[at] = _spread([jobs.job_sets.number(name) for name in sets], sizes)
+    jobs.number[at] = _spread(numbers, sizes) + (np.concatenate(places) & 1023) * 32
+    jobs.submitted_ms[at] = _spread([m.time_ms for m in messages], sizes)
     jobs.state[at] = c.QUEUED
     jobs.run_state[at] = c.NO_RUN
     jobs.node[at] = -1
     for name in ("run", "retries", "leased_ms", "running_ms", "value"):
         getattr(jobs, name)[at] = 0
+
+
+def _spread(values: list[int], sizes: Sequence[int]) -> int | npt.NDArray[np.int64]:
+    """What is said of each message, for each of its events."""
+    return values[0] if len(values) == 1 else np.repeat(np.array(values, np.int64), sizes)
 
 
 class _Said:
