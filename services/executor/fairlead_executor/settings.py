@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from fairlead_common.access import Count
 from fairlead_common.errors import Fault
 from fairlead_common.settings import Settings, SettingsError
 from fairlead_executor.backends.simulated.settings import Simulation
@@ -15,8 +16,8 @@ NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 class Kept(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """Folders of runs that ended long ago: the newest are kept, for their logs."""
 
-    runs: int = 10_000
-    bytes: int = 2 * 2**30
+    runs: Count = 10_000
+    bytes: Count = 2 * 2**30
 
 
 class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
@@ -39,11 +40,11 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     resources: dict[str, str] = msgspec.field(default_factory=dict)
     simulation: Simulation = Simulation()
     heartbeat_s: float = 5.0
-    shutdown_s: int = 12
+    shutdown_s: Count = 12
     supervisor_fd: int | None = None
     address: str = ""
     kept: Kept = Kept()
-    output_bytes_max: int = 256 * 2**20
+    output_bytes_max: Count = 256 * 2**20
     armada_names: bool = False
 
     def check(self) -> None:

@@ -1,7 +1,14 @@
 """Settings of lookout."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
+from fairlead_common.access import Count, Positive
 from fairlead_common.classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.settings import Settings as Common
+
+Days = Annotated[int, Meta(ge=0)]
 
 
 class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -17,13 +24,13 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     """
 
     priority_classes: tuple[PriorityClass, ...] = DEFAULT_CLASSES
-    jobs_days: int = 30
-    usage_days: int = 400
-    fold_interval_s: float = 0.2
-    fold_events_max: int = 10_000
-    jobs_known_max: int = 100_000
-    events_days: int = 30
-    away_s: float = 120.0
-    streams_max: int = 500
-    waits_max: int = 1_000
-    pool_size: int = 8
+    jobs_days: Days = 30
+    usage_days: Days = 400
+    fold_interval_s: Annotated[float, Meta(ge=0)] = 0.2
+    fold_events_max: Count = 10_000
+    jobs_known_max: Count = 100_000
+    events_days: Days = 30
+    away_s: Positive = 120.0
+    streams_max: Count = 500
+    waits_max: Count = 1_000
+    pool_size: Count = 8
