@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 ENTRIES_MAX: Final = 1 << 18
-"""Most changes that are kept; the older half goes first."""
+"""Most changes that are kept; the oldest go first."""
 
 MANY: Final = 1 << 14
 """So many changes are sooner marked among millions of rows than sorted."""
