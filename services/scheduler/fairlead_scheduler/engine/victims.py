@@ -89,7 +89,7 @@ def reckon_one(t: Tables, v: Runs, j: int, p: int, sign: int) -> None:
         v.gang_gone[v.gang[j]] += sign
 
 
-@steady
+@part
 def reckon(t: Tables, v: Runs, j: int, p: int, whole_gang: int) -> None:
     """Reckon with a victim as gone, and with all its mates if they go with it."""
     v.out[j] = CHOSEN
@@ -168,7 +168,7 @@ def victims(
     return found
 
 
-@steady
+@part
 def take_until_fit(t: Tables, m: Model, v: Runs, n: int, p: int, after: float, mode: int) -> int:
     """Take candidates one by one in the order of N2b until it fits; how many are left."""
     while n > 0 and not fits(v):
