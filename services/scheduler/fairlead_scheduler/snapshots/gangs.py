@@ -49,11 +49,11 @@ class Gangs:
         """Whether any gang has members in the pool."""
         return bool(self._row)
 
-    def leave(self, slots: Iterable[int]) -> None:
+    def leave(self, slots: npt.NDArray[np.int32]) -> None:
         """The jobs of these slots leave the pool."""
         if not self._of_slot:
             return
-        for slot in slots:
+        for slot in slots.tolist():
             name = self._of_slot.pop(slot, None)
             if name is not None:
                 self._slots[name].discard(slot)
@@ -166,11 +166,11 @@ class Avoided:
         self._version = 0
         self._pairs: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]] | None = None
 
-    def leave(self, slots: Iterable[int]) -> None:
+    def leave(self, slots: npt.NDArray[np.int32]) -> None:
         """The jobs of these slots leave the pool."""
         if self._of_slot:
             before = len(self._of_slot)
-            for slot in slots:
+            for slot in slots.tolist():
                 self._of_slot.pop(slot, None)
             self._version += len(self._of_slot) != before
 

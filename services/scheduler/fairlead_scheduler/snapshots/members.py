@@ -108,7 +108,7 @@ class Members:
         for name, dtype in {**_COLUMNS, **_KEPT}.items():
             setattr(self, name, np.zeros(0, dtype))
         self.used = 0
-        self._free: list[int] = []
+        self._free = np.zeros(0, np.int32)
         self.version = 0
         """Grows with every change that a round could care about."""
         self.feasible: set[int] = set()
@@ -261,12 +261,11 @@ class Members:
         live = slots[self.job_node[slots] >= 0]
         self._shift(slots, -1)
         self._count_values(live, -1)
-        listed = slots.tolist()
-        self.gangs.leave(listed)
-        self.avoided.leave(listed)
+        self.gangs.leave(slots)
+        self.avoided.leave(slots)
         self.gone[slots] = True
         self.job_node[slots] = HOLE
-        self._free += listed
+        self._free = np.concatenate([self._free, slots])
         return live.size > 0, live.size < slots.size
 
     def _come(
@@ -303,8 +302,7 @@ class Members:
 
     def _allocate(self, count: int) -> Int32:
         kept_ = max(0, len(self._free) - count)
-        reused = np.array(self._free[kept_:], np.int32)
-        del self._free[kept_:]
+        self._free, reused = self._free[:kept_], self._free[kept_:]
         first = self.used
         self.used += count - reused.size
         if self.used > len(self.gone):
