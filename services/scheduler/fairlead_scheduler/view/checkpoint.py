@@ -71,7 +71,7 @@ def take(view: View, partitions: int) -> Changes:
         ended=[(job_id, e.state.value, e.digest, e.at_ms) for job_id, e in view.ended.items()],
         buckets=msgspec.json.encode(view.buckets.levels()),
     )
-    view.recent.update(view.ended)
+    view.recent.update({job_id: ended.state for job_id, ended in view.ended.items()})
     view.ended = {}
     view.jobs.unsaved[rows] = False
     return changes
@@ -304,4 +304,4 @@ def prune(view: View, saved: list[int]) -> None:
         if ended.position < saved[partition_of_job(job_id)]
     ]
     for job_id in gone:
-        view.recent[job_id] = view.ended.pop(job_id)
+        view.recent[job_id] = view.ended.pop(job_id).state

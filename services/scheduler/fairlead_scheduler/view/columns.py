@@ -338,7 +338,8 @@ class View:
         self.positions: dict[int, int] = {}
         self.specs = Specs()
         self.ended: dict[JobId, Ended] = {}
-        self.recent: dict[JobId, Ended] = {}
+        self.recent: dict[JobId, JobState] = {}
+        """Jobs that ended and are saved, as long as they are cheap to remember."""
         self.dependents: dict[JobId, set[JobId]] = {}
         self.lingering: dict[int, deque[tuple[int, JobId]]] = {}
         """Per partition: (time, job) of jobs that ended while queued and still have their row."""
@@ -378,8 +379,8 @@ class View:
         row = self.jobs.rows.get(job_id)
         if row is not None:
             return JOB_STATES[int(self.jobs.state[row])]
-        ended = self.ended.get(job_id) or self.recent.get(job_id)
-        return ended.state if ended else None
+        ended = self.ended.get(job_id)
+        return self.recent.get(job_id) if ended is None else ended.state
 
     def live_rows(self) -> npt.NDArray[np.intp]:
         """Rows of all jobs, whatever their state."""

@@ -91,10 +91,10 @@ def lingers_no_more(view: View, message: Message) -> bool:
 def release_lingering(view: View, message: Message) -> None:
     """By the time of the job's own partition: others may be read far ahead of it."""
     while lingers_no_more(view, message):
-        ended_ms, job_id = view.lingering[message.partition].popleft()
+        _, job_id = view.lingering[message.partition].popleft()
         row = view.jobs.rows.get(job_id)
         if row is not None and _may_go(view, row):
-            let_go(view, row, ended_ms)
+            let_go(view, row)
 
 
 def _may_go(view: View, row: int) -> bool:
@@ -102,10 +102,10 @@ def _may_go(view: View, row: int) -> bool:
     return bool(c.IS_ENDED[jobs.state[row]]) and not c.IS_LIVE_RUN[jobs.run_state[row]]
 
 
-def let_go(view: View, row: int, ended_ms: int) -> None:
+def let_go(view: View, row: int) -> None:
     """Free the row of an ended job; that it ended stays known to the rest of this batch."""
     jobs = view.jobs
     state = c.JOB_STATES[int(jobs.state[row])]
-    view.recent.setdefault(jobs.rows.of(row), c.Ended(state, jobs.digest_of(row), ended_ms))
+    view.recent.setdefault(jobs.rows.of(row), state)
     view.attention.discard(row)
     jobs.release(row)

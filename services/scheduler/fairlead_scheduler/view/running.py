@@ -175,7 +175,7 @@ def run_ended(view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _
         run_state[row] = table[was]
         if c.ENDED[state.item(row)]:
             view.loose_runs.add(run_id(event.job_id, event.run))
-            ending.let_go(view, row, message.time_ms)
+            ending.let_go(view, row)
             continue
         touched.append(row)
         if not isinstance(event, ev.JobRunSucceeded):
