@@ -153,7 +153,7 @@ class World:
         jobs.digest[rows] = [b"%032x" % row for row in rows.tolist()]
         for row in range(self.jobs):
             executor = f"cluster-{row // CORES % EXECUTORS:02d}"
-            self.leases.held[RunId(f"{ids[row]}-1")] = leasing.Held(executor, Wish.RUN)
+            self.leases.held[RunId(f"{ids[row]}-1")] = leasing.held(executor, Wish.RUN)
 
     # What happens -----------------------------------------------------------------------------
 

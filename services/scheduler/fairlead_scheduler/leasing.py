@@ -6,6 +6,7 @@ that a lost or doubled decision cannot leave a lease behind.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -30,6 +31,12 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     wish: Wish
 
 
+@lru_cache(maxsize=4096)
+def held(executor: str, wish: Wish) -> Held:
+    """One object for all leases of an executor with the same wish: there may be a million."""
+    return Held(executor, wish)
+
+
 class Leases:
     """Live leases by run."""
 
@@ -39,7 +46,7 @@ class Leases:
     def read_back(self, executor: str, newest: dict[str, bytes]) -> None:
         """Take over what the topic of an executor holds."""
         for run, value in newest.items():
-            self.held[RunId(run)] = Held(executor, _wish.decode(value).wish)
+            self.held[RunId(run)] = held(executor, _wish.decode(value).wish)
 
     def noted(self, records: list[Record]) -> None:
         """Keep in step with an append that is done; records of other topics are passed over."""
@@ -50,7 +57,7 @@ class Leases:
                 self.held.pop(RunId(record.key), None)
             else:
                 executor = record.topic.removeprefix(LEASES_PREFIX)
-                self.held[RunId(record.key)] = Held(executor, _wish.decode(record.value).wish)
+                self.held[RunId(record.key)] = held(executor, _wish.decode(record.value).wish)
 
 
 class _OnlyWish(msgspec.Struct, frozen=True):
