@@ -6,7 +6,7 @@ import msgspec
 
 from fairlead import asking, steps
 from fairlead.fleet import Cluster, Cordon, Node, PriorityClass, PriorityClasses
-from fairlead.models import Queue
+from fairlead.models import QUEUE_BY_SERVER, Queue
 from fairlead.steps import Flow, Reply
 from fairlead.tokens import NewToken, SignInLink, Token
 
@@ -142,8 +142,7 @@ def _listed(path: str, key: str, kind: type[asking.A]) -> Flow[None]:
 def _told(queue: Queue) -> dict[str, object]:
     """What a request may hold of a queue."""
     body: dict[str, object] = msgspec.to_builtins(queue)
-    body.pop("version", None)
-    return body
+    return {name: value for name, value in body.items() if name not in QUEUE_BY_SERVER}
 
 
 def _queue_path(name: str) -> str:

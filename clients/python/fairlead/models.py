@@ -116,14 +116,20 @@ class Permission(Sent, frozen=True, kw_only=True):
     verbs: tuple[str, ...]
 
 
+QUEUE_BY_SERVER: Final = ("version", "position")
+"""Fields of a queue that are not for its users to say."""
+
+
 class Queue(Answer, frozen=True, kw_only=True, omit_defaults=True):
     """A queue. `limits`: class -> resource -> fraction of a pool (number) or amount (text).
 
-    `version` is the server's: it names what `replace_queue` is to replace.
+    `version` and `position` are the server's: the one names what `replace_queue` is to replace,
+    reads that are given the other know the queue so.
     """
 
     name: str
     version: int = 0
+    position: str = ""
     weight: float = 1.0
     cordoned: bool = False
     reason: str = ""

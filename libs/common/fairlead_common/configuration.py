@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from fairlead_common import positions
 from fairlead_common.events import RetryPolicy
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import CONFIG
@@ -73,6 +74,11 @@ def key(item: Queue | Cordon) -> str:
             return f"cordon/{executor}"
         case Cordon(executor=executor, node=node):
             return f"cordon/{executor}/{node}"
+
+
+def position(item: Queue | Cordon) -> str:
+    """What a read takes as `after=` in order to have seen this version."""
+    return positions.encode_configured(key(item), item.version)
 
 
 def record(item: Queue | Cordon) -> Record:

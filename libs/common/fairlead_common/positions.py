@@ -1,12 +1,14 @@
-"""Position tokens of the API: opaque texts that name a place in `fairlead.jobs`.
+"""Position tokens of the API: opaque texts that name a place in the log.
 
-A change answers with the positions that a reader has passed when it has seen it; a read is given
-the token and waits until its view has passed them. Only partitions that matter are in a token.
+A change of jobs answers with the positions in `fairlead.jobs` that a reader has passed when it has
+seen it, a change of what is configured with the version of its record in `fairlead.config` (the
+outbox may tell versions of different records in any order). A read is given the token and waits
+until its view has passed what is in it, which is only what matters.
 """
 
 import base64
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -15,24 +17,49 @@ from fairlead_common.log.topics import JOB_PARTITIONS
 TOKEN_LENGTH_MAX: Final = 2_000
 
 _Partition = Annotated[int, msgspec.Meta(ge=0, lt=JOB_PARTITIONS)]
+_Key = Annotated[str, msgspec.Meta(pattern="/", max_length=600)]
 _Position = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-_decoder: Final = msgspec.json.Decoder(dict[_Partition, _Position])
+
+
+class Place(msgspec.Struct, frozen=True):
+    """`jobs`: {partition: position to read next}; `configured`: {key of a record: version}.
+
+    Without either there is nothing to wait for.
+    """
+
+    jobs: Mapping[_Partition, _Position] = {}
+    configured: Mapping[_Key, _Position] = {}
+
+
+_jobs_decoder: Final = msgspec.json.Decoder(dict[_Partition, _Position])
+_configured_decoder: Final = msgspec.json.Decoder(dict[_Key, _Position])
 
 
 def encode(positions: Mapping[int, int]) -> str:
-    """The token of {partition: position to read next}. Without partitions: nothing to wait for."""
-    text = msgspec.json.encode(dict(sorted(positions.items())))
-    return base64.urlsafe_b64encode(text).decode().rstrip("=")
+    """The token of {partition: position to read next}."""
+    return _encoded(dict(sorted(positions.items())))
 
 
-def decode(token: str) -> dict[int, int]:
-    """The inverse of `encode`. Raises ValueError for what is no token of ours."""
+def encode_configured(key: str, version: int) -> str:
+    """The token of a record of `fairlead.config`."""
+    return _encoded({key: version})
+
+
+def decode(token: str) -> Place:
+    """What a token names. Raises ValueError for what is no token of ours."""
     if len(token) > TOKEN_LENGTH_MAX:
         raise ValueError("the position is longer than any that Fairlead has given")
     try:
-        return _decoder.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        if b"/" in text:
+            return Place(configured=_configured_decoder.decode(text))
+        return Place(jobs=_jobs_decoder.decode(text))
     except (msgspec.MsgspecError, ValueError):
         raise ValueError("the position is not one that Fairlead has given") from None
+
+
+def _encoded(content: Mapping[Any, int]) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(content)).decode().rstrip("=")
 
 
 def merge(*tokens: Mapping[int, int]) -> dict[int, int]:

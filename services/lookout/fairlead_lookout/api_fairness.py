@@ -9,7 +9,7 @@ from fairlead_common import clock, reports
 from fairlead_common.permissions import Reach
 from fairlead_common.problems import Problem
 from fairlead_lookout import columns, fairness, fairness_fold, filters, metering, shown
-from fairlead_lookout.asking import answer
+from fairlead_lookout.asking import answer, coming
 from fairlead_lookout.fairness import MINUTE_MS, BucketKey, Standing, Sums
 from fairlead_lookout.metering import HOUR_MS
 from fairlead_lookout.openapi import answers
@@ -30,6 +30,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
 
     @router.get(
         "/fairness",
+        dependencies=[coming(parts)],
         responses=answers(shown.FairnessShown, "Means by time, and resource-hours.", 400, 404),
     )
     async def get_fairness(

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from fairlead_common.permissions import Reach
 from fairlead_common.problems import Problem
 from fairlead_lookout import machines, shown
-from fairlead_lookout.asking import QueueName, answer
+from fairlead_lookout.asking import QueueName, answer, coming
 from fairlead_lookout.openapi import answers
 from fairlead_lookout.parts import Parts
 
@@ -17,21 +17,26 @@ ROUNDS_MAX = 1_000
 def add_routes(router: APIRouter, parts: Parts) -> None:
     """Reports of queues and pools; clusters."""
     Seen = Annotated[Reach, Depends(parts.sight)]
+    come = [coming(parts)]
 
-    @router.get("/clusters", responses=answers(shown.ClustersShown, "All clusters."))
+    @router.get(
+        "/clusters", dependencies=come, responses=answers(shown.ClustersShown, "All clusters.", 400)
+    )
     async def list_clusters() -> Response:
         return answer(await machines.clusters(parts))
 
     @router.get(
         "/clusters/{executor}/nodes",
-        responses=answers(shown.NodesShown, "Its nodes and what runs there.", 404),
+        dependencies=come,
+        responses=answers(shown.NodesShown, "Its nodes and what runs there.", 400, 404),
     )
     async def list_nodes(reach: Seen, executor: QueueName) -> Response:
         return answer(await machines.nodes(parts, executor, reach))
 
     @router.get(
         "/queues/{queue}/report",
-        responses=answers(shown.QueueReportShown, "Shares and reasons of a queue.", 404),
+        dependencies=come,
+        responses=answers(shown.QueueReportShown, "Shares and reasons of a queue.", 400, 404),
     )
     async def queue_report(reach: Seen, queue: QueueName) -> Response:
         if queue not in reach:
@@ -40,14 +45,18 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
 
     @router.get(
         "/pools/{pool}/report",
-        responses=answers(shown.PoolReportShown, "The last round, shares and reasons of a pool."),
+        dependencies=come,
+        responses=answers(
+            shown.PoolReportShown, "The last round, shares and reasons of a pool.", 400
+        ),
     )
     async def pool_report(reach: Seen, pool: QueueName) -> Response:
         return answer(parts.reports.of_pool(pool, reach))
 
     @router.get(
         "/pools/{pool}/rounds",
-        responses=answers(shown.RoundsShown, "The last rounds of a pool, newest first."),
+        dependencies=come,
+        responses=answers(shown.RoundsShown, "The last rounds of a pool, newest first.", 400),
     )
     async def pool_rounds(
         pool: QueueName, limit: Annotated[int, Query(ge=1, le=ROUNDS_MAX)] = 100

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Final, TypeVar
 
 import msgspec
-from fastapi import Header, Path, Query, Response
+from fastapi import Depends, Header, Path, Query, Response, params
 
 from fairlead_common import clock, positions
 from fairlead_common.errors import Fault
@@ -62,16 +62,29 @@ async def come_to(parts: Parts, after: str | None, wait: str | None) -> None:
         fault = Fault("/query/after", str(error))
         raise Problem("malformed", "The position cannot be read.", [fault]) from None
     with Place(parts, "waits"):
-        reached = await parts.progress.reached(target, wait_s)
+        reached = await parts.progress.reached(
+            target.jobs, wait_s
+        ) and await parts.configured.reached(target.configured, wait_s)
     if not reached:
-        behind = sum(
-            max(0, at - parts.progress.positions.get(number, 0)) for number, at in target.items()
+        at = parts.progress.positions
+        behind = len(target.configured) + sum(
+            max(0, position - at.get(number, 0)) for number, position in target.jobs.items()
         )
         raise Problem(
             "unavailable",
             f"The view has not come that far within {wait_s:g} s: {behind} messages to go.",
             retry_after_s=1,
         )
+
+
+def coming(parts: Parts) -> params.Depends:
+    """For routes that read what lookout keeps in memory: they take a position as the others do."""
+
+    async def come(after: After = None, wait: Wait = None) -> None:
+        await come_to(parts, after, wait)
+
+    dependency: params.Depends = Depends(come)
+    return dependency
 
 
 async def find_set(parts: Parts, reach: Reach, queue: str, job_set: str) -> JobSet:

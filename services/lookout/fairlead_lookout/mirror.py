@@ -4,12 +4,14 @@ Every process reads them from the beginning at its start and follows them. Value
 until somebody asks. Beyond `ROWS_MAX` keys new ones are not taken up, which is logged.
 """
 
+import asyncio
+import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from fairlead_common import clock, configuration, reports
 from fairlead_common import clusters as facts
-from fairlead_common import configuration, reports
 from fairlead_common.log import EventLog, caught_up
 from fairlead_common.log.topics import CLUSTERS, CONFIG, REPORTS
 from fairlead_common.permissions import Reach
@@ -33,6 +35,7 @@ class Mirror:
         self._topic = topic
         self._rows_max = rows_max
         self._full = False
+        self._moved = asyncio.Event()
         self._outages = Outages(f"the mirror of {topic}", away_s)
 
     async def run(self) -> None:
@@ -56,6 +59,8 @@ class Mirror:
                 for entry in batch.entries:
                     unseen.discard(entry.key)
                     self._put(entry.key, entry.value, entry.time_ms)
+                self._moved.set()
+                self._moved = asyncio.Event()
         finally:
             self.ready = False
             await reader.close()
@@ -220,6 +225,23 @@ class Configured(Mirror):
         value = self.values.get(f"queue/{name}")
         found = None if value is None else configuration.decode(value)
         return found if isinstance(found, configuration.Queue) and not found.deleted else None
+
+    async def reached(self, versions: Mapping[str, int], wait_s: float) -> bool:
+        """Whether these records have these versions, or newer, after at most `wait_s`."""
+        deadline = clock.monotonic_s() + wait_s
+        while not all(self._version(key) >= version for key, version in versions.items()):
+            left_s = deadline - clock.monotonic_s()
+            if left_s <= 0:
+                return False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._moved.wait()
+        return True
+
+    def _version(self, key: str) -> int:
+        """0 for what is not there."""
+        value = self.values.get(key)
+        return 0 if value is None else configuration.decode(value).version
 
     def cordon(self, executor: str, node: str | None = None) -> configuration.Cordon | None:
         """The mark of an operator on an executor, or on one of its nodes."""

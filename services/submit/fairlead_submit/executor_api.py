@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
 
+from fairlead_common import configuration
 from fairlead_common.configuration import Cordon
 from fairlead_common.errors import Fault
 from fairlead_common.permissions import require
@@ -21,13 +22,17 @@ ExecutorName = Annotated[str, Path(max_length=253)]
 
 
 class MarkView(msgspec.Struct, frozen=True):
-    """An operator's mark as the API shows it; `node` null: on the whole executor."""
+    """An operator's mark as the API shows it; `node` null: on the whole executor.
+
+    Reads that are given `position` know of it.
+    """
 
     executor: str
     node: str | None
     cordoned: bool
     reason: str
     version: int
+    position: str
 
 
 def executor_routes(cordons: Cordons, fleet: Fleet) -> APIRouter:
@@ -89,7 +94,14 @@ def _marking(
                 by=caller.name,
             )
         )
-        shown = MarkView(made.executor, made.node, made.cordoned, made.reason, made.version)
+        shown = MarkView(
+            executor=made.executor,
+            node=made.node,
+            cordoned=made.cordoned,
+            reason=made.reason,
+            version=made.version,
+            position=configuration.position(made),
+        )
         return Response(msgspec.json.encode(shown), media_type="application/json")
 
     return mark

@@ -30,10 +30,11 @@ _cordon_decoder: Final = Decoder(requests.Cordon)
 
 
 class QueueView(msgspec.Struct, frozen=True, rename="camel"):
-    """A queue as the API shows it."""
+    """A queue as the API shows it; reads that are given `position` know it so."""
 
     name: str
     version: int
+    position: str
     weight: float
     cordoned: bool
     reason: str
@@ -299,6 +300,7 @@ def _view(queue: configuration.Queue) -> QueueView:
     return QueueView(
         name=queue.name,
         version=queue.version,
+        position=configuration.position(queue),
         weight=queue.weight,
         cordoned=queue.cordoned,
         reason=queue.reason,

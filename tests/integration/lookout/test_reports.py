@@ -148,3 +148,31 @@ async def test_shares_and_resource_hours_over_time_are_the_same_after_a_restart(
         ):
             answer = await world.get("/fairness", queue="q", **query)
             assert answer.status_code == 422
+
+
+async def test_whoever_changed_a_queue_or_a_mark_can_wait_until_reports_know_it(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        queue = configuration.Queue(name="q", version=7, cordoned=True)
+        cordon = configuration.Cordon(executor="e", version=8)
+        beat = clusters.heartbeat_record(clusters.Heartbeat(executor="e", backend="simulated"))
+        await world.append([beat])
+        await until(lambda: world.read("/clusters"), lambda found: found["clusters"])
+        waiting = asyncio.create_task(world.read("/queues/q/report", configuration.position(queue)))
+        await world.append([configuration.record(queue), configuration.record(cordon)])
+        assert (await waiting)["cordoned"]
+        (cluster,) = (await world.read("/clusters", configuration.position(cordon)))["clusters"]
+        assert cluster["cordoned"]
+        older = configuration.position(configuration.Queue(name="q", version=6))
+        assert (await world.read("/queues/q/report", older))["cordoned"]
+
+
+async def test_a_version_that_nobody_made_is_waited_for_in_vain(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        never = configuration.position(configuration.Queue(name="q", version=1))
+        answer = await world.get("/queues/q/report", never, wait="1ms")
+        assert answer.status_code == 503
+        assert "not come that far" in answer.json()["detail"]

@@ -175,7 +175,7 @@ async def test_what_is_submitted_again_is_so_once_whoever_is_killed(
         body = {"queue": "fire", "jobSet": "old", "jobs": [RUN] * jobs}
         said = await killed.insist("/jobs", body)
         known = {job["id"] for job in said["jobs"]}
-        assert await lookout.parts.progress.reached(positions.decode(said["position"]), 60)
+        assert await lookout.parts.progress.reached(positions.decode(said["position"]).jobs, 60)
         chosen = {"queue": "fire", "jobSet": "old"}
         again = {"filter": chosen, "jobSet": "new", "clientId": "again"}
         first = await killed.insist("/jobs/resubmit", again)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fairlead_common import clusters, configuration
+from fairlead_common import clusters, configuration, positions
 from fairlead_common.log.topics import CONFIG
 from fairlead_submit import access
 from tests.integration.submit.served import Served, served
@@ -50,8 +50,11 @@ async def test_an_executor_and_a_node_are_cordoned_and_the_log_hears_of_it(submi
         "executor": "north",
         "node": None,
         "version": first.json()["version"],
+        "position": first.json()["position"],
         **body,
     }
+    place = positions.decode(first.json()["position"])
+    assert place.configured == {"cordon/north": first.json()["version"]}
     again = await submit.client.put(url, json=body)
     assert again.json() == first.json()
     node = await submit.client.put(f"{url}/nodes/n0", json={"cordoned": True})

@@ -60,7 +60,7 @@ async def test_the_short_form_becomes_a_pod_spec_with_its_shape(submit: Served) 
     partition = ids.job_set_partition(submit.queue, "set")
     assert event.job_id == ids.client_job_id(partition, submit.queue, "set", "a")
     assert answer.json()["jobs"] == [{"id": event.job_id, "clientId": "a", "duplicate": False}]
-    assert positions.decode(answer.json()["position"]).keys() == {partition}
+    assert positions.decode(answer.json()["position"]).jobs.keys() == {partition}
     amounts = {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": 2}
     assert msgspec.json.decode(event.spec) == {
         "containers": [
@@ -216,7 +216,7 @@ async def test_jobs_are_cancelled_by_id_in_their_partitions(submit: Served) -> N
     mine = [event for event in asked if event.job_id in made]
     assert sorted(event.job_id for event in mine) == sorted(made)
     assert {event.reason for event in mine} == {"enough"}
-    at = positions.decode(answer.json()["position"])
+    at = positions.decode(answer.json()["position"]).jobs
     assert at.keys() == {ids.partition_of_job(job_id) for job_id in made}
 
 
@@ -232,7 +232,7 @@ async def test_a_job_set_is_cancelled_by_one_event_and_a_queue_by_one_in_each_pa
     answer = await submit.post(
         "/jobs/reprioritize", {"filter": {"queue": submit.queue}, "priority": 7}
     )
-    assert len(positions.decode(answer.json()["position"])) == JOB_PARTITIONS
+    assert len(positions.decode(answer.json()["position"]).jobs) == JOB_PARTITIONS
     moved = [e for e in await submit.events() if isinstance(e, events.JobsReprioritized)]
     assert [event.priority for event in moved] == [7] * JOB_PARTITIONS
 

@@ -18,7 +18,7 @@ class Watched(Served):
 
     async def seen(self, position: str) -> None:
         """Until what was written there is in the view."""
-        wanted = positions.decode(position)
+        wanted = positions.decode(position).jobs
         async with asyncio.timeout(30):
             while True:
                 rows = await self.pool.fetch("SELECT * FROM fairlead_lookout.progress")

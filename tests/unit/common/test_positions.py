@@ -8,13 +8,21 @@ from hypothesis import strategies as st
 
 from fairlead_common import positions
 from fairlead_common.log.topics import JOB_PARTITIONS
+from fairlead_common.positions import Place
 
 PLACES = st.dictionaries(st.integers(0, JOB_PARTITIONS - 1), st.integers(0, 2**62))
 
 
 @given(PLACES)
 def test_a_token_says_what_it_was_made_of(places: dict[int, int]) -> None:
-    assert positions.decode(positions.encode(places)) == places
+    assert positions.decode(positions.encode(places)) == Place(jobs=places)
+
+
+@given(st.text(max_size=250), st.integers(1, 2**62))
+def test_a_token_of_what_is_configured_says_which_version(name: str, version: int) -> None:
+    token = positions.encode_configured(f"queue/{name}", version)
+    assert positions.decode(token) == Place(configured={f"queue/{name}": version})
+    assert len(token) <= positions.TOKEN_LENGTH_MAX
 
 
 @given(PLACES)
@@ -31,11 +39,11 @@ def test_equal_places_give_one_token() -> None:
 @given(st.text(max_size=60))
 def test_what_we_never_gave_is_refused_or_is_a_place(token: str) -> None:
     try:
-        places, refusal = positions.decode(token), "the position is"
+        place, refusal = positions.decode(token), "the position is"
     except ValueError as error:
-        places, refusal = {}, str(error)
+        place, refusal = Place(), str(error)
     assert refusal.startswith("the position is")
-    assert all(0 <= partition < JOB_PARTITIONS for partition in places)
+    assert all(0 <= partition < JOB_PARTITIONS for partition in place.jobs)
 
 
 def told(text: str) -> str:
@@ -53,6 +61,8 @@ def told(text: str) -> str:
         told('{"0": -1}'),
         told('{"0": 9223372036854775808}'),
         told('{"0": "1"}'),
+        told('{"queue/a": -1}'),
+        told('{"queue/a": 1, "b": 1}'),
         "A" * (positions.TOKEN_LENGTH_MAX + 1),
     ],
 )

@@ -100,13 +100,15 @@ def _queue(document: object) -> "Queue | list[str]":
     import msgspec
 
     from fairlead import Queue
+    from fairlead.models import QUEUE_BY_SERVER
 
     if not isinstance(document, dict):
         return ["is no mapping like {kind: queue, name: ...}"]
     kind = str(document.get("kind", KIND)).lower()
     if kind != KIND:
         return [f"its kind is {kind!r}; there is {KIND}"]
-    fields = {name: value for name, value in document.items() if name not in ("kind", "version")}
+    ignored = ("kind", *QUEUE_BY_SERVER)
+    fields = {name: value for name, value in document.items() if name not in ignored}
     known = [field.encode_name for field in msgspec.structs.fields(Queue)]
     faults = [f"{name}: there is no such field" for name in fields if name not in known]
     try:

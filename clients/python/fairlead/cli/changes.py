@@ -5,16 +5,18 @@ from typing import TypeAlias
 
 import msgspec
 
+from fairlead.models import QUEUE_BY_SERVER
+
 Plain: TypeAlias = Mapping[str, object] | Sequence[object] | str | int | float | bool | None
 
 
 def of(old: msgspec.Struct, new: msgspec.Struct) -> list[str]:
-    """`weight: 1 -> 2`, one line for each field; what the server counts (`version`) is left out."""
+    """`weight: 1 -> 2`, one line for each field; what is the server's is left out."""
     before, after = _plain(old), _plain(new)
     return [
         f"{name}: {_shown(before.get(name))} -> {_shown(after.get(name))}"
         for name in dict.fromkeys((*before, *after))
-        if name != "version" and before.get(name) != after.get(name)
+        if name not in QUEUE_BY_SERVER and before.get(name) != after.get(name)
     ]
 
 
