@@ -1,0 +1,121 @@
+"""How soon an action on 100,000 jobs is answered, and how soon lookout shows that it is done.
+
+    python bench/bulk.py [--jobs 100000] [--json]
+
+Starts everything through `fairlead up --backend simulated`, with room for all jobs. One job set
+waits on hold: it is given another priority, cancelled and submitted again into a third. One runs:
+it is preempted, and does not come back. The last line of output is one JSON object.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/bulk.py`
+
+from fairlead import Client, Filter
+from fairlead_standalone.testing import Whole
+
+QUEUE: Final = "default"
+NODES: Final = 1_000
+BATCH: Final = 10_000
+SHOWN_S_MAX: Final = 300.0
+POLL_S: Final = 0.1
+JOB: Final = {
+    "command": ["true"],
+    "cpu": "1",
+    "memory": "1Mi",
+    "onPreemption": "fail",
+    "annotations": {"fairlead.dev/simulated-seconds": "86400"},
+}
+HELD: Final = {**JOB, "hold": True}
+
+
+def main() -> None:
+    """Read the arguments, start everything, act."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=100_000)
+    parser.add_argument("--json", action="store_true", help="nothing but the JSON on stdout")
+    given = parser.parse_args()
+    kind = {"count": NODES, "resources": {"cpu": given.jobs // NODES + 1, "memory": "256Gi"}}
+    environment = {"FAIRLEAD_SIMULATION": json.dumps({"nodes": [kind]})}
+    with (
+        tempfile.TemporaryDirectory(prefix="fairlead-bulk-") as folder,
+        Whole(Path(folder), "--backend", "simulated", environment=environment) as whole,
+    ):
+        whole.start()
+        with Client(whole.address, token=whole.token) as client:
+            found = {"jobs": given.jobs, **act(client, given.jobs)}
+    if not given.json:
+        print(json.dumps(found, indent=2))
+    print(json.dumps(found))
+
+
+def act(client: Client, jobs: int) -> dict[str, Any]:
+    """All actions, one after the other; seconds until each was answered and shown."""
+    submit(client, "runs", JOB, jobs)
+    until_shown(client, "runs", "RUNNING", jobs)
+    submit(client, "waits", HELD, jobs)
+    until_shown(client, "waits", "QUEUED", jobs)
+    runs = Filter(queue=QUEUE, job_set="runs")
+    waits = Filter(queue=QUEUE, job_set="waits")
+    return {
+        "reprioritize": timed(
+            lambda: client.reprioritize(waits, 7),
+            lambda done: client.job_set(QUEUE, "waits", after=done.position, wait_s=SHOWN_S_MAX),
+        ),
+        "cancel": timed(
+            lambda: client.cancel(waits), lambda _: until_shown(client, "waits", "CANCELLED", jobs)
+        ),
+        "preempt": timed(
+            lambda: client.preempt(runs), lambda _: until_shown(client, "runs", "PREEMPTED", jobs)
+        ),
+        "resubmit": timed(
+            lambda: client.resubmit(waits, "again"),
+            lambda started: until_submitted(client, started.action, jobs),
+        ),
+    }
+
+
+def submit(client: Client, job_set: str, job: dict[str, Any], jobs: int) -> None:
+    """Submit so many alike."""
+    for first in range(0, jobs, BATCH):
+        client.submit(QUEUE, job_set, [{}] * min(BATCH, jobs - first), defaults=job)
+
+
+def timed(ask: Callable[[], Any], seen: Callable[[Any], object]) -> dict[str, float]:
+    """Seconds until the action is answered, and from then on until it is seen."""
+    began_s = time.monotonic()
+    answer = ask()
+    answered_s = time.monotonic()
+    seen(answer)
+    return {
+        "answeredS": round(answered_s - began_s, 2),
+        "shownS": round(time.monotonic() - began_s, 2),
+    }
+
+
+def until_submitted(client: Client, action: str, jobs: int) -> None:
+    """Until the action has done its work, and lookout shows the new jobs."""
+    for _ in client.watch_action(action):
+        pass
+    until_shown(client, "again", "QUEUED", jobs)
+
+
+def until_shown(client: Client, job_set: str, state: str, jobs: int) -> None:
+    """Until lookout shows that so many jobs of the job set are in this state."""
+    deadline_s = time.monotonic() + SHOWN_S_MAX
+    while client.job_set(QUEUE, job_set).states.get(state, 0) < jobs:
+        if time.monotonic() > deadline_s:
+            states = client.job_set(QUEUE, job_set).states
+            raise SystemExit(f"{job_set} is not {state} after {SHOWN_S_MAX:.0f} s: {states}")
+        time.sleep(POLL_S)
+
+
+if __name__ == "__main__":
+    main()
