@@ -14,12 +14,15 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/bulk.py`
 
 from fairlead import Client, Filter
+from fairlead.models import Acted
 from fairlead_standalone.testing import Whole
+
+T = TypeVar("T")
 
 QUEUE: Final = "default"
 NODES: Final = 1_000
@@ -64,20 +67,24 @@ def act(client: Client, jobs: int) -> dict[str, Any]:
     until_shown(client, "waits", "QUEUED", jobs)
     runs = Filter(queue=QUEUE, job_set="runs")
     waits = Filter(queue=QUEUE, job_set="waits")
+
+    def folded(done: Acted) -> None:
+        client.job_set(QUEUE, "waits", after=done.position, wait_s=SHOWN_S_MAX)
+
     return {
-        "reprioritize": timed(
-            lambda: client.reprioritize(waits, 7),
-            lambda done: client.job_set(QUEUE, "waits", after=done.position, wait_s=SHOWN_S_MAX),
-        ),
+        "reprioritize": timed(lambda: client.reprioritize(waits, 7), shown=folded),
         "cancel": timed(
-            lambda: client.cancel(waits), lambda _: until_shown(client, "waits", "CANCELLED", jobs)
+            lambda: client.cancel(waits),
+            shown=lambda _: until_shown(client, "waits", "CANCELLED", jobs),
         ),
         "preempt": timed(
-            lambda: client.preempt(runs), lambda _: until_shown(client, "runs", "PREEMPTED", jobs)
+            lambda: client.preempt(runs),
+            shown=folded,
+            ended=lambda _: until_shown(client, "runs", "PREEMPTED", jobs),
         ),
         "resubmit": timed(
             lambda: client.resubmit(waits, "again"),
-            lambda started: until_submitted(client, started.action, jobs),
+            shown=lambda started: until_submitted(client, started.action, jobs),
         ),
     }
 
@@ -88,16 +95,15 @@ def submit(client: Client, job_set: str, job: dict[str, Any], jobs: int) -> None
         client.submit(QUEUE, job_set, [{}] * min(BATCH, jobs - first), defaults=job)
 
 
-def timed(ask: Callable[[], Any], seen: Callable[[Any], object]) -> dict[str, float]:
-    """Seconds until the action is answered, and from then on until it is seen."""
+def timed(ask: Callable[[], T], **seen: Callable[[T], object]) -> dict[str, float]:
+    """Seconds from asking until it is answered, and until each of these is seen, in turn."""
     began_s = time.monotonic()
     answer = ask()
-    answered_s = time.monotonic()
-    seen(answer)
-    return {
-        "answeredS": round(answered_s - began_s, 2),
-        "shownS": round(time.monotonic() - began_s, 2),
-    }
+    found = {"answeredS": round(time.monotonic() - began_s, 2)}
+    for name, until in seen.items():
+        until(answer)
+        found[f"{name}S"] = round(time.monotonic() - began_s, 2)
+    return found
 
 
 def until_submitted(client: Client, action: str, jobs: int) -> None:
