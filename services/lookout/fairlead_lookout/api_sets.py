@@ -2,6 +2,7 @@
 
 from typing import Annotated, Literal
 
+import msgspec
 from fastapi import APIRouter, Depends, Response
 
 from fairlead_common.permissions import Reach
@@ -38,12 +39,16 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         q: Text = None,
         limit: Limit = 100,
         cursor: Cursor = None,
+        include: Literal["count"] | None = None,
         after: After = None,
         wait: Wait = None,
     ) -> Response:
         await come_to(parts, after, wait)
         wanted = SetFilter(reach=reach, queue=queue, active=active, q=q or None)
-        return answer(await parts.view.job_sets(wanted, limit, cursor))
+        page = await parts.view.job_sets(wanted, limit, cursor)
+        if include is not None:
+            page = msgspec.structs.replace(page, count=await parts.view.count_sets(wanted))
+        return answer(page)
 
     @router.get(
         "/jobsets/{queue}/{job_set:path}",

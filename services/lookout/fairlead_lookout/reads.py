@@ -20,6 +20,7 @@ from fairlead_lookout.queries import SQL
 QUEUES_MAX: Final = 2_000
 SETS_LOOKED_AT: Final = 20_000
 """Job sets whose names a page looks at, at most; what follows is for the next page."""
+SETS_COUNTED_MAX: Final = 10_000
 _submitted: Final = msgspec.json.Decoder(events.JobSubmitted)
 _runs: Final = msgspec.json.Decoder(list[dict[str, Any]])
 
@@ -85,17 +86,8 @@ class View:
         """A page of job sets, newest first; it may be shorter where a name finds few of many."""
         query = ("jobsets", wanted.queue, wanted.active, wanted.q)
         place = cursors.decode(query, cursor)
-        begin = place and place[0]
-        looked = max(limit + 1, SETS_LOOKED_AT if wanted.q is not None else 0)
-        if wanted.queue is None and wanted.active is None and wanted.reach.only is None:
-            looked = max(looked, limit + 1 if wanted.reach.is_everything else SETS_LOOKED_AT)
-            arguments: tuple[object, ...] = (*wanted.reach.arguments(), begin, looked)
-            rows = await self.fetch("newest_sets", *arguments, wanted.q, limit + 1)
-        else:
-            queues = await self.queues(wanted.reach, wanted.queue)
-            looked = max(limit + 1, looked // max(len(queues), 1))
-            arguments = (queues, wanted.active, begin, looked)
-            rows = await self.fetch("sets_of_queues", *arguments, wanted.q, limit + 1)
+        looked = SETS_LOOKED_AT if wanted.q is not None else 0
+        rows = await self._sets(wanted, place and place[0], limit + 1, looked, least=limit + 1)
         sets = [columns.job_set(row) for row in rows if row["number"] is not None]
         following = None
         if len(sets) > limit:
@@ -104,6 +96,29 @@ class View:
         elif rows and rows[0]["horizon"] is not None:
             following = cursors.encode(query, rows[0]["horizon"])
         return shown.JobSetsShown(job_sets=await self._show_sets(sets), next=following)
+
+    async def count_sets(self, wanted: SetFilter) -> str:
+        """How many job sets there are, up to a bound; `+` where more were not looked at."""
+        rows = await self._sets(wanted, None, SETS_COUNTED_MAX + 1, SETS_LOOKED_AT, least=1)
+        found = sum(row["number"] is not None for row in rows)
+        if found > SETS_COUNTED_MAX:
+            return f"{SETS_COUNTED_MAX}+"
+        return f"{found}+" if rows and rows[0]["horizon"] is not None else str(found)
+
+    async def _sets(
+        self, wanted: SetFilter, begin: int | None, most: int, looked: int, *, least: int
+    ) -> Sequence[Any]:
+        """At most so many of the newest job sets, of `looked` in all, but `least` of each queue."""
+        if wanted.queue is None and wanted.active is None and wanted.reach.only is None:
+            enough = wanted.reach.is_everything and wanted.q is None
+            looked = max(least, looked if enough else SETS_LOOKED_AT)
+            arguments: tuple[object, ...] = (*wanted.reach.arguments(), begin, looked)
+            return await self.fetch("newest_sets", *arguments, wanted.q, most)
+        queues = await self.queues(wanted.reach, wanted.queue)
+        looked = max(least, looked // max(len(queues), 1))
+        return await self.fetch(
+            "sets_of_queues", queues, wanted.active, begin, looked, wanted.q, most
+        )
 
     async def _show_sets(self, sets: Sequence[JobSet]) -> list[shown.JobSetShown]:
         states: dict[int, dict[str, int]] = {each.number: {} for each in sets}

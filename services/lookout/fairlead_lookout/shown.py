@@ -55,10 +55,14 @@ class JobSetShown(Shown, frozen=True, kw_only=True):
 
 
 class JobSetsShown(Shown, frozen=True, kw_only=True):
-    """A page of job sets; `next` is the cursor of the next page."""
+    """A page of job sets; `next` is the cursor of the next page.
+
+    `count` (asked for with `include=count`) says `10000+` beyond that.
+    """
 
     job_sets: list[JobSetShown]
     next: str | None = None
+    count: str | None = None
 
 
 class RunShown(Shown, frozen=True, kw_only=True):

@@ -93,6 +93,10 @@ async def test_job_sets_are_listed_newest_first_and_by_activity(
         after = await world.tell(cancel("a"))
         found = await world.read("/jobsets", after, active=True)
         assert [each["jobSet"] for each in found["jobSets"]] == ["t"]
+        assert found.get("count") is None
+        for query, count in (({}, "2"), ({"active": True}, "1"), ({"q": "nowhere"}, "0")):
+            counted = await world.read("/jobsets", limit=1, include="count", **query)
+            assert counted["count"] == count, query
         first = await world.read("/jobsets", limit=1)
         rest = await world.read("/jobsets", limit=1, cursor=first["next"])
         assert [each["jobSet"] for each in rest["jobSets"]] == ["s"]
