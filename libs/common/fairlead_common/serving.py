@@ -165,8 +165,6 @@ async def serve(
         server.hang_up()
         running.cancel()
         await asyncio.wait([running, looking])
-        server.hang_up()  # on who was being let in
-        await asyncio.sleep(0)
 
 
 async def _listening(host: str, port: int) -> list[socket.socket]:
