@@ -110,8 +110,7 @@ class View:
     ) -> Sequence[Any]:
         """At most so many of the newest job sets, of `looked` in all, but `least` of each queue."""
         if wanted.queue is None and wanted.active is None and wanted.reach.only is None:
-            enough = wanted.reach.is_everything and wanted.q is None
-            looked = max(least, looked if enough else SETS_LOOKED_AT)
+            looked = max(least, looked if wanted.reach.is_everything else SETS_LOOKED_AT)
             arguments: tuple[object, ...] = (*wanted.reach.arguments(), begin, looked)
             return await self.fetch("newest_sets", *arguments, wanted.q, most)
         queues = await self.queues(wanted.reach, wanted.queue)
