@@ -32,7 +32,7 @@ def test_certificates_of_the_brokers_are_checked() -> None:
 
 def test_messages_name_the_user_and_not_the_password() -> None:
     address = kafka_address.parse("kafka+tls://me:secret@h:1")
-    assert str(address) == "h:1 as me over TLS"
+    assert str(address) == repr(address) == "h:1 as me over TLS"
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ class KafkaAddress(msgspec.Struct, frozen=True):
     password: str = ""
     mechanism: str = MECHANISMS[0]
 
-    def __str__(self) -> str:
-        """For messages: all but the password."""
+    def __repr__(self) -> str:
+        """All but the password, wherever it is shown."""
         who = f" as {self.user}" if self.user else ""
         return f"{self.servers}{who}{' over TLS' if self.tls else ''}"
 
