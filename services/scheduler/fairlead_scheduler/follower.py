@@ -35,6 +35,8 @@ class State:
         self.changed = asyncio.Event()
         self.folding = asyncio.Lock()
         """Held while events change the view, and while a cycle decides: rows stay what they are."""
+        self.recalling = asyncio.Lock()
+        """Held from the look-up of what events mention until they are folded; before `folding`."""
         self._moved = asyncio.Condition()
 
     async def moved(self, topic: str, positions: Positions) -> None:
@@ -57,12 +59,13 @@ async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
     async def fold(batch: Batch) -> None:
         view = state.view
         messages = apply.decode(batch.entries)
-        wanted = apply.wanted(view, messages)
-        known = await checkpoint.find_ended(pool, wanted) if wanted else {}
-        async with state.folding:
-            await load_specs(pool, view, apply.label_filters(view, messages))
-            apply.apply(view, messages, known)
-            apply.advance(view, batch.positions)
+        async with state.recalling:
+            wanted = apply.wanted(view, messages)
+            known = await checkpoint.find_ended(pool, wanted) if wanted else {}
+            async with state.folding:
+                await load_specs(pool, view, apply.label_filters(view, messages))
+                apply.apply(view, messages, known)
+                apply.advance(view, batch.positions)
         metrics.EVENTS.inc(len(messages))
         oldest_ms = min((message.time_ms for message in messages), default=None)
         metrics.LAG.set(0.0 if oldest_ms is None else (clock.now_ms() - oldest_ms) / 1000)
@@ -106,10 +109,16 @@ async def _follow(reader: Reader, state: State, fold: Callable[[Batch], Awaitabl
 
 
 async def load_specs(pool: Pool, view: View, ids: Iterable[JobId]) -> None:
-    """Bring the specs of these jobs into `view.specs`."""
+    """Bring the specs of these jobs into `view.specs`. While `folding` is held, they stay there."""
     missing = [job_id for job_id in ids if job_id not in view.specs]
     if missing:
         view.specs.looked_up(await checkpoint.read_specs(pool, missing))
+
+
+async def tidy(state: State) -> None:
+    """`forget`, but not while somebody waits for the rest of what he needs together."""
+    async with state.recalling, state.folding:
+        forget(state.view)
 
 
 def forget(view: View) -> None:

@@ -15,7 +15,7 @@ from fairlead_common.log.topics import CLUSTERS, CONFIG, JOB_PARTITIONS, JOBS, R
 from fairlead_scheduler import leasing, metrics
 from fairlead_scheduler.cycle import Cycle
 from fairlead_scheduler.deciding import Decider, Engine
-from fairlead_scheduler.follower import CHECKPOINT, State, forget
+from fairlead_scheduler.follower import CHECKPOINT, State, tidy
 from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.reporting import Reporter
 from fairlead_scheduler.settings import SchedulerSettings
@@ -41,7 +41,7 @@ async def stand_by(
             saved = await checkpoint.read_positions(pool, log_id, JOB_PARTITIONS)
             if saved is not None:
                 checkpoint.prune(state.view, saved)
-            forget(state.view)
+            await tidy(state)
             state.view.loose_runs.clear()  # a new leader compares all leases anyway
         await asyncio.sleep(poll_s)
 
@@ -142,7 +142,7 @@ async def _save(settings: SchedulerSettings, pool: Pool, state: State, saved: li
         await checkpoint.save(pool, saved, changes, nodes)
         saved = changes.positions
         await state.moved(CHECKPOINT, dict(enumerate(saved)))
-        forget(state.view)
+        await tidy(state)
         metrics.CHECKPOINT_SECONDS.observe(clock.monotonic_s() - begun_s)
 
 

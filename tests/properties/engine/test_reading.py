@@ -6,12 +6,13 @@ import random
 from dataclasses import dataclass, field
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.engine.snapshot import Preemption
 from tests.properties.engine.reading import Plain
+from tests.properties.engine.worlds import BOUNDED, EXAMPLES
 
 CLASSES = (
     ("p0", 0, Preemption.ANY),
@@ -119,9 +120,7 @@ class Pool:
         )
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
-)
+@settings(BOUNDED, max_examples=EXAMPLES or 150)
 @given(st.randoms(use_true_random=False))
 def test_every_round_decides_what_the_rules_say_when_read_plainly(chance: random.Random) -> None:
     pool = Pool(chance)

@@ -1,0 +1,96 @@
+"""What is kept only to spare look-ups is not forgotten under the hands of those who need it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fairlead_common import events as ev
+from fairlead_common.db import Connection, Pool, migrate, open_pool
+from fairlead_common.ids import JobId
+from fairlead_common.lifecycle import JobState
+from fairlead_common.log import topics
+from fairlead_scheduler import follower
+from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.follower import State, load_specs, tidy
+from fairlead_scheduler.queues import Queues
+from fairlead_scheduler.view.columns import View
+from tests.integration.scheduler.world import World, job_id, submitted
+
+
+@asynccontextmanager
+async def scheduler_database(url: str) -> AsyncIterator[tuple[Pool, Connection]]:
+    """The scheduler's tables, and a connection of somebody else who may lock them."""
+    pool, other = await open_pool(url, name="follower"), await open_pool(url, name="other")
+    try:
+        await migrate(pool, "fairlead_scheduler", "fairlead_scheduler")
+        async with other.acquire() as connection:
+            yield pool, connection
+    finally:
+        await pool.close()
+        await other.close()
+
+
+@asynccontextmanager
+async def locked(connection: Connection, table: str) -> AsyncIterator[None]:
+    """Whoever reads this table waits until the block is over."""
+    async with connection.transaction():
+        await connection.execute(f"LOCK TABLE fairlead_scheduler.{table}")
+        yield
+
+
+async def somebody_waits(connection: Connection) -> None:
+    """Return once somebody waits for a lock."""
+    async with asyncio.timeout(30):
+        while not await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+            pass
+
+
+async def test_specs_stay_until_whoever_waits_for_others_has_them_all(fresh_database: str) -> None:
+    here, elsewhere = JobId("here"), JobId("elsewhere")
+    async with scheduler_database(fresh_database) as (pool, other):
+        state = State(View(), Clusters(), Queues())
+        kept = {here: b"{}"} | {JobId(f"{n}"): b"{}" for n in range(follower.SPECS_KEPT_MAX)}
+        state.view.specs.looked_up(kept)
+        await pool.execute(
+            "INSERT INTO fairlead_scheduler.job_specs (job_id, spec) VALUES ($1, $2)",
+            elsewhere,
+            b"{}",
+        )
+        async with state.folding:
+            async with locked(other, "job_specs"):
+                loading = asyncio.create_task(load_specs(pool, state.view, [here, elsewhere]))
+                await somebody_waits(other)
+                tidying = asyncio.create_task(tidy(state))
+                await asyncio.sleep(0)
+            await loading
+            assert here in state.view.specs
+            assert elsewhere in state.view.specs
+        await tidying
+        assert here not in state.view.specs
+
+
+async def test_a_job_learns_that_the_one_it_comes_after_ended_although_that_is_just_forgotten(
+    fresh_database: str,
+) -> None:
+    async with (
+        scheduler_database(fresh_database) as (pool, other),
+        World.open(fresh_database) as world,
+    ):
+        state = State(View(), Clusters(), Queues())
+        state.view.positions = await world.log.start_positions(topics.JOBS)
+        ended = {job_id("first"): JobState.SUCCEEDED}
+        ended |= {JobId(f"{n}"): JobState.SUCCEEDED for n in range(follower.RECENT_KEPT_MAX)}
+        state.view.recent.update(ended)
+        async with locked(other, "ended"):
+            following = asyncio.create_task(follower.follow_jobs(world.log, pool, state))
+            await world.tell(submitted("second", after=("first",)))
+            await somebody_waits(other)
+            tidying = asyncio.create_task(tidy(state))
+            await asyncio.sleep(0)
+        await state.reached(topics.JOBS, await world.log.end_positions(topics.JOBS))
+        await tidying
+        following.cancel()
+        row = state.view.jobs.rows[job_id("second")]
+        assert row not in state.view.jobs.rare or not state.view.jobs.rare[row].after
+        assert job_id("first") not in state.view.recent
+        assert isinstance(state.view.specs.get(job_id("second")), ev.JobSubmitted)
