@@ -51,16 +51,15 @@ class QueueShare(Answer, frozen=True, kw_only=True):
 class Round(Answer, frozen=True, kw_only=True):
     """One round of scheduling in a pool. `outcome`: finished, stopped (by what) or failed (why)."""
 
-    pool: str
-    at_ms: int
-    steps_ms: dict[str, float] = field(default_factory=dict)
-    scheduled: int = 0
-    preempted: int = 0
-    waiting: int = 0
-    nodes: int = 0
-    outcome: str = "finished"
-    stopped_by: str = ""
-    error: str = ""
+    time: str
+    outcome: str
+    stopped_by: str | None = None
+    error: str | None = None
+    scheduled: int
+    preempted: int
+    waiting: int
+    nodes: int
+    steps_ms: dict[str, float]
 
 
 class Rounds(Answer, frozen=True, kw_only=True):

@@ -16,6 +16,11 @@ from fairlead_common.problem_types import TYPES
 
 _BY_STATUS: Final = {kind.status: slug for slug, kind in TYPES.items()}
 FAULTS_MAX: Final = 100
+_SAID: Final = {
+    404: "There is nothing at {path}. All calls are in /openapi.json.",
+    405: "{path} does not take {method}; the header Allow says what it takes.",
+}
+"""What the framework says in fewer words."""
 _logger = logging.getLogger("fairlead.http")
 
 
@@ -70,6 +75,11 @@ class Problem(Exception):
         )
 
 
+def sentence(message: str) -> str:
+    """What a validator said, without how it said so."""
+    return message.removeprefix("Value error, ")
+
+
 def install(app: FastAPI) -> None:
     """Make every error of the app a problem document."""
 
@@ -87,12 +97,14 @@ def install(app: FastAPI) -> None:
             methods := openapi.methods_at(app.openapi(), request.url.path)
         ):
             headers["Allow"] = ", ".join(methods)  # of all services, not of one route alone
-        return Problem(slug, str(error.detail), headers=headers).response(request)
+        said = _SAID.get(error.status_code, "{error}")
+        detail = said.format(error=error.detail, method=request.method, path=request.url.path[:200])
+        return Problem(slug, detail, headers=headers).response(request)
 
     async def on_parameters(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         faults = [
-            Fault("/" + "/".join(str(part) for part in item["loc"]), item["msg"])
+            Fault("/" + "/".join(str(part) for part in item["loc"]), sentence(item["msg"]))
             for item in error.errors()
         ]
         return Problem("invalid", "A parameter is not valid.", faults).response(request)

@@ -58,7 +58,7 @@ def build_app(
     Whoever wants more than what is open to everybody (`doors.OPEN`, and here what begins with one
     of `open_below`) is somebody whom `identify` finds. `excuse` shows a refusal to browsers.
     """
-    app = FastAPI(title=title, version="1", docs_url=None, redoc_url=None)
+    app = FastAPI(title=title, version="1", docs_url=None, redoc_url=None, redirect_slashes=False)
     problems.install(app)
     for router in routers:
         app.include_router(router)

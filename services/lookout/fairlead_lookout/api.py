@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter, Depends
 
+from fairlead_common import parameters
 from fairlead_lookout import (
     api_events,
     api_fairness,
@@ -10,7 +11,6 @@ from fairlead_lookout import (
     api_reports,
     api_sets,
     export,
-    parameters,
 )
 from fairlead_lookout.parts import Parts
 

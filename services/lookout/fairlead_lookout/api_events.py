@@ -9,18 +9,18 @@ from fastapi.responses import StreamingResponse
 
 from fairlead_common import clock
 from fairlead_common.errors import Fault
+from fairlead_common.parameters import After, Wait
 from fairlead_common.permissions import Reach
 from fairlead_common.problems import Problem
 from fairlead_lookout import history, metrics, public, queue_history
 from fairlead_lookout.asking import (
     NDJSON,
     SSE,
-    After,
     JobSetName,
     QueueName,
-    Wait,
     come_to,
     find_set,
+    require_queue,
 )
 from fairlead_lookout.openapi import answers
 from fairlead_lookout.parts import Parts, Place
@@ -54,8 +54,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         from_: LastEventIdToo = None,
     ) -> StreamingResponse:
         await come_to(parts, after, wait)
-        if queue not in reach:
-            raise Problem("not-found", f"There is no queue {queue!r}.")
+        await require_queue(parts, reach, queue)
         seen = _place(last_event_id or from_)
         too_old = seen is not None and await queue_history.is_too_old(parts.view, queue, seen)
         if seen is None or too_old:

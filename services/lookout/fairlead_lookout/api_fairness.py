@@ -7,9 +7,8 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from fairlead_common import clock, reports
 from fairlead_common.permissions import Reach
-from fairlead_common.problems import Problem
 from fairlead_lookout import columns, fairness, fairness_fold, filters, metering, shown
-from fairlead_lookout.asking import answer, coming
+from fairlead_lookout.asking import answer, coming, require_queue
 from fairlead_lookout.fairness import MINUTE_MS, BucketKey, Standing, Sums
 from fairlead_lookout.metering import HOUR_MS
 from fairlead_lookout.openapi import answers
@@ -21,7 +20,7 @@ MINUTES_SPAN_MS: Final = 6 * HOUR_MS
 """Up to such a span there is a point a minute, beyond that one an hour."""
 ROWS_MAX: Final = 50_000
 SETS_MAX: Final = 10_000
-When = Annotated[str | None, Query(max_length=40, description="RFC 3339.")]
+When = Annotated[filters.Time | None, Query(max_length=40, description="RFC 3339.")]
 
 
 def add_routes(router: APIRouter, parts: Parts) -> None:
@@ -39,18 +38,13 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         from_: Annotated[When, Query(alias="from")] = None,
         to: When = None,
     ) -> Response:
-        if queue not in reach:
-            raise Problem("not-found", f"There is no queue {queue!r}.")
+        await require_queue(parts, reach, queue)
         now_ms = clock.now_ms()
-        to_ms = _or(filters.time_ms("to", to), now_ms)
-        from_ms = _or(filters.time_ms("from", from_), to_ms - SPAN_MS)
+        to_ms = now_ms if to is None else filters.time_ms(to)
+        from_ms = to_ms - SPAN_MS if from_ is None else filters.time_ms(from_)
         if not 0 < to_ms - from_ms <= SPAN_MS_MAX:
             raise filters.refusal("from", "It must be before `to`, by 400 days at most.")
         return answer(await over_time(parts, queue, from_ms, to_ms, now_ms))
-
-
-def _or(given: int | None, otherwise: int) -> int:
-    return otherwise if given is None else given
 
 
 async def over_time(

@@ -5,18 +5,17 @@ from typing import Annotated, Final, Literal
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from fairlead_common import clock, ids
+from fairlead_common import clock, durations, etags, ids
+from fairlead_common.parameters import PREFIXES, After, Wait, readable
 from fairlead_common.permissions import EVERYTHING, Reach
 from fairlead_common.problems import Problem
-from fairlead_lookout import durations, filters, shown, standing, why
+from fairlead_lookout import filters, lists, shown, standing, why
 from fairlead_lookout.asking import (
-    After,
     Cursor,
     IfNoneMatch,
     JobIdText,
     Limit,
     Text,
-    Wait,
     answer,
     changed,
     come_to,
@@ -24,24 +23,27 @@ from fairlead_lookout.asking import (
 )
 from fairlead_lookout.filters import JobFilter
 from fairlead_lookout.openapi import answers
-from fairlead_lookout.parameters import BY_NAME
 from fairlead_lookout.parts import Parts
 from fairlead_lookout.reads import JobFound
 
 Name = Annotated[str | None, Query(max_length=256)]
+BY_NAME: Final = {PREFIXES: [filters.LABEL, filters.ANNOTATION]}
 
 
 def asked(
     request: Request,
     queue: Text = None,
     job_set: Annotated[str | None, Query(alias="jobSet", max_length=256)] = None,
-    state: Text = None,
+    state: Annotated[
+        Annotated[str, readable(filters.check_states)] | None, Query(max_length=300)
+    ] = None,
     class_: Annotated[str | None, Query(alias="class", max_length=300)] = None,
     cluster: Name = None,
     node: Name = None,
     category: Annotated[str | None, Query(max_length=100)] = None,
     submitted_after: Annotated[
-        str | None, Query(alias="submittedAfter", max_length=40, description="RFC 3339.")
+        filters.Time | None,
+        Query(alias="submittedAfter", max_length=40, description="RFC 3339."),
     ] = None,
     q: Annotated[
         str | None,
@@ -60,7 +62,7 @@ def asked(
         category=category,
         labels=filters.named(parameters, filters.LABEL),
         annotations=filters.named(parameters, filters.ANNOTATION),
-        submitted_after_ms=filters.time_ms("submittedAfter", submitted_after),
+        submitted_after_ms=None if submitted_after is None else filters.time_ms(submitted_after),
         q=q or None,
     )
 
@@ -68,6 +70,7 @@ def asked(
 Asked = Annotated[JobFilter, Depends(asked)]
 Sort = Annotated[
     str,
+    readable(lists.check_sort),
     Query(
         max_length=30,
         description="submitted, changed, started, ended or priority; with a minus: descending.",
@@ -91,7 +94,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         reach: Seen,
         found: Asked,
         group_by: Annotated[
-            str | None,
+            Annotated[str, readable(filters.dimensions)] | None,
             Query(
                 alias="groupBy",
                 max_length=1_000,
@@ -133,15 +136,14 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
             return await describe(parts, job_id, reach, spec=spec)
 
         def is_wanted(described: shown.JobDetailShown) -> bool:
-            return tag(described) != if_none_match
+            return not etags.is_known(if_none_match, tag(described))
 
         known = await read()
         if if_none_match is not None and not is_wanted(known):
             partition = ids.partition_of_job(job_id)
-            wait_s = durations.wait_s(wait, 0.0)
-            known = await changed(parts, partition, wait_s, read, is_wanted)
+            known = await changed(parts, partition, durations.wait_s(wait), read, is_wanted)
         headers = {"ETag": tag(known)}
-        if headers["ETag"] == if_none_match:
+        if etags.is_known(if_none_match, headers["ETag"]):
             return Response(status_code=304, headers=headers)
         return answer(known, headers)
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from fairlead_common.permissions import Reach
 from fairlead_common.problems import Problem
 from fairlead_lookout import machines, shown
-from fairlead_lookout.asking import QueueName, answer, coming
+from fairlead_lookout.asking import QueueName, answer, coming, require_queue
 from fairlead_lookout.openapi import answers
 from fairlead_lookout.parts import Parts
 
@@ -39,26 +39,35 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         responses=answers(shown.QueueReportShown, "Shares and reasons of a queue.", 400, 404),
     )
     async def queue_report(reach: Seen, queue: QueueName) -> Response:
-        if queue not in reach:
-            raise Problem("not-found", f"There is no queue {queue!r}.")
+        await require_queue(parts, reach, queue)
         return answer(parts.reports.of_queue(queue, parts.configured.queue(queue)))
 
     @router.get(
         "/pools/{pool}/report",
         dependencies=come,
         responses=answers(
-            shown.PoolReportShown, "The last round, shares and reasons of a pool.", 400
+            shown.PoolReportShown, "The last round, shares and reasons of a pool.", 400, 404
         ),
     )
     async def pool_report(reach: Seen, pool: QueueName) -> Response:
+        _require_pool(parts, pool)
         return answer(parts.reports.of_pool(pool, reach))
 
     @router.get(
         "/pools/{pool}/rounds",
         dependencies=come,
-        responses=answers(shown.RoundsShown, "The last rounds of a pool, newest first.", 400),
+        responses=answers(shown.RoundsShown, "The last rounds of a pool, newest first.", 400, 404),
     )
     async def pool_rounds(
         pool: QueueName, limit: Annotated[int, Query(ge=1, le=ROUNDS_MAX)] = 100
     ) -> Response:
-        return answer(shown.RoundsShown(pool=pool, rounds=await parts.view.rounds(pool, limit)))
+        _require_pool(parts, pool)
+        rounds = [shown.round_of(done) for done in await parts.view.rounds(pool, limit)]
+        return answer(shown.RoundsShown(pool=pool, rounds=rounds))
+
+
+def _require_pool(parts: Parts, pool: str) -> None:
+    """Raises a 404 `Problem` for a pool that has no node and of which nobody has said anything."""
+    nodes = (node for _, _, nodes in parts.clusters.all() for node in nodes)
+    if not parts.reports.knows_pool(pool) and all(node.pool != pool for node in nodes):
+        raise Problem("not-found", f"No node has ever been in a pool {pool!r}.")

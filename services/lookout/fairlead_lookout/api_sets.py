@@ -5,17 +5,17 @@ from typing import Annotated, Literal
 import msgspec
 from fastapi import APIRouter, Depends, Response
 
+from fairlead_common import durations, etags
+from fairlead_common.parameters import After, Wait
 from fairlead_common.permissions import Reach
-from fairlead_lookout import durations, shown
+from fairlead_lookout import shown
 from fairlead_lookout.asking import (
-    After,
     Cursor,
     IfNoneMatch,
     JobSetName,
     Limit,
     QueueName,
     Text,
-    Wait,
     answer,
     changed,
     come_to,
@@ -69,16 +69,21 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
             return await find_set(parts, reach, queue, job_set)
 
         def is_wanted(found: JobSet) -> bool:
-            return found.live == 0 if until else if_none_match != f'"{found.position}"'
+            return found.live == 0 if until else not etags.is_known(if_none_match, tag_of(found))
 
         first = await read()
-        wait_s = durations.wait_s(wait, 0.0)
+        wait_s = durations.wait_s(wait)
         known = (
             first
             if is_wanted(first)
             else (await changed(parts, first.partition, wait_s, read, is_wanted))
         )
-        tag = {"ETag": f'"{known.position}"'}
-        if if_none_match == tag["ETag"] and until is None:
+        tag = {"ETag": tag_of(known)}
+        if until is None and etags.is_known(if_none_match, tag["ETag"]):
             return Response(status_code=304, headers=tag)
         return answer(await parts.view.show_set(known), tag)
+
+
+def tag_of(known: JobSet) -> str:
+    """Changes with every message about the job set."""
+    return f'"{known.position}"'

@@ -8,14 +8,15 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from fastapi import Depends, Header, Path, Query, Response, params
 
-from fairlead_common import clock, positions
+from fairlead_common import clock, durations, positions
 from fairlead_common.errors import Fault
+from fairlead_common.parameters import After, Wait
 from fairlead_common.permissions import Reach
 from fairlead_common.problems import Problem
-from fairlead_lookout import durations
 from fairlead_lookout.model import JobSet
 from fairlead_lookout.openapi import JSON
 from fairlead_lookout.parts import Parts, Place
+from fairlead_lookout.reads import SetFilter
 
 AFTER_S: Final = 10.0
 REREAD_S: Final = 0.25
@@ -33,11 +34,6 @@ JobSetName = Annotated[str, Path(max_length=256)]
 JobIdText = Annotated[str, Path(max_length=64)]
 Limit = Annotated[int, Query(ge=1, le=1_000)]
 Cursor = Annotated[str | None, Query(max_length=400)]
-After = Annotated[
-    str | None,
-    Query(max_length=2_000, description="Wait until this position of an earlier change is seen."),
-]
-Wait = Annotated[str | None, Query(max_length=20, description="How long to wait, like 30s.")]
 IfNoneMatch = Annotated[str | None, Header(max_length=100)]
 
 
@@ -93,6 +89,18 @@ async def find_set(parts: Parts, reach: Reach, queue: str, job_set: str) -> JobS
     if found is None:
         raise Problem("not-found", f"Queue {queue!r} has no job set {job_set!r} with jobs in it.")
     return found
+
+
+async def require_queue(parts: Parts, reach: Reach, queue: str) -> None:
+    """Raises a 404 `Problem` for a queue that is not there, or that the caller may not view. One
+    that was deleted is there for as long as its jobs are.
+    """
+    if queue in reach:
+        if parts.configured.queue(queue) is not None:
+            return
+        if (await parts.view.job_sets(SetFilter(queue=queue), 1, None)).job_sets:
+            return
+    raise Problem("not-found", f"There is no queue {queue!r}.")
 
 
 async def changed(

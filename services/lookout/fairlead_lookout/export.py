@@ -9,12 +9,12 @@ import msgspec
 from fastapi import APIRouter, Depends, Header, Query
 from fastapi.responses import StreamingResponse
 
+from fairlead_common.parameters import After, Wait
 from fairlead_common.permissions import Reach
 from fairlead_lookout import shown
-from fairlead_lookout.api_jobs import NEWEST, Asked, Sort
-from fairlead_lookout.asking import NDJSON, After, Text, Wait, come_to
+from fairlead_lookout.api_jobs import BY_NAME, NEWEST, Asked, Sort
+from fairlead_lookout.asking import NDJSON, Text, come_to
 from fairlead_lookout.openapi import answers
-from fairlead_lookout.parameters import BY_NAME
 from fairlead_lookout.parts import Parts, Place
 from fairlead_lookout.reads import SetFilter
 

@@ -3,21 +3,20 @@
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from fairlead_common import ids
 from fairlead_common.errors import Fault
 from fairlead_common.lifecycle import JobState
+from fairlead_common.parameters import readable
 from fairlead_common.permissions import EVERYTHING, Reach
 from fairlead_common.problems import Problem
 
 GROUPS: Final = ("queue", "jobSet", "state", "cluster", "node", "class")
 LABEL: Final = "label."
 ANNOTATION: Final = "annotation."
-NAMES_MAX: Final = 16
-"""Most labels, and most annotations, in one filter."""
 GROUP_LABELS_MAX: Final = 3
 _FAILED: Final = ("FAILED", "REJECTED")
 """States in which a job has a category."""
@@ -89,12 +88,16 @@ def _pairs(pairs: tuple[tuple[str, str], ...]) -> str | None:
     return msgspec.json.encode(dict(pairs)).decode() if pairs else None
 
 
-def states(text: str | None, category: str | None) -> tuple[str, ...]:
-    """States from a list of words; with a category those that have one. Raises a 422 `Problem`."""
-    found = words(text, upper=True)
-    wrong = [word for word in found if word not in JobState.__members__]
+def check_states(text: str) -> None:
+    """Raises `ValueError` for a word that is no state."""
+    wrong = [word for word in words(text, upper=True) if word not in JobState.__members__]
     if wrong:
-        raise refusal("state", f"{wrong[0][:40]!r} is no state; there are {', '.join(JobState)}.")
+        raise ValueError(f"{wrong[0][:40]!r} is no state; there are {', '.join(JobState)}.")
+
+
+def states(text: str | None, category: str | None) -> tuple[str, ...]:
+    """States from a list of words; with a category those that have one."""
+    found = words(text, upper=True)
     if category is not None:
         return tuple(state for state in _FAILED if not found or state in found) or _FAILED
     return found
@@ -107,20 +110,13 @@ def words(text: str | None, *, upper: bool = False) -> tuple[str, ...]:
 
 
 def named(parameters: Iterable[tuple[str, str]], prefix: str) -> tuple[tuple[str, str], ...]:
-    """The pairs given as `label.K=V`. Raises a 422 `Problem`."""
+    """The pairs given as `label.K=V`."""
     found = {name[len(prefix) :]: value for name, value in parameters if name.startswith(prefix)}
-    for name in found:
-        if not name or len(name) > 317:
-            raise refusal(prefix + name[:40], f"Write {prefix}<name>=<value>.")
-    if len(found) > NAMES_MAX:
-        raise refusal(prefix, f"{len(found)} are asked for; the most is {NAMES_MAX}.")
     return tuple(sorted(found.items()))
 
 
-def time_ms(name: str, text: str | None) -> int | None:
-    """A time from RFC 3339. Raises a 422 `Problem`."""
-    if text is None:
-        return None
+def time_ms(text: str) -> int:
+    """A time from RFC 3339. Raises `ValueError`."""
     try:
         # A plus sign that was not escaped arrives as a space.
         said = re.sub(r" (\d\d:\d\d)$", r"+\1", text)
@@ -129,18 +125,22 @@ def time_ms(name: str, text: str | None) -> int | None:
         return round(datetime.fromisoformat(said).astimezone(UTC).timestamp() * 1000)
     except (ValueError, OverflowError):
         detail = f"{text[:40]!r} is no time; write it like 2026-01-31T12:00:00Z."
-        raise refusal(name, detail) from None
+        raise ValueError(detail) from None
+
+
+Time = Annotated[str, readable(time_ms)]
+"""A parameter that is a time."""
 
 
 def dimensions(text: str) -> list[str]:
-    """What to group by. Raises a 422 `Problem`."""
+    """What to group by. Raises `ValueError`."""
     names = list(dict.fromkeys(name for name in text.split(",") if name))
     wrong = [name for name in names if name not in GROUPS and not _is_label(name)]
     if wrong or not names:
         known = ", ".join((*GROUPS, "label.<name>"))
-        raise refusal("groupBy", f"{(wrong or [''])[0][:40]!r} is none of {known}.")
+        raise ValueError(f"{(wrong or [''])[0][:40]!r} is none of {known}.")
     if sum(map(_is_label, names)) > GROUP_LABELS_MAX:
-        raise refusal("groupBy", f"Group by {GROUP_LABELS_MAX} labels at most.")
+        raise ValueError(f"Group by {GROUP_LABELS_MAX} labels at most.")
     return names
 
 

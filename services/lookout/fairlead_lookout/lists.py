@@ -47,6 +47,13 @@ class Branches(msgspec.Struct, frozen=True):
 NONE: Final = Branches("queue", [], [], [], [])
 
 
+def check_sort(sort: str) -> None:
+    """Raises `ValueError` for what no list is sorted by."""
+    if sort.removeprefix("-") not in SORTS:
+        both = ", ".join(f"{each}, -{each}" for each in SORTS)
+        raise ValueError(f"{sort[:40]!r} is none of {both}.")
+
+
 class Page(msgspec.Struct, frozen=True):
     """Ids in order, and where the next page begins: (number or key, id)."""
 
@@ -68,9 +75,6 @@ class Lists:
         query = ["jobs", sort, *wanted.key()]
         place = cursors.decode(query, cursor) or (None, None)
         name, newest = sort.removeprefix("-"), sort.startswith("-")
-        if name not in SORTS:
-            both = ", ".join(f"{each}, -{each}" for each in SORTS)
-            raise refusal("sort", f"{sort[:40]!r} is none of {both}.")
         branches = await self._branches(wanted)
         if not branches.keys:
             return [], None

@@ -16,7 +16,7 @@ from fairlead_common.log import EventLog, caught_up
 from fairlead_common.log.topics import CLUSTERS, CONFIG, REPORTS
 from fairlead_common.permissions import Reach
 from fairlead_lookout.outages import Outages
-from fairlead_lookout.shown import PoolReportShown, QueueReportShown
+from fairlead_lookout.shown import PoolReportShown, QueueReportShown, round_of
 
 ROWS_MAX: Final = 200_000
 WAITING_SHOWN: Final = 100
@@ -138,11 +138,15 @@ class Reports(Mirror):
         _, _, done = self._said([pool])
         return PoolReportShown(
             pool=pool,
-            round=done,
+            round=None if done is None else round_of(done),
             shares=shares,
             waiting=waiting[:WAITING_SHOWN],
             reasons=_reasons(waiting),
         )
+
+    def knows_pool(self, pool: str) -> bool:
+        """Whether the scheduler has said anything of this pool."""
+        return pool in self.values or bool(self._of_pool.get(pool))
 
     def _said(
         self, names: Iterable[str]

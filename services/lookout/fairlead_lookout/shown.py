@@ -235,11 +235,25 @@ class QueueReportShown(Shown, frozen=True, kw_only=True):
     reasons: dict[str, int]
 
 
+class RoundShown(Shown, frozen=True, kw_only=True):
+    """One round of a pool. `outcome`: finished, stopped (by what) or failed (why); steps in ms."""
+
+    time: str
+    outcome: str
+    stopped_by: str | None = None
+    error: str | None = None
+    scheduled: int
+    preempted: int
+    waiting: int
+    nodes: int
+    steps_ms: dict[str, float]
+
+
 class PoolReportShown(Shown, frozen=True, kw_only=True):
     """A pool's last round, its queues' shares, and reasons by the number of jobs."""
 
     pool: str
-    round: reports.Round | None = None
+    round: RoundShown | None = None
     shares: list[reports.QueueShare]
     waiting: list[reports.Waiting]
     reasons: dict[str, int]
@@ -284,7 +298,22 @@ class RoundsShown(Shown, frozen=True, kw_only=True):
     """The last rounds of a pool, newest first."""
 
     pool: str
-    rounds: list[reports.Round]
+    rounds: list[RoundShown]
+
+
+def round_of(done: reports.Round) -> RoundShown:
+    """A round as it is told."""
+    return RoundShown(
+        time=clock.rfc3339(done.at_ms),
+        outcome=done.outcome,
+        stopped_by=done.stopped_by or None,
+        error=done.error or None,
+        scheduled=done.scheduled,
+        preempted=done.preempted,
+        waiting=done.waiting,
+        nodes=done.nodes,
+        steps_ms=done.steps_ms,
+    )
 
 
 def time(time_ms: int | None) -> str | None:

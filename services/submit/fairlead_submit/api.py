@@ -101,7 +101,7 @@ def _job_routes(parts: Parts) -> APIRouter:
         responses={200: schemas.answer(Classes, "All of them."), **schemas.problems()},
     )
     async def priority_classes(request: Request) -> Response:
-        query.of(request, *query.READ)
+        query.of_read(request)
         return answer(Classes(parts.settings.priority_classes))
 
     for kind in actions.KINDS:
@@ -135,7 +135,7 @@ def _add_resubmission(router: APIRouter, parts: Parts) -> None:
         responses={200: schemas.answer(Progress, "So far."), **schemas.problems(404)},
     )
     async def progress(request: Request, action: Annotated[str, Path(max_length=64)]) -> Response:
-        query.of(request, *query.READ)
+        query.of_read(request)
         return answer(await parts.resubmitting.progress(action, asking.of(request)))
 
 

@@ -80,6 +80,11 @@ def job_set(name: str) -> str | None:
         return "is empty"
     if len(name) > JOB_SET_MAX:
         return f"has {len(name)} characters; at most {JOB_SET_MAX} are allowed"
+    parts = name.split("/")
+    if not {"", ".", ".."}.isdisjoint(parts):
+        return "cannot be part of an address: a part between slashes is empty, '.' or '..'"
+    if len(parts) > 1 and parts[-1] == "events":
+        return "ends in '/events': that is the address of the history of another job set"
     return printable(name)
 
 

@@ -9,13 +9,14 @@ from typing import Final
 
 from fastapi import Request
 
+from fairlead_common import durations, positions
 from fairlead_common.errors import Fault
 from fairlead_common.problems import Problem
 from fairlead_submit import faults
 
 LENGTH_MAX: Final = 2_000
 READ: Final = ("after", "wait")
-"""What any read may be given. Submit reads no view that lags, so that there is nothing to await."""
+"""What any read may be given."""
 
 
 class Query:
@@ -38,6 +39,29 @@ class Query:
 
 
 NOTHING = Query({})
+
+
+def of_read(request: Request) -> None:
+    """Raises a `Problem` unless the query holds only what any read may be given, well written."""
+    given = of(request, *READ)
+    try:
+        durations.wait_s(given.text("wait"))
+    except ValueError as error:
+        raise _invalid([Fault("/query/wait", str(error))]) from None
+    check_position(given.text("after"))
+
+
+def check_position(after: str | None) -> None:
+    """Raises a 400 `Problem` for what is no position. There is none to wait for: submit reads no
+    view that lags.
+    """
+    if after is None:
+        return
+    try:
+        positions.decode(after)
+    except ValueError as error:
+        fault = Fault("/query/after", str(error))
+        raise Problem("malformed", "The position cannot be read.", [fault]) from None
 
 
 def of(request: Request, *names: str) -> Query:

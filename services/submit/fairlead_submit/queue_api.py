@@ -6,19 +6,20 @@ from collections.abc import Callable, Collection
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from msgspec import UNSET, UnsetType
 
-from fairlead_common import clock, configuration
+from fairlead_common import clock, configuration, durations, etags, parameters
 from fairlead_common.errors import Fault
 from fairlead_common.events import RetryPolicy
+from fairlead_common.parameters import After, Wait
 from fairlead_common.permissions import require
 from fairlead_common.problems import Problem
 from fairlead_common.queue_rights import QueueRights
 from fairlead_submit import asking, body, faults, metrics, names, podspec, query, requests, schemas
 from fairlead_submit.decoding import Decoder, invalid
 from fairlead_submit.known import Known
-from fairlead_submit.queues import Queues, changed_since, etag, matches, no_queue
+from fairlead_submit.queues import Queues, changed_since, etag, no_queue
 from fairlead_submit.terms import check_labels, retry_policy
 
 LABEL_BYTES_MAX: Final = 5_000
@@ -72,8 +73,11 @@ def queue_routes(
 
 
 def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueueRights) -> None:
+    strict = [Depends(parameters.check)]
+
     @router.get(
         "/queues",
+        dependencies=strict,
         summary="The queues, by name",
         responses={200: schemas.answer(QueuePage, "Some of them."), **schemas.problems(400)},
     )
@@ -82,7 +86,10 @@ def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueueRights) 
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
         cursor: Annotated[str, Query(max_length=400)] = "",
         include: Literal["count"] | None = None,
+        after: After = None,
+        wait: Wait = None,
     ) -> Response:
+        query.check_position(after)
         reach = await rights.reach(asking.of(request).caller)
         page = await queues.page(_after(cursor), limit + 1, reach)
         more = len(page) > limit
@@ -93,6 +100,7 @@ def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueueRights) 
 
     @router.get(
         "/queues/{name}",
+        dependencies=strict,
         summary="One queue; with `If-None-Match` and `wait`, once it has changed",
         responses={
             **_SHOWN,
@@ -103,16 +111,18 @@ def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueueRights) 
     async def show(
         request: Request,
         name: str,
-        wait: Annotated[str, Query(pattern=r"^([0-9]|[1-5][0-9]|60)s$")] = "0s",
+        after: After = None,
+        wait: Wait = None,
         if_none_match: Annotated[str, Header(max_length=400)] = "",
     ) -> Response:
+        query.check_position(after)
         caller = asking.of(request).caller
-        deadline_s = clock.monotonic_s() + int(wait[:-1])
+        deadline_s = clock.monotonic_s() + durations.wait_s(wait)
         while True:
             queue = await queues.get(name)
             if queue is None or not asking.sees(caller, queue):
                 raise no_queue(name)
-            if not if_none_match or not matches(if_none_match, queue):
+            if not etags.is_known(if_none_match, etag(queue)):
                 return _shown(queue)
             left_s = deadline_s - clock.monotonic_s()
             if left_s <= 0:
@@ -184,7 +194,7 @@ def _add_removal(router: APIRouter, queues: Queues, known: Known) -> None:
         if queue is None:
             raise no_queue(name)
         if_match = request.headers.get("if-match")
-        if if_match is not None and not matches(if_match, queue):
+        if if_match is not None and not etags.matches(if_match, etag(queue)):
             raise changed_since(queue, if_match)
         # Jobs that were submitted a moment ago count as well.
         live = await known.live_jobs(name) if await known.has_caught_up() else None

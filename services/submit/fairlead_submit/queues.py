@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import clock, configuration, db
+from fairlead_common import clock, configuration, db, etags
 from fairlead_common.configuration import Queue
 from fairlead_common.db.pool import AWAY, DatabaseUnavailable
 from fairlead_common.permissions import EVERYTHING, Caller, Reach
@@ -99,7 +99,7 @@ class Queues:
                 if value is None:
                     raise no_queue(name)
                 queue = _decoded(value)
-                if if_match is not None and not matches(if_match, queue):
+                if if_match is not None and not etags.matches(if_match, etag(queue)):
                     raise changed_since(queue, if_match)
                 changed = change(queue)
                 if msgspec.structs.replace(changed, by=queue.by) == queue:
@@ -138,11 +138,6 @@ async def ensure(pool: db.Pool, name: str) -> bool:
 def etag(queue: Queue) -> str:
     """What names this version of the queue in HTTP."""
     return f'"{queue.version}"'
-
-
-def matches(header: str, queue: Queue) -> bool:
-    """Whether `If-Match` or `If-None-Match` names this version."""
-    return any(text.strip() in ("*", etag(queue)) for text in header.split(","))
 
 
 def changed_since(queue: Queue, if_match: str) -> Problem:

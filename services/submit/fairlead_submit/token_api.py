@@ -11,16 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from msgspec import Meta
 
-from fairlead_common import auth, clock, db
+from fairlead_common import auth, clock, db, parameters
 from fairlead_common.auth import Authenticator, Caller
 from fairlead_common.db.pool import AWAY, DatabaseUnavailable
 from fairlead_common.errors import Fault
+from fairlead_common.parameters import After, Wait
 from fairlead_common.permissions import LADDER, Role, least
 from fairlead_common.problems import Problem
-from fairlead_submit import access, body, faults, names, requests, schemas
+from fairlead_submit import access, body, faults, names, query, requests, schemas
 from fairlead_submit.access import Grant
 from fairlead_submit.decoding import Decoder, invalid
 from fairlead_submit.settings import SubmitSettings
@@ -104,6 +105,7 @@ def _add_making_routes(router: APIRouter, pool: db.Pool) -> None:
         caller: Caller = request.state.caller
         if not caller.is_person:
             auth.require(caller)
+        query.of(request)
         given, found = _decoder(await body.read(request))
         wanted = grant_of(given, found, caller)
         ttl_s = given.expires_in_seconds or (PERSONAL_S if wanted.personal else None)
@@ -123,6 +125,7 @@ def _add_making_routes(router: APIRouter, pool: db.Pool) -> None:
     )
     async def link(request: Request) -> Response:
         caller: Caller = request.state.caller
+        query.of(request)
         wanted = own_grant(caller, [str(role) for role in Role])
         try:
             code = await access.grant_link(pool, wanted)
@@ -136,15 +139,19 @@ def _add_making_routes(router: APIRouter, pool: db.Pool) -> None:
 def _add_keeping_routes(router: APIRouter, pool: db.Pool, authenticator: Authenticator) -> None:
     @router.get(
         "/api/v1/tokens",
+        dependencies=[Depends(parameters.check)],
         summary="One's own tokens and sessions, or (for admins) everybody's",
-        responses={200: schemas.answer(TokensShown, "Some of them."), **schemas.problems()},
+        responses={200: schemas.answer(TokensShown, "Some of them."), **schemas.problems(400)},
     )
     async def listed(
         request: Request,
         everybody: Annotated[bool, Query(alias="all")] = False,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
         cursor: Annotated[str, Query(max_length=40)] = "",
+        after: After = None,
+        wait: Wait = None,
     ) -> Response:
+        query.check_position(after)
         caller: Caller = request.state.caller
         if everybody:
             auth.require(caller)
@@ -161,6 +168,7 @@ def _add_keeping_routes(router: APIRouter, pool: db.Pool, authenticator: Authent
     )
     async def revoke(request: Request, token_id: Annotated[str, Path(max_length=40)]) -> Response:
         caller: Caller = request.state.caller
+        query.of(request)
         number = int(token_id) if token_id.isascii() and token_id.isdecimal() else 0
         whose = None if Role.ADMIN in caller.roles else caller.name
         rows = await _ask(pool, "revoke_token", number if number <= NUMBER_MAX else 0, whose)
@@ -333,5 +341,5 @@ def _after(cursor: str) -> int:
         number = -1
     if cursor and not 0 <= number <= NUMBER_MAX:
         found = [Fault("/query/cursor", "is not one that this server has given")]
-        raise Problem("invalid", "A parameter is not valid.", found)
+        raise Problem("malformed", "The cursor is not one of this list.", found)
     return max(0, number)

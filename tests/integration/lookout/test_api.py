@@ -201,7 +201,7 @@ async def test_a_long_poll_answers_when_the_job_set_changed(
         path = "/api/v1/jobsets/q/s"
         await world.read("/jobsets/q/s", await world.tell(submitted("a")))
         first = await world.client.get(path)
-        seen = {"If-None-Match": first.headers["etag"]}
+        seen = {"If-None-Match": f'"other", W/{first.headers["etag"]}'}
         same = await world.client.get(path, params={"wait": "50ms"}, headers=seen)
         assert same.status_code == 304
         waiting = asyncio.create_task(world.client.get(path, params={"wait": "30s"}, headers=seen))

@@ -208,6 +208,16 @@ async def test_what_no_list_knows_is_named(
         assert twice.status_code == 422
 
 
+async def test_one_answer_names_all_parameters_that_are_wrong(
+    database: str, valkey_url: str
+) -> None:
+    wrong = {"state": "TIRED", "sort": "colour", "groupBy": "x", "limit": "0", "wait": "soon"}
+    async with running(database, valkey_url) as world:
+        answer = await world.client.get("/api/v1/jobs", params={**wrong, "submittedAfter": "then"})
+        pointers = {fault["pointer"] for fault in answer.json()["errors"]}
+        assert pointers == {f"/query/{name}" for name in (*wrong, "submittedAfter")}
+
+
 async def test_too_many_jobs_are_not_sorted_but_by_their_submission(
     fresh_database: str, valkey_url: str
 ) -> None:

@@ -40,7 +40,7 @@ SAME: dict[str, tuple[type, type, set[str]]] = {
     "why": (models.Why, shown.WhyShown, set()),
     "why jobs wait": (client_reports.Waiting, reports.Waiting, set()),
     "a queue's share": (client_reports.QueueShare, reports.QueueShare, set()),
-    "round": (client_reports.Round, reports.Round, set()),
+    "round": (client_reports.Round, shown.RoundShown, set()),
     "rounds": (client_reports.Rounds, shown.RoundsShown, set()),
     "queue report": (client_reports.QueueReport, shown.QueueReportShown, set()),
     "pool report": (client_reports.PoolReport, shown.PoolReportShown, set()),

@@ -241,7 +241,15 @@ REPORTS = {
     },
     "pool default": {
         "pool": "default",
-        "round": {"pool": "default", "atMs": 1_767_225_600_000, "stepsMs": {"plan": 4.2}},
+        "round": {
+            "time": "2026-01-01T00:00:00.000Z",
+            "outcome": "finished",
+            "scheduled": 3,
+            "preempted": 0,
+            "waiting": 4,
+            "nodes": 3,
+            "stepsMs": {"plan": 4.2},
+        },
         "shares": [SHARE],
         "waiting": [WAITING],
         "reasons": {"insufficient-resources": 4},
@@ -261,7 +269,7 @@ def test_a_report_says_who_holds_how_much_and_why_jobs_wait(
     assert "4 jobs (vision): 0 of 3 nodes have room" in told
     assert "insufficient-resources=4" in told
     assert ("holiday" in told) == (kind == "queue")
-    assert ("2026-01-01T00:00:00+00:00" in told) == (kind == "pool")
+    assert ("2026-01-01T00:00:00.000Z" in told) == (kind == "pool")
     assert cli.invoke(["describe", kind, name, "-o", "json"]) == 0
     assert '"actualShare": 0.5' in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""The small pieces: chunks, cursors, durations, cuts, shares of partitions, the bar of states."""
+"""The small pieces: chunks, cursors, cuts, shares of partitions, the bar of states."""
 
 import itertools
 import random
@@ -8,7 +8,7 @@ import pytest
 from fairlead_common import events
 from fairlead_common.events import JobFilter
 from fairlead_common.problems import Problem
-from fairlead_lookout import chunks, cursors, durations, html, partitions, public
+from fairlead_lookout import chunks, cursors, html, partitions, public
 from fairlead_lookout.batches import cut
 from fairlead_lookout.cache import Cache
 from fairlead_lookout.model import JobSet, Line
@@ -68,20 +68,6 @@ def test_a_cursor_leads_back_to_its_place_in_its_list() -> None:
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     with pytest.raises(Problem):
         cursors.decode(("jobs",), text)
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("30s", 30.0), ("500ms", 0.5), ("2", 2.0), ("1.5s", 1.5), ("5m", 60.0), (None, 7.0)],
-)
-def test_durations(text: str | None, seconds: float) -> None:
-    assert durations.wait_s(text, 7.0) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "-1s", "1h", "soon", "1e3", "99999999s", "٣s"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(Problem):
-        durations.wait_s(text, 7.0)
 
 
 @pytest.mark.parametrize(

@@ -70,10 +70,8 @@ def _other(report: object, name: str, output_format: output.Format) -> None:
 def _round(last: "Round | None") -> list[tuple[str, object]]:
     if last is None:
         return [("Last round", "none yet")]
-    from datetime import UTC, datetime
-
     return [
-        ("Last round", datetime.fromtimestamp(last.at_ms / 1000, UTC).isoformat("T", "seconds")),
+        ("Last round", last.time),
         ("Outcome", last.error or last.stopped_by or last.outcome),
         ("Nodes", last.nodes),
         ("Started", last.scheduled),

@@ -3,20 +3,16 @@
 import re
 from typing import Final
 
-from fairlead_common.errors import Fault
-from fairlead_common.problems import Problem
-
 WAIT_S_MAX: Final = 60.0
 _FORM: Final = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(ms|s|m)?")
 _SCALE: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 
-def wait_s(text: str | None, default_s: float) -> float:
-    """Seconds to wait, at most `WAIT_S_MAX`. Raises a 422 `Problem`."""
+def wait_s(text: str | None, default_s: float = 0.0) -> float:
+    """Seconds to wait, at most `WAIT_S_MAX`. Raises `ValueError`."""
     if text is None:
         return default_s
     match = _FORM.fullmatch(text)
     if match is None:
-        fault = Fault("/query/wait", f"{text[:40]!r} is no duration; write it like 30s or 500ms.")
-        raise Problem("invalid", "A parameter is not valid.", [fault])
+        raise ValueError(f"{text[:40]!r} is no duration; write it like 30s or 500ms.")
     return min(float(match[1]) * _SCALE[match[2] or "s"], WAIT_S_MAX)
