@@ -5,10 +5,11 @@
 Writes the whole life of `--jobs` jobs (six events each, in messages as the services write them)
 to a log in memory and folds it into an empty database, at once or at `--rate` jobs a second. With
 `--bulk cancel` (or `reprioritize`) they are only submitted, and what is measured is one request for
-all jobs of each queue. `memoryMb` is what the process grew by meanwhile; `stallMs` is the most
-processor time for which nothing else got a turn in this process, `stallP99Ms` what all but one of a
-hundred turns kept below. The database must be one that may be emptied. The last line is one JSON
-object.
+all jobs of each queue. With `--bulk preempt` all run when that is asked; with `--bulk stop` what is
+measured are the two events with which each of them then ends. `memoryMb` is what the process grew
+by meanwhile; `stallMs` is the most processor time for which nothing else got a turn in this
+process, `stallP99Ms` what all but one of a hundred turns kept below. The database must be one that
+may be emptied. The last line is one JSON object.
 """
 
 import argparse
@@ -37,6 +38,10 @@ SETS = 100
 QUEUES = 10
 TURN_S = 0.002
 PRIORITY = 7
+RUNNING = 3
+"""Phases of a life until the job runs."""
+BEFORE = {"cancel": 1, "reprioritize": 1, "preempt": RUNNING, "stop": RUNNING}
+"""Phases of all jobs that are folded before a bulk request is measured."""
 SPEC = (
     b'{"containers":[{"name":"main","image":"python:3.12","command":["python","train.py","--seed",'
     b'"7"],"env":[{"name":"MODE","value":"full"}],"resources":{"requests":{"cpu":"1","memory":'
@@ -67,14 +72,27 @@ def life(job_id: ids.JobId, number: int) -> list[list[events.AnyEvent]]:
     ]
 
 
-def steps(first: int, jobs: int, sets: int = SETS) -> Iterator[list[Record]]:
+def stopped(job_id: ids.JobId) -> list[list[events.AnyEvent]]:
+    """The events with which a preempted job ends: of the executor, and of the scheduler."""
+    return [
+        [events.JobRunStopped(job_id=job_id, run=1, reason="preempted by request", at_ms=2)],
+        [events.JobPreempted(job_id=job_id, reason="preempted by request")],
+    ]
+
+
+def steps(
+    first: int, jobs: int, sets: int = SETS, *, preempted: bool = False
+) -> Iterator[list[Record]]:
     """The records of a slice of jobs, phase by phase, one message per job set and phase."""
     by_set: dict[tuple[str, str], list[list[list[events.AnyEvent]]]] = {}
     for number in range(first, first + jobs):
         queue, job_set = f"queue-{number % sets % QUEUES}", f"set-{number % sets}"
         partition = ids.job_set_partition(queue, job_set)
         job_id = ids.client_job_id(partition, queue, job_set, str(number))
-        by_set.setdefault((queue, job_set), []).append(life(job_id, number))
+        phases = life(job_id, number)
+        if preempted:
+            phases = phases[:RUNNING] + stopped(job_id)
+        by_set.setdefault((queue, job_set), []).append(phases)
     for phase in range(5):
         yield [
             record
@@ -96,23 +114,24 @@ async def run(arguments: argparse.Namespace) -> None:
     await migrate(pool, SCHEMA, "fairlead_lookout", "sql/migrations")
     progress, streams = Progress(pool), Streams(arguments.redis)
     folder = Folder(log, streams, progress, settings)
-    slices = [
-        list(steps(first, min(arguments.slice, arguments.jobs - first), arguments.sets))
-        for first in range(0, arguments.jobs, arguments.slice)
-    ]
+    slices = _slices(arguments)
     async with asyncio.TaskGroup() as tasks:
         if arguments.bulk:
-            await _append(producer, [phases[:1] for phases in slices])
+            before = BEFORE[arguments.bulk]
+            await _append(producer, [phases[:before] for phases in slices])
             folding = tasks.create_task(folder.run())
             await _folded(log, progress)
             await producer.append(_for_all(arguments.bulk))
+            if arguments.bulk == "stop":
+                await _folded(log, progress)
+                await _append(producer, [phases[before:] for phases in slices])
         elif not arguments.rate:
             await _append(producer, slices)
         gc.collect()
         gc.freeze()
         gc.set_threshold(100_000, 50, 100)  # as the service has it
         own, servers = psutil.Process(), _servers(arguments.database)
-        before = (sum(own.cpu_times()[:2]), _cpu_s(servers), time.perf_counter())
+        begun = (sum(own.cpu_times()[:2]), _cpu_s(servers), time.perf_counter())
         stalls: list[float] = []
         memory_bytes = [own.memory_info().rss]
         watching = tasks.create_task(_watch(stalls, memory_bytes))
@@ -126,14 +145,15 @@ async def run(arguments: argparse.Namespace) -> None:
         folding.cancel()
     done = await pool.fetchval(
         f"SELECT count(*) FROM {SCHEMA}.jobs"
-        " WHERE state IN ('SUCCEEDED', 'CANCELLED') OR priority = $1",
+        " WHERE state IN ('SUCCEEDED', 'CANCELLED', 'PREEMPTED') OR stopping IS NOT NULL"
+        " OR priority = $1",
         PRIORITY,
     )
     size = await pool.fetchval(
         "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n"
         " ON n.oid = c.relnamespace WHERE n.nspname = 'fairlead_lookout' AND c.relkind IN ('r')"
     )
-    seconds = after[2] - before[2]
+    seconds = after[2] - begun[2]
     stalls.sort()
     print(
         json.dumps(
@@ -142,8 +162,8 @@ async def run(arguments: argparse.Namespace) -> None:
                 "done": done,
                 "seconds": round(seconds, 2),
                 "jobsPerSecond": round(arguments.jobs / seconds),
-                "pythonUsPerJob": round(1e6 * (after[0] - before[0]) / arguments.jobs),
-                "postgresUsPerJob": round(1e6 * (after[1] - before[1]) / arguments.jobs),
+                "pythonUsPerJob": round(1e6 * (after[0] - begun[0]) / arguments.jobs),
+                "postgresUsPerJob": round(1e6 * (after[1] - begun[1]) / arguments.jobs),
                 "bytesPerJob": round(int(size) / arguments.jobs),
                 "memoryMb": round((max(memory_bytes) - memory_bytes[0]) / 1e6),
                 "stallMs": round(1000 * stalls[-1], 1),
@@ -153,6 +173,21 @@ async def run(arguments: argparse.Namespace) -> None:
     )
     await streams.close()
     await pool.close()
+
+
+def _slices(arguments: argparse.Namespace) -> list[list[list[Record]]]:
+    """The records of all jobs, slice by slice, each phase by phase."""
+    return [
+        list(
+            steps(
+                first,
+                min(arguments.slice, arguments.jobs - first),
+                arguments.sets,
+                preempted=arguments.bulk == "stop",
+            )
+        )
+        for first in range(0, arguments.jobs, arguments.slice)
+    ]
 
 
 async def _append(producer: Producer, slices: list[list[list[Record]]]) -> None:
@@ -166,11 +201,14 @@ def _for_all(kind: str) -> list[Record]:
     asked: list[Record] = []
     for queue in (f"queue-{number}" for number in range(QUEUES)):
         wanted = events.JobFilter(queue=queue)
-        request = (
-            events.JobsCancelRequested(filter=wanted)
-            if kind == "cancel"
-            else events.JobsReprioritized(filter=wanted, priority=PRIORITY)
-        )
+        request: events.AnyEvent
+        match kind:
+            case "cancel":
+                request = events.JobsCancelRequested(filter=wanted)
+            case "reprioritize":
+                request = events.JobsReprioritized(filter=wanted, priority=PRIORITY)
+            case _:
+                request = events.JobsPreemptRequested(filter=wanted)
         for number in range(topics.JOB_PARTITIONS):
             asked += events.records(queue, "", "bench", [request], partition=number)
     return asked
@@ -247,7 +285,7 @@ def main() -> None:
     parser.add_argument("--slice", type=int, default=2_000, help="jobs whose phases go together")
     parser.add_argument("--sets", type=int, default=SETS, help="job sets that the jobs are in")
     parser.add_argument("--rate", type=float, default=0.0, help="jobs a second; 0: all at once")
-    parser.add_argument("--bulk", choices=("cancel", "reprioritize"), help="all by one filter")
+    parser.add_argument("--bulk", choices=tuple(BEFORE), help="all by one filter")
     asyncio.run(run(parser.parse_args()))
 
 

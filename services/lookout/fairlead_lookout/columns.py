@@ -13,11 +13,12 @@ def _columns(text: str) -> list[str]:
 
 JOB_COLUMNS: Final = _columns(
     "id set_number queue class pool number submitted_ms start_after_ms after shape state stopping"
-    " held priority run changed_ms started_ms ended_ms category exit_code reason"
+    " stop_cause stop_reason held priority run changed_ms started_ms ended_ms category exit_code"
+    " reason"
 )
 JOB_CHANGES: Final = _columns(
-    "id shape state stopping held priority run changed_ms started_ms ended_ms category exit_code"
-    " reason"
+    "id shape state stopping stop_cause stop_reason held priority run changed_ms started_ms"
+    " ended_ms category exit_code reason"
 )
 SPEC_COLUMNS: Final = _columns("job_id digest client_id labels annotations submitted")
 RUN_COLUMNS: Final = _columns(
@@ -50,6 +51,8 @@ def job(row: Any) -> Job:
         held=row["held"],
         start_after_ms=row["start_after_ms"],
         stopping=row["stopping"],
+        stop_cause=row["stop_cause"],
+        stop_reason=row["stop_reason"],
         run=row["run"],
         started_ms=row["started_ms"],
         ended_ms=row["ended_ms"],
@@ -91,6 +94,8 @@ def job_row(job: Job, set_number: int) -> tuple[Any, ...]:
         job.shape,
         job.state,
         job.stopping,
+        job.stop_cause,
+        job.stop_reason,
         job.held,
         job.priority,
         job.run,
@@ -109,6 +114,8 @@ def job_change(job: Job) -> tuple[Any, ...]:
         job.shape,
         job.state,
         job.stopping,
+        job.stop_cause,
+        job.stop_reason,
         job.held,
         job.priority,
         job.run,

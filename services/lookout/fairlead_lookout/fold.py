@@ -12,7 +12,7 @@ from typing import Final, assert_never
 import msgspec
 
 from fairlead_common import events, ids
-from fairlead_lookout import states
+from fairlead_lookout import runs, states
 from fairlead_lookout.mentions import matches
 from fairlead_lookout.metering import Meter
 from fairlead_lookout.model import (
@@ -259,6 +259,7 @@ class Fold:
         job = self._touch(event.job_id)
         if job is None or event.run <= job.run:
             return
+        self._give_up_run(job)
         if job.latest is not None:
             self._older[job.id, job.run] = job.latest
         job.run = event.run
@@ -294,12 +295,9 @@ class Fold:
         for_job: str | None = None,
     ) -> None:
         job.stopping = "preempt"
+        job.stop_cause = str(cause)
+        job.stop_reason = reason or None
         job.dirty = True
-        run = job.latest
-        if run is not None:
-            run.cause = str(cause)
-            run.reason = reason or None
-            self._runs[job.id, run.number] = run
         self._telling.tell_run(
             self._set(job.key),
             "preempting",
@@ -309,6 +307,13 @@ class Fold:
             by=by,
             for_job=for_job,
         )
+
+    def _give_up_run(self, job: Job) -> None:
+        """The newest run is no longer what the job waits for: it keeps why it had to give way."""
+        run = job.latest
+        if run is not None and runs.hand_over(job, run):
+            self._runs[job.id, run.number] = run
+        job.stop_cause = job.stop_reason = None
 
     def _decide(
         self,
@@ -329,6 +334,7 @@ class Fold:
         if not self._step(job, event):
             return
         job.stopping = None
+        self._give_up_run(job)
         match event:
             case events.JobSucceeded():
                 self._telling.tell_run(self._set(job.key), "succeeded", job)
@@ -404,37 +410,15 @@ class Fold:
         if to is None:
             return
         self._runs[job.id, run.number] = run
-        self._advance(run, to, event)
+        if newest and to in states.RUNS_ENDED:
+            runs.hand_over(job, run)
+        runs.advance(run, to, event, self._message.time_ms)
         if run.ended_ms is not None:
             self._meter.ended(self._set(job.key), run, self._message.time_ms)
         if newest and self._step(job, event):
             if to == "RUNNING":
                 job.started_ms = self._message.time_ms
             self._telling.tell_run(self._set(job.key), to.lower(), job)
-
-    def _advance(self, run: Run, to: str, event: events.RunEvent) -> None:
-        run.state = to
-        time_ms = self._message.time_ms
-        if to == "PENDING":
-            run.pending_ms = time_ms
-        elif to == "RUNNING":
-            run.running_ms = time_ms
-        else:
-            run.ended_ms = time_ms
-        match event:
-            case events.JobRunFailed():
-                run.category = str(event.category)
-                run.exit_code = event.exit_code
-                run.reason = event.reason
-            case events.JobRunStopped():
-                run.exit_code = event.exit_code
-                run.reason = run.reason or event.reason
-            case events.JobRunReturned() | events.JobRunLost():
-                run.reason = event.reason
-            case events.JobRunSucceeded():
-                run.exit_code = 0
-            case _:
-                pass
 
     def _count_failure(self, job: Job) -> None:
         category = job.category or "internal"

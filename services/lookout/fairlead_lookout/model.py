@@ -30,7 +30,8 @@ Amounts: TypeAlias = dict[str, int]
 
 
 class Run(msgspec.Struct, gc=False):
-    """One attempt. `cause` says why it was preempted, if it was; `shape` what it holds."""
+    """One attempt. `cause` says why it was preempted, if it was and has ended (until then its job
+    knows, see `Job`); `shape` what it holds."""
 
     number: int
     state: str
@@ -50,7 +51,9 @@ class Run(msgspec.Struct, gc=False):
 
 
 class Job(msgspec.Struct, gc=False):
-    """One job; `latest` is its newest run. `stopping` is `cancel`, `preempt` or None.
+    """One job; `latest` is its newest run. `stopping` is `cancel`, `preempt` or None; with
+    `preempt`, `stop_cause` and `stop_reason` say why, until the run ends and takes them over: so a
+    wish changes one row, also where it is one of 100,000.
 
     `held` until somebody releases it. `new` and `dirty` say whether the row must be inserted or
     updated; a record that was written has neither.
@@ -71,6 +74,8 @@ class Job(msgspec.Struct, gc=False):
     held: bool = False
     start_after_ms: int | None = None
     stopping: str | None = None
+    stop_cause: str | None = None
+    stop_reason: str | None = None
     run: int = 0
     started_ms: int | None = None
     ended_ms: int | None = None

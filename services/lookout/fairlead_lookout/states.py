@@ -8,6 +8,7 @@ from fairlead_common.lifecycle import (
     JOB_ENDED,
     JOB_HELD,
     JOB_STEPS,
+    RUN_ENDED,
     RUN_STEPS,
     JobState,
     RunState,
@@ -32,4 +33,5 @@ RUN: Final = _steps(RUN_STEPS)
 ENDED: Final = frozenset(str(state) for state in JOB_ENDED)
 LIVE: Final = frozenset(str(state) for state in JobState) - ENDED
 HELD: Final = frozenset(str(state) for state in JOB_HELD)
+RUNS_ENDED: Final = frozenset(str(state) for state in RUN_ENDED)
 QUEUED: Final = str(JobState.QUEUED)

@@ -54,6 +54,29 @@ async def test_a_queued_job_says_its_place_in_its_queue(
         assert (await world.read(f"/jobs/{job_id('elsewhere')}"))["positionInQueue"] == "1"
 
 
+async def test_a_run_shows_why_it_gives_way_before_and_after_it_ended(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        which = job_id("a")
+        wanted = events.JobFilter(queue="q")
+        asked = events.JobsPreemptRequested(filter=wanted, reason="room")
+        path = f"/jobs/{which}"
+        await world.read("/jobsets", await world.tell(submitted("a"), leased("a"), asked))
+        (run,) = (await world.read(path))["runs"]
+        assert (run["state"], run["preemptedFor"], run["reason"]) == ("LEASED", "request", "room")
+        ended = [
+            events.JobRunStopped(job_id=which, run=1, reason="asked to"),
+            events.JobRequeued(job_id=which, reason="preempted"),
+            leased("a", run=2),
+        ]
+        await world.read("/jobsets", await world.tell(*ended))
+        new, old = (await world.read(path))["runs"]
+        assert (old["state"], old["preemptedFor"], old["reason"]) == ("STOPPED", "request", "room")
+        assert "preemptedFor" not in new
+        assert "reason" not in new
+
+
 async def test_the_log_of_a_container_that_is_not_there_is_refused(
     fresh_database: str, valkey_url: str
 ) -> None:

@@ -169,6 +169,32 @@ def test_a_preempted_run_is_told_and_its_job_waits_again() -> None:
     assert view.told[QUEUE, JOB_SET][3]["forJob"] == job_id("b")
 
 
+def test_why_a_run_is_to_give_way_is_its_jobs_until_it_ends() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), running("a")))
+    wanted = events.JobFilter(queue=QUEUE)
+    changes = view.fold(message(1, events.JobsPreemptRequested(filter=wanted, reason="room")))
+    assert not changes.runs
+    job = view.cache.jobs[job_id("a")]
+    assert (job.stop_cause, job.stop_reason) == ("request", "room")
+    view.fold(message(2, events.JobRunStopped(job_id=job_id("a"), run=1, reason="asked to")))
+    run = view.runs[job_id("a"), 1]
+    assert (run.state, run.cause, run.reason) == ("STOPPED", "request", "room")
+    view.fold(message(3, events.JobPreempted(job_id=job_id("a"), reason="room")))
+    job = view.cache.jobs[job_id("a")]
+    assert (job.state, job.stop_cause, job.stop_reason) == ("PREEMPTED", None, None)
+
+
+def test_a_run_that_ends_badly_while_it_is_to_give_way_says_both() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), running("a")))
+    view.fold(message(1, events.JobPreemptRequested(job_id=job_id("a"), reason="room")))
+    view.fold(message(2, failed_run("a"), requeued("a"), leased("a", run=2)))
+    old, new = view.runs[job_id("a"), 1], view.runs[job_id("a"), 2]
+    assert (old.cause, old.reason) == ("request", "exit code 3")
+    assert (new.cause, new.reason) == (None, None)
+
+
 def test_a_job_set_has_finished_each_time_its_last_live_job_ends() -> None:
     view = PlainView()
     view.fold(message(0, submitted("a"), submitted("b"), cancel("a")))

@@ -69,8 +69,8 @@ FROM fairlead_lookout.counters WHERE set_number = ANY($1::int[]);
 -- name: jobs
 -- Jobs with their newest runs and labels.
 SELECT j.id, t.queue, t.job_set, j.class, j.number, j.submitted_ms, j.shape, j.state, j.priority,
-       j.changed_ms, j.pool, s.labels, j.after, j.held, j.start_after_ms, j.stopping, j.run,
-       j.started_ms, j.ended_ms, j.category, j.exit_code, j.reason,
+       j.changed_ms, j.pool, s.labels, j.after, j.held, j.start_after_ms, j.stopping,
+       j.stop_cause, j.stop_reason, j.run, j.started_ms, j.ended_ms, j.category, j.exit_code, j.reason,
        r.number AS run_number, r.state AS run_state, r.executor, r.node, r.pool AS run_pool,
        r.leased_ms, r.pending_ms, r.running_ms, r.ended_ms AS run_ended_ms,
        r.exit_code AS run_exit_code, r.category AS run_category, r.reason AS run_reason, r.cause,
@@ -166,8 +166,8 @@ SET used = usage.used + excluded.used, lost = usage.lost + excluded.lost;
 -- Where changed rows arrive by COPY before they are merged; one of each per connection.
 CREATE TEMP TABLE IF NOT EXISTS job_changes (
     id text COLLATE "C", shape text COLLATE "C", state text COLLATE "C",
-    stopping text COLLATE "C", held boolean, priority int, run int, changed_ms bigint,
-    started_ms bigint, ended_ms bigint, category text COLLATE "C", exit_code int, reason text
+    stopping text COLLATE "C", stop_cause text COLLATE "C", stop_reason text, held boolean,
+    priority int, run int, changed_ms bigint, started_ms bigint, ended_ms bigint, category text COLLATE "C", exit_code int, reason text
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS run_changes (
     job_id text COLLATE "C", number int, state text COLLATE "C", pending_ms bigint,
@@ -177,8 +177,8 @@ CREATE TEMP TABLE IF NOT EXISTS run_changes (
 
 -- name: merge_jobs
 UPDATE fairlead_lookout.jobs j
-SET shape = c.shape, state = c.state, stopping = c.stopping, held = c.held,
-    priority = c.priority, run = c.run, changed_ms = c.changed_ms, started_ms = c.started_ms,
+SET shape = c.shape, state = c.state, stopping = c.stopping, stop_cause = c.stop_cause,
+    stop_reason = c.stop_reason, held = c.held, priority = c.priority, run = c.run, changed_ms = c.changed_ms, started_ms = c.started_ms,
     ended_ms = c.ended_ms, category = c.category, exit_code = c.exit_code, reason = c.reason
 FROM job_changes c WHERE j.id = c.id;
 

@@ -277,13 +277,16 @@ WHERE jobs > 0 AND ($1::text[] IS NULL OR queue = ANY($1)) AND queue <> ALL($2::
 GROUP BY state;
 
 -- name: job
--- A job with its runs (JSON), newest first: one answer and one moment.
+-- A job with its runs (JSON), newest first: one answer and one moment. Why a run that still lives
+-- is to give way is in its job's row.
 SELECT j.*, t.job_set, p.client_id, p.submitted, r.executor, r.node, r.pool AS run_pool,
        (
            SELECT json_agg(a ORDER BY a.number DESC)
            FROM (
                SELECT number, state, executor, node, pool, leased_ms, pending_ms, running_ms,
-                      ended_ms, exit_code, category, reason, cause
+                      ended_ms, exit_code, category,
+                      coalesce(reason, CASE WHEN number = j.run THEN j.stop_reason END) AS reason,
+                      coalesce(cause, CASE WHEN number = j.run THEN j.stop_cause END) AS cause
                FROM fairlead_lookout.runs WHERE job_id = $1 ORDER BY number DESC LIMIT 1000
            ) a
        ) AS runs
