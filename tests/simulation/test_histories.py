@@ -140,7 +140,7 @@ def _check_starts(history: History) -> None:
     view = View()
     times_ms: list[int] = []
     for batch in Tail(history.world, topics.JOBS).read_all():
-        for message in apply.decode(batch.entries):
+        for message in apply.read(batch.entries):
             leased = [e for e in message.sequence.events if isinstance(e, ev.JobRunLeased)]
             gangs = Counter(_gang_of(view, event.job_id) for event in leased)
             for gang, count in gangs.items():

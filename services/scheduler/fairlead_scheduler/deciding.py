@@ -170,5 +170,5 @@ class Decider:
 
     def units(self, decided: Round) -> list[Unit]:
         """What the log is told of a round."""
-        specs = {job_id: self.view.specs.get(job_id) for job_id in self.specs_needed(decided)}
+        specs = self.view.specs.of(self.specs_needed(decided))
         return planning.units(self.view, decided.built, decided.plan, specs)

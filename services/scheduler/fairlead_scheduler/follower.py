@@ -66,8 +66,8 @@ async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
                 await load_specs(pool, view, apply.label_filters(view, messages))
                 apply.apply(view, messages, known)
                 apply.advance(view, batch.positions)
-        metrics.EVENTS.inc(len(messages))
-        oldest_ms = min((message.time_ms for message in messages), default=None)
+        metrics.EVENTS.inc(len(batch.entries))
+        oldest_ms = min((entry.time_ms for entry in batch.entries), default=None)
         metrics.LAG.set(0.0 if oldest_ms is None else (clock.now_ms() - oldest_ms) / 1000)
         metrics.JOBS.set(len(view.jobs.rows))
 

@@ -34,7 +34,7 @@ def up() -> None:
             for number in range(3)
         ]
         sequence = ev.EventSequence(queue=queue, job_set="s", by="", events=jobs)
-        apply.apply(view, [apply.Message.of(0, position, 0, sequence)], {})
+        apply.apply(view, [apply.Message(0, position, 0, sequence)], {})
     builder = Builder(DEFAULT_CLASSES, Rules())
     built = builder.build(view, clusters, Queues(), "default", now_ms=0)
     schedule(built.snapshot, builder.engine_settings())

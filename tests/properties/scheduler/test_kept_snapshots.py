@@ -78,7 +78,7 @@ class History(RuleBasedStateMachine):
     def _tell(self, *events: ev.AnyEvent, queue: str = "q0") -> None:
         position = self.view.positions.get(0, 0)
         sequence = ev.EventSequence(queue=queue, job_set="s", by="test", events=list(events))
-        apply.apply(self.view, [apply.Message.of(0, position, self.now_ms, sequence)], {})
+        apply.apply(self.view, [apply.Message(0, position, self.now_ms, sequence)], {})
 
     def _some(self, pick: int, live: bool | None = None) -> JobId | None:
         """A job, if there is one: with a live run, without, or any."""

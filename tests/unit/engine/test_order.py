@@ -55,7 +55,9 @@ def test_an_order_that_is_kept_equals_one_made_anew() -> None:
             old = full[~np.isin(full, new)]
             want = [j for j in full if not gone[j] or j in new]
             gone[new] = False
-            assert order.merged(old, gone, new, made, live=live).tolist() == want
+            kept = order.Order(old)
+            kept.change(gone, new, made, live=live)
+            assert kept.rows.tolist() == want
 
 
 def test_bounds_tell_where_each_queue_begins() -> None:

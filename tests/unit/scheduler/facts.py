@@ -32,7 +32,7 @@ def message(
 ) -> apply.Message:
     """One message of partition 0, a second after the one before it."""
     sequence = ev.EventSequence(queue=queue, job_set="s", by="test", events=list(events))
-    return apply.Message.of(0, position, 1000 * position if time_ms is None else time_ms, sequence)
+    return apply.Message(0, position, 1000 * position if time_ms is None else time_ms, sequence)
 
 
 def fold(*batches: Sequence[ev.AnyEvent], known: apply.Known | None = None) -> View:

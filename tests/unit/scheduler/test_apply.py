@@ -8,6 +8,7 @@ from fairlead_common import events as ev
 from fairlead_common.events import FailureCategory, JobFilter, PreemptionCause
 from fairlead_common.ids import JobId
 from fairlead_common.lifecycle import JOB_ENDED, JobState
+from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.view import apply, ending
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
@@ -278,20 +279,58 @@ def _in_partition(partition: int, event: ev.AnyEvent) -> ev.AnyEvent:
         st.tuples(st.integers(0, 2), st.lists(_events, min_size=1, max_size=5)), max_size=20
     ),
     step_ms=st.sampled_from([1_000, 20_000]),
+    twice=st.booleans(),
 )
 def test_messages_folded_together_say_what_they_say_one_by_one(
-    history: list[tuple[int, list[ev.AnyEvent]]], step_ms: int
+    history: list[tuple[int, list[ev.AnyEvent]]], step_ms: int, twice: bool
 ) -> None:
-    messages = []
+    entries = []
     for number, (partition, events) in enumerate(history):
         told = [_in_partition(partition, event) for event in events]
-        sequence = ev.EventSequence(queue="q", job_set=f"s{partition}", by="test", events=told)
-        messages.append(apply.Message.of(partition, number, step_ms * number, sequence))
+        (record,) = ev.records("q", f"s{partition}", "test", told, partition=partition)
+        entries.append(Entry(partition, number, record.key, record.value, step_ms * number))
     together, singly = View(), View()
-    apply.apply(together, messages, {})
+    if twice:  # what was read before is read again, with the rest
+        apply.apply(together, apply.decode(entries[: len(entries) // 2]), {})
+    apply.apply(together, apply.decode(entries), {})
     _check(together)
-    for each in messages:
+    for each in apply.read(entries):
         apply.apply(singly, [each], {})
+    assert known_of(together) == known_of(singly)
+    assert together.positions == singly.positions
+    assert attended(together) == attended(singly)
+    assert together.loose_runs == singly.loose_runs
+    live = [job_id for job_id, _ in together.jobs.rows.items() if job_id in singly.specs]
+    assert together.specs.of(live) == singly.specs.of(live)
+    assert dict(together.specs.save()).keys() == dict(singly.specs.save()).keys()
+    assert together.specs.of(live) == singly.specs.of(live)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    told=st.lists(st.integers(0, 39), min_size=17, max_size=60),
+    once=st.booleans(),
+    run=st.integers(1, 2),
+    cancelled=st.lists(st.integers(0, 39), max_size=2),
+)
+def test_many_successes_told_at_once_say_what_they_say_one_by_one(
+    told: list[int], once: bool, run: int, cancelled: list[int]
+) -> None:
+    names = [f"j{number}" for number in range(40)]
+    before = [message(0, *map(submitted, names)), message(1, *map(leased, names))]
+    if cancelled:
+        ended = [ev.JobCancelled(job_id=JobId(names[number]), reason="") for number in cancelled]
+        before.append(message(2, *ended))
+    told = list(dict.fromkeys(told)) if once else told
+    entries = []
+    for position, number in enumerate(told, 3):
+        succeeded = ev.JobRunSucceeded(job_id=JobId(names[number]), run=run if position == 5 else 1)
+        (record,) = ev.records("q", "s", "test", [succeeded], partition=0)
+        entries.append(Entry(0, position, record.key, record.value, 1000 * position))
+    together, singly = View(), View()
+    apply.apply(together, [*before, *apply.decode(entries)], {})
+    _check(together)
+    apply.apply(singly, [*before, *apply.read(entries)], {})
     assert known_of(together) == known_of(singly)
     assert together.positions == singly.positions
     assert attended(together) == attended(singly)

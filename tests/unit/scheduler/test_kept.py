@@ -15,7 +15,7 @@ from fairlead_scheduler.view.names import NOBODY, Names, unpacked
 from fairlead_scheduler.view.specs import Specs
 from tests.unit.scheduler.facts import submitted
 
-A, B = JobId("a"), JobId("b")
+A, B, C = JobId("a"), JobId("b"), JobId("c")
 
 
 def since(journal: RowJournal, place: int) -> list[int] | None:
@@ -57,7 +57,7 @@ def test_a_submission_is_the_same_before_and_after_it_is_saved() -> None:
     specs = Specs()
     specs.fresh = {A: submitted("a", labels={"app": "x"}), B: submitted("b")}
     assert [job_id for job_id, _ in specs.save(unless={B})] == ["a"]
-    assert specs.get(A) == submitted("a", labels={"app": "x"})
+    assert specs.of([A])[A] == submitted("a", labels={"app": "x"})
     assert list(specs.fresh) == ["b"]
     specs.keep(0)
     assert A not in specs
@@ -66,12 +66,24 @@ def test_a_submission_is_the_same_before_and_after_it_is_saved() -> None:
     assert B not in specs
 
 
+def test_a_submission_is_found_in_the_message_in_which_it_came() -> None:
+    told = [submitted("a", labels={"app": "x"}), submitted("b"), submitted("c")]
+    (record,) = ev.records("q", "s", "test", told)
+    specs = Specs()
+    specs.fresh = dict.fromkeys([A, B, C], record.value or b"")
+    assert specs.of([B, A]) == {A: told[0], B: told[1]}
+    specs.drop(C)
+    assert {job_id for job_id, _ in specs.save()} == {"a", "b"}
+    assert specs.of([A, B]) == {A: told[0], B: told[1]}
+    assert C not in specs
+
+
 def test_job_sets_without_jobs_are_forgotten_and_their_numbers_used_again() -> None:
     view = View()
     for number in range(6):
         told = [submitted(f"j{number}"), submitted(f"k{number}")][: 1 + number % 2]
         sequence = ev.EventSequence(queue="q", job_set=f"s{number}", by="test", events=list(told))
-        apply.apply(view, [apply.Message.of(number, 0, 0, sequence)], {})
+        apply.apply(view, [apply.Message(number, 0, 0, sequence)], {})
     for row in (0, 1, 3):
         view.jobs.release(row)
     view.jobs.forget_job_sets(spare=2)

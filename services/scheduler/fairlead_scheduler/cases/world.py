@@ -54,7 +54,7 @@ class World:
         """Feed events of a queue to the view, as one message."""
         sequence = ev.EventSequence(queue=queue, job_set="s", by="case", events=list(events))
         time_ms = self.now_ms if at_ms is None else at_ms
-        apply.apply(self.view, [apply.Message.of(0, self.position, time_ms, sequence)], {})
+        apply.apply(self.view, [apply.Message(0, self.position, time_ms, sequence)], {})
         self.position += 1
 
     def _report(self, record: Record) -> None:

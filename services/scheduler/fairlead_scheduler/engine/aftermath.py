@@ -42,7 +42,7 @@ def make_fit(t: Tables, m: Model, v: Runs) -> None:
             for_job = taker_on(v, p, v.level[j])
             give_way(t, m, v, j, BY_URGENCY, for_job)
             if v.whole_gang[k]:
-                g = v.gang[j]
+                g = int(v.gang[j])
                 for i in range(v.gang_first[g], v.gang_first[g + 1]):
                     if live(v.state[v.members[i]]):
                         give_way(t, m, v, v.members[i], BY_GANG, for_job)
@@ -51,7 +51,7 @@ def make_fit(t: Tables, m: Model, v: Runs) -> None:
 @steady
 def fits_now(t: Tables, m: Model, v: Runs, j: int) -> bool:
     """Whether a run that gave way has room on its own node beside everything."""
-    return v.state[j] == GONE and has_room(t, m, t.job_shape[j], v.at[j])
+    return v.state[j] == GONE and has_room(t, m, int(t.job_shape[j]), v.at[j])
 
 
 @steady
@@ -95,7 +95,7 @@ def second_pass(t: Tables, m: Model, v: Runs, rows: Int64, first: Int64, away: I
             if m.next[q] == first[q + 1]:
                 continue
             j = rows[m.next[q]]
-            s = t.job_shape[j]
+            s = int(t.job_shape[j])
             stand(t, m, q, t.whole[s], v.level[j], True)
             if best < 0 or before(t, m, q, best):
                 best = q
@@ -103,7 +103,7 @@ def second_pass(t: Tables, m: Model, v: Runs, rows: Int64, first: Int64, away: I
             return
         j = rows[m.next[best]]
         m.next[best] += 1
-        g = v.gang[j]
+        g = int(v.gang[j])
         if g >= 0:
             away[g] -= 1
         if g >= 0 and v.gang_live[g] < v.gang_need[g]:

@@ -78,7 +78,7 @@ def cheapest(
 
     The victims are left in `chosen`[:number[N_CHOSEN]] with `chosen_gang`.
     """
-    s = t.job_shape[j]
+    s = int(t.job_shape[j])
     level = t.level[s, w]
     best = NOWHERE
     if mode == FOR_SHARE and label < 0:
@@ -153,8 +153,8 @@ def cheapest_bid(t: Tables, m: Model, v: Runs, j: int, w: int, after: float, mod
 @steady
 def slot_for(t: Tables, m: Model, v: Runs, j: int, w: int, after: float, mode: int) -> int:
     """The slot of this kind of taker, made or brought up to date."""
-    s = t.job_shape[j]
-    q = v.queue[j] if mode == FOR_SHARE and v.pending[v.queue[j]] > 0 else ANYBODY
+    s = int(t.job_shape[j])
+    q = int(v.queue[j]) if mode == FOR_SHARE and v.pending[v.queue[j]] > 0 else ANYBODY
     m.number[N_TURN] += 1
     slot = 0
     known = False
@@ -188,7 +188,7 @@ def bid(
     t: Tables, m: Model, v: Runs, slot: int, j: int, w: int, p: int, after: float, mode: int
 ) -> None:
     """Work out what room for the job on position `p` costs; infinity where it gives none."""
-    s = t.job_shape[j]
+    s = int(t.job_shape[j])
     level = t.level[s, w]
     v.bid[slot, p, 0] = np.inf
     if not suits(t, v, j, s, w, p) or reach(t, m, v, s, p, level, mode) < 0:
@@ -262,7 +262,7 @@ def one_victim(t: Tables, m: Model, v: Runs, j: int, w: int, after: float) -> in
     no member of a gang, that priorities do not differ, and that no cheaper one would do only
     together with others. Where one of that does not hold, all nodes are looked at.
     """
-    s = t.job_shape[j]
+    s = int(t.job_shape[j])
     size = t.types.size // 2
     giver = -1
     first = -1

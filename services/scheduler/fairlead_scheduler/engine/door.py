@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .snapshot import Int32, Snapshot
+from .snapshot import Int32, Int64, Snapshot
 
 
 class InvalidSnapshotError(ValueError):
@@ -48,7 +48,7 @@ def _small(snapshot: Snapshot) -> Iterator[str]:
     yield from _outside("node_type", snapshot.node_type, snapshot.shape_match.shape[2])
     if (snapshot.class_preemption > 2).any():
         yield "class_preemption has a value that is no Preemption"
-    if np.unique(snapshot.node_number).size != snapshot.node_number.size:
+    if _has_twins(snapshot.node_number):
         yield "node_number has the same number twice"
     if snapshot.gang_min is not None and (snapshot.gang_min < 1).any():
         yield "gang_min is below 1 for a gang; at least one member must run"
@@ -62,9 +62,14 @@ def _of_jobs(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.job_gang is not None:
         gangs = 0 if snapshot.gang_min is None else snapshot.gang_min.size
         yield from _outside("job_gang", snapshot.job_gang[there], gangs, -1)
-    numbers = snapshot.job_submission[there]
-    if np.unique(numbers).size != numbers.size:
+    if _has_twins(snapshot.job_submission[there]):
         yield "job_submission has the same number twice"
+
+
+def _has_twins(numbers: Int64) -> bool:
+    """Whether any number is there twice."""
+    ascending = np.sort(numbers)
+    return bool((ascending[1:] == ascending[:-1]).any())
 
 
 def _outside(column: str, rows: Int32, size: int, least: int = 0) -> Iterator[str]:

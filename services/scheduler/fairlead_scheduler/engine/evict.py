@@ -148,7 +148,7 @@ def _worked_ms(snapshot: Snapshot, rows: Int32) -> Int64:
 
 
 @entry
-def _link(rows: Int64, shape: Int64, request: Int64, v: Runs) -> None:
+def _link(rows: Int64, shape: Int32, request: Int64, v: Runs) -> None:
     """Link the pieces to their positions and sum up what could be stopped there."""
     for i in range(rows.size):
         j = rows[i]
@@ -232,7 +232,7 @@ def _runs(
         started=np.zeros(jobs, np.int64),
         priority=snapshot.job_priority,
         submission=snapshot.job_submission,
-        queue=snapshot.job_queue.astype(np.int64) if jobs else np.zeros(0, np.int64),
+        queue=snapshot.job_queue,
         head=np.full(nodes, -1, np.int64),
         link=np.zeros(jobs, np.int64),
         kept=np.zeros((nodes, levels, resources), np.int64),
@@ -249,7 +249,7 @@ def _runs(
         cheap_next=np.zeros(queues, np.int64),
         cheap_first=np.zeros(queues + 1, np.int64),
         one_priority=np.zeros(queues, np.int64),
-        gang=gangs.of_job.astype(np.int64) if gangs.present else np.full(jobs, -1, np.int64),
+        gang=gangs.of_job if gangs.present else np.full(jobs, -1, np.int32),
         gang_first=gangs.first,
         gang_queued=gangs.queued,
         members=gangs.members.astype(np.int64),

@@ -55,7 +55,7 @@ def add_unit(t: Tables, v: Runs, g: int, first: int, last: int, state: int, need
         j = v.members[i]
         if v.state[j] != state:
             continue
-        s = t.job_shape[j]
+        s = int(t.job_shape[j])
         value = min(value, t.shape_value[s])
         if need > 0:
             need -= 1
@@ -79,7 +79,7 @@ def over_class_limit(t: Tables, m: Model, v: Runs, q: int, g: int, need: int) ->
             if v.state[j] != QUEUED or left == 0:
                 continue
             left -= 1
-            s = t.job_shape[j]
+            s = int(t.job_shape[j])
             if t.shape_class[s] == c:
                 for r in range(v.unit.size):
                     v.unit[r] = min(v.unit[r] + t.whole[s, r], TOTAL_MAX)
@@ -96,7 +96,7 @@ def undo(t: Tables, m: Model, v: Runs, mark: int) -> None:
         entry = v.journal[m.number[N_JOURNAL]]
         if entry > 0:
             j = entry - 1
-            unplace(t, m, v.queue[j], t.job_shape[j], v.at[j])
+            unplace(t, m, int(v.queue[j]), int(t.job_shape[j]), v.at[j])
             unput(t, m, v, j)
         else:
             j = -entry - 1
@@ -125,7 +125,7 @@ def place_members(
         if climb(t, m, v, j, after, label, value, top) == NOT_TRIED:
             placed += 1
         else:
-            missed = t.job_shape[j]
+            missed = int(t.job_shape[j])
     return placed
 
 
@@ -210,7 +210,7 @@ def start_gang(t: Tables, m: Model, v: Runs, q: int, g: int) -> int:
 @steady
 def join(t: Tables, m: Model, v: Runs, q: int, j: int) -> int:
     """Place a further member beside those that run, on rung (a): 0 or the code of why not."""
-    g = v.gang[j]
+    g = int(v.gang[j])
     m.number[N_GROUP_SHAPE] = 0
     if v.gang_label[g] >= 0 and v.gang_value[g] < 0:
         return INSUFFICIENT
@@ -224,7 +224,7 @@ def leave(t: Tables, m: Model, v: Runs, j: int) -> None:
     Its mates go with it where the gang would have fewer than `minSize` left (N8).
     """
     for_job = taker_on(v, v.at[j], v.level[j])
-    g = v.gang[j]
+    g = int(v.gang[j])
     whole = g >= 0 and v.gang_live[g] <= v.gang_min[g]
     give_way(t, m, v, j, BY_URGENCY, for_job)
     if whole:

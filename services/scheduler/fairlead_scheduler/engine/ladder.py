@@ -137,7 +137,7 @@ def make_way(t: Tables, m: Model, v: Runs, j: int) -> None:
         give_way(t, m, v, victim, BY_SHARE, j)
         m.tokens[m.tokens.size - 1] -= 1.0
         if v.chosen_gang[k]:
-            g = v.gang[victim]
+            g = int(v.gang[victim])
             for i in range(v.gang_first[g], v.gang_first[g + 1]):
                 mate = v.members[i]
                 if live(v.state[mate]):
@@ -154,8 +154,8 @@ def climb(
     Returns 0, or the code that says why it found no place. `after` is the share / weight of its
     queue with the whole offer placed; `label` and `value` bind it to a part of the pool.
     """
-    s = t.job_shape[j]
-    q = v.queue[j]
+    s = int(t.job_shape[j])
+    q = int(v.queue[j])
     code = INSUFFICIENT
     bound = v.gang[j] >= 0 or (v.avoid_first.size > 0 and v.avoid_first[j] >= 0)
     for w in range(t.level.shape[1]):

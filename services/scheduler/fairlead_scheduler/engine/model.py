@@ -99,9 +99,9 @@ class Tables(NamedTuple):
     beside: Int64
     """[R+F] what is left of what is on no node (L7) when the round starts; a huge number for
     resources of nodes."""
-    job_shape: Int64
+    job_shape: Int32
     """[J]"""
-    order: Int64
+    order: Int32
     """Queued rows in the order of R3, queue by queue."""
     end: Int64
     """[Q] where each queue's rows end in `order`."""

@@ -1,8 +1,8 @@
 """The order inside a queue (rule R3), made anew or kept between rounds.
 
 Sorting a million queued jobs every round would cost more than deciding about them. The service may
-keep the two orders of a snapshot and let `merged` apply what changed: one pass over the rows, no
-sort of what was there before.
+keep the two orders of a snapshot, each as an `Order` that follows what changed: one pass over the
+rows, no sort of what was there before.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -64,27 +64,40 @@ def sort_keys(snapshot: Jobs, rows: Int32, *, live: bool) -> Int64:
     return result
 
 
-def merged(old: Int32, gone: Bool, new: Int32, snapshot: Jobs, *, live: bool) -> Int32:
-    """The order after a change: `old` without the rows marked in `gone` ([J]), with `new` put in.
+class Order:
+    """An order that is kept and follows what changes, in one array with room to grow."""
 
-    `snapshot` is the one after the change; rows that changed their place (another priority) are
-    both gone and new, so `gone` refers to `old` only. Costs one pass over `old` and one sort of
-    `new`.
-    """
-    fresh = new[sort_keys(snapshot, new, live=live)]
-    value = snapshot.class_value[snapshot.shape_class]
-    started = snapshot.job_started_ms if live else snapshot.job_submission
-    return _merge(
-        old,
-        gone,
-        fresh,
-        snapshot.job_queue,
-        value,
-        snapshot.job_shape,
-        snapshot.job_priority,
-        started,
-        snapshot.job_submission,
-    )
+    def __init__(self, rows: Int32 | None = None) -> None:
+        self._rows = np.zeros(0, np.int32) if rows is None else rows.copy()
+        self._size = self._rows.size
+
+    @property
+    def rows(self) -> Int32:
+        """The rows in their order, until `change` is called."""
+        return self._rows[: self._size]
+
+    def change(self, gone: Bool, new: Int32, jobs: Jobs, *, live: bool) -> None:
+        """Take out the rows marked in `gone` ([J]) and put in `new`; `jobs`: as they are now.
+
+        Rows that changed their place (another priority) are both gone and new: `gone` refers to
+        what is there. Costs one pass over it and one sort of `new`.
+        """
+        fresh = new[sort_keys(jobs, new, live=live)]
+        left = _take_out(self._rows, self._size, gone)
+        self._size = left + fresh.size
+        if self._size > self._rows.size:
+            self._rows = np.concatenate([self._rows, np.zeros(2 * self._size, np.int32)])
+        _put_in(
+            self._rows,
+            left,
+            fresh,
+            jobs.job_queue,
+            jobs.class_value[jobs.shape_class],
+            jobs.job_shape,
+            jobs.job_priority,
+            jobs.job_started_ms if live else jobs.job_submission,
+            jobs.job_submission,
+        )
 
 
 @part
@@ -111,9 +124,19 @@ def _goes_before(
 
 
 @kernel
-def _merge(
-    old: Int32,
-    gone: Bool,
+def _take_out(rows: Int32, size: int, gone: Bool) -> int:
+    """Close the gaps that those leave who are gone; returns how many are left."""
+    left = 0
+    for i in range(size):
+        rows[left] = rows[i]
+        left += not gone[rows[i]]
+    return left
+
+
+@kernel
+def _put_in(
+    rows: Int32,
+    size: int,
     new: Int32,
     queue: Int32,
     value: Int64,
@@ -121,32 +144,23 @@ def _merge(
     priority: Int64,
     started: Int64,
     submission: Int64,
-) -> Int32:
-    """Single jobs of `old` are looked at where a new one is to stand, by halving; others move."""
-    left = np.empty(old.size, np.int32)
-    size = 0
-    for i in range(old.size):
-        left[size] = old[i]
-        size += not gone[old[i]]
-    result = np.empty(size + new.size, np.int32)
-    at = 0
-    for j in range(new.size):
+) -> None:
+    """Single rows are looked at where a new one is to stand, by halving; the others move."""
+    end = size
+    for j in range(new.size - 1, -1, -1):
         b = new[j]
-        low = at
-        high = size
+        low = 0
+        high = end
         while low < high:
             middle = (low + high) // 2
-            if _goes_before(b, left[middle], queue, value, shape, priority, started, submission):
+            if _goes_before(b, rows[middle], queue, value, shape, priority, started, submission):
                 high = middle
             else:
                 low = middle + 1
-        for i in range(at, low):
-            result[i + j] = left[i]
-        at = low
-        result[at + j] = b
-    for i in range(at, size):
-        result[i + new.size] = left[i]
-    return result
+        for i in range(end - 1, low - 1, -1):
+            rows[i + j + 1] = rows[i]
+        rows[low + j] = b
+        end = low
 
 
 @kernel

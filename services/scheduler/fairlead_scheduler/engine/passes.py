@@ -81,7 +81,7 @@ def run_plain(t: Tables, m: Model, stretch: int) -> int:
             return DONE
         q = m.heap[0]
         j = m.offer_job[q]
-        s = t.job_shape[j]
+        s = int(t.job_shape[j])
         if limited(t, m, q, s, t.whole[s], 1) == NOT_TRIED:
             p = free_room(t, m, s, 0)
             if p >= 0:
@@ -97,7 +97,7 @@ def run_plain(t: Tables, m: Model, stretch: int) -> int:
 @part
 def handle_new(t: Tables, m: Model, v: Runs, q: int, j: int) -> None:
     """Try to place a queued job."""
-    s = t.job_shape[j]
+    s = int(t.job_shape[j])
     if limited(t, m, q, s, t.whole[s], 1) == NOT_TRIED:
         after = share_with(v.held[q], t.whole[s], t.factor) / t.weight[q]
         code = climb(t, m, v, j, after, NOWHERE, NOWHERE, URGENT)
@@ -115,7 +115,7 @@ def handle_new(t: Tables, m: Model, v: Runs, q: int, j: int) -> None:
 @steady
 def handle_other(t: Tables, m: Model, v: Runs, q: int, kind: int, j: int) -> bool:
     """Handle an offer of something evicted or of a gang; False when the queue is to stop."""
-    g = v.gang[j]
+    g = int(v.gang[j])
     if kind == BACK:
         if v.state[j] == EVICTED:
             if may_return(t, m, v, j):
@@ -134,7 +134,7 @@ def handle_other(t: Tables, m: Model, v: Runs, q: int, kind: int, j: int) -> boo
         return True
     if m.number[N_STOP] != NOT_TRIED:
         return False
-    s = t.job_shape[j]
+    s = int(t.job_shape[j])
     if kind == FURTHER:
         if v.gang_live[g] > 0 and limited(t, m, q, s, t.whole[s], 1) == NOT_TRIED:
             code = join(t, m, v, q, j)

@@ -83,7 +83,7 @@ def stand(t: Tables, m: Model, q: int, whole: Int64, value: int, live: bool) -> 
 @part
 def offer(t: Tables, m: Model, q: int, j: int, kind: int) -> bool:
     """Offer a single job."""
-    s = t.job_shape[j]
+    s = int(t.job_shape[j])
     m.offer_kind[q] = kind
     m.offer_job[q] = j
     stand(t, m, q, t.whole[s], t.shape_value[s], kind == BACK)
@@ -111,10 +111,10 @@ def advance_plain(t: Tables, m: Model, q: int) -> bool:
         at = examine(t, m, q)
         if at < 0:
             return False
-        j = t.order[at]
+        j = int(t.order[at])
         if m.pair_code[q, t.job_shape[j]] == NOT_TRIED:
             return offer(t, m, q, j, NEW)
-        handled(m, q, t.job_shape[j])
+        handled(m, q, int(t.job_shape[j]))
         m.next[q] += 1
 
 
@@ -132,8 +132,8 @@ def advance(t: Tables, m: Model, v: Runs, q: int) -> bool:
         at = examine(t, m, q)
         if at < 0:
             return False
-        j = t.order[at]
-        s = t.job_shape[j]
+        j = int(t.order[at])
+        s = int(t.job_shape[j])
         if v.gang[j] >= 0:
             m.gang_left[q] -= 1
             if next_of_gang(t, m, v, q, j):
@@ -150,7 +150,7 @@ def next_evicted(t: Tables, m: Model, v: Runs, q: int) -> bool:
     """Offer the queue's next evicted run, or gang where its last evicted member stands."""
     while v.evicted_next[q] < v.evicted_end[q]:
         j = v.evicted[v.evicted_next[q]]
-        g = v.gang[j]
+        g = int(v.gang[j])
         if g < 0:
             if v.state[j] == EVICTED:
                 return offer(t, m, q, j, BACK)
@@ -166,7 +166,7 @@ def next_evicted(t: Tables, m: Model, v: Runs, q: int) -> bool:
 @steady
 def offer_gang_back(t: Tables, m: Model, v: Runs, q: int, j: int) -> None:
     """Offer the evicted members that a gang needs, where its last one, `j`, stands."""
-    g = v.gang[j]
+    g = int(v.gang[j])
     need = min(v.gang_min[g], v.gang_live[g])
     value = add_unit(t, v, g, v.gang_first[g], v.gang_queued[g], EVICTED, need)
     m.offer_kind[q] = BACK_GANG
@@ -190,7 +190,7 @@ def next_member(t: Tables, m: Model, v: Runs, q: int) -> bool:
 @steady
 def next_of_gang(t: Tables, m: Model, v: Runs, q: int, j: int) -> bool:
     """A queued member of a gang is reached: is it, or its gang, an offer?"""
-    g = v.gang[j]
+    g = int(v.gang[j])
     if v.gang_mode[g] == RUNS:
         if v.gang_live[g] > 0 and m.pair_code[q, t.job_shape[j]] == NOT_TRIED:
             return offer(t, m, q, j, FURTHER)
@@ -239,7 +239,7 @@ def renew(t: Tables, m: Model, v: Runs) -> None:
         if v.journal[i] >= 0:
             continue
         j = -v.journal[i] - 1
-        q = v.queue[j]
+        q = int(v.queue[j])
         k = m.offer_job[q]
         if v.state[j] == EVICTED:
             continue

@@ -381,7 +381,7 @@ def _positions(round_: Round, gone: Int32, waiting: Int64) -> Int64:
 
 
 @kernel
-def _first_waiting(order: Int64, first: Int64, gone: Bool, waiting: Int64) -> Int64:
+def _first_waiting(order: Int32, first: Int64, gone: Bool, waiting: Int64) -> Int64:
     """[Q] place in each queue's order of its first job that waits, -1 for none."""
     result = np.full(waiting.size, -1, np.int64)
     for q in range(waiting.size):

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from .compiled import by_address, part, steady
 from .model import N_FREED, N_JOURNAL, Model, Tables
-from .snapshot import Byte, Cause, Float, Int64, Rung
+from .snapshot import Byte, Cause, Float, Int32, Int64, Rung
 from .tree import take
 
 QUEUED: Final = 0
@@ -84,7 +84,7 @@ class Runs(NamedTuple):
     """[J] when its run started; now for what is new"""
     priority: Int64
     submission: Int64
-    queue: Int64
+    queue: Int32
     head: Int64
     """[N] last piece of each position, -1"""
     link: Int64
@@ -115,7 +115,7 @@ class Runs(NamedTuple):
     """[Q+1]"""
     one_priority: Int64
     """[Q] the priority of all the queue's evicted runs; a huge number where they differ"""
-    gang: Int64
+    gang: Int32
     """[J] or -1"""
     gang_first: Int64
     """[G+1] where a gang's members begin in `members`: first live runs, then queued jobs, as R3"""
@@ -225,8 +225,8 @@ def tell(m: Model, v: Runs, p: int) -> None:
 @steady
 def put(t: Tables, m: Model, v: Runs, j: int, w: int, p: int, rung: int) -> None:
     """A queued job becomes a piece on position `p` (model.py's `place` does the rest)."""
-    q = v.queue[j]
-    s = t.job_shape[j]
+    q = int(v.queue[j])
+    s = int(t.job_shape[j])
     v.state[j] = PLACED
     v.rung[j] = rung
     v.level[j] = t.level[s, w]
@@ -253,8 +253,8 @@ def put(t: Tables, m: Model, v: Runs, j: int, w: int, p: int, rung: int) -> None
 @steady
 def unput(t: Tables, m: Model, v: Runs, j: int) -> None:
     """Undo `put`. What was put last on a position must be undone first."""
-    q = v.queue[j]
-    s = t.job_shape[j]
+    q = int(v.queue[j])
+    s = int(t.job_shape[j])
     p = v.at[j]
     v.head[p] = v.link[j]
     if v.kind[j] < NEVER:
@@ -273,8 +273,8 @@ def unput(t: Tables, m: Model, v: Runs, j: int) -> None:
 @steady
 def shift(t: Tables, m: Model, v: Runs, j: int, sign: int) -> None:
     """Take a live piece off its position (sign -1) or put it back into its state (sign 1)."""
-    s = t.job_shape[j]
-    q = v.queue[j]
+    s = int(t.job_shape[j])
+    q = int(v.queue[j])
     p = v.at[j]
     c = t.shape_class[s]
     take(m.tree, p, t.request[s], sign)
@@ -302,7 +302,7 @@ def shift(t: Tables, m: Model, v: Runs, j: int, sign: int) -> None:
 @steady
 def give_way(t: Tables, m: Model, v: Runs, j: int, cause: int, for_job: int) -> None:
     """A live piece gives way: its room is free, and it is written down for whom."""
-    q = v.queue[j]
+    q = int(v.queue[j])
     v.share_before[j] = v.above[q] / STEPS
     shift(t, m, v, j, -1)
     v.was[j] = v.state[j]
@@ -325,8 +325,8 @@ def come_back(t: Tables, m: Model, v: Runs, j: int, state: int) -> None:
 @steady
 def settle(t: Tables, m: Model, v: Runs, j: int) -> None:
     """An evicted run is back on its own node (R5): it was counted there all along."""
-    s = t.job_shape[j]
-    q = v.queue[j]
+    s = int(t.job_shape[j])
+    q = int(v.queue[j])
     v.state[j] = RETURNED
     v.pending[q] -= 1
     for r in range(t.request.shape[1]):
@@ -346,7 +346,7 @@ def may_return(t: Tables, m: Model, v: Runs, j: int) -> bool:
     size = t.types.size // 2
     if t.types[size + p] == 0:
         return True
-    s = t.job_shape[j]
+    s = int(t.job_shape[j])
     for r in range(t.request.shape[1]):
         room = m.tree[size + p, r]
         for lv in range(v.low.size):

@@ -79,7 +79,7 @@ def held_by(t: Tables, v: Runs, q: int) -> float:
 @part
 def reckon_one(t: Tables, v: Runs, j: int, p: int, sign: int) -> None:
     """Reckon with a piece as gone (1) or as there (-1)."""
-    s = t.job_shape[j]
+    s = int(t.job_shape[j])
     if v.at[j] == p:
         for r in range(v.need.size):
             v.need[r] -= sign * t.request[s, r]
@@ -95,13 +95,13 @@ def reckon(t: Tables, v: Runs, j: int, p: int, whole_gang: int) -> None:
     v.out[j] = CHOSEN
     reckon_one(t, v, j, p, 1)
     if whole_gang:
-        g = v.gang[j]
+        g = int(v.gang[j])
         for i in range(v.gang_first[g], v.gang_first[g + 1]):
             k = v.members[i]
             if v.out[k] == IN and live(v.state[k]):
                 v.out[k] = MATE
                 reckon_one(t, v, k, p, 1)
-    measure(t, v, v.queue[j])
+    measure(t, v, int(v.queue[j]))
 
 
 @steady
@@ -110,13 +110,13 @@ def forget(t: Tables, v: Runs, j: int, p: int, whole_gang: int) -> None:
     v.out[j] = IN
     reckon_one(t, v, j, p, -1)
     if whole_gang:
-        g = v.gang[j]
+        g = int(v.gang[j])
         for i in range(v.gang_first[g], v.gang_first[g + 1]):
             k = v.members[i]
             if v.out[k] == MATE:
                 v.out[k] = IN
                 reckon_one(t, v, k, p, -1)
-    measure(t, v, v.queue[j])
+    measure(t, v, int(v.queue[j]))
 
 
 @steady
@@ -181,10 +181,10 @@ def take_until_fit(t: Tables, m: Model, v: Runs, n: int, p: int, after: float, m
         v.candidates[first] = v.candidates[n]
         if v.out[j] != IN:
             continue
-        q = v.queue[j]
+        q = int(v.queue[j])
         if mode == FOR_SHARE and after >= held_by(t, v, q) / t.weight[q] - TOLERANCE:
             continue
-        g = v.gang[j]
+        g = int(v.gang[j])
         whole = 0
         if g >= 0 and v.gang_live[g] - v.gang_gone[g] <= v.gang_min[g]:
             whole = 1
@@ -253,7 +253,7 @@ def rank(t: Tables, m: Model, v: Runs, covered: int, mode: int) -> None:
         if lead < 0:
             lead = j
         add_to_rank(v, j)
-        g = v.gang[j]
+        g = int(v.gang[j])
         if g >= 0:
             v.key[NOW, 1] = 1.0
         if v.whole_gang[k]:
@@ -262,7 +262,7 @@ def rank(t: Tables, m: Model, v: Runs, covered: int, mode: int) -> None:
                     add_to_rank(v, v.members[i])
     if lead < 0:
         return
-    q = v.queue[lead]
+    q = int(v.queue[lead])
     if mode == FOR_SHARE:
         above = 0.0
         for r in range(t.factor.size):

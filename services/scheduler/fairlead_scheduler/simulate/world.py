@@ -290,7 +290,7 @@ class World:
             return
         name = self.trace.queues.values[queue]
         sequence = ev.EventSequence(queue=name, job_set=JOB_SET, by="simulate", events=events)
-        message = apply.Message.of(0, self._position, at_ms, sequence)
+        message = apply.Message(0, self._position, at_ms, sequence)
         apply.apply(self.view, [message], self._known(events))
         self._position += 1
 

@@ -351,8 +351,8 @@ def _jobs(members: Members) -> dict[str, Any]:
     )
     return {
         **{name: getattr(members, name)[span] for name in names},
-        "queued_order": members.queued_order,
-        "running_order": members.running_order,
+        "queued_order": members.queued_order.rows,
+        "running_order": members.running_order.rows,
         "sums": members.sums,
     }
 

@@ -54,6 +54,8 @@ _COLUMNS: Final[Mapping[str, Any]] = MappingProxyType(
         "job_flags": np.uint8,
     }
 )
+_TELLING: Final = ("job_node", *sorted(_COLUMNS.keys() - {"job_node"}))
+"""What changes most often first."""
 _KEPT: Final[Mapping[str, Any]] = MappingProxyType(
     {"job_gang": np.int32, "link": np.int32, "back": np.int32, "gone": np.bool_}
 )
@@ -124,8 +126,8 @@ class Members:
         self.node_rows = NodeRows(self.nodes)
         self.homeless: set[int] = set()
         """Rows of the view whose run is on a node that is not in the pool."""
-        self.queued_order = np.zeros(0, np.int32)
-        self.running_order = np.zeros(0, np.int32)
+        self.queued_order = order.Order()
+        self.running_order = order.Order()
         self._values: dict[int, int] = {}
         self._used = np.zeros((0, 0), np.int64)
         self._runs = np.zeros(0, np.int64)
@@ -194,13 +196,11 @@ class Members:
         self, slots: Int32, now: Mapping[str, npt.NDArray[Any]]
     ) -> npt.NDArray[np.bool_]:
         """Whether the job of each slot (-1: it has none) is what its slot says already."""
-        same = slots >= 0
-        at = np.flatnonzero(same)
-        if at.size:
-            before, equal = slots[at], np.ones(at.size, np.bool_)
-            for name in _COLUMNS:
-                equal &= getattr(self, name)[before] == now[name][at]
-            same[at] = equal
+        at = np.flatnonzero(slots >= 0)
+        for name in _TELLING:
+            at = at[getattr(self, name)[slots[at]] == now[name][at]]
+        same = np.zeros(slots.size, np.bool_)
+        same[at] = True
         return same
 
     def settle_gangs(self, view: View, changed: Iterable[c.GangName] | None) -> None:
@@ -290,11 +290,9 @@ class Members:
         self._count_values(live, 1)
         had_live, had_waiting = left
         if live.size or had_live:
-            self.running_order = order.merged(self.running_order, self.gone, live, self, live=True)
+            self.running_order.change(self.gone, live, self, live=True)
         if waiting.size or had_waiting:
-            self.queued_order = order.merged(
-                self.queued_order, self.gone, waiting, self, live=False
-            )
+            self.queued_order.change(self.gone, waiting, self, live=False)
         self.gone[gone] = False
         holes = gone[self.job_node[gone] == HOLE]
         self.job_queue[holes] = 0

@@ -1,6 +1,6 @@
 """The fold of `fairlead.jobs` into the scheduler's columns: pure, in place, idempotent.
 
-Events of one kind that follow each other are applied together as columns. Which ids of a batch
+Messages that are alike are applied together as columns (`alike.py`). Which ids of a batch
 are already known although they have no row any more is an argument (`known`), looked up in
 Postgres by the caller; `wanted` says which to look up. What each kind does: `submitting.py`,
 `asking.py`, `running.py` and `ending.py`.
@@ -12,58 +12,70 @@ from typing import Final, TypeVar, cast
 
 from fairlead_common import events as ev
 from fairlead_scheduler.view import asking, ending, running, submitting
+from fairlead_scheduler.view.alike import Submissions, Successes
 from fairlead_scheduler.view.columns import View
-from fairlead_scheduler.view.messages import Known, Message, decode, label_filters, wanted
+from fairlead_scheduler.view.messages import (
+    Folded,
+    Known,
+    Message,
+    decode,
+    label_filters,
+    read,
+    wanted,
+)
 
-__all__ = ["Known", "Message", "advance", "apply", "decode", "label_filters", "wanted"]
+__all__ = [
+    "Folded",
+    "Known",
+    "Message",
+    "advance",
+    "apply",
+    "decode",
+    "label_filters",
+    "read",
+    "wanted",
+]
 
 
-def apply(view: View, messages: Iterable[Message], known: Known) -> None:
+def apply(view: View, messages: Iterable[Folded], known: Known) -> None:
     """Fold the messages into the view. Applying a message again changes nothing."""
-    for kind, alike in _groups(view, messages):
-        if kind is ev.JobSubmitted:
-            submitting.all_submitted(view, alike, known)
-        elif kind is not ev.JobRunSucceeded or not running.succeeded(view, alike):
-            for message in alike:
+    for each in messages:
+        if isinstance(each, Message):
+            _apply_one(view, each, known)
+        elif not _apply_together(view, each, known):
+            for message in read(each.entries):
                 _apply_one(view, message, known)
-            continue
-        for message in alike:
-            ending.release_lingering(view, message)
 
 
-def _groups(view: View, messages: Iterable[Message]) -> list[tuple[type | None, list[Message]]]:
-    """The new messages in the order in which to apply them, together where they are of one kind.
-
-    Those of one partition stay in their order, and what happens in one concerns no other.
-    """
-    groups: list[tuple[type | None, list[Message]]] = []
-    newest: dict[type, int] = {}
-    last: dict[int, int] = {}
-    for message in messages:
-        partition = message.partition
-        if message.position < view.positions.get(partition, 0):
-            continue
-        view.positions[partition] = message.position + 1
-        view.version += 1
-        kind = message.kind
-        at = -1 if kind is None else newest.get(kind, -1)
-        if at < last.get(partition, 0):
-            at = len(groups)
-            groups.append((kind, []))
-            if kind is not None:
-                newest[kind] = at
-        groups[at][1].append(message)
-        last[partition] = at
-    return groups
+def _apply_together(view: View, alike: Submissions | Successes, known: Known) -> bool:
+    """False, and nothing is changed, if some of it was applied before or demands a closer look."""
+    entries = alike.entries
+    if any(entry.position < view.positions.get(entry.partition, 0) for entry in entries):
+        return False
+    if isinstance(alike, Submissions):
+        applied = submitting.new(view, alike, known)
+    else:
+        applied = running.succeeded(view, alike)
+    if applied:
+        view.positions.update({entry.partition: entry.position + 1 for entry in entries})
+        view.version += len(entries)
+        newest_ms = {entry.partition: entry.time_ms for entry in entries}
+        for partition, time_ms in newest_ms.items():
+            ending.release_lingering(view, partition, time_ms)
+    return applied
 
 
 def _apply_one(view: View, message: Message, known: Known) -> None:
+    if message.position < view.positions.get(message.partition, 0):
+        return
+    view.positions[message.partition] = message.position + 1
+    view.version += 1
     index = 0
     for kind, group in groupby(message.sequence.events, type):
         batch = list(group)
         _APPLY[kind](view, message, batch, index, known)
         index += len(batch)
-    ending.release_lingering(view, message)
+    ending.release_lingering(view, message.partition, message.time_ms)
 
 
 def advance(view: View, positions: Mapping[int, int]) -> None:

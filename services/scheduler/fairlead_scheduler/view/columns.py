@@ -170,6 +170,8 @@ class Ended(NamedTuple):
     """Of the message that ended it; -1 if that is saved."""
 
 
+DIGEST: Final = np.dtype("S32")
+
 _COLUMNS: Final[dict[str, npt.DTypeLike]] = {
     "state": np.uint8,
     "run_state": np.uint8,
@@ -193,7 +195,7 @@ _COLUMNS: Final[dict[str, npt.DTypeLike]] = {
     "queue_until_ms": np.int64,
     "runtime_ms_max": np.int64,
     "checkpoint_ms": np.int64,
-    "digest": np.dtype("S32"),
+    "digest": DIGEST,
     "unsaved": np.bool_,
     "position": np.int64,
 }

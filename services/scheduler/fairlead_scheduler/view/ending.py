@@ -78,20 +78,11 @@ def doom(view: View, row: int, other: JobId, state: JobState) -> None:
     view.attention.add(row)
 
 
-def lingers_no_more(view: View, message: Message) -> bool:
-    """Whether the row of a job that ended while queued may be free by now."""
-    lingering = view.lingering.get(message.partition)
-    return (
-        lingering is not None
-        and len(lingering) > 0
-        and (lingering[0][0] + LINGER_MS <= message.time_ms)
-    )
-
-
-def release_lingering(view: View, message: Message) -> None:
+def release_lingering(view: View, partition: int, time_ms: int) -> None:
     """By the time of the job's own partition: others may be read far ahead of it."""
-    while lingers_no_more(view, message):
-        _, job_id = view.lingering[message.partition].popleft()
+    lingering = view.lingering.get(partition)
+    while lingering and lingering[0][0] + LINGER_MS <= time_ms:
+        _, job_id = lingering.popleft()
         row = view.jobs.rows.get(job_id)
         if row is not None and _may_go(view, row):
             let_go(view, row)

@@ -15,7 +15,13 @@ def find(view: View, partition: int, chosen: JobFilter) -> list[int]:
     rows = beside_labels(view, partition, chosen)
     if not chosen.labels:
         return rows
-    return [row for row in rows if _carries(view, row, chosen.labels)]
+    ids = view.jobs.rows.every(rows)
+    specs = view.specs.of(ids)  # labels are no column
+    return [
+        row
+        for row, job_id in zip(rows, ids, strict=True)
+        if chosen.labels.items() <= specs[job_id].labels.items()
+    ]
 
 
 def beside_labels(view: View, partition: int, chosen: JobFilter) -> list[int]:
@@ -55,8 +61,3 @@ def _where(rows: c.Rows, column: npt.NDArray[np.int32], fits: Callable[[int], bo
 
 def _is_meant(name: c.NodeName, chosen: JobFilter) -> bool:
     return chosen.executor in (None, name.executor) and chosen.node in (None, name.node)
-
-
-def _carries(view: View, row: int, labels: dict[str, str]) -> bool:
-    """Labels are no column: they are read from the spec."""
-    return labels.items() <= view.specs.get(view.jobs.rows.of(row)).labels.items()

@@ -1,6 +1,6 @@
 """What the fold is given: decoded messages, and what must be looked up before they are applied."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
@@ -11,10 +11,11 @@ from fairlead_common.ids import JobId
 from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view import filters
+from fairlead_scheduler.view.alike import Submissions, Successes
 from fairlead_scheduler.view.columns import View
 
 Known = Mapping[JobId, c.Ended]
-_BULK: Final = frozenset({ev.JobsCancelRequested, ev.JobsPreemptRequested, ev.JobsReprioritized})
+_Bulk = ev.JobsCancelRequested | ev.JobsPreemptRequested | ev.JobsReprioritized
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -24,59 +25,84 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     position: int
     time_ms: int
     sequence: ev.EventSequence
-    kinds: frozenset[type]
-    """Of its events: worked out at once, while they are still near the processor."""
-
-    @classmethod
-    def of(
-        cls, partition: int, position: int, time_ms: int, sequence: ev.EventSequence
-    ) -> "Message":
-        """The message of these events."""
-        return cls(partition, position, time_ms, sequence, frozenset(map(type, sequence.events)))
-
-    @property
-    def kind(self) -> type | None:
-        """The kind of all its events, None if there are several (or no events)."""
-        return next(iter(self.kinds)) if len(self.kinds) == 1 else None
 
 
-def decode(entries: Iterable[Entry]) -> list[Message]:
-    """The messages of a batch, in order. Raises `msgspec.DecodeError` for what is none."""
-    return [
-        Message.of(entry.partition, entry.position, entry.time_ms, ev.decode(entry.value))
-        for entry in entries
-        if entry.value is not None
-    ]
+Folded = Message | Submissions | Successes
+"""What is applied at once."""
 
 
-def wanted(view: View, messages: Iterable[Message]) -> set[JobId]:
+def read(entries: Iterable[Entry]) -> Iterator[Message]:
+    """Messages, one by one. Raises `msgspec.DecodeError` for what is none."""
+    for entry in entries:
+        if entry.value is not None:
+            yield Message(entry.partition, entry.position, entry.time_ms, ev.decode(entry.value))
+
+
+def decode(entries: Iterable[Entry]) -> list[Folded]:
+    """The messages of a batch in the order in which to apply them, together where they are alike.
+
+    Those of one partition stay in their order, and what happens in one concerns no other.
+    Raises `msgspec.DecodeError` for what is no message.
+    """
+    groups: list[list[Message] | Submissions | Successes] = []
+    newest: dict[type, int] = {}
+    last: dict[int, int] = {}
+    for entry in entries:
+        if entry.value is None:
+            continue
+        sequence = ev.decode(entry.value)
+        kinds = set(map(type, sequence.events))
+        kind = kinds.pop() if len(kinds) == 1 else None
+        at = -1 if kind is None else newest.get(kind, -1)
+        if at < last.get(entry.partition, 0):
+            at = len(groups)
+            groups.append(_ALIKE.get(kind, list)())
+            if kind is not None:
+                newest[kind] = at
+        last[entry.partition] = at
+        group = groups[at]
+        if isinstance(group, list):
+            group.append(Message(entry.partition, entry.position, entry.time_ms, sequence))
+        else:
+            group.add(entry, sequence)
+    each = [group if isinstance(group, list) else [group] for group in groups]
+    return list(chain.from_iterable(each))
+
+
+_ALIKE: Final[Mapping[type | None, type[Submissions | Successes]]] = {
+    ev.JobSubmitted: Submissions,
+    ev.JobRunSucceeded: Successes,
+}
+
+
+def wanted(view: View, messages: Iterable[Folded]) -> set[JobId]:
     """Ids that these messages mention and that only the saved part of the view may know.
 
     Those of new jobs are all named: what this view knows, it hardly ever knows of them.
     """
     ids: set[JobId] = set()
     others: set[JobId] = set()
-    for message in messages:
-        if ev.JobSubmitted not in message.kinds:
-            continue
-        events = message.sequence.events
-        submitted = [event for event in events if type(event) is ev.JobSubmitted]
-        ids.update([event.job_id for event in submitted if event.client_id is not None])
-        others.update(chain.from_iterable([event.after for event in submitted if event.after]))
+    for each in messages:
+        if isinstance(each, Submissions):
+            ids.update(each.repeatable)
+            others.update(each.others)
+        elif isinstance(each, Message):
+            for event in each.sequence.events:
+                if type(event) is ev.JobSubmitted:
+                    others.update(event.after)
+                    if event.client_id is not None:
+                        ids.add(event.job_id)
     return ids | {job_id for job_id in others if view.state_of(job_id) is None}
 
 
-def label_filters(view: View, messages: Iterable[Message]) -> set[JobId]:
+def label_filters(view: View, messages: Iterable[Folded]) -> set[JobId]:
     """Jobs whose specs must be in `view.specs` before these messages can be applied."""
     needed: set[JobId] = set()
     for message in messages:
-        for event in () if _BULK.isdisjoint(message.kinds) else message.sequence.events:
-            if (
-                isinstance(
-                    event, ev.JobsCancelRequested | ev.JobsPreemptRequested | ev.JobsReprioritized
-                )
-                and event.filter.labels
-            ):
+        if not isinstance(message, Message):
+            continue
+        for event in message.sequence.events:
+            if isinstance(event, _Bulk) and event.filter.labels:
                 rows = filters.beside_labels(view, message.partition, event.filter)
                 needed.update(view.jobs.rows.every(rows))
     return {job_id for job_id in needed if job_id not in view.specs}

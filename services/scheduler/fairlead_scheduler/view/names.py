@@ -6,7 +6,7 @@ many ids are looked up at once, so that the waiting overlaps.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,20 @@ Packed = Keys | npt.NDArray[np.object_]
 NOBODY: Final = -1
 FEW: Final = 16
 """So many are sooner looked up one by one."""
+
+
+class Hashed(NamedTuple):
+    """Ids that are looked for more than once; without arrays if they are few, or any is odd."""
+
+    ids: Sequence[JobId]
+    keys: Keys | None
+    hashes: Hashes | None
+
+
+def hashed(ids: Sequence[JobId]) -> Hashed:
+    """Ids, ready to be looked for."""
+    keys = _keys(ids) if len(ids) > FEW else None
+    return Hashed(ids, keys, None if keys is None else _hashes(ids))
 
 
 class Names:
@@ -93,13 +107,12 @@ class Names:
             return np.array(self.every(rows), np.object_)
         return self._key[rows]
 
-    def find(self, ids: Sequence[JobId]) -> Rows:
+    def find(self, those: Sequence[JobId] | Hashed) -> Rows:
         """The rows of these jobs, `NOBODY` where they have none."""
-        keys = _keys(ids) if len(ids) > FEW else None
-        if keys is None:
+        ids, keys, hashes = those if isinstance(those, Hashed) else hashed(those)
+        if keys is None or hashes is None:
             singly = map(self.get, ids)
             return np.array([NOBODY if row is None else row for row in singly], np.intp)
-        hashes = _hashes(ids)
         found: Rows = self._first[hashes & self._first.size - 1].astype(np.intp)
         at = np.flatnonzero(found >= 0)
         while at.size:
@@ -110,16 +123,16 @@ class Names:
             at = at[rows >= 0]
         return found
 
-    def add(self, ids: Sequence[JobId], rows: Rows) -> None:
+    def add(self, those: Sequence[JobId] | Hashed, rows: Rows) -> None:
         """These rows have these ids now. None of the ids has a row, and each is there once."""
         self._count += rows.size
-        keys = _keys(ids) if len(ids) > FEW else None
-        if keys is None:
+        ids, keys, hashes = those if isinstance(those, Hashed) else hashed(those)
+        if keys is None or hashes is None:
             for job_id, row in zip(ids, rows.tolist(), strict=True):
                 self._add(job_id, row)
             return
         self._key[rows] = keys
-        self._hash[rows] = _hashes(ids)
+        self._hash[rows] = hashes
         self._link(rows)
 
     def _add(self, job_id: JobId, row: int) -> None:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Final, cast
 
 import numpy as np
@@ -12,6 +11,7 @@ from fairlead_common.ids import run_id
 from fairlead_common.lifecycle import JOB_STEPS, RUN_STEPS, JobState, RunState
 from fairlead_scheduler.view import asking, ending, names
 from fairlead_scheduler.view import columns as c
+from fairlead_scheduler.view.alike import Successes
 from fairlead_scheduler.view.columns import View
 from fairlead_scheduler.view.messages import Known, Message
 
@@ -188,29 +188,25 @@ def run_ended(view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _
     view.attention.update(touched)
 
 
-def succeeded(view: View, messages: Sequence[Message]) -> bool:
-    """As `run_ended` for messages of successes only, all at once; False if one is unusual, or few.
+def succeeded(view: View, those: Successes) -> bool:
+    """As `run_ended`, all at once; False if one is unusual, or they are few.
 
     They come by the thousand in small messages: one per executor and job set. Unusual are runs
     that are not the newest or have ended, jobs that are gone, and what is told twice.
     """
     jobs = view.jobs
-    events = cast(
-        "list[ev.JobRunSucceeded]", list(chain.from_iterable([m.sequence.events for m in messages]))
-    )
-    if len(events) <= names.FEW:
+    if len(those.ids) <= names.FEW:
         return False
-    ids = [event.job_id for event in events]
-    at = jobs.rows.find(ids)
+    at = jobs.rows.find(those.ids)
     distinct = set(at.tolist())
-    if len(distinct) < len(ids) or names.NOBODY in distinct:
+    if len(distinct) < len(those.ids) or names.NOBODY in distinct:
         return False
-    usual = (jobs.run[at] == [event.run for event in events]) & ~c.IS_ENDED[jobs.state[at]]
-    if not (usual & c.IS_LIVE_RUN[jobs.run_state[at]]).all():
+    usual = (jobs.run[at] == those.runs) & ~c.IS_ENDED[jobs.state[at]]
+    run_state = jobs.run_state[at]
+    if not (usual & c.IS_LIVE_RUN[run_state]).all():
         return False
-    jobs.run_state[at] = _RUN_TABLES["jobRunSucceeded"][jobs.run_state[at]]
-    sizes = [len(message.sequence.events) for message in messages]
-    positions = np.repeat([message.position for message in messages], sizes)
+    jobs.run_state[at] = _RUN_TABLES["jobRunSucceeded"][run_state]
+    positions = np.repeat([entry.position for entry in those.entries], those.sizes)
     view.touch_all(at, positions)
     view.attention |= distinct
     return True

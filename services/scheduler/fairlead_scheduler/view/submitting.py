@@ -1,8 +1,6 @@
 """The fold of submissions: new jobs get rows, many at once."""
 
 from collections.abc import Sequence
-from itertools import chain, compress
-from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,93 +9,80 @@ from fairlead_common import events as ev
 from fairlead_common.ids import JobId, submission_number
 from fairlead_common.lifecycle import JOB_ENDED, JobState
 from fairlead_scheduler.view import columns as c
-from fairlead_scheduler.view import ending, gangs
+from fairlead_scheduler.view import ending, gangs, names
+from fairlead_scheduler.view.alike import Part, Submissions
 from fairlead_scheduler.view.columns import View
 from fairlead_scheduler.view.messages import Known, Message
 
 Rows = npt.NDArray[np.intp]
 
 
-class Part(NamedTuple):
-    """Submissions that follow each other in one message, and the place in it of the first."""
-
-    message: Message
-    first: int
-    events: Sequence[ev.JobSubmitted]
-
-
 def submitted(
     view: View, message: Message, batch: Sequence[ev.JobSubmitted], index: int, known: Known
 ) -> None:
-    """Jobs are new, unless their id is known."""
-    _submitted(view, [Part(message, index, batch)], known)
+    """Jobs are new, unless their id is known: then, and of those that are here twice, the first."""
+    said = _said(message, index, batch)
+    if not new(view, said, known):
+        fresh: dict[JobId, tuple[int, ev.JobSubmitted]] = {}
+        for place, event in enumerate(batch, index):
+            if event.job_id not in known and view.state_of(event.job_id) is None:
+                fresh.setdefault(event.job_id, (place, event))
+        for place, event in fresh.values():
+            new(view, _said(message, place, [event]), known)
 
 
-def all_submitted(view: View, messages: Sequence[Message], known: Known) -> None:
-    """As `submitted`, for messages that hold nothing else."""
-    parts = [
-        Part(message, 0, cast("list[ev.JobSubmitted]", message.sequence.events))
-        for message in messages
-    ]
-    _submitted(view, parts, known)
+def _said(message: Message, first: int, events: Sequence[ev.JobSubmitted]) -> Submissions:
+    """What events say that follow each other in a message."""
+    said = Submissions()
+    job_set = c.JobSet(message.sequence.queue, message.sequence.job_set)
+    place = (message.partition, message.position, message.time_ms)
+    said.add_part(Part(*place, job_set, first, len(events)), events)
+    said.specs.update({event.job_id: event for event in events})
+    return said
 
 
-def _submitted(view: View, parts: Sequence[Part], known: Known) -> None:
+def new(view: View, said: Submissions, known: Known) -> bool:
+    """Jobs are new; False, and nothing is changed, if any of their ids is known or here twice."""
     jobs = view.jobs
-    said = _Said(parts)
-    if not _are_new(view, said.ids, known):
-        fresh = _fresh(view, parts, known)
-        if fresh:
-            _submitted(view, fresh, known)
-        return
+    ids = names.hashed(said.ids)
+    if len(said.specs) < len(said.ids) or not _are_new(view, ids, known):
+        return False
     at = jobs.allocate(len(said.ids))
-    jobs.rows.add(said.ids, at)
-    sizes = [len(part.events) for part in parts]
-    _fill(view, at, parts, sizes)
+    jobs.rows.add(ids, at)
+    sizes = [part.size for part in said.parts]
+    _place(view, at, said.parts, sizes)
     _describe(view, at, said)
-    events = list(chain.from_iterable([part.events for part in parts]))
-    view.specs.fresh.update(zip(said.ids, events, strict=True))
-    view.touch_all(at, _spread([part.message.position for part in parts], sizes))
-    for place in compress(range(len(events)), said.rare):
-        row, event = at.item(place), events[place]
+    view.specs.fresh.update(said.specs)
+    view.touch_all(at, _spread([part.position for part in said.parts], sizes))
+    for number, event in said.rare:
+        row = at.item(number)
         if event.after:
             _depend(view, row, event, known)
         if event.retry is not None:
             jobs.rare_of(row).retry = event.retry
         if event.gang is not None:
             gangs.join(view, row, event.gang)
+    return True
 
 
-def _are_new(view: View, ids: list[JobId], known: Known) -> bool:
-    """Whether nobody has seen any of these ids, nor are two of them the same."""
-    if any(not those.keys().isdisjoint(ids) for those in (known, view.ended, view.recent) if those):
+def _are_new(view: View, ids: names.Hashed, known: Known) -> bool:
+    """Whether nobody has seen any of these ids."""
+    gone = (known, view.ended, view.recent)
+    if any(not those.keys().isdisjoint(ids.ids) for those in gone if those):
         return False
-    return len(set(ids)) == len(ids) and not (view.jobs.rows.find(ids) >= 0).any()
+    return not (view.jobs.rows.find(ids) >= 0).any()
 
 
-def _fresh(view: View, parts: Sequence[Part], known: Known) -> list[Part]:
-    """The submissions whose ids nobody has seen: the first of each."""
-    fresh: dict[JobId, Part] = {}
-    for message, first, events in parts:
-        for place, event in enumerate(events, first):
-            job_id = event.job_id
-            if job_id not in known and view.state_of(job_id) is None:
-                fresh.setdefault(job_id, Part(message, place, (event,)))
-    return list(fresh.values())
-
-
-def _fill(view: View, at: Rows, parts: Sequence[Part], sizes: Sequence[int]) -> None:
+def _place(view: View, at: Rows, parts: Sequence[Part], sizes: Sequence[int]) -> None:
     """What the job is by its message and its place in it, and what all jobs are at first."""
     jobs = view.jobs
-    messages = [part.message for part in parts]
-    numbers = [submission_number(m.time_ms, m.partition, m.position, 0) for m in messages]
-    places = [np.arange(part.first, part.first + len(part.events)) for part in parts]
-    sets = [c.JobSet(m.sequence.queue, m.sequence.job_set) for m in messages]
-    jobs.partition[at] = _spread([m.partition for m in messages], sizes)
-    jobs.queue[at] = _spread([jobs.queues.number(name.queue) for name in sets], sizes)
-    jobs.job_set[at] = _spread([jobs.job_sets.number(name) for name in sets], sizes)
+    numbers = [submission_number(p.time_ms, p.partition, p.position, 0) for p in parts]
+    places = [np.arange(part.first, part.first + part.size) for part in parts]
+    jobs.partition[at] = _spread([part.partition for part in parts], sizes)
+    jobs.queue[at] = _spread([jobs.queues.number(part.job_set.queue) for part in parts], sizes)
+    jobs.job_set[at] = _spread([jobs.job_sets.number(part.job_set) for part in parts], sizes)
     jobs.number[at] = _spread(numbers, sizes) + (np.concatenate(places) & 1023) * 32
-    jobs.submitted_ms[at] = _spread([m.time_ms for m in messages], sizes)
+    jobs.submitted_ms[at] = _spread([part.time_ms for part in parts], sizes)
     jobs.state[at] = c.QUEUED
     jobs.run_state[at] = c.NO_RUN
     jobs.node[at] = -1
@@ -110,62 +95,15 @@ def _spread(values: list[int], sizes: Sequence[int]) -> int | npt.NDArray[np.int
     return values[0] if len(values) == 1 else np.repeat(np.array(values, np.int64), sizes)
 
 
-class _Said:
-    """What events say, as columns: message by message, for its events are near the processor."""
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self.ids: list[JobId] = []
-        self.digest: list[bytes] = []
-        self.flags: list[int] = []
-        self.pool: list[str] = []
-        self.shape: list[tuple[bytes, str]] = []
-        self.grace_s: list[int] = []
-        self.priority: list[int] = []
-        self.start_after_ms: list[int | None] = []
-        self.queue_s_max: list[int | None] = []
-        self.runtime_s_max: list[int | None] = []
-        self.checkpoint_s: list[int | None] = []
-        self.rare: list[bool] = []
-        for part in parts:
-            self._add(part.events)
-
-    def _add(self, events: Sequence[ev.JobSubmitted]) -> None:
-        self.ids += [event.job_id for event in events]
-        self.digest += [event.digest.encode() for event in events]
-        self.flags += [
-            0
-            if event.on_preemption == "requeue"
-            and event.when_infeasible == "reject"
-            and not event.hold
-            else _first_flags(event)
-            for event in events
-        ]
-        self.pool += [event.pool for event in events]
-        raws = [b"".join((event.shape,)) for event in events]  # a fifth of the time of `bytes`
-        self.shape += zip(raws, [event.priority_class for event in events], strict=True)
-        self.grace_s += [event.grace_s for event in events]
-        self.priority += [event.priority for event in events]
-        self.start_after_ms += [event.start_after_ms for event in events]
-        self.queue_s_max += [event.queue_s_max for event in events]
-        self.runtime_s_max += [event.runtime_s_max for event in events]
-        self.checkpoint_s += [event.checkpoint_s for event in events]
-        self.rare += [
-            bool(event.after) or event.retry is not None or event.gang is not None
-            for event in events
-        ]
-
-
-def _describe(view: View, at: Rows, said: _Said) -> None:
+def _describe(view: View, at: Rows, said: Submissions) -> None:
     """What the events say."""
     jobs = view.jobs
-    jobs.digest[at] = said.digest
+    jobs.digest[at] = np.concatenate(said.digests)
     jobs.flags[at] = said.flags
     number_of_pool = {pool: jobs.pools.number(pool) for pool in dict.fromkeys(said.pool)}
     jobs.pool[at] = list(map(number_of_pool.__getitem__, said.pool))
-    number_of = {
-        kind: jobs.shapes.number(c.ShapeClass(*kind)) for kind in dict.fromkeys(said.shape)
-    }
-    jobs.shape[at] = list(map(number_of.__getitem__, said.shape))
+    shapes = np.array([jobs.shapes.number(c.ShapeClass(*kind)) for kind in said.shapes])
+    jobs.shape[at] = shapes[said.shape]
     jobs.grace_s[at] = said.grace_s
     jobs.priority[at] = said.priority
     starts, waits = said.start_after_ms, said.queue_s_max
@@ -182,14 +120,6 @@ def _describe(view: View, at: Rows, said: _Said) -> None:
 
 def _milliseconds(seconds: list[int | None]) -> list[int] | int:
     return [1000 * (s or 0) for s in seconds] if any(seconds) else 0
-
-
-def _first_flags(event: ev.JobSubmitted) -> int:
-    return (
-        c.HOLD * event.hold
-        | c.INFEASIBLE_WAITS * (event.when_infeasible == "wait")
-        | c.PREEMPTED_IS_FINAL * (event.on_preemption == "fail")
-    )
 
 
 def _depend(view: View, row: int, event: ev.JobSubmitted, known: Known) -> None:
