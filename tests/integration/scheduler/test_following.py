@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fairlead_common import events as ev
 from fairlead_common.db import Connection, Pool, migrate, open_pool
 from fairlead_common.ids import JobId
 from fairlead_common.lifecycle import JobState
@@ -93,4 +92,5 @@ async def test_a_job_learns_that_the_one_it_comes_after_ended_although_that_is_j
         row = state.view.jobs.rows[job_id("second")]
         assert row not in state.view.jobs.rare or not state.view.jobs.rare[row].after
         assert job_id("first") not in state.view.recent
-        assert isinstance(state.view.specs.get(job_id("second")), ev.JobSubmitted)
+        (second,) = state.view.specs.of([job_id("second")]).values()
+        assert second.after == (job_id("first"),)
