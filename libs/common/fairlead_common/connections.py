@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fairlead_common import problems
 from fairlead_common.access import ConnectionLimits
+from fairlead_common.together import Together
 
 LOOK_S: Final = 1.0
 LATE_BODY_S: Final = 5.0
@@ -55,7 +56,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a place; without one, say so."""
-        super().connection_made(transport)
+        super().connection_made(Together(transport, self.loop))
         self.since_s = self.loop.time()
         _keep_alive(transport.get_extra_info("socket"))
         if len(self.connections) > self.places and not make_room(self):

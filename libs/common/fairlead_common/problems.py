@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -75,6 +75,23 @@ class Problem(Exception):
         )
 
 
+EXPECTED: Final = (Problem, WorldError, ClientDisconnect)
+"""What a route may raise: `answer` makes an answer of it."""
+
+
+def answer(request: Request, error: Problem | WorldError | ClientDisconnect) -> Response:
+    """The problem itself, or that of a world that is not as it should be."""
+    match error:
+        case Problem():
+            return error.response(request)
+        case WorldError():
+            return Problem("unavailable", str(error), retry_after_s=1).response(request)
+        case ClientDisconnect():
+            return Response(status_code=400)  # it went away while it sent: nobody reads this
+        case _:
+            assert_never(error)
+
+
 def sentence(message: str) -> str:
     """What a validator said, without how it said so."""
     return message.removeprefix("Value error, ")
@@ -83,9 +100,9 @@ def sentence(message: str) -> str:
 def install(app: FastAPI) -> None:
     """Make every error of the app a problem document."""
 
-    async def on_problem(request: Request, error: Exception) -> Response:
-        assert isinstance(error, Problem)
-        return error.response(request)
+    async def on_expected(request: Request, error: Exception) -> Response:
+        assert isinstance(error, EXPECTED)
+        return answer(request, error)
 
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -109,23 +126,16 @@ def install(app: FastAPI) -> None:
         ]
         return Problem("invalid", "A parameter is not valid.", faults).response(request)
 
-    async def on_world(request: Request, error: Exception) -> Response:
-        return Problem("unavailable", str(error), retry_after_s=1).response(request)
-
-    async def on_gone(request: Request, error: Exception) -> Response:
-        return Response(status_code=400)  # the client went away while it sent: nobody reads this
-
     async def on_ours(request: Request, error: Exception) -> Response:
         # The framework raises the error again once this is sent, so the log has its traceback.
         request_id = getattr(request.state, "request_id", "")
         _logger.error("failed: %r", error, extra={"fields": {"request": request_id}})
-        answer = Problem("internal", "The server's log says more, by this id.").response(request)
-        answer.headers["x-request-id"] = request_id
-        return answer
+        told = Problem("internal", "The server's log says more, by this id.").response(request)
+        told.headers["x-request-id"] = request_id
+        return told
 
-    app.add_exception_handler(Problem, on_problem)
+    for kind in EXPECTED:
+        app.add_exception_handler(kind, on_expected)
     app.add_exception_handler(HTTPException, on_http)
     app.add_exception_handler(RequestValidationError, on_parameters)
-    app.add_exception_handler(WorldError, on_world)
-    app.add_exception_handler(ClientDisconnect, on_gone)
     app.add_exception_handler(Exception, on_ours)

@@ -18,12 +18,14 @@ import prometheus_client
 import uvicorn
 from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import PlainTextResponse
+from fastapi.telemetry import TelemetryConfig
 
 from fairlead_common import connections, doors, openapi, problem_pages, problems
 from fairlead_common.access import ConnectionLimits
 from fairlead_common.doors import Doors, Excuse, Identify
 from fairlead_common.errors import WorldError
 from fairlead_common.settings import Settings
+from fairlead_common.straight import Straight
 
 Check = Callable[[], Awaitable[str | None]]
 """None when well, else a sentence that says what is not ready; a `Degraded` one is only shown."""
@@ -40,6 +42,8 @@ GRACE_S: Final = 5.0
 """What requests under way are given to end when the server does."""
 CANCELLED_S: Final = 1.0
 """What they are given to say so when they could not."""
+_SILENT: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "logs": False}
+"""The framework would look for a tracer with each request; ours are counted by the services."""
 _logger = logging.getLogger("fairlead.http")
 
 
@@ -58,13 +62,20 @@ def build_app(
     Whoever wants more than what is open to everybody (`doors.OPEN`, and here what begins with one
     of `open_below`) is somebody whom `identify` finds. `excuse` shows a refusal to browsers.
     """
-    app = FastAPI(title=title, version="1", docs_url=None, redoc_url=None, redirect_slashes=False)
+    app = FastAPI(
+        title=title,
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        telemetry=_SILENT,
+    )
     problems.install(app)
-    for router in routers:
+    included = (*routers, problem_pages.routes(), _common_routes(checks))
+    for router in included:
         app.include_router(router)
-    app.include_router(problem_pages.routes())
-    app.include_router(_common_routes(checks))
     openapi.install(app, tuple(doors.OPEN), (*doors.OPEN_BELOW, *open_below))
+    app.add_middleware(Straight, routers=included)
     app.add_middleware(
         Doors, settings=settings, identify=identify, open_below=open_below, excuse=excuse
     )
