@@ -67,6 +67,7 @@ def answer(value: object, status: int = 200, headers: dict[str, str] | None = No
 def _job_routes(parts: Parts) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["jobs"])
     intake, rights = parts.intake, parts.rights
+    submissions = metrics.REQUESTS.labels("submit")
 
     @router.post(
         "/jobs",
@@ -83,7 +84,7 @@ def _job_routes(parts: Parts) -> APIRouter:
     async def submit(request: Request) -> Response:
         asked = asking.of(request)
         await asking.require_somewhere(rights, asked.caller, Verb.SUBMIT)
-        metrics.REQUESTS.labels("submit").inc()
+        submissions.inc()
         bytes_max = intake.limits.body_bytes_max
         if body.kind(request, (body.JSON, body.NDJSON)) == body.JSON:
             dry_run = query.of(request, "dryRun").flag("dryRun")

@@ -7,7 +7,6 @@ from typing import Final, Protocol
 
 from backports import zstd
 from fastapi import Request
-from starlette.requests import ClientDisconnect
 
 from fairlead_common.problems import Problem
 
@@ -37,7 +36,16 @@ async def read(
 
 async def content(request: Request, bytes_max: int) -> bytes:
     """As `read`, of whatever kind the body is."""
-    return b"".join([piece async for piece in pieces(request, bytes_max)])
+    sent, inflater = _Sent(request, bytes_max), _inflater(request)
+    if inflater is None:
+        return await sent.whole()
+    return b"".join([piece async for piece in _inflated(sent, inflater, bytes_max)])
+
+
+def pieces(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
+    """The inflated body as it comes. It too raises a 400, 413 or 415 `Problem`."""
+    sent, inflater = _Sent(request, bytes_max), _inflater(request)
+    return sent.pieces() if inflater is None else _inflated(sent, inflater, bytes_max)
 
 
 def kind(request: Request, kinds: tuple[str, ...]) -> str:
@@ -59,39 +67,40 @@ def kind(request: Request, kinds: tuple[str, ...]) -> str:
     return name
 
 
-async def pieces(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
-    """The inflated body as it comes. Raises a 400, 413 or 415 `Problem`."""
-    said = request.headers.get("content-length", "")
-    if said.isdecimal() and len(said) < 20 and int(said) > bytes_max:
-        raise _too_large(bytes_max)
-    stream = _bounded(request, bytes_max)
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    match encoding:
-        case "identity" | "":
-            inflated = stream
-        case "gzip" | "x-gzip":
-            inflated = _bounded_inflation(stream, _Gzip(), bytes_max)
-        case "zstd":
-            inflated = _bounded_inflation(stream, _Zstd(), bytes_max)
-        case _:
-            raise Problem(
-                "unsupported-media-type",
-                f"The content encoding {encoding[:80]!r} is not understood; gzip and zstd are.",
-            )
-    async for piece in inflated:
-        yield piece
+class _Sent:
+    """What the client sends, within a bound. Raises a 400 or 413 `Problem`."""
 
+    def __init__(self, request: Request, bytes_max: int) -> None:
+        self._receive = request.receive
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._is_whole = False
+        said = request.headers.get("content-length", "")
+        if said.isdecimal() and len(said) < 20 and int(said) > bytes_max:
+            raise _too_large(bytes_max)
 
-async def _bounded(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
-    size = 0
-    try:
-        async for piece in request.stream():
-            size += len(piece)
-            if size > bytes_max:
-                raise _too_large(bytes_max)
-            yield piece
-    except ClientDisconnect:
-        raise Problem("malformed", "The connection ended before the body did.") from None
+    async def whole(self) -> bytes:
+        """All of it. Mostly it is one piece, and there already."""
+        found = []
+        while not self._is_whole:
+            found.append(await self._next())
+        return b"".join(found)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """As it comes."""
+        while not self._is_whole:
+            yield await self._next()
+
+    async def _next(self) -> bytes:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise Problem("malformed", "The connection ended before the body did.")
+        piece: bytes = message.get("body", b"")
+        self._is_whole = not message.get("more_body", False)
+        self._bytes += len(piece)
+        if self._bytes > self._bytes_max:
+            raise _too_large(self._bytes_max)
+        return piece
 
 
 class _Inflater(Protocol):
@@ -157,6 +166,23 @@ class _Zstd:
         return self._frame.eof and not self._frame.unused_data
 
 
+def _inflater(request: Request) -> _Inflater | None:
+    """Of the encoding that the body is said to have; None for none. Raises a 415 `Problem`."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    match encoding:
+        case "identity" | "":
+            return None
+        case "gzip" | "x-gzip":
+            return _Gzip()
+        case "zstd":
+            return _Zstd()
+        case _:
+            raise Problem(
+                "unsupported-media-type",
+                f"The content encoding {encoding[:80]!r} is not understood; gzip and zstd are.",
+            )
+
+
 def _counted(frames: int) -> int:
     """One frame more. Raises a 400 `Problem` when it is too many."""
     if frames >= FRAMES_MAX:
@@ -164,13 +190,11 @@ def _counted(frames: int) -> int:
     return frames + 1
 
 
-async def _bounded_inflation(
-    stream: AsyncIterator[bytes], inflater: _Inflater, bytes_max: int
-) -> AsyncIterator[bytes]:
+async def _inflated(sent: _Sent, inflater: _Inflater, bytes_max: int) -> AsyncIterator[bytes]:
     """Stops as soon as more than allowed comes out, however little went in."""
     size = 0
     try:
-        async for piece in stream:
+        async for piece in sent.pieces():
             while out := inflater.feed(piece, min(PIECE_BYTES, bytes_max + 1 - size)):
                 size += len(out)
                 if size > bytes_max:

@@ -162,6 +162,7 @@ class Intake:
                 jobs,
                 request=asked.request,
                 traceparent=asked.traceparent,
+                partition=prepared.partition,
             )
         )
 

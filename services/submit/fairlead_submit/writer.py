@@ -61,6 +61,8 @@ class Writer:
         self._ended = False
         self.trouble: str | None = None
         """Why nothing can be written just now, if so."""
+        metrics.PENDING_BYTES.set_function(lambda: self._bytes)
+        metrics.PENDING_REQUESTS.set_function(lambda: len(self._waiting))
 
     async def append(self, records: Sequence[Record]) -> dict[int, int]:
         """Append all or none, and return {partition: position passed} when that is durable.
@@ -80,7 +82,7 @@ class Writer:
             )
         answer: asyncio.Future[dict[int, int]] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(records, size, answer))
-        self._count(size)
+        self._bytes += size
         self._came.set()
         return await answer
 
@@ -125,7 +127,7 @@ class Writer:
             if group and (size > self._append_bytes_max or count > RECORDS_MAX):
                 break
             group.append(self._waiting.popleft())
-            self._count(-item.size)
+            self._bytes -= item.size
         return group
 
     async def _ready(self) -> Producer:
@@ -170,11 +172,6 @@ class Writer:
         self.trouble = str(error)
         _logger.warning("%d requests could not be written: %s", len(group), error)
         _fail(group, error)
-
-    def _count(self, size: int) -> None:
-        self._bytes += size
-        metrics.PENDING_BYTES.set(self._bytes)
-        metrics.PENDING_REQUESTS.set(len(self._waiting))
 
 
 def _own(
