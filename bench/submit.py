@@ -6,7 +6,8 @@ Starts a Postgres (fsync on) and `python -m fairlead_submit` of its own, and sen
 other: batches of jobs that are alike but for their clientId; batches of jobs that each have a
 command of their own; pod specs that each have arguments of their own; single-job requests over 64
 connections. The last line is one JSON object. `PerCpuSecond` counts the CPU time of the web
-process alone; clients, Postgres and the web process share this machine's cores.
+process alone; clients, Postgres and the web process share this machine's cores. So the client is no
+more than a protocol that sends requests made beforehand and looks at the status of each answer.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+import uvloop
 
 from fairlead_common import db
 from fairlead_common.serving import free_port
@@ -97,32 +99,73 @@ def bodies(make: Callable[[int], dict[str, object]], jobs: int, batch: int) -> l
     ]
 
 
-async def send(server: Server, requests: list[bytes], connections: int) -> Measured:
+class Client(asyncio.Protocol):
+    """One connection: each request is sent when the one before it was answered, with 200."""
+
+    def __init__(self, requests: Iterator[bytes], latencies_ms: list[float]) -> None:
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._requests = requests
+        self._latencies_ms = latencies_ms
+        self._answer = bytearray()
+        self._answer_bytes = 0
+        self._started_s = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._transport = transport
+        self._ask()
+
+    def data_received(self, data: bytes) -> None:
+        self._answer += data
+        if not self._answer_bytes:
+            head, end, _ = bytes(self._answer).lower().partition(b"\r\n\r\n")
+            if not end:
+                return
+            length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            self._answer_bytes = len(head) + len(end) + length
+        if len(self._answer) < self._answer_bytes:
+            return
+        self._latencies_ms.append((time.perf_counter() - self._started_s) * 1000)
+        if self._answer.startswith(b"HTTP/1.1 200"):
+            self._ask()
+        else:
+            self.ended.set_exception(AssertionError(bytes(self._answer[:1_000])))
+            self._transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.ended.done():
+            self.ended.set_exception(error or ConnectionError("the server closed a connection"))
+
+    def _ask(self) -> None:
+        request = next(self._requests, None)
+        if request is None:
+            self.ended.set_result(None)
+            self._transport.close()
+            return
+        self._answer.clear()
+        self._answer_bytes = 0
+        self._started_s = time.perf_counter()
+        self._transport.write(request)
+
+
+async def send(server: Server, contents: list[bytes], connections: int) -> Measured:
     """Send all over so many connections; every answer must be 200."""
     head = (
         f"POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
         f"Authorization: Bearer {server.token}\r\nContent-Type: application/json\r\n"
         "Content-Length: "
     ).encode()
-    waiting = iter(requests)
+    requests = iter([head + b"%d\r\n\r\n" % len(content) + content for content in contents])
     latencies_ms: list[float] = []
-
-    async def work() -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=2**22)
-        for body in waiting:
-            started_s = time.perf_counter()
-            writer.write(head + b"%d\r\n\r\n" % len(body) + body)
-            answer = (await reader.readuntil(b"\r\n\r\n")).lower()
-            length = int(answer.partition(b"content-length: ")[2].partition(b"\r\n")[0])
-            content = await reader.readexactly(length)
-            assert answer.startswith(b"http/1.1 200"), content[:500]
-            latencies_ms.append((time.perf_counter() - started_s) * 1000)
-        writer.close()
-        await writer.wait_closed()
-
+    loop = asyncio.get_running_loop()
     process = psutil.Process(server.pid)
     before, started_s = process.cpu_times(), time.perf_counter()
-    await asyncio.gather(*(work() for _ in range(connections)))
+    clients = []
+    for _ in range(connections):
+        _, client = await loop.create_connection(
+            lambda: Client(requests, latencies_ms), "127.0.0.1", server.port
+        )
+        clients.append(client)
+    await asyncio.gather(*(client.ended for client in clients))
     wall_s, after = time.perf_counter() - started_s, process.cpu_times()
     cpu_s = after.user + after.system - before.user - before.system
     return Measured(wall_s, cpu_s, latencies_ms)
@@ -198,13 +241,13 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="fairlead-bench-") as name,
         served(Path(name)) as server,
     ):
-        asyncio.run(send(server, bodies(alike, 5_000, 1_000), 2))
+        uvloop.run(send(server, bodies(alike, 5_000, 1_000), 2))
         for kind, make in kinds.items():
             requests = bodies(make, given.jobs, given.batch)
-            measured = asyncio.run(send(server, requests, given.connections))
+            measured = uvloop.run(send(server, requests, given.connections))
             results[kind] = summary(measured, given.jobs)
             print(kind, results[kind], flush=True)
-        measured = asyncio.run(send(server, bodies(alike, given.singles, 1), 64))
+        measured = uvloop.run(send(server, bodies(alike, given.singles, 1), 64))
         results["singles"] = summary(measured, given.singles)
         print("singles", results["singles"])
     print(json.dumps({"bench": "submit", "batch": given.batch, **results}))
