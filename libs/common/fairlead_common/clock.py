@@ -17,7 +17,8 @@ def monotonic_s() -> float:
 def rfc3339(time_ms: int) -> str:
     """`2026-01-31T12:00:00.000Z`: UTC with milliseconds, as the API writes every time."""
     seconds, millis = divmod(time_ms, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
+    moment = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+    return f"{moment.isoformat()}.{millis:03d}Z"
 
 
 def parse_rfc3339(text: str) -> int:

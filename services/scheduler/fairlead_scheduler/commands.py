@@ -30,7 +30,7 @@ class SwfQueue(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the commands. Called by `fairlead` through the entry point group `fairlead.commands`."""
-    app.command(name="simulate")(simulate)
+    app.command(name="simulate", short_help="See who would run when, in virtual time.")(simulate)
 
 
 def simulate(

@@ -6,12 +6,10 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fairlead_common import ids, positions
+from fairlead_common import positions
 from fairlead_common.errors import Fault
 from fairlead_common.ids import JobId
 from fairlead_common.lifecycle import JobState
-from fairlead_common.log.protocol import EventLog
-from fairlead_common.log.topics import JOBS
 from fairlead_common.permissions import Reach, Verb
 from fairlead_common.problems import Problem
 from fairlead_common.queue_rights import QueueRights
@@ -45,14 +43,12 @@ class Acting:
     def __init__(
         self,
         limits: Limits,
-        log: EventLog,
         writer: Writer,
         queues: Queues,
         known: Known,
         rights: QueueRights,
     ) -> None:
         self._ids_max = limits.ids_max
-        self._log = log
         self._writer = writer
         self._queues = queues
         self._known = known
@@ -93,6 +89,8 @@ class Acting:
         assert queue is not None
         asking.require_verb(asked.caller, kind.verb, queue)
         wanted = actions.job_filter(chosen)
+        if dry_run:  # so that whoever asks before he acts is not told of fewer than there are
+            await self._known.has_caught_up()
         matched = await self._known.count(wanted, kind.concerned)
         if dry_run:
             return Done(None, matched, await self._known.sample(wanted, kind.concerned, SAMPLE))
@@ -137,11 +135,7 @@ class Acting:
     ) -> dict[str, KnownJob]:
         """Those that the caller sees. Raises a 403 if he may not do this with one of them."""
         given = list(dict.fromkeys(named))
-        ends = await self._log.end_positions(JOBS)
-        wanted = {ids.partition_of_job(job_id) for job_id in given}
-        known, is_certain = await self._known.settled(
-            given, {partition: ends[partition] for partition in wanted}
-        )
+        known, is_certain = await self._known.settled_now(given)
         if not is_certain:
             raise Problem(
                 "unavailable",

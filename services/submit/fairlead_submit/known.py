@@ -10,6 +10,7 @@ import msgspec
 from fairlead_common import clock, db
 from fairlead_common.db.pool import AWAY, DatabaseUnavailable
 from fairlead_common.events import JobFilter
+from fairlead_common.ids import JobId, partition_of_job
 from fairlead_common.lifecycle import JobState
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.topics import JOBS
@@ -123,15 +124,21 @@ class Known:
         rows = await self._ask_briefly("sample_found", *arguments(chosen, states), limit)
         return [FoundJob(row["job_id"], row["job_set"], row["state"]) for row in rows or ()]
 
-    async def has_caught_up(self) -> bool:
-        """Whether the view has seen all that was written until now; waits at most `WAIT_S_MAX`."""
+    async def has_caught_up(self, wait_s: float = WAIT_S_MAX) -> bool:
+        """Whether the view has seen all that was written until now; waits at most so long."""
         ends = await self._log.end_positions(JOBS)
-        deadline_s = self._now_s() + WAIT_S_MAX
+        deadline_s = self._now_s() + wait_s
         while True:
             passed = await self._has_passed(ends)
             if passed is None or passed or self._now_s() >= deadline_s:
                 return bool(passed)
             await asyncio.sleep(PAUSE_S)
+
+    async def settled_now(self, ids: Sequence[JobId]) -> tuple[dict[str, KnownJob], bool]:
+        """As `settled`, once the view has seen all that was written of these until now."""
+        ends = await self._log.end_positions(JOBS)
+        wanted = {partition_of_job(job_id) for job_id in ids}
+        return await self.settled(ids, {partition: ends[partition] for partition in wanted})
 
     async def settled(
         self, ids: Sequence[str], positions: Mapping[int, int]

@@ -21,6 +21,7 @@ from fairlead_common import clock, db, events, ids, positions
 from fairlead_common.db.pool import AWAY, DatabaseUnavailable
 from fairlead_common.errors import Fault, WorldError
 from fairlead_common.events import JobSubmitted
+from fairlead_common.ids import JobId
 from fairlead_common.lifecycle import JobState
 from fairlead_common.permissions import Verb
 from fairlead_common.problems import Problem
@@ -42,6 +43,8 @@ STEP_BYTES: Final = 8 * 2**20
 POLL_S: Final = 1.0
 REFUSED_SHOWN: Final = 100
 START_S_MAX: Final = 30.0
+VIEW_S_MAX: Final = 10.0
+"""How long the view is waited for: of jobs that it does not know yet none is submitted again."""
 _event_decoder: Final = msgspec.json.Decoder(JobSubmitted)
 _logger = logging.getLogger("fairlead.submit.resubmitting")
 
@@ -189,10 +192,14 @@ class Resubmitting:
                 shown = faults.shown(request.filter.queue)
                 found.append(Fault("/filter/queue", f"{shown} is no queue"))
                 return None
+            if not await self._known.has_caught_up(VIEW_S_MAX):
+                raise _no_view()
             return request.queue or source.name
         assert request.ids is not None
         reach = await self._rights.reach(asked.caller)
-        jobs = await self._known.jobs(request.ids)
+        jobs, is_certain = await self._known.settled_now([JobId(text) for text in request.ids])
+        if not is_certain:
+            raise _no_view()
         missing = [
             Fault(f"/ids/{index}", f"there is no job {text}")
             for index, text in enumerate(request.ids)
@@ -392,6 +399,6 @@ def _rows(done: str) -> int:
 def _no_view() -> Problem:
     return Problem(
         "unavailable",
-        "What there is to submit again cannot be told while lookout's view is not there.",
+        "What there is to submit again cannot be told while the view of lookout lags or is away.",
         retry_after_s=5,
     )

@@ -57,7 +57,7 @@ class Service:
         self._fleet = Fleet(log)
         self._intake = Intake(settings, log, self._writer, self._queues, self._known, self._fleet)
         self._acting = Acting(
-            settings.limits, log, self._writer, self._queues, self._known, self._rights
+            settings.limits, self._writer, self._queues, self._known, self._rights
         )
         self._resubmitting = Resubmitting(
             settings, pool, self._writer, self._queues, self._known, self._rights

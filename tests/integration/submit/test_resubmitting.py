@@ -165,6 +165,20 @@ async def test_an_action_that_was_cut_off_is_finished_by_another_process(
         assert answer.json()["total"] == 2_500
 
 
+async def test_what_was_submitted_a_moment_ago_is_submitted_again_too(submit: Watched) -> None:
+    answer = await submit.submit([RUN] * 3_000, "set")
+    chosen = {"queue": submit.queue, "jobSet": "set"}
+    tried = await submit.post("/jobs/cancel?dryRun=true", {"filter": chosen})
+    assert tried.json()["matched"] == 3_000
+    more = await submit.submit([RUN], "set")
+    again = await submit.post("/jobs/resubmit", {"filter": chosen, "jobSet": "all"})
+    assert (await done(submit, again))["made"] == 3_001
+    last = await submit.submit([RUN], "set")
+    named = [each.json()["jobs"][0]["id"] for each in (answer, more, last)]
+    again = await submit.post("/jobs/resubmit", {"ids": named, "jobSet": "some"})
+    assert (await done(submit, again))["made"] == 3
+
+
 async def test_what_is_not_seen_cannot_be_submitted_again(submit: Watched) -> None:
     known = await had(submit, [RUN])
     missing = "00" + "0" * 26

@@ -3,6 +3,7 @@
 import io
 import json
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,14 @@ JOB = {
     "submitted": "2026-01-01T00:00:00.000Z",
     "run": 1,
 }
-RUN = {"run": 1, "state": "FAILED", "node": "n1", "exitCode": 3, "running": "t"}
+RUN = {
+    "run": 1,
+    "state": "FAILED",
+    "node": "n1",
+    "exitCode": 3,
+    "running": "2026-01-01T00:00:01.000Z",
+    "ended": "2026-01-01T00:01:03.000Z",
+}
 DETAIL = {**JOB, "runs": [RUN]}
 FILE = """
 queue: q
@@ -276,6 +284,8 @@ def test_a_job_is_described_with_its_runs(
     text = capsys.readouterr().out
     assert "Exit code:  3" in text.replace("         ", "  ")
     assert "n1" in text
+    assert " ago   1m2s " in text
+    assert "Why:        The command ended with exit code 3." in text
 
 
 def test_watching_prints_a_line_of_json_for_each_change(
@@ -304,6 +314,38 @@ def test_many_jobs_are_not_cancelled_without_a_yes(
         "filter": {"queue": "q", "jobSet": "s"},
         "reason": "why",
     }
+
+
+def test_jobs_that_could_not_be_counted_are_many(
+    server: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    server.routes["POST /api/v1/jobs/cancel"] = lambda _: {"position": "p", "matched": None}
+    arguments = ["cancel", "--queue", "q", "--label", "team=vision"]
+    assert cli.invoke(arguments) == 2
+    assert "this would cancel an unknown number of jobs; say --yes" in capsys.readouterr().err
+    assert cli.invoke([*arguments, "--yes"]) == 0
+    assert "cancellation of an unknown number of jobs requested" in capsys.readouterr().out
+
+
+def test_an_action_on_no_jobs_says_so_and_is_asked_for_all_the_same(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.routes["POST /api/v1/jobs/cancel"] = lambda _: {"position": "p", "matched": 0}
+    assert cli.invoke(["cancel", "--queue", "q"]) == 0
+    assert "no such jobs are known" in capsys.readouterr().err
+    assert "dryRun" not in server.asked[-1].query
+
+
+def test_output_that_cannot_be_written_is_said_without_a_traceback(server: Served) -> None:
+    server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [JOB]}
+    code = "import sys; from fairlead import cli; sys.exit(cli.invoke(['get', 'jobs']))"
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert ended.stderr == b"fairlead: the output cannot be written: No space left on device\n"
+    assert ended.returncode == 2
 
 
 def test_a_job_is_run_with_its_output_and_exit_code(

@@ -67,6 +67,23 @@ def test_applying_says_what_changed(
     assert put.headers["if-match"] == '"3"'
 
 
+def test_applying_leaves_a_cordon_in_peace_unless_the_file_speaks_of_it(
+    server: Served, tmp_path: Path
+) -> None:
+    queues(server, {"name": "a", "version": 3, "cordoned": True, "reason": "a fire"})
+    file = tmp_path / "queues.yaml"
+    for text, want in (
+        ("{name: a, weight: 2}", {"cordoned": True, "reason": "a fire"}),
+        ("{name: a, weight: 2, cordoned: false}", {}),
+    ):
+        file.write_text(text)
+        assert cli.invoke(["apply", "-f", str(file)]) == 0
+        sent = server.asked[-1].json()
+        assert isinstance(sent, dict)
+        kept = {name: sent[name] for name in ("cordoned", "reason") if sent.get(name)}
+        assert kept == want
+
+
 def test_every_fault_of_a_file_is_named_before_anything_changes(
     server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

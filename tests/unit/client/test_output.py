@@ -52,6 +52,20 @@ def test_a_table_fits_the_terminal_and_ids_are_whole(capsys: pytest.CaptureFixtu
     assert lines[1].endswith("…")
 
 
+def test_the_widest_columns_are_cut_first(capsys: pytest.CaptureFixture[str]) -> None:
+    row = ["0" * 28, "c" * 18, "it can never run here: 1 node too small"]
+    _, line = printed(capsys, ["ID", "CLIENT ID", "REASON"], row, columns_max=72)
+    assert [len(cell) for cell in line.split("   ")] == [28, 18, 20]
+    _, line = printed(capsys, ["ID", "CLIENT ID", "REASON"], row, columns_max=62)
+    assert [len(cell) for cell in line.split("   ")] == [28, 14, 14]
+
+
+def test_what_others_wrote_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    columns: output.Columns[str] = {"REASON": lambda text: text}
+    output.items(["\x1b[2Jgone \u202e"], output.Format.TABLE, columns, str, "none")
+    assert capsys.readouterr().out == "REASON\n�[2Jgone �\n"
+
+
 def test_columns_that_matter_less_go_first_where_there_is_no_room(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

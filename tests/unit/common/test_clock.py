@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fairlead_common import clock
 
 
-@given(st.integers(0, 253_402_300_799_999))
+@given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
 def test_a_written_time_is_read_back_the_same(time_ms: int) -> None:
     assert clock.parse_rfc3339(clock.rfc3339(time_ms)) == time_ms
 

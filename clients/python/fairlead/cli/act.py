@@ -155,6 +155,8 @@ def resubmit(
             if frame.is_terminal():
                 typer.echo(f"\r{last.done:,} of {last.total:,}", err=True, nl=last.is_done)
     assert last is not None, "an action says at least once how far it is"
+    if last.total == 0:
+        frame.fail("no such jobs; nothing was done")
     for refused in last.refused[: frame.FAULTS_SHOWN_MAX]:
         frame.say(f"{refused.id}: {refused.reason}")
     typer.echo(f"submitted {output.many(last.made, 'job')} to {last.queue}/{last.job_set}")
@@ -166,8 +168,6 @@ def _confirm_many(client: "Client", chosen: "Filter", yes: bool) -> None:
     """Ask before many jobs are submitted again."""
     known = client.count_jobs(["queue"], chosen)
     count = sum(group.jobs for group in known)
-    if count == 0:
-        frame.fail("no such jobs; nothing was done")
     if count > ASK_ABOVE:
         what = output.many(count, "job")
         frame.confirm(f"Submit {what} again?", f"this would submit {what}", yes)
@@ -190,24 +190,26 @@ def _act(
         if dry_run:
             _show(ask(client, jobs, True), verb)
             return
-        if isinstance(jobs, list):
-            count = len(jobs)
-        else:
-            count = ask(client, jobs, True).matched or 0
-            if count == 0:
-                frame.say("fairlead: no such jobs; nothing was done")
-                return
-        if count > ASK_ABOVE:
-            what = output.many(count, "job")
+        count = len(jobs) if isinstance(jobs, list) else ask(client, jobs, True).matched
+        if count is None or count > ASK_ABOVE:
+            what = _many(count)
             frame.confirm(f"{verb.capitalize()} {what}?", f"this would {verb} {what}", yes)
         done = ask(client, jobs, False)
-    matched = done.matched if done.matched is not None else count
-    typer.echo(f"{noun} of {output.many(matched, 'job')} requested")
+    matched = count if done.matched is None else done.matched
+    if matched == 0:
+        frame.say("fairlead: no such jobs are known")
+        return
+    typer.echo(f"{noun} of {_many(matched)} requested")
+
+
+def _many(count: int | None) -> str:
+    """None: the server could not count them in its time."""
+    return "an unknown number of jobs" if count is None else output.many(count, "job")
 
 
 def _show(found: "Acted", verb: str) -> None:
     """What a dry run says."""
-    typer.echo(f"would {verb} {output.many(found.matched or 0, 'job')}; nothing was done")
+    typer.echo(f"would {verb} {_many(found.matched)}; nothing was done")
     for job in found.sample:
         typer.echo(f"  {job.id}  {job.state}  {job.job_set}")
     more = (found.matched or 0) - len(found.sample)

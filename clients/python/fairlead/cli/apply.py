@@ -37,15 +37,16 @@ def apply(
 ) -> None:
     """Make queues as the documents of a file say: {kind: queue, name: ..., weight: ...}.
 
-    What a document leaves out gets its default. A queue that no document names stays as it is.
+    What a document leaves out gets its default, but for a cordon: what an operator has cordoned
+    stays so unless the document says `cordoned`. A queue that no document names stays as it is.
     """
     wanted = _queues(file)
     with frame.connect(context) as client:
-        for queue in wanted:
-            _apply(client, queue, dry_run=dry_run)
+        for queue, says_cordon in wanted:
+            _apply(client, queue, says_cordon=says_cordon, dry_run=dry_run)
 
 
-def _apply(client: "Client", wanted: "Queue", *, dry_run: bool) -> None:
+def _apply(client: "Client", wanted: "Queue", *, says_cordon: bool, dry_run: bool) -> None:
     import msgspec
 
     from fairlead import NotFound, Queue
@@ -59,6 +60,8 @@ def _apply(client: "Client", wanted: "Queue", *, dry_run: bool) -> None:
         _lines(changes.of(Queue(name=wanted.name), wanted))
         return
     new = msgspec.structs.replace(wanted, version=old.version)
+    if not says_cordon:
+        new = msgspec.structs.replace(new, cordoned=old.cordoned, reason=old.reason)
     changed = changes.of(old, new)
     if not changed:
         typer.echo(f"queue {wanted.name} unchanged")
@@ -74,20 +77,26 @@ def _lines(changed: list[str]) -> None:
         typer.echo(f"  {line}")
 
 
-def _queues(file: str) -> "list[Queue]":
-    """The queues of a file; a list in a document is as many documents. Names every fault."""
-    found: list[Queue] = []
+def _queues(file: str) -> "list[tuple[Queue, bool]]":
+    """The queues of a file, and whether each says if it is cordoned; a list in a document is as
+    many documents. Names every fault.
+    """
+    found: list[tuple[Queue, bool]] = []
     faults: list[str] = []
     for index, document in enumerate(_flat(documents.load(file)), 1):
         queue = _queue(document)
         if isinstance(queue, list):
             faults += [f"  document {index}: {fault}" for fault in queue]
         else:
-            found.append(queue)
-    twice = sorted({queue.name for queue in found if sum(q.name == queue.name for q in found) > 1})
+            assert isinstance(document, dict)
+            found.append((queue, "cordoned" in document))
+    names = [queue.name for queue, _ in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
     faults += [f"  queue {name} is there more than once" for name in twice]
     if faults:
-        frame.fail("\n".join([f"{file} is not understood; nothing was changed", *faults]))
+        frame.fail(
+            "\n".join([f"{documents.called(file)} is not understood; nothing was changed", *faults])
+        )
     return found
 
 

@@ -10,6 +10,8 @@ import typer
 from fairlead.cli import frame, output, report, story
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from fairlead import JobDetail, Run
 
 JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
@@ -41,6 +43,8 @@ def describe(
     output_format: output.FormatOption = output.Format.TABLE,
 ) -> None:
     """Show all about a job: its state, why, and every run."""
+    from datetime import UTC, datetime
+
     with frame.connect(context) as client:
         detail = client.job(job_id, spec=spec)
     match output_format:
@@ -49,7 +53,7 @@ def describe(
         case output.Format.NAME:
             typer.echo(detail.id)
         case output.Format.TABLE:
-            _describe(detail)
+            _describe(detail, datetime.now(UTC))
 
 
 def why(
@@ -71,7 +75,7 @@ def why(
                 typer.echo(sentence)
 
 
-def _describe(detail: "JobDetail") -> None:
+def _describe(detail: "JobDetail", now: "datetime") -> None:
     output.fields(
         [
             ("Id", detail.id),
@@ -80,7 +84,7 @@ def _describe(detail: "JobDetail") -> None:
             ("Job set", detail.job_set),
             ("State", detail.state),
             ("Stopping", detail.stopping),
-            ("Why", story.line(detail)),
+            ("Why", story.reason(detail)),
             ("Place in queue", detail.position_in_queue),
             ("Class", detail.priority_class),
             ("Priority", detail.priority),
@@ -107,8 +111,8 @@ def _describe(detail: "JobDetail") -> None:
             "STATE": lambda run: run.state,
             "CLUSTER": lambda run: run.cluster,
             "NODE": lambda run: run.node,
-            "STARTED": lambda run: run.running,
-            "ENDED": lambda run: run.ended,
+            "STARTED": lambda run: run.running and f"{output.age(run.running, now)} ago",
+            "RAN FOR": lambda run: output.age(run.running, _end(run) or now),
             "EXIT": lambda run: run.exit_code,
             "REASON": lambda run: run.reason or run.message,
         }
@@ -119,11 +123,17 @@ def _describe(detail: "JobDetail") -> None:
             columns,
             lambda run: str(run.run),
             "",
-            ("CLUSTER", "STARTED", "ENDED"),
+            ("CLUSTER", "STARTED", "RAN FOR"),
         )
     if detail.spec is not None:
         typer.echo("\nSpec:")
         output.thing(detail.spec, output.Format.YAML)
+
+
+def _end(run: "Run") -> "datetime | None":
+    from datetime import datetime
+
+    return None if run.ended is None else datetime.fromisoformat(run.ended)
 
 
 def _seconds(value: int | None) -> str | None:

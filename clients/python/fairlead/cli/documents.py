@@ -55,6 +55,11 @@ def placed(submission: Submission, queue: str, job_set: str) -> Submission:
     return filled
 
 
+def called(file: str) -> str:
+    """The file as a message names it."""
+    return "standard input" if file == "-" else file
+
+
 def _bytes(file: str) -> bytes:
     try:
         if file == "-":
@@ -63,9 +68,11 @@ def _bytes(file: str) -> bytes:
             with Path(file).open("rb") as opened:
                 text = opened.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise Unreadable(f"{file} cannot be read: {error.strerror}") from error
+        raise Unreadable(f"{called(file)} cannot be read: {error.strerror}") from error
     if len(text) > FILE_BYTES_MAX:
-        raise Unreadable(f"{file} is larger than {FILE_BYTES_MAX >> 20} MiB; cut it into several.")
+        raise Unreadable(
+            f"{called(file)} is larger than {FILE_BYTES_MAX >> 20} MiB; cut it into several."
+        )
     return text
 
 
@@ -75,15 +82,15 @@ def _documents(file: str, text: bytes) -> list[object]:
             return [msgspec.json.decode(text)]
         except msgspec.DecodeError as error:
             if file.endswith(".json"):
-                raise Unreadable(f"{file} is not valid JSON: {error}") from error
+                raise Unreadable(f"{called(file)} is not valid JSON: {error}") from error
     from fairlead.cli import yamls
 
     try:
         found = yamls.documents(text)
     except yamls.Unreadable as error:
-        raise Unreadable(f"{file} is not valid YAML: {error}") from error
+        raise Unreadable(f"{called(file)} is not valid YAML: {error}") from error
     if not found:
-        raise Unreadable(f"{file} is empty.")
+        raise Unreadable(f"{called(file)} is empty.")
     return found
 
 
@@ -92,6 +99,6 @@ def _submission(file: str, document: object) -> Submission:
         return msgspec.convert(document, Submission)
     except msgspec.ValidationError as error:
         raise Unreadable(
-            f"{file} is not understood: {error}. Expected are queue, jobSet, jobs and perhaps"
-            " defaults."
+            f"{called(file)} is not understood: {error}. Expected are queue, jobSet, jobs and"
+            " perhaps defaults."
         ) from error

@@ -144,6 +144,10 @@ def guard(command: Callable[[], object]) -> int:
         return _code(end)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    except OSError as error:  # what it reads says so itself: this is stdout
+        say(f"fairlead: the output cannot be written: {error.strerror or error}")
+        hang_up()
+        return EXIT_USAGE
     except Exception as error:
         message = explain(error)
         if message is None:

@@ -32,9 +32,15 @@ def register(app: typer.Typer) -> None:
     group.command(
         "queues", epilog=frame.examples("fairlead get queues", "fairlead get queues -o yaml")
     )(queue.list_all)
-    group.command("clusters", epilog=frame.examples("fairlead get clusters"))(clusters)
     group.command(
-        "nodes", epilog=frame.examples("fairlead get nodes", "fairlead get nodes --cluster local")
+        "clusters",
+        short_help="List clusters: what they have and use.",
+        epilog=frame.examples("fairlead get clusters"),
+    )(clusters)
+    group.command(
+        "nodes",
+        short_help="List nodes: their pool, what they have and use.",
+        epilog=frame.examples("fairlead get nodes", "fairlead get nodes --cluster local"),
     )(nodes)
     app.add_typer(group, name="get")
 

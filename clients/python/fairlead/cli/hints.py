@@ -27,7 +27,7 @@ BY_TYPE: Final[Mapping[str, str]] = MappingProxyType(
         "precondition-failed": "somebody else changed it meanwhile; look again and repeat",
         "too-large": "cut the file into several; one job's pod spec may have 64 KiB",
         "unsupported-media-type": "is there a proxy before the server that changes requests?",
-        "invalid": "every fault is listed with its place; `--dry-run` checks without creating",
+        "invalid": "nothing was done; mend what is listed and try again",
         "too-many-requests": "wait a moment; one file of many jobs is one request",
         "head-too-large": "the address is too long: use fewer or shorter filters",
         "internal": "this is our mistake; the operator finds it by the request's id: {instance}",

@@ -125,7 +125,7 @@ def table(
 
 def fields(pairs: Iterable[tuple[str, object]]) -> None:
     """Print named values below one another, without those that are absent."""
-    shown = [(name, _cell(value)) for name, value in pairs if value not in (None, "", {}, ())]
+    shown = [(name, _cell(value)) for name, value in pairs if value not in (None, "", {}, (), [])]
     width = max((len(name) for name, _ in shown), default=0) + 2
     for name, value in shown:
         typer.echo(f"{name + ':':<{width}} {value}".rstrip())
@@ -176,20 +176,20 @@ def _with_room(columns: list[list[str]], columns_max: int, spare: Sequence[str])
 
 
 def _least(column: Sequence[str]) -> int:
-    """Names that one has to type again are never cut."""
-    if column[0] in ("ID", "NAME", "STATE"):
+    """Names that one has to type again are never cut, nor are numbers that say nothing in part."""
+    if column[0] in ("ID", "NAME", "STATE", "USED"):
         return max(map(_width, column))
     return max(CELL_MIN, _width(column[0]))
 
 
 def _narrow(widths: list[int], columns_max: int) -> None:
-    """Take from the last column, then from the widest, down to `CELL_MIN`; ids come first."""
+    """Take from the widest columns, down to `CELL_MIN`; the first, with the ids, stays whole."""
     over = sum(widths) + len(GAP) * (len(widths) - 1) - columns_max
-    order = [len(widths) - 1, *sorted(range(1, len(widths) - 1), key=lambda at: -widths[at])]
-    for at in order:
-        taken = max(0, min(over, widths[at] - CELL_MIN))
-        widths[at] -= taken
-        over -= taken
+    for _ in range(over):
+        at = max(range(1, len(widths)), key=lambda each: (widths[each], each), default=0)
+        if at == 0 or widths[at] <= CELL_MIN:
+            return
+        widths[at] -= 1
 
 
 def _is_coloured() -> bool:
@@ -234,7 +234,12 @@ def _cell(value: object) -> str:
         case list() | tuple():
             return ", ".join(map(_cell, value))
         case _:
-            return " ".join(str(value).split())
+            return "".join(map(_harmless, " ".join(str(value).split())))
+
+
+def _harmless(letter: str) -> str:
+    """What somebody else wrote must not steer this terminal."""
+    return letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}"
 
 
 def _plain(value: object) -> object:

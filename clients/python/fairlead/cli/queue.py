@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli import choose, frame, output
+from fairlead.cli import amounts, choose, frame, output
 
 if TYPE_CHECKING:
     from fairlead import Queue
@@ -163,7 +163,7 @@ def show(queues: "list[Queue]", output_format: output.Format) -> None:
     columns: output.Columns[Queue] = {
         "NAME": lambda queue: queue.name,
         "WEIGHT": lambda queue: f"{queue.weight:g}",
-        "CORDONED": lambda queue: f"yes: {queue.reason}" if queue.reason else queue.cordoned,
+        "CORDONED": lambda queue: amounts.cordon(queue.cordoned, queue.reason),
         "LIMITS": lambda queue: [
             f"{class_name}/{resource}={amount}"
             for class_name, amounts in queue.limits.items()

@@ -58,7 +58,9 @@ def run(
 
     from fairlead import Job
 
+    token = secrets.token_hex(6)
     job = Job(
+        client_id=f"run-{token}" if jobset else "run",
         command=tuple(command),
         cpu=cpu or None,
         memory=memory or None,
@@ -66,7 +68,7 @@ def run(
         image=image or None,
         env=choose.pairs(env or []) or None,
     )
-    name = jobset or f"run-{secrets.token_hex(6)}"
+    name = jobset or f"run-{token}"
     try:
         code = asyncio.run(_run(context, queue, name, job, detach))
     except KeyboardInterrupt:

@@ -11,12 +11,17 @@ if TYPE_CHECKING:
 
 def line(detail: "JobDetail") -> str:
     """The state and why, in one line."""
-    if detail.why is not None:
-        return f"{detail.state}: {detail.why.sentence}"
-    said = _sentence(detail.reason or detail.message or "")
+    said = reason(detail)
     if not said and detail.state == "RUNNING" and detail.node:
         said = f"on {detail.node}"
     return f"{detail.state}: {said}" if said else detail.state
+
+
+def reason(detail: "JobDetail") -> str:
+    """Why it is in its state, if there is anything to say."""
+    if detail.why is not None:
+        return detail.why.sentence
+    return _sentence(detail.reason or detail.message or "")
 
 
 def of(detail: "JobDetail", now: datetime.datetime) -> list[str]:

@@ -47,10 +47,12 @@ def submit(
     The file holds {queue, jobSet, defaults, jobs: [...]}, or several such documents. With --wait
     or --watch the exit code is 1 when one of the submitted jobs did not succeed.
     """
+    from fairlead import Invalid
     from fairlead.cli import documents
 
     found = [documents.placed(item, queue, jobset) for item in documents.read(file)]
-    with frame.connect(context) as client:
+    way_out = "every fault is listed with its place; `--dry-run` checks without creating"
+    with frame.connect(context) as client, frame.hint(way_out, Invalid):
         if dry_run:
             for item in found:
                 done = client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)

@@ -31,9 +31,11 @@ def register(app: typer.Typer) -> None:
         "list", epilog=frame.examples("fairlead token list", "fairlead token list --all -o json")
     )(list_all)
     group.command("revoke", epilog=frame.examples("fairlead token revoke 7"))(revoke)
-    group.command("show", epilog=frame.examples("export FAIRLEAD_TOKEN=$(fairlead token show)"))(
-        show
-    )
+    group.command(
+        "show",
+        short_help="Print the token that commands use here.",
+        epilog=frame.examples("export FAIRLEAD_TOKEN=$(fairlead token show)"),
+    )(show)
     group.command("link", epilog=frame.examples("fairlead token link"))(link)
     app.add_typer(group, name="token")
 
