@@ -30,8 +30,8 @@ from fairlead_scheduler.watch import Watch
 Rows = npt.NDArray[np.intp]
 
 TOGETHER: Final = 100
-"""Jobs whose success is told in one unit: no job needs that, but a unit for each would cost more
-than what is in it."""
+"""Jobs that share a unit where none needs another: a unit for each would cost more than what is in
+it."""
 _SUCCEEDED: Final = c.RUN_CODE[RunState.SUCCEEDED]
 
 
@@ -101,9 +101,10 @@ def decide(
 ) -> Housekeeping:
     """Everything that is due now."""
     watch.keep_up(view)
-    over, rest = _apart(view)
-    units: list[Unit] = []
-    left_out: set[int] = set()
+    over, to_stop, rest = _apart(view)
+    stopped, leases = _stopped(view, held, watch, to_stop)
+    units = [Unit((), leases[at : at + TOGETHER]) for at in range(0, len(leases), TOGETHER)]
+    left_out = set(stopped)
     for row, unit in _attended(view, held, queues, clusters, bounds, rest):
         left_out.add(row)
         units.append(unit)
@@ -134,12 +135,34 @@ def _job_set(view: View, row: int) -> JobSet:
     return view.jobs.job_sets.values[view.jobs.job_set.item(row)]
 
 
-def _apart(view: View) -> tuple[Rows, list[int]]:
-    """Of the jobs that an event marked: those whose run succeeded, and all others; ascending."""
+def _apart(view: View) -> tuple[Rows, Rows, Rows]:
+    """Of the jobs that an event marked: those whose run succeeded, those whose run lives and is to
+    stop, and others of which something may be decided; ascending."""
     jobs, at = view.jobs, np.array(list(view.attention), np.intp)
     at.sort()
-    over = (jobs.run_state[at] == _SUCCEEDED) & c.IS_HELD[jobs.state[at]]
-    return at[over], at[~over].tolist()
+    run_state, state = jobs.run_state[at], jobs.state[at]
+    over = (run_state == _SUCCEEDED) & c.IS_HELD[state]
+    live = c.IS_LIVE_RUN[run_state]
+    to_stop = live & (((jobs.flags[at] & c.STOPPING) > 0) | c.IS_ENDED[state])
+    return at[over], at[to_stop], at[~over & ~live]
+
+
+def _stopped(
+    view: View, held: Leases, watch: Watch, rows: Rows
+) -> tuple[list[int], tuple[Record, ...]]:
+    """Of live runs that are to stop, those whose leases do not say so, and leases that do."""
+    jobs = view.jobs
+    rows = watch.unseen(rows)
+    runs = map(run_id, jobs.rows.every(rows), jobs.run[rows].tolist())
+    wishes = np.array([_wishes_run(held, run) for run in runs], np.bool_)
+    watch.seen(rows[~wishes])
+    wanted: list[int] = rows[wishes].tolist()
+    rare = jobs.rare
+    leases = [
+        leasing.stop_lease(view, row, rare[row].stop_reason if row in rare else "")
+        for row in wanted
+    ]
+    return wanted, tuple(leases)
 
 
 def _succeeded(view: View, rows: Rows) -> Successes:
@@ -158,28 +181,25 @@ def _attended(
     queues: Queues,
     clusters: Clusters,
     bounds: Bounds,
-    rows: Sequence[int],
+    rows: Rows,
 ) -> Iterator[tuple[int, Unit]]:
-    """Jobs that an event marked: their run ended, they are to stop, or they wait in vain."""
+    """Jobs that an event marked: their run ended, or they wait in vain."""
     jobs = view.jobs
     taken_back: set[c.GangName] = set()
-    for row in rows:
-        job_id = jobs.rows.of(row)
-        if c.LIVE_RUN[jobs.run_state.item(row)]:
-            if _is_to_stop(view, row) and _is_wanted(view, held, row):
-                why = jobs.rare[row].stop_reason if row in jobs.rare else ""
-                yield row, Unit((), (leasing.stop_lease(view, row, why),))
-        elif c.HELD[jobs.state.item(row)]:
+    runs = map(run_id, jobs.rows.every(rows), jobs.run[rows].tolist())
+    for row, run in zip(rows.tolist(), runs, strict=True):
+        if c.HELD[jobs.state.item(row)]:
             event = retries.decide_end(view, row, queues, clusters, bounds.unstarted)
             facts: list[tuple[JobSet, ev.AnyEvent]] = [(_job_set(view, row), event)]
-            records = list(_cleared(view, held, row))
+            records = list(leasing.clear(held, run, _executor(view, row)))
             rare = jobs.rare.get(row)
             if rare is not None and rare.gang is not None and rare.gang not in taken_back:
                 taken_back.add(rare.gang)
                 _take_back(view, held, row, rare, facts, records)
             yield row, Unit(tuple(facts), tuple(records))
         elif jobs.state[row] == c.QUEUED and jobs.flags[row] & c.DOOMED:
-            yield row, Unit(((_job_set(view, row), _doomed(job_id, jobs.rare[row])),))
+            doomed = _doomed(jobs.rows.of(row), jobs.rare[row])
+            yield row, Unit(((_job_set(view, row), doomed),))
 
 
 def _doomed(job_id: JobId, rare: c.Rare) -> ev.AnyEvent:
@@ -188,19 +208,17 @@ def _doomed(job_id: JobId, rare: c.Rare) -> ev.AnyEvent:
     return ev.JobCancelled(job_id=job_id, reason=rare.doom)
 
 
-def _cleared(view: View, held: Leases, row: int) -> tuple[Record, ...]:
-    jobs = view.jobs
-    executor = jobs.nodes.values[jobs.node.item(row)].executor
-    return leasing.clear(held, run_id(jobs.rows.of(row), jobs.run.item(row)), executor)
-
-
-def _is_to_stop(view: View, row: int) -> bool:
-    return bool(view.jobs.flags[row] & c.STOPPING) or bool(c.IS_ENDED[view.jobs.state[row]])
+def _executor(view: View, row: int) -> str:
+    return view.jobs.nodes.values[view.jobs.node.item(row)].executor
 
 
 def _is_wanted(view: View, held: Leases, row: int) -> bool:
     """Whether the lease of the job's live run still wishes it to run."""
-    known = held.held.get(run_id(view.jobs.rows.of(row), int(view.jobs.run[row])))
+    return _wishes_run(held, run_id(view.jobs.rows.of(row), int(view.jobs.run[row])))
+
+
+def _wishes_run(held: Leases, run: RunId) -> bool:
+    known = held.held.get(run)
     return known is not None and known.wish is Wish.RUN
 
 
@@ -292,4 +310,5 @@ def _lost(
         event = ev.JobRunLost(
             job_id=jobs.rows.of(row), run=int(jobs.run[row]), reason=given_up[name]
         )
-        yield row, Unit(((_job_set(view, row), event),), _cleared(view, held, row))
+        cleared = leasing.clear(held, run_id(event.job_id, event.run), name.executor)
+        yield row, Unit(((_job_set(view, row), event),), cleared)

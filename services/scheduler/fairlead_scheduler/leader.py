@@ -27,6 +27,9 @@ LOCK_CHECK_S = 2.0
 PRUNE_ENDED_S = 3_600.0
 _DAY_MS = 86_400_000
 PRUNE_S = 2.0
+SAVE_REST = 3.0
+SAVE_REST_S_MAX = 10.0
+"""After a checkpoint this many times what it took passes before the next, at most so long."""
 _logger = logging.getLogger("fairlead.scheduler")
 
 
@@ -131,9 +134,11 @@ async def _cycle(settings: SchedulerSettings, state: State, cycle: Cycle) -> Non
 
 
 async def _save(settings: SchedulerSettings, pool: Pool, state: State, saved: list[int]) -> None:
-    """Save what changed, every `checkpoint_s`."""
+    """Save what changed, every `checkpoint_s`, but for at most a part of the time: under load jobs
+    change again and again, and what is saved later is saved once."""
+    took_s = 0.0
     while True:
-        await asyncio.sleep(settings.checkpoint_s)
+        await asyncio.sleep(max(settings.checkpoint_s, min(SAVE_REST * took_s, SAVE_REST_S_MAX)))
         begun_s = clock.monotonic_s()
         changes = checkpoint.take(state.view, JOB_PARTITIONS)
         nodes, state.clusters.unsaved = state.clusters.unsaved, []
@@ -143,7 +148,8 @@ async def _save(settings: SchedulerSettings, pool: Pool, state: State, saved: li
         saved = changes.positions
         await state.moved(CHECKPOINT, dict(enumerate(saved)))
         await tidy(state)
-        metrics.CHECKPOINT_SECONDS.observe(clock.monotonic_s() - begun_s)
+        took_s = clock.monotonic_s() - begun_s
+        metrics.CHECKPOINT_SECONDS.observe(took_s)
 
 
 async def _prune(settings: SchedulerSettings, pool: Pool) -> None:

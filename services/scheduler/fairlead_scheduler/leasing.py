@@ -124,18 +124,18 @@ def _gang_environment(gang: ev.Gang | None) -> dict[str, str]:
 def stop_lease(view: View, row: int, why: str, failure: FailureCategory | None = None) -> Record:
     """The lease that asks the job's live run to end; with a `failure` it then counts as failed."""
     jobs = view.jobs
-    node = jobs.nodes.values[jobs.node[row]]
-    job_set = jobs.job_sets.values[jobs.job_set[row]]
+    node = jobs.nodes.values[jobs.node.item(row)]
+    job_set = jobs.job_sets.values[jobs.job_set.item(row)]
     lease = Lease(
         job_id=jobs.rows.of(row),
-        run=int(jobs.run[row]),
+        run=jobs.run.item(row),
         queue=job_set.queue,
         job_set=job_set.name,
         node=node.node,
         wish=Wish.STOP,
         why=why,
         failure=failure,
-        grace_s=int(jobs.grace_s[row]),
+        grace_s=jobs.grace_s.item(row),
     )
     return leases.record(node.executor, lease)
 

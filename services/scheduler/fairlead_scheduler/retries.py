@@ -25,7 +25,7 @@ def decide_end(view: View, row: int, queues: Queues, clusters: Clusters, unstart
     job_id, state = jobs.rows.of(row), c.RUN_STATES[jobs.run_state.item(row)]
     if state is RunState.SUCCEEDED:
         return ev.JobSucceeded(job_id=job_id)
-    flags, rare = int(jobs.flags[row]), jobs.rare.get(row) or c.Rare()
+    flags, rare = jobs.flags.item(row), jobs.rare.get(row) or c.Rare()
     if flags & c.STOP_CANCEL:
         return ev.JobCancelled(job_id=job_id, reason=rare.stop_reason or "cancelled")
     if rare.gang_doom:

@@ -29,7 +29,7 @@ def appends(units: Iterable[Unit]) -> Iterator[list[Record]]:
     count = size = 0
     for unit in units:
         more = sum(len(record.value or b"") for record in unit.leases) + 256 * len(unit.facts)
-        if count and (
+        if (count or leases) and (
             count + len(unit.facts) > 2 * LEASES_PER_APPEND_MAX
             or len(leases) + len(unit.leases) > LEASES_PER_APPEND_MAX
             or size + more > APPEND_BYTES_MAX

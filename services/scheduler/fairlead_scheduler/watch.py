@@ -30,6 +30,8 @@ class Watch:
         """Row -> node (as numbered in the view) of its live run, -1 for none."""
         self._runs_on: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         """Node -> live runs."""
+        self._seen: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
+        """Row -> whether nothing is left to be done of it, unless it changes."""
         self._nodes_of: dict[str, list[int]] = {}
         self._named = 0
 
@@ -42,6 +44,8 @@ class Watch:
 
     def _look_at(self, view: View, rows: Rows) -> None:
         jobs = view.jobs
+        self._seen = _longer(self._seen, jobs.used, 0)
+        self._seen[rows] = False
         flags = jobs.flags[rows]
         valid = (flags & c.FREE) == 0
         at_ms = np.full(rows.size, c.NEVER_MS, np.int64)
@@ -74,6 +78,14 @@ class Watch:
         before, now = before[differ].astype(np.intp), now[differ].astype(np.intp)
         np.subtract.at(self._runs_on, before[before >= 0], 1)
         np.add.at(self._runs_on, now[now >= 0], 1)
+
+    def seen(self, rows: Rows) -> None:
+        """Nothing is left to be done of these rows until they change."""
+        self._seen[rows] = True
+
+    def unseen(self, rows: Rows) -> Rows:
+        """Those of these rows that changed since they were `seen`, if they were."""
+        return rows[~self._seen[rows]]
 
     def overdue(self, now_ms: int) -> list[int]:
         """Rows of queued jobs that have waited longer than they wanted to, ascending."""
@@ -127,7 +139,7 @@ class Times:
         return sorted(self._over)
 
 
-N = TypeVar("N", np.int32, np.int64)
+N = TypeVar("N", np.bool_, np.int32, np.int64)
 
 
 def _longer(array: npt.NDArray[N], size: int, fill: int) -> npt.NDArray[N]:

@@ -1,6 +1,10 @@
 """The fold of the log into the scheduler's view."""
 
+from collections.abc import Sequence
+from typing import cast
+
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -187,6 +191,75 @@ def test_a_filter_on_state_and_labels_leaves_the_others_alone() -> None:
         [ev.JobsCancelRequested(filter=chosen)],
     )
     assert (state(view, "a"), state(view, "b")) == ("CANCELLED", "QUEUED")
+
+
+MANY = [f"j{number:02}" for number in range(40)]
+
+
+def _singly(names: Sequence[str], kind: type[ev.JobEvent], **said: object) -> list[ev.AnyEvent]:
+    return [cast(ev.AnyEvent, kind(job_id=JobId(name), **said)) for name in names]
+
+
+def test_many_that_a_filter_finds_are_preempted_as_each_would_be() -> None:
+    before = (
+        [submitted(name) for name in MANY],
+        [leased(name) for name in MANY[:35]],
+        _singly(MANY[:3], ev.JobCancelRequested, reason="enough"),
+    )
+    wanted = ev.JobsPreemptRequested(filter=JobFilter(queue="q"), reason="room")
+    together = fold(*before, [wanted])
+    singly = fold(*before, _singly(MANY, ev.JobPreemptRequested, reason="room"))
+    assert known_of(together) == known_of(singly)
+    assert attended(together) == attended(singly) == set(MANY[:35])
+    for name in MANY[:35]:
+        rare = [view.jobs.rare[view.jobs.rows[JobId(name)]] for view in (together, singly)]
+        assert rare[0].stop_reason == rare[1].stop_reason
+    _check(together)
+
+
+def _at_once(*batches: Sequence[ev.AnyEvent]) -> View:
+    """A view after these messages, which the log took at one time."""
+    view = View()
+    for position, events in enumerate(batches):
+        apply.apply(view, [message(position, *events, time_ms=0)], {})
+    return view
+
+
+UNUSUAL: dict[str, list[list[ev.AnyEvent]]] = {
+    "all alike": [],
+    "one that another waits for": [[submitted("late", after=(JobId(MANY[7]),))]],
+    "one with a gang": [[submitted("j07x", gang=ev.Gang(name="g", size=1))], [leased("j07x")]],
+    "one that was queued again": [_singly(MANY[7:8], ev.JobRequeued, reason="again")],
+    "one that runs again": [
+        _singly(MANY[7:8], ev.JobRequeued, reason="again"),
+        [leased(MANY[7], run=2)],
+    ],
+    "one that is gone": [_singly(MANY[7:8], ev.JobCancelled, reason="enough")],
+}
+
+
+@pytest.mark.parametrize("between", UNUSUAL.values(), ids=UNUSUAL.keys())
+def test_many_jobs_that_end_together_end_as_each_would(between: list[list[ev.AnyEvent]]) -> None:
+    before: list[list[ev.AnyEvent]] = [
+        [submitted(name) for name in MANY],
+        [leased(name) for name in MANY],
+        _singly(MANY, ev.JobRunStopped, run=1, reason="asked to"),
+        *between,
+    ]
+    names = [*MANY, "j07x", MANY[5]]
+    for kind in (ev.JobPreempted, ev.JobCancelled, ev.JobSucceeded):
+        said = {} if kind is ev.JobSucceeded else {"reason": "room"}
+        apart = [_singly([name], kind, **said) for name in names]
+        together = _at_once(*before, _singly(names, kind, **said))
+        singly = _at_once(*before, *apart)
+        once = _at_once(*before, _singly(MANY, kind, **said))
+        assert known_of(together) == known_of(singly)
+        assert attended(together) == attended(singly)
+        assert {n: once.state_of(JobId(n)) for n in MANY} == {
+            n: together.state_of(JobId(n)) for n in MANY
+        }
+        for view in (together, once):
+            _check(view)
 
 
 def test_room_that_was_given_away_is_marked_until_the_run_is_gone() -> None:

@@ -17,9 +17,10 @@ from fairlead_scheduler.housekeeping import Bounds, Housekeeping
 from fairlead_scheduler.leasing import Held, Leases
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.units import Unit
+from fairlead_scheduler.view import apply
 from fairlead_scheduler.view.columns import NodeName, View
 from fairlead_scheduler.watch import Watch
-from tests.unit.scheduler.facts import fold, leased, submitted
+from tests.unit.scheduler.facts import fold, leased, message, submitted
 
 A = JobId("a")
 
@@ -166,6 +167,27 @@ def test_a_run_that_is_to_stop_is_told_so_once() -> None:
     lease = leases.decode(record.value)
     assert (record.key, lease.wish, lease.why) == ("a-1", Wish.STOP, "why")
     assert decide(view, held("a-1", wish=Wish.STOP)) == []
+
+
+def test_a_run_that_was_told_to_stop_is_looked_at_again_when_its_job_changes() -> None:
+    view = fold([submitted("a")], [leased("a")], [ev.JobPreemptRequested(job_id=A)])
+    watch, live = Watch(), held("a-1")
+    world = (Queues(), Clusters())
+
+    def told() -> list[str]:
+        """The runs whose leases are written now."""
+        units = housekeeping.decide(view, watch, live, *world, BOUNDS, now_ms=10_000).units()
+        records = [record for unit in units for record in unit.leases]
+        live.noted(records)
+        return [record.key for record in records]
+
+    assert told() == ["a-1"]
+    assert told() == []
+    again: list[ev.AnyEvent] = [ev.JobRequeued(job_id=A, reason="again"), leased("a", run=2)]
+    apply.apply(view, [message(3, *again, ev.JobPreemptRequested(job_id=A))], {})
+    live.held[RunId("a-2")] = Held("e0", Wish.RUN)
+    assert told() == ["a-2"]
+    assert told() == []
 
 
 def test_a_job_queued_for_longer_than_it_wanted_is_cancelled() -> None:

@@ -192,11 +192,15 @@ def test_a_node_with_less_than_nothing_has_nothing_and_is_named() -> None:
     assert not clusters.odd
 
 
+def leases_of(number: int, count: int) -> tuple[Record, ...]:
+    """So many leases that belong together."""
+    return tuple(Record("fairlead.leases.e", f"{number}-{n}", b"x") for n in range(count))
+
+
 def unit(number: int, leases: int) -> Unit:
     """A unit of one fact and so many leases."""
     fact = ev.JobSucceeded(job_id=JobId(f"j{number}"))
-    made = tuple(Record("fairlead.leases.e", f"{number}-{n}", b"x") for n in range(leases))
-    return Unit(((JobSet("q", f"s{number % 3}"), fact),), made)
+    return Unit(((JobSet("q", f"s{number % 3}"), fact),), leases_of(number, leases))
 
 
 @given(st.lists(st.integers(0, 900), max_size=30))
@@ -220,3 +224,9 @@ def test_appends_hold_every_unit_whole_and_stay_within_bounds(sizes: list[int]) 
         seen_leases += [record.key for record in leases]
     assert sorted(seen_jobs) == sorted(f"j{n}" for n in range(len(sizes)))
     assert len(seen_leases) == len(set(seen_leases)) == sum(sizes)
+
+
+def test_appends_of_nothing_but_leases_stay_within_bounds_too() -> None:
+    units = [Unit((), leases_of(number, 1)) for number in range(2 * LEASES_PER_APPEND_MAX + 1)]
+    sizes = [len(appended) for appended in appends(units)]
+    assert sizes == [LEASES_PER_APPEND_MAX, LEASES_PER_APPEND_MAX, 1]

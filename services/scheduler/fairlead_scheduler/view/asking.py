@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import assert_never
 
+import numpy as np
+
 from fairlead_common import events as ev
 from fairlead_common.lifecycle import JobState
 from fairlead_scheduler.view import columns as c
@@ -33,9 +35,10 @@ def cancel_requested(
 
 
 def _cancel(view: View, row: int, message: Message, reason: str) -> None:
-    if view.jobs.state[row] == c.QUEUED:
+    state = view.jobs.state.item(row)
+    if state == c.QUEUED:
         ending.end(view, row, JobState.CANCELLED, message)
-    elif c.IS_HELD[view.jobs.state[row]] and not view.jobs.flags[row] & c.STOP_CANCEL:
+    elif c.HELD[state] and not view.jobs.flags.item(row) & c.STOP_CANCEL:
         stop(view, row, c.STOP_CANCEL, reason or "cancelled", message)
 
 
@@ -59,8 +62,20 @@ def preempt_requested(
 
 def preempt(view: View, row: int, message: Message, reason: str) -> None:
     """The job's run is to give way, if it has one and is not stopped already."""
-    if c.IS_HELD[view.jobs.state[row]] and not view.jobs.flags[row] & c.STOPPING:
+    if c.HELD[view.jobs.state.item(row)] and not view.jobs.flags.item(row) & c.STOPPING:
         stop(view, row, c.STOP_PREEMPT, reason, message)
+
+
+def _preempt_all(view: View, rows: Sequence[int], message: Message, reason: str) -> None:
+    """As `preempt` of each of these rows, which are distinct."""
+    jobs, at = view.jobs, np.array(rows, np.intp)
+    at = at[c.IS_HELD[jobs.state[at]] & ((jobs.flags[at] & c.STOPPING) == 0)]
+    jobs.flags[at] |= c.STOP_PREEMPT
+    wanted = at.tolist()
+    for row in wanted:
+        jobs.rare_of(row).stop_reason = reason
+    view.attention.update(wanted)
+    view.touch_all(at, message.position)
 
 
 def reprioritized(
@@ -70,12 +85,8 @@ def reprioritized(
     for event in batch:
         row = view.jobs.rows.get(event.job_id)
         if row is not None:
-            _set_priority(view, row, event.priority, message)
-
-
-def _set_priority(view: View, row: int, priority: int, message: Message) -> None:
-    view.jobs.priority[row] = priority
-    view.touch(row, message.position)
+            view.jobs.priority[row] = event.priority
+            view.touch(row, message.position)
 
 
 def bulk(
@@ -87,13 +98,15 @@ def bulk(
 ) -> None:
     """The same for every job that a filter finds here."""
     for event in batch:
-        for row in filters.find(view, message.partition, event.filter):
-            match event:
-                case ev.JobsCancelRequested(reason=reason):
+        rows = filters.find(view, message.partition, event.filter)
+        match event:
+            case ev.JobsCancelRequested(reason=reason):
+                for row in rows:
                     _cancel(view, row, message, reason)
-                case ev.JobsPreemptRequested(reason=reason):
-                    preempt(view, row, message, reason or "preempted by request")
-                case ev.JobsReprioritized(priority=priority):
-                    _set_priority(view, row, priority, message)
-                case _:
-                    assert_never(event)
+            case ev.JobsPreemptRequested(reason=reason):
+                _preempt_all(view, rows, message, reason or "preempted by request")
+            case ev.JobsReprioritized(priority=priority):
+                view.jobs.priority[rows] = priority
+                view.touch_all(rows, message.position)
+            case _:
+                assert_never(event)

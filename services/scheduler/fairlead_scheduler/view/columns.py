@@ -305,6 +305,19 @@ class Columns:
         self._free.append(row)
         self.journal.add(row)
 
+    def release_all(self, rows: Rows) -> None:
+        """The jobs of these rows, each named once, ended for good."""
+        gone: list[int] = rows.tolist()
+        for row in gone:
+            self.rows.remove(row)
+        if self.rare:
+            for row in gone:
+                self.rare.pop(row, None)
+        self.flags[rows] = FREE
+        self.unsaved[rows] = False
+        self._free += gone
+        self.journal.extend(rows)
+
     def digest_of(self, row: int) -> str:
         """The digest of what the client sent."""
         found: bytes = self.digest.item(row)

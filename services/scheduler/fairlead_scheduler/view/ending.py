@@ -9,8 +9,9 @@ from fairlead_common.ids import JobId
 from fairlead_common.lifecycle import JOB_STEPS, JobState
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view import gangs
-from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.columns import Rows, View
 from fairlead_scheduler.view.messages import Known, Message
+from fairlead_scheduler.view.names import FEW
 
 LINGER_MS: Final = 30_000
 """How long a job that ended while queued keeps its row: a lease may just be on its way to it."""
@@ -22,13 +23,46 @@ def decided(view: View, message: Message, batch: Sequence[_Decision], _i: int, _
     """The scheduler said how jobs ended."""
     tag = cast(str, batch[0].__struct_config__.tag)
     states = view.jobs.state
-    found = view.jobs.rows.find([event.job_id for event in batch])
+    ids = [event.job_id for event in batch]
+    found = view.jobs.rows.find(ids)
+    if len(batch) > FEW and _is_usual(view, ids, found):
+        to = JOB_STEPS.get((c.JOB_STATES[states.item(found[0])], tag))
+        if to is not None:  # it is the same for all that have a run
+            _end_all(view, ids, found, to, message)
+        return
     for row, event in zip(found.tolist(), batch, strict=True):
         if row < 0:
             continue
         to = JOB_STEPS.get((c.JOB_STATES[states.item(row)], tag))
         if to is not None:
             end(view, row, to, message, event.reason if isinstance(event, ev.JobFailed) else "")
+
+
+def _is_usual(view: View, ids: Sequence[JobId], rows: Rows) -> bool:
+    """Whether these are different jobs with a run that has ended, without a gang, and nobody waits
+    for any of them."""
+    jobs = view.jobs
+    if rows.min() < 0 or len(set(ids)) < len(ids):
+        return False
+    if not (c.IS_HELD[jobs.state[rows]] & ~c.IS_LIVE_RUN[jobs.run_state[rows]]).all():
+        return False
+    if view.gangs and any(jobs.rare[row].gang for row in rows.tolist() if row in jobs.rare):
+        return False
+    return view.dependents.keys().isdisjoint(ids)
+
+
+def _end_all(
+    view: View, ids: Sequence[JobId], rows: Rows, state: JobState, message: Message
+) -> None:
+    """As `end` of each of these, which are usual."""
+    jobs = view.jobs
+    for job_id, digest in zip(ids, map(jobs.digest_of, rows.tolist()), strict=True):
+        view.ended[job_id] = c.Ended(state, digest, message.time_ms, message.position)
+        view.specs.drop(job_id)
+    jobs.state[rows] = c.STATE_CODE[state]
+    view.touch_all(rows, message.position)
+    view.attention.difference_update(rows.tolist())
+    jobs.release_all(rows)
 
 
 def end(view: View, row: int, state: JobState, message: Message, reason: str = "") -> None:
