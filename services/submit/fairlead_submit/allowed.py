@@ -13,9 +13,9 @@ from msgspec import Raw
 
 from fairlead_common import shapes
 from fairlead_common.errors import Fault
+from fairlead_common.matching import NODE_NAME
 from fairlead_submit import faults
 
-NODE_NAME: Final = "metadata.name"
 DEFAULT_ACCOUNT: Final = "default"
 
 _NAMES: Final = {

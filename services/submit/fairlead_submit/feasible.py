@@ -2,7 +2,7 @@
 
 The rules are those of scheduling, section 6: taints, labels and amounts of the empty node, cordons
 and load left aside, and the limits of the queue. The scheduler decides for itself when it sees the
-job; tests hold both to the same answers. Each job is looked at by itself: whether a gang fits as a
+job. Each job is looked at by itself: whether a gang fits as a
 whole, and resources that are on no node, only the scheduler knows.
 """
 
@@ -11,14 +11,12 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import resources, shapes
+from fairlead_common import matching, resources, shapes
 from fairlead_common.classes import PriorityClass
-from fairlead_common.clusters import Node, Taint
+from fairlead_common.clusters import Node
 from fairlead_common.configuration import Queue
-from fairlead_common.shapes import Requirement, SelectorTerm, Shape, Toleration
+from fairlead_common.shapes import Shape
 
-BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})
-INT64_MAX: Final = 2**63 - 1
 CHECKS_MAX: Final = 2_000_000
 """Most pairs of a kind of job and a node that one dry run looks at."""
 
@@ -128,62 +126,9 @@ def _has_room(shape: Shape, node: Node) -> bool:
 
 def suits(shape: Shape, node: Node, priority_class: PriorityClass) -> bool:
     """Whether the node takes such jobs, at home or as guests, if it has room."""
-    if any(node.labels.get(key) != value for key, value in shape.node_selector.items()):
-        return False
-    if shape.affinity and not any(_met(term, node) for term in shape.affinity):
-        return False
     away = [entry.taints for entry in priority_class.away_node_types]
-    return any(_tolerated(shape, node, extra) for extra in ((), *away))
-
-
-def _tolerated(shape: Shape, node: Node, extra: Sequence[Taint]) -> bool:
-    return all(
-        any(_tolerates(toleration, taint) for toleration in shape.tolerations)
-        or any(item.key == taint.key and item.value in ("", taint.value) for item in extra)
-        for taint in node.taints
-        if taint.effect in BLOCKING
+    return (
+        matching.is_selected(shape, node.labels)
+        and matching.has_affinity(shape, node.labels, node.name)
+        and any(matching.tolerates(shape.tolerations, node.taints, more) for more in ((), *away))
     )
-
-
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect not in ("", taint.effect):
-        return False
-    if toleration.operator == "Exists":
-        return toleration.key in ("", taint.key)
-    return toleration.key == taint.key and toleration.value == taint.value
-
-
-def _met(term: SelectorTerm, node: Node) -> bool:
-    """A term without anything in it meets nothing."""
-    fields = {"metadata.name": node.name}
-    return bool(term.match_expressions or term.match_fields) and (
-        all(_holds(item, node.labels.get(item.key)) for item in term.match_expressions)
-        and all(_holds(item, fields.get(item.key)) for item in term.match_fields)
-    )
-
-
-def _holds(requirement: Requirement, value: str | None) -> bool:
-    match requirement.operator:
-        case "In":
-            return value is not None and value in requirement.values
-        case "NotIn":
-            return value is None or value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case operator:
-            bound = _whole(requirement.values[0]) if len(requirement.values) == 1 else None
-            have = None if value is None else _whole(value)
-            if bound is None or have is None:
-                return False
-            return have > bound if operator == "Gt" else have < bound
-
-
-def _whole(text: str) -> int | None:
-    """The number that Kubernetes reads in a label, if it is one."""
-    digits = text.removeprefix("-") if text[:1] == "-" else text.removeprefix("+")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
-        return None
-    number = int(text)
-    return number if -INT64_MAX - 1 <= number <= INT64_MAX else None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairlead_scheduler.engine import EngineSettings, matching, schedule
+from fairlead_scheduler.engine import EngineSettings, schedule
 from fairlead_scheduler.engine.snapshot import Code
 from tests.unit.engine.pools import BALANCE, placed, pool, preempted, run
 
@@ -50,18 +50,6 @@ def test_a_gang_fails_as_a_whole_when_too_few_of_its_members_have_a_node_left() 
     plan = schedule(avoided, BALANCE)
     assert [names[j] for j in plan.failed_job] == ["g0", "g1"]
     assert set(plan.failed_code.tolist()) == {Code.ALL_NODES_TRIED}
-
-
-def test_what_a_shape_prefers_ranks_nodes_and_rules_none_out() -> None:
-    """N1: preferred affinity, by the weight of the terms that are met."""
-    fast = matching.Term((matching.Requirement("disk", "In", ("ssd",)),))
-    wishes = matching.ShapeRules(preferred=((10, fast),))
-    types = [matching.NodeType(), matching.NodeType(labels=(("disk", "ssd"),))]
-    assert matching.table([wishes], types).tolist() == [[[0, 0]]]
-    ranks = matching.ranks([wishes], types)
-    assert ranks is not None
-    assert ranks.tolist() == [[1, 0]]
-    assert matching.ranks([matching.ShapeRules()], types) is None
 
 
 def test_victims_with_equal_lost_work_are_told_apart_by_their_number_however_it_adds_up() -> None:

@@ -1,21 +1,16 @@
-"""Whether a job could ever run: the same answer as the scheduler's engine would give."""
+"""Whether a job could ever run, as a dry run says."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fairlead_common import shapes
 from fairlead_common.classes import AwayNodeType, PriorityClass
 from fairlead_common.clusters import Node, Taint
 from fairlead_common.configuration import Queue
 from fairlead_common.shapes import Preference, Requirement, SelectorTerm, Shape, Toleration
-from fairlead_scheduler.engine import matching
-from fairlead_scheduler.engine.snapshot import Match
 from fairlead_submit import feasible
 
 GPU = "nvidia.com/gpu"
@@ -103,65 +98,3 @@ def test_a_verdict_says_what_is_too_small() -> None:
     assert said[kind].why == (
         "needs 9.0 cpu on one node; of the 2 nodes that suit it the largest has 8.0"
     )
-
-
-keys = st.sampled_from(["a", "b", "metadata.name"])
-words = st.sampled_from(["", "x", "y", "1", "-2", "+3", "1x"])
-operators = st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"])
-requirements = st.builds(
-    Requirement, keys, operators, st.lists(words, max_size=2, unique=True).map(tuple)
-)
-terms = st.builds(
-    SelectorTerm,
-    st.lists(requirements, max_size=2).map(tuple),
-    st.lists(requirements, max_size=1).map(tuple),
-)
-effects = st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"])
-tolerations = st.builds(
-    Toleration,
-    st.sampled_from(["", "a", "b"]),
-    st.sampled_from(["Equal", "Exists"]),
-    words,
-    st.one_of(st.just(""), effects),
-)
-taints = st.builds(Taint, st.sampled_from(["a", "b"]), words, effects)
-labels = st.dictionaries(st.sampled_from(["a", "b"]), words, max_size=2)
-wishes = st.builds(
-    Shape,
-    st.just({"cpu": 1}),
-    labels,
-    st.lists(terms, max_size=2).map(tuple),
-    st.lists(tolerations, max_size=2).map(tuple),
-    st.lists(st.builds(Preference, st.integers(1, 100), terms), max_size=2).map(tuple),
-)
-
-
-def as_term(term: SelectorTerm) -> matching.Term:
-    """The same term in the words of the engine."""
-    return matching.Term(
-        tuple(matching.Requirement(*msgspec.structs.astuple(r)) for r in term.match_expressions),
-        tuple(matching.Requirement(*msgspec.structs.astuple(r)) for r in term.match_fields),
-    )
-
-
-def as_engine(shape: Shape) -> matching.ShapeRules:
-    """The same wishes in the words of the engine."""
-    return matching.ShapeRules(
-        node_selector=tuple(sorted(shape.node_selector.items())),
-        affinity=tuple(as_term(term) for term in shape.affinity) or None,
-        preferred=tuple((wish.weight, as_term(wish.term)) for wish in shape.preferred),
-        tolerations=tuple(
-            matching.Toleration(*msgspec.structs.astuple(t)) for t in shape.tolerations
-        ),
-    )
-
-
-@given(wishes, labels, st.lists(taints, max_size=2), st.sampled_from(["x", "y"]))
-def test_what_suits_is_what_the_engine_thinks_suits(
-    shape: Shape, labels: dict[str, str], taints: list[Taint], name: str
-) -> None:
-    rules = as_engine(shape)
-    there = [matching.Taint(*msgspec.structs.astuple(taint)) for taint in taints]
-    reduced = matching.reduce(name, labels, there, matching.relevant_labels([rules]))
-    one = Node(executor="e", name=name, allocatable={}, labels=labels, taints=tuple(taints))
-    assert feasible.suits(shape, one, PLAIN) == (matching.match(rules, reduced) == Match.SUITS)

@@ -77,7 +77,7 @@ class Rest(enum.IntEnum):
 
 
 class Match(enum.IntEnum):
-    """First thing by which a node type rules out a shape (`shape_match`, see matching.py)."""
+    """First thing by which a node type rules out a shape (`shape_match`)."""
 
     SUITS = 0
     TAINT = 1
@@ -250,10 +250,10 @@ class Snapshot:
     """[S] row of its priority class."""
     shape_match: Byte
     """[S, 1+K, T] a `Match`: at home in [:, 0], under the k-th away entry in [:, k]. Without
-    away classes K is 0. `matching.table` makes it. Sizes are not looked at here."""
+    away classes K is 0. `snapshots.matching.table` makes it. Sizes are not looked at here."""
     shape_rank: Byte | None = None
     """[S, T] place of the type in what the shape prefers, 0 first (N1: PreferNoSchedule, preferred
-    affinity); None = nothing is preferred. `matching.ranks` makes it."""
+    affinity); None = nothing is preferred. `snapshots.matching.ranks` makes it."""
 
     shape_fitted: Bool | None = None
     """[S] it was found feasible before (`Plan.shape_feasible`): a job of it is never rejected as

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common import resources
-from fairlead_common.shapes import SelectorTerm, Shape
-from fairlead_scheduler.engine import matching
+from fairlead_common.clusters import Taint
+from fairlead_common.shapes import Shape
 from fairlead_scheduler.engine.snapshot import Match
+from fairlead_scheduler.snapshots import matching
 from fairlead_scheduler.snapshots.classes import Classes
 from fairlead_scheduler.snapshots.nodes import Nodes
 from fairlead_scheduler.view.columns import Columns
@@ -31,7 +32,7 @@ class ShapeTable:
         self.row_of = np.zeros(0, np.int32)
         """Number in the view -> row, -1."""
         self._shapes: list[Shape] = []
-        self._rules: list[matching.ShapeRules] = []
+        self._wishes: list[matching.Wishes] = []
         self.names: tuple[str, ...] = ()
         """R resources that nodes offer or jobs ask of a node."""
         self._of_nodes: frozenset[str] = frozenset()
@@ -63,7 +64,9 @@ class ShapeTable:
         rows = [self._classes.row(name) for name in class_names]
         self.numbers += fresh
         self._shapes += shapes
-        self._rules += [self._rules_of(shape, row) for shape, row in zip(shapes, rows, strict=True)]
+        self._wishes += [
+            matching.Wishes(shape, self._away(row)) for shape, row in zip(shapes, rows, strict=True)
+        ]
         self.row_class = np.concatenate([self.row_class, np.array(rows, np.int32)])
         self.fitted = np.concatenate([self.fitted, [number in feasible for number in fresh]])
         self.floating = np.concatenate([self.floating, _amounts(shapes, self._floating)])
@@ -78,7 +81,7 @@ class ShapeTable:
         chosen = rows.tolist()
         self.numbers = [self.numbers[row] for row in chosen]
         self._shapes = [self._shapes[row] for row in chosen]
-        self._rules = [self._rules[row] for row in chosen]
+        self._wishes = [self._wishes[row] for row in chosen]
         self.row_of[:] = -1
         self.row_of[self.numbers] = np.arange(len(chosen))
         self.row_class = self.row_class[rows]
@@ -113,52 +116,34 @@ class ShapeTable:
     def match_nodes(self, nodes: Nodes) -> None:
         """Bring `match`, `rank` and `node_type` up to date; if possible from new shapes alone."""
         version, known = self._matched
-        if version == nodes.version and known == len(self._rules):
+        if version == nodes.version and known == len(self._wishes):
             return
-        relevant = matching.relevant_labels(self._rules[known:]) | self._relevant
+        relevant = matching.relevant_labels(self._wishes[known:]) | self._relevant
         if version != nodes.version or relevant != self._relevant:
             if version < 0:
-                relevant = matching.relevant_labels(self._rules)
+                relevant = matching.relevant_labels(self._wishes)
             self._type(nodes, relevant)
             known = 0
-        fresh = matching.table(self._rules[known:], self._types)
+        fresh = matching.table(self._wishes[known:], self._types)
         self.match = fresh if known == 0 else _joined(self.match[:known], fresh)
-        ranks = matching.ranks(self._rules[known:], self._types)
+        ranks = matching.ranks(self._wishes[known:], self._types)
         if ranks is None:
-            ranks = np.zeros((len(self._rules) - known, len(self._types)), np.uint8)
+            ranks = np.zeros((len(self._wishes) - known, len(self._types)), np.uint8)
         self._ranks = ranks if known == 0 else np.concatenate([self._ranks[:known], ranks])
         self.rank = self._ranks if self._ranks.any() else None
-        self._matched = (nodes.version, len(self._rules))
+        self._matched = (nodes.version, len(self._wishes))
 
     def _type(self, nodes: Nodes, relevant: frozenset[str]) -> None:
         numbers: dict[matching.NodeType, int] = {}
         types = np.zeros(len(nodes.nodes), np.int32)
         for row, node in enumerate(nodes.nodes):
-            taints = [matching.Taint(t.key, t.value, t.effect) for t in node.taints]
-            kind = matching.reduce(node.name, node.labels, taints, relevant)
+            kind = matching.reduce(node, relevant)
             types[row] = numbers.setdefault(kind, len(numbers))
         self._relevant, self._types, self.node_type = relevant, list(numbers), types
 
-    def _rules_of(self, shape: Shape, row: int) -> matching.ShapeRules:
-        return matching.ShapeRules(
-            node_selector=tuple(sorted(shape.node_selector.items())),
-            affinity=tuple(_term(term) for term in shape.affinity) or None,
-            preferred=tuple((wish.weight, _term(wish.term)) for wish in shape.preferred),
-            tolerations=tuple(
-                matching.Toleration(t.key, t.operator, t.value, t.effect) for t in shape.tolerations
-            ),
-            away=tuple(
-                tuple(matching.Taint(t.key, t.value, t.effect) for t in entry.taints)
-                for entry in self._classes.rows[row].away_node_types
-            ),
-        )
-
-
-def _term(term: SelectorTerm) -> matching.Term:
-    return matching.Term(
-        tuple(matching.Requirement(r.key, r.operator, r.values) for r in term.match_expressions),
-        tuple(matching.Requirement(r.key, r.operator, r.values) for r in term.match_fields),
-    )
+    def _away(self, row: int) -> tuple[tuple[Taint, ...], ...]:
+        """Of a class: the taints that are tolerated under each of its away entries."""
+        return tuple(entry.taints for entry in self._classes.rows[row].away_node_types)
 
 
 def _joined(old: npt.NDArray[np.uint8], new: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:

@@ -1,27 +1,14 @@
-"""N1: which node types suit which shapes, as Kubernetes means it."""
-
-from __future__ import annotations
+"""Whether a node suits a shape by taints and labels, as Kubernetes means it."""
 
 import pytest
 
-from fairlead_scheduler.engine import matching
-from fairlead_scheduler.engine.matching import (
-    NodeType,
-    Requirement,
-    ShapeRules,
-    Taint,
-    Term,
-    Toleration,
-)
-from fairlead_scheduler.engine.snapshot import Match
+from fairlead_common import matching
+from fairlead_common.clusters import Taint
+from fairlead_common.shapes import Requirement, SelectorTerm, Shape, Toleration
 
 RED = Taint("team", "red", "NoSchedule")
 GONE = Taint("gone", "", "NoExecute")
-SSD = NodeType(labels=(("disk", "ssd"), ("size", "12")), name="n0")
-
-
-def asks(*requirements: Requirement) -> ShapeRules:
-    return ShapeRules(affinity=(Term(match_expressions=requirements),))
+LABELS = {"disk": "ssd", "size": "12"}
 
 
 TOLERATIONS = {
@@ -47,6 +34,13 @@ def test_taints(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...], 
     assert matching.tolerates(tolerations, taints) is want
 
 
+def test_extra_taints_are_tolerated_by_key_and_value_and_any_value_where_they_have_none() -> None:
+    assert matching.tolerates((), (RED,), (RED,))
+    assert matching.tolerates((), (RED,), (Taint("team"),))
+    assert not matching.tolerates((), (RED,), (Taint("team", "blue"),))
+    assert not matching.tolerates((), (RED, GONE), (RED,))
+
+
 OPERATORS = {
     "In holds for one of the values": (Requirement("disk", "In", ("hdd", "ssd")), True),
     "In fails for an absent label": (Requirement("zone", "In", ("a",)), False),
@@ -59,56 +53,39 @@ OPERATORS = {
     "Gt compares numbers, not text": (Requirement("size", "Gt", ("9",)), True),
     "Gt fails at equal": (Requirement("size", "Gt", ("12",)), False),
     "Lt compares numbers": (Requirement("size", "Lt", ("100",)), True),
+    "a number may have a sign": (Requirement("size", "Gt", ("-3",)), True),
     "Gt fails for what is no number": (Requirement("disk", "Gt", ("1",)), False),
+    "Gt fails for a bound that is none": (Requirement("size", "Gt", ("1x",)), False),
+    "Gt fails for a number beyond 64 bits": (Requirement("size", "Lt", ("9" * 19,)), False),
+    "Gt fails without its one bound": (Requirement("size", "Gt", ("1", "2")), False),
     "an unknown operator fails": (Requirement("disk", "Like", ("ssd",)), False),
 }
 
 
 @pytest.mark.parametrize(("requirement", "want"), OPERATORS.values(), ids=OPERATORS)
 def test_operators(requirement: Requirement, want: bool) -> None:
-    found = matching.match(asks(requirement), SSD)
-    assert found == (Match.SUITS if want else Match.AFFINITY)
+    assert matching.meets(SelectorTerm((requirement,)), LABELS, "n0") is want
 
 
 def test_one_term_is_enough_and_all_of_its_requirements_must_hold() -> None:
-    right = Term(match_expressions=(Requirement("disk", "Exists"),))
-    half = Term(match_expressions=(Requirement("disk", "Exists"), Requirement("x", "Exists")))
-    assert matching.match(ShapeRules(affinity=(half, right)), SSD) == Match.SUITS
-    assert matching.match(ShapeRules(affinity=(half,)), SSD) == Match.AFFINITY
+    right = SelectorTerm((Requirement("disk", "Exists"),))
+    half = SelectorTerm((Requirement("disk", "Exists"), Requirement("x", "Exists")))
+    assert matching.has_affinity(Shape({}, affinity=(half, right)), LABELS, "n0")
+    assert not matching.has_affinity(Shape({}, affinity=(half,)), LABELS, "n0")
+    assert matching.has_affinity(Shape({}), LABELS, "n0")
 
 
-def test_no_term_and_an_empty_term_meet_nothing() -> None:
-    assert matching.match(ShapeRules(affinity=()), SSD) == Match.AFFINITY
-    assert matching.match(ShapeRules(affinity=(Term(),)), SSD) == Match.AFFINITY
+def test_an_empty_term_is_met_by_nothing() -> None:
+    assert not matching.has_affinity(Shape({}, affinity=(SelectorTerm(),)), LABELS, "n0")
 
 
-def test_a_field_names_one_node_and_makes_names_part_of_the_type() -> None:
-    shape = ShapeRules(
-        affinity=(Term(match_fields=(Requirement("metadata.name", "In", ("n0",)),)),)
-    )
-    relevant = matching.relevant_labels([shape])
-    first = matching.reduce("n0", {}, (), relevant)
-    second = matching.reduce("n1", {}, (), relevant)
-    assert matching.match(shape, first) == Match.SUITS
-    assert matching.match(shape, second) == Match.AFFINITY
+def test_a_field_names_one_node() -> None:
+    term = SelectorTerm(match_fields=(Requirement("metadata.name", "In", ("n0",)),))
+    assert matching.meets(term, {}, "n0")
+    assert not matching.meets(term, {}, "n1")
 
 
-def test_the_first_thing_that_rules_out_is_named() -> None:
-    node = NodeType(taints=(RED,), labels=(("disk", "hdd"),))
-    shape = ShapeRules(node_selector=(("disk", "ssd"),))
-    assert matching.match(shape, node) == Match.TAINT
-    assert matching.match(shape, NodeType(labels=(("disk", "hdd"),))) == Match.LABEL
-
-
-def test_labels_that_nobody_asks_about_make_no_types() -> None:
-    relevant = matching.relevant_labels([ShapeRules(node_selector=(("disk", "ssd"),))])
-    types = {
-        matching.reduce(f"n{i}", {"disk": "ssd", "host": f"n{i}"}, (), relevant) for i in range(9)
-    }
-    assert len(types) == 1
-
-
-def test_an_away_entry_tolerates_its_taints_and_nothing_else() -> None:
-    shape = ShapeRules(away=((RED,),))
-    table = matching.table([shape, ShapeRules()], [NodeType(taints=(RED,)), NodeType((RED, GONE))])
-    assert table.tolist() == [[[1, 1], [0, 1]], [[1, 1], [1, 1]]]
+def test_a_selector_wants_every_label() -> None:
+    shape = Shape({}, node_selector={"disk": "ssd", "size": "12"})
+    assert matching.is_selected(shape, LABELS)
+    assert not matching.is_selected(shape, {"disk": "ssd"})
