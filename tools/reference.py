@@ -68,7 +68,7 @@ JOB: Final[Mapping[str, str]] = MappingProxyType(
 GANG: Final[Mapping[str, str]] = MappingProxyType(
     {
         "name": "Its name, unique in queue and job set.",
-        "size": "How many members it has. All of them say the same.",
+        "size": "How many members it has. All say the same; one that says otherwise later fails.",
         "minSize": "So many are enough to start. Default: all.",
         "uniformityLabel": "A label of nodes: all members run where it has one value.",
         "member": "Its number among the members, from 0. Default: its place, where a request"

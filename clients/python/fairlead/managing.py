@@ -1,5 +1,6 @@
 """What operators manage: queues, clusters and their nodes, tokens."""
 
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -142,6 +143,8 @@ def _listed(path: str, key: str, kind: type[asking.A]) -> Flow[None]:
 def _told(queue: Queue) -> dict[str, object]:
     """What a request may hold of a queue."""
     body: dict[str, object] = msgspec.to_builtins(queue)
+    if not math.isfinite(queue.weight):  # JSON would say null, which counts as not given
+        body["weight"] = str(queue.weight)
     return {name: value for name, value in body.items() if name not in QUEUE_BY_SERVER}
 
 

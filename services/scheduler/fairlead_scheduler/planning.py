@@ -196,7 +196,7 @@ class _Sentences:
             reasons.queue.tolist(), reasons.shape.tolist(), reasons.gang.tolist(), strict=True
         )
         self._row = {key: row for row, key in enumerate(keys)}
-        self._made: dict[int, str] = {}
+        self._made: dict[tuple[int, int], str] = {}
 
     def of(self, job: int, code: int) -> str:
         """The sentence that goes with the job's refusal."""
@@ -207,6 +207,7 @@ class _Sentences:
         row = self._row.get((queue, shape, -1)) if row is None else row
         if row is None:
             return explain.NAMES[engine.Code(code)]
-        if row not in self._made:
-            self._made[row] = explain.sentence(snapshot, self._plan, row)
-        return self._made[row]
+        if (row, code) not in self._made:
+            said = explain.sentence(snapshot, self._plan, row, engine.Code(code))
+            self._made[row, code] = said
+        return self._made[row, code]

@@ -6,16 +6,15 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead_scheduler.simulate.series import STRETCHES_MAX, Series
+from tests.properties.engine.worlds import BOUNDED, EXAMPLES
 from tests.unit.simulate.builders import Result, job, simulate
 
 Job = dict[str, Any]  # one line of jobs.jsonl
-QUICK = settings(
-    max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
-)
+QUICK = settings(BOUNDED, max_examples=EXAMPLES or 25)
 ENDED = {"SUCCEEDED", "FAILED", "REJECTED", "CANCELLED", "PREEMPTED"}
 NODES = [
     {"name": "n", "count": 2, "resources": {"cpu": 4, "memory": "8Gi"}, "labels": {"rack": "x"}},
@@ -48,7 +47,8 @@ def jobs(draw: st.DrawFn) -> list[Job]:
             case 3:
                 line["maxRuntimeSeconds"] = draw(st.integers(1, 60))
             case 4:
-                line["onPreemption"] = "fail"
+                line["onPreemption"] = draw(st.sampled_from(["fail", "requeue"]))
+                line["stopSeconds"] = draw(st.integers(1, 20))
             case 5 if number:
                 line["after"] = [f"j{draw(st.integers(0, number - 1))}"]
             case 6:
@@ -61,21 +61,32 @@ def jobs(draw: st.DrawFn) -> list[Job]:
     return made
 
 
+@st.composite
+def nodes(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Those of `NODES`; the smaller ones may come later, and may go."""
+    given = [dict(group) for group in NODES]
+    since = draw(st.sampled_from([0, 0, 20, 60]))
+    given[1]["fromSeconds"] = since
+    if draw(st.booleans()):
+        given[1]["untilSeconds"] = since + draw(st.integers(1, 90))
+    return given
+
+
 RULES = st.fixed_dictionaries({"protectedFractionOfFairShare": st.sampled_from([0, 1, 3])})
 
 
 @QUICK
-@given(jobs(), RULES)
+@given(jobs(), nodes(), RULES)
 def test_every_job_ends_once_and_no_node_is_ever_overfull(
-    given_jobs: list[Job], rules: dict[str, float]
+    given_jobs: list[Job], given_nodes: list[dict[str, Any]], rules: dict[str, float]
 ) -> None:
-    result = simulate(given_jobs, NODES, rules)
+    result = simulate(given_jobs, given_nodes, rules)
     by_id = {line["id"]: line for line in given_jobs}
     assert list(result.jobs) == list(by_id), "every job has one row, in the order of the input"
     assert all(row["state"] in ENDED for row in result.jobs.values())
     no_node_is_overfull(result, by_id)
     runs_follow_each_other(result)
-    work_is_conserved(result, by_id)
+    work_is_conserved(result, by_id, given_nodes[1])
 
 
 def no_node_is_overfull(result: Result, by_id: dict[str, Job]) -> None:
@@ -108,7 +119,7 @@ def runs_follow_each_other(result: Result) -> None:
             assert float(row["start_s"]) >= float(row["submit_s"])
 
 
-def work_is_conserved(result: Result, by_id: dict[str, Job]) -> None:
+def work_is_conserved(result: Result, by_id: dict[str, Job], some: dict[str, Any]) -> None:
     """What runs held is what utilisation says; what succeeded ran for as long as it had to."""
     lasted: dict[str, float] = defaultdict(float)
     for run in result.runs:
@@ -121,7 +132,10 @@ def work_is_conserved(result: Result, by_id: dict[str, Job]) -> None:
     summary = result.summary
     if summary.makespan_seconds:
         held = sum(by_id[job_id]["cpu"] * time for job_id, time in lasted.items())
-        there = sum(CAPACITY.values()) * summary.makespan_seconds
+        first = min(line["submitSeconds"] for line in by_id.values())
+        last = first + summary.makespan_seconds
+        since, until = max(first, some["fromSeconds"]), min(last, some.get("untilSeconds", last))
+        there = 8 * summary.makespan_seconds + 4 * max(0, until - since)
         assert abs(summary.utilisation["cpu"] - held / there) < 1e-6
     lost = sum(by_id[i]["cpu"] * float(row["lost_s"]) for i, row in result.jobs.items())
     assert abs(summary.lost_resource_seconds.get("cpu", 0) - lost) < 1e-6

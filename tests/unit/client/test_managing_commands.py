@@ -112,6 +112,15 @@ def test_an_update_changes_what_is_named_alone(
     assert "limits.default.cpu: none -> 0.5" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("weight", ["nan", "inf"])
+def test_a_weight_that_json_cannot_say_is_told_to_the_server_as_it_is(
+    server: Served, weight: str
+) -> None:
+    queues(server)
+    cli.invoke(["queue", "create", "a", f"--weight={weight}"])
+    assert server.asked[-1].json()["weight"] == weight
+
+
 def test_a_queue_that_is_there_already_comes_with_a_hint(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,8 @@
 import datetime
 from typing import Any
 
+import msgspec
+
 from fairlead.cli import story
 from fairlead.models import JobDetail, Run, Why
 
@@ -49,7 +51,7 @@ def test_an_ended_job_tells_every_run() -> None:
         leased=at(1),
         running=at(2),
         ended=at(5),
-        preempted_for="0z",
+        preempted_for="urgency",
     )
     failed = Run(
         run=2,
@@ -69,7 +71,7 @@ def test_an_ended_job_tells_every_run() -> None:
         "FAILED: The command ended with exit code 3.",
         "It was submitted 10m0s ago as one of q/s.",
         "Run 1 was placed on n1 of c 9m0s ago, started 1m0s later, ran for 3m0s, and ended as"
-        " STOPPED: it gave way to 0z.",
+        " STOPPED: it was preempted (urgency).",
         "Run 2 was placed on n2 of c 4m0s ago, started 0s later, ran for 3m0s, and ended as"
         " FAILED: the command ended with exit code 3.",
         "`fairlead logs 0a` shows what it wrote.",
@@ -82,6 +84,15 @@ def test_a_running_job_says_for_how_long() -> None:
     assert told[0] == "RUNNING: on n"
     assert told[1] == "It is being stopped: cancel was asked for."
     assert told[-1].endswith("started 1m0s later, and has run for 8m0s.")
+
+
+def test_a_run_that_gives_way_says_for_whom_once_while_it_stops_and_after() -> None:
+    reason = "fair-share: makes room for 0z of queue b; queue a was at 2.00 of its fair share"
+    run = Run(run=1, state="RUNNING", node="n", leased=at(1), running=at(2), reason=reason)
+    told = story.of(job("RUNNING", node="n", runs=(run,), stopping="preempt"), NOW)
+    assert told[1] == f"It is being stopped: {reason}."
+    ended = msgspec.structs.replace(run, state="STOPPED", ended=at(5), preempted_for="fair-share")
+    assert story.of(job("QUEUED", runs=(ended,)), NOW)[-1].endswith(f"as STOPPED: {reason}.")
 
 
 def test_a_job_that_never_ran_says_so() -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+import pytest
+
 from fairlead_scheduler.engine import explain, schedule
 from fairlead_scheduler.engine.snapshot import Bucket, Code
-from tests.unit.engine.pools import BALANCE, pool, run
+from tests.unit.engine.pools import BALANCE, CORES, pool, run
 
 
 def test_every_node_is_counted_once_by_what_rules_it_out_first() -> None:
@@ -76,18 +81,93 @@ def test_a_preemption_tells_both_queues_shares_as_they_were_and_as_they_become()
     assert plan.preempted_for_share.tolist() == [1.0, 1.0]
 
 
-def test_every_code_has_a_sentence_with_its_numbers() -> None:
+GANG = {"id": "g", "queue": "A", "cpu": 4}
+FULL = [run(f"r{n}", "B", f"n{n}", cpu=4, priorityClass="p3np") for n in range(2)]
+RACKS = {"labels": {"rack": "a"}, **CORES[0]}
+SENTENCES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], str]] = {
+    "too large": (
+        {},
+        [{"id": "a", "queue": "A", "cpu": 9}],
+        "infeasible: it can never run here: it needs 9 cpu on one node, and the largest that suits"
+        " has 4; of 2 nodes 2 too small",
+    ),
+    "above its queue's limit": (
+        {"queues": {"A": {"limits": {"p0": {"cpu": 0.25}}}}},
+        [{"id": "a", "queue": "A", "cpu": 3}],
+        "infeasible: it can never run here: it needs 3 cpu, and queue A may hold 2 at most in class"
+        " p0",
+    ),
+    "more licences than there are": (
+        {"settings": {"floating": {"licences": 6}}},
+        [{"id": "a", "queue": "A", "cpu": 1, "resources": {"licences": 8}}],
+        "infeasible: it can never run here: it needs 8 licences, and the pool has 6",
+    ),
+    "a gang that is too large": (
+        {},
+        [{**GANG, "count": 3, "gang": {}}],
+        "infeasible: the 3 members that must start together can never run here, for want of nodes"
+        " or within the limit of the queue: of 2 nodes 2 could take a member",
+    ),
+    "a gang above the burst": (
+        {"settings": {"rate": {"perSecond": 1, "burst": 2}}},
+        [{**GANG, "cpu": 1, "count": 3, "gang": {}}],
+        "gang-exceeds-burst: the 3 members that must start together are more than the burst of the"
+        " start rate (2) lets start at once, so it could never start",
+    ),
+    "at its queue's limit": (
+        {"queues": {"A": {"limits": {"p0": {"cpu": 0.5}}}}},
+        [{"id": "a", "queue": "A", "count": 2, "cpu": 3}],
+        "queue-limit: the queue is at its limit for this priority class: it needs 3 cpu, and 1 of"
+        " it can still be had; queue is at 0.00 of its fair share",
+    ),
+    "licences in use": (
+        {"settings": {"floating": {"licences": 6}}},
+        [{"id": "a", "queue": "A", "count": 2, "cpu": 1, "resources": {"licences": 4}}],
+        "floating-limit: the pool's resources beside its nodes (licences, bandwidth) are in use: it"
+        " needs 4 licences, and 2 of it can still be had",
+    ),
+    "members are missing": (
+        {},
+        [{**GANG, "gang": {"name": "g", "size": 3, "minSize": 2}}],
+        "gang-incomplete: 1 of the 2 members that must start together is here",
+    ),
+    "no room for a gang in a rack": (
+        {"nodes": [RACKS]},
+        [*FULL, {**GANG, "count": 2, "gang": {"uniformityLabel": "rack"}}],
+        "gang-does-not-fit: there is no room for the 2 members that must start together on nodes"
+        " with one value of rack; a member needs 4 cpu on one node; 2 nodes suit it, the most free"
+        " on any is 0",
+    ),
+    "no further members": (
+        {},
+        [{**GANG, "count": 3, "gang": {"minSize": 2, "rest": "fail"}}],
+        "gang-rest: the gang runs and has no place for further members: of 2 nodes 2 busy",
+    ),
+    "the start rate": (
+        {"settings": {"rate": {"perSecond": 1, "burst": 1}}},
+        [{"id": "a", "queue": "A", "count": 2, "cpu": 1}],
+        "rate-limit: starts per second are limited and the bucket is empty just now; it fills"
+        " again",
+    ),
+    "a label that no node has": (
+        {"nodes": [{**CORES[0], "unschedulable": True}, {**CORES[0], "name": "m"}]},
+        [{"id": "a", "queue": "A", "cpu": 1, "nodeSelector": {"disk": "nvme"}}],
+        "infeasible: it can never run here: of 4 nodes 2 cordoned, 2 without the labels",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SENTENCES.values(), ids=SENTENCES.keys())
+def test_what_waits_or_is_refused_says_why_with_its_numbers(
+    case: tuple[dict[str, Any], list[dict[str, Any]], str],
+) -> None:
     """E1."""
-    made, _ = pool(
-        {"id": "a", "queue": "A", "cpu": 9},
-        {"id": "g", "queue": "A", "count": 3, "cpu": 4, "gang": {}},
-        {"id": "l", "queue": "B", "cpu": 3},
-        queues={"B": {"limits": {"p0": {"cpu": 0.25}}}},
-    )
-    plan = schedule(made, BALANCE)
-    told = {explain.sentence(made, plan, row) for row in range(plan.reasons.code.size)}
-    assert told == {
-        "it can never run here: of 2 nodes 2 too small",
-        "2 nodes suit it, but it needs more than the limit of its queue, or what the pool has "
-        "beside its nodes, can ever allow",
-    }
+    more, groups, want = case
+    told, _ = pool(*groups, **more)
+    plan = schedule(told, BALANCE)
+    rows = np.flatnonzero(plan.reasons.code != Code.NOT_REACHED).tolist()
+    said = [
+        f"{explain.NAMES[Code(int(plan.reasons.code[row]))]}: {explain.sentence(told, plan, row)}"
+        for row in rows
+    ]
+    assert said == [want]

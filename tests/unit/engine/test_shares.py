@@ -54,3 +54,19 @@ def test_demand_beyond_a_limit_is_no_demand() -> None:
         settings={"classLimits": {"p0": {"cpu": 0.25}}},
     )
     assert schedule(made, BALANCE).shares.demand.tolist() == [0.25]
+
+
+def test_whoever_comes_first_the_same_queues_have_the_same_shares_to_the_last_bit() -> None:
+    """S6: sums go over names in ascending order."""
+    groups = [
+        {"id": name.lower(), "queue": name, "count": count, "cpu": cpu}
+        for name, count, cpu in (("A", 3, "0.1"), ("B", 7, "0.3"), ("C", 2, "0.7"), ("D", 9, "1.1"))
+    ]
+    weights = {"A": {"weight": 0.1}, "B": {"weight": 0.7}, "C": {"weight": 1 / 3}}
+    told = []
+    for order in (groups, groups[::-1], [groups[n] for n in (2, 0, 3, 1)]):
+        made, _ = pool(*order, queues=weights)
+        seen = schedule(made, BALANCE).shares
+        columns = (seen.weight, seen.fair, seen.uncapped, seen.actual, seen.demand)
+        told.append([column.tobytes() for column in columns])
+    assert told[0] == told[1] == told[2]

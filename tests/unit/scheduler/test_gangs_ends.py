@@ -7,6 +7,7 @@ from fairlead_common.ids import JobId
 from fairlead_common.leases import Wish
 from fairlead_scheduler.units import Unit
 from fairlead_scheduler.view import apply
+from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
 from tests.unit.scheduler.facts import fold, leased, message, state, submitted
 from tests.unit.scheduler.test_housekeeping import decide, events, held, kept
@@ -135,3 +136,19 @@ def test_a_queued_member_that_is_cancelled_leaves_the_others_waiting() -> None:
     view = fold(gang_of("a", "b"), [ev.JobCancelRequested(job_id=A)])
     assert decide(view, held()) == []
     assert state(view, "b") == "QUEUED"
+
+
+def test_a_later_member_that_says_otherwise_of_its_gang_fails_alone_and_says_how() -> None:
+    first, later = Gang(name="g", size=3, min_size=2), Gang(name="g", size=2)
+    view = fold([submitted("a", gang=first)], [submitted("b", gang=later)])
+    (failed,) = events(decide(view, held()))
+    assert isinstance(failed, ev.JobFailed)
+    assert (failed.job_id, failed.category) == (B, FailureCategory.ADMISSION)
+    assert failed.reason == (
+        "its gang g was submitted as size 3, minSize 2, rest wait, and it says size 2, minSize 2,"
+        " rest wait"
+    )
+    back(view, failed)
+    assert state(view, "a") == "QUEUED"
+    apply.apply(view, [message(view.positions[0], submitted("c", gang=first))], {})
+    assert view.gang_members[c.GangName("q", "s", "g")] == {A, C}

@@ -166,6 +166,25 @@ NODE_FILES = {
         "taints",
         "'Never' is none of",
     ),
+    "gone before it comes": (
+        "- {name: n, resources: {cpu: 1}, fromSeconds: 9,\n   untilSeconds: 9}",
+        2,
+        "untilSeconds",
+        "is 9, not after fromSeconds (9)",
+    ),
+    "a change while it is not there": (
+        "- name: n\n  resources: {cpu: 1}\n  changes: [{atSeconds: 5, resources: {cpu: 2}}]\n"
+        "  untilSeconds: 5",
+        3,
+        "changes",
+        "at 5 s the nodes are not there",
+    ),
+    "a change to no quantity": (
+        "- name: n\n  resources: {cpu: 1}\n  changes: [{atSeconds: 5, resources: {cpu: some}}]",
+        3,
+        "changes.cpu",
+        "not a quantity",
+    ),
     "an alias": ("- &a {name: n, resources: {cpu: 1}}\n- *a", 2, "", "has an alias"),
     "a key twice": ("- name: n\n  name: m\n  resources: {}", 2, "name", "stands there twice"),
     "endless nesting": ("[" * 40 + "]" * 40, 1, "", "is nested more than 32 deep"),

@@ -4,6 +4,7 @@ import pytest
 
 from tests.unit.simulate.builders import job, simulate
 
+GANG = {"name": "g", "size": 2}
 FAIRLY = {"protectedFractionOfFairShare": 1}
 
 
@@ -242,3 +243,111 @@ def test_nodes_of_other_pools_and_cordoned_nodes_get_nothing() -> None:
     result = simulate([job("a"), job("b")], nodes)
     assert {run["node"] for run in result.runs} == {"here0"}
     assert result.summary.utilisation["cpu"] == 1.0
+
+
+def test_who_displaces_a_run_starts_when_that_has_taken_its_time_to_stop() -> None:
+    jobs = [
+        job("low", cpu=4, runSeconds=100, priorityClass="low", stopSeconds=15, checkpointSeconds=7),
+        job("urgent", queue="b", submitSeconds=30, cpu=4, runSeconds=10, priorityClass="urgent"),
+    ]
+    result = simulate(jobs)
+    assert result.rows("runs.csv") == [
+        {
+            "id": "low",
+            "run": "1",
+            "node": "n0",
+            "start_s": "0",
+            "end_s": "45",
+            "outcome": "preempted",
+        },
+        {
+            "id": "urgent",
+            "run": "1",
+            "node": "n0",
+            "start_s": "45",
+            "end_s": "55",
+            "outcome": "succeeded",
+        },
+        {
+            "id": "low",
+            "run": "2",
+            "node": "n0",
+            "start_s": "55",
+            "end_s": "127",
+            "outcome": "succeeded",
+        },
+    ]
+    assert result.jobs["low"]["lost_s"] == "17"  # 28 s are saved when it is told to stop
+
+
+def test_a_run_that_ends_by_itself_while_it_is_stopping_has_succeeded() -> None:
+    jobs = [
+        job("low", cpu=4, runSeconds=40, priorityClass="low", stopSeconds=15),
+        job("urgent", queue="b", submitSeconds=30, cpu=4, priorityClass="urgent"),
+    ]
+    result = simulate(jobs)
+    assert (result.jobs["low"]["state"], result.jobs["low"]["runs"]) == ("SUCCEEDED", "1")
+    assert result.jobs["urgent"]["start_s"] == "40"
+
+
+def test_a_gang_starts_together_when_the_last_run_that_makes_room_has_stopped() -> None:
+    jobs = [
+        *(
+            job(f"low{n}", cpu=2, runSeconds=99, priorityClass="low", stopSeconds=9 * n + 1)
+            for n in (0, 1)
+        ),
+        *(
+            job(f"g{n}", queue="b", submitSeconds=30, cpu=2, priorityClass="urgent", gang=GANG)
+            for n in (0, 1)
+        ),
+    ]
+    result = simulate(jobs)
+    assert [result.jobs[f"g{n}"]["start_s"] for n in (0, 1)] == ["40", "40"]
+
+
+def test_what_runs_on_a_node_that_goes_is_lost_and_runs_again_elsewhere_or_later() -> None:
+    nodes = [
+        {"name": "spot", "resources": {"cpu": 1}, "untilSeconds": 30},
+        {"name": "late", "resources": {"cpu": 1}, "fromSeconds": 50},
+    ]
+    result = simulate([job("a", runSeconds=40)], nodes)
+    assert [list(run.values())[2:] for run in result.runs] == [
+        ["spot0", "0", "30", "lost"],
+        ["late0", "50", "90", "succeeded"],
+    ]
+    row = result.jobs["a"]
+    assert (row["state"], row["runs"], row["preemptions"], row["lost_s"]) == (
+        "SUCCEEDED",
+        "2",
+        "0",
+        "30",
+    )
+    assert result.summary.makespan_seconds == 90
+    assert result.summary.utilisation == {"cpu": 1.0}
+
+
+def test_a_node_that_shrinks_keeps_its_runs_and_one_that_grows_takes_more() -> None:
+    changes = [
+        {"atSeconds": 5, "resources": {"cpu": 1}},
+        {"atSeconds": 60, "resources": {"cpu": 3}},
+    ]
+    nodes = [{"name": "n", "resources": {"cpu": 2}, "changes": changes}]
+    jobs = [
+        job("a", runSeconds=20),
+        job("b", runSeconds=30),
+        *(job(f"c{n}", submitSeconds=10, runSeconds=100) for n in range(3)),
+    ]
+    result = simulate(jobs, nodes)
+    assert [row["start_s"] for row in result.jobs.values()] == ["0", "0", "30", "60", "60"]
+    assert result.summary.preemptions == 0
+
+
+def test_a_queues_retry_policy_holds_for_jobs_that_say_nothing() -> None:
+    queues = {"a": {"retryPolicy": {"limit": 2, "on": ["exit-code"]}}}
+    jobs = [
+        job("says-nothing", failAfterSeconds=3),
+        job("never", failAfterSeconds=3, retry={"limit": 0}),
+        job("elsewhere", queue="b", failAfterSeconds=3),
+    ]
+    result = simulate(jobs, settings={"queues": queues})
+    assert [row["runs"] for row in result.jobs.values()] == ["3", "1", "1"]

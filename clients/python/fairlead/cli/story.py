@@ -28,7 +28,7 @@ def of(detail: "JobDetail", now: datetime.datetime) -> list[str]:
     """The whole story: the state first, then how it came to be so, then what would help."""
     told = [line(detail)]
     if detail.stopping:
-        told.append(f"It is being stopped: {detail.stopping} was asked for.")
+        told.append(f"It is being stopped: {_why_it_stops(detail)}.")
     if detail.why is not None:
         told += _waiting(detail, detail.why)
     told.append(f"It was submitted {_ago(detail.submitted, now)} as {_name(detail)}.")
@@ -37,6 +37,13 @@ def of(detail: "JobDetail", now: datetime.datetime) -> list[str]:
     if detail.has_ended and not detail.runs:
         told.append(f"It never ran, and ended {_ago(detail.ended, now)}.")
     return told + _help(detail)
+
+
+def _why_it_stops(detail: "JobDetail") -> str:
+    newest = max(detail.runs, key=lambda run: run.run, default=None)
+    if detail.stopping == "preempt" and newest is not None and newest.reason:
+        return newest.reason.rstrip(".")
+    return f"{detail.stopping} was asked for"
 
 
 def _waiting(detail: "JobDetail", why: "Why") -> list[str]:
@@ -75,8 +82,8 @@ def _run(run: "Run", now: datetime.datetime) -> str:
     because = run.reason or run.message or ""
     if run.exit_code is not None and "exit code" not in because:
         text += f" with exit code {run.exit_code}"
-    if run.preempted_for:
-        because += f"{'; ' if because else ''}it gave way to {run.preempted_for}"
+    if run.preempted_for and run.preempted_for not in because:
+        because += f"{'; ' if because else ''}it was preempted ({run.preempted_for})"
     return f"{text}: {because.rstrip('.')}." if because else f"{text}."
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from .snapshot import Bucket, Code, Plan, Snapshot
+import numpy as np
+
+from .snapshot import Bucket, Code, Match, Plan, Snapshot
 
 NAMES: Final[dict[Code, str]] = {code: code.name.lower().replace("_", "-") for code in Code}
 """The written form of the codes, as in API and reports."""
@@ -25,34 +27,45 @@ _RULED_OUT: Final[dict[Bucket, str]] = {
 }
 
 
-def sentence(snapshot: Snapshot, plan: Plan, row: int) -> str:
-    """Reason `row` of the plan in one sentence, with its numbers."""
+def sentence(snapshot: Snapshot, plan: Plan, row: int, refused: Code | None = None) -> str:
+    """Reason `row` of the plan in one sentence, with its numbers.
+
+    `refused` is the code of a job that was refused, where others of the row wait for another.
+    """
     reasons = plan.reasons
-    code = Code(int(reasons.code[row]))
+    code = Code(int(reasons.code[row])) if refused is None else refused
     q = int(reasons.queue[row])
     match code:
         case Code.QUEUE_CORDONED:
             return f"queue {snapshot.queue_names[q]} is cordoned: it starts nothing new"
         case Code.QUEUE_LIMIT:
-            return f"the queue is at its limit for this priority class; {_share(plan, q)}"
+            limit = f"the queue is at its limit for this priority class{_left(snapshot, plan, row)}"
+            return f"{limit}; {_share(plan, q)}"
         case Code.ROUND_LIMIT:
             return "the round started as much as one round may; it goes on in the next"
         case Code.RATE_LIMIT:
-            return "starts per second are limited and the bucket is empty just now"
+            return "starts per second are limited and the bucket is empty just now; it fills again"
         case Code.GANG_EXCEEDS_BURST:
-            return "the gang is larger than the burst of the start rate, so it could never start"
+            burst = min(snapshot.burst, snapshot.queue_burst)
+            return (
+                f"{_together(snapshot, plan, row)} are more than the burst of the start rate "
+                f"({burst:g}) lets start at once, so it could never start"
+            )
         case Code.LOOKBACK_LIMIT:
             return "as many jobs of this queue were looked at as one round looks at"
         case Code.TIME_LIMIT:
-            return "the round ran out of time"
+            return "the round ran out of time; the next goes on"
         case Code.FLOATING_LIMIT:
-            return "the pool's resources beside its nodes (licences, bandwidth) are in use"
+            return (
+                "the pool's resources beside its nodes (licences, bandwidth) are in use"
+                f"{_left(snapshot, plan, row)}"
+            )
         case Code.PREEMPTION_LIMIT:
             return f"preemptions for balance are limited just now; {_share(plan, q)}"
         case Code.EXECUTOR_LAGGING:
             return f"the executors that suit have leases to take up first: {_nodes(plan, row)}"
         case Code.NO_MATCHING_NODE:
-            return f"no node suits: {_nodes(plan, row)}"
+            return f"no node suits: {_too_small(snapshot, plan, row)}{_nodes(plan, row)}"
         case Code.INSUFFICIENT_RESOURCES:
             return f"{_busy(snapshot, plan, row)}; {_share(plan, q)}"
         case Code.OVER_FAIR_SHARE:
@@ -61,35 +74,106 @@ def sentence(snapshot: Snapshot, plan: Plan, row: int) -> str:
                 f"than this one would; {_share(plan, q)}"
             )
         case Code.GANG_INCOMPLETE:
-            return "fewer members of the gang are here than it needs to start"
+            here = int(reasons.waiting[row])
+            if refused is not None or not here:
+                return f"{_together(snapshot, plan, row)} were not all here in time"
+            return f"{here} of {_together(snapshot, plan, row)} {_verb(here, 'is', 'are')} here"
         case Code.GANG_DOES_NOT_FIT:
-            return f"there is no room for as many members as the gang needs; {_nodes(plan, row)}"
+            return (
+                f"there is no room for {_together(snapshot, plan, row)}; "
+                f"{_busy(snapshot, plan, row)}"
+            )
         case Code.GANG_REST:
-            return "the gang runs and has no place for further members"
+            return f"the gang runs and has no place for further members: {_nodes(plan, row)}"
         case Code.NOT_REACHED:
             return f"the round stopped before it: {NAMES[plan.stopped_by]}"
         case Code.INFEASIBLE:
-            return _never(plan, row)
+            return _never(snapshot, plan, row)
         case Code.ALL_NODES_TRIED:
             return "it came back unstarted from every node that suits it"
         case Code.NONE:
             return "it has not been looked at yet"
 
 
-def _never(plan: Plan, row: int) -> str:
+def _together(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """How many members of the row's gang must start together, and where."""
+    gang = int(plan.reasons.gang[row])
+    if gang < 0 or snapshot.gang_min is None:
+        return "the members that must start together"
+    label = -1 if snapshot.gang_label is None else int(snapshot.gang_label[gang])
+    where = f" on nodes with one value of {snapshot.label_names[label]}" if label >= 0 else ""
+    return f"the {int(snapshot.gang_min[gang])} members that must start together{where}"
+
+
+def _left(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """What a limit leaves and what is needed, where it is known."""
     reasons = plan.reasons
-    suits = int(reasons.counts[row, Bucket.BUSY] + reasons.counts[row, Bucket.OPEN])
+    r = int(reasons.resource[row])
+    if r < 0:
+        return ""
+    name = (snapshot.resources + snapshot.floating)[r]
+    who = "each member of the gang needs" if reasons.gang[row] >= 0 else "it needs"
+    needed, left = (quantity(name, int(n)) for n in (reasons.needed[row], reasons.best[row]))
+    return f": {who} {needed} {name}, and {left} of it can still be had"
+
+
+def _never(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    reasons = plan.reasons
     if int(reasons.gang[row]) >= 0:
         return (
-            "as many members as the gang needs can never run here together, for want of nodes or "
-            f"within the limit of its queue; {_nodes(plan, row)}"
+            f"{_together(snapshot, plan, row)} can never run here, for want of nodes or within "
+            f"the limit of the queue: of {_plural(int(reasons.counts[row].sum()), 'node')} "
+            f"{_suits(plan, row)} could take a member"
         )
-    if suits:
-        return (
-            f"{_plural(suits, 'node')} {_verb(suits, 'suits', 'suit')} it, but it needs more than "
-            "the limit of its queue, or what the pool has beside its nodes, can ever allow"
-        )
-    return f"it can never run here: {_nodes(plan, row)}"
+    why = _beyond(snapshot, plan, row)
+    return f"it can never run here: {why or _too_small(snapshot, plan, row) + _nodes(plan, row)}"
+
+
+def _beyond(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """The limit of its queue, or the amount beside nodes, that the row's shape is above."""
+    s, q = int(plan.reasons.shape[row]), int(plan.reasons.queue[row])
+    of_class = int(snapshot.shape_class[s])
+    nodes = len(snapshot.resources)
+    needed = snapshot.shape_request[s].tolist()
+    needed += [0] * len(snapshot.floating)
+    if snapshot.shape_floating is not None:
+        needed[nodes:] = snapshot.shape_floating[s].tolist()
+    there = [*snapshot.node_allocatable.sum(axis=0, dtype=np.float64), *snapshot.floating_total]
+    fractions, amounts = snapshot.queue_limit_fraction, snapshot.queue_limit_amount
+    for r, name in enumerate(snapshot.resources + snapshot.floating):
+        most = np.inf if amounts is None else float(amounts[q, of_class, r])
+        if fractions is not None and np.isfinite(fractions[q, of_class, r]):
+            most = min(most, float(fractions[q, of_class, r] * there[r]))
+        if needed[r] > most * (1 + 1e-9):
+            return (
+                f"it needs {quantity(name, needed[r])} {name}, and queue {snapshot.queue_names[q]} "
+                f"may hold {quantity(name, int(most))} at most in class "
+                f"{snapshot.class_names[of_class]}"
+            )
+        if r >= nodes and needed[r] > there[r]:
+            return (
+                f"it needs {quantity(name, needed[r])} {name}, and the pool has "
+                f"{quantity(name, int(there[r]))}"
+            )
+    return ""
+
+
+def _too_small(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """What the row's shape needs that no node has which suits it otherwise."""
+    s = int(plan.reasons.shape[row])
+    if s < 0 or not plan.reasons.counts[row, Bucket.TOO_SMALL]:
+        return ""
+    suits = (snapshot.shape_match[s] == Match.SUITS).any(axis=0)[snapshot.node_type]
+    largest = snapshot.node_allocatable[suits].max(axis=0, initial=0).tolist()
+    for name, needed, most in zip(
+        snapshot.resources, snapshot.shape_request[s].tolist(), largest, strict=True
+    ):
+        if needed > most:
+            return (
+                f"it needs {quantity(name, needed)} {name} on one node, and the largest that "
+                f"suits has {quantity(name, most)}; "
+            )
+    return ""
 
 
 def _share(plan: Plan, q: int) -> str:
@@ -101,7 +185,7 @@ def _share(plan: Plan, q: int) -> str:
 
 def _busy(snapshot: Snapshot, plan: Plan, row: int) -> str:
     reasons = plan.reasons
-    suits = int(reasons.counts[row, Bucket.BUSY] + reasons.counts[row, Bucket.OPEN])
+    suits = _suits(plan, row)
     r = int(reasons.resource[row])
     if suits == 0:
         return f"nodes that suit it get nothing new just now: {_nodes(plan, row)}"
@@ -110,10 +194,16 @@ def _busy(snapshot: Snapshot, plan: Plan, row: int) -> str:
     name = (snapshot.resources + snapshot.floating)[r]
     needed = quantity(name, int(reasons.needed[row]))
     best = quantity(name, int(reasons.best[row]))
+    who = "a member " if reasons.gang[row] >= 0 else ""
     return (
-        f"needs {needed} {name} on one node; {_plural(suits, 'node')} "
+        f"{who}needs {needed} {name} on one node; {_plural(suits, 'node')} "
         f"{_verb(suits, 'suits', 'suit')} it, the most free on any is {best}"
     )
+
+
+def _suits(plan: Plan, row: int) -> int:
+    """How many nodes suit the row's shape and could get something new."""
+    return int(plan.reasons.counts[row, Bucket.BUSY] + plan.reasons.counts[row, Bucket.OPEN])
 
 
 def _nodes(plan: Plan, row: int) -> str:

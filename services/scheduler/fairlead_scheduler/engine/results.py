@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from .snapshot import (
     Snapshot,
 )
 from .stopping import DISPLACED, FAILED, GONE, PLACED, QUEUED, STEPS, UNIT, Runs
+
+UNBOUNDED: Final = 2.0**62
+"""What is left where there is no limit: as much as fits a column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -241,18 +245,19 @@ def _pair_counts(snapshot: Snapshot, rows: Int32, size: tuple[int, ...]) -> Int6
 def _reasons(round_: Round, queued: Int64, refused: Int32, refused_code: Byte) -> Reasons:
     """Rows for single jobs by (queue, shape), then for gangs; `queued` counts both, [Q, S].
 
-    A pair of which nothing waits but something was refused has a row too, for the sentence.
+    Where nothing waits but something was refused there is a row too, for the sentence.
     """
     snapshot, state = round_.snapshot, round_.model
     members, gang_rows = _waiting_gangs(round_)
     single = queued - _pair_counts(snapshot, members, queued.shape)
     pair_code = state.pair_code.copy()
-    of_refused = (snapshot.job_queue[refused], snapshot.job_shape[refused])
+    in_gang = _gang_of(round_, refused) >= 0
+    of_refused = (snapshot.job_queue[refused[~in_gang]], snapshot.job_shape[refused[~in_gang]])
     gone = np.zeros(single.shape, np.bool_)
     gone[of_refused] = True
     gone &= single == 0
     alone_refused = gone[of_refused]
-    pair_code[of_refused] = np.where(alone_refused, refused_code, pair_code[of_refused])
+    pair_code[of_refused] = np.where(alone_refused, refused_code[~in_gang], pair_code[of_refused])
     pair = np.flatnonzero((single > 0) | gone)
     queue = pair // single.shape[1]
     shape = pair - queue * single.shape[1]
@@ -264,19 +269,67 @@ def _reasons(round_: Round, queued: Int64, refused: Int32, refused_code: Byte) -
     lead = np.zeros(gangs.size, np.int64)
     if gangs.size:
         lead = members[np.searchsorted(round_.gangs.of_job[members], gangs)].astype(np.int64)
+    ended, last, last_code = _refused_gangs(
+        round_, refused[in_gang], refused_code[in_gang], gang_rows
+    )
+    gang_code = np.concatenate([_gang_codes(round_, gangs, lead), last_code])
+    gangs, lead = np.concatenate([gangs, ended]), np.concatenate([lead, last])
+    whose = np.concatenate([shape, snapshot.job_shape[lead]]).astype(np.int32)
     free = _free_after(round_)
     made = reasons.table(
         snapshot,
         np.concatenate([queue, snapshot.job_queue[lead]]).astype(np.int32),
-        np.concatenate([shape, snapshot.job_shape[lead]]).astype(np.int32),
+        whose,
         np.concatenate([np.full(queue.size, -1), gangs]).astype(np.int32),
-        np.concatenate([code, _gang_codes(round_, gangs, lead)]).astype(np.uint8),
+        np.concatenate([code, gang_code]).astype(np.uint8),
         np.concatenate([single.ravel()[pair], gang_rows[gangs]]),
         free,
         round_.start.overfull,
     )
     _name_shares(round_, made, free)
+    _name_limits(round_, made, whose)
     return made
+
+
+def _gang_of(round_: Round, rows: Int32) -> Int32:
+    """The gangs of these jobs; -1 for those of none, and for those left over (N9)."""
+    if not round_.gangs.present:
+        return np.full(rows.size, -1, np.int32)
+    return round_.gangs.of_job[rows]
+
+
+def _refused_gangs(
+    round_: Round, refused: Int32, code: Byte, waiting: Int64
+) -> tuple[Int64, Int64, Byte]:
+    """Gangs of which all that waited was refused: them, one member of each, and its code."""
+    gangs, at = np.unique(_gang_of(round_, refused), return_index=True)
+    alone = waiting[gangs] == 0
+    at = at[alone]
+    return gangs[alone].astype(np.int64), refused[at].astype(np.int64), code[at]
+
+
+def _name_limits(round_: Round, made: Reasons, shape: Int32) -> None:
+    """Of what waits for a limit: the resource, how much of it is needed and how much is left.
+
+    `shape` is that of each row, or of a member of its gang.
+    """
+    tables, state = round_.tables, round_.model
+    for code in (Code.QUEUE_LIMIT, Code.FLOATING_LIMIT):
+        rows = np.flatnonzero(made.code == code)
+        if not rows.size:
+            continue
+        whole = round_.start.whole[shape[rows]]
+        if code == Code.QUEUE_LIMIT:
+            at = (made.queue[rows], round_.snapshot.shape_class[shape[rows]])
+            left = tables.limit[at] - state.class_held[at]
+        else:
+            left = np.broadcast_to((tables.beside - state.fresh).astype(np.float64), whole.shape)
+        short = (whole > 0) & (whole > left)
+        first = short.argmax(axis=1)
+        each = np.arange(rows.size)
+        made.resource[rows] = np.where(short.any(axis=1), first, -1)
+        made.needed[rows] = whole[each, first]
+        made.best[rows] = np.clip(left[each, first], 0, UNBOUNDED)
 
 
 def _waiting_gangs(round_: Round) -> tuple[Int32, Int64]:

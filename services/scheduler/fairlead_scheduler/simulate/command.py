@@ -11,6 +11,7 @@ from fairlead_common.clusters import Node
 from fairlead_scheduler.simulate import jobs, machines, rules, swf
 from fairlead_scheduler.simulate.chance import Chance
 from fairlead_scheduler.simulate.faults import Faults
+from fairlead_scheduler.simulate.machines import Machines, Step
 from fairlead_scheduler.simulate.rules import Given
 from fairlead_scheduler.simulate.trace import Trace
 
@@ -39,6 +40,7 @@ class Input(NamedTuple):
 
     trace: Trace
     nodes: list[Node]
+    steps: list[Step]
     given: Given
     chance: Chance
     left_out: int
@@ -58,7 +60,9 @@ def read(order: Order) -> Input:
     """All input, checked. Raises `BadInput` with everything that is wrong with it."""
     faults = Faults()
     given = rules.read(order.settings, faults)
-    nodes = [] if order.nodes is None else machines.read(order.nodes, order.pool, faults)
+    nodes, steps = Machines([], [])
+    if order.nodes is not None:
+        nodes, steps = machines.read(order.nodes, order.pool, faults)
     chance = Chance(order.seed)
     left_out = 0
     if order.jobs.suffix == SWF:
@@ -73,7 +77,7 @@ def read(order: Order) -> Input:
     if not faults.count and not len(trace):
         faults.add(str(order.jobs), 0, "", "has no job")
     faults.check()
-    return Input(trace, nodes, given, chance, left_out)
+    return Input(trace, nodes, steps, given, chance, left_out)
 
 
 def _machine(order: Order, processors: int, faults: Faults) -> list[Node]:
@@ -110,9 +114,10 @@ def run(
     cycle_ms = jobs.ms(order.cycle_s)
     trace, settings = given.trace, given.given.settings
     with outputs.Nowhere() if out is None else outputs.Folder(out, trace) as sink:
-        ledger = Ledger(trace, given.nodes, given.given, cycle_ms, sink)
+        later = [step.node for step in given.steps]
+        ledger = Ledger(trace, given.nodes, given.given, cycle_ms, sink, later)
         world = World(trace, given.nodes, given.given, order.pool, given.chance, ledger)
-        loop = Loop(world, ledger, settings.rules, cycle_ms)
+        loop = Loop(world, ledger, given.steps, settings.rules, cycle_ms)
         loop.run(lambda: progress(ledger.done, len(trace), ledger.now_ms))
         summary = figures.summary(world, ledger, loop, seed=order.seed, cycle_ms=cycle_ms)
         ended_s = clock.monotonic_s()

@@ -101,11 +101,11 @@ def summary(world: World, ledger: Ledger, loop: Loop, *, seed: int, cycle_ms: in
         states=whole.states,
         makespan_seconds=elapsed_ms / 1000,
         utilisation={
-            name: round(used / (there * elapsed_ms), 6)
+            name: round(used / there, 6)
             for name, used, there in zip(
-                ledger.resources, ledger.used_ms, ledger.capacity, strict=True
+                ledger.resources, ledger.used_ms, ledger.there_ms, strict=True
             )
-            if there and elapsed_ms
+            if there
         },
         wait_seconds=whole.wait_seconds,
         mean_bounded_slowdown=whole.mean_bounded_slowdown,

@@ -59,6 +59,10 @@ class Retry(_Part, frozen=True):
     on: tuple[ev.FailureCategory, ...] = (ev.FailureCategory.EXIT_CODE,)
     avoid_node: bool = False
 
+    def policy(self) -> ev.RetryPolicy:
+        """As the log has it."""
+        return ev.RetryPolicy(limit=self.limit, on=self.on, avoid_node=self.avoid_node)
+
 
 class Line(_Part, frozen=True, kw_only=True):
     """One job."""
@@ -82,6 +86,7 @@ class Line(_Part, frozen=True, kw_only=True):
     after: tuple[Id, ...] = ()
     checkpoint_seconds: Above0 | None = None
     on_preemption: Literal["requeue", "fail"] = "requeue"
+    stop_seconds: Seconds = 0.0
     retry: Retry | None = None
 
 
@@ -186,13 +191,12 @@ class _Reading:
                 trace.fails[job] = Fails(after_ms=ms(seconds))
         if line.checkpoint_seconds is not None:
             trace.checkpoint_ms[job] = max(1, ms(line.checkpoint_seconds))
+        if line.stop_seconds:
+            trace.stop_ms[job] = ms(line.stop_seconds)
         if line.on_preemption == "fail":
             trace.preempted_is_final.add(job)
         if line.retry is not None:
-            retry = line.retry
-            trace.retry[job] = ev.RetryPolicy(
-                limit=retry.limit, on=retry.on, avoid_node=retry.avoid_node
-            )
+            trace.retry[job] = line.retry.policy()
         if line.after:
             trace.after[job] = tuple(dict.fromkeys(str(other) for other in line.after))
             self._lines[job] = number

@@ -5,7 +5,7 @@ history (each run, each change of a queue's shares) goes to a `Sink` at once.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final, Protocol
 
@@ -20,7 +20,6 @@ from fairlead_common.lifecycle import JobState
 from fairlead_scheduler.deciding import Round
 from fairlead_scheduler.engine import explain, shares
 from fairlead_scheduler.engine import snapshot as engine
-from fairlead_scheduler.settings import Rules
 from fairlead_scheduler.simulate.rules import Given
 from fairlead_scheduler.simulate.series import Float, Series
 from fairlead_scheduler.simulate.trace import Trace
@@ -37,6 +36,8 @@ class RunEnd(Enum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     PREEMPTED = "preempted"
+    LOST = "lost"
+    """Its node is gone."""
 
 
 class Sink(Protocol):
@@ -57,8 +58,15 @@ class Ledger:
     """Queues are numbers of `trace.queues`, resources those of `resources`."""
 
     def __init__(
-        self, trace: Trace, nodes: Sequence[Node], given: Given, sample_ms: int, sink: Sink
+        self,
+        trace: Trace,
+        nodes: Sequence[Node],
+        given: Given,
+        sample_ms: int,
+        sink: Sink,
+        later: Sequence[Node] = (),
     ) -> None:
+        """`nodes` are there at first, `later` come or change."""
         self.trace, self._sink, self._sample_ms = trace, sink, sample_ms
         jobs, queues = len(trace), len(trace.queues)
         self.start_ms = array("q", [NOT_YET]) * jobs
@@ -79,8 +87,13 @@ class Ledger:
         """Reason code -> job-milliseconds of waiting for that reason."""
         self._why: dict[str, int] = {}
         self._node: dict[int, tuple[str, int]] = {}
-        self._resources(nodes, given.settings.rules)
+        """Job -> the node of its live run, and when that began, `NOT_YET` while it waits there."""
+        self._rules = given.settings.rules
+        self._resources([*nodes, *later])
+        self.nodes_are(nodes)
         self.used_ms = [0] * len(self.resources)
+        self.there_ms = [0] * len(self.resources)
+        """Of each resource: how much there was, times how long."""
         self.lost_by = {end: [0] * len(self.resources) for end in RunEnd}
         self._held = np.zeros((queues, len(self.resources)), np.int64)
         self._queued = np.zeros(queues, np.int64)
@@ -98,21 +111,25 @@ class Ledger:
         self._sampled_ms: int | None = None
         self._unsaid = False
         self.now_ms = self.first_ms = min(trace.submit_ms, default=0)
-        self.series = Series(len(self.resources) + 4 * queues + 1, self.first_ms)
+        self.series = Series(2 * len(self.resources) + 4 * queues + 1, self.first_ms)
 
-    def _resources(self, nodes: Sequence[Node], rules: Rules) -> None:
-        """What there is of each resource (R1: a cordoned node that is empty does not count)."""
+    def _resources(self, nodes: Sequence[Node]) -> None:
+        """The resources that there are or that anybody needs, and what each shape needs."""
         requests = [shapes.decode(raw).requests for raw in self.trace.shapes.values]
-        names = {name for node in nodes for name in node.allocatable} | set(rules.floating)
+        names = {name for node in nodes for name in node.allocatable} | set(self._rules.floating)
         self.resources = tuple(sorted(names.union(*requests)))
+        self._request = np.array(
+            [[of.get(name, 0) for name in self.resources] for of in requests], np.int64
+        ).reshape(len(requests), len(self.resources))
+
+    def nodes_are(self, nodes: Iterable[Node]) -> None:
+        """What there is from now on (R1: a cordoned node does not count, for it stays empty)."""
+        rules = self._rules
         there = [node for node in nodes if not node.unschedulable]
         self.capacity = [
             sum(node.allocatable.get(name, 0) for node in there) + int(rules.floating.get(name, 0))
             for name in self.resources
         ]
-        self._request = np.array(
-            [[of.get(name, 0) for name in self.resources] for of in requests], np.int64
-        ).reshape(len(requests), len(self.resources))
         multipliers = [rules.cost_multipliers.get(name, 1.0) for name in self.resources]
         self._factor = shares.factors(np.array(self.capacity, np.int64), np.array(multipliers))
 
@@ -135,15 +152,19 @@ class Ledger:
         self.waiting -= 1
         self._queued[self.trace.queue[job]] -= 1
 
-    def started(self, job: int, run: int, node: str, now_ms: int) -> None:
-        """A run began."""
+    def leased(self, job: int, run: int, node: str) -> None:
+        """A job was given a node: it holds room from now on, though others may still stop there."""
         self._unqueue(job)
         queue = self.trace.queue[job]
         self._running[queue] += 1
         self._held[queue] += self._request[self.trace.shape[job]]
         self.state[job] = _CODES[JobState.RUNNING]
         self.runs[job] = run
-        self._node[job] = (node, now_ms)
+        self._node[job] = (node, NOT_YET)
+
+    def started(self, job: int, now_ms: int) -> None:
+        """The run began."""
+        self._node[job] = (self._node[job][0], now_ms)
         if self.start_ms[job] == NOT_YET:
             self.start_ms[job] = now_ms
 
@@ -156,6 +177,7 @@ class Ledger:
     def run_ended(self, job: int, outcome: RunEnd, now_ms: int, lost_ms: int) -> None:
         """A run ended, and this much of its time led to nothing."""
         node, start_ms = self._node.pop(job)
+        start_ms = now_ms if start_ms == NOT_YET else start_ms
         queue, request = self.trace.queue[job], self._request[self.trace.shape[job]]
         self._running[queue] -= 1
         self._held[queue] -= request
@@ -182,6 +204,10 @@ class Ledger:
         """The state of a job."""
         return _STATES[self.state[job]]
 
+    def on(self, node: str) -> list[int]:
+        """The jobs that have this node."""
+        return [job for job, (name, _) in self._node.items() if name == node]
+
     @property
     def running(self) -> int:
         """Live runs."""
@@ -200,11 +226,14 @@ class Ledger:
         for code, jobs in self._why.items():
             self.waited_ms[code] = self.waited_ms.get(code, 0) + jobs * (now_ms - self.now_ms)
         self.series.add(self._now(), now_ms)
+        for at, amount in enumerate(self.capacity):
+            self.there_ms[at] += amount * (now_ms - self.now_ms)
         self.now_ms = now_ms
 
     def _now(self) -> Float:
         used = self._held.sum(axis=0)
-        parts = (used, self._actual(), self._shares[1], self._queued, self._running, [0.0])
+        there = np.array(self.capacity, np.float64)
+        parts = (used, there, self._actual(), self._shares[1], self._queued, self._running, [0.0])
         values: Float = np.concatenate(parts)
         return values
 

@@ -6,12 +6,14 @@ the shares are looked at, and when nothing has changed since a round that decide
 no other.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from fairlead_scheduler.deciding import Round
 from fairlead_scheduler.settings import Rules
 from fairlead_scheduler.simulate.ledger import Ledger
+from fairlead_scheduler.simulate.machines import Step
 from fairlead_scheduler.simulate.trace import Trace
 from fairlead_scheduler.simulate.world import World
 
@@ -24,7 +26,11 @@ PATIENCE_MS_MAX: Final = 7 * 86_400_000
 class Loop:
     """Moves the time of a world until nothing can happen any more."""
 
-    def __init__(self, world: World, ledger: Ledger, rules: Rules, cycle_ms: int) -> None:
+    def __init__(
+        self, world: World, ledger: Ledger, steps: Sequence[Step], rules: Rules, cycle_ms: int
+    ) -> None:
+        """`steps` are what becomes of nodes, in order of time."""
+        self._steps = deque(steps)
         self._world, self._ledger, self._cycle_ms = world, ledger, cycle_ms
         self._trace: Trace = world.trace
         patience = patience_ms(rules)
@@ -46,13 +52,16 @@ class Loop:
         at, count = 0, len(order)
         while True:
             submit = submit_ms[order[at]] if at < count else None
-            times = (submit, self._world.next_end_ms, self._round_ms())
+            times = (submit, self._world.next_end_ms, self._round_ms(), self._step_ms())
             known = [time for time in times if time is not None]
             if not known:
                 break
             now_ms = min(known)
             self._ledger.until(now_ms)
-            if times[1] == now_ms:
+            if self._step_ms() == now_ms:
+                self._world.nodes_change(now_ms, self._due_steps(now_ms))
+                self._happened(now_ms)
+            if self._world.next_end_ms == now_ms:
                 self._world.end_due(now_ms)
                 self._happened(now_ms)
             if submit == now_ms:
@@ -65,6 +74,18 @@ class Loop:
                 self._round(now_ms)
             tick()
         self._ledger.finish()
+
+    def _step_ms(self) -> int | None:
+        """When something next becomes of a node, while that still matters to anybody."""
+        if not self._steps or self._ledger.done == len(self._trace):
+            return None
+        return max(self._ledger.now_ms, self._steps[0].at_ms)
+
+    def _due_steps(self, now_ms: int) -> list[Step]:
+        due = []
+        while self._steps and self._steps[0].at_ms <= now_ms:
+            due.append(self._steps.popleft())
+        return due
 
     def _happened(self, now_ms: int) -> None:
         self._changed, self._acted_ms = True, now_ms

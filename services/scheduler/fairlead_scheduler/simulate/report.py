@@ -39,14 +39,14 @@ def history(ledger: Ledger) -> History:
     series = ledger.series
     means, names = series.means(), ledger.trace.queues.values
     width, count = len(ledger.resources), len(names)
-    blocks = np.split(means[:, :-1], [width + n * count for n in range(4)], axis=1)
-    used, actual, fair, queued, running = blocks
+    bounds = [width, *(2 * width + n * count for n in range(4))]
+    used, there, actual, fair, queued, running = np.split(means[:, :-1], bounds, axis=1)
     return History(
         times_s=series.times_s() - series.from_ms / 1000,
         used={
-            name: used[:, at] / there
-            for at, (name, there) in enumerate(zip(ledger.resources, ledger.capacity, strict=True))
-            if there and used[:, at].any()
+            name: np.divide(used[:, at], there[:, at], where=there[:, at] > 0, out=0 * used[:, at])
+            for at, name in enumerate(ledger.resources)
+            if used[:, at].any()
         },
         actual={name: actual[:, at] for at, name in enumerate(names)},
         fair={name: fair[:, at] for at, name in enumerate(names)},

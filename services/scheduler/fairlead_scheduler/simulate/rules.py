@@ -3,7 +3,7 @@
 The service's own file may be given as it is: its `rules`, `priorityClasses` and
 `retriesUnstartedMax` count (at the top or in its section `scheduler`), what concerns servers is
 passed over. Rules may also stand at the top by themselves, as in worked cases, and `queues` maps
-names to weight, cordon and limits.
+names to weight, cordon, limits and retry policy.
 """
 
 import math
@@ -22,12 +22,19 @@ from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
 from fairlead_scheduler.simulate import faults as faulty
 from fairlead_scheduler.simulate import yamls
 from fairlead_scheduler.simulate.faults import Faults
+from fairlead_scheduler.simulate.jobs import Retry
 from fairlead_scheduler.simulate.yamls import Document, Place
 
 PLACEMENTS: Final = ("best-fit", "spread", "pack", "fragmentation")
 _RULES: Final = {field.encode_name: field for field in msgspec.structs.fields(Rules)}
 _SERVICE: Final = {field.encode_name: field for field in msgspec.structs.fields(SchedulerSettings)}
 _AMOUNTS: Final = ("costMultipliers", "roundLimit", "floating")
+
+
+class QueueOf(form.Queue):
+    """What is configured of a queue here: as in a case, and what becomes of failed runs."""
+
+    retry_policy: Retry | None = None
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -123,15 +130,21 @@ def _take(
 
 
 def _queue(document: Document, name: str, of: object, faults: Faults) -> Queue | None:
-    found = faulty.per_field(of, form.Queue)
+    found = faulty.per_field(of, QueueOf)
     for field, reason in found:
         line = document.line("queues", name, field)
         faults.add(document.file, line, f"queues.{name}.{field}", reason)
     if found:
         return None
-    given = msgspec.convert(of, form.Queue)
+    given = msgspec.convert(of, QueueOf)
     limits = {name: form.named(amounts) for name, amounts in given.limits.items()}
-    return Queue(name=name, weight=given.weight, cordoned=given.cordoned, limits=limits)
+    return Queue(
+        name=name,
+        weight=given.weight,
+        cordoned=given.cordoned,
+        limits=limits,
+        retry_policy=None if given.retry_policy is None else given.retry_policy.policy(),
+    )
 
 
 # What no type says --------------------------------------------------------------------------

@@ -48,6 +48,8 @@ class Trace:
         self.retry: dict[int, ev.RetryPolicy] = {}
         self.checkpoint_ms: dict[int, int] = {}
         self.preempted_is_final: set[int] = set()
+        self.stop_ms: dict[int, int] = {}
+        """How long a run takes to end once it is told to; others end at once."""
 
     def __len__(self) -> int:
         return len(self.ids)

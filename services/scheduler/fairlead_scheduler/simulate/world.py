@@ -3,21 +3,22 @@ the trace says. Pure.
 
 Facts go through the same fold as in the service; only the log, the leases and the way to the
 executors are left out, so that what is decided at a time is true at that time: a run begins when it
-is leased, and one that is told to stop is gone at once.
+is leased and all that must make room for it is gone, and one that is told to stop is gone as soon
+as the trace says.
 """
 
 import heapq
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from fairlead_common import clusters as cluster_records
-from fairlead_common import configuration
+from fairlead_common import configuration, leases
 from fairlead_common import events as ev
 from fairlead_common.clusters import Heartbeat, Node
 from fairlead_common.events import EVENTS_MAX, FailureCategory
-from fairlead_common.ids import JobId
+from fairlead_common.ids import JobId, parse_run_id
 from fairlead_common.lifecycle import JOB_ENDED, JobState
 from fairlead_common.log import Entry
 from fairlead_common.log.protocol import Record
@@ -28,6 +29,7 @@ from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.simulate.chance import Chance
 from fairlead_scheduler.simulate.ledger import Ledger, RunEnd
+from fairlead_scheduler.simulate.machines import Step
 from fairlead_scheduler.simulate.rules import Given
 from fairlead_scheduler.simulate.trace import NEVER, Fails, Trace
 from fairlead_scheduler.units import Unit
@@ -47,6 +49,14 @@ _ENDS: Final = {
     ev.JobPreempted: JobState.PREEMPTED,
     ev.JobRejected: JobState.REJECTED,
 }
+
+
+class Stop(NamedTuple):
+    """A run that was told to stop `told_ms`, and has ended `by_ms` at the latest."""
+
+    told_ms: int
+    by_ms: int
+    reason: str
 
 
 class World:
@@ -74,10 +84,13 @@ class World:
         """Job -> when its live run began."""
         self._due: list[tuple[int, int, int]] = []
         """(when, job, run): runs and when they end if nothing stops them before."""
+        self._stopping: dict[int, Stop] = {}
+        """Jobs whose run was told to stop and has not ended yet."""
+        self._room: dict[int, set[int]] = {}
+        """Jobs that have a node and wait there -> the jobs that must be gone first."""
+        self._nodes = {node.name: node for node in nodes}
         for node in nodes:
-            if node.executor not in self._clusters.heard:
-                self._tell(cluster_records.heartbeat_record(Heartbeat(executor=node.executor)))
-            self._tell(cluster_records.node_record(node))
+            self._report(node)
         for queue in given.queues.values():
             record = configuration.record(queue)
             entry = Entry(0, 0, record.key, record.value, 0)
@@ -89,7 +102,33 @@ class World:
     def _tell(self, record: Record) -> None:
         self._clusters.apply([Entry(0, 0, record.key, record.value, 0)])
 
+    def _report(self, node: Node) -> None:
+        if node.executor not in self._clusters.heard:
+            self._tell(cluster_records.heartbeat_record(Heartbeat(executor=node.executor)))
+        self._tell(cluster_records.node_record(node))
+
     # What happens -------------------------------------------------------------------------
+
+    def nodes_change(self, now_ms: int, steps: Iterable[Step]) -> None:
+        """Nodes come, change or go; what runs on one that goes is lost with it."""
+        lost: list[tuple[int, str]] = []
+        for step in steps:
+            name = step.node.name
+            if step.gone:
+                self._nodes.pop(name, None)
+                self._tell(cluster_records.node_gone_record(step.node.executor, name))
+                lost += [(job, f"node {name} is gone") for job in self.ledger.on(name)]
+            else:
+                self._nodes[name] = step.node
+                self._report(step.node)
+        self.ledger.nodes_are(self._nodes.values())
+        for job, reason in lost:
+            job_id, run = JobId(self.trace.ids[job]), self.ledger.runs[job]
+            event = ev.JobRunLost(job_id=job_id, run=run, reason=reason)
+            self._run_ended(job, now_ms, RunEnd.LOST)
+            self._fold(self.trace.queue[job], [event], now_ms)
+        self._start_ready(now_ms)
+        self.settle(now_ms)
 
     def submit(self, now_ms: int, jobs: Iterable[int]) -> None:
         """These jobs are submitted now, in this order."""
@@ -157,6 +196,7 @@ class World:
             wanted_now |= outcome is not RunEnd.SUCCEEDED
         for queue, events in ended.items():
             self._fold(queue, events, now_ms)
+        self._start_ready(now_ms)
         if wanted_now:  # others may start, or the job itself once more
             self.settle(now_ms)
 
@@ -169,6 +209,9 @@ class World:
             category, reason, code = FailureCategory.EXIT_CODE, "it failed, as the trace says", 1
         elif lasted_ms >= self._left_ms[job]:
             return ev.JobRunSucceeded(job_id=job_id, run=run), RunEnd.SUCCEEDED
+        elif job in self._stopping and now_ms >= self._stopping[job].by_ms:
+            reason = self._stopping[job].reason
+            return ev.JobRunStopped(job_id=job_id, run=run, reason=reason), RunEnd.PREEMPTED
         else:
             category, code = FailureCategory.DEADLINE, None
             reason = f"stopped after its maximum run time of {limit_ms / 1000:g} s"
@@ -229,6 +272,7 @@ class World:
         for unit in units:
             for job_set, event in unit.facts:
                 facts.setdefault(job_set, []).append(event)
+            self._note_room(unit)
         number = self.trace.number
         for job_set, events in facts.items():
             queue = self.trace.queues.number(job_set.queue)
@@ -238,9 +282,12 @@ class World:
             for event in events:
                 match event:
                     case ev.JobRunLeased():
-                        follows.append(self._begin(number[event.job_id], event, now_ms))
+                        job = number[event.job_id]
+                        self.ledger.leased(job, event.run, event.node)
+                        if not self._room.get(job):
+                            follows.append(self._begin(job, now_ms))
                     case ev.JobRunPreempting():
-                        follows.append(self._stop(number[event.job_id], event, now_ms))
+                        follows += self._stop(number[event.job_id], event, now_ms)
                     case ev.JobRequeued():
                         self.ledger.requeued(number[event.job_id])
                     case (
@@ -254,32 +301,65 @@ class World:
                     case _:
                         raise AssertionError(f"no scheduler decides {type(event).__name__}")
             self._fold(queue, follows, now_ms)
+        self._start_ready(now_ms)
 
-    def _begin(self, job: int, event: ev.JobRunLeased, now_ms: int) -> ev.AnyEvent:
+    def _note_room(self, unit: Unit) -> None:
+        """Which jobs wait on their node until others are gone: their leases say so."""
+        if not self._stopping and not any(
+            isinstance(event, ev.JobRunPreempting) for _, event in unit.facts
+        ):
+            return
+        for record in unit.leases:
+            lease = leases.decode(record.value) if record.value is not None else None
+            if lease is not None and lease.after:
+                others = (self.trace.number[parse_run_id(run)[0]] for run in lease.after)
+                self._room[self.trace.number[lease.job_id]] = set(others)
+
+    def _start_ready(self, now_ms: int) -> None:
+        """Runs begin for which nobody must make room any more."""
+        for job in [job for job, others in self._room.items() if not others]:
+            del self._room[job]
+            if job not in self._running and self.ledger.state_of(job) is JobState.RUNNING:
+                self._fold(self.trace.queue[job], [self._begin(job, now_ms)], now_ms)
+
+    def _begin(self, job: int, now_ms: int) -> ev.AnyEvent:
         self._running[job] = now_ms
-        self.ledger.started(job, event.run, event.node, now_ms)
+        run = self.ledger.runs[job]
+        self.ledger.started(job, now_ms)
         lasts_ms = self._left_ms[job]
         limit_ms = self.trace.runtime_ms_max[job]
         if limit_ms != NEVER:
             lasts_ms = min(lasts_ms, limit_ms)
-        fails_ms = self._fails_ms(job, event.run)
+        fails_ms = self._fails_ms(job, run)
         if fails_ms is not None:
             lasts_ms = min(lasts_ms, fails_ms)
-        heapq.heappush(self._due, (now_ms + lasts_ms, job, event.run))
-        return ev.JobRunRunning(job_id=event.job_id, run=event.run)
+        heapq.heappush(self._due, (now_ms + lasts_ms, job, run))
+        return ev.JobRunRunning(job_id=JobId(self.trace.ids[job]), run=run)
 
-    def _stop(self, job: int, event: ev.JobRunPreempting, now_ms: int) -> ev.AnyEvent:
+    def _stop(self, job: int, event: ev.JobRunPreempting, now_ms: int) -> list[ev.AnyEvent]:
+        """The run is told to stop; what says that it has, if it takes no time for that."""
         self.ledger.preempted(job, event.cause)
+        stop_ms = self.trace.stop_ms.get(job, 0)
+        if stop_ms and job in self._running:
+            self._stopping[job] = Stop(now_ms, now_ms + stop_ms, event.reason)
+            heapq.heappush(self._due, (now_ms + stop_ms, job, event.run))
+            return []
         self._run_ended(job, now_ms, RunEnd.PREEMPTED)
-        return ev.JobRunStopped(job_id=event.job_id, run=event.run, reason=event.reason)
+        return [ev.JobRunStopped(job_id=event.job_id, run=event.run, reason=event.reason)]
 
     def _run_ended(self, job: int, now_ms: int, outcome: RunEnd) -> None:
         """Account for a run: what it did counts if it succeeded, else up to its last checkpoint."""
-        lasted_ms = now_ms - self._running.pop(job)
+        began_ms = self._running.pop(job, now_ms)
+        stop = self._stopping.pop(job, None)
+        self._room.pop(job, None)
+        for others in self._room.values():
+            others.discard(job)
+        lasted_ms = now_ms - began_ms
         kept_ms = lasted_ms
         if outcome is not RunEnd.SUCCEEDED:
             every_ms = self.trace.checkpoint_ms.get(job)
-            kept_ms = 0 if every_ms is None else lasted_ms // every_ms * every_ms
+            worked_ms = lasted_ms if stop is None else stop.told_ms - began_ms
+            kept_ms = 0 if every_ms is None else worked_ms // every_ms * every_ms
             self._left_ms[job] -= kept_ms
         self.ledger.run_ended(job, outcome, now_ms, lasted_ms - kept_ms)
 

@@ -7,15 +7,33 @@ from fairlead_scheduler.view.columns import View
 
 
 def join(view: View, row: int, gang: ev.Gang) -> None:
-    """A member was submitted. What the first one said about the gang counts."""
+    """A member was submitted. What the first one said about the gang counts.
+
+    Submit refuses members of one request that disagree; one that comes later and says otherwise
+    fails, for it would wait for another gang than the one that there is.
+    """
     job_set = view.jobs.job_sets.values[view.jobs.job_set[row]]
     name = c.GangName(job_set.queue, job_set.name, gang.name)
     terms = c.GangTerms(gang.size, gang.min_size or gang.size, gang.uniformity_label, gang.rest)
     rare = view.jobs.rare_of(row)
-    rare.gang, rare.gang_terms = name, view.gangs.setdefault(name, terms)
+    known = view.gangs.setdefault(name, terms)
+    if terms != known:
+        rare.doom = (
+            f"its gang {gang.name} was submitted as {_said(known)}, and it says {_said(terms)}"
+        )
+        rare.gang_doom = True
+        view.jobs.flags[row] |= c.DOOMED
+        view.attention.add(row)
+        return
+    rare.gang, rare.gang_terms = name, known
     view.gang_members.setdefault(name, set()).add(view.jobs.rows.of(row))
     view.gang_journal.add(name)
     rare.gang_started = name in view.gang_started
+
+
+def _said(terms: c.GangTerms) -> str:
+    label = f", uniformityLabel {terms.uniformity_label}" if terms.uniformity_label else ""
+    return f"size {terms.size}, minSize {terms.min_size}, rest {terms.rest}{label}"
 
 
 def leave(view: View, row: int, position: int, *, had_started: bool, failed: str | None) -> None:
