@@ -118,7 +118,7 @@ def test_a_weight_that_json_cannot_say_is_told_to_the_server_as_it_is(
 ) -> None:
     queues(server)
     cli.invoke(["queue", "create", "a", f"--weight={weight}"])
-    assert server.asked[-1].json()["weight"] == weight
+    assert server.asked[-1].json() == {"name": "a", "weight": weight}
 
 
 def test_a_queue_that_is_there_already_comes_with_a_hint(
