@@ -1,6 +1,8 @@
 """The worked cases of the rules, and the command that runs them."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,3 +105,16 @@ def test_a_case_that_names_what_is_not_there_fails_and_says_what(
     path = written(tmp_path, f"- {{name: x, {NODE}, rounds: [{{finish: [a0]}}]}}")
     assert command.main([path]) == 1
     assert "there is no job 'a0', or it has ended" in capsys.readouterr().out
+
+
+def test_the_command_ends_quietly_when_nobody_reads_on() -> None:
+    command_line = [sys.executable, "-m", "fairlead_scheduler.cases", "--json"]
+    files = [str(path) for path in sorted(FOLDER.glob("*.yaml"))]
+    with subprocess.Popen(
+        [*command_line, *files], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == b""
+    assert running.returncode == 1

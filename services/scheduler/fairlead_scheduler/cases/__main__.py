@@ -1,8 +1,24 @@
 """`python -m fairlead_scheduler.cases`."""
 
+import os
 import sys
 
-from fairlead_scheduler.cases.command import main
+from fairlead_scheduler import kernels
+
+
+def main() -> int:
+    """With compiled kernels if there are any: compiling them takes longer than all cases."""
+    kernels.choose(os.environ)
+    from fairlead_scheduler.cases import command  # imports numba, if it is to be used
+
+    try:
+        code = command.main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # as in `... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
+
 
 if __name__ == "__main__":
     sys.exit(main())
