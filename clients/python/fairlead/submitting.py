@@ -1,6 +1,6 @@
 """Submitting jobs: any number of them, safe to repeat."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -16,12 +16,14 @@ def submit(
     jobs: Iterable[AnyJob],
     *,
     defaults: AnyJob | None = None,
+    told: Callable[[int], object] = lambda _: None,
 ) -> Flow[Submitted]:
     """Submit jobs, however many; `defaults` holds what all of them share.
 
-    Long lists go in several requests. Jobs without a client id get one, so that nothing is
-    created twice when a request has to be repeated. `Refused.accepted` names the jobs that
-    earlier requests created when a later one is refused.
+    Long lists go in several requests; `told` is called after each with how many jobs were taken so
+    far. Jobs without a client id get one, so that nothing is created twice when a request has to be
+    repeated. `Refused.accepted` names the jobs that earlier requests created when a later one is
+    refused.
     """
     name = f"c{(yield from steps.draw()):016x}"
     accepted: list[SubmittedJob] = []
@@ -32,6 +34,7 @@ def submit(
         accepted += answer.jobs
         position = answer.position
         yield from steps.wrote(queue, job_set, position)
+        told(len(accepted))
     return Submitted(position=position, jobs=tuple(accepted))
 
 

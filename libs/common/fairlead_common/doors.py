@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from fastapi import Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fairlead_common import clock, limits
+from fairlead_common import clock, journal, limits
 from fairlead_common.auth.authenticator import Headers, check_origin
 from fairlead_common.errors import WorldError
 from fairlead_common.limits import Buckets, UnderWay
@@ -27,6 +27,7 @@ OPEN_BELOW: Final = ("/problems", "/static/")
 """What everybody may see: that it lives, how to talk to it, and how to sign in."""
 
 REQUEST_ID_MAX: Final = 64
+TRACE_LENGTH: Final = 32
 _ID: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/+=")
 _NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
 _CAREFUL: Final = (
@@ -87,6 +88,7 @@ class Doors:
         extra = [(b"x-request-id", _request_id(headers))]
         state = scope.setdefault("state", {})
         state["request_id"] = extra[0][1].decode()
+        journal.ABOUT.set(_about(state["request_id"], headers))
 
         async def send_with_extra(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -198,6 +200,13 @@ def _is_page(scope: Scope) -> bool:
 def _request_id(headers: Headers) -> bytes:
     given = headers.get(b"x-request-id", b"")[:REQUEST_ID_MAX]
     return given if given and _ID.issuperset(given) else secrets.token_hex(8).encode()
+
+
+def _about(request_id: str, headers: Headers) -> dict[str, str]:
+    """What lines of the log say of this request."""
+    said = {"request": request_id}
+    trace = headers.get(b"traceparent", b"").decode("latin-1").split("-")[1:2]
+    return {**said, "trace": trace[0][:TRACE_LENGTH]} if trace else said
 
 
 def _complete(headers: list[tuple[bytes, bytes]], extra: list[tuple[bytes, bytes]]) -> bool:

@@ -129,7 +129,7 @@ def install(app: FastAPI) -> None:
     async def on_ours(request: Request, error: Exception) -> Response:
         # The framework raises the error again once this is sent, so the log has its traceback.
         request_id = getattr(request.state, "request_id", "")
-        _logger.error("failed: %r", error, extra={"fields": {"request": request_id}})
+        _logger.error("failed: %r", error)
         told = Problem("internal", "The server's log says more, by this id.").response(request)
         told.headers["x-request-id"] = request_id
         return told

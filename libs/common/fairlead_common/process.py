@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 
 import uvloop
 
-from fairlead_common import serving, settings
+from fairlead_common import journal, settings
 from fairlead_common.errors import LogUrlInvalid
 
 _logger = logging.getLogger("fairlead.process")
@@ -20,7 +20,7 @@ _logger = logging.getLogger("fairlead.process")
 
 def run(main: Callable[[], Coroutine[object, object, None]], log_level: str = "INFO") -> None:
     """Run `main` until it ends or a signal comes; exit 1 after a failure, 0 otherwise."""
-    serving.set_up_logging(log_level)
+    journal.set_up(log_level)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_until_signal(main))

@@ -1,7 +1,7 @@
 """Serving HTTP: an app with the common routes and guards, and a server that ends with its task.
 
 A service offers its routes; this adds `/healthz`, `/readyz`, `/metrics`, pages of problems, the
-doors that every request passes, limits of connections and structured logs.
+doors that every request passes and limits of connections.
 """
 
 import asyncio
@@ -244,24 +244,3 @@ def free_port() -> int:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
         return port
-
-
-class _JsonLines(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, object] = {
-            "time": record.created,
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        line.update(getattr(record, "fields", {}))
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line).decode()
-
-
-def set_up_logging(level: str) -> None:
-    """Structured logs on stderr, one JSON object a line."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(_JsonLines())
-    logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -45,7 +45,9 @@ def test_what_is_absent_is_not_sent() -> None:
 
 def test_a_long_list_goes_in_several_requests_and_comes_back_in_order() -> None:
     world = World(accepted(0, JOBS_MAX), accepted(JOBS_MAX, 1))
-    done = world.finish(submitting.submit("q", "s", [Job()] * (JOBS_MAX + 1)))
+    taken: list[int] = []
+    done = world.finish(submitting.submit("q", "s", [Job()] * (JOBS_MAX + 1), told=taken.append))
+    assert taken == [JOBS_MAX, JOBS_MAX + 1]
     assert [len(body["jobs"]) for body in sent(world)] == [JOBS_MAX, 1]
     assert [job.id for job in done.jobs] == [f"j{n}" for n in range(JOBS_MAX + 1)]
     assert done.position == f"p{JOBS_MAX}"

@@ -1,8 +1,6 @@
 """The frame around every service's routes: hosts, request ids, health, and a server that ends."""
 
 import asyncio
-import json
-import logging
 from collections.abc import Mapping
 from importlib import metadata
 
@@ -183,23 +181,3 @@ async def test_a_server_ends_when_its_task_is_cancelled() -> None:
     async with httpx2.AsyncClient() as http:
         with pytest.raises(httpx2.ConnectError):
             await http.get(f"http://127.0.0.1:{port}/healthz")
-
-
-# Logs -----------------------------------------------------------------------------------------
-
-
-def test_a_log_line_is_one_object_with_its_fields() -> None:
-    record = logging.LogRecord("fairlead.http", logging.INFO, "", 0, "took %d ms", (3,), None)
-    record.fields = {"request": "abc-1"}
-    line = json.loads(serving._JsonLines().format(record))
-    assert line.items() >= {"level": "INFO", "message": "took 3 ms", "request": "abc-1"}.items()
-
-
-def test_a_log_line_of_a_failure_has_its_traceback() -> None:
-    try:
-        raise ValueError("odd")
-    except ValueError as error:
-        failure = (ValueError, error, error.__traceback__)
-    record = logging.LogRecord("fairlead", logging.ERROR, "", 0, "failed", None, failure)
-    line = json.loads(serving._JsonLines().format(record))
-    assert "ValueError: odd" in line["exception"]

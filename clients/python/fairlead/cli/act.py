@@ -152,8 +152,7 @@ def resubmit(
         started = client.resubmit(jobs, into, queue=into_queue or None)
         last = None
         for last in client.watch_action(started.action):
-            if frame.is_terminal():
-                typer.echo(f"\r{last.done:,} of {last.total:,}", err=True, nl=last.is_done)
+            frame.progress(last.done, last.total)
     assert last is not None, "an action says at least once how far it is"
     if last.total == 0:
         frame.fail("no such jobs; nothing was done")

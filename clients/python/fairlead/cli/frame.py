@@ -97,7 +97,7 @@ def retries(server: "Server") -> "Retries":
     """Patient with a server that restarts, quick to say that there is none."""
     from fairlead import Retries
 
-    return Retries(unmet_attempts_max=6 if server.is_kept else 3)
+    return Retries(unmet_attempts_max=7 if server.is_kept else 3)
 
 
 def examples(*lines: str) -> str:
@@ -108,6 +108,12 @@ def examples(*lines: str) -> str:
 def say(text: str) -> None:
     """A line for people, on stderr."""
     typer.echo(text, err=True)
+
+
+def progress(done: int, total: int) -> None:
+    """How far something is, for people at a terminal: one line that is written over."""
+    if is_terminal():
+        typer.echo(f"\r{done:,} of {total:,}", err=True, nl=done >= total)
 
 
 def fail(text: str, code: int = EXIT_USAGE) -> NoReturn:

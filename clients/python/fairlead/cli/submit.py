@@ -58,15 +58,25 @@ def submit(
                 done = client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
                 _report_check(item, done)
             return
-        sent = [
-            (item, client.submit(item.queue, item.job_set, item.jobs, defaults=item.defaults))
-            for item in found
-        ]
+        sent = [(item, _submit(client, item)) for item in found]
         _report(sent, output_format)
         if wait or show:
             outcomes = [_succeeded(client, item, done, show) for item, done in sent]
             if not all(outcomes):
                 raise typer.Exit(frame.EXIT_JOBS_FAILED)
+
+
+def _submit(client: "Client", item: "Submission") -> "Submitted":
+    """Submit it; what takes several requests shows how far it is."""
+    from fairlead import batches
+
+    whole = len(item.jobs)
+
+    def told(taken: int) -> None:
+        if whole > batches.JOBS_MAX:
+            frame.progress(taken, whole)
+
+    return client.submit(item.queue, item.job_set, item.jobs, defaults=item.defaults, told=told)
 
 
 def _report(sent: "list[tuple[Submission, Submitted]]", output_format: output.Format) -> None:

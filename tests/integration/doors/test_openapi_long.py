@@ -1,0 +1,89 @@
+"""The document of the API: reviewed when it changes, and what the server does is in it."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from fairlead_common import openapi
+from tests.integration.doors.whole import Whole
+from tools.openapi import DOCUMENT
+
+SECONDS = 300
+EXAMPLES = 80
+CHECKS = (
+    "not_a_server_error,status_code_conformance,content_type_conformance,"
+    "response_headers_conformance,response_schema_conformance,unsupported_method,"
+    "allow_header_conformance,ignored_auth"
+)
+LEFT_OUT = {
+    "/api/v1/tokens/{token_id}": "it would withdraw the token with which it asks",
+    "/sign-out": "the same",
+    "/api/v1/events": "it goes on without end when told to follow",
+}
+
+
+async def test_a_change_of_the_api_is_committed_with_its_document(app: Whole) -> None:
+    made = openapi.text(app.app.openapi())
+    assert made == DOCUMENT.read_bytes(), "review the change, then run: python tools/openapi.py"
+
+
+async def test_the_server_tells_the_document_that_is_committed(app: Whole) -> None:
+    answer = await app.client.get("/openapi.json")
+    assert answer.json() == msgspec.json.decode(DOCUMENT.read_bytes())
+
+
+async def test_every_call_says_what_it_does_and_how_it_fails(app: Whole) -> None:
+    document = app.app.openapi()
+    assert document["openapi"].startswith("3.1")
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            place = f"{method} {path}"
+            assert operation.get("summary"), place
+            failures = {status for status in operation["responses"] if status >= "400"}
+            assert {"400", "429", "503"} <= failures, place
+            if operation.get("security") != []:
+                assert {"401", "403"} <= failures, place
+            if "{" in path and path.startswith("/api/"):
+                assert failures & {"404", "403"}, place
+            if "requestBody" in operation:
+                assert {"413", "415", "422"} <= failures, place
+                kinds = operation["requestBody"]["content"].values()
+                assert all("example" in kind for kind in kinds), place
+
+
+async def test_examples_are_what_the_server_takes(app: Whole) -> None:
+    await app.client.post("/api/v1/queues", json={"name": "physics"})
+    document = app.app.openapi()
+    for path, operations in document["paths"].items():
+        body = operations.get("post", {}).get("requestBody")
+        if body is None or "{" in path:
+            continue
+        example = body["content"]["application/json"]["example"]
+        answer = await app.client.post(path, json=example)
+        assert answer.status_code in (200, 201, 202, 404, 409), (path, answer.text)
+
+
+async def test_nothing_that_fits_the_document_or_nearly_does_meets_an_answer_that_it_lacks(
+    app: Whole, tmp_path: Path
+) -> None:
+    """Schemathesis over a real socket, for a bounded time; run it for longer by hand."""
+    task = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "schemathesis.cli", "run", f"{app.client.base_url}/openapi.json"),
+        *("-H", f"Authorization: Bearer {app.token}", "--checks", CHECKS, "--seed", "11"),
+        *("--max-time", str(SECONDS), "-n", str(EXAMPLES), "--request-timeout", "30"),
+        *(part for path in LEFT_OUT for part in ("--exclude-path", path)),
+        *("--no-color", "--generation-database", "none", "--continue-on-failure"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(part for part in sys.path if part),
+            "SCHEMATHESIS_HOOKS": "tests.integration.doors.schemathesis_hooks",
+        },
+    )
+    told, _ = await task.communicate()
+    assert task.returncode == 0, told.decode()
