@@ -9,7 +9,7 @@ the sidecars that start before it, plus the overhead; a limit is a request where
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Annotated, Final, TypeVar, cast
+from typing import Annotated, Any, Final, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
@@ -28,6 +28,8 @@ RESOURCE_LENGTH_MAX: Final = 317
 
 Quantities = dict[str, Amount]
 _Object = dict[str, object]
+Document = dict[str, Any]
+"""A pod spec as JSON, of which only the parts that are read here are known to be as they should."""
 
 
 class _Read(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
@@ -437,15 +439,15 @@ def _requirement_fault(operator: str, values: Sequence[str]) -> str | None:
             return f"has the operator {faults.shown(operator)}, which Kubernetes does not know"
 
 
-def completed(document: _Object, demand: Demand) -> _Object:
+def completed(document: Document, demand: Demand) -> Document:
     """The pod spec as it goes to the cluster: `document`, changed in place."""
     number = 0
     for field in ("containers", "initContainers"):
-        for container in cast(list[_Object], document.get(field) or ()):
+        for container in document.get(field) or ():
             filled = demand.completed[number]
             if not container.get("name"):
                 container["name"] = f"c{number}" if number else "main"
-            given = cast(_Object, container.get("resources"))
+            given = container.get("resources")
             if given and not given.keys() <= _AMOUNTS:
                 own = {"requests": filled.requests, "limits": filled.limits}
                 container["resources"] = {**given, **own}
@@ -454,8 +456,7 @@ def completed(document: _Object, demand: Demand) -> _Object:
             number += 1
     assert number == len(demand.completed), "every container was read"
     if demand.tolerations:
-        given_tolerations = cast(list[object], document.get("tolerations") or [])
-        document["tolerations"] = [*given_tolerations, *demand.tolerations]
+        document["tolerations"] = [*(document.get("tolerations") or ()), *demand.tolerations]
     document.pop("priorityClassName", None)
     document["terminationGracePeriodSeconds"] = demand.grace_s
     document["restartPolicy"] = document.get("restartPolicy") or "Never"

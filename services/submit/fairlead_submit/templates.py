@@ -19,7 +19,7 @@ from fairlead_submit.allowed import Allow
 from fairlead_submit.kept import Kept
 from fairlead_submit.requests import SHORT_FORM, Job
 from fairlead_submit.settings import SubmitSettings
-from fairlead_submit.terms import Terms, has_spec
+from fairlead_submit.terms import Terms, spec_of
 
 CACHE_BYTES_MAX: Final = 32 * 2**20
 ENTRY_BYTES: Final = 2_000
@@ -28,7 +28,7 @@ ENTRY_BYTES: Final = 2_000
 _SHORT_RESOURCES: Final = {"cpu": "cpu", "memory": "memory", "gpu": "nvidia.com/gpu"}
 _FIELDS: Final = dict(zip(Job.__struct_encode_fields__, Job.__struct_fields__, strict=True))
 
-_encoder: Final = msgspec.json.Encoder(order="deterministic")
+_encode_ordered: Final = msgspec.json.Encoder(order="deterministic").encode
 _encode: Final = msgspec.json.Encoder().encode
 _Object = dict[str, object]
 Defaults = tuple[tuple[str, object], ...]
@@ -65,7 +65,7 @@ class _Pod(msgspec.Struct, frozen=True, gc=False):
     """
 
     demand: podspec.Demand
-    spec: Raw
+    spec: bytes
     canonical: bytes
     key: bytes | None
 
@@ -86,13 +86,13 @@ class Templates:
         allow = self._settings.allow.get(queue)
         if defaults is None and allow is None:
             return _NOT_SHARED
-        text = _encoder.encode((defaults, None if allow is None else queue))
+        text = _encode_ordered((defaults, None if allow is None else queue))
         key = hashlib.blake2b(text, digest_size=32).digest()
         return Shared(None if defaults is None else _said(defaults), allow, key)
 
     def of(self, job: Job, shared: Shared) -> Template:
         """The template of a job whose `client_id` was taken off."""
-        text = _encoder.encode(job)
+        text = _encode_ordered(job)
         key = shared.key + text
         template = self._kept.get(key)
         if template is None:
@@ -105,14 +105,15 @@ class Templates:
         defaults = shared.defaults
         job = given if defaults is None else merged(given, defaults)
         found: list[Fault] = []
-        if has_spec(job):
-            pod = self._long(job, found)
-            said = rest = _encoder.encode(replace(job, pod_spec=UNSET))
+        own_spec = spec_of(job)
+        if own_spec is not None:
+            pod = self._long(job, own_spec, found)
+            said = rest = _encode_ordered(replace(job, pod_spec=UNSET))
         else:
             pod = self._short(job, found)
-            rest = _encoder.encode(replace(job, pod_spec=UNSET, image=None, command=None, env=None))
+            rest = _encode_ordered(replace(job, pod_spec=UNSET, image=None, command=None, env=None))
             as_given = defaults is None and given.pod_spec is UNSET
-            said = text if as_given else _encoder.encode(replace(job, pod_spec=UNSET))
+            said = text if as_given else _encode_ordered(replace(job, pod_spec=UNSET))
         agreed = self._terms_of(job, pod, shared, rest)
         if shared.allow is not None and not found:
             document = cast(_Object, msgspec.json.decode(pod.spec))
@@ -120,8 +121,8 @@ class Templates:
         found += agreed.faults
         own, common = _placed(found, given, defaults) if found else ((), ())
         return Template(
-            event=replace(agreed.event, spec=pod.spec, digest=_digest(said, pod.canonical)),
-            size=agreed.size + len(bytes(pod.spec)),
+            event=replace(agreed.event, spec=Raw(pod.spec), digest=_digest(said, pod.canonical)),
+            size=agreed.size + len(pod.spec),
             after=agreed.after,
             faults=own,
             shared=common,
@@ -141,8 +142,7 @@ class Templates:
             self._terms.put(key, made, 2 * (len(pod.key) + len(rest)) + ENTRY_BYTES)
         return made
 
-    def _long(self, job: Job, found: list[Fault]) -> _Pod:
-        text = bytes(cast(Raw, job.pod_spec))
+    def _long(self, job: Job, text: bytes, found: list[Fault]) -> _Pod:
         if len(text) > self._limits.pod_spec_bytes_max:
             found.append(
                 Fault(
@@ -155,18 +155,18 @@ class Templates:
         demand = self._demand(key, text, job.priority_class)
         if demand.faults:
             found += [Fault(f"/podSpec{fault.pointer}", fault.detail) for fault in demand.faults]
-            return _Pod(demand, Raw(b"{}"), b"", None)
+            return _Pod(demand, b"{}", b"", None)
         try:
             document = cast(_Object, faults.parse(text))
             if _is_deep(text, document):
                 found.append(Fault("/podSpec", f"is nested more than {faults.DEPTH_MAX} deep"))
                 return _NOTHING
-            canonical = _encoder.encode(document)
+            canonical = _encode_ordered(document)
             if not faults.says_all(text, canonical) and (twice := faults.repeated(text)):
                 found += [Fault(f"/podSpec{fault.pointer}", fault.detail) for fault in twice]
                 return _NOTHING
             spec = _encode(podspec.completed(document, demand))
-            return _Pod(demand, Raw(spec), canonical, key)
+            return _Pod(demand, spec, canonical, key)
         except ValueError as error:
             found.append(Fault("/podSpec", f"cannot be read: {error}"))
             return _NOTHING
@@ -205,7 +205,7 @@ class Templates:
                     f" at most {self._limits.pod_spec_bytes_max} are allowed",
                 )
             )
-        return _Pod(demand, Raw(spec), b"", b"")
+        return _Pod(demand, spec, b"", b"")
 
     def _short_demand(self, job: Job) -> podspec.Demand:
         key = (job.cpu, job.memory, job.gpu, job.priority_class)
@@ -224,7 +224,7 @@ class Templates:
 
 _NOT_SHARED: Final = Shared()
 _NO_SHORT_FORM: Final = (None,) * len(SHORT_FORM)
-_NOTHING: Final = _Pod(podspec.Demand(()), Raw(b"{}"), b"", None)
+_NOTHING: Final = _Pod(podspec.Demand(()), b"{}", b"", None)
 
 
 def _said(job: Job) -> Defaults:
@@ -239,7 +239,7 @@ def merged(job: Job, defaults: Defaults) -> Job:
 
     A job with a pod spec takes no part of a short form from the defaults, and the other way round.
     """
-    own_spec = has_spec(job)
+    own_spec = spec_of(job) is not None
     parts = (job.image, job.command, job.env, job.cpu, job.memory, job.gpu)
     fields: dict[str, object] = {} if own_spec else {"pod_spec": UNSET}
     for name, other in defaults:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from fairlead_common import clock, events
 from fairlead_common.errors import Fault
@@ -81,15 +81,18 @@ def _size(texts: Mapping[str, str]) -> int:
     return sum(len(key) + len(value) + 8 for key, value in texts.items())
 
 
-def has_spec(job: Job) -> bool:
-    """Whether the job gives a pod spec of its own."""
-    return isinstance(job.pod_spec, Raw) and bytes(job.pod_spec) != b"null"
+def spec_of(job: Job) -> bytes | None:
+    """The job's own pod spec, if it gives one."""
+    if job.pod_spec is UNSET:
+        return None
+    text = bytes(job.pod_spec)
+    return None if text == b"null" else text
 
 
 def _check_names(
     job: Job, demand: podspec.Demand, settings: SubmitSettings, found: list[Fault]
 ) -> None:
-    if has_spec(job):
+    if spec_of(job) is not None:
         found += [
             Fault(f"/{name}", "stands beside a podSpec; say one or the other")
             for name in SHORT_FORM
