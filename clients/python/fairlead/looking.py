@@ -36,6 +36,7 @@ def job_sets(
     after: str | None = None,
 ) -> Flow[None]:
     """Iterates over job sets, latest activity first."""
+    after = after or (yield from steps.written())
     query = job_set_query(queue=queue, active=active, q=q, after=after)
     yield from asking.pages("/jobsets", query, "jobSets", JobSet)
 
@@ -79,9 +80,16 @@ def iter_jobs(
         submitted_after=submitted_after,
         q=q,
         sort=sort,
-        after=after,
+        after=after or (yield from written(where)),
     )
     yield from asking.pages("/jobs", query, "jobs", JobView)
+
+
+def written(where: Filter | None) -> Flow[str | None]:
+    """What this client submitted last to what the filter is about."""
+    if where is None or where.queue is None or where.job_set is None:
+        return (yield from steps.written())
+    return (yield from steps.written((where.queue, where.job_set)))
 
 
 def job_query(
@@ -105,12 +113,15 @@ def job_query(
     ]
 
 
-def count_jobs(by: Sequence[str], where: Filter | None = None) -> Flow[tuple[Group, ...]]:
+def count_jobs(
+    by: Sequence[str], where: Filter | None = None, *, after: str | None = None
+) -> Flow[tuple[Group, ...]]:
     """How many jobs there are by queue, jobSet, state, class, cluster, node or `label.NAME`."""
     query = [
         *_filters(where or Filter()),
         ("groupBy", ",".join(by)),
         ("limit", str(GROUPS_MAX)),
+        *asking.seen(after or (yield from written(where)), SEEN_S),
     ]
     return (yield from asking.ask(asking.get("/jobs", query), Groups)).groups
 

@@ -54,7 +54,7 @@ def export_jobs(
         submitted_after=submitted_after,
         q=q,
         sort=sort,
-        after=after,
+        after=after or (yield from looking.written(where)),
     )
     yield from _exported("/jobs/export.csv", query, format)
 
@@ -68,6 +68,7 @@ def export_job_sets(
     format: Format = "csv",
 ) -> Flow[None]:
     """Iterates over the bytes of a table of all job sets that `job_sets` would find."""
+    after = after or (yield from steps.written())
     query = looking.job_set_query(queue=queue, active=active, q=q, after=after)
     yield from _exported("/jobsets/export.csv", query, format)
 

@@ -17,6 +17,7 @@ from fairlead_lookout.asking import (
     Limit,
     Text,
     answer,
+    appeared,
     changed,
     come_to,
     etag,
@@ -138,10 +139,11 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         def is_wanted(described: shown.JobDetailShown) -> bool:
             return not etags.is_known(if_none_match, tag(described))
 
-        known = await read()
+        wait_s = durations.wait_s(wait)
+        known = await appeared(parts, None, wait_s, read)
         if if_none_match is not None and not is_wanted(known):
             partition = ids.partition_of_job(job_id)
-            known = await changed(parts, partition, durations.wait_s(wait), read, is_wanted)
+            known = await changed(parts, partition, wait_s, read, is_wanted)
         headers = {"ETag": tag(known)}
         if etags.is_known(if_none_match, headers["ETag"]):
             return Response(status_code=304, headers=headers)

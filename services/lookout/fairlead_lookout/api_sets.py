@@ -17,6 +17,7 @@ from fairlead_lookout.asking import (
     QueueName,
     Text,
     answer,
+    appeared,
     changed,
     come_to,
     find_set,
@@ -71,8 +72,8 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         def is_wanted(found: JobSet) -> bool:
             return found.live == 0 if until else not etags.is_known(if_none_match, tag_of(found))
 
-        first = await read()
         wait_s = durations.wait_s(wait)
+        first = await appeared(parts, None, wait_s, read)
         known = (
             first
             if is_wanted(first)

@@ -8,7 +8,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from fastapi import Depends, Header, Path, Query, Response, params
 
-from fairlead_common import clock, durations, positions
+from fairlead_common import clock, configuration, durations, positions
 from fairlead_common.errors import Fault
 from fairlead_common.parameters import After, Wait
 from fairlead_common.permissions import Reach
@@ -21,6 +21,8 @@ from fairlead_lookout.reads import SetFilter
 AFTER_S: Final = 10.0
 REREAD_S: Final = 0.25
 """Something that is waited for is read again at most so often,"""
+APPEAR_S_MAX: Final = 2.0
+"""What is not there when a long poll begins may be about to come: it is waited for so long."""
 LOOK_S: Final = 5.0
 """and at least so often: not everything that changes moves the view."""
 NDJSON: Final = "application/x-ndjson"
@@ -100,6 +102,11 @@ async def require_queue(parts: Parts, reach: Reach, queue: str) -> None:
             return
         if (await parts.view.job_sets(SetFilter(queue=queue), 1, None)).job_sets:
             return
+        key = configuration.key(configuration.Queue(name=queue))
+        with Place(parts, "waits"):  # it may have been made a moment ago
+            await parts.configured.reached({key: 1}, APPEAR_S_MAX)
+        if parts.configured.queue(queue) is not None:
+            return
     raise Problem("not-found", f"There is no queue {queue!r}.")
 
 
@@ -128,6 +135,31 @@ async def changed(
                 left_s = look_s - clock.monotonic_s()
                 if left_s <= 0 or not await parts.progress.moved(left_s):
                     break
+
+
+async def appeared(
+    parts: Parts, partition: int | None, wait_s: float, read: Callable[[], Awaitable[T]]
+) -> T:
+    """What is read, if need be after waiting for it to be there. Raises a 404 `Problem`."""
+
+    async def there() -> T | Problem:
+        try:
+            return await read()
+        except Problem as problem:
+            if problem.slug != "not-found":
+                raise
+            return problem
+
+    found = await changed(
+        parts,
+        partition,
+        min(wait_s, APPEAR_S_MAX),
+        there,
+        lambda found: not isinstance(found, Problem),
+    )
+    if isinstance(found, Problem):
+        raise found
+    return found
 
 
 def _same(before: dict[int, int], now: dict[int, int], partition: int | None) -> bool:

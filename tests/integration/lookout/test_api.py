@@ -216,6 +216,21 @@ async def test_a_long_poll_answers_when_the_job_set_changed(
         assert (await finishing).json()["live"] == 0
 
 
+async def test_a_long_poll_may_begin_before_what_it_is_about_is_there(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        early = [
+            asyncio.create_task(world.get(path, wait="30s"))
+            for path in ("/jobsets/q/s", f"/jobs/{job_id('a')}", "/jobsets/q/never")
+        ]
+        await world.tell(submitted("a"))
+        job_set, job, never = await asyncio.gather(*early)
+        assert job_set.json()["jobs"] == 1
+        assert job.json()["state"] == "QUEUED"
+        assert never.status_code == 404
+
+
 async def test_a_position_that_never_comes_is_said_so(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url) as world:
         answer = await world.get("/jobs", after=encode({3: 1_000}), wait="100ms")

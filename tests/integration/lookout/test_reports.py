@@ -108,8 +108,6 @@ async def test_reports_of_queues_and_pools_and_the_last_rounds(
         assert pool["round"]["time"] == "1970-01-01T00:00:03.000Z"
         for unknown in ("queues/nobody/report", "pools/nowhere/report", "pools/nowhere/rounds"):
             assert (await world.get(f"/{unknown}")).status_code == 404, unknown
-        for of_queue in ("/fairness", "/events"):
-            assert (await world.get(of_queue, queue="nobody")).status_code == 404, of_queue
         await _rounds(world, [3, 2, 1])
     async with running(fresh_database, valkey_url, core) as world:
         await _rounds(world, [3, 2, 1])

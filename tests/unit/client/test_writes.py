@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fairlead import follow, looking, steps, submitting
-from fairlead.models import Event
+from fairlead.models import Event, Filter
 from fairlead.steps import Flow, Reply
 from fairlead.writes import JOB_SETS_MAX, Writes
 from tests.unit.client.world import World, ok
@@ -66,3 +66,17 @@ def test_a_client_that_submits_for_ever_remembers_the_last_job_sets() -> None:
     assert writes.position(steps.Written(("q", "s2"))) is None
     assert writes.position(steps.Written(("q", "s1"))) == "again"
     assert writes.position(steps.Written()) == "newest"
+
+
+def test_lists_and_counts_wait_for_what_was_submitted_too() -> None:
+    empty = ok({"jobs": [], "jobSets": [], "groups": [], "total": "0"})
+    world = World(submitted("p1"), submitted("p2"), *[empty] * 5)
+    world.finish(submit())
+    world.finish(submit("other"))
+    mine = Filter(queue="q", job_set="s")
+    assert world.emitted(looking.iter_jobs(mine)) == []
+    assert world.finish(looking.count_jobs(["state"], mine)) == ()
+    assert world.emitted(looking.iter_jobs(Filter(queue="q"))) == []
+    assert world.emitted(looking.job_sets()) == []
+    assert world.finish(looking.count_jobs(["state"], after="mine")) == ()
+    assert afters(world) == [None, None, "p1", "p1", "p2", "p2", "mine"]
