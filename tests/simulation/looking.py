@@ -16,6 +16,7 @@ class Lookout:
         self.jobs: dict[str, Job] = {}
         self.sets: dict[SetKey, JobSet] = {}
         self.runs: dict[RunKey, Run] = {}
+        self.labels: dict[str, dict[str, str]] = {}
         self.positions = world.log.start_positions(JOBS)
 
     def turn(self) -> None:
@@ -40,11 +41,13 @@ class Lookout:
                 sets=self.sets,
                 runs=self.runs,
                 candidates=self._candidates(message),
+                labels=self.labels,
             ),
             [message],
         )
         self.jobs.update(changes.jobs)
         self.runs.update(changes.runs)
+        self.labels.update({name: said.labels for name, said in changes.submitted.items()})
         self.sets.update(changes.sets)
 
     def _keys(self, message: Message) -> list[tuple[SetKey, int]]:

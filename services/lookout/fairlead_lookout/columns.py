@@ -1,10 +1,11 @@
 """Rows of the view's tables and the records they stand for, column by column."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
-from fairlead_lookout.model import Job, JobSet, Run, RunKey, Submitted
+from fairlead_lookout.model import Job, JobSet, Run, RunKey, SetKey, Submitted
 
 
 def _columns(text: str) -> list[str]:
@@ -28,56 +29,22 @@ RUN_COLUMNS: Final = _columns(
 RUN_CHANGES: Final = _columns(
     "job_id number state pending_ms running_ms ended_ms exit_code category reason cause"
 )
+_JOB_FIELDS: Final = Job.__struct_fields__.index("latest") - 2
+"""How many fields of a job the statement `jobs` gives after its id and its job set."""
 EVENT_COLUMNS: Final = _columns(
     "set_number last_position last_item first_position first_item day lines partition queue time_ms"
 )
 
 
-def job(row: Any) -> Job:
-    """A job and its newest run from a row of the statement `jobs`."""
-    job = Job(
-        id=row["id"],
-        key=(row["queue"], row["job_set"]),
-        priority_class=row["class"],
-        number=row["number"],
-        submitted_ms=row["submitted_ms"],
-        shape=row["shape"],
-        state=row["state"],
-        priority=row["priority"],
-        changed_ms=row["changed_ms"],
-        pool=row["pool"],
-        labels=msgspec.json.decode(row["labels"]) if row["labels"] else None,
-        after=tuple(row["after"]) if row["after"] else None,
-        held=row["held"],
-        start_after_ms=row["start_after_ms"],
-        stopping=row["stopping"],
-        stop_cause=row["stop_cause"],
-        stop_reason=row["stop_reason"],
-        run=row["run"],
-        started_ms=row["started_ms"],
-        ended_ms=row["ended_ms"],
-        category=row["category"],
-        exit_code=row["exit_code"],
-        reason=row["reason"],
-    )
-    if row["run_number"] is not None:
-        job.latest = Run(
-            number=row["run_number"],
-            state=row["run_state"],
-            executor=row["executor"],
-            node=row["node"],
-            pool=row["run_pool"],
-            leased_ms=row["leased_ms"],
-            pending_ms=row["pending_ms"],
-            running_ms=row["running_ms"],
-            ended_ms=row["run_ended_ms"],
-            exit_code=row["run_exit_code"],
-            category=row["run_category"],
-            reason=row["run_reason"],
-            cause=row["cause"],
-            shape=row["run_shape"],
-        )
-    return job
+def job(row: Any, names: Mapping[int, SetKey]) -> Job:
+    """A job and its newest run from a row of the statement `jobs`. `names`: of job sets."""
+    job_id, set_number, *rest = row
+    made = Job(job_id, names[set_number], *rest[:_JOB_FIELDS])
+    made.after = tuple(made.after) if made.after else None
+    run = rest[_JOB_FIELDS:]
+    if run[0] is not None:
+        made.latest = Run(*run)
+    return made
 
 
 def job_row(job: Job, set_number: int) -> tuple[Any, ...]:

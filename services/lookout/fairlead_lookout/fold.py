@@ -159,7 +159,6 @@ class Fold:
             priority=event.priority,
             changed_ms=message.time_ms,
             pool=event.pool,
-            labels=event.labels or None,
             after=event.after or None,
             held=event.hold,
             start_after_ms=event.start_after_ms,
@@ -248,10 +247,14 @@ class Fold:
         known = [job for job in map(self._look, maybe) if job]
         known.sort(key=lambda job: (job.key, job.number, job.id))
         for index, job in enumerate(known):
-            if matches(job, event.filter):
+            if matches(job, event.filter, self._labels(job.id)):
                 self._ask(self._touch(job.id), event)
             if index % STEP == 0:
                 yield
+
+    def _labels(self, job_id: str) -> Mapping[str, str]:
+        new = self._submitted.get(job_id)
+        return self._known.labels.get(job_id, {}) if new is None else new.labels
 
     # What was decided.
 

@@ -1,6 +1,6 @@
 """What messages mention: jobs and runs by id, and jobs by filters."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fairlead_common import events
@@ -10,8 +10,11 @@ from fairlead_lookout.states import ENDED, HELD
 BULK: Final = (events.JobsCancelRequested, events.JobsPreemptRequested, events.JobsReprioritized)
 
 
-def matches(job: Job, wanted: events.JobFilter) -> bool:
-    """Whether a filter finds this job as it is now. Ended jobs are found by no filter."""
+def matches(job: Job, wanted: events.JobFilter, labels: Mapping[str, str]) -> bool:
+    """Whether a filter finds this job as it is now. Ended jobs are found by no filter.
+
+    `labels`: the job's, if the filter asks for any.
+    """
     if job.state in ENDED or job.key[0] != wanted.queue:
         return False
     if wanted.job_set is not None and job.key[1] != wanted.job_set:
@@ -20,7 +23,6 @@ def matches(job: Job, wanted: events.JobFilter) -> bool:
         return False
     if wanted.classes and job.priority_class not in wanted.classes:
         return False
-    labels = job.labels or {}
     if any(labels.get(name) != value for name, value in wanted.labels.items()):
         return False
     if wanted.executor is None and wanted.node is None:

@@ -69,7 +69,6 @@ class Job(msgspec.Struct, gc=False):
     priority: int
     changed_ms: int
     pool: str = "default"
-    labels: dict[str, str] | None = None
     after: tuple[str, ...] | None = None
     held: bool = False
     start_after_ms: int | None = None
@@ -157,14 +156,16 @@ class Known(msgspec.Struct, frozen=True):
 
     `jobs` by id with their newest runs; `runs` are older runs that the batch mentions; `sets` has
     every job set of the batch and of every job in `jobs`. `candidates`: for a message (partition,
-    position) that asks something of all jobs of a filter, the ids of jobs that it may find.
-    `requests`: what the shapes of these jobs ask for.
+    position) that asks something of all jobs of a filter, the ids of jobs that it may find, and
+    `labels` theirs, by id, where a filter asks for any. `requests`: what the shapes of these jobs
+    ask for.
     """
 
     jobs: Mapping[str, Job]
     sets: Mapping[SetKey, JobSet]
     runs: Mapping[RunKey, Run] = {}
     candidates: Mapping[tuple[int, int], list[str]] = {}
+    labels: Mapping[str, dict[str, str]] = {}
     requests: Mapping[str, Amounts] = {}
 
 

@@ -36,6 +36,7 @@ NOTHING: Final[Amounts] = {}
 COPIED_MAX: Final = 500
 """Rows of one COPY: they are encoded at once, in some ms."""
 _decode_amounts: Final = msgspec.json.Decoder(Amounts).decode
+_decode_labels: Final = msgspec.json.Decoder(dict[str, str]).decode
 SCHEMA: Final = "fairlead_lookout"
 SQL: Final = load("fairlead_lookout", "sql/fold.sql")
 
@@ -71,6 +72,7 @@ class Store:
             sets=await self._sets(partitions, {job.key for job in jobs.values()}),
             runs=await self._older_runs(messages, jobs),
             candidates=candidates,
+            labels=await self._labels(messages, candidates),
             requests=await self._asked_for(jobs),
         )
 
@@ -91,7 +93,26 @@ class Store:
         if not ids:
             return {}
         rows = await self._connection.fetch(SQL["jobs"], ids)
-        return {job.id: job for job in await self._turns.each(columns.job, rows)}
+        numbers = {row["set_number"] for row in rows}
+        sets = await self._connection.fetch(SQL["set_names"], list(numbers))
+        names = {number: (queue, name) for number, queue, name in sets}
+
+        def job(row: Any) -> Job:
+            return columns.job(row, names)
+
+        return {job.id: job for job in await self._turns.each(job, rows)}
+
+    async def _labels(
+        self, messages: Sequence[Message], candidates: Mapping[tuple[int, int], list[str]]
+    ) -> dict[str, dict[str, str]]:
+        """The labels of jobs that filters of labels may find."""
+        found: dict[str, dict[str, str]] = {}
+        for message, wanted in mentions.bulk(messages):
+            if wanted.labels:
+                ids = candidates[message.partition, message.position]
+                rows = await self._connection.fetch(SQL["labels"], ids)
+                found |= {job_id: _decode_labels(labels) for job_id, labels in rows}
+        return found
 
     async def _older_runs(
         self, messages: Sequence[Message], jobs: Mapping[str, Job]

@@ -95,6 +95,7 @@ class PlainView:
         self.cache = Cache()
         self.runs: dict[RunKey, Run] = {}
         self.positions: dict[int, int] = {}
+        self.labels: dict[str, dict[str, str]] = {}
         self.told: dict[SetKey, list[dict[str, object]]] = {}
         self.counted: Counter[tuple[str, str, str]] = Counter()
         self.used: Counter[tuple[Any, ...]] = Counter()
@@ -113,6 +114,7 @@ class PlainView:
         for key, lines in changes.lines.items():
             self.told.setdefault(key, []).extend(msgspec.json.decode(line.json) for line in lines)
         self.runs.update(changes.runs)
+        self.labels.update({name: said.labels for name, said in changes.submitted.items()})
         self.cache.settle(changes)
         for each in new:
             self.positions[each.partition] = each.position + 1
@@ -137,6 +139,7 @@ class PlainView:
             sets=sets,
             runs=self.runs,
             candidates=candidates,
+            labels=self.labels,
             requests=self.cache.requests,
         )
 

@@ -67,19 +67,22 @@ SELECT set_number, class, state, jobs
 FROM fairlead_lookout.counters WHERE set_number = ANY($1::int[]);
 
 -- name: jobs
--- Jobs with their newest runs and labels.
-SELECT j.id, t.queue, t.job_set, j.class, j.number, j.submitted_ms, j.shape, j.state, j.priority,
-       j.changed_ms, j.pool, s.labels, j.after, j.held, j.start_after_ms, j.stopping,
-       j.stop_cause, j.stop_reason, j.run, j.started_ms, j.ended_ms, j.category, j.exit_code, j.reason,
-       r.number AS run_number, r.state AS run_state, r.executor, r.node, r.pool AS run_pool,
-       r.leased_ms, r.pending_ms, r.running_ms, r.ended_ms AS run_ended_ms,
-       r.exit_code AS run_exit_code, r.category AS run_category, r.reason AS run_reason, r.cause,
-       r.shape AS run_shape
+-- Jobs with their newest runs, column by column as the records of `model.py` have them.
+SELECT j.id, j.set_number, j.class, j.number, j.submitted_ms, j.shape, j.state, j.priority,
+       j.changed_ms, j.pool, j.after, j.held, j.start_after_ms, j.stopping, j.stop_cause,
+       j.stop_reason, j.run, j.started_ms, j.ended_ms, j.category, j.exit_code, j.reason,
+       r.number, r.state, r.executor, r.node, r.pool, r.leased_ms, r.pending_ms, r.running_ms,
+       r.ended_ms, r.exit_code, r.category, r.reason, r.cause, r.shape
 FROM fairlead_lookout.jobs j
-JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
-JOIN fairlead_lookout.job_specs s ON s.job_id = j.id
 LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
 WHERE j.id = ANY($1::text[]);
+
+-- name: labels
+SELECT job_id, labels FROM fairlead_lookout.job_specs
+WHERE job_id = ANY($1::text[]) AND labels IS NOT NULL;
+
+-- name: set_names
+SELECT number, queue, job_set FROM fairlead_lookout.job_sets WHERE number = ANY($1::int[]);
 
 -- name: live_sets
 -- Job sets of a partition ($1) and a queue ($2, maybe only $3) that have live jobs: at most $6, in
