@@ -1,10 +1,12 @@
 """Rows of the view's tables and the records they stand for, column by column."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
+from fairlead_lookout.chunks import Chunk
 from fairlead_lookout.model import Job, JobSet, Run, RunKey, SetKey, Submitted
 
 
@@ -140,6 +142,19 @@ def run_change(named: tuple[RunKey, Run]) -> tuple[Any, ...]:
         run.category,
         run.reason,
         run.cause,
+    )
+
+
+def event_row(chunk: Chunk, of: JobSet) -> tuple[Any, ...]:
+    return (
+        of.number,
+        *chunk.last,
+        *chunk.first,
+        datetime.fromtimestamp(chunk.time_ms / 1000, UTC).date(),
+        chunk.data,
+        of.partition,
+        chunk.key[0],
+        chunk.time_ms,
     )
 
 

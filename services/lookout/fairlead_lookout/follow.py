@@ -2,14 +2,14 @@
 
 One connection holds the partitions' locks and writes the view, one transaction a batch: what was
 known is read, `fold.apply` decides, the events go to their streams, the changes and the positions
-are written. An outage is waited out within a bound; a position moved by somebody else
-(`ViewConflict`) ends the process.
+are written; where nothing has to be read, while the next batch is folded already. An outage is
+waited out within a bound; a position moved by somebody else (`ViewConflict`) ends the process.
 """
 
 import asyncio
 import secrets
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import asyncpg
 
@@ -21,6 +21,7 @@ from fairlead_common.log import EventLog, Reader
 from fairlead_common.log.topics import JOBS
 from fairlead_lookout import chunks, fold, metrics
 from fairlead_lookout.batches import Batch, cut
+from fairlead_lookout.behind import Behind
 from fairlead_lookout.cache import Cache
 from fairlead_lookout.chunks import Chunk
 from fairlead_lookout.model import Changes, Known, Message
@@ -30,7 +31,7 @@ from fairlead_lookout.progress import Progress
 from fairlead_lookout.pruning import Pruner
 from fairlead_lookout.requests import Requests
 from fairlead_lookout.settings import Settings
-from fairlead_lookout.store import SCHEMA, SQL, Store
+from fairlead_lookout.store import SCHEMA, SQL, Rows, Store
 from fairlead_lookout.streams import Streams
 from fairlead_lookout.turns import Turns
 
@@ -58,6 +59,15 @@ class ViewTooOld(WorldError):
             f" {SCHEMA}, or drop that schema and start again: lookout then builds its view from"
             " what the log still has, and knows nothing of jobs that were submitted before."
         )
+
+
+class _Made(NamedTuple):
+    """What a batch makes of the view, and what there is to be written of it."""
+
+    batch: Batch
+    changes: Changes
+    packed: list[Chunk]
+    rows: Rows
 
 
 class Folder:
@@ -192,11 +202,13 @@ class Folder:
                 messages.append(Message(entry.partition, entry.position, entry.time_ms, sequence))
                 await self._turns.give_way()
         folded = 0
-        for batch in cut(messages, positions, read.positions, self._settings.fold_events_max):
-            if batch.is_request:
-                folded += await self._fold_request(connection, store, batch)
-            else:
-                folded += await self._fold(connection, store, batch)
+        async with Behind() as behind:
+            for batch in cut(messages, positions, read.positions, self._settings.fold_events_max):
+                if batch.is_request:
+                    await behind.done()
+                    folded += await self._fold_request(connection, store, batch)
+                else:
+                    folded += await self._fold(connection, store, batch, behind)
         if folded > FEW_EVENTS:
             rest_s = self._settings.fold_interval_s - (clock.monotonic_s() - began_s)
             await asyncio.sleep(max(rest_s, 0.0))
@@ -209,37 +221,71 @@ class Folder:
         folded = 0
         while True:
             part = await requests.part(whole, self._settings.fold_events_max)
-            folded += await self._fold(connection, store, part)
+            async with Behind() as behind:
+                folded += await self._fold(connection, store, part, behind)
             if part.left is None:
                 return folded
 
-    async def _fold(self, connection: Connection, store: Store, batch: Batch) -> int:
-        """One batch in one transaction; returns its number of events."""
-        with metrics.BATCH_S.time():
-            try:
-                async with connection.transaction():
-                    changes = await self._transact(store, batch)
-            except BaseException:
-                store.forget_written()
-                raise
-        self._cache.settle(changes)
-        self._progress.advance(batch.after)
-        metrics.EVENTS.inc(changes.events)
-        if batch.messages:
-            metrics.LAG_S.set((clock.now_ms() - batch.messages[-1].time_ms) / 1000)
-        self._outages.well()
-        return changes.events
+    async def _fold(
+        self, connection: Connection, store: Store, batch: Batch, behind: Behind
+    ) -> int:
+        """One batch in one transaction; returns its number of events.
 
-    async def _transact(self, store: Store, batch: Batch) -> Changes:
-        known = await store.load(batch)
+        If all that it needs is in memory, it is written behind: while the next one is folded, on
+        top of what this one made. If that cannot be committed the session ends, and with it what
+        is in memory.
+        """
+        began_s = clock.monotonic_s()
+        known = store.remembered(batch)
+        if known is not None:
+            made = await self._make(store, known, batch)
+            self._cache.settle(made.changes)
+            await behind.begin(self._write(connection, store, made, began_s))
+            return made.changes.events
+        await behind.done()
+        try:
+            async with connection.transaction():
+                made = await self._make(store, await store.load(batch), batch)
+                await self._put(store, made)
+        except BaseException:
+            store.forget_written()
+            raise
+        self._cache.settle(made.changes)
+        self._written(made, began_s)
+        return made.changes.events
+
+    async def _make(self, store: Store, known: Known, batch: Batch) -> _Made:
+        """Fold a batch: nothing is written yet."""
         changes = await self._apply(known, batch)
         packed: list[Chunk] = []
         for chunk in chunks.pack(known.sets, changes.lines):
             packed.append(chunk)
             await self._turns.give_way()
-        await self._streams.publish(packed)
-        await store.write(known, changes, packed, batch)
-        return changes
+        return _Made(batch, changes, packed, await store.rows(known, changes, packed, batch))
+
+    async def _write(
+        self, connection: Connection, store: Store, made: _Made, began_s: float
+    ) -> None:
+        try:
+            async with connection.transaction():
+                await self._put(store, made)
+        except BaseException:
+            store.forget_written()
+            raise
+        self._written(made, began_s)
+
+    async def _put(self, store: Store, made: _Made) -> None:
+        await self._streams.publish(made.packed)
+        await store.write(made.rows)
+
+    def _written(self, made: _Made, began_s: float) -> None:
+        """It is committed: say so to whoever waits for it."""
+        self._progress.advance(made.batch.after)
+        metrics.BATCH_S.observe(clock.monotonic_s() - began_s)
+        metrics.EVENTS.inc(made.changes.events)
+        if made.batch.messages:
+            metrics.LAG_S.set((clock.now_ms() - made.batch.messages[-1].time_ms) / 1000)
+        self._outages.well()
 
     async def _apply(self, known: Known, batch: Batch) -> Changes:
         work = fold.Fold(known)

@@ -41,6 +41,23 @@ SCHEMA: Final = "fairlead_lookout"
 SQL: Final = load("fairlead_lookout", "sql/fold.sql")
 
 
+class Rows(msgspec.Struct, frozen=True):
+    """What a batch makes of the tables, row by row: it is written while the next one is folded."""
+
+    moves: list[tuple[Any, ...]]
+    jobs: list[tuple[Any, ...]]
+    specs: list[tuple[Any, ...]]
+    job_changes: list[tuple[Any, ...]]
+    runs: list[tuple[Any, ...]]
+    run_changes: list[tuple[Any, ...]]
+    sets: list[tuple[Any, ...]]
+    counters: list[tuple[Any, ...]]
+    events: list[tuple[Any, ...]]
+    shapes: list[tuple[Any, ...]]
+    queue_counts: list[tuple[Any, ...]]
+    usage: list[tuple[Any, ...]]
+
+
 class Store:
     """Reads and writes the view inside the caller's transaction."""
 
@@ -50,6 +67,23 @@ class Store:
         self._turns = turns
         self._requests = Requests(connection)
         self._days: set[date] = set()
+
+    def remembered(self, batch: Batch) -> Known | None:
+        """As `load`, if all of it is in memory."""
+        messages, cached = batch.messages, self._cache
+        wanted = mentions.mentioned(messages)
+        if batch.found is not None or not wanted <= cached.jobs.keys():
+            return None
+        jobs = {job_id: cached.jobs[job_id] for job_id in wanted}
+        keys = {job.key for job in jobs.values()}
+        keys.update((each.sequence.queue, each.sequence.job_set) for each in messages)
+        shapes = _shapes_of(jobs)
+        if not keys <= cached.sets.keys() or not shapes <= cached.requests.keys():
+            return None
+        if mentions.bulk(messages[-1:]) or _older_runs(messages, jobs):
+            return None
+        sets = {key: cached.sets[key] for key in keys}
+        return Known(jobs=jobs, sets=sets, requests=cached.requests)
 
     async def load(self, batch: Batch) -> Known:
         """What is known of everything that these messages mention."""
@@ -70,7 +104,7 @@ class Store:
         return Known(
             jobs=jobs,
             sets=await self._sets(partitions, {job.key for job in jobs.values()}),
-            runs=await self._older_runs(messages, jobs),
+            runs=await self._older_runs(_older_runs(messages, jobs)),
             candidates=candidates,
             labels=await self._labels(messages, candidates),
             requests=await self._asked_for(jobs),
@@ -79,10 +113,7 @@ class Store:
     async def _asked_for(self, jobs: Mapping[str, Job]) -> Mapping[str, Amounts]:
         """What the shapes of these jobs ask for, and whatever else is remembered."""
         known = self._cache.requests
-        wanted = {job.shape for job in jobs.values()} | {
-            job.latest.shape for job in jobs.values() if job.latest is not None
-        }
-        missing = [name for name in wanted if name and name not in known]
+        missing = list(_shapes_of(jobs) - known.keys())
         if missing:
             rows = await self._connection.fetch(SQL["shapes"], missing)
             read = {row["key"]: _decode_amounts(row["requests"]) for row in rows}
@@ -114,14 +145,7 @@ class Store:
                 found |= {job_id: _decode_labels(labels) for job_id, labels in rows}
         return found
 
-    async def _older_runs(
-        self, messages: Sequence[Message], jobs: Mapping[str, Job]
-    ) -> dict[RunKey, Run]:
-        wanted = {
-            (job_id, number)
-            for job_id, number in mentions.mentioned_runs(messages)
-            if job_id in jobs and number < jobs[job_id].run
-        }
+    async def _older_runs(self, wanted: set[RunKey]) -> dict[RunKey, Run]:
         if not wanted:
             return {}
         ids, numbers = zip(*wanted, strict=True)
@@ -162,136 +186,92 @@ class Store:
         for each in read.values():
             self._cache.keep_set(each)
 
-    async def write(
-        self,
-        known: Known,
-        changes: Changes,
-        chunks: Iterable[Chunk],
-        batch: Batch,
-    ) -> None:
-        """Write everything and move the positions. Raises `ViewConflict`."""
-        await self._advance(batch, changes.told)
-        await self._insert_jobs([job for job in changes.jobs.values() if job.new], changes)
-        await self._change(
-            "job_changes",
-            columns.JOB_CHANGES,
-            await self._turns.each(
-                columns.job_change,
-                [job for job in changes.jobs.values() if job.dirty and not job.new],
-            ),
-            SQL["merge_jobs"],
-        )
-        await self._copy(
-            "runs",
-            columns.RUN_COLUMNS,
-            await self._turns.each(
-                columns.run_row, [each for each in changes.runs.items() if each[1].new]
-            ),
-        )
-        await self._change(
-            "run_changes",
-            columns.RUN_CHANGES,
-            await self._turns.each(
-                columns.run_change, [each for each in changes.runs.items() if not each[1].new]
-            ),
-            SQL["merge_runs"],
-        )
-        if changes.sets:
-            await self._write_sets(changes)
-        await self._write_chunks(list(chunks), changes)
-        # Last, because other processes wait while these rows are locked.
-        await self._use_shapes(known, changes)
-        await self._add_up("add_queue_counts", sums.queue_counts(known, changes))
-        await self._add_up("add_usage", sums.usage(changes))
+    async def rows(
+        self, known: Known, changes: Changes, chunks: Iterable[Chunk], batch: Batch
+    ) -> Rows:
+        """What there is to be written. From here on the cache may take the changes over."""
+        each = self._turns.each
+        new = [job for job in changes.jobs.values() if job.new]
+        changed = [job for job in changes.jobs.values() if job.dirty and not job.new]
+        runs = changes.runs.items()
 
-    async def _use_shapes(self, known: Known, changes: Changes) -> None:
-        """Say of the shapes of these jobs and runs that they are used today, unless the table
-        says so."""
-        today = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).date()
-        used = self._cache.used
-        rows: list[tuple[str, str]] = []
-        names = {job.shape for job in changes.jobs.values()}
-        names.update(run.shape for run in changes.runs.values())
-        for name in names | changes.shapes.keys():
-            amounts = changes.shapes.get(name, known.requests.get(name, NOTHING))
-            if amounts is not NOTHING and used.get(name) != today:
-                rows.append((name, _text(amounts)))
-                used[name] = today
-        if rows:
-            keys, texts = map(list, zip(*rows, strict=True))
-            await self._connection.execute(SQL["write_shapes"], keys, texts, today)
-
-    async def _add_up(self, name: str, rows: list[tuple[Any, ...]]) -> None:
-        if rows:
-            await self._connection.execute(SQL[name], *map(list, zip(*rows, strict=True)))
-
-    async def _advance(self, batch: Batch, told: int) -> None:
-        before, after = batch.before, batch.after
-        left = None if batch.left is None else msgspec.structs.replace(batch.left, told=told)
-        asked = {each.partition for each in batch.messages if batch.found is not None}
-        moved = [
-            number
-            for number, position in after.items()
-            if position != before[number] or number in asked
-        ]
-        times_ms = {message.partition: message.time_ms for message in batch.messages}
-        status = await self._connection.execute(
-            SQL["advance"],
-            moved,
-            [before[number] for number in moved],
-            [after[number] for number in moved],
-            [times_ms.get(number, 0) for number in moved],
-            [_within(batch.begun) if number in asked else None for number in moved],
-            [_within(left) if number in asked else None for number in moved],
-        )
-        if status != f"UPDATE {len(moved)}":
-            raise ViewConflict(
-                f"lookout's view moved while it was written ({status}, {len(moved)} partitions):"
-                " another process folds the same partitions"
-            )
-
-    async def _insert_jobs(self, new: list[Job], changes: Changes) -> None:
-        def row(job: Job) -> tuple[Any, ...]:
+        def job(job: Job) -> tuple[Any, ...]:
             return columns.job_row(job, changes.sets[job.key].number)
 
         def spec(job: Job) -> tuple[Any, ...]:
             return columns.spec_row(job.id, changes.submitted[job.id])
 
-        await self._copy("jobs", columns.JOB_COLUMNS, await self._turns.each(row, new))
-        await self._copy("job_specs", columns.SPEC_COLUMNS, await self._turns.each(spec, new))
+        def event(chunk: Chunk) -> tuple[Any, ...]:
+            return columns.event_row(chunk, changes.sets[chunk.key])
 
-    async def _write_sets(self, changes: Changes) -> None:
-        rows = await self._turns.each(columns.job_set_change, list(changes.sets.values()))
-        await self._connection.execute(SQL["write_sets"], *map(list, zip(*rows, strict=True)))
-        counted = [
-            (changes.sets[key].number, *count, changes.sets[key].counts[count])
-            for key, moved in changes.counted.items()
-            for count in moved
-        ]
-        if counted:
-            lists = map(list, zip(*counted, strict=True))
-            await self._connection.execute(SQL["write_counters"], *lists)
+        return Rows(
+            moves=_moves(batch, changes.told),
+            jobs=await each(job, new),
+            specs=await each(spec, new),
+            job_changes=await each(columns.job_change, changed),
+            runs=await each(columns.run_row, [named for named in runs if named[1].new]),
+            run_changes=await each(columns.run_change, [one for one in runs if not one[1].new]),
+            sets=await each(columns.job_set_change, list(changes.sets.values())),
+            counters=[
+                (changes.sets[key].number, *count, changes.sets[key].counts[count])
+                for key, moved in changes.counted.items()
+                for count in moved
+            ],
+            events=await each(event, list(chunks)),
+            shapes=self._used_shapes(known, changes),
+            queue_counts=sums.queue_counts(known, changes),
+            usage=sums.usage(changes),
+        )
 
-    async def _write_chunks(self, chunks: list[Chunk], changes: Changes) -> None:
-        made = []
-        for chunk in chunks:
-            day = datetime.fromtimestamp(chunk.time_ms / 1000, UTC).date()
-            if day not in self._days:
-                await self._make_day(day)
-            own = changes.sets[chunk.key]
-            made.append(
-                (
-                    own.number,
-                    *chunk.last,
-                    *chunk.first,
-                    day,
-                    chunk.data,
-                    own.partition,
-                    chunk.key[0],
-                    chunk.time_ms,
-                )
+    async def write(self, rows: Rows) -> None:
+        """Write everything and move the positions. Raises `ViewConflict`."""
+        await self._advance(rows.moves)
+        await self._copy("jobs", columns.JOB_COLUMNS, rows.jobs)
+        await self._copy("job_specs", columns.SPEC_COLUMNS, rows.specs)
+        await self._change("job_changes", columns.JOB_CHANGES, rows.job_changes, SQL["merge_jobs"])
+        await self._copy("runs", columns.RUN_COLUMNS, rows.runs)
+        await self._change("run_changes", columns.RUN_CHANGES, rows.run_changes, SQL["merge_runs"])
+        await self._all("write_sets", rows.sets)
+        await self._all("write_counters", rows.counters)
+        await self._make_days({row[columns.EVENT_COLUMNS.index("day")] for row in rows.events})
+        await self._copy("events", columns.EVENT_COLUMNS, rows.events)
+        # Last, because other processes wait while these rows are locked.
+        await self._all("write_shapes", rows.shapes)
+        await self._all("add_queue_counts", rows.queue_counts)
+        await self._all("add_usage", rows.usage)
+
+    def _used_shapes(self, known: Known, changes: Changes) -> list[tuple[Any, ...]]:
+        """(shape, what it asks for, today) of the shapes of these jobs and runs, unless the table
+        says that they are used today."""
+        today = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).date()
+        used = self._cache.used
+        rows: list[tuple[Any, ...]] = []
+        names = {job.shape for job in changes.jobs.values()}
+        names.update(run.shape for run in changes.runs.values())
+        for name in names | changes.shapes.keys():
+            amounts = changes.shapes.get(name, known.requests.get(name, NOTHING))
+            if amounts is not NOTHING and used.get(name) != today:
+                rows.append((name, _text(amounts), today))
+                used[name] = today
+        return rows
+
+    async def _all(self, name: str, rows: list[tuple[Any, ...]]) -> None:
+        """One statement for all rows, which takes them column by column."""
+        if rows:
+            await self._connection.execute(SQL[name], *map(list, zip(*rows, strict=True)))
+
+    async def _advance(self, moves: list[tuple[Any, ...]]) -> None:
+        lists = map(list, zip(*moves, strict=True))
+        status = await self._connection.execute(SQL["advance"], *lists)
+        if status != f"UPDATE {len(moves)}":
+            raise ViewConflict(
+                f"lookout's view moved while it was written ({status}, {len(moves)} partitions):"
+                " another process folds the same partitions"
             )
-        await self._copy("events", columns.EVENT_COLUMNS, made)
+
+    async def _make_days(self, days: set[date]) -> None:
+        for day in days - self._days:
+            await self._make_day(day)
 
     async def _make_day(self, day: date) -> None:
         """Make the table of a day's events, if nobody has yet."""
@@ -326,6 +306,43 @@ class Store:
         if rows:
             await self._copy(table, names, rows, schema=None)
             await self._connection.execute(merge)
+
+
+def _moves(batch: Batch, told: int) -> list[tuple[Any, ...]]:
+    """What the statement `advance` takes, for each partition that moves."""
+    before, after = batch.before, batch.after
+    left = None if batch.left is None else msgspec.structs.replace(batch.left, told=told)
+    asked = {each.partition for each in batch.messages if batch.found is not None}
+    times_ms = {message.partition: message.time_ms for message in batch.messages}
+    return [
+        (
+            number,
+            before[number],
+            position,
+            times_ms.get(number, 0),
+            _within(batch.begun) if number in asked else None,
+            _within(left) if number in asked else None,
+        )
+        for number, position in after.items()
+        if position != before[number] or number in asked
+    ]
+
+
+def _shapes_of(jobs: Mapping[str, Job]) -> set[str]:
+    """The names of the shapes of these jobs and of their newest runs."""
+    names = {job.shape for job in jobs.values()}
+    names.update([job.latest.shape for job in jobs.values() if job.latest is not None])
+    names.discard("")
+    return names
+
+
+def _older_runs(messages: Sequence[Message], jobs: Mapping[str, Job]) -> set[RunKey]:
+    """Runs that these messages mention and that are not the newest of their jobs."""
+    return {
+        (job_id, number)
+        for job_id, number in mentions.mentioned_runs(messages)
+        if job_id in jobs and number < jobs[job_id].run
+    }
 
 
 def _within(place: Within | None) -> str | None:

@@ -156,6 +156,35 @@ async def test_a_batch_that_fails_half_way_leaves_nothing(
         assert await states(world, after) == {"QUEUED": 2, "LEASED": 1}
 
 
+async def test_a_batch_that_cannot_be_written_takes_along_what_was_folded_on_top_of_it(
+    fresh_database: str, valkey_url: str
+) -> None:
+    core = MemoryCore()
+    connection = await asyncpg.connect(fresh_database)
+    told = ([pending("a")], [started("a")], succeeded("a"))
+    later = [record for each in told for record in events.records("q", "s", "anna", each)]
+
+    async def disturbed() -> None:
+        async with running(fresh_database, valkey_url, core, fold_events_max=1) as world:
+            await states(world, await world.tell(submitted("a"), leased("a")))
+            await connection.execute("ALTER TABLE fairlead_lookout.runs RENAME TO gone")
+            await world.append(later)
+            await asyncio.Event().wait()
+
+    assert isinstance(await failure(disturbed()), asyncpg.UndefinedTableError)
+    assert await connection.fetchval("SELECT state FROM fairlead_lookout.jobs") == "LEASED"
+    await connection.execute("ALTER TABLE fairlead_lookout.gone RENAME TO runs")
+    await connection.close()
+    async with running(fresh_database, valkey_url, core) as world:
+        assert await states(world, await world.tell(submitted("b"))) == {
+            "QUEUED": 1,
+            "SUCCEEDED": 1,
+        }
+        types = [event["type"] for event in await world.lines("/jobsets/q/s/events")]
+        once = ["submitted", "leased", "pending", "running", "succeeded", "finished"]
+        assert types == [*once, "submitted"]
+
+
 async def test_two_processes_share_the_partitions_and_the_last_one_takes_all(
     fresh_database: str, valkey_url: str
 ) -> None:

@@ -141,7 +141,7 @@ ON CONFLICT (set_number, class, state) DO UPDATE SET jobs = excluded.jobs;
 -- name: write_shapes
 -- Shapes that are used on this day, in order of their keys: several processes write them.
 INSERT INTO fairlead_lookout.shapes (key, requests, used)
-SELECT n.key, n.requests, $3 FROM unnest($1::text[], $2::text[]) AS n (key, requests)
+SELECT * FROM unnest($1::text[], $2::text[], $3::date[]) AS n (key, requests, used)
 ORDER BY n.key
 ON CONFLICT (key) DO UPDATE SET used = greatest(shapes.used, excluded.used);
 
