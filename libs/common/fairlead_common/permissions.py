@@ -42,6 +42,8 @@ ROLE_VERBS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     }
 )
 NO_QUEUES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
+TITLES_MAX: Final = 5
+"""Roles of single queues that a message names."""
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -67,6 +69,16 @@ class Caller(msgspec.Struct, frozen=True):
     def roles_in(self, queue: str) -> frozenset[str]:
         """Its roles there."""
         return frozenset((*self.roles, *self.queue_roles.get(queue, ())))
+
+    def titles(self) -> str:
+        """Its roles, as a message names them: `viewer, submitter of physics`."""
+        of_queues = [
+            f"{role} of {queue}" for queue, roles in self.queue_roles.items() for role in roles
+        ]
+        more = len(of_queues) - TITLES_MAX
+        rest = [f"{more} more"] if more > 0 else []
+        held = [*sorted(self.roles), *sorted(of_queues)[:TITLES_MAX], *rest]
+        return ", ".join(held) or "none"
 
     def is_one_of(self, subjects: Iterable[str]) -> bool:
         """Whether one of these names the caller, or a group of his."""
@@ -161,10 +173,9 @@ def require(caller: Caller, *roles: str, queue: str | None = None) -> None:
     held = frozenset(caller.roles) if queue is None else caller.roles_in(queue)
     if Role.ADMIN in held or not held.isdisjoint(roles):
         return
+    wanted = " or ".join(("admin", *roles))
     raise Problem(
-        "forbidden",
-        f"{caller.name} has the roles {', '.join(sorted(held)) or 'none'};"
-        f" this needs {' or '.join(('admin', *roles))}.",
+        "forbidden", f"{caller.name} has the roles: {caller.titles()}; this needs {wanted}."
     )
 
 

@@ -37,8 +37,8 @@ async def require_somewhere(rights: QueueRights, caller: Caller, verb: str) -> N
     if reach.only is not None and not reach.only:
         raise Problem(
             "forbidden",
-            f"{caller.name} has the roles {', '.join(caller.roles) or 'none'} and no queue with"
-            f" which he may do this: {verb}.",
+            f"{caller.name} has the roles: {caller.titles()}; there is no queue that permits him to"
+            f" {verb}.",
         )
 
 

@@ -152,3 +152,12 @@ def test_a_role_in_a_queue_is_asked_for_with_the_queue() -> None:
     for queue in ("r", None):
         with pytest.raises(Problem):
             permissions.require(local, "operator", queue=queue)
+
+
+def test_a_refusal_names_the_roles_that_somebody_has() -> None:
+    queue_roles = {f"q{n}": ("viewer",) for n in range(7)}
+    assert Caller("ann").titles() == "none"
+    assert Caller("ann", roles=("viewer",)).titles() == "viewer"
+    assert Caller("ann", roles=("viewer",), queue_roles=queue_roles).titles() == (
+        "viewer, viewer of q0, viewer of q1, viewer of q2, viewer of q3, viewer of q4, 2 more"
+    )
