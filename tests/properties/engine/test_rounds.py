@@ -12,6 +12,7 @@ from fairlead_scheduler.engine import Plan, door, explain, schedule
 from fairlead_scheduler.snapshots import Built
 from tests.properties.engine import plain
 from tests.properties.engine.plain import Pool
+from tests.properties.engine.plain_reasons import check_reasons
 from tests.properties.engine.worlds import BOUNDED, cases
 
 FEW = 10
@@ -23,7 +24,9 @@ def one_round(world: World) -> tuple[Built, Plan]:
     built = world.build()
     assert door.faults(built.snapshot) == []
     plan = schedule(built.snapshot, world.engine)
-    plain.check(Pool(built.snapshot, world.engine), plan)
+    pool = Pool(built.snapshot, world.engine)
+    plain.check(pool, plan)
+    check_reasons(pool, plan)
     for row in range(plan.reasons.code.size):
         assert explain.sentence(built.snapshot, plan, row)
         assert plan.reasons.counts[row].sum() == built.snapshot.node_number.size

@@ -1,0 +1,95 @@
+"""Rules E read plainly: what the reasons of a plan must say, worked out row by row and job by job.
+
+As in `plain`, nothing here uses the engine's own code.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from fairlead_scheduler.engine import Plan
+from fairlead_scheduler.engine.snapshot import Bucket, Code, Match, NodeFlag, Preemption
+from tests.properties.engine.plain import MARGIN, Amounts, Pool, after, kind_of, plus, strictest
+
+WORDS = {Match.TAINT: Bucket.TAINT, Match.LABEL: Bucket.LABEL, Match.AFFINITY: Bucket.AFFINITY}
+
+
+def check_reasons(pool: Pool, plan: Plan) -> None:
+    """E1 and E3 of every (queue, shape) that waits."""
+    node, value = after(pool, plan)
+    used = pool.used(node)
+    nodes = range(len(pool.snapshot.node_number))
+    free = [plus(pool.allocatable(n), used[n], -1) for n in nodes]
+    reasons = plan.reasons
+    for row in range(reasons.code.size):
+        if reasons.gang[row] >= 0 or reasons.waiting[row] <= 0:
+            continue
+        shape = int(reasons.shape[row])
+        counted = Counter(ruled_out_by(pool, shape, n, free[n]) for n in nodes)
+        told = {Bucket(b): c for b, c in enumerate(reasons.counts[row].tolist()) if c}
+        assert told == dict(counted), f"nodes of row {row}"
+        code = Code(int(reasons.code[row]))
+        if code in (Code.INSUFFICIENT_RESOURCES, Code.OVER_FAIR_SHARE):
+            want = share_would_do(pool, plan, row, node, value, free)
+            assert want is None or want == (code is Code.OVER_FAIR_SHARE), f"row {row}: {code}"
+
+
+def ruled_out_by(pool: Pool, shape: int, n: int, free: Amounts) -> Bucket:
+    """E3: the first thing that rules the node out."""
+    s = pool.snapshot
+    flags = int(s.node_flags[n])
+    if flags & NodeFlag.LOST:
+        return Bucket.LOST
+    if flags & NodeFlag.CORDONED:
+        return Bucket.CORDONED
+    if pool.overfull(n):
+        return Bucket.OVERFULL
+    if flags & NodeFlag.LAGGING:
+        return Bucket.LAGGING
+    matches = s.shape_match[shape, :, s.node_type[n]].tolist()
+    if Match.SUITS not in matches:
+        return WORDS[Match(matches[0])]
+    request = s.shape_request[shape].tolist()
+    if any(r > a for r, a in zip(request, pool.allocatable(n), strict=True)):
+        return Bucket.TOO_SMALL
+    return Bucket.BUSY if any(r > f for r, f in zip(request, free, strict=True)) else Bucket.OPEN
+
+
+def share_would_do(
+    pool: Pool, plan: Plan, row: int, node: list[int], value: list[int], free: list[Amounts]
+) -> bool | None:
+    """E1, `over-fair-share`: a node would have room if runs that a share could give were gone.
+
+    None where shares are so close that only the engine's tolerance decides.
+    """
+    s, strict = pool.snapshot, strictest(pool)
+    q, shape = int(plan.reasons.queue[row]), int(plan.reasons.shape[row])
+    own = int(s.class_value[s.shape_class[shape]])
+    held = [(0,) * len(pool.whole[0]) for _ in s.queue_names]
+    for k, n in enumerate(node):
+        if n >= 0 and not pool.lost(n):
+            held[pool.queue(k)] = plus(held[pool.queue(k)], pool.whole[k])
+    before, weights = pool.held(), pool.weights()
+    whole = next(pool.whole[j] for j, at in enumerate(s.job_shape.tolist()) if at == shape)
+    mine = pool.cost(plus(held[q], whole)) / weights[q]
+    close = False
+    for n in range(len(s.node_number)):
+        suits = s.shape_match[shape, 0, s.node_type[n]] == Match.SUITS
+        if not suits or s.node_flags[n] or pool.overfull(n):
+            continue
+        room = free[n]
+        for k, at in enumerate(node):
+            other = pool.queue(k)
+            soft = kind_of(pool, strict, k) == Preemption.ANY
+            if at != n or other == q or not soft or value[k] > own:
+                continue
+            entitled = max(plan.shares.fair[other], plan.shares.weight[other])
+            above = pool.cost(before[other]) - pool.settings.protected_fraction * entitled
+            more = pool.cost(held[other]) / weights[other] - mine
+            ran = pool.node[k] >= 0
+            close |= abs(more) < MARGIN or (ran and abs(above) < MARGIN)
+            if (ran and above > 0) or more <= 0:
+                room = plus(room, pool.request[k])
+        if all(r <= f for r, f in zip(s.shape_request[shape].tolist(), room, strict=True)):
+            return None if close else True
+    return None if close else False
