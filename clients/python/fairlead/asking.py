@@ -99,7 +99,8 @@ def problem_of(reply: Reply) -> Problem:
     if reply.headers.get("content-type", "").startswith("application/problem+json"):
         problem = decode(reply.body, Problem)
         return msgspec.structs.replace(problem, status=reply.status)
-    text = reply.body[:200].decode("utf-8", "replace").strip()
+    is_page = "html" in reply.headers.get("content-type", "")
+    text = "a page" if is_page else reply.body[:200].decode("utf-8", "replace").strip()
     return Problem(status=reply.status, title=f"HTTP status {reply.status}", detail=text)
 
 

@@ -85,21 +85,19 @@ def find(
     token = token or environment.get("FAIRLEAD_TOKEN") or None
     if context is not None:
         file = config_file(environment)
-        return _with_token(_of_context(file, read_config(file) or Config(), context), token)
+        named_there = _of_context(file, read_config(file) or Config(), context)
+        return _with_token(named_there, token, environment)
     named = server or environment.get("FAIRLEAD_SERVER")
     if named:
         url = _checked(named, "FAIRLEAD_SERVER" if not server else "the server given")
-        if token is None:
-            token = _token_for(url, environment)
-        return Server(url=url, token=token, found="FAIRLEAD_SERVER" if not server else "given")
+        said = Server(url=url, token=None, found="FAIRLEAD_SERVER" if not server else "given")
+        return _with_token(said, token, environment)
     local = _in_data_folder(data_folder(environment))
     if local is not None and environment.get("FAIRLEAD_DATA"):
-        return _with_token(local, token)
-    configured = _of_config(environment)
-    if configured is not None:
-        return _with_token(configured, token)
-    if local is not None:
-        return _with_token(local, token)
+        return _with_token(local, token, environment)
+    found = _of_config(environment) or local
+    if found is not None:
+        return _with_token(found, token, environment)
     raise NoServer(
         "No server is known. Start one on this machine with `fairlead up`, or set FAIRLEAD_SERVER"
         f" (and FAIRLEAD_TOKEN), or write {config_file(environment)}. Looked for"
@@ -107,13 +105,15 @@ def find(
     )
 
 
-def _with_token(server: Server, token: str | None) -> Server:
-    return server if token is None else msgspec.structs.replace(server, token=token)
+def _with_token(server: Server, token: str | None, environment: Mapping[str, str]) -> Server:
+    """With this token, its own, or else the one that is known for its address."""
+    token = token or server.token or _token_for(server.url, environment)
+    return msgspec.structs.replace(server, token=token)
 
 
 def _token_for(url: str, environment: Mapping[str, str]) -> str | None:
     for known in (_of_config(environment), _in_data_folder(data_folder(environment))):
-        if known is not None and known.url == url:
+        if known is not None and known.url == url and known.token is not None:
             return known.token
     return None
 

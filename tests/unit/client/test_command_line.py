@@ -337,6 +337,18 @@ def test_an_action_on_no_jobs_says_so_and_is_asked_for_all_the_same(
     assert "dryRun" not in server.asked[-1].query
 
 
+def test_an_answer_of_something_else_is_not_taken_for_one_of_fairlead(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = served.Answered(b"<html>\nnothing here\n</html>", 404, "text/html; charset=utf-8")
+    server.routes["GET /api/v1/jobs"] = lambda _: page
+    assert cli.invoke(["get", "jobs"]) == 3
+    assert capsys.readouterr().err == (
+        "fairlead: HTTP status 404: a page\n"
+        "hint: is that a Fairlead server, or a proxy? `fairlead doctor` looks closer\n"
+    )
+
+
 def test_output_that_cannot_be_written_is_said_without_a_traceback(server: Served) -> None:
     server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [JOB]}
     code = "import sys; from fairlead import cli; sys.exit(cli.invoke(['get', 'jobs']))"

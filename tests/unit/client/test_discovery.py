@@ -80,6 +80,18 @@ def test_a_token_is_not_sent_to_a_server_it_was_not_found_for(
     assert discovery.find(same).token == "fl_local"
 
 
+def test_a_context_without_a_token_has_that_of_the_data_folder_of_the_same_server(
+    environment: dict[str, str], local: Path, tmp_path: Path
+) -> None:
+    config(
+        tmp_path,
+        "{current: a, contexts: {a: {server: 'http://127.0.0.1:8080'}, b: {server: 'http://b'}}}",
+    )
+    assert discovery.find(environment).token == "fl_local"
+    assert discovery.find(environment, context="a").token == "fl_local"
+    assert discovery.find(environment, context="b").token is None
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -37,10 +37,13 @@ BY_TYPE: Final[Mapping[str, str]] = MappingProxyType(
 """By the last part of a problem's type."""
 
 BY_STATUS: Final[Mapping[int, str]] = MappingProxyType(
-    {401: "unauthenticated", 403: "forbidden", 404: "not-found", 429: "too-many-requests"}
+    {401: "unauthenticated", 403: "forbidden", 429: "too-many-requests"}
     | dict.fromkeys((502, 503, 504), "unavailable")
 )
 """The type of a refusal that is no problem document: from a proxy, say."""
+
+
+_NOT_OURS: Final = "is that a Fairlead server, or a proxy? `fairlead doctor` looks closer"
 
 
 def of(error: Exception) -> str | None:
@@ -53,11 +56,11 @@ def of(error: Exception) -> str | None:
             slug = error.problem.type.rpartition("/")[2]
             if slug not in BY_TYPE:
                 slug = BY_STATUS.get(error.problem.status, "")
-            text = BY_TYPE.get(slug)
-            return text and text.format(instance=error.problem.instance or "unknown")
+            text = BY_TYPE.get(slug, _NOT_OURS)
+            return text.format(instance=error.problem.instance or "unknown")
         case errors.ServerUnreachable():
             return "is it running? `fairlead up` starts one here; `fairlead doctor` looks closer"
         case errors.UnexpectedAnswer():
-            return "does FAIRLEAD_SERVER name a Fairlead server? `fairlead doctor` looks closer"
+            return _NOT_OURS
         case _:
             return None
