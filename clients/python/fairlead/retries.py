@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from fairlead import steps
-from fairlead.steps import Flow, Open, Reply, Request, Send, Unreachable
+from fairlead.steps import Answer, Flow, Open, Reply, Request, Send, Step, Unreachable
 
 T = TypeVar("T")
 
@@ -41,21 +41,16 @@ def retrying(flow: Flow[T], retries: Retries, *, met: bool = True) -> Flow[T]:
 
     `met`: whether this client has had an answer before.
     """
-    answer: steps.Answer = None
-    try:
-        while True:
-            try:
-                step = flow.send(answer)
-            except StopIteration as end:
-                value: T = end.value
-                return value
-            if isinstance(step, Send | Open):
-                answer = yield from _ask(step, retries.for_client(met=met))
-                met = met or isinstance(answer, Reply)
-            else:
-                answer = yield step
-    finally:
-        flow.close()
+
+    def patiently(step: Step) -> Flow[Answer]:
+        nonlocal met
+        if not isinstance(step, Send | Open):
+            return (yield step)
+        answer = yield from _ask(step, retries.for_client(met=met))
+        met = met or isinstance(answer, Reply)
+        return answer
+
+    return steps.through(flow, patiently)
 
 
 def _ask(step: Send | Open, retries: Retries) -> Flow[Reply | Unreachable]:

@@ -5,7 +5,7 @@ synchronous and the asynchronous client drive the same flows, each with its own 
 drive them with none. The small generators below give every step its typed answer.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -111,6 +111,21 @@ Flow: TypeAlias = Generator[Step, Answer, T]
 
 class Misdriven(AssertionError):
     """A driver answered a step with what is no answer to it."""
+
+
+def through(flow: Flow[T], answered: Callable[[Step], Flow[Answer]]) -> Flow[T]:
+    """The same flow, whose steps `answered` answers: by itself, or by asking on."""
+    answer: Answer = None
+    try:
+        while True:
+            try:
+                step = flow.send(answer)
+            except StopIteration as end:
+                value: T = end.value
+                return value
+            answer = yield from answered(step)
+    finally:
+        flow.close()
 
 
 def send(request: Request) -> Flow[Reply | Unreachable]:

@@ -3,7 +3,7 @@
 from typing import Final, TypeVar
 
 from fairlead import steps
-from fairlead.steps import Flow
+from fairlead.steps import Answer, Flow, Step
 
 JOB_SETS_MAX: Final = 1_000
 
@@ -33,21 +33,15 @@ class Writes:
 
 def remembering(flow: Flow[T], writes: Writes) -> Flow[T]:
     """The same flow, whose steps about what was written are answered here."""
-    answer: steps.Answer = None
-    try:
-        while True:
-            try:
-                step = flow.send(answer)
-            except StopIteration as end:
-                value: T = end.value
-                return value
-            match step:
-                case steps.Wrote():
-                    writes.note(step)
-                    answer = None
-                case steps.Written():
-                    answer = writes.position(step)
-                case _:
-                    answer = yield step
-    finally:
-        flow.close()
+
+    def remembered(step: Step) -> Flow[Answer]:
+        match step:
+            case steps.Wrote():
+                writes.note(step)
+                return None
+            case steps.Written():
+                return writes.position(step)
+            case _:
+                return (yield step)
+
+    return steps.through(flow, remembered)
