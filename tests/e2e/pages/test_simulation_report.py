@@ -45,7 +45,7 @@ async def test_the_report_stands_alone_and_shows_everything(
             "Preemptions",
             "By queue",
             "What jobs waited for",
-            "Jobs that never ran",
+            "Jobs refused or left waiting",
         ]
         assert await page.locator("svg").count() == 5
         assert await page.locator("td").filter(has_text=EVIL).count() > 0

@@ -16,6 +16,7 @@ from fairlead_scheduler.simulate.world import World
 
 SLOWDOWN_MS_MIN: Final = 10_000
 """Bounded slowdown: shorter runs count as this long, or tiny jobs would drown all others."""
+NO_NODES: Final = "there are no nodes any more"
 STUCK_MAX: Final = 50
 """Reasons told one by one of jobs that wait when nothing can happen any more."""
 
@@ -231,7 +232,7 @@ def _stuck(world: World, ledger: Ledger, loop: Loop) -> list[Stuck]:
         found.append(
             Stuck(
                 code=explain.NAMES[engine.Code(int(reasons.code[row]))],
-                reason=explain.sentence(built.snapshot, plan, row),
+                reason=explain.sentence(built.snapshot, plan, row) if built.nodes else NO_NODES,
                 jobs=int(reasons.waiting[row]),
                 queue=jobs.queue_names[key[0]],
                 job=example.get(key, ""),

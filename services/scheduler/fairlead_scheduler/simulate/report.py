@@ -77,7 +77,7 @@ def page(name: str, summary: Summary, ledger: Ledger) -> str:
     if summary.waited_job_seconds:
         sections.append(_section("What jobs waited for", _REASONS, _reasons(summary)))
     if summary.stuck or summary.refused:
-        sections.append(_section("Jobs that never ran", "", _never(summary)))
+        sections.append(_section("Jobs refused or left waiting", "", _never(summary)))
     return _PAGE.format(
         title=escape(f"Simulation of {name}"),
         style=plots.variables() + plots.STYLE + _STYLE,

@@ -20,7 +20,7 @@ def lines(summary: Summary) -> Iterator[str]:
     yield f"rounds       {summary.rounds:,}"
     yield ""
     yield from table(*by_queue(summary))
-    never = [*said(summary.refused, "refused"), *said(summary.stuck, "never ran")]
+    never = [*said(summary.refused, "refused"), *said(summary.stuck, "left waiting")]
     if never:
         yield ""
         yield from never
