@@ -349,6 +349,18 @@ def test_an_answer_of_something_else_is_not_taken_for_one_of_fairlead(
     )
 
 
+@pytest.mark.parametrize("arguments", [["cancel"], ["release"], ["reprioritize", "--priority=1"]])
+def test_jobs_that_are_in_no_state_for_it_are_told_apart_from_none(
+    server: Served, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    verb = arguments[0]
+    server.routes[f"POST /api/v1/jobs/{verb}"] = lambda _: {"position": "p", "matched": 0}
+    assert cli.invoke([*arguments, "0a"]) == 0
+    told = capsys.readouterr()
+    assert f"nothing to {verb}: none of these jobs is in a state for it" in told.err
+    assert told.out == ""
+
+
 def test_output_that_cannot_be_written_is_said_without_a_traceback(server: Served) -> None:
     server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [JOB]}
     code = "import sys; from fairlead import cli; sys.exit(cli.invoke(['get', 'jobs']))"

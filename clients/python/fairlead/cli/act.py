@@ -126,8 +126,9 @@ def release(
 ) -> None:
     """Let jobs go that were submitted with `hold: true`."""
     with frame.connect(context) as client:
-        client.release(ids)
-    typer.echo(f"release of {output.many(len(ids), 'job')} requested")
+        done = client.release(ids)
+    matched = len(ids) if done.matched is None else done.matched
+    _report(ids, matched, ("release", "release"))
 
 
 @choose.filtered
@@ -183,7 +184,7 @@ def _act(
     yes: bool,
 ) -> None:
     """Ask for it; of many jobs not without a question. `words`: the verb, and the noun."""
-    verb, noun = words
+    verb, _ = words
     jobs = choose.ids_or_filter(ids, chosen)
     with frame.connect(context) as client:
         if dry_run:
@@ -194,11 +195,18 @@ def _act(
             what = _many(count)
             frame.confirm(f"{verb.capitalize()} {what}?", f"this would {verb} {what}", yes)
         done = ask(client, jobs, False)
-    matched = count if done.matched is None else done.matched
-    if matched == 0:
+    _report(jobs, count if done.matched is None else done.matched, words)
+
+
+def _report(jobs: "list[str] | Filter", matched: int | None, words: tuple[str, str]) -> None:
+    """Say what was asked for, of how many jobs."""
+    verb, noun = words
+    if matched != 0:
+        typer.echo(f"{noun} of {_many(matched)} requested")
+    elif isinstance(jobs, list):
+        frame.say(f"fairlead: nothing to {verb}: none of these jobs is in a state for it")
+    else:
         frame.say("fairlead: no such jobs are known")
-        return
-    typer.echo(f"{noun} of {_many(matched)} requested")
 
 
 def _many(count: int | None) -> str:

@@ -43,7 +43,10 @@ def logs(
     ] = "",
 ) -> None:
     """Print the log of a job's run."""
-    with frame.connect(context) as client:
+    from fairlead import NotFound
+
+    way_out = f"`fairlead why {job_id}` says how the job stands"
+    with frame.connect(context) as client, frame.hint(way_out, NotFound):
         chunks = client.logs(
             job_id,
             follow=follow,
