@@ -44,10 +44,12 @@ class Meter:
         self.accrue(job_set, now_ms)
         asked = self._asked(run)
         held = job_set.held.get(run.pool, {})
-        left = {name: max(amount - asked.get(name, 0), 0) for name, amount in held.items()}
-        job_set.held[run.pool] = {name: amount for name, amount in left.items() if amount}
-        if not job_set.held[run.pool]:
-            del job_set.held[run.pool]
+        for resource in asked.keys() & held.keys():
+            held[resource] -= asked[resource]
+            if held[resource] <= 0:
+                del held[resource]
+        if not held:
+            job_set.held.pop(run.pool, None)
         if run.cause is not None and run.state != "SUCCEEDED":
             lost = self._of((job_set.key[0], run.pool, hour(now_ms))).lost
             for resource, amount in asked.items():
@@ -56,12 +58,14 @@ class Meter:
 
     def accrue(self, job_set: JobSet, now_ms: int) -> None:
         """Count what the set's runs have held since they were last counted."""
+        if now_ms <= job_set.metered_ms:
+            return
         for pool, hour_ms, held, ms in since(job_set, now_ms):
             usage = self._of((job_set.key[0], pool, hour_ms))
             for resource, amount in held.items():
                 job_set.used[resource] = job_set.used.get(resource, 0) + amount * ms
                 usage.used[resource] = usage.used.get(resource, 0) + amount * ms
-        job_set.metered_ms = max(now_ms, job_set.metered_ms)
+        job_set.metered_ms = now_ms
 
     def _asked(self, run: Run) -> Amounts:
         """What the run holds; nothing if its shape is not known any more."""
