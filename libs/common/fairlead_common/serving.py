@@ -42,6 +42,8 @@ GRACE_S: Final = 5.0
 """What requests under way are given to end when the server does."""
 CANCELLED_S: Final = 1.0
 """What they are given to say so when they could not."""
+LETTING_IN_TURNS: Final = 3
+"""Turns of the loop until a connection that was just taken is made, and closed."""
 _SILENT: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "logs": False}
 """The framework would look for a tracer with each request; ours are counted by the services."""
 _logger = logging.getLogger("fairlead.http")
@@ -169,11 +171,12 @@ async def serve(
     try:
         await asyncio.shield(running)
     except asyncio.CancelledError:
+        await server.tried.wait()  # broken off, a start would leave its listeners in the loop
         await server.drain()
         raise
     finally:
         looking.cancel()
-        server.hang_up()
+        await server.hang_up()
         running.cancel()
         await asyncio.wait([running, looking])
 
@@ -197,6 +200,18 @@ async def _listening(host: str, port: int) -> list[socket.socket]:
 class _Server(uvicorn.Server):
     """Leaves signals to the process: `main` turns them into the cancellation of its tasks."""
 
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.tried = asyncio.Event()
+        """The start is over, well or not."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's."""
+        try:
+            await super().startup(sockets)
+        finally:
+            self.tried.set()
+
     async def look(self) -> None:
         """Look at all connections each second, for ever."""
         loop = asyncio.get_running_loop()
@@ -208,7 +223,7 @@ class _Server(uvicorn.Server):
 
     async def drain(self) -> None:
         """Take no new connections, and let what is under way end, within a bound."""
-        self._close_listeners()
+        await self._close_listeners()
         for connection in self._connections():
             connection.end()
         for bound_s in (GRACE_S, CANCELLED_S):
@@ -217,11 +232,13 @@ class _Server(uvicorn.Server):
             for task in self.server_state.tasks:
                 task.cancel()
 
-    def hang_up(self) -> None:
-        """Take no new connections and close those that there are."""
-        self._close_listeners()
-        for connection in self._connections():
-            connection.transport.close()
+    async def hang_up(self) -> None:
+        """Take no new connections and close those that there are, or that are being let in."""
+        await self._close_listeners()
+        for _ in range(LETTING_IN_TURNS):
+            for connection in self._connections():
+                connection.transport.close()
+            await asyncio.sleep(0)
 
     def _connections(self) -> list[connections.Connection]:
         return [
@@ -230,8 +247,18 @@ class _Server(uvicorn.Server):
             if isinstance(each, connections.Connection)
         ]
 
-    def _close_listeners(self) -> None:
-        for listener in self.servers if self.started else ():
+    async def _close_listeners(self) -> None:
+        """asyncio takes a connection in one turn and makes its transport in the next, which fails,
+        and leaves it open for ever, if the listener was closed in between.
+        """
+        if not self.started:
+            return
+        loop = asyncio.get_running_loop()
+        for listener in self.servers:
+            for each in listener.sockets:
+                loop.remove_reader(each.fileno())
+        await asyncio.sleep(0)
+        for listener in self.servers:
             listener.close()
 
     def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]

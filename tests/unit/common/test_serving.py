@@ -1,11 +1,16 @@
 """The frame around every service's routes: hosts, request ids, health, and a server that ends."""
 
 import asyncio
-from collections.abc import Mapping
+import gc
+import socket
+import warnings
+from collections.abc import Callable, Mapping
 from importlib import metadata
+from itertools import product
 
 import httpx2
 import pytest
+import uvloop
 from fastapi import APIRouter, Request
 
 from fairlead_common import doors, serving
@@ -181,3 +186,34 @@ async def test_a_server_ends_when_its_task_is_cancelled() -> None:
     async with httpx2.AsyncClient() as http:
         with pytest.raises(httpx2.ConnectError):
             await http.get(f"http://127.0.0.1:{port}/healthz")
+
+
+@pytest.mark.parametrize(
+    "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+def test_a_server_that_ends_just_when_somebody_comes_leaves_nothing_open(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    app = serving.build_app("test", [], {}, Settings())
+
+    async def ended(turns_before: int, turns_after: int) -> None:
+        port, listens = free_port(), asyncio.Event()
+        task = asyncio.create_task(serving.serve(app, "127.0.0.1", port, listening=listens.set))
+        await listens.wait()
+        for _ in range(turns_before):
+            await asyncio.sleep(0)
+        with socket.socket() as client:
+            client.setblocking(False)
+            client.connect_ex(("127.0.0.1", port))
+            for _ in range(turns_after):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for turns in product(range(6), range(4)):
+            with asyncio.Runner(loop_factory=new_loop) as runner:
+                runner.run(ended(*turns))
+            gc.collect()
+    assert [str(each.message) for each in found] == []
