@@ -89,10 +89,9 @@ async def running(
             identify=service.identify,
             excuse=service.excuse,
         )
-        # It answers before anything can fail: no connection is half made when the server ends.
-        serves = group.create_task(serving.serve(app, "127.0.0.1", port))
+        tasks = [group.create_task(each) for each in service.tasks()]
+        tasks.append(group.create_task(serving.serve(app, "127.0.0.1", port)))
         await _answering(client)
-        tasks = [*(group.create_task(each) for each in service.tasks()), serves]
         yield World(service, client, log)
         for task in tasks:
             task.cancel()
