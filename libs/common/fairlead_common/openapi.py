@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from fastapi import FastAPI
 
+from fairlead_common import openapi_words
 from fairlead_common.problem_types import TYPES
 
 SCHEMES: Final = {
@@ -220,15 +221,35 @@ def _operation(operation: Json, is_open: bool) -> Json:
     responses: Json = {}
     for status, response in operation["responses"].items():
         if int(status) < 400 or _is_own(response):
-            responses[status] = response if is_open else {**response, "headers": _headers(response)}
+            said_of = _without_nothing(response)
+            responses[status] = said_of if is_open else {**said_of, "headers": _headers(response)}
     said = {int(status) for status in operation["responses"] if int(status) >= 400}
     met = {*said, *MET_BY_ALL, *(() if is_open else MET_BEHIND_DOORS)}
     for status in met - {int(status) for status in responses}:
         responses[str(status)] = {"$ref": f"#/components/responses/{_NAMES[status]}"}
     made = {**operation, "responses": dict(sorted(responses.items()))}
+    if "parameters" in operation:
+        made["parameters"] = [_parameter(each) for each in operation["parameters"]]
+    if openapi_words.PREFIXES in operation:
+        made["description"] = openapi_words.prefixed(operation[openapi_words.PREFIXES])
     if is_open:
         made["security"] = []
     return made
+
+
+def _parameter(parameter: Json) -> Json:
+    """A parameter with what its name means everywhere, where it says nothing of its own."""
+    meaning = openapi_words.PARAMETERS.get(parameter["name"], "")
+    return {"description": meaning, **parameter} if meaning else parameter
+
+
+def _without_nothing(response: Json) -> Json:
+    """Without content of which only the framework believes that it may be there."""
+    if "content" not in response:
+        return response
+    content = {kind: part for kind, part in response["content"].items() if part.get("schema")}
+    rest = {name: part for name, part in response.items() if name != "content"}
+    return {**rest, "content": content} if content else rest
 
 
 def _is_own(response: Json) -> bool:

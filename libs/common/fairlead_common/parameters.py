@@ -13,10 +13,9 @@ from pydantic import AfterValidator
 
 from fairlead_common import durations, problems
 from fairlead_common.errors import Fault
+from fairlead_common.openapi_words import PREFIXES
 from fairlead_common.problems import FAULTS_MAX, Problem
 
-PREFIXES: Final = "x-parameter-prefixes"
-"""In a route's `openapi_extra`: beginnings of the names that it reads itself, as `label.`."""
 NAMES_MAX: Final = 16
 """Most parameters with the same beginning."""
 NAME_LENGTH_MAX: Final = 317

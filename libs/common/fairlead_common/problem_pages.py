@@ -54,7 +54,7 @@ def routes() -> APIRouter:
         response_class=PlainTextResponse,
         responses={200: _SHOWN},
     )
-    async def listed(request: Request) -> Response:
+    async def list_problems(request: Request) -> Response:
         if not _wants_html(request):
             return PlainTextResponse(
                 "".join(f"{slug}: {kind.title}\n" for slug, kind in _ordered())
@@ -71,7 +71,7 @@ def routes() -> APIRouter:
         response_class=PlainTextResponse,
         responses={200: _SHOWN, 404: {"description": "There is no such type."}},
     )
-    async def show(request: Request, slug: str = Path(max_length=100)) -> Response:
+    async def get_problem(request: Request, slug: str = Path(max_length=100)) -> Response:
         if slug not in TYPES:
             raise Problem("not-found", f"There is no type of problem {slug[:100]!r}.")
         if not _wants_html(request):

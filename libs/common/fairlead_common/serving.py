@@ -20,7 +20,7 @@ from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import PlainTextResponse
 from fastapi.telemetry import TelemetryConfig
 
-from fairlead_common import connections, doors, openapi, problem_pages, problems
+from fairlead_common import connections, doors, openapi, openapi_words, problem_pages, problems
 from fairlead_common.access import ConnectionLimits
 from fairlead_common.doors import Doors, Excuse, Identify
 from fairlead_common.errors import WorldError
@@ -70,6 +70,7 @@ def build_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=openapi_words.operation_id,
         telemetry=_SILENT,
     )
     problems.install(app)

@@ -32,6 +32,10 @@ LastEventIdToo = Annotated[
     str | None,
     Query(alias="lastEventId", max_length=queue_history.ID_MAX, description="As the header."),
 ]
+_ANSWERS: Final = answers(public.PublicEvent, "One a line, or SSE.", 400, 404, media=NDJSON)
+_ANSWERS[200]["content"][SSE] = {
+    "schema": {"type": "string", "description": "`id:` and `data:` of one event after another."}
+}
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -41,7 +45,8 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
 
     @router.get(
         "/events",
-        responses=answers(public.PublicEvent, "One a line, or SSE.", 400, 404, media=NDJSON),
+        summary="What happened to the jobs of a queue, and with `follow` what happens",
+        responses=_ANSWERS,
     )
     async def get_queue_events(
         reach: Seen,
@@ -71,9 +76,10 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
 
     @router.get(
         "/jobsets/{queue}/{job_set:path}/events",
-        responses=answers(public.PublicEvent, "One a line, or SSE.", 400, 404, media=NDJSON),
+        summary="What happened to the jobs of a job set, and with `follow` what happens",
+        responses=_ANSWERS,
     )
-    async def get_events(
+    async def get_job_set_events(
         reach: Seen,
         queue: QueueName,
         job_set: JobSetName,

@@ -29,6 +29,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
 
     @router.get(
         "/fairness",
+        summary="A queue's share over time, and the resource-hours it used and lost",
         dependencies=[coming(parts)],
         responses=answers(shown.FairnessShown, "Means by time, and resource-hours.", 400, 404),
     )

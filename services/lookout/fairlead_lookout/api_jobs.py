@@ -6,7 +6,8 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from fairlead_common import clock, durations, etags, ids
-from fairlead_common.parameters import PREFIXES, After, Wait, readable
+from fairlead_common.openapi_words import PREFIXES
+from fairlead_common.parameters import After, Wait, readable
 from fairlead_common.permissions import EVERYTHING, Reach
 from fairlead_common.problems import Problem
 from fairlead_lookout import filters, lists, shown, standing, why
@@ -86,6 +87,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
 
     @router.get(
         "/jobs",
+        summary="Jobs, newest first, or counts by group",
         openapi_extra=BY_NAME,
         responses=answers(
             (shown.JobsShown, shown.GroupsShown), "Jobs, newest first, or counts by group.", 400
@@ -121,7 +123,9 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         return answer(shown.JobsShown(jobs=jobs, next=following, count=count))
 
     @router.get(
-        "/jobs/{job_id}", responses=answers(shown.JobDetailShown, "The job.", 304, 400, 404)
+        "/jobs/{job_id}",
+        summary="Everything about a job; with `If-None-Match` and `wait`, once it has changed",
+        responses=answers(shown.JobDetailShown, "The job.", 304, 400, 404),
     )
     async def get_job(
         reach: Seen,

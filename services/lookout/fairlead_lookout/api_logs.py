@@ -25,6 +25,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
 
     @router.get(
         "/jobs/{job_id}/logs",
+        summary="What a run has written, as long as the executor has it",
         responses=answers(str, "The log's bytes.", 400, 404, media="text/plain"),
     )
     async def get_logs(

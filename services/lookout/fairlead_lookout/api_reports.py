@@ -20,13 +20,17 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
     come = [coming(parts)]
 
     @router.get(
-        "/clusters", dependencies=come, responses=answers(shown.ClustersShown, "All clusters.", 400)
+        "/clusters",
+        summary="The clusters: what they have, what of it is used",
+        dependencies=come,
+        responses=answers(shown.ClustersShown, "All clusters.", 400),
     )
     async def list_clusters() -> Response:
         return answer(await machines.clusters(parts))
 
     @router.get(
         "/clusters/{executor}/nodes",
+        summary="The nodes of a cluster, and what runs there",
         dependencies=come,
         responses=answers(shown.NodesShown, "Its nodes and what runs there.", 400, 404),
     )
@@ -35,6 +39,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
 
     @router.get(
         "/queues/{queue}/report",
+        summary="What a queue holds and is owed, and why its jobs wait",
         dependencies=come,
         responses=answers(shown.QueueReportShown, "Shares and reasons of a queue.", 400, 404),
     )
@@ -44,6 +49,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
 
     @router.get(
         "/pools/{pool}/report",
+        summary="The last round of a pool, what its queues hold, and why jobs wait",
         dependencies=come,
         responses=answers(
             shown.PoolReportShown, "The last round, shares and reasons of a pool.", 400, 404
@@ -55,6 +61,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
 
     @router.get(
         "/pools/{pool}/rounds",
+        summary="The last rounds of a pool, newest first",
         dependencies=come,
         responses=answers(shown.RoundsShown, "The last rounds of a pool, newest first.", 400, 404),
     )

@@ -32,7 +32,11 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
     """Lists of job sets and single ones."""
     Seen = Annotated[Reach, Depends(parts.sight)]
 
-    @router.get("/jobsets", responses=answers(shown.JobSetsShown, "Job sets, newest first.", 400))
+    @router.get(
+        "/jobsets",
+        summary="Job sets with their counts, latest activity first",
+        responses=answers(shown.JobSetsShown, "Job sets, newest first.", 400),
+    )
     async def list_job_sets(
         reach: Seen,
         queue: Text = None,
@@ -53,6 +57,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
 
     @router.get(
         "/jobsets/{queue}/{job_set:path}",
+        summary="One job set; with `wait`, once it has changed or finished",
         responses=answers(shown.JobSetShown, "The job set.", 304, 400, 404),
     )
     async def get_job_set(

@@ -38,6 +38,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
 
     @router.get(
         "/jobs/export.csv",
+        summary="All jobs of a filter, as CSV or NDJSON",
         openapi_extra=BY_NAME,
         responses=answers(str, "A line per job, names in the first.", 400, media=(CSV, NDJSON)),
     )
@@ -61,6 +62,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
 
     @router.get(
         "/jobsets/export.csv",
+        summary="All job sets of a filter, as CSV or NDJSON",
         responses=answers(str, "A line per job set, names in the first.", 400, media=(CSV, NDJSON)),
     )
     async def export_job_sets(

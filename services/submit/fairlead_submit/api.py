@@ -81,7 +81,7 @@ def _job_routes(parts: Parts) -> APIRouter:
             "parameters": [schemas.DRY_RUN, *schemas.LINES],
         },
     )
-    async def submit(request: Request) -> Response:
+    async def submit_jobs(request: Request) -> Response:
         asked = asking.of(request)
         await asking.require_somewhere(rights, asked.caller, Verb.SUBMIT)
         submissions.inc()
@@ -122,7 +122,7 @@ def _add_resubmission(router: APIRouter, parts: Parts) -> None:
         },
         openapi_extra=schemas.request_body(requests.Resubmission),
     )
-    async def resubmit(request: Request) -> Response:
+    async def resubmit_jobs(request: Request) -> Response:
         asked = asking.of(request)
         await asking.require_somewhere(parts.rights, asked.caller, Verb.SUBMIT)
         query.of(request)
@@ -135,7 +135,7 @@ def _add_resubmission(router: APIRouter, parts: Parts) -> None:
         summary="How far an action is",
         responses={200: schemas.answer(Progress, "So far."), **schemas.problems(404)},
     )
-    async def progress(request: Request, action: Annotated[str, Path(max_length=64)]) -> Response:
+    async def get_action(request: Request, action: Annotated[str, Path(max_length=64)]) -> Response:
         query.of_read(request)
         return answer(await parts.resubmitting.progress(action, asking.of(request)))
 
@@ -155,7 +155,7 @@ def _add_action(router: APIRouter, kind: actions.Kind, parts: Parts) -> None:
         f"/jobs/{kind.name}",
         endpoint,
         methods=["POST"],
-        name=kind.name,
+        name=f"{kind.name}_jobs",
         summary=kind.summary,
         responses={
             200: schemas.answer(Done, "Asked; `position` names the place."),

@@ -48,21 +48,21 @@ def executor_routes(cordons: Cordons, fleet: Fleet) -> APIRouter:
     }
     mark = _marking(cordons, fleet)
 
-    async def put_executor(request: Request, executor: ExecutorName) -> Response:
+    async def mark_executor(request: Request, executor: ExecutorName) -> Response:
         return await mark(request, executor, None)
 
-    async def put_node(request: Request, executor: ExecutorName, node: ExecutorName) -> Response:
+    async def mark_node(request: Request, executor: ExecutorName, node: ExecutorName) -> Response:
         return await mark(request, executor, node)
 
     router.add_api_route(
         "/executors/{executor}",
-        put_executor,
+        mark_executor,
         summary="Start nothing new on an executor, or let it go on",
         **documented,
     )
     router.add_api_route(
         "/executors/{executor}/nodes/{node}",
-        put_node,
+        mark_node,
         summary="Start nothing new on a node, or let it go on",
         **documented,
     )

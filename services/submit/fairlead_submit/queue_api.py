@@ -81,7 +81,7 @@ def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueueRights) 
         summary="The queues, by name",
         responses={200: schemas.answer(QueuePage, "Some of them."), **schemas.problems(400)},
     )
-    async def listed(
+    async def list_queues(
         request: Request,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
         cursor: Annotated[str, Query(max_length=400)] = "",
@@ -108,7 +108,7 @@ def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueueRights) 
             **schemas.problems(404),
         },
     )
-    async def show(
+    async def get_queue(
         request: Request,
         name: str,
         after: After = None,
@@ -141,7 +141,7 @@ def _add_creation(router: APIRouter, queues: Queues, classes: Collection[str]) -
         },
         openapi_extra=schemas.request_body(requests.Queue),
     )
-    async def create(request: Request) -> Response:
+    async def create_queue(request: Request) -> Response:
         caller = asking.of(request).caller
         require(caller, "operator")
         query.of(request)
@@ -161,7 +161,7 @@ def _add_replacement(router: APIRouter, queues: Queues, classes: Collection[str]
         responses={**_SHOWN, **schemas.problems(400, 404, 412, 413, 415)},
         openapi_extra=schemas.request_body(requests.Queue),
     )
-    async def replace(request: Request, name: str) -> Response:
+    async def replace_queue(request: Request, name: str) -> Response:
         caller = asking.of(request).caller
         require(caller, "operator")
         query.of(request)
@@ -186,7 +186,7 @@ def _add_removal(router: APIRouter, queues: Queues, known: Known) -> None:
         status_code=204,
         responses={204: {"description": "Removed."}, **schemas.problems(404, 409, 412)},
     )
-    async def remove(request: Request, name: str) -> Response:
+    async def delete_queue(request: Request, name: str) -> Response:
         caller = asking.of(request).caller
         require(caller, "operator")
         query.of(request)
@@ -245,7 +245,7 @@ def _add_cordon_routes(router: APIRouter, queues: Queues) -> None:
             f"/queues/{{name}}/{word}",
             cordoning(cordoned),
             methods=["POST"],
-            name=word,
+            name=f"{word}_queue",
             summary=summary,
             responses={**_SHOWN, **schemas.problems(400, 404, 412, 413, 415)},
             openapi_extra=schemas.request_body(requests.Cordon, required=False),

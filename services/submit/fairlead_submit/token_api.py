@@ -101,7 +101,7 @@ def _add_making_routes(router: APIRouter, pool: db.Pool) -> None:
         responses={201: schemas.answer(TokenShown, "Made."), **schemas.problems(400, 413, 415)},
         openapi_extra=schemas.request_body(NewToken, example=_EXAMPLE),
     )
-    async def create(request: Request) -> Response:
+    async def create_token(request: Request) -> Response:
         caller: Caller = request.state.caller
         if not caller.is_person:
             auth.require(caller)
@@ -123,7 +123,7 @@ def _add_making_routes(router: APIRouter, pool: db.Pool) -> None:
         status_code=201,
         responses={201: schemas.answer(LinkShown, "Made."), **schemas.problems()},
     )
-    async def link(request: Request) -> Response:
+    async def make_sign_in_link(request: Request) -> Response:
         caller: Caller = request.state.caller
         query.of(request)
         wanted = own_grant(caller, [str(role) for role in Role])
@@ -143,7 +143,7 @@ def _add_keeping_routes(router: APIRouter, pool: db.Pool, authenticator: Authent
         summary="One's own tokens and sessions, or (for admins) everybody's",
         responses={200: schemas.answer(TokensShown, "Some of them."), **schemas.problems(400)},
     )
-    async def listed(
+    async def list_tokens(
         request: Request,
         everybody: Annotated[bool, Query(alias="all")] = False,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
@@ -166,7 +166,9 @@ def _add_keeping_routes(router: APIRouter, pool: db.Pool, authenticator: Authent
         status_code=204,
         responses={204: {"description": "Withdrawn."}, **schemas.problems(404)},
     )
-    async def revoke(request: Request, token_id: Annotated[str, Path(max_length=40)]) -> Response:
+    async def revoke_token(
+        request: Request, token_id: Annotated[str, Path(max_length=40)]
+    ) -> Response:
         caller: Caller = request.state.caller
         query.of(request)
         number = int(token_id) if token_id.isascii() and token_id.isdecimal() else 0

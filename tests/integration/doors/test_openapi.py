@@ -54,6 +54,21 @@ async def test_every_call_says_what_it_does_and_how_it_fails(app: Whole) -> None
                 assert all("example" in kind for kind in kinds), place
 
 
+async def test_generated_clients_find_good_names_and_every_parameter_explained(app: Whole) -> None:
+    ids = []
+    for path, operations in app.app.openapi()["paths"].items():
+        for method, operation in operations.items():
+            place = f"{method} {path}"
+            ids.append(operation["operationId"])
+            assert ids[-1].isalpha(), place
+            for parameter in operation.get("parameters", ()):
+                assert parameter.get("description"), (place, parameter["name"])
+            for status, response in operation["responses"].items():
+                for kind, content in response.get("content", {}).items():
+                    assert content["schema"], (place, status, kind)
+    assert len(set(ids)) == len(ids)
+
+
 async def test_examples_are_what_the_server_takes(app: Whole) -> None:
     await app.client.post("/api/v1/queues", json={"name": "physics"})
     document = app.app.openapi()

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from fastapi import APIRouter, Depends, Query
 
-from fairlead_common import durations, etags, parameters, serving
+from fairlead_common import durations, etags, openapi_words, parameters, serving
 from fairlead_common.parameters import After, Wait
 from fairlead_common.settings import Settings
 
@@ -49,7 +49,7 @@ def test_a_tag_is_found_in_a_header(header: str | None, is_known: bool, matches:
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
     router = APIRouter(dependencies=[Depends(parameters.check)])
 
-    @router.get("/problems/things", openapi_extra={parameters.PREFIXES: ["label."]})
+    @router.get("/problems/things", openapi_extra={openapi_words.PREFIXES: ["label."]})
     async def things(
         kind: str,
         limit: Annotated[int, Query(ge=1)] = 1,
