@@ -9,7 +9,7 @@ from fairlead.cli import amounts, choose, frame, output, queue, watch
 if TYPE_CHECKING:
     from fairlead import Client, Cluster, Filter, JobSet, JobView, Node
 
-LimitOption = Annotated[int, typer.Option(min=1, help="At most so many.")]
+LimitOption = Annotated[int, typer.Option(min=1, help="At most so many.", metavar="NUMBER")]
 
 
 def register(app: typer.Typer) -> None:

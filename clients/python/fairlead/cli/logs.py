@@ -34,9 +34,11 @@ def logs(
         bool, typer.Option("-f", "--follow", help="Go on until the run has ended.")
     ] = False,
     stream: Annotated[Stream, typer.Option(help="Which output.")] = Stream.STDOUT,
-    tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines, so many.")] = None,
+    tail: Annotated[
+        int | None, typer.Option(min=0, help="Only the last lines, so many.", metavar="NUMBER")
+    ] = None,
     run: Annotated[
-        int | None, typer.Option(min=1, help="Of this run; the newest otherwise.")
+        int | None, typer.Option(min=1, help="Of this run; the newest otherwise.", metavar="NUMBER")
     ] = None,
     container: Annotated[
         str, typer.Option(help="Of this container; the first otherwise.", metavar="NAME")

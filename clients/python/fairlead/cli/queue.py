@@ -56,7 +56,8 @@ def create(
     context: typer.Context,
     name: Name,
     weight: Annotated[
-        float, typer.Option(help="Its share, relative to those of other queues.")
+        float,
+        typer.Option(help="Its share, relative to those of other queues.", metavar="NUMBER"),
     ] = 1.0,
     label: Labels = None,
     limit: Limits = None,
@@ -98,7 +99,7 @@ def list_all(
 def update(
     context: typer.Context,
     name: Name,
-    weight: Annotated[float | None, typer.Option(help="Its new share.")] = None,
+    weight: Annotated[float | None, typer.Option(help="Its new share.", metavar="NUMBER")] = None,
     label: Labels = None,
     remove_label: Annotated[
         list[str] | None,

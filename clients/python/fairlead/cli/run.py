@@ -37,15 +37,20 @@ def register(app: typer.Typer) -> None:
 def run(
     context: typer.Context,
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What to run, after --.")],
-    cpu: Annotated[str, typer.Option(help="Cores, as 2 or 500m.")] = "",
-    memory: Annotated[str, typer.Option(help="Memory, as 512Mi or 2Gi.")] = "",
-    gpu: Annotated[int, typer.Option(min=0, help="Number of GPUs.")] = 0,
-    image: Annotated[str, typer.Option(help="Container image, where the cluster has those.")] = "",
+    cpu: Annotated[str, typer.Option(help="Cores, as 2 or 500m.", metavar="AMOUNT")] = "",
+    memory: Annotated[str, typer.Option(help="Memory, as 512Mi or 2Gi.", metavar="AMOUNT")] = "",
+    gpu: Annotated[int, typer.Option(min=0, help="Number of GPUs.", metavar="NUMBER")] = 0,
+    image: Annotated[
+        str, typer.Option(help="Container image, where the cluster has those.", metavar="IMAGE")
+    ] = "",
     env: Annotated[
-        list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE; may be repeated.")
+        list[str] | None,
+        typer.Option("--env", "-e", help="A variable; may be repeated.", metavar="NAME=VALUE"),
     ] = None,
-    queue: Annotated[str, typer.Option(help="The queue.")] = "default",
-    jobset: Annotated[str, typer.Option(help="The job set; one of its own otherwise.")] = "",
+    queue: Annotated[str, typer.Option(help="The queue.", metavar="NAME")] = "default",
+    jobset: Annotated[
+        str, typer.Option(help="The job set; one of its own otherwise.", metavar="NAME")
+    ] = "",
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Print the job's id and return.")
     ] = False,

@@ -29,8 +29,10 @@ def submit(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="YAML or JSON file; - for standard input.")
     ],
-    queue: Annotated[str, typer.Option(help="Queue, instead of the file's.")] = "",
-    jobset: Annotated[str, typer.Option(help="Job set, instead of the file's.")] = "",
+    queue: Annotated[str, typer.Option(help="Queue, instead of the file's.", metavar="NAME")] = "",
+    jobset: Annotated[
+        str, typer.Option(help="Job set, instead of the file's.", metavar="NAME")
+    ] = "",
     wait: Annotated[
         bool, typer.Option("--wait", help="Return when all jobs of the job set ended.")
     ] = False,
