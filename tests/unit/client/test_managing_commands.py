@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import typer
 
@@ -82,6 +83,31 @@ def test_applying_leaves_a_cordon_in_peace_unless_the_file_speaks_of_it(
         assert isinstance(sent, dict)
         kept = {name: sent[name] for name in ("cordoned", "reason") if sent.get(name)}
         assert kept == want
+
+
+def test_a_queue_that_is_refused_is_named_and_the_others_are_made(
+    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = {
+        "type": "/problems/invalid",
+        "title": "Not valid",
+        "status": 422,
+        "errors": [{"pointer": "/weight", "detail": "is -1"}],
+    }
+    content = "application/problem+json"
+    refusal = served.Answered(msgspec.json.encode(problem), 422, content)
+
+    def make(asked: Asked) -> object:
+        return refusal if b"-1" in asked.body else asked.json()
+
+    server.routes["POST /api/v1/queues"] = make
+    file = tmp_path / "queues.yaml"
+    file.write_text("{name: a, weight: -1}\n---\n{name: b}\n")
+    assert cli.invoke(["apply", "-f", str(file)]) == 3
+    told = capsys.readouterr()
+    assert "queue a is refused" in told.err
+    assert "/weight: is -1" in told.err
+    assert told.out == "queue b created\n"
 
 
 def test_every_fault_of_a_file_is_named_before_anything_changes(

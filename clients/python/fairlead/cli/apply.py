@@ -39,11 +39,23 @@ def apply(
 
     What a document leaves out gets its default, but for a cordon: what an operator has cordoned
     stays so unless the document says `cordoned`. A queue that no document names stays as it is.
+    With --dry-run values are not checked by the server.
     """
+    from fairlead import Conflict, Invalid
+
     wanted = _queues(file)
+    refused = 0
     with frame.connect(context) as client:
         for queue, says_cordon in wanted:
-            _apply(client, queue, says_cordon=says_cordon, dry_run=dry_run)
+            try:
+                _apply(client, queue, says_cordon=says_cordon, dry_run=dry_run)
+            except (Conflict, Invalid) as error:
+                told = frame.explain(error)
+                assert told is not None, "every refusal can be told"
+                frame.say(f"queue {queue.name} is refused; the others are not concerned\n{told[0]}")
+                refused += 1
+    if refused:
+        raise typer.Exit(frame.EXIT_REFUSED)
 
 
 def _apply(client: "Client", wanted: "Queue", *, says_cordon: bool, dry_run: bool) -> None:
