@@ -174,10 +174,17 @@ SELECT * FROM fairlead_submit.actions WHERE NOT ended
 ORDER BY created_at LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- name: next_items
--- `submitted` is null for a job that the view has forgotten.
+-- `submitted` is null for a job that the view has forgotten. Only jobs of this step are looked up:
+-- one by one, whatever is known of these tables, which may just have been filled.
 SELECT i.number, i.job_id, i.gang, f.submitted
-FROM fairlead_submit.action_items i LEFT JOIN fairlead_lookout.found_jobs f USING (job_id)
-WHERE i.action = $1 AND i.number > $2 ORDER BY i.number LIMIT $3;
+FROM (
+    SELECT number, job_id, gang FROM fairlead_submit.action_items
+    WHERE action = $1 AND number > $2 ORDER BY number LIMIT $3
+) i
+LEFT JOIN LATERAL (
+    SELECT submitted FROM fairlead_lookout.found_jobs WHERE job_id = i.job_id LIMIT 1
+) f ON true
+ORDER BY i.number;
 
 -- name: gang_sizes
 -- `before`: how many of them were dealt with in earlier steps.

@@ -1,7 +1,8 @@
 """What is submitted again: which jobs, in which places, once, whoever dies in between."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from fairlead_common import events, ids
 from fairlead_submit import access
 from fairlead_submit.resubmission import ANNOTATION
+from fairlead_submit.store import SQL
 from tests.integration.submit.served import Answer, Served, served
 from tests.integration.submit.watched import Watched, watched
 
@@ -137,6 +139,28 @@ async def test_a_filter_that_finds_nothing_is_done_at_once(submit: Watched) -> N
     answer = await submit.post("/jobs/resubmit", {"filter": chosen, "jobSet": "again"})
     assert answer.json()["total"] == 0
     assert (await done(submit, answer))["made"] == 0
+
+
+async def test_a_step_looks_up_its_own_jobs_and_no_others(submit: Watched) -> None:
+    known = await had(submit, [RUN] * 60)
+    insert = (
+        "INSERT INTO fairlead_submit.action_items (action, number, job_id) VALUES ('a', $1, $2)"
+    )
+    await submit.pool.executemany(insert, list(enumerate(known, 1)))
+    explained = f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {SQL['next_items']}"
+    ((plan,),) = await submit.pool.fetch(explained, "a", 40, 7)
+    read = list(_read(json.loads(plan)[0]["Plan"]))
+    assert {name for name, _ in read} >= {"action_items", "jobs", "job_specs"}
+    assert all(rows <= 7 for _, rows in read), read
+
+
+def _read(plan: Any) -> Iterator[tuple[str, int]]:
+    """The tables that a plan reads, and how many of their rows. `Any`: JSON of Postgres."""
+    if "Relation Name" in plan:
+        rows = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
+        yield plan["Relation Name"], rows * plan["Actual Loops"]
+    for part in plan.get("Plans", ()):
+        yield from _read(part)
 
 
 async def test_an_action_that_was_cut_off_is_finished_by_another_process(
