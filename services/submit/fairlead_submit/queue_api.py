@@ -48,12 +48,12 @@ class QueueView(msgspec.Struct, frozen=True, rename="camel"):
 class QueuePage(msgspec.Struct, frozen=True):
     """Some queues, by name; `next` is the cursor of the following page, if there is one.
 
-    `count`: of all queues, up to 10,000, where it was asked for.
+    `count`: of all queues, `10000+` beyond that, where it was asked for.
     """
 
     queues: list[QueueView]
     next: str | None
-    count: int | UnsetType = UNSET
+    count: str | UnsetType = UNSET
 
 
 _SHOWN: Final[dict[int | str, dict[str, Any]]] = {200: schemas.answer(QueueView, "The queue.")}
@@ -94,7 +94,7 @@ def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueueRights) 
         page = await queues.page(_after(cursor), limit + 1, reach)
         more = len(page) > limit
         following = _cursor(page[limit - 1].name) if more else None
-        count = UNSET if include is None else await queues.count(COUNT_MAX, reach)
+        count = UNSET if include is None else _counted(await queues.count(COUNT_MAX + 1, reach))
         answer = QueuePage([_view(queue) for queue in page[:limit]], following, count)
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
@@ -328,6 +328,11 @@ def _shown(queue: configuration.Queue, status: int = 200) -> Response:
         headers={"ETag": etag(queue)},
         media_type="application/json",
     )
+
+
+def _counted(count: int) -> str:
+    """As other lists say it."""
+    return str(count) if count <= COUNT_MAX else f"{COUNT_MAX}+"
 
 
 def _cursor(name: str) -> str:
