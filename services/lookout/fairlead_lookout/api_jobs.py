@@ -144,7 +144,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
             return not etags.is_known(if_none_match, tag(described))
 
         wait_s = durations.wait_s(wait)
-        known = await appeared(parts, None, wait_s, read)
+        known = await appeared(parts, wait_s, read)
         if if_none_match is not None and not is_wanted(known):
             partition = ids.partition_of_job(job_id)
             known = await changed(parts, partition, wait_s, read, is_wanted)

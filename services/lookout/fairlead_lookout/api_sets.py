@@ -78,7 +78,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
             return found.live == 0 if until else not etags.is_known(if_none_match, tag_of(found))
 
         wait_s = durations.wait_s(wait)
-        first = await appeared(parts, None, wait_s, read)
+        first = await appeared(parts, wait_s, read)
         known = (
             first
             if is_wanted(first)

@@ -137,9 +137,7 @@ async def changed(
                     break
 
 
-async def appeared(
-    parts: Parts, partition: int | None, wait_s: float, read: Callable[[], Awaitable[T]]
-) -> T:
+async def appeared(parts: Parts, wait_s: float, read: Callable[[], Awaitable[T]]) -> T:
     """What is read, if need be after waiting for it to be there. Raises a 404 `Problem`."""
 
     async def there() -> T | Problem:
@@ -150,13 +148,12 @@ async def appeared(
                 raise
             return problem
 
-    found = await changed(
-        parts,
-        partition,
-        min(wait_s, APPEAR_S_MAX),
-        there,
-        lambda found: not isinstance(found, Problem),
-    )
+    def is_there(found: T | Problem) -> bool:
+        return not isinstance(found, Problem)
+
+    found = await there()
+    if not is_there(found) and wait_s > 0:
+        found = await changed(parts, None, min(wait_s, APPEAR_S_MAX), there, is_there)
     if isinstance(found, Problem):
         raise found
     return found

@@ -231,6 +231,25 @@ async def test_a_long_poll_may_begin_before_what_it_is_about_is_there(
         assert never.status_code == 404
 
 
+async def test_long_polls_are_bounded_and_keep_nobody_from_reading(
+    database: str, valkey_url: str
+) -> None:
+    async with running(database, valkey_url, waits_max=1) as world:
+        await world.read("/jobsets/q/s", await world.tell(submitted("a")))
+        path = f"/jobs/{job_id('a')}"
+        tag = (await world.get(path)).headers["etag"]
+        poll = world.client.get(
+            f"/api/v1{path}", params={"wait": "30s"}, headers={"If-None-Match": tag}
+        )
+        waiting = asyncio.create_task(poll)
+        while (await world.get("/jobsets/q/never", wait="1ms")).status_code != 503:
+            assert not waiting.done()
+        assert (await world.get(path)).status_code == 200
+        assert (await world.get("/jobsets/q/s", wait="1s")).status_code == 200
+        await world.tell(leased("a"))
+        assert (await waiting).json()["state"] == "LEASED"
+
+
 async def test_a_position_that_never_comes_is_said_so(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url) as world:
         answer = await world.get("/jobs", after=encode({3: 1_000}), wait="100ms")
