@@ -12,6 +12,7 @@ import msgspec
 from fairlead_common import clock, configuration, db, etags
 from fairlead_common.configuration import Queue
 from fairlead_common.db.pool import AWAY, DatabaseUnavailable
+from fairlead_common.once import Once
 from fairlead_common.permissions import EVERYTHING, Caller, Reach
 from fairlead_common.problems import Problem
 from fairlead_submit import asking
@@ -37,13 +38,14 @@ class Queues:
         self._told = told
         self._now_s = now_s
         self._cache: dict[str, tuple[float, Queue]] = {}
+        self._asked: Once[str, Queue | None] = Once()
 
     async def find(self, name: str) -> Queue | None:
         """The queue, perhaps as it was `CACHE_S` ago; one that is not known is looked up."""
         kept = self._cache.get(name)
         if kept is not None and kept[0] > self._now_s():
             return kept[1]
-        return await self.get(name)
+        return await self._asked.ask(name, lambda: self.get(name))
 
     async def get(self, name: str) -> Queue | None:
         """The queue as it is now."""

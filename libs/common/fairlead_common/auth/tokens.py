@@ -16,6 +16,7 @@ from fairlead_common.access import RoleBinding
 from fairlead_common.auth import bindings
 from fairlead_common.auth.kept import Kept
 from fairlead_common.db.pool import AWAY, DatabaseUnavailable, Pool
+from fairlead_common.once import Once
 from fairlead_common.permissions import Caller
 from fairlead_common.problems import Problem
 
@@ -49,6 +50,7 @@ class Tokens:
         self._now_s = now_s
         self._known: Kept[Caller] = Kept()
         self._unknown: Kept[bool] = Kept()
+        self._asked: Once[bytes, asyncpg.Record | None] = Once()
 
     def kept(self, token: str) -> Caller | None:
         """Whose it is, if that was found out a moment ago."""
@@ -63,7 +65,7 @@ class Tokens:
             return caller
         if self._unknown.get(key, now_s):
             raise _unknown()
-        row = await self._row(key)
+        row = await self._asked.ask(key, lambda: self._row(key))
         if row is None:
             self._unknown.put(key, True, now_s + CACHE_S)
             raise _unknown()
