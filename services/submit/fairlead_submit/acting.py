@@ -90,7 +90,7 @@ class Acting:
         asking.require_verb(asked.caller, kind.verb, queue)
         wanted = actions.job_filter(chosen)
         if dry_run:  # so that whoever asks before he acts is not told of fewer than there are
-            await self._known.has_caught_up()
+            await self._known.has_caught_up(chosen=wanted)
         matched = await self._known.count(wanted, kind.concerned)
         if dry_run:
             return Done(None, matched, await self._known.sample(wanted, kind.concerned, SAMPLE))

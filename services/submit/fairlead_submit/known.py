@@ -10,7 +10,7 @@ import msgspec
 from fairlead_common import clock, db
 from fairlead_common.db.pool import AWAY, DatabaseUnavailable
 from fairlead_common.events import JobFilter
-from fairlead_common.ids import JobId, partition_of_job
+from fairlead_common.ids import JobId, job_set_partition, partition_of_job
 from fairlead_common.lifecycle import JobState
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.topics import JOBS
@@ -124,9 +124,16 @@ class Known:
         rows = await self._ask_briefly("sample_found", *arguments(chosen, states), limit)
         return [FoundJob(row["job_id"], row["job_set"], row["state"]) for row in rows or ()]
 
-    async def has_caught_up(self, wait_s: float = WAIT_S_MAX) -> bool:
-        """Whether the view has seen all that was written until now; waits at most so long."""
+    async def has_caught_up(
+        self, wait_s: float = WAIT_S_MAX, chosen: JobFilter | None = None
+    ) -> bool:
+        """Whether the view has seen all that was written until now (of jobs that a filter may
+        find); waits at most so long.
+        """
         ends = await self._log.end_positions(JOBS)
+        if chosen is not None and chosen.job_set is not None:
+            partition = job_set_partition(chosen.queue, chosen.job_set)
+            ends = {partition: ends[partition]}
         deadline_s = self._now_s() + wait_s
         while True:
             passed = await self._has_passed(ends)

@@ -192,7 +192,8 @@ class Resubmitting:
                 shown = faults.shown(request.filter.queue)
                 found.append(Fault("/filter/queue", f"{shown} is no queue"))
                 return None
-            if not await self._known.has_caught_up(VIEW_S_MAX):
+            chosen = actions.job_filter(request.filter)
+            if not await self._known.has_caught_up(VIEW_S_MAX, chosen):
                 raise _no_view()
             return request.queue or source.name
         assert request.ids is not None
