@@ -244,12 +244,20 @@ def check_preempted(pool: Pool, plan: Plan, node: list[int], value: list[int]) -
             assert direct[pool.gang(j)], f"{j} went with a gang of which none was stopped"
             continue
         if pool.gang(j) < 0 or direct[pool.gang(j)] == 1:
-            back = used[pool.node[j]]
-            for k in plan.preempted_job.tolist():
-                if k == j or (pool.gang(k) == pool.gang(j) >= 0 and pool.node[k] == pool.node[j]):
-                    back = plus(back, pool.request[k])
-            full = any(u > a for u, a in zip(back, pool.allocatable(pool.node[j]), strict=True))
-            assert full, f"{j} could have stayed"
+            gone = plan.preempted_job.tolist()
+            together = [k for k in gone if k == j or pool.gang(k) == pool.gang(j) >= 0]
+            assert lacks_room(pool, used, together), f"{j} could have stayed"
+
+
+def lacks_room(pool: Pool, used: dict[int, Amounts], together: list[int]) -> bool:
+    """Whether these runs, back where they were, would be too much for any of their nodes."""
+    back: dict[int, Amounts] = {}
+    for k in together:
+        n = pool.node[k]
+        back[n] = plus(back.get(n, used[n]), pool.request[k])
+    return any(
+        u > a for n, held in back.items() for u, a in zip(held, pool.allocatable(n), strict=True)
+    )
 
 
 def check_gangs(pool: Pool, plan: Plan, node: list[int]) -> None:
@@ -414,6 +422,22 @@ def kind_of(pool: Pool, strict: dict[int, int], j: int) -> int:
     return strict[pool.gang(j)] if pool.gang(j) >= 0 else pool.kind(j)
 
 
+def over_ahead(pool: Pool, j: int, held: Amounts, fair: list[float]) -> bool:
+    """Whether an offer of its queue that is not behind this job is over budget: before its turn
+    comes, runs return that are over theirs by less (R4)."""
+    s, q = pool.snapshot, pool.queue(j)
+
+    def place(k: int) -> tuple[int, int, int]:
+        return -pool.class_value(k), -int(s.job_priority[k]), int(s.job_submission[k])
+
+    offers: dict[int, Amounts] = {}
+    for k in pool.queued():
+        if pool.queue(k) == q and k != j and (pool.gang(k) >= 0 or place(k) < place(j)):
+            offer = -1 - k if pool.gang(k) < 0 else pool.gang(k)
+            offers[offer] = plus(offers.get(offer, held), pool.whole[k])
+    return any(pool.cost(after) > fair[q] - MARGIN for after in offers.values())
+
+
 def check_progress(pool: Pool, plan: Plan) -> None:
     """After a round that changed nothing: no single job waits for room that it could have.
 
@@ -446,7 +470,7 @@ def check_progress(pool: Pool, plan: Plan) -> None:
             continue
         seen.add(pair)
         share = pool.cost(plus(held[q], pool.whole[j])) / weights[q]
-        within = share <= fair[q] / weights[q] - MARGIN
+        within = share <= fair[q] / weights[q] - MARGIN and not over_ahead(pool, j, held[q], fair)
         late = room.late(j, [f / w for f, w in zip(fair, weights, strict=True)])
         for w, value in pool.entries(j):
             for n in range(len(pool.snapshot.node_number)):
@@ -464,34 +488,3 @@ def check_progress(pool: Pool, plan: Plan) -> None:
                 assert not urgent, f"{j} waits although less urgent runs hold room on {n}"
                 gain = within and room.gives(j, n, value, share, late)
                 assert not gain, f"{j} waits for room that evicted runs on {n} could give"
-
-
-# Rows in another order -------------------------------------------------------------------
-
-
-def mixed(snapshot: Snapshot, seed: int) -> tuple[Snapshot, list[int], list[int]]:
-    """The same pool with jobs and nodes in other rows; old row by new row, for both."""
-    from dataclasses import fields, replace
-
-    chance = np.random.default_rng(seed)
-    jobs = chance.permutation(snapshot.job_queue.size)
-    nodes = chance.permutation(snapshot.node_number.size)
-    new_node = np.argsort(nodes).astype(np.int32)
-    new_job = np.argsort(jobs).astype(np.int32)
-    changed: dict[str, object] = {}
-    for item in fields(Snapshot):
-        column = getattr(snapshot, item.name)
-        if isinstance(column, np.ndarray):
-            if item.name.startswith("job_"):
-                changed[item.name] = column[jobs]
-            elif item.name == "node_label":
-                changed[item.name] = column[:, nodes]
-            elif item.name.startswith("node_"):
-                changed[item.name] = column[nodes]
-    on = np.asarray(changed["job_node"])
-    changed["job_node"] = np.where(on >= 0, new_node[np.maximum(on, 0)] if nodes.size else on, on)
-    if snapshot.avoid_job is not None and snapshot.avoid_node is not None:
-        changed["avoid_job"] = new_job[snapshot.avoid_job]
-        changed["avoid_node"] = new_node[snapshot.avoid_node]
-    changed |= {"sums": None, "queued_order": None, "running_order": None}
-    return replace(snapshot, **changed), jobs.tolist(), nodes.tolist()  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from fairlead_scheduler.cases.form import Case, Round
 from fairlead_scheduler.cases.world import World
 from fairlead_scheduler.engine import Plan, door, explain, schedule
 from fairlead_scheduler.snapshots import Built
-from tests.properties.engine import plain
+from tests.properties.engine import mixing, plain
 from tests.properties.engine.plain import Pool
 from tests.properties.engine.plain_reasons import check_reasons
 from tests.properties.engine.worlds import BOUNDED, cases
@@ -56,7 +56,7 @@ def test_the_plan_does_not_depend_on_the_order_of_rows(case: Case, seed: int) ->
     for turn in case.rounds:
         world.begin(turn, 0)
         built = world.build()
-        other, jobs, nodes = plain.mixed(built.snapshot, seed)
+        other, jobs, nodes = mixing.mixed(built.snapshot, seed)
         again = schedule(other, world.engine)
         plan = schedule(built.snapshot, world.engine)
         world.settle(built, plan)
