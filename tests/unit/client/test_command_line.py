@@ -361,6 +361,18 @@ def test_jobs_that_are_in_no_state_for_it_are_told_apart_from_none(
     assert told.out == ""
 
 
+def test_a_letter_that_a_terminal_lacks_is_written_in_others(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [{**JOB, "clientId": "sn\u2603w"}]}
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    code = "from fairlead import cli; cli.main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "get", "jobs", "-o", "json"], capture_output=True, check=True
+    )
+    assert msgspec.json.decode(ended.stdout)[0]["clientId"] == "sn\u2603w"
+
+
 def test_output_that_cannot_be_written_is_said_without_a_traceback(server: Served) -> None:
     server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [JOB]}
     code = "import sys; from fairlead import cli; sys.exit(cli.invoke(['get', 'jobs']))"

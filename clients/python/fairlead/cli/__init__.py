@@ -6,6 +6,7 @@ the first word is none of ours, and modules import what is heavy only when a com
 the command line starts quickly.
 """
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -62,6 +63,9 @@ ELSEWHERE: Final = {
 
 def main() -> None:
     """The entry point of the `fairlead` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # not every terminal has every letter
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(invoke(sys.argv[1:]))
 
 
