@@ -315,11 +315,14 @@ def test_a_report_says_who_holds_how_much_and_why_jobs_wait(
 ) -> None:
     kind, name = what.split()
     server.routes[f"GET /api/v1/{kind}s/{name}/report"] = lambda _: REPORTS[what]
+    groups = [{"group": {"state": "QUEUED"}, "jobs": 1_004}]
+    server.routes["GET /api/v1/jobs"] = lambda _: {"groups": groups, "total": "1004"}
     assert cli.invoke(["describe", kind, name]) == 0
     told = capsys.readouterr().out
     assert "50.0%   25.0%   100.0%" in told
     assert "4 jobs (vision): 0 of 3 nodes have room" in told
     assert "insufficient-resources=4" in told
+    assert ("1,004 QUEUED" in told) == (kind == "queue")
     assert ("holiday" in told) == (kind == "queue")
     assert ("2026-01-01T00:00:00.000Z" in told) == (kind == "pool")
     assert cli.invoke(["describe", kind, name, "-o", "json"]) == 0

@@ -26,17 +26,21 @@ def queue(
     output_format: output.FormatOption = output.Format.TABLE,
 ) -> None:
     """Show what a queue holds and may hold, and why its jobs wait."""
+    from fairlead import Filter
+
     with frame.connect(context) as client:
         report = client.queue_report(name)
-    if output_format is not output.Format.TABLE:
-        _other(report, report.queue, output_format)
-        return
+        if output_format is not output.Format.TABLE:
+            _other(report, report.queue, output_format)
+            return
+        groups = client.count_jobs(["state"], Filter(queue=name))
     output.fields(
         [
             ("Queue", report.queue),
             ("Weight", None if report.weight is None else f"{report.weight:g}"),
             ("Cordoned", (report.reason or True) if report.cordoned else None),
             ("Limits", _limits(report.limits)),
+            ("Jobs", [f"{each.jobs:,} {each.group['state']}" for each in groups]),
             ("Waiting for", report.reasons),
         ]
     )
