@@ -236,7 +236,7 @@ class Folder:
         is in memory.
         """
         began_s = clock.monotonic_s()
-        known = store.remembered(batch)
+        known = await store.remembered(batch)
         if known is not None:
             made = await self._make(store, known, batch)
             self._cache.settle(made.changes)

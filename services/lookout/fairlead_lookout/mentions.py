@@ -33,14 +33,17 @@ def matches(job: Job, wanted: events.JobFilter, labels: Mapping[str, str]) -> bo
     return wanted.executor in (None, run.executor) and wanted.node in (None, run.node)
 
 
-def mentioned(messages: Sequence[Message]) -> set[str]:
-    """The ids of all jobs that these messages name."""
-    return {
-        event.job_id
-        for message in messages
-        for event in message.sequence.events
-        if isinstance(event, events.JobEvent)
-    }
+def mentioned(messages: Sequence[Message]) -> dict[str, None]:
+    """The ids of all jobs that these messages name, in their order: jobs that are named one after
+    the other were often made so, and are near each other in memory."""
+    return dict.fromkeys(
+        [
+            event.job_id
+            for message in messages
+            for event in message.sequence.events
+            if isinstance(event, events.JobEvent)
+        ]
+    )
 
 
 def mentioned_runs(messages: Sequence[Message]) -> set[RunKey]:

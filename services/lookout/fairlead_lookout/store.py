@@ -33,6 +33,8 @@ from fairlead_lookout.requests import Requests
 from fairlead_lookout.turns import Turns
 
 NOTHING: Final[Amounts] = {}
+LOOKED_UP: Final = 1_000
+"""Jobs looked up in memory between two looks at the clock."""
 COPIED_MAX: Final = 500
 """Rows of one COPY: they are encoded at once, in some ms."""
 _decode_amounts: Final = msgspec.json.Decoder(Amounts).decode
@@ -68,18 +70,28 @@ class Store:
         self._requests = Requests(connection)
         self._days: set[date] = set()
 
-    def remembered(self, batch: Batch) -> Known | None:
+    async def remembered(self, batch: Batch) -> Known | None:
         """As `load`, if all of it is in memory."""
-        messages, cached = batch.messages, self._cache
-        wanted = mentions.mentioned(messages)
-        if batch.found is not None or not wanted <= cached.jobs.keys():
+        if batch.found is not None:
             return None
-        jobs = {job_id: cached.jobs[job_id] for job_id in wanted}
-        keys = {job.key for job in jobs.values()}
-        keys.update((each.sequence.queue, each.sequence.job_set) for each in messages)
-        shapes = _shapes_of(jobs)
+        messages, cached = batch.messages, self._cache
+        jobs: dict[str, Job] = {}
+        keys = {(each.sequence.queue, each.sequence.job_set) for each in messages}
+        shapes: set[str] = set()
+        for index, job_id in enumerate(mentions.mentioned(messages)):
+            if index % LOOKED_UP == 0:
+                await self._turns.give_way()
+            job = cached.jobs.get(job_id)
+            if job is None:
+                return None
+            jobs[job_id] = job
+            keys.add(job.key)
+            shapes.add(job.shape)
+            if job.latest is not None:
+                shapes.add(job.latest.shape)
         if not keys <= cached.sets.keys() or not shapes <= cached.requests.keys():
             return None
+        await self._turns.give_way()
         if mentions.bulk(messages[-1:]) or _older_runs(messages, jobs):
             return None
         sets = {key: cached.sets[key] for key in keys}
@@ -93,7 +105,8 @@ class Store:
         else:
             candidates = {(each.partition, each.position): batch.found for each in messages}
         wanted = mentions.mentioned(messages)
-        wanted.update(job_id for ids in candidates.values() for job_id in ids)
+        for ids in candidates.values():
+            wanted.update(dict.fromkeys(ids))
         cached = self._cache.jobs
         jobs = {job_id: cached[job_id] for job_id in wanted if job_id in cached}
         await self._turns.give_way()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 
@@ -16,6 +16,8 @@ from fairlead_scheduler.view.columns import View
 
 Known = Mapping[JobId, c.Ended]
 _Bulk = ev.JobsCancelRequested | ev.JobsPreemptRequested | ev.JobsReprioritized
+_BULK: Final = frozenset(get_args(_Bulk))
+"""To look at every event of the log, types in a set are much faster than a union."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -102,7 +104,10 @@ def label_filters(view: View, messages: Iterable[Folded]) -> set[JobId]:
         if not isinstance(message, Message):
             continue
         for event in message.sequence.events:
-            if isinstance(event, _Bulk) and event.filter.labels:
+            if type(event) not in _BULK:
+                continue
+            assert isinstance(event, _Bulk)
+            if event.filter.labels:
                 rows = filters.beside_labels(view, message.partition, event.filter)
                 needed.update(view.jobs.rows.every(rows))
     return {job_id for job_id in needed if job_id not in view.specs}
