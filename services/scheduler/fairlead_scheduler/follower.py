@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from fairlead_common import clock
 from fairlead_common.db import Pool
+from fairlead_common.errors import ViewConflict
 from fairlead_common.ids import JobId
 from fairlead_common.log import EventLog, Reader, caught_up
 from fairlead_common.log.protocol import Batch, Positions
@@ -63,7 +64,13 @@ async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
             wanted = apply.wanted(view, messages)
             known = await checkpoint.find_ended(pool, wanted) if wanted else {}
             async with state.folding:
-                await load_specs(pool, view, apply.label_filters(view, messages))
+                labelled = apply.label_filters(view, messages)
+                await load_specs(pool, view, labelled)
+                if any(job_id not in view.specs for job_id in labelled):
+                    raise ViewConflict(
+                        "the leader's checkpoint has left out jobs that ended later than this view"
+                        " has read: it must start anew from that checkpoint"
+                    )
                 apply.apply(view, messages, known)
                 apply.advance(view, batch.positions)
         metrics.EVENTS.inc(len(batch.entries))

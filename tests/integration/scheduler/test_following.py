@@ -4,7 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
+from fairlead_common import events as ev
 from fairlead_common.db import Connection, Pool, migrate, open_pool
+from fairlead_common.errors import ViewConflict
+from fairlead_common.events import JobFilter
 from fairlead_common.ids import JobId
 from fairlead_common.lifecycle import JobState
 from fairlead_common.log import topics
@@ -13,7 +18,7 @@ from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.follower import State, load_specs, tidy
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.view.columns import View
-from tests.integration.scheduler.world import World, job_id, submitted
+from tests.integration.scheduler.world import QUEUE, World, job_id, submitted
 
 
 @asynccontextmanager
@@ -94,3 +99,23 @@ async def test_a_job_learns_that_the_one_it_comes_after_ended_although_that_is_j
         assert job_id("first") not in state.view.recent
         (second,) = state.view.specs.of([job_id("second")]).values()
         assert second.after == (job_id("first"),)
+
+
+async def test_a_standby_that_the_checkpoint_has_overtaken_says_that_it_must_start_anew(
+    fresh_database: str,
+) -> None:
+    """The leader has folded more, has seen the job end, and keeps its labels no longer."""
+    async with (
+        scheduler_database(fresh_database) as (pool, _),
+        World.open(fresh_database) as world,
+    ):
+        state = State(View(), Clusters(), Queues())
+        state.view.positions = await world.log.start_positions(topics.JOBS)
+        following = asyncio.create_task(follower.follow_jobs(world.log, pool, state))
+        await world.tell(submitted("a", labels={"team": "x"}))
+        await state.reached(topics.JOBS, await world.log.end_positions(topics.JOBS))
+        state.view.specs.drop(job_id("a"))
+        chosen = JobFilter(queue=QUEUE, labels={"team": "x"})
+        await world.tell(ev.JobsCancelRequested(filter=chosen))
+        with pytest.raises(ViewConflict, match="must start anew"):
+            await following
