@@ -232,9 +232,9 @@ async def test_a_long_poll_may_begin_before_what_it_is_about_is_there(
 
 
 async def test_long_polls_are_bounded_and_keep_nobody_from_reading(
-    database: str, valkey_url: str
+    fresh_database: str, valkey_url: str
 ) -> None:
-    async with running(database, valkey_url, waits_max=1) as world:
+    async with running(fresh_database, valkey_url, waits_max=1) as world:
         await world.read("/jobsets/q/s", await world.tell(submitted("a")))
         path = f"/jobs/{job_id('a')}"
         tag = (await world.get(path)).headers["etag"]
