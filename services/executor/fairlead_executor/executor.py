@@ -33,6 +33,8 @@ PAUSE_S_MAX: Final = 0.25
 PAUSE_FACTOR: Final = 3.0
 """Between turns this many times what the last one took: under load turns become fewer and larger.
 """
+MANY: Final = 1_000
+"""A turn that did so much is large enough: what comes next need not wait to become more."""
 
 RETRY_S_MIN: Final = 0.1
 RETRY_S_MAX: Final = 5.0
@@ -184,11 +186,12 @@ class Executor:
     async def _turns(self) -> None:
         while True:
             started_s = self._monotonic()
-            await self._turn()
+            turn = await self._turn()
             self._room.set()
             took_s = self._monotonic() - started_s
             if not self.core.busy:
-                await asyncio.sleep(min(PAUSE_S_MAX, max(PAUSE_S_MIN, PAUSE_FACTOR * took_s)))
+                if len(turn.actions) < MANY:
+                    await asyncio.sleep(min(PAUSE_S_MAX, max(PAUSE_S_MIN, PAUSE_FACTOR * took_s)))
                 await self._woken(self.core.idle_s(self._clock()))
 
     async def _turn(self) -> Turn:
