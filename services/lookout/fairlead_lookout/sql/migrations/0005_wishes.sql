@@ -1,5 +1,5 @@
 -- Why a job's run is to give way, from the wish until the run ends and has it in its own row
--- (docs/decisions/0031): a wish for 100,000 jobs changes one row of each.
+-- (docs/decisions/0022): a wish for 100,000 jobs changes one row of each.
 ALTER TABLE fairlead_lookout.jobs
     ADD COLUMN stop_cause text COLLATE "C",
     ADD COLUMN stop_reason text;
