@@ -37,6 +37,7 @@ from fairlead_common.db import migrate, open_pool
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.connect import open_log
 from fairlead_lookout import columns
+from fairlead_lookout.model import Job, Run
 from fairlead_lookout.store import SCHEMA
 from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import Running
@@ -411,10 +412,21 @@ def _jobs(
         started = at_ms + 1_000 if run else None
         category = chance.choice(("exit-code", "exit-code", "oom")) if state == "FAILED" else None
         order = ids.submission_number(at_ms, partition, number & 511, number & 1023)
-        job = (
-            job_id, numbers[own], own[0], "default", "default", order, at_ms, None, None, shape,
-            state, None, False, 0, run, ended or at_ms, started, ended, category, None, None,
-        )  # fmt: skip
+        job = Job(
+            id=job_id,
+            key=own,
+            priority_class="default",
+            number=order,
+            submitted_ms=at_ms,
+            shape=shape,
+            state=state,
+            priority=0,
+            run=run,
+            changed_ms=ended or at_ms,
+            started_ms=started,
+            ended_ms=ended,
+            category=category,
+        )
         team = f"t{chance.randrange(TEAMS)}"
         said = msgspec.json.encode(
             events.JobSubmitted(
@@ -423,12 +435,21 @@ def _jobs(
         )
         spec = (job_id, "d" * 32, f"trial-{number}", f'{{"team":"{team}"}}', None, said)
         node = f"n{chance.randrange(NODES)}"
-        attempt = run and (
-            job_id, 1, state if state in ("RUNNING", "SUCCEEDED", "FAILED") else "STOPPED",
-            "cluster-a", node, "default", at_ms, at_ms, started, ended, None, category, None, None,
-            shape,
-        )  # fmt: skip
-        yield job, spec, attempt
+        attempt = Run(
+            number=run,
+            state=state if state in ("RUNNING", "SUCCEEDED", "FAILED") else "STOPPED",
+            executor="cluster-a",
+            node=node,
+            pool="default",
+            leased_ms=at_ms,
+            pending_ms=at_ms,
+            running_ms=started,
+            ended_ms=ended,
+            category=category,
+            shape=shape,
+        )
+        row = columns.job_row(job, numbers[own])
+        yield row, spec, columns.run_row(((job_id, run), attempt)) if run else None
 
 
 async def _count(connection: Any) -> None:

@@ -238,6 +238,8 @@ def _gangs_judged(round_: Round) -> Bool:
 
 def _pair_counts(snapshot: Snapshot, rows: Int32, size: tuple[int, ...]) -> Int64:
     """[Q, S] how often each pair occurs among these rows."""
+    if not rows.size:
+        return np.zeros(size, np.int64)
     pair = snapshot.job_queue[rows].astype(np.int64) * size[1] + snapshot.job_shape[rows]
     return np.bincount(pair, minlength=size[0] * size[1]).reshape(size).astype(np.int64)
 
@@ -258,9 +260,10 @@ def _reasons(round_: Round, queued: Int64, refused: Int32, refused_code: Byte) -
     gone &= single == 0
     alone_refused = gone[of_refused]
     pair_code[of_refused] = np.where(alone_refused, refused_code[~in_gang], pair_code[of_refused])
-    pair = np.flatnonzero((single > 0) | gone)
-    queue = pair // single.shape[1]
-    shape = pair - queue * single.shape[1]
+    told = (single > 0) | gone
+    pair = np.flatnonzero(told)
+    queue = np.repeat(np.arange(told.shape[0]), np.count_nonzero(told, axis=1))
+    shape = pair - queue * told.shape[1]
     code = pair_code.ravel()[pair]
     alone = state.queue_stop[queue]
     rest = Code.NOT_REACHED if _stopped(round_) != Code.NONE else Code.INSUFFICIENT_RESOURCES
