@@ -55,7 +55,9 @@ def test_an_order_that_is_kept_equals_one_made_anew() -> None:
             old = full[~np.isin(full, new)]
             want = [j for j in full if not gone[j] or j in new]
             gone[new] = False
-            kept = order.Order(old)
+            kept = order.Order()
+            kept.change(np.zeros(200, np.bool_), old, made, live=live)
+            assert kept.rows.tolist() == old.tolist()
             kept.change(gone, new, made, live=live)
             assert kept.rows.tolist() == want
 

@@ -67,9 +67,9 @@ def sort_keys(snapshot: Jobs, rows: Int32, *, live: bool) -> Int64:
 class Order:
     """An order that is kept and follows what changes, in one array with room to grow."""
 
-    def __init__(self, rows: Int32 | None = None) -> None:
-        self._rows = np.zeros(0, np.int32) if rows is None else rows.copy()
-        self._size = self._rows.size
+    def __init__(self) -> None:
+        self._rows = np.zeros(0, np.int32)
+        self._size = 0
 
     @property
     def rows(self) -> Int32:
