@@ -242,6 +242,19 @@ async def test_a_topic_can_be_made_again_but_not_otherwise(log: EventLog, bed: B
     await elsewhere.close()
 
 
+async def test_a_new_topic_is_there_at_once_for_everybody(log: EventLog, bed: Bed) -> None:
+    elsewhere = await bed.open()
+
+    async def make_and_look() -> None:
+        topic = await made(log, partitions=2)
+        assert await elsewhere.start_positions(topic.name) == {0: 0, 1: 0}
+        assert await log.end_positions(topic.name) == {0: 0, 1: 0}
+
+    for _ in range(5):
+        await asyncio.gather(*(make_and_look() for _ in range(4)))
+    await elsewhere.close()
+
+
 @pytest.mark.parametrize("name", ["", "two words", "a/b", "x" * 201, "schlüssel"])
 async def test_a_topic_that_no_broker_would_take_is_refused(log: EventLog, name: str) -> None:
     with pytest.raises(ValueError, match="cannot name a topic"):

@@ -11,7 +11,12 @@ from typing import Any, Final, TypeAlias, TypeVar
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import IllegalOperation, KafkaError, for_code
+from aiokafka.errors import (
+    IllegalOperation,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 
 from fairlead_common.errors import LogUnavailable, TopicMismatch
 from fairlead_common.log.kafka_address import KafkaAddress
@@ -147,13 +152,17 @@ class Controls:
         return await bounded(self._away_s, attempt)
 
     async def create(self, topic: Topic) -> None:
-        """Make the topic, or check the one that is there. Raises `TopicMismatch`."""
+        """Make the topic, or check the one that is there. Raises `TopicMismatch`.
 
-        async def attempt() -> None:
+        The controller says that it is made before the brokers have heard of it: we wait for them.
+        """
+
+        async def attempt() -> int:
             async with admin(self._address, self._away_s) as client:
                 await _create(client, topic)
+                return await _known_partitions(client, topic.name)
 
-        await bounded(self._away_s, attempt)
+        self._partitions[topic.name] = await bounded(self._away_s, attempt)
 
     async def partitions(self, topic: str) -> int:
         """How many it has, which never changes. Raises `TopicMismatch` if it is not there."""
@@ -254,10 +263,13 @@ async def _create(client: Any, topic: Topic) -> None:
 
 async def _check(client: Any, topic: Topic, settings: Mapping[str, str]) -> None:
     """Raises `TopicMismatch`; says how long the topic is kept, if that has changed."""
-    found = await _count_partitions(client, topic.name)
+    found = await _known_partitions(client, topic.name)
     resource = ConfigResource(ConfigResourceType.TOPIC, topic.name)
     answers = await client.describe_configs([resource])
-    there = {entry[0]: entry[1] for entry in answers[0].resources[0][4]}
+    code, message, _, _, entries = answers[0].resources[0]
+    if code:
+        raise for_code(code)(f"{topic.name}: {message}")
+    there = {entry[0]: entry[1] for entry in entries}
     compacted = "compact" in there["cleanup.policy"]
     if (found, compacted) != (topic.partitions, topic.compacted):
         raise TopicMismatch(
@@ -268,6 +280,14 @@ async def _check(client: Any, topic: Topic, settings: Mapping[str, str]) -> None
     if kept is not None and there["retention.ms"] != kept:
         changed = ConfigResource(ConfigResourceType.TOPIC, topic.name, dict(settings))
         await client.alter_configs([changed])
+
+
+async def _known_partitions(client: Any, topic: str) -> int:
+    """Raises `UnknownTopicOrPartitionError` if the broker asked does not know it (yet)."""
+    found = await _count_partitions(client, topic)
+    if not found:
+        raise UnknownTopicOrPartitionError(f"the brokers do not know {topic} yet")
+    return found
 
 
 async def _count_partitions(client: Any, topic: str) -> int:
