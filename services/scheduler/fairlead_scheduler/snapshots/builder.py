@@ -6,6 +6,7 @@ journal names, those whose time has come, and what the clusters changed.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -29,6 +30,9 @@ from fairlead_scheduler.view.columns import NodeName, View, changed_rows
 
 SLACK: Final = 64
 """Rows of queues and shapes without jobs that are left alone, beside as many as have jobs."""
+BARE_POOLS_MAX: Final = 1_000
+"""Pools without nodes that are looked at, the first that were named: nothing can start there, and
+whoever submits jobs may name as many as he likes."""
 
 _Key = tuple[int, tuple[str, ...]]
 
@@ -67,7 +71,6 @@ class Builder:
         self._nodes = AllNodes()
         self._amounts: dict[str, tuple[_Key, npt.NDArray[np.int64]]] = {}
         self._node_labels: dict[str, tuple[_Key, npt.NDArray[np.int32] | None]] = {}
-        self._pools: tuple[tuple[int, int], list[str]] = ((-1, -1), [])
         self._view: View | None = None
         self._forget()
 
@@ -75,6 +78,8 @@ class Builder:
         """Begin anew, with another view."""
         self._place = self._gang_place = -1
         self._homes = Homes()
+        self._pools: tuple[tuple[int, int], list[str]] = ((-1, -1), [])
+        self._met: list[str] = []
         self._members: dict[str, Members] = {}
         self._delayed = Alarms()
         self._left_out: set[int] = set()
@@ -109,9 +114,9 @@ class Builder:
         if view is not self._view:
             self._forget()
             self._view = view
+        moved = self._node_version != clusters.version
         again = self._move_nodes(view, clusters)
-        for pool in self.pools(view, clusters):
-            self._of(view, pool)
+        again += self._meet(view, self.pools(view, clusters))
         again += self._delayed.due(now_ms)
         again += self._leave_out(view, left_out)
         changed = changed_rows(view, self._place)
@@ -122,8 +127,23 @@ class Builder:
             self._look_at(view, changed, now_ms)
         gangs = view.gang_journal.since(self._gang_place)
         self._gang_place = view.gang_journal.end
-        for members in self._members.values():
-            members.settle_gangs(view, gangs)
+        if moved or len(changed) or gangs is None or gangs:
+            for members in self._members.values():
+                members.settle_gangs(view, gangs)
+
+    def _meet(self, view: View, pools: list[str]) -> list[int]:
+        """Look at these pools from now on; returns rows of jobs that may have been there before."""
+        rows: list[int] = []
+        if pools is self._met:
+            return rows
+        self._met = pools
+        jobs = view.jobs
+        for pool in pools:
+            known = self._members.get(pool)
+            if known is None or known.pool < 0:
+                number = self._of(view, pool).pool
+                rows += np.flatnonzero(jobs.pool[: jobs.used] == number).tolist()
+        return rows
 
     def _leave_out(self, view: View, rows: Iterable[int]) -> list[int]:
         """Leave these queued jobs out, and no others; returns those whose lot has changed."""
@@ -175,7 +195,7 @@ class Builder:
         self._leaving.update(rows[given].tolist())
         self._leased.keep_up(view, rows, valid)
         before = self._homes.pool[rows]
-        now = np.where(may | live, pool, np.int16(-1))
+        now = np.where(may | live, pool, np.int32(-1))
         for members in self._members.values():
             if members.homeless:
                 members.homeless.difference_update(rows.tolist())
@@ -217,12 +237,14 @@ class Builder:
     # What came of it ------------------------------------------------------------------------------
 
     def pools(self, view: View, clusters: Clusters) -> list[str]:
-        """Names of all pools that have nodes or were named by a job, in ascending order."""
+        """Names of the pools that have nodes, and of bare ones that jobs named, ascending."""
         self._nodes.keep_up(clusters)
         names = view.jobs.pools.values
         key = (clusters.version, len(names))
         if self._pools[0] != key:
-            self._pools = (key, sorted({*self._nodes.pools(), *names}))
+            pools = set(self._nodes.pools())
+            bare = (name for name in names if name not in pools)
+            self._pools = (key, sorted([*pools, *islice(bare, BARE_POOLS_MAX)]))
         return self._pools[1]
 
     def version(self, pool: str) -> int:

@@ -65,14 +65,14 @@ class Homes:
     """Row of the view -> its pool's number and its slot there, -1 where it takes no part."""
 
     def __init__(self) -> None:
-        self.pool = np.zeros(0, np.int16)
+        self.pool = np.zeros(0, np.int32)
         self.slot = np.zeros(0, np.int32)
 
     def grow(self, rows: int) -> None:
         """Have room for that many rows."""
         if rows > len(self.slot):
             more = max(rows, 2 * len(self.slot)) - len(self.slot)
-            self.pool = np.concatenate([self.pool, np.full(more, -1, np.int16)])
+            self.pool = np.concatenate([self.pool, np.full(more, -1, np.int32)])
             self.slot = np.concatenate([self.slot, np.full(more, -1, np.int32)])
 
 

@@ -177,7 +177,7 @@ _COLUMNS: Final[dict[str, npt.DTypeLike]] = {
     "run_state": np.uint8,
     "flags": np.uint16,
     "partition": np.int16,
-    "pool": np.int16,
+    "pool": np.int32,
     "queue": np.int32,
     "job_set": np.int32,
     "shape": np.int32,
@@ -225,7 +225,7 @@ class Columns:
     run_state: npt.NDArray[np.uint8]
     flags: npt.NDArray[np.uint16]
     partition: npt.NDArray[np.int16]
-    pool: npt.NDArray[np.int16]
+    pool: npt.NDArray[np.int32]
     queue: npt.NDArray[np.int32]
     job_set: npt.NDArray[np.int32]
     shape: npt.NDArray[np.int32]
