@@ -79,7 +79,7 @@ def _act(name: str, jobs: Jobs, body: dict[str, object], *, dry_run: bool = Fals
     targets: list[Jobs] = [jobs]
     if not isinstance(jobs, Filter):
         targets = [jobs[start : start + IDS_MAX] for start in range(0, len(jobs), IDS_MAX)]
-    query = (("dryRun", "true"),) if dry_run else ()
+    query = asking.tried(dry_run)
     matched: int | None = 0
     position: str | None = None
     sample: list[FoundJob] = []

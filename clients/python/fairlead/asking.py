@@ -135,6 +135,11 @@ def seen(after: str | None, wait_s: float | None) -> tuple[tuple[str, str], ...]
     return (("after", after), *((("wait", duration(wait_s)),) if wait_s is not None else ()))
 
 
+def tried(dry_run: bool) -> tuple[tuple[str, str], ...]:
+    """The parameter of a change that shall only be tried."""
+    return (("dryRun", "true"),) if dry_run else ()
+
+
 def duration(s: float) -> str:
     """As the API writes seconds: `30s`, `1500ms`."""
     ms = round(s * 1000)

@@ -51,6 +51,10 @@ class Refused(FairleadError):
         self.problem = problem
         self.accepted = tuple(accepted)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """So that it can be copied, and sent to another process, whole."""
+        return type(self), (self.problem, self.accepted), self.__dict__
+
 
 class Malformed(Refused):
     """400: the request could not be read."""

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from fairlead import asking, errors, looking, sse, steps
-from fairlead.models import Event
+from fairlead.models import Event, JobDetail
 from fairlead.steps import Flow, Request, Unreachable
 
 SILENCE_S_MAX: Final = 60.0
@@ -84,16 +84,22 @@ def logs(
     run: int | None = None,
     tail: int | None = None,
     container: str | None = None,
+    after: str | None = None,
 ) -> Flow[None]:
     """Iterates over the bytes of a run's log (of the newest run, unless `run` says which).
 
-    `stream` is `stdout` or `stderr`; `tail` asks for the last lines only. With `follow` it goes on
-    until the run has ended; a connection that breaks is taken up again at the same byte.
+    `stream` is `stdout` or `stderr`; `tail` asks for the last lines only. With `follow` it waits
+    until there is a run and goes on until that has ended; a connection that breaks is taken up
+    again at the same byte.
     """
+    after = after or (yield from steps.written())
+    if follow:
+        run = yield from _begun(job_id, run, after)
     path = f"{asking.API}/jobs/{asking.part(job_id)}/logs"
     got = 0
     while True:
         query = [("stream", stream), ("follow", "true" if follow else "false")]
+        query += asking.seen(after, None)
         if run is not None:
             query.append(("run", str(run)))
         if container is not None:
@@ -114,3 +120,16 @@ def logs(
         if tail is not None:
             raise errors.ServerUnreachable(f"The log broke off: {answer.reason}")
         yield from steps.pause(REOPEN_S)
+
+
+def _begun(job_id: str, run: int | None, after: str | None) -> Flow[int | None]:
+    """Wait until a run may have written something; its number, so that what follows, and what is
+    asked for again, is of that run alone. None if there will be none: the server says why.
+    """
+
+    def is_there(found: object) -> bool:
+        return isinstance(found, JobDetail) and found.may_have_log(run)
+
+    found = yield from steps.first(looking.watch_job(job_id, after=after), is_there)
+    assert isinstance(found, JobDetail), "a watch ends with a job that has ended"
+    return run if run is not None or found.newest is None else found.newest.run

@@ -1,6 +1,6 @@
 """Looking at jobs and job sets, and waiting for them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from fairlead import asking, errors, steps
@@ -162,14 +162,27 @@ def wait(
 def watch(queue: str, job_set: str, *, after: str | None = None) -> Flow[None]:
     """Iterates over the states of a job set, a new one when it changed, until all jobs ended."""
     after = after or (yield from steps.written((queue, job_set)))
-    etag: str | None = None
     path = asking.job_set_path(queue, job_set)
+    yield from _states(path, after, JobSet, lambda found: found.is_finished)
+
+
+def watch_job(job_id: str, *, after: str | None = None) -> Flow[None]:
+    """Iterates over the states of one job, a new one when it changed, until it has ended."""
+    after = after or (yield from steps.written())
+    path = f"/jobs/{asking.part(job_id)}"
+    yield from _states(path, after, JobDetail, lambda found: found.has_ended)
+
+
+def _states(
+    path: str, after: str | None, kind: type[asking.A], is_last: Callable[[asking.A], bool]
+) -> Flow[None]:
+    etag: str | None = None
     while True:
         reply = yield from asking.answered(_changed(path, etag, LONG_POLL_S, after))
         if reply.status != 304:
-            found = asking.decoded(reply, JobSet)
+            found = asking.decoded(reply, kind)
             yield from steps.emit(found)
-            if found.is_finished:
+            if is_last(found):
                 return
             etag = reply.headers.get("etag")
         yield from steps.pause(POLL_S)

@@ -12,10 +12,14 @@ from fairlead.steps import Flow, Reply
 from fairlead.tokens import NewToken, SignInLink, Token
 
 
-def create_queue(queue: Queue | str) -> Flow[Queue]:
-    """Make a queue, with the defaults if only its name is given. Raises `Conflict`."""
+def create_queue(queue: Queue | str, *, dry_run: bool = False) -> Flow[Queue]:
+    """Make a queue, with the defaults if only its name is given. Raises `Conflict`.
+
+    With `dry_run` the server says whether it could be made, and makes none.
+    """
     made = Queue(name=queue) if isinstance(queue, str) else queue
-    return (yield from asking.ask(asking.post("/queues", _told(made), repeatable=False), Queue))
+    request = asking.post("/queues", _told(made), query=asking.tried(dry_run), repeatable=dry_run)
+    return (yield from asking.ask(request, Queue))
 
 
 def queue(name: str) -> Flow[Queue]:
@@ -28,9 +32,13 @@ def queues() -> Flow[None]:
     yield from asking.pages("/queues", (), "queues", Queue)
 
 
-def replace_queue(queue: Queue) -> Flow[Queue]:
-    """Make a queue as it is given here. Raises `Conflict` if it is not the `version` given."""
-    request = asking.post(_queue_path(queue.name), _told(queue), method="PUT")
+def replace_queue(queue: Queue, *, dry_run: bool = False) -> Flow[Queue]:
+    """Make a queue as it is given here. Raises `Conflict` if it is not the `version` given.
+
+    With `dry_run` the server says whether it could be so, and changes nothing.
+    """
+    path, query = _queue_path(queue.name), asking.tried(dry_run)
+    request = asking.post(path, _told(queue), query=query, method="PUT")
     if queue.version:
         tag = ("if-match", f'"{queue.version}"')
         request = msgspec.structs.replace(

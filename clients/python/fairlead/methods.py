@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from fairlead import acting, discovery, follow, looking, managing, reporting, submitting
 from fairlead.fleet import Cluster, Node
-from fairlead.models import Action, Event, JobSet, JobView, Queue
+from fairlead.models import Action, Event, JobDetail, JobSet, JobView, Queue
 from fairlead.retries import Retries, retrying
 from fairlead.steps import Flow
 from fairlead.tokens import Token
@@ -102,6 +102,7 @@ class Methods(ABC):
     wait_job = Call(looking.wait_job)
     wait_jobs = Call(looking.wait_jobs)
     watch = Each(looking.watch, JobSet)
+    watch_job = Each(looking.watch_job, JobDetail)
     events = Each(follow.events, Event)
     logs = Each(follow.logs, bytes)
 

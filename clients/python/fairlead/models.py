@@ -394,6 +394,16 @@ class JobDetail(AboutJob, frozen=True, kw_only=True):
         """Its last run, if it ever had one."""
         return max(self.runs, key=lambda run: run.run, default=None)
 
+    def may_have_log(self, run: int | None = None) -> bool:
+        """Whether that run, or its newest one, has begun to write, or never will."""
+        newest = self.newest
+        at = 0 if newest is None else newest.run
+        if self.has_ended or run not in (None, at, at + 1):
+            return True
+        if newest is None or run == at + 1:
+            return False
+        return newest.running is not None or (run == at and newest.ended is not None)
+
 
 class Event(Answer, frozen=True, kw_only=True):
     """Something that happened to a job (or, with type `finished`, to a whole job set).

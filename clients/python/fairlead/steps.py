@@ -128,6 +128,24 @@ def through(flow: Flow[T], answered: Callable[[Step], Flow[Answer]]) -> Flow[T]:
         flow.close()
 
 
+def first(flow: Flow[None], is_it: Callable[[object], bool]) -> Flow[object]:
+    """The first item that the flow emits of which this is true, None without one."""
+    answer: Answer = None
+    try:
+        while True:
+            try:
+                step = flow.send(answer)
+            except StopIteration:
+                return None
+            answer = None
+            if not isinstance(step, Emit):
+                answer = yield step
+            elif is_it(step.item):
+                return step.item
+    finally:
+        flow.close()
+
+
 def send(request: Request) -> Flow[Reply | Unreachable]:
     """Ask once."""
     answer = yield Send(request)

@@ -76,7 +76,7 @@ def _submission(
     body: dict[str, object] = {"queue": queue, "jobSet": job_set}
     if defaults is not None:
         body["defaults"] = defaults
-    query = (("dryRun", "true"),) if dry_run else ()
+    query = asking.tried(dry_run)
     return asking.post("/jobs", {**body, "jobs": batch.jobs}, query=query)
 
 

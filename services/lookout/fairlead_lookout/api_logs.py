@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 from fairlead_common.permissions import EVERYTHING, Reach
 from fairlead_common.problems import Problem
 from fairlead_lookout import api_jobs, filters, logs
-from fairlead_lookout.asking import JobIdText
+from fairlead_lookout.asking import JobIdText, coming
 from fairlead_lookout.openapi import answers
 from fairlead_lookout.parts import Parts, Place
 
@@ -27,6 +27,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         "/jobs/{job_id}/logs",
         summary="What a run has written, as long as the executor has it",
         responses=answers(str, "The log's bytes.", 400, 404, media="text/plain"),
+        dependencies=[coming(parts)],
     )
     async def get_logs(
         reach: Seen,

@@ -136,22 +136,23 @@ def _add_creation(router: APIRouter, queues: Queues, classes: Collection[str]) -
         summary="Make a queue",
         status_code=201,
         responses={
+            200: schemas.answer(QueueView, "It could be made: a dry run."),
             201: schemas.answer(QueueView, "Made."),
             **schemas.problems(400, 409, 413, 415),
         },
-        openapi_extra=schemas.request_body(requests.Queue),
+        openapi_extra=schemas.request_body(requests.Queue) | {"parameters": [schemas.DRY_RUN]},
     )
     async def create_queue(request: Request) -> Response:
         caller = asking.of(request).caller
         require(caller, "operator")
-        query.of(request)
+        dry_run = query.of(request, "dryRun").flag("dryRun")
         given, found = _decoder(await body.read(request))
         queue = checked(given, found, classes, caller.name)
         metrics.REQUESTS.labels("create-queue").inc()
-        made = await queues.create(queue)
+        made = await queues.create(queue, dry_run=dry_run)
         if made is None:
             raise Problem("conflict", f"There is a queue {queue.name!r} already.")
-        return _shown(made, 201)
+        return _shown(made, 200 if dry_run else 201)
 
 
 def _add_replacement(router: APIRouter, queues: Queues, classes: Collection[str]) -> None:
@@ -159,12 +160,13 @@ def _add_replacement(router: APIRouter, queues: Queues, classes: Collection[str]
         "/queues/{name}",
         summary="Replace a queue; `If-Match` with its ETag guards against other changes",
         responses={**_SHOWN, **schemas.problems(400, 404, 412, 413, 415)},
-        openapi_extra=schemas.request_body(requests.Queue),
+        openapi_extra=schemas.request_body(requests.Queue)
+        | {"parameters": [schemas.DRY_RUN, schemas.IF_MATCH]},
     )
     async def replace_queue(request: Request, name: str) -> Response:
         caller = asking.of(request).caller
         require(caller, "operator")
-        query.of(request)
+        dry_run = query.of(request, "dryRun").flag("dryRun")
         given, found = _decoder(await body.read(request))
         if given.name is None:
             given.name = name
@@ -175,6 +177,7 @@ def _add_replacement(router: APIRouter, queues: Queues, classes: Collection[str]
             name,
             lambda old: msgspec.structs.replace(queue, version=old.version),
             request.headers.get("if-match"),
+            dry_run=dry_run,
         )
         return _shown(changed)
 
@@ -185,6 +188,7 @@ def _add_removal(router: APIRouter, queues: Queues, known: Known) -> None:
         summary="Remove a queue that has no live jobs",
         status_code=204,
         responses={204: {"description": "Removed."}, **schemas.problems(404, 409, 412)},
+        openapi_extra={"parameters": [schemas.IF_MATCH]},
     )
     async def delete_queue(request: Request, name: str) -> Response:
         caller = asking.of(request).caller
@@ -248,7 +252,8 @@ def _add_cordon_routes(router: APIRouter, queues: Queues) -> None:
             name=f"{word}_queue",
             summary=summary,
             responses={**_SHOWN, **schemas.problems(400, 404, 412, 413, 415)},
-            openapi_extra=schemas.request_body(requests.Cordon, required=False),
+            openapi_extra=schemas.request_body(requests.Cordon, required=False)
+            | {"parameters": [schemas.IF_MATCH]},
         )
 
 

@@ -76,8 +76,10 @@ class Queues:
         )
         return count
 
-    async def create(self, queue: Queue) -> Queue | None:
+    async def create(self, queue: Queue, *, dry_run: bool = False) -> Queue | None:
         """Make the queue and return it with its version; None if there is one of that name."""
+        if dry_run:
+            return None if await self.get(queue.name) else queue
         try:
             async with self._pool.acquire() as connection, connection.transaction():
                 version = await connection.fetchval(SQL["next_version"])
@@ -92,9 +94,17 @@ class Queues:
         return self._keep(made)
 
     async def change(
-        self, name: str, change: Callable[[Queue], Queue], if_match: str | None = None
+        self,
+        name: str,
+        change: Callable[[Queue], Queue],
+        if_match: str | None = None,
+        *,
+        dry_run: bool = False,
     ) -> Queue:
-        """Replace the queue by `change` of it. Raises a 404 or 412 `Problem`."""
+        """Replace the queue by `change` of it. Raises a 404 or 412 `Problem`.
+
+        A dry run says what it would be; it has the version that is there.
+        """
         try:
             async with self._pool.acquire() as connection, connection.transaction():
                 value = await connection.fetchval(SQL["lock_queue"], name)
@@ -106,6 +116,8 @@ class Queues:
                 changed = change(queue)
                 if msgspec.structs.replace(changed, by=queue.by) == queue:
                     return queue
+                if dry_run:
+                    return changed
                 version = await connection.fetchval(SQL["next_version"])
                 made = msgspec.structs.replace(changed, version=version)
                 await connection.execute(

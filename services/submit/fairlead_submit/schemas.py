@@ -16,6 +16,12 @@ DRY_RUN: Final = {
     "description": "Say what is wrong or would happen, and do nothing.",
     "schema": {"type": "boolean", "default": False},
 }
+IF_MATCH: Final = {
+    "name": "if-match",
+    "in": "header",
+    "description": "The ETag that it must still have.",
+    "schema": {"type": "string"},
+}
 LINES: Final = tuple(
     {
         "name": name,

@@ -290,18 +290,52 @@ def test_who_stops_reading_is_no_error(terminal: Terminal, job_set: str, command
     assert done.stderr == ""
 
 
-def test_ctrl_c_ends_a_watch(terminal: Terminal, job_set: str) -> None:
-    submitted(terminal, job_set, "[{hold: true, command: [a]}]")
-    words = terminal.words(["watch", "default", job_set, "--json"])
-    process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=terminal.environment, text=True
+def test_ctrl_c_ends_what_waits_and_says_that_submitted_jobs_go_on(
+    terminal: Terminal, job_set: str
+) -> None:
+    text = json.dumps(
+        {"queue": "default", "jobSet": job_set, "jobs": [{"hold": True, "command": ["a"]}]}
     )
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=COMMAND_S_MAX)
-    assert (process.returncode, told) == (130, "")
+    path = terminal.folder / "jobs.json"
+    path.write_text(text)
+    ways_out = f"`fairlead cancel --queue default --jobset {job_set}` ends them"
+    for arguments, said in (
+        (["submit", str(path), "--watch"], ways_out),
+        (["watch", "default", job_set, "--json"], ""),
+    ):
+        process = subprocess.Popen(
+            terminal.words(arguments),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**terminal.environment, "PYTHONUNBUFFERED": "1"},
+            text=True,
+        )
+        assert process.stdout is not None
+        while job_set not in (line := process.stdout.readline()) or "submitted" in line:
+            assert line, process.communicate()
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=COMMAND_S_MAX)
+        assert process.returncode == 130
+        assert said in told if said else told == ""
     terminal("cancel", "--queue", "default", "--jobset", job_set)
+
+
+def test_a_log_that_is_followed_waits_for_the_run_and_says_so(
+    terminal: Terminal, job_set: str
+) -> None:
+    (held,) = submitted(terminal, job_set, "[{hold: true, command: [echo, hello], cpu: 100m}]")
+    process = subprocess.Popen(
+        terminal.words(["logs", held, "-f"]),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=terminal.environment,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert "no output yet: QUEUED: It is held" in process.stderr.readline()
+    terminal("release", held)
+    assert process.communicate(timeout=COMMAND_S_MAX) == ("hello\n", "")
+    assert process.returncode == 0
 
 
 def test_bash_completes_commands(terminal: Terminal) -> None:

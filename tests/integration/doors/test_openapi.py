@@ -24,6 +24,11 @@ LEFT_OUT = {
     "/api/v1/events": "it goes on without end when told to follow",
 }
 
+NO_VIEW = {
+    "/api/v1/actions/{action}": "it is read where it is written",
+    "/api/v1/priority-classes": "they are settings",
+}
+
 
 async def test_a_change_of_the_api_is_committed_with_its_document(app: Whole) -> None:
     made = openapi.text(app.app.openapi())
@@ -67,6 +72,21 @@ async def test_generated_clients_find_good_names_and_every_parameter_explained(a
                 for kind, content in response.get("content", {}).items():
                     assert content["schema"], (place, status, kind)
     assert len(set(ids)) == len(ids)
+
+
+async def test_every_read_of_a_view_takes_a_position_to_have_seen(app: Whole) -> None:
+    for path, operations in app.app.openapi()["paths"].items():
+        if path.startswith("/api/") and path not in NO_VIEW and "get" in operations:
+            taken = {parameter["name"] for parameter in operations["get"]["parameters"]}
+            assert {"after", "wait"} <= taken, path
+
+
+async def test_what_takes_a_tag_says_so(app: Whole) -> None:
+    for path, operations in app.app.openapi()["paths"].items():
+        for method, operation in operations.items():
+            given = {parameter["name"] for parameter in operation.get("parameters", ())}
+            for status, header in (("304", "if-none-match"), ("412", "if-match")):
+                assert (status in operation["responses"]) is (header in given), (method, path)
 
 
 async def test_examples_are_what_the_server_takes(app: Whole) -> None:

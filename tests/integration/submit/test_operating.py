@@ -106,6 +106,26 @@ async def test_a_queue_keeps_all_that_it_is_told(submit: Served) -> None:
     assert queue.retry_policy.memory_factor == 1.5
 
 
+async def test_a_queue_is_tried_without_making_or_changing_it(submit: Served) -> None:
+    good, bad = {"name": "tides", "weight": 2}, {"name": "tides", "weight": -1}
+    tried = await submit.post("/queues?dryRun=true", good)
+    assert (tried.status_code, tried.json()["weight"]) == (200, 2.0), tried.text
+    assert (await submit.client.get("/api/v1/queues/tides")).status_code == 404
+    assert (await submit.post("/queues?dryRun=true", bad)).status_code == 422
+
+    made = (await submit.post("/queues", good)).json()
+    assert (await submit.post("/queues?dryRun=true", good)).status_code == 409
+    put = submit.client.put
+    url = "/api/v1/queues/tides?dryRun=true"
+    tried = await put(url, json={"weight": 3})
+    assert (tried.status_code, tried.json()["weight"]) == (200, 3.0), tried.text
+    assert (await put(url, json=bad)).status_code == 422
+    assert (await put(url, json=good, headers={"if-match": '"0"'})).status_code == 412
+    assert (await put(f"{url}&dryrun=true", json=good)).status_code == 422
+    assert (await put("/api/v1/queues/none?dryRun=true", json={})).status_code == 404
+    assert (await submit.client.get("/api/v1/queues/tides")).json() == made
+
+
 async def test_a_limit_of_an_unknown_class_is_refused(submit: Served) -> None:
     answer = await submit.post("/queues", {"name": "a", "limits": {"royal": {"cpu": 1}}})
     assert answer.status_code == 422

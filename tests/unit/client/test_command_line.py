@@ -195,6 +195,7 @@ def test_no_server_at_all_ends_with_4(
         ("{queue: q, jobSet: s, jbos: []}", "jbos"),
         ("{jobSet: s, jobs: []}", "names no queue"),
         ("{queue: q, jobs: []}", "names no jobSet"),
+        ('{"queue": "q", "queue": "r", "jobSet": "s", "jobs": []}', "'queue' is there twice"),
     ],
 )
 def test_a_file_that_is_no_submission_ends_with_2(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from fairlead import Event, errors, follow
+from fairlead import Event, JobDetail, Run, errors, follow
 from fairlead.sse import Message, Parser
 from fairlead.steps import Reply
-from tests.unit.client.world import BROKEN, World, ok
+from tests.unit.client.world import BROKEN, World, ok, problem
 
 OPEN = Reply(200, {})
 
@@ -45,10 +45,53 @@ def test_a_reset_is_told() -> None:
     assert types(world.emitted(follow.events("q", "s"), most=1)) == [("9-0", "reset")]
 
 
-def test_a_log_is_taken_up_at_the_byte_where_it_broke_off() -> None:
-    world = World((OPEN, [b"one\n", b"tw", BROKEN]), (OPEN, [b"o\n"]))
+def job(state: str, *runs: dict[str, object]) -> Reply:
+    return ok({"id": "j", "queue": "q", "jobSet": "s", "state": state, "runs": runs}, etag='"1"')
+
+
+STARTED = {"running": "2026-01-01T00:00:01.000Z"}
+ENDED = {"ended": "2026-01-01T00:00:02.000Z"}
+
+
+def test_a_log_is_taken_up_at_the_byte_of_the_run_where_it_broke_off() -> None:
+    began = job("RUNNING", {"run": 1, "state": "RUNNING", **STARTED})
+    world = World(began, (OPEN, [b"one\n", b"tw", BROKEN]), (OPEN, [b"o\n"]))
     assert world.emitted(follow.logs("j", follow=True)) == [b"one\n", b"tw", b"o\n"]
-    assert ("sinceBytes", "6") in world.asked[1].query
+    assert [("run", "1") in each.query for each in world.asked] == [False, True, True]
+    assert ("sinceBytes", "6") in world.asked[2].query
+
+
+def test_a_log_that_is_followed_begins_when_a_run_has() -> None:
+    returned = {"run": 1, "state": "RETURNED", **ENDED}
+    world = World(
+        job("QUEUED"),
+        Reply(304, {}),
+        job("QUEUED", returned),
+        job("PENDING", returned, {"run": 2, "state": "PENDING"}),
+        job("RUNNING", returned, {"run": 2, "state": "RUNNING", **STARTED}),
+        (OPEN, [b"here\n"]),
+    )
+    assert world.emitted(follow.logs("j", follow=True)) == [b"here\n"]
+    assert ("run", "2") in world.asked[-1].query
+
+
+def test_the_log_of_a_job_that_ended_without_a_run_is_refused_as_the_server_says() -> None:
+    world = World(job("QUEUED"), job("CANCELLED"), problem(404, "has not run yet"))
+    with pytest.raises(errors.NotFound, match="has not run yet"):
+        world.emitted(follow.logs("j", follow=True))
+
+
+@pytest.mark.parametrize(
+    ("run", "may"), [(None, False), (1, True), (2, True), (3, False), (4, False), (5, True)]
+)
+def test_only_the_next_run_is_waited_for_by_its_number(run: int | None, may: bool) -> None:
+    runs = [
+        Run(run=1, state="FAILED", running=STARTED["running"], ended=ENDED["ended"]),
+        Run(run=2, state="RETURNED", ended=ENDED["ended"]),
+        Run(run=3, state="PENDING"),
+    ]
+    detail = JobDetail(id="j", queue="q", job_set="s", state="PENDING", runs=tuple(runs))
+    assert detail.may_have_log(run) is may
 
 
 def test_the_tail_of_a_log_is_not_taken_up_again() -> None:

@@ -1,5 +1,6 @@
 """Submitting: client ids, long lists, and refusals in the middle of them."""
 
+import pickle
 from typing import Any
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 
 from fairlead import Gang, Job, acting, errors, managing, submitting
 from fairlead.batches import JOBS_MAX, cut
+from fairlead.models import Fault, Problem, SubmittedJob
 from fairlead.steps import Reply
 from tests.unit.client.world import World, ok, problem
 
@@ -95,6 +97,18 @@ def test_an_answer_that_is_no_answer_is_named_so() -> None:
 def test_a_refusal_without_a_problem_document_still_tells_its_status() -> None:
     with pytest.raises(errors.Unavailable, match="upstream"):
         World(Reply(502, {}, b"upstream away")).finish(managing.queue("a"))
+
+
+def test_a_refusal_can_be_sent_to_another_process() -> None:
+    refused = errors.refusal(
+        Problem(status=422, detail="no", errors=(Fault(pointer="/a", detail="is b"),)),
+        (SubmittedJob(id="0a"),),
+    )
+    refused.add_note("try c")
+    found = pickle.loads(pickle.dumps(refused))
+    assert (type(found), str(found)) == (errors.Invalid, str(refused))
+    assert (found.problem, found.accepted) == (refused.problem, refused.accepted)
+    assert found.__notes__ == ["try c"]
 
 
 def test_cancelling_many_ids_adds_up() -> None:

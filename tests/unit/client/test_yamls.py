@@ -37,7 +37,8 @@ def test_empty_documents_are_none() -> None:
     [
         (b"1: x", "the key 1 is no text"),
         (b"jobs: [{env: {true: x}}]", "the key True of jobs[0].env is no text"),
-        (b"{", "did not find expected"),
+        (b"{", "line 2, column 1: while parsing a flow node, did not find expected"),
+        (b"jobs:\n- cpu: 1\n  cpu: 2\n", "line 3, column 3: the key 'cpu' is there twice"),
         (b"\xff", "UTF-8"),
         (b"a: !!int no", "invalid literal"),
         (b"a: !!python/object:os.system x", "could not determine a constructor"),

@@ -39,7 +39,7 @@ def apply(
 
     What a document leaves out gets its default, but for a cordon: what an operator has cordoned
     stays so unless the document says `cordoned`. A queue that no document names stays as it is.
-    With --dry-run values are not checked by the server.
+    With --dry-run the server checks every document and changes nothing.
     """
     from fairlead import Conflict, Invalid
 
@@ -66,8 +66,7 @@ def _apply(client: "Client", wanted: "Queue", *, says_cordon: bool, dry_run: boo
     try:
         old = client.queue(wanted.name)
     except NotFound:
-        if not dry_run:
-            client.create_queue(wanted)
+        client.create_queue(wanted, dry_run=dry_run)
         typer.echo(f"queue {wanted.name} {'would be created' if dry_run else 'created'}")
         _lines(changes.of(Queue(name=wanted.name), wanted))
         return
@@ -78,8 +77,7 @@ def _apply(client: "Client", wanted: "Queue", *, says_cordon: bool, dry_run: boo
     if not changed:
         typer.echo(f"queue {wanted.name} unchanged")
         return
-    if not dry_run:
-        client.replace_queue(new)
+    client.replace_queue(new, dry_run=dry_run)
     typer.echo(f"queue {wanted.name} {'would change' if dry_run else 'changed'}")
     _lines(changed)
 

@@ -1,5 +1,6 @@
 """Reading what `fairlead submit` is given: YAML or JSON, one or several submissions."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Final
@@ -79,7 +80,11 @@ def _bytes(file: str) -> bytes:
 def _documents(file: str, text: bytes) -> list[object]:
     if text.lstrip()[:1] == b"{":
         try:
-            return [msgspec.json.decode(text)]
+            found = msgspec.json.decode(text)
+            _check_keys(text, found)
+            return [found]
+        except _Twice as error:
+            raise Unreadable(f"{called(file)} is not valid JSON: {error}") from error
         except msgspec.DecodeError as error:
             if file.endswith(".json"):
                 raise Unreadable(f"{called(file)} is not valid JSON: {error}") from error
@@ -92,6 +97,26 @@ def _documents(file: str, text: bytes) -> list[object]:
     if not found:
         raise Unreadable(f"{called(file)} is empty.")
     return found
+
+
+class _Twice(ValueError):
+    """An object has a key twice."""
+
+
+def _check_keys(text: bytes, found: object) -> None:
+    """Raise `_Twice` where parsers differ in what they take. Only a text that has other colons
+    than what was read of it is read once more, with a look at every key.
+    """
+    if text.count(b":") != msgspec.json.encode(found).count(b":"):
+        json.loads(text, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, object]]) -> None:
+    keys = set()
+    for key, _ in pairs:
+        if key in keys:
+            raise _Twice(f"the key {key!r} is there twice")
+        keys.add(key)
 
 
 def _submission(file: str, document: object) -> Submission:

@@ -1,5 +1,6 @@
 """`fairlead submit FILE`: jobs from YAML or JSON, as the API takes them."""
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -62,10 +63,8 @@ def submit(
             return
         sent = [(item, _submit(client, item)) for item in found]
         _report(sent, output_format)
-        if wait or show:
-            outcomes = [_succeeded(client, item, done, show) for item, done in sent]
-            if not all(outcomes):
-                raise typer.Exit(frame.EXIT_JOBS_FAILED)
+        if (wait or show) and not all(_wait(client, sent, show)):
+            raise typer.Exit(frame.EXIT_JOBS_FAILED)
 
 
 def _submit(client: "Client", item: "Submission") -> "Submitted":
@@ -101,6 +100,23 @@ def _report_check(item: "Submission", done: "Checked") -> None:
         frame.say(f"{name} could run nowhere now: {job.why or 'no node is large enough'}")
     if len(stuck) > frame.FAULTS_SHOWN_MAX:
         frame.say(f"... and {len(stuck) - frame.FAULTS_SHOWN_MAX} more")
+
+
+def _wait(client: "Client", sent: "list[tuple[Submission, Submitted]]", show: bool) -> list[bool]:
+    """Which submissions succeeded as a whole."""
+    outcomes = []
+    for item, done in sent:
+        try:
+            outcomes.append(_succeeded(client, item, done, show))
+        except KeyboardInterrupt:
+            place = shlex.join((item.queue, item.job_set))
+            ends = shlex.join(("--queue", item.queue, "--jobset", item.job_set))
+            frame.say(
+                f"\nfairlead: the jobs go on: `fairlead watch {place}` looks at them again,"
+                f" `fairlead cancel {ends}` ends them"
+            )
+            raise
+    return outcomes
 
 
 def _succeeded(client: "Client", item: "Submission", done: "Submitted", show: bool) -> bool:

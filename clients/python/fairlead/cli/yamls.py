@@ -5,7 +5,7 @@ By the older rules, which PyYAML has, `on:` is the key `true`, `12:30` is 750 an
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
@@ -31,9 +31,23 @@ class Unreadable(ValueError):
 
 
 class _Loader(Base):
-    """As `yaml.safe_load`, with other words for truth, numbers and nothing."""
+    """As `yaml.safe_load`, with other words for truth, numbers and nothing; a key that is there
+    twice is a fault, as it is in what the server reads.
+    """
 
     yaml_implicit_resolvers = {}  # noqa: RUF012 - a table of the class that PyYAML looks for
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """The mapping, whose keys may be anything here: `_odd_keys` looks at them."""
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in seen:
+                    said = f"the key {key.value!r} is there twice"
+                    raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+                seen.add((key.tag, key.value))
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
 
 
 for _tag, _pattern, _first in _CORE:
@@ -58,11 +72,19 @@ def documents(text: bytes) -> list[object]:
     try:
         found = [one for one in yaml.load_all(text, _Loader) if one is not None]
     except (yaml.YAMLError, ValueError) as error:
-        raise Unreadable(str(error)) from error
+        raise Unreadable(_said(error)) from error
     for number, document in enumerate(found, 1):
         for place in _odd_keys("", document):
             raise Unreadable(f"document {number}: {place} is no text; put it between quotes")
     return found
+
+
+def _said(error: Exception) -> str:
+    """What is wrong, and at which line of the file."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return str(error)
+    mark, said = error.problem_mark, (error.context, error.problem)
+    return f"line {mark.line + 1}, column {mark.column + 1}: {', '.join(filter(None, said))}"
 
 
 def _odd_keys(place: str, value: object) -> Iterator[str]:
