@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from fastapi import Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fairlead_common import clock, journal, limits
+from fairlead_common import clock, journal, limits, problems
 from fairlead_common.auth.authenticator import Headers, check_origin
 from fairlead_common.errors import WorldError
 from fairlead_common.limits import Buckets, UnderWay
@@ -176,18 +176,10 @@ class Doors:
     async def _refuse(
         self, error: Problem | WorldError, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        problem = (
-            error
-            if isinstance(error, Problem)
-            else Problem("unavailable", str(error), retry_after_s=1)
-        )
+        problem = problems.told(error)
         request = Request(scope)
-        wants_page = self._excuse is not None and _is_page(scope)
-        answer = (
-            self._excuse(request, problem)
-            if wants_page and self._excuse is not None
-            else problem.response(request)
-        )
+        excuse = self._excuse if _is_page(scope) else None
+        answer = problem.response(request) if excuse is None else excuse(request, problem)
         await answer(scope, receive, send)
 
 

@@ -184,7 +184,7 @@ class JobsReprioritized(Event, frozen=True, kw_only=True, tag="jobsReprioritized
 
 
 class JobRejected(JobEvent, frozen=True, kw_only=True, tag="jobRejected"):
-    """The job can never run as it is. `code` is a reason code of scheduling.md."""
+    """The job can never run as it is. `code` is a reason code of docs/rules.md."""
 
     code: str
     reason: str

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Final, assert_never
+from typing import Final
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -80,16 +80,17 @@ EXPECTED: Final = (Problem, WorldError, ClientDisconnect)
 
 
 def answer(request: Request, error: Problem | WorldError | ClientDisconnect) -> Response:
+    """What is answered to what a route raised."""
+    if isinstance(error, ClientDisconnect):
+        return Response(status_code=400)  # it went away while it sent: nobody reads this
+    return told(error).response(request)
+
+
+def told(error: Problem | WorldError) -> Problem:
     """The problem itself, or that of a world that is not as it should be."""
-    match error:
-        case Problem():
-            return error.response(request)
-        case WorldError():
-            return Problem("unavailable", str(error), retry_after_s=1).response(request)
-        case ClientDisconnect():
-            return Response(status_code=400)  # it went away while it sent: nobody reads this
-        case _:
-            assert_never(error)
+    if isinstance(error, Problem):
+        return error
+    return Problem("unavailable", str(error), retry_after_s=1)
 
 
 def sentence(message: str) -> str:

@@ -17,7 +17,7 @@ class Waiting(
 ):
     """Why the queued jobs of one queue and (shape, class), or of one gang, did not start.
 
-    `code` as in scheduling.md section 7, `sentence` with numbers, `nodes` the count of nodes by
+    `code` as in docs/rules.md section 7, `sentence` with numbers, `nodes` the count of nodes by
     the first thing that rules them out (they add up to the pool's nodes), `jobs` how many wait.
     """
 

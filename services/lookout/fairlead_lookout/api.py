@@ -1,4 +1,4 @@
-"""The routes of lookout's API (`docs`: api.md sections 1, 4 and 5). All of them only read."""
+"""The routes of lookout's API. All of them only read."""
 
 from fastapi import APIRouter, Depends
 

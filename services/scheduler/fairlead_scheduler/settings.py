@@ -24,7 +24,7 @@ class Rate(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
 
 class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """What the engine is told (scheduling.md); the same names are used by cases and simulations.
+    """What the engine is told (docs/rules.md); the same names are used by cases and simulations.
 
     Fractions are of the pool's total. `floating` maps a resource that is on no node to how much of
     it there is. `max_unacknowledged_leases` counts per executor.

@@ -1,4 +1,4 @@
-"""The HTTP calls of submit: api.md section 3, and signing a browser in."""
+"""The HTTP calls of submit, and signing a browser in."""
 
 from typing import Annotated
 

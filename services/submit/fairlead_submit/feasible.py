@@ -1,7 +1,7 @@
 """Whether a job could ever run on the nodes there are: what a dry run says. Pure.
 
-The rules are those of scheduling, section 6: taints, labels and amounts of the empty node, cordons
-and load left aside, and the limits of the queue. The scheduler decides for itself when it sees the
+As section 6 of docs/rules.md says: taints, labels and amounts of the empty node, cordons and load
+left aside, and the limits of the queue. The scheduler decides for itself when it sees the
 job. Each job is looked at by itself: whether a gang fits as a
 whole, and resources that are on no node, only the scheduler knows.
 """

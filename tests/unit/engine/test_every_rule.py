@@ -1,4 +1,4 @@
-"""Every rule of the scheduling page is named by a worked case or a test."""
+"""Every rule of docs/rules.md is named by a worked case or a test; the code names no other."""
 
 import re
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-RULES = [
-    f"{section}{number}"
-    for section, count in (("S", 6), ("R", 13), ("N", 10), ("L", 9), ("E", 5))
-    for number in range(1, count + 1)
-]
+ROOT = HERE.parents[2]
+RULES = re.findall(
+    r"^(?:- \*\*|\| )([SRNLE][0-9]+)\b", (ROOT / "docs" / "rules.md").read_text(), re.MULTILINE
+)
+NAMED = re.compile(r"\b([SRNLE][0-9]+)[abc]?\b(?!\")")
 
 
 def texts() -> str:
@@ -27,3 +27,10 @@ def texts() -> str:
 @pytest.mark.parametrize("rule", [*RULES, "section 6"])
 def test_the_rule_is_shown_by_a_case_or_a_test_that_names_it(rule: str) -> None:
     assert re.search(rf"\b{rule}(?![0-9])", texts(), re.IGNORECASE)
+
+
+def test_every_rule_that_the_scheduler_names_is_on_the_page() -> None:
+    code = (ROOT / "services" / "scheduler").rglob("*.py")
+    named = {rule for file in code for rule in NAMED.findall(file.read_text())}
+    assert len(named) > 30
+    assert named <= set(RULES)

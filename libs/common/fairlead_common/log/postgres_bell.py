@@ -11,8 +11,8 @@ from typing import Final
 
 import asyncpg
 
-from fairlead_common.db.pool import Connection
-from fairlead_common.log.postgres_link import BROKEN, SETTINGS
+from fairlead_common.db.pool import AWAY, Connection
+from fairlead_common.log.postgres_link import SETTINGS
 from fairlead_common.log.postgres_sql import SQL
 
 CHANNEL: Final = "fairlead_log"
@@ -67,7 +67,7 @@ class Bell:
         while True:
             try:
                 await self._connected()
-            except (*BROKEN, asyncpg.PostgresError):
+            except (*AWAY, asyncpg.PostgresError):
                 # The readers' poll goes on meanwhile, and says so when the database is away.
                 await asyncio.sleep(PAUSE_S)
 

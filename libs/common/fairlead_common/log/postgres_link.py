@@ -43,15 +43,11 @@ _HOPELESS: Final = (
 """What trying again does not mend."""
 
 
-BROKEN: Final = (*AWAY, asyncpg.InternalClientError)
-"""`InternalClientError`: the server has said good-bye, and the end of the line is still to come."""
-
-
 def is_away(error: Exception, connection: Connection | None) -> bool:
     """Whether the connection was lost (or never made), rather than the statement refused."""
     if isinstance(error, asyncpg.InterfaceError):
         return connection is None or bool(connection.is_closed())
-    return isinstance(error, (*BROKEN, asyncpg.TooManyConnectionsError))
+    return isinstance(error, (*AWAY, asyncpg.TooManyConnectionsError))
 
 
 def is_refusal(error: asyncpg.PostgresError) -> bool:
@@ -88,7 +84,7 @@ class Link:
                 try:
                     async with asyncio.timeout_at(deadline):
                         return await call(connection)
-                except (*BROKEN, asyncpg.PostgresError) as error:
+                except (*AWAY, asyncpg.PostgresError) as error:
                     if is_away(error, connection):
                         self.drop()
                     elif isinstance(error, asyncpg.PostgresError) and is_refusal(error):
@@ -108,7 +104,7 @@ class Link:
             try:
                 async with asyncio.timeout(answer_s):
                     return await call(connection)
-            except (*BROKEN, asyncpg.PostgresError) as error:
+            except (*AWAY, asyncpg.PostgresError) as error:
                 if not is_away(error, connection):
                     raise
                 self.drop()
@@ -127,7 +123,7 @@ class Link:
         if connection is not None and not connection.is_closed():
             try:
                 await connection.close(timeout=CLOSE_S_MAX)
-            except (*BROKEN, asyncpg.PostgresError):
+            except (*AWAY, asyncpg.PostgresError):
                 connection.terminate()
 
     async def _connect(self, deadline: float) -> Connection:
@@ -143,7 +139,7 @@ class Link:
                     )
             except _HOPELESS as error:
                 raise LogUnavailable(f"Postgres does not let us in: {error}") from error
-            except (*BROKEN, asyncpg.TooManyConnectionsError) as error:
+            except (*AWAY, asyncpg.TooManyConnectionsError) as error:
                 self._give_up_after(deadline - pause, error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, PAUSE_S_MAX)
