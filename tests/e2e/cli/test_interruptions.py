@@ -5,6 +5,7 @@ import os
 import secrets
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -36,15 +37,19 @@ def test_the_output_of_a_command_arrives_whole_when_a_part_is_killed(
     assert first + rest == "1\n2\n3\n4\n5\n6\n"
 
 
-def test_a_watch_goes_on_when_the_server_is_killed(whole: Whole, terminal: Terminal) -> None:
+def test_a_watch_goes_on_when_the_server_is_killed(
+    whole: Whole, terminal: Terminal, tmp_path: Path
+) -> None:
     job_set = f"set-{secrets.token_hex(4)}"
-    job = {"command": ["sleep", "3"], "cpu": "100m"}
+    go = tmp_path / "go"
+    job = {"command": ["sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done"], "cpu": "100m"}
     text = json.dumps({"queue": "default", "jobSet": job_set, "jobs": [job]})
     terminal("submit", "-", stdin=text)
     process = begin(terminal, "watch", "default", job_set, "--json")
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["jobs"] == 1
     os.kill(whole.child("web").pid, signal.SIGKILL)
+    go.touch()
     rest, told = process.communicate(timeout=COMMAND_S_MAX)
     assert process.returncode == 0, told
     assert json.loads(rest.splitlines()[-1])["states"] == {"SUCCEEDED": 1}
