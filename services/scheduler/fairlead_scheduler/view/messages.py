@@ -1,7 +1,6 @@
 """What the fold is given: decoded messages, and what must be looked up before they are applied."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 from typing import Final, get_args
 
 import msgspec
@@ -67,8 +66,14 @@ def decode(entries: Iterable[Entry]) -> list[Folded]:
             group.append(Message(entry.partition, entry.position, entry.time_ms, sequence))
         else:
             group.add(entry, sequence)
-    each = [group if isinstance(group, list) else [group] for group in groups]
-    return list(chain.from_iterable(each))
+    folded: list[Folded] = []
+    for group in groups:
+        if isinstance(group, list):
+            folded += group
+        else:
+            group.close()
+            folded.append(group)
+    return folded
 
 
 _ALIKE: Final[Mapping[type | None, type[Submissions | Successes]]] = {

@@ -207,8 +207,23 @@ def _hashes(ids: Sequence[JobId]) -> Hashes:
     return np.fromiter(map(hash, ids), np.int64, len(ids)) & 0x7FFF_FFFF
 
 
+def fixed(texts: Sequence[str], width: int) -> Keys | None:
+    """Texts as an array of bytes; None if any is no ASCII or not as long as this.
+
+    Joined they are one object, of which the array is made without a look at each: that takes half
+    the time.
+    """
+    joined = "".join(texts)
+    if len(joined) != width * len(texts) or not joined.isascii():
+        return None
+    return np.frombuffer(joined.encode(), f"S{width}") if set(map(len, texts)) == {width} else None
+
+
 def _keys(ids: Sequence[JobId]) -> Keys | None:
     """The ids as bytes; None if any of them is odd: too long, empty, or no ASCII."""
+    usual = fixed(ids, JOB_ID_LENGTH)
+    if usual is not None:
+        return usual
     lengths = set(map(len, ids))
     if max(lengths) > JOB_ID_LENGTH or 0 in lengths:
         return None

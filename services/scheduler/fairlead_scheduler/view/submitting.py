@@ -36,23 +36,24 @@ def _said(message: Message, first: int, events: Sequence[ev.JobSubmitted]) -> Su
     said = Submissions()
     job_set = c.JobSet(message.sequence.queue, message.sequence.job_set)
     place = (message.partition, message.position, message.time_ms)
-    said.add_part(Part(*place, job_set, first, len(events)), events)
-    said.specs.update({event.job_id: event for event in events})
+    said.add_part(Part(*place, job_set, first, len(events)), events, events)
+    said.close()
     return said
 
 
 def new(view: View, said: Submissions, known: Known) -> bool:
     """Jobs are new; False, and nothing is changed, if any of their ids is known or here twice."""
     jobs = view.jobs
+    specs = dict(zip(said.ids, said.specs, strict=True))
     ids = names.hashed(said.ids)
-    if len(said.specs) < len(said.ids) or not _are_new(view, ids, known):
+    if len(specs) < len(said.ids) or not _are_new(view, ids, known):
         return False
     at = jobs.allocate(len(said.ids))
     jobs.rows.add(ids, at)
     sizes = [part.size for part in said.parts]
     _place(view, at, said.parts, sizes)
     _describe(view, at, said)
-    view.specs.fresh.update(said.specs)
+    view.specs.fresh.update(specs)
     view.touch_all(at, _spread([part.position for part in said.parts], sizes))
     for number, event in said.rare:
         row = at.item(number)
@@ -99,27 +100,22 @@ def _describe(view: View, at: Rows, said: Submissions) -> None:
     """What the events say."""
     jobs = view.jobs
     jobs.digest[at] = np.concatenate(said.digests)
-    jobs.flags[at] = said.flags
-    number_of_pool = {pool: jobs.pools.number(pool) for pool in dict.fromkeys(said.pool)}
-    jobs.pool[at] = list(map(number_of_pool.__getitem__, said.pool))
+    jobs.flags[at] = said.flags.column(int)
+    jobs.pool[at] = said.pool.column(jobs.pools.number)
     shapes = np.array([jobs.shapes.number(c.ShapeClass(*kind)) for kind in said.shapes])
     jobs.shape[at] = shapes[said.shape]
-    jobs.grace_s[at] = said.grace_s
-    jobs.priority[at] = said.priority
-    starts, waits = said.start_after_ms, said.queue_s_max
-    jobs.start_after_ms[at] = [ms or 0 for ms in starts] if any(starts) else 0
-    jobs.queue_until_ms[at] = c.NEVER_MS
-    if waits.count(None) < len(waits):
-        jobs.queue_until_ms[at] = [
-            c.NEVER_MS if seconds is None else at_ms + 1000 * seconds
-            for seconds, at_ms in zip(waits, jobs.submitted_ms[at].tolist(), strict=True)
-        ]
-    jobs.runtime_ms_max[at] = _milliseconds(said.runtime_s_max)
-    jobs.checkpoint_ms[at] = _milliseconds(said.checkpoint_s)
+    jobs.grace_s[at] = said.grace_s.column(int)
+    jobs.priority[at] = said.priority.column(int)
+    jobs.start_after_ms[at] = said.start_after_ms.column(lambda ms: ms or 0)
+    waits_ms = said.queue_s_max.column(lambda s: c.NEVER_MS if s is None else 1000 * s)
+    until_ms = np.where(waits_ms == c.NEVER_MS, c.NEVER_MS, jobs.submitted_ms[at] + waits_ms)
+    jobs.queue_until_ms[at] = until_ms
+    jobs.runtime_ms_max[at] = said.runtime_s_max.column(_milliseconds)
+    jobs.checkpoint_ms[at] = said.checkpoint_s.column(_milliseconds)
 
 
-def _milliseconds(seconds: list[int | None]) -> list[int] | int:
-    return [1000 * (s or 0) for s in seconds] if any(seconds) else 0
+def _milliseconds(seconds: int | None) -> int:
+    return 1000 * (seconds or 0)
 
 
 def _depend(view: View, row: int, event: ev.JobSubmitted, known: Known) -> None:
