@@ -75,6 +75,23 @@ def test_json_tells_what_each_round_decided(
     assert second["preempted"] == {"a0": {"cause": "urgency", "for": "b0"}}
 
 
+def test_json_names_as_waiting_only_what_waits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows of the snapshot that jobs have left bear the names of others, or none."""
+    path = written(
+        tmp_path,
+        f"- {{name: one waits, {NODE}, rounds: [{{submit: [{{id: a, queue: A, count: 4, cpu: 1}},"
+        " {id: b, queue: A, cpu: 3}]}, {finish: [a0]}]}",
+    )
+    assert command.main(["--json", path]) == 0
+    first, second = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert first["rejected"] == {"b0": "infeasible"}
+    assert first["waiting"].keys() == {"a2", "a3"}
+    assert second["placed"] == {"a2": "n0"}
+    assert second["waiting"] == {"a3": "insufficient-resources"}
+
+
 @pytest.mark.parametrize(
     ("text", "place"),
     [

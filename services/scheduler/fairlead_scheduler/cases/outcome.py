@@ -85,7 +85,7 @@ def _waiting(built: Built, plan: Plan, ids: Sequence[JobId]) -> dict[str, str]:
     done = {*plan.placed_job.tolist(), *plan.rejected_job.tolist(), *plan.failed_job.tolist()}
     waiting: dict[str, str] = {}
     for job, node in enumerate(snapshot.job_node.tolist()):
-        if node >= 0 or job in done:
+        if node != -1 or job in done:  # it runs, or the row is a hole that may bear any name
             continue
         queue, shape = int(snapshot.job_queue[job]), int(snapshot.job_shape[job])
         gang = -1 if snapshot.job_gang is None else int(snapshot.job_gang[job])

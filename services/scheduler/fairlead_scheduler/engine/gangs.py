@@ -16,7 +16,9 @@ from .model import (
     INSUFFICIENT,
     N_GROUP_SHAPE,
     N_JOURNAL,
+    N_SPENT,
     NOT_TRIED,
+    PREEMPTION_LIMIT,
     Model,
     Tables,
     over_limit,
@@ -110,22 +112,32 @@ def place_members(
 ) -> int:
     """Place up to `need` queued members within a label value; how many found a place.
 
-    Members of a shape that found none are not tried again.
+    Members of a shape that found none are not tried again. Where the others would be enough with
+    those that only the limit of preemptions (L8) holds back, number[N_SPENT] is set.
     """
     label = v.gang_label[g]
     m.number[N_GROUP_SHAPE] = 0
     placed = 0
+    held_back = 0
     missed = -1
+    why = NOT_TRIED
     for i in range(v.gang_queued[g], v.gang_first[g + 1]):
         if placed == need:
             break
         j = v.members[i]
-        if v.state[j] != QUEUED or t.job_shape[j] == missed:
+        if v.state[j] != QUEUED:
             continue
-        if climb(t, m, v, j, after, label, value, top) == NOT_TRIED:
-            placed += 1
-        else:
+        if t.job_shape[j] != missed:
+            code = climb(t, m, v, j, after, label, value, top)
+            if code == NOT_TRIED:
+                placed += 1
+                continue
             missed = int(t.job_shape[j])
+            why = code
+        if why == PREEMPTION_LIMIT:
+            held_back += 1
+    if placed < need <= placed + held_back:
+        m.number[N_SPENT] = 1
     return placed
 
 
@@ -192,17 +204,18 @@ def lighter(v: Runs) -> bool:
 def start_gang(t: Tables, m: Model, v: Runs, q: int, g: int) -> int:
     """Place the `minSize` members that a gang needs, or nothing: 0 or the code of why not."""
     need = v.gang_min[g]
+    m.number[N_SPENT] = 0
     add_unit(t, v, g, v.gang_queued[g], v.gang_first[g + 1], QUEUED, need)
     after = share_with(v.held[q], v.unit, t.factor) / t.weight[q]
     value = v.gang_value[g]
     if v.gang_label[g] >= 0 and value < 0:
         value = choose_value(t, m, v, g, need, after)
         if value < 0:
-            return DOES_NOT_FIT
+            return PREEMPTION_LIMIT if m.number[N_SPENT] else DOES_NOT_FIT
     mark = m.number[N_JOURNAL]
     if place_members(t, m, v, g, need, after, value, URGENT) < need:
         undo(t, m, v, mark)
-        return DOES_NOT_FIT
+        return PREEMPTION_LIMIT if m.number[N_SPENT] else DOES_NOT_FIT
     v.gang_value[g] = value
     return NOT_TRIED
 

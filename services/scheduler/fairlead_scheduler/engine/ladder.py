@@ -145,6 +145,17 @@ def make_way(t: Tables, m: Model, v: Runs, j: int) -> None:
                     m.tokens[m.tokens.size - 1] -= 1.0
 
 
+@part
+def spent(m: Model, v: Runs) -> bool:
+    """L8: whether there is no token left for the offer's first victim; its others may overdraw."""
+    if m.tokens[m.tokens.size - 1] >= 1.0 - TOLERANCE:
+        return False
+    for i in range(m.number[N_JOURNAL]):  # noqa: SIM110 - kernels have no generators
+        if v.journal[i] < 0:
+            return False
+    return True
+
+
 @steady
 def climb(
     t: Tables, m: Model, v: Runs, j: int, after: float, label: int, value: int, top: int
@@ -167,7 +178,7 @@ def climb(
         if p < 0 and top >= FAIR and may_balance(t, m, v, q, after):
             rung = FAIR
             p = cheapest(t, m, v, j, w, after, FOR_SHARE, label, value)
-            if p >= 0 and m.tokens[m.tokens.size - 1] < 1.0 - TOLERANCE:
+            if p >= 0 and spent(m, v):
                 code = PREEMPTION_LIMIT
                 p = NOWHERE
             elif p >= 0:

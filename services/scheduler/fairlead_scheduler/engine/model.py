@@ -30,6 +30,7 @@ N_GROUP_AT: Final = 7
 N_REOPENED: Final = 8
 N_FREED: Final = 9
 N_TURN: Final = 10
+N_SPENT: Final = 11
 COUNTS: Final = 16
 
 # What a queue offers (`Model.offer_kind`).

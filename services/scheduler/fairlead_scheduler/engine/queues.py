@@ -189,7 +189,11 @@ def next_member(t: Tables, m: Model, v: Runs, q: int) -> bool:
 
 @steady
 def next_of_gang(t: Tables, m: Model, v: Runs, q: int, j: int) -> bool:
-    """A queued member of a gang is reached: is it, or its gang, an offer?"""
+    """A queued member of a gang is reached: is it, or its gang, an offer?
+
+    Members that are to start together are counted by the look-back together (L5): where the last of
+    them stands, so that it never cuts a gang.
+    """
     g = int(v.gang[j])
     if v.gang_mode[g] == RUNS:
         if v.gang_live[g] > 0 and m.pair_code[q, t.job_shape[j]] == NOT_TRIED:
@@ -199,7 +203,9 @@ def next_of_gang(t: Tables, m: Model, v: Runs, q: int, j: int) -> bool:
         return False
     v.gang_seen[g, 1] += 1
     if v.gang_seen[g, 1] < v.gang_first[g + 1] - v.gang_queued[g]:
+        m.examined[q] -= 1
         return False
+    m.examined[q] += v.gang_seen[g, 1] - 1
     value = add_unit(t, v, g, v.gang_queued[g], v.gang_first[g + 1], QUEUED, v.gang_min[g])
     m.offer_kind[q] = NEW_GANG
     m.offer_job[q] = j

@@ -358,7 +358,7 @@ def _gang_codes(round_: Round, gangs: Int64, lead: Int64) -> Byte:
     snapshot = round_.snapshot
     code = runs.gang_code[gangs].astype(np.uint8)
     pair = state.pair_code[snapshot.job_queue[lead], snapshot.job_shape[lead]]
-    further = runs.gang_mode[gangs] != UNIT
+    further = (runs.gang_mode[gangs] != UNIT) | (runs.gang_live[gangs] > 0)
     code = np.where((code == 0) & further, pair, code)
     alone = state.queue_stop[snapshot.job_queue[lead]]
     rest = np.where(further, Code.INSUFFICIENT_RESOURCES, Code.GANG_DOES_NOT_FIT)
