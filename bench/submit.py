@@ -29,7 +29,7 @@ import psutil
 import uvloop
 
 from fairlead_common import db
-from fairlead_common.serving import free_port
+from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import Running
 from fairlead_standalone.postgres import Postgres
 from fairlead_submit import access, queues, store

@@ -3,6 +3,8 @@
 import errno
 import os
 import socket
+import sys
+from collections import deque
 from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
@@ -12,6 +14,7 @@ from fairlead_common.log import kafka_address
 
 CONNECT_S_MAX: Final = 5.0
 PORTS_TRIED_MAX: Final = 50
+PORTS_KEPT_MAX: Final = 400
 _KAFKA_SCHEMES: Final = ("kafka", "kafka+tls")
 _DEFAULT_PORTS: Final = {
     "kafka": 9092,
@@ -21,6 +24,8 @@ _DEFAULT_PORTS: Final = {
     "redis": 6379,
     "rediss": 6379,
 }
+
+_kept: Final[deque[socket.socket]] = deque()
 
 
 class AddressRefused(WorldError):
@@ -55,11 +60,21 @@ def _listen(port: int) -> int | None:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """A TCP port of 127.0.0.1 for a server that this process starts, and starts again.
+
+    Until the server listens, and whenever it was killed, somebody else could be given the port. A
+    socket that is bound to it and does not listen keeps it from them: Linux lets a server that
+    reuses addresses, as all do that we start, listen beside it. The newest `PORTS_KEPT_MAX` are
+    kept until this process ends.
+    """
+    keeper = socket.socket()
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    keeper.bind(("127.0.0.1", 0))
+    port: int = keeper.getsockname()[1]
+    _kept.append(keeper)
+    if sys.platform != "linux" or len(_kept) > PORTS_KEPT_MAX:
+        _kept.popleft().close()
+    return port
 
 
 def check_url(option: str, url: str, schemes: tuple[str, ...]) -> str:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from fairlead_common import auth, clock, serving
 from fairlead_common.settings import Settings
+from fairlead_standalone.addresses import free_port
 
 
 class LogServer:
@@ -24,7 +25,7 @@ class LogServer:
 @asynccontextmanager
 async def log_server(signing_key: str) -> AsyncIterator[LogServer]:
     """A server on a port of its own."""
-    port = serving.free_port()
+    port = free_port()
     server = LogServer(f"http://127.0.0.1:{port}")
     router = APIRouter()
 

@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 from fairlead_common import serving
 from fairlead_common.access import ConnectionLimits, RequestLimits
 from fairlead_common.settings import Settings
+from fairlead_standalone.addresses import free_port
 from tests.unit.common.callers import Only
 
 WAIT_S: Final = 20
@@ -136,7 +137,7 @@ async def served(
     limits: ConnectionLimits = SHORT, requests: RequestLimits | None = None
 ) -> AsyncIterator[Served]:
     """The app, answering on a port of its own."""
-    port = serving.free_port()
+    port = free_port()
     settings = Settings(requests=requests or RequestLimits())
     app: FastAPI
     running = Served(port, asyncio.current_task())  # type: ignore[arg-type]  # replaced below

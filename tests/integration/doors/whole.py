@@ -13,6 +13,7 @@ from fairlead_common import clock, db, serving
 from fairlead_lookout.service import Service as Lookout
 from fairlead_lookout.settings import Settings as LookoutSettings
 from fairlead_standalone import web
+from fairlead_standalone.addresses import free_port
 from fairlead_submit import access, queues
 from fairlead_submit.service import Service as Submit
 from fairlead_submit.settings import SubmitSettings
@@ -62,7 +63,7 @@ async def whole(
     now_s: Callable[[], float] = clock.monotonic_s,
 ) -> AsyncIterator[Whole]:
     """The app on these servers, ready to answer."""
-    port = serving.free_port()
+    port = free_port()
     given = {"database_url": database, "log_url": database, "redis_url": redis}
     given |= {"instance": secrets.token_hex(4), **(settings or {})}  # type: ignore[dict-item]
     own = SubmitSettings(**given)  # type: ignore[arg-type]  # settings by name

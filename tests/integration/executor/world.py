@@ -24,7 +24,7 @@ from fairlead_common.leases import Lease, Wish
 from fairlead_common.log import topics
 from fairlead_common.log.connect import open_log
 from fairlead_common.log.protocol import EventLog, Producer, Reader, Record
-from fairlead_common.serving import free_port
+from fairlead_standalone.addresses import free_port
 
 WAIT_S_MAX: Final = 60.0
 KEY: Final = "a signing key of tests"

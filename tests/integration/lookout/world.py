@@ -13,6 +13,7 @@ from fairlead_common.log import Record, topics
 from fairlead_common.log.memory import MemoryCore, MemoryLog
 from fairlead_lookout.service import Service
 from fairlead_lookout.settings import Settings
+from fairlead_standalone.addresses import free_port
 
 WAIT_S = 30.0
 
@@ -63,7 +64,7 @@ async def running(
     database: str, redis: str, core: MemoryCore | None = None, **settings: Any
 ) -> AsyncIterator[World]:
     """A service that serves and folds until the end of the block; its tasks' failures come out."""
-    port = serving.free_port()
+    port = free_port()
     own = Settings(
         **{
             "database_url": database,

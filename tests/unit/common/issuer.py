@@ -14,6 +14,7 @@ from fastapi import APIRouter, Response
 from fairlead_common import serving
 from fairlead_common.access import Issuer
 from fairlead_common.settings import Settings
+from fairlead_standalone.addresses import free_port
 
 AUDIENCE: Final = "fairlead"
 ALGORITHMS: Final = jwt.algorithms.get_default_algorithms()
@@ -69,7 +70,7 @@ class Provider:
 @asynccontextmanager
 async def provider() -> AsyncIterator[Provider]:
     """A provider that answers."""
-    port = serving.free_port()
+    port = free_port()
     running = Provider(f"http://127.0.0.1:{port}")
     router = APIRouter()
 

@@ -10,7 +10,7 @@ import pytest
 
 from fairlead_common.db import Pool, migrate, open_pool
 from fairlead_common.db.pool import DatabaseUnavailable
-from fairlead_common.serving import free_port
+from fairlead_standalone.addresses import free_port
 
 PACKAGE = "fairlead_test_of_migrations"
 SCHEMA = "things"

@@ -14,8 +14,9 @@ import uvloop
 from fastapi import APIRouter, Request
 
 from fairlead_common import doors, serving
-from fairlead_common.serving import Check, free_port
+from fairlead_common.serving import Check
 from fairlead_common.settings import Settings
+from fairlead_standalone.addresses import free_port
 from tests.unit.common.callers import Only
 
 

@@ -2,6 +2,7 @@
 
 import re
 import socket
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -21,6 +22,18 @@ def taken() -> Iterator[int]:
 
 def test_a_free_port_is_fine() -> None:
     addresses.check_free(addresses.free_port())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a server listen beside it")
+def test_a_free_port_is_for_our_server_alone_before_it_listens_and_after_it_was_killed() -> None:
+    port = addresses.free_port()
+    for _ in range(2):
+        with socket.socket() as somebody, pytest.raises(OSError, match="in use"):
+            somebody.bind(("127.0.0.1", port))
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), 1)
+        with socket.create_server(("127.0.0.1", port)):
+            socket.create_connection(("127.0.0.1", port), 1).close()
 
 
 def test_a_port_in_use_is_refused_and_a_free_one_named(taken: int) -> None:
