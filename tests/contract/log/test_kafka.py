@@ -1,6 +1,7 @@
 """What only the log in Kafka has: topics as brokers keep them, and transactions left open."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -64,6 +65,13 @@ async def test_brokers_that_are_not_there_are_said_so() -> None:
         await KafkaLog.open(f"kafka://127.0.0.1:{port}", away_s=0.3)
 
 
+async def test_brokers_that_do_not_answer_are_said_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(LogUnavailable, match=f"{port}"):
+            await KafkaLog.open(f"kafka://127.0.0.1:{port}", away_s=0.3)
+
+
 async def test_any_of_several_brokers_may_answer_first(kafka_broker: Server) -> None:
     there = kafka_broker.url().removeprefix("kafka://")
     log = await open_log(f"kafka://127.0.0.1:{free_port()},{there}")
@@ -114,10 +122,11 @@ class SilentConsumer:
 async def test_a_consumer_that_gives_nothing_though_there_is_something_is_replaced(
     kafka_broker: Server,
 ) -> None:
-    log = await KafkaLog.open(kafka_broker.url(), away_s=5)
+    log = await KafkaLog.open(kafka_broker.url(), away_s=30)
     topic = await made(log)
     producer = await log.producer(a_name())
     await producer.append([record(topic, "a", "1")])
+    log.away_s = 5
     reader = KafkaReader(log, topic.name, {0: 0}, SilentConsumer())
     with pytest.raises(LogUnavailable, match="there is more"):
         await reader.read(wait_s=0)

@@ -90,6 +90,7 @@ class KafkaLog:
     async def producer(self, name: str) -> "KafkaProducer":
         """See `EventLog`."""
         client = await kafka_client.bounded(
+            self.address,
             self.away_s,
             lambda: kafka_client.started(
                 kafka_client.new_producer(self.address, name, self.away_s)
@@ -135,6 +136,7 @@ class KafkaLog:
 async def new_consumer(log: KafkaLog) -> Consumer:
     """A started consumer. Raises `LogUnavailable`."""
     return await kafka_client.bounded(
+        log.address,
         log.away_s,
         lambda: kafka_client.started(kafka_client.new_consumer(log.address, log.away_s)),
     )

@@ -47,19 +47,23 @@ BROKEN: Final = (KafkaError, IllegalOperation, OSError)
 """What calls raise while the brokers are away, or refuse."""
 
 
-async def bounded(away_s: float, attempt: Callable[[], Awaitable[T]]) -> T:
+async def bounded(address: KafkaAddress, away_s: float, attempt: Callable[[], Awaitable[T]]) -> T:
     """The result of a call that may be repeated. Raises `LogUnavailable` past the bound."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + away_s
     pause = PAUSE_S_MIN
+    reason = ""
     while True:
         try:
             async with asyncio.timeout_at(deadline):
                 return await attempt()
         except BROKEN as error:
+            # The bound itself says nothing: then the attempt before it may have said why.
+            reason = str(error) or reason or type(error).__name__
             if loop.time() + pause > deadline:
-                reason = str(error) or type(error).__name__
-                raise LogUnavailable(f"Kafka did not answer in time: {reason}") from error
+                raise LogUnavailable(
+                    f"Kafka at {address!r} did not answer in time: {reason}"
+                ) from error
         await asyncio.sleep(pause)
         pause = min(2 * pause, PAUSE_S_MAX)
 
@@ -149,7 +153,7 @@ class Controls:
             async with admin(self._address, self._away_s) as client:
                 return str((await client.describe_cluster())["cluster_id"])
 
-        return await bounded(self._away_s, attempt)
+        return await bounded(self._address, self._away_s, attempt)
 
     async def create(self, topic: Topic) -> None:
         """Make the topic, or check the one that is there. Raises `TopicMismatch`.
@@ -162,7 +166,7 @@ class Controls:
                 await _create(client, topic)
                 return await _known_partitions(client, topic.name)
 
-        self._partitions[topic.name] = await bounded(self._away_s, attempt)
+        self._partitions[topic.name] = await bounded(self._address, self._away_s, attempt)
 
     async def partitions(self, topic: str) -> int:
         """How many it has, which never changes. Raises `TopicMismatch` if it is not there."""
@@ -174,7 +178,7 @@ class Controls:
             async with admin(self._address, self._away_s) as client:
                 return await _count_partitions(client, topic)
 
-        found = await bounded(self._away_s, attempt)
+        found = await bounded(self._address, self._away_s, attempt)
         if not found:
             raise TopicMismatch(f"there is no topic {topic!r}")
         self._partitions[topic] = found
@@ -188,7 +192,7 @@ class Controls:
             found: Mapping[TopicPartition, int] = await consumer.end_offsets(places)
             return found
 
-        return await bounded(self._away_s, attempt)
+        return await bounded(self._address, self._away_s, attempt)
 
     async def starts(self, places: list[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The first offset that is kept, for each."""
@@ -198,7 +202,7 @@ class Controls:
             found: Mapping[TopicPartition, int] = await consumer.beginning_offsets(places)
             return found
 
-        return await bounded(self._away_s, attempt)
+        return await bounded(self._address, self._away_s, attempt)
 
     async def close(self) -> None:
         """Give up the connection. Safe to call twice."""
