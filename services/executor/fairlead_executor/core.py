@@ -146,6 +146,7 @@ class Core:
                 continue
             wanted = self.desired.get(run)
             if wanted is not None:
+                self._wait_no_more(run, wanted.lease)
                 wanted.lease, wanted.position = lease, entry.position
             else:
                 wanted = self.desired[run] = Wanted(lease, entry.position)
@@ -166,8 +167,12 @@ class Core:
     def _forget(self, run: RunId) -> None:
         wanted = self.desired.pop(run, None)
         self._untaken.pop(run, None)
-        for other in wanted.lease.after if wanted is not None else ():
-            waiting = self._waiting_for.get(other)
+        if wanted is not None:
+            self._wait_no_more(run, wanted.lease)
+
+    def _wait_no_more(self, run: RunId, lease: Lease) -> None:
+        for other in lease.after:
+            waiting = self._waiting_for.get(RunId(other))
             if waiting is not None:
                 waiting.discard(run)
                 if not waiting:

@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead_common import clock, clusters
 from fairlead_common.clusters import Heartbeat, Node
-from fairlead_common.errors import PositionGone
+from fairlead_common.errors import LogUnavailable, PositionGone
 from fairlead_common.log.protocol import EventLog, caught_up
 from fairlead_common.log.topics import CLUSTERS
 
@@ -71,10 +71,13 @@ class Fleet:
                     for entry in batch.entries:
                         changed |= self._fold(entry.key, entry.value)
                     self._positions = dict(batch.positions)
+        except TimeoutError as error:
+            raise LogUnavailable(f"{CLUSTERS} was not read in {READ_S_MAX:g} s") from error
         finally:
+            if changed:
+                version = self._seen.version + 1
+                self._seen = Seen(frozenset(self._executors), dict(self._nodes), version)
             await reader.close()
-        if changed:
-            self._seen = Seen(frozenset(self._executors), dict(self._nodes), self._seen.version + 1)
 
     def _fold(self, key: str, value: bytes | None) -> bool:
         """Whether an executor or node came, went or changed."""

@@ -17,4 +17,6 @@ PENDING_REQUESTS: Final = Gauge(
     "fairlead_submit_pending_requests", "Requests that wait for the log."
 )
 PENDING_BYTES: Final = Gauge("fairlead_submit_pending_bytes", "Bytes that wait for the log.")
-OUTBOX: Final = Gauge("fairlead_submit_outbox_rows", "Changes not yet told to the log.")
+OUTBOX: Final = Gauge(
+    "fairlead_submit_outbox_rows", "Changes not told to the log, in the process that tells."
+)

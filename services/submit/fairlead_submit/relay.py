@@ -53,6 +53,8 @@ class Relay:
                 async with self._pool.acquire() as connection:
                     if await connection.fetchval(SQL["lead_relay"], _LOCK):
                         await self._lead(connection)
+                    else:
+                        metrics.OUTBOX.set(0)
             except (*AWAY, WorldError) as error:
                 _logger.warning("the outbox waits: %s", error)
             await asyncio.sleep(POLL_S)
@@ -80,8 +82,8 @@ class Relay:
 async def empty(connection: db.Connection, producer: Producer) -> bool:
     """Relay one batch; whether there may be more. Raises what `Producer.append` raises."""
     rows = await connection.fetch(SQL["untold"], ROWS_MAX)
+    metrics.OUTBOX.set(len(rows))
     if not rows:
-        metrics.OUTBOX.set(0)
         return False
     await producer.append([Record(CONFIG, row["key"], row["value"]) for row in rows])
     await connection.execute(SQL["told"], [row["number"] for row in rows])
@@ -103,4 +105,3 @@ async def tell(connection: db.Connection, item: Queue | Cordon) -> None:
     """Put what was configured into the outbox, in the transaction that configures it."""
     record = configuration.record(item)
     await connection.execute(SQL["tell"], record.key, record.value)
-    metrics.OUTBOX.inc()

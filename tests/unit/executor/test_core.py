@@ -68,6 +68,15 @@ def beat(a_turn: Turn) -> Heartbeat:
     return a_turn.heartbeat
 
 
+def test_a_run_that_was_stopped_before_it_began_waits_for_nothing() -> None:
+    core = begun(simulated(), lease("a"), lease("b", after=("a",)))
+    turn(core, 1_000)
+    core.fold(entries(lease("b", wish=Wish.STOP), at=2), 3)
+    turn(core, 2_000)
+    core.fold([cleared("b", 3)], 4)
+    assert core._waiting_for == {}
+
+
 def test_a_run_is_told_step_by_step() -> None:
     core = begun(simulated(), lease("a", annotations={SECONDS: "2"}))
     assert told(turn(core, 1_000)) == ["JobRunPending a"]
