@@ -4,7 +4,7 @@ Nothing here is followed in the background: a process that nobody asks reads not
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -31,9 +31,9 @@ class Seen(msgspec.Struct, frozen=True):
 class Fleet:
     """A fold of `fairlead.clusters`, as new as the question, or `KEPT_S` older."""
 
-    def __init__(self, log: EventLog, now_s: Callable[[], float] = clock.monotonic_s) -> None:
+    def __init__(self, log: EventLog, read_s_max: float = READ_S_MAX) -> None:
         self._log = log
-        self._now_s = now_s
+        self._read_s_max = read_s_max
         self._read_s = -KEPT_S
         self._positions: dict[int, int] | None = None
         self._executors: set[str] = set()
@@ -44,8 +44,8 @@ class Fleet:
     async def now(self) -> Seen:
         """What there is. Raises `LogError` when the log is away."""
         async with self._reading:
-            if self._now_s() - self._read_s >= KEPT_S:
-                asked_s = self._now_s()
+            if clock.monotonic_s() - self._read_s >= KEPT_S:
+                asked_s = clock.monotonic_s()
                 try:
                     await self._read_on()
                 except PositionGone:
@@ -65,14 +65,14 @@ class Fleet:
         changed = False
         reader = await self._log.reader(CLUSTERS, self._positions)
         try:
-            async with asyncio.timeout(READ_S_MAX):
+            async with asyncio.timeout(self._read_s_max):
                 while not caught_up(self._positions, end):
                     batch = await reader.read()
                     for entry in batch.entries:
                         changed |= self._fold(entry.key, entry.value)
                     self._positions = dict(batch.positions)
         except TimeoutError as error:
-            raise LogUnavailable(f"{CLUSTERS} was not read in {READ_S_MAX:g} s") from error
+            raise LogUnavailable(f"{CLUSTERS} was not read in {self._read_s_max:g} s") from error
         finally:
             if changed:
                 version = self._seen.version + 1

@@ -12,7 +12,6 @@ from fairlead_common.errors import LogUnavailable
 from fairlead_common.log import topics
 from fairlead_common.log.memory import MemoryLog, MemoryReader
 from fairlead_common.log.protocol import Batch, Positions
-from fairlead_submit import fleet
 from fairlead_submit.fleet import Fleet
 
 
@@ -35,6 +34,10 @@ class _Log(MemoryLog):
 
     breaks = False
     waits = False
+    ends_before_b = False
+
+    async def end_positions(self, topic: str) -> dict[int, int]:
+        return {0: 1} if self.ends_before_b else await super().end_positions(topic)
 
     async def reader(self, topic: str, positions: Positions) -> MemoryReader:
         reader = await super().reader(topic, positions)
@@ -56,25 +59,17 @@ async def log() -> AsyncIterator[_Log]:
 
 
 async def test_an_entry_read_before_the_log_failed_is_shown_though_nothing_follows(
-    log: _Log, monkeypatch: pytest.MonkeyPatch
+    log: _Log,
 ) -> None:
-    the_fleet = Fleet(log)
+    fleet = Fleet(log)
     log.breaks = True
     with pytest.raises(LogUnavailable):
-        await the_fleet.now()
-    positions = the_fleet._positions
-
-    async def nothing_new(_topic: str) -> dict[int, int]:
-        return dict(positions or {})
-
-    monkeypatch.setattr(log, "end_positions", nothing_new)
-    assert (await the_fleet.now()).executors == {"a"}
+        await fleet.now()
+    log.breaks, log.ends_before_b = False, True
+    assert (await fleet.now()).executors == {"a"}
 
 
-async def test_a_log_that_does_not_answer_in_time_is_away(
-    log: _Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fleet, "READ_S_MAX", 0.01)
+async def test_a_log_that_does_not_answer_in_time_is_away(log: _Log) -> None:
     log.breaks = log.waits = True
     with pytest.raises(LogUnavailable):
-        await Fleet(log).now()
+        await Fleet(log, read_s_max=0.01).now()
