@@ -1,5 +1,6 @@
 """Checks of addresses before anything is started, so that a mistake is a sentence and not a log."""
 
+import atexit
 import errno
 import os
 import socket
@@ -75,6 +76,12 @@ def free_port() -> int:
     if sys.platform != "linux" or len(_kept) > PORTS_KEPT_MAX:
         _kept.popleft().close()
     return port
+
+
+@atexit.register
+def _let_go() -> None:
+    while _kept:
+        _kept.pop().close()
 
 
 def check_url(option: str, url: str, schemes: tuple[str, ...]) -> str:
