@@ -69,6 +69,8 @@ def _faults(
         prefix = next(filter(name.startswith, prefixes), None)
         if name in seen:
             yield Fault(place, "This parameter is given more than once.")
+        elif "\0" in name + text:
+            yield Fault(place, "This parameter holds a NUL character, which no text here can.")
         elif name in known:
             _, wrong = known[name].validate(text, loc=("query", name))
             yield from (Fault(place, problems.sentence(each["msg"])) for each in wrong)

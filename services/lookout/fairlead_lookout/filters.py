@@ -99,7 +99,7 @@ def states(text: str | None, category: str | None) -> tuple[str, ...]:
     """States from a list of words; with a category those that have one."""
     found = words(text, upper=True)
     if category is not None:
-        return tuple(state for state in _FAILED if not found or state in found) or _FAILED
+        return tuple(state for state in _FAILED if not found or state in found) or found
     return found
 
 

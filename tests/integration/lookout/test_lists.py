@@ -76,6 +76,8 @@ async def some_jobs(world: World) -> None:
         ({"annotation.who": "anna"}, "a"),
         ({"category": "exit-code"}, "d"),
         ({"category": "oom"}, ""),
+        ({"category": "exit-code", "state": "FAILED,RUNNING"}, "d"),
+        ({"category": "exit-code", "state": "RUNNING"}, ""),
         ({"class": "high"}, "b"),
         ({"class": "high,default", "state": "QUEUED"}, "cz"),
         ({"q": "other"}, "z"),
