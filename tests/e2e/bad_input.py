@@ -324,6 +324,8 @@ QUEUES: Final = {
     "removed with a job that waits": Case("DELETE", "/queues/{queue}", 409),
     "a queue that nobody made": Case("GET", "/queues/nobody", 404),
     "a queue with a NUL": Case("GET", "/queues/%00", 404),
+    "a cordon of a queue with a NUL": post("/queues/%00/cordon", 404, "", {}),
+    "a NUL in a filter": Case("GET", "/jobs?q=%00", 422, "/query/q"),
     "replacing what is not there": Case("PUT", "/queues/nobody", 404, "", {}),
     "removing what is not there": Case("DELETE", "/queues/nobody", 404),
     "cordoning what is not there": post("/queues/nobody/cordon", 404, "", {}),

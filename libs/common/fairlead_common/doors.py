@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from fastapi import Request, Response
+from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairlead_common import clock, journal, limits, problems
@@ -19,7 +19,7 @@ from fairlead_common.auth.authenticator import Headers, check_origin
 from fairlead_common.errors import WorldError
 from fairlead_common.limits import Buckets, UnderWay
 from fairlead_common.permissions import Caller
-from fairlead_common.problems import Problem
+from fairlead_common.problems import Excuse, Problem, shown
 from fairlead_common.settings import Settings
 
 OPEN: Final = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/sign-in"})
@@ -32,13 +32,11 @@ _ID: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012
 _NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
 _CAREFUL: Final = (
     _NOSNIFF,
+    (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-
-Excuse = Callable[[Request, Problem], Response]
-"""How a problem is shown to somebody who looks at pages."""
 
 
 class Identify(Protocol):
@@ -176,17 +174,7 @@ class Doors:
     async def _refuse(
         self, error: Problem | WorldError, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        problem = problems.told(error)
-        request = Request(scope)
-        excuse = self._excuse if _is_page(scope) else None
-        answer = problem.response(request) if excuse is None else excuse(request, problem)
-        await answer(scope, receive, send)
-
-
-def _is_page(scope: Scope) -> bool:
-    """Whether somebody looks at pages: a browser says that it takes HTML."""
-    accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
-    return b"text/html" in accept and not scope["path"].startswith("/api/")
+        await shown(Request(scope), problems.told(error), self._excuse)(scope, receive, send)
 
 
 def _request_id(headers: Headers) -> bytes:

@@ -1,7 +1,7 @@
 """Errors of the HTTP API as RFC 9457 `application/problem+json`, with every fault found."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -79,6 +79,18 @@ EXPECTED: Final = (Problem, WorldError, ClientDisconnect)
 """What a route may raise: `answer` makes an answer of it."""
 
 
+Excuse = Callable[[Request, Problem], Response]
+"""How a problem is shown to somebody who looks at pages."""
+
+
+def shown(request: Request, problem: Problem, excuse: Excuse | None) -> Response:
+    """A page for somebody who looks at pages with a browser, which says that it takes HTML."""
+    is_page = "text/html" in request.headers.get("accept", "")
+    if excuse is not None and is_page and not request.url.path.startswith("/api/"):
+        return excuse(request, problem)
+    return problem.response(request)
+
+
 def answer(request: Request, error: Problem | WorldError | ClientDisconnect) -> Response:
     """What is answered to what a route raised."""
     if isinstance(error, ClientDisconnect):
@@ -98,12 +110,14 @@ def sentence(message: str) -> str:
     return message.removeprefix("Value error, ")
 
 
-def install(app: FastAPI) -> None:
-    """Make every error of the app a problem document."""
+def install(app: FastAPI, excuse: Excuse | None = None) -> None:
+    """Make every error of the app a problem document, or a page where a browser asks for one."""
 
     async def on_expected(request: Request, error: Exception) -> Response:
         assert isinstance(error, EXPECTED)
-        return answer(request, error)
+        if isinstance(error, ClientDisconnect):
+            return answer(request, error)
+        return shown(request, told(error), excuse)
 
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -117,7 +131,7 @@ def install(app: FastAPI) -> None:
             headers["Allow"] = ", ".join(methods)  # of all services, not of one route alone
         said = _SAID.get(error.status_code, "{error}")
         detail = said.format(error=error.detail, method=request.method, path=request.url.path[:200])
-        return Problem(slug, detail, headers=headers).response(request)
+        return shown(request, Problem(slug, detail, headers=headers), excuse)
 
     async def on_parameters(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
@@ -125,7 +139,7 @@ def install(app: FastAPI) -> None:
             Fault("/" + "/".join(str(part) for part in item["loc"]), sentence(item["msg"]))
             for item in error.errors()
         ]
-        return Problem("invalid", "A parameter is not valid.", faults).response(request)
+        return shown(request, Problem("invalid", "A parameter is not valid.", faults), excuse)
 
     async def on_ours(request: Request, error: Exception) -> Response:
         # The framework raises the error again once this is sent, so the log has its traceback.

@@ -22,7 +22,7 @@ from fastapi.telemetry import TelemetryConfig
 
 from fairlead_common import connections, doors, openapi, openapi_words, problem_pages, problems
 from fairlead_common.access import ConnectionLimits
-from fairlead_common.doors import Doors, Excuse, Identify
+from fairlead_common.doors import Doors, Identify
 from fairlead_common.errors import WorldError
 from fairlead_common.settings import Settings
 from fairlead_common.straight import Straight
@@ -57,7 +57,7 @@ def build_app(
     *,
     identify: Identify | None = None,
     open_below: tuple[str, ...] = (),
-    excuse: Excuse | None = None,
+    excuse: problems.Excuse | None = None,
 ) -> FastAPI:
     """One app of all these routers; ready when every check answers None.
 
@@ -73,7 +73,7 @@ def build_app(
         generate_unique_id_function=openapi_words.operation_id,
         telemetry=_SILENT,
     )
-    problems.install(app)
+    problems.install(app, excuse)
     included = (*routers, problem_pages.routes(), _common_routes(checks))
     for router in included:
         app.include_router(router)

@@ -334,15 +334,20 @@ def excuses(templates: html.Templates) -> Callable[[Request, Problem | WorldErro
 
     def excuse(request: Request, error: Problem | WorldError) -> Response:
         status, title, text, command = 503, "Something is away", str(error), None
+        headers = dict(HEADERS)
         if isinstance(error, Problem):
-            status = error.response(request).status_code
+            plain = error.response(request)
+            status = plain.status_code
             title, text = _TITLES.get(status, "This does not work"), error.detail
-        if status == 401:
+            headers |= {name: plain.headers[name] for name in _TOLD if name in plain.headers}
+        if status == 401 and request.url.path == "/sign-in":
+            text, command = text.partition(". ")[0] + ". This prints another:", SIGN_IN
+        elif status == 401:
             text = (
                 "This browser is not signed in. On the machine that runs Fairlead, this prints a"
                 " link that signs it in:"
             )
-            command = "fairlead token link"
+            command = SIGN_IN
         body = templates.render(
             "message.html",
             title=title,
@@ -352,9 +357,14 @@ def excuses(templates: html.Templates) -> Callable[[Request, Problem | WorldErro
             section="",
             who="",
         )
-        return HTMLResponse(body, status_code=status, headers=HEADERS)
+        return HTMLResponse(body, status_code=status, headers=headers)
 
     return excuse
+
+
+SIGN_IN: Final = "fairlead token link"
+_TOLD: Final = ("www-authenticate", "retry-after", "allow")
+"""What a browser understands of a refusal: to ask for a password, say."""
 
 
 _TITLES: Final = {

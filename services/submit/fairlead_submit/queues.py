@@ -105,6 +105,8 @@ class Queues:
 
         A dry run says what it would be; it has the version that is there.
         """
+        if "\0" in name:
+            raise no_queue(name)
         try:
             async with self._pool.acquire() as connection, connection.transaction():
                 value = await connection.fetchval(SQL["lock_queue"], name)

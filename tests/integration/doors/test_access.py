@@ -162,6 +162,15 @@ async def test_a_link_signs_a_browser_in_once_and_out_again(app: Whole) -> None:
         assert (await browser.get("/api/v1/queues", headers=headers)).status_code == 401
     async with anonymous(app) as another:
         assert (await another.get(link)).status_code == 401
+        page = await another.get(link, headers={"Accept": "text/html,*/*"})
+        assert page.status_code == 401
+        assert page.text.startswith("<!doctype html>")
+        assert "used already" in page.text
+
+
+async def test_no_cache_keeps_an_answer_that_is_for_one_caller(app: Whole) -> None:
+    for path in ("/api/v1/queues", f"/api/v1/queues/{app.queue}", "/api/v1/jobs", "/"):
+        assert (await app.client.get(path)).headers["cache-control"] == "no-store", path
 
 
 @pytest.mark.parametrize(
@@ -273,6 +282,14 @@ async def test_keys_of_a_provider_rotate_while_people_work(
     later.by_s += oidc.REFETCH_S
     assert await ask("two") == 200
     assert await ask("one") == 200
+
+
+async def test_a_browser_is_asked_for_a_password_where_there_are_some(people: Whole) -> None:
+    async with anonymous(people) as browser:
+        for path in ("/", "/jobs/x", "/api/v1/queues"):
+            answer = await browser.get(path, headers={"Accept": "text/html,*/*"})
+            assert answer.status_code == 401
+            assert "Basic" in answer.headers["www-authenticate"], path
 
 
 async def test_people_with_passwords_may_what_settings_say(people: Whole) -> None:

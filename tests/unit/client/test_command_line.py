@@ -404,6 +404,29 @@ def test_a_job_is_run_with_its_output_and_exit_code(
     assert body["jobs"][0]["command"] == ["sh", "-c", "exit 3"]
 
 
+def test_what_others_wrote_is_told_in_one_line_that_does_not_steer_the_terminal(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forged = {**DETAIL, "reason": "\x1b[2Jgone\nSUCCEEDED", "runs": []}
+    server.routes["GET /api/v1/jobs/0a"] = lambda _: forged
+    assert cli.invoke(["why", "0a"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "FAILED: �[2Jgone SUCCEEDED."
+    server.routes["GET /api/v1/jobs/0b"] = lambda _: served.problem(404, "no \x1b[2Jb")
+    assert cli.invoke(["why", "0b"]) == 3
+    assert "no �[2Jb" in capsys.readouterr().err
+
+
+def test_a_watch_that_is_no_picture_says_each_state_once(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = iter([job_set(QUEUED=1), job_set(QUEUED=1), job_set(SUCCEEDED=1)])
+    server.routes["GET /api/v1/jobsets/q/s"] = lambda _: next(states)
+    assert cli.invoke(["watch", "q", "s"]) == 0
+    first, last = capsys.readouterr().out.splitlines()
+    assert first == "q/s: 0 of 1 ended: 1 QUEUED"
+    assert last == "q/s: 1 of 1 ended: 1 SUCCEEDED"
+
+
 def test_the_version_is_told_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.invoke(["--version"]) == 0
     assert capsys.readouterr().out.startswith("fairlead ")

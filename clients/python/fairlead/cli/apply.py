@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fairlead.cli import changes, documents, frame
+from fairlead.cli import changes, documents, frame, output
 
 if TYPE_CHECKING:
     from fairlead import Client, Queue
@@ -84,7 +84,7 @@ def _apply(client: "Client", wanted: "Queue", *, says_cordon: bool, dry_run: boo
 
 def _lines(changed: list[str]) -> None:
     for line in changed:
-        typer.echo(f"  {line}")
+        output.tell(f"  {line}")
 
 
 def _queues(file: str) -> "list[tuple[Queue, bool]]":

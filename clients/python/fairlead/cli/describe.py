@@ -72,7 +72,7 @@ def why(
             output.thing({**told, "story": story.of(detail, datetime.now(UTC))}, output_format)
         case _:
             for sentence in story.of(detail, datetime.now(UTC)):
-                typer.echo(sentence)
+                output.tell(sentence)
 
 
 def _describe(detail: "JobDetail", now: "datetime") -> None:

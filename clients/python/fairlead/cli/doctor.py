@@ -48,7 +48,7 @@ def doctor(
 
 
 def _show(finding: "Finding") -> None:
-    typer.echo(f"{'ok ' if not finding.code else 'BAD'}  {finding.name}: {finding.said}")
+    output.tell(f"{'ok ' if not finding.code else 'BAD'}  {finding.name}: {finding.said}")
     if finding.hint:
         typer.echo(f"     hint: {finding.hint}")
 

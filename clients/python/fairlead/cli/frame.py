@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
+from fairlead.cli import output
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -107,7 +109,7 @@ def examples(*lines: str) -> str:
 
 def say(text: str) -> None:
     """A line for people, on stderr."""
-    typer.echo(text, err=True)
+    typer.echo(output.harmless(text), err=True)
 
 
 def progress(done: int, total: int) -> None:

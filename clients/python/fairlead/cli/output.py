@@ -98,6 +98,11 @@ def line(value: object) -> None:
     typer.echo(msgspec.json.encode(_plain(value)))
 
 
+def tell(text: str) -> None:
+    """Print one line that may hold what somebody wrote."""
+    typer.echo(harmless(text.replace("\n", " ")))
+
+
 def terminal_columns() -> int | None:
     """How wide stdout is if it is a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
@@ -234,12 +239,17 @@ def _cell(value: object) -> str:
         case list() | tuple():
             return ", ".join(map(_cell, value))
         case _:
-            return "".join(map(_harmless, " ".join(str(value).split())))
+            return harmless(" ".join(str(value).split()))
 
 
-def _harmless(letter: str) -> str:
-    """What somebody else wrote must not steer this terminal."""
-    return letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}"
+def harmless(text: str) -> str:
+    """What somebody else wrote must not steer this terminal; lines stay lines."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}"
+        for letter in text
+    )
 
 
 def _plain(value: object) -> object:

@@ -183,7 +183,7 @@ def _report(name: str, changed: list[str]) -> None:
         return
     typer.echo(f"queue {name} changed")
     for line in changed:
-        typer.echo(f"  {line}")
+        output.tell(f"  {line}")
 
 
 def _limits(texts: list[str]) -> dict[str, dict[str, str | float]]:

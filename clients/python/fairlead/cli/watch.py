@@ -66,9 +66,11 @@ def _drawn(changes: "Iterable[JobSet]") -> "JobSet":
 
     console = Console()
     if not console.is_terminal:
-        last = None
+        last, said = None, ""
         for last in changes:
-            typer.echo(sentence(last))
+            if (text := sentence(last)) != said:
+                said = text
+                typer.echo(said)
         assert last is not None, "a watch says at least one state"
         return last
     last = None
