@@ -1,8 +1,8 @@
 """The fold of `fairlead.clusters` and of the operators' cordons: which nodes there are. Pure.
 
-Nodes keep the number that they got when they were first seen, for life. Silence counts only time
-in which the log could be read, and starts afresh in every process: an outage of the control plane
-kills nothing.
+Nodes keep the number that they got when they were first seen as long as they are there, and some
+time beyond. Silence counts only time in which the log could be read, and starts afresh in every
+process: an outage of the control plane kills nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -143,6 +143,13 @@ class Clusters:
         """What ran on these nodes was given up."""
         for name in names:
             self.gone_s.pop(name, None)
+
+    def forget_numbers(self) -> list[NodeName]:
+        """Give up the numbers of nodes that are gone for good; returns whose they were."""
+        gone = self.numbers.keys() - self.nodes.keys() - self.gone_s.keys()
+        for name in gone:
+            del self.numbers[name]
+        return sorted(gone)
 
     def most(self, pool: str, resource: str) -> int:
         """The most of a resource that any node of the pool has; 0 when there is none."""

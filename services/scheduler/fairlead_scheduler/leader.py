@@ -24,7 +24,7 @@ from fairlead_scheduler.view import checkpoint
 PRODUCER = "scheduler"
 LOCK = 0x0FA1_5C4E
 LOCK_CHECK_S = 2.0
-PRUNE_ENDED_S = 3_600.0
+PRUNE_SAVED_S = 3_600.0
 _DAY_MS = 86_400_000
 PRUNE_S = 2.0
 SAVE_REST = 3.0
@@ -85,7 +85,7 @@ async def lead(
         tasks.create_task(_watch_lock(connection), name="lock")
         tasks.create_task(_save(settings, pool, state, saved), name="checkpoint")
         tasks.create_task(_cycle(settings, state, cycle), name="cycle")
-        tasks.create_task(_prune(settings, pool), name="prune")
+        tasks.create_task(_prune(settings, pool, state), name="prune")
 
 
 async def _read_back(log: EventLog, state: State) -> Leases:
@@ -152,10 +152,12 @@ async def _save(settings: SchedulerSettings, pool: Pool, state: State, saved: li
         metrics.CHECKPOINT_SECONDS.observe(took_s)
 
 
-async def _prune(settings: SchedulerSettings, pool: Pool) -> None:
-    """Forget jobs that ended long ago; their ids may then be used again."""
+async def _prune(settings: SchedulerSettings, pool: Pool, state: State) -> None:
+    """Forget jobs that ended long ago (their ids may then be used again), and names out of use."""
     while True:
         before_ms = clock.now_ms() - settings.ended_kept_days * _DAY_MS
         for name in await checkpoint.prune_ended(pool, before_ms):
             _logger.info("dropped %s: all its jobs ended long ago", name)
-        await asyncio.sleep(PRUNE_ENDED_S)
+        await checkpoint.prune_shapes(pool)
+        await checkpoint.prune_nodes(pool, state.clusters.forget_numbers())
+        await asyncio.sleep(PRUNE_SAVED_S)

@@ -12,7 +12,7 @@ from fairlead_scheduler.view.columns import Interned, NodeName
 
 
 class Nodes(NamedTuple):
-    """The nodes of one pool, by their number for life."""
+    """The nodes of one pool, by their numbers."""
 
     version: int
     names: list[NodeName]

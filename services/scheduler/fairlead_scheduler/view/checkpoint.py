@@ -116,8 +116,8 @@ async def save(
     """Write the changes if the saved positions are still `before`, else raise `ViewConflict`."""
     numbered = list(nodes)
     async with pool.acquire() as connection:
-        for _, _, _, at_ms in changes.ended[-1:]:
-            await _make_partition(connection, at_ms)
+        if changes.ended:
+            await _make_partitions(connection, {at_ms // _WEEK_MS for *_, at_ms in changes.ended})
         for table in ("kept_jobs", "kept_specs"):
             await connection.execute(SQL[table])
         async with connection.transaction():
@@ -152,11 +152,11 @@ async def _write(connection: Connection, changes: Changes) -> None:
         await connection.execute(SQL["remove_specs"], ids)
 
 
-async def _make_partition(connection: Connection, at_ms: int) -> None:
-    """Weekly partitions of ended jobs: this week's and its neighbours, made where missing."""
-    week = at_ms // _WEEK_MS
+async def _make_partitions(connection: Connection, weeks: set[int]) -> None:
+    """Partitions for jobs that ended in these weeks, where missing: a log that is read again from
+    far back brings many weeks at once."""
     have = {row["name"] for row in await connection.fetch(SQL["ended_partitions"])}
-    for number in (week - 1, week, week + 1):
+    for number in sorted(weeks):
         name = f"fairlead_scheduler.ended_{number}"
         if name not in have:
             await connection.execute(
@@ -175,6 +175,19 @@ async def prune_ended(pool: Pool, before_ms: int) -> list[str]:
                 await connection.execute(f"DROP TABLE {row['name']}")
                 dropped.append(row["name"])
     return dropped
+
+
+async def prune_shapes(pool: Pool) -> None:
+    """Drop the shapes that no saved job has any more."""
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute(SQL["hold_view"])
+        await connection.execute(SQL["prune_shapes"])
+
+
+async def prune_nodes(pool: Pool, names: Iterable[c.NodeName]) -> None:
+    """Drop the numbers of these nodes."""
+    if gone := list(names):
+        await pool.execute(SQL["prune_nodes"], *zip(*gone, strict=True))
 
 
 async def read_positions(pool: Pool, log_id: str, partitions: int) -> list[int] | None:
@@ -285,14 +298,13 @@ async def read_specs(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, bytes]:
 
 
 async def read_nodes(pool: Pool) -> dict[tuple[str, str], int]:
-    """(executor, node) -> the number that the node keeps for life."""
+    """(executor, node) -> the number that the node keeps while it is there."""
     rows = await pool.fetch(SQL["read_nodes"])
     return {(row["executor"], row["name"]): row["number"] for row in rows}
 
 
 def prune(view: View, saved: list[int]) -> None:
     """A standby forgets what the leader's checkpoint at these positions already holds."""
-
     jobs = view.jobs
     rows = np.flatnonzero(jobs.unsaved[: jobs.used])
     is_saved = jobs.position[rows] < np.array(saved)[jobs.partition[rows]]

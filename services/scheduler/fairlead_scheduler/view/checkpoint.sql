@@ -10,6 +10,10 @@ INSERT INTO fairlead_scheduler.view (log_id, positions) VALUES ($1, $2)
 -- Compare and set: nobody else has moved the positions since this process read them.
 UPDATE fairlead_scheduler.view SET positions = $2, buckets = $3 WHERE positions = $1
 
+-- name: hold_view
+-- No checkpoint is written until this transaction ends.
+SELECT FROM fairlead_scheduler.view FOR UPDATE
+
 -- name: read_buckets
 -- What was in the token buckets at the saved positions, as JSON.
 SELECT buckets FROM fairlead_scheduler.view
@@ -17,6 +21,10 @@ SELECT buckets FROM fairlead_scheduler.view
 -- name: save_shapes
 INSERT INTO fairlead_scheduler.shapes (key, shape, priority_class)
 SELECT * FROM unnest($1::text[], $2::bytea[], $3::text[]) ON CONFLICT DO NOTHING
+
+-- name: prune_shapes
+DELETE FROM fairlead_scheduler.shapes AS known
+WHERE NOT EXISTS (SELECT FROM fairlead_scheduler.jobs WHERE shape = known.key)
 
 -- name: kept_jobs
 -- The temporary table that COPY fills, kept for the life of the connection.
@@ -64,6 +72,10 @@ SELECT executor, name, number FROM fairlead_scheduler.nodes
 -- name: save_nodes
 INSERT INTO fairlead_scheduler.nodes (executor, name, number)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[]) ON CONFLICT DO NOTHING
+
+-- name: prune_nodes
+DELETE FROM fairlead_scheduler.nodes
+WHERE (executor, name) IN (SELECT * FROM unnest($1::text[], $2::text[]))
 
 -- name: ended_partitions
 SELECT inhrelid::regclass::text AS name FROM pg_inherits
