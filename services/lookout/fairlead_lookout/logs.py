@@ -45,6 +45,12 @@ class Logs:
         """A run's log as it comes. Raises `Problem` when there is none to be had."""
         executor, run = run_row["executor"], run_row["number"]
         heartbeat = self._clusters.heartbeat(executor)
+        if heartbeat is None and not self._clusters.ready:
+            raise Problem(
+                "unavailable",
+                f"This server has just begun to read where the log of {executor} is to be had.",
+                retry_after_s=1,
+            )
         address = heartbeat.address if heartbeat else ""
         if urlsplit(address).scheme not in ("http", "https") or not self._signing_key:
             raise Problem(
