@@ -34,8 +34,8 @@ class Clusters:
         self.unsaved: list[tuple[str, str, int]] = []
         self.nodes: dict[NodeName, records.Node] = {}
         self.heard: dict[str, Heard] = {}
-        self.cordoned_executors: dict[str, str] = {}
-        self.cordoned_nodes: dict[NodeName, str] = {}
+        self.cordoned_executors: set[str] = set()
+        self.cordoned_nodes: set[NodeName] = set()
         self.silence_s: dict[str, float] = {}
         self.beaten: set[str] = set()
         self.odd: dict[str, str] = {}
@@ -110,9 +110,9 @@ class Clusters:
         """An operator cordoned an executor or node, or lifted that."""
         on = mark.cordoned and not mark.deleted
         if mark.node is None:
-            _mark(self.cordoned_executors, mark.executor, mark.reason, on)
+            _mark(self.cordoned_executors, mark.executor, on)
         else:
-            _mark(self.cordoned_nodes, NodeName(mark.executor, mark.node), mark.reason, on)
+            _mark(self.cordoned_nodes, NodeName(mark.executor, mark.node), on)
         self.version += 1
 
     def tick(self, elapsed_s: float) -> None:
@@ -177,8 +177,8 @@ class Clusters:
 K = TypeVar("K")
 
 
-def _mark(marks: dict[K, str], key: K, reason: str, on: bool) -> None:
+def _mark(marked: set[K], key: K, on: bool) -> None:
     if on:
-        marks[key] = reason
+        marked.add(key)
     else:
-        marks.pop(key, None)
+        marked.discard(key)

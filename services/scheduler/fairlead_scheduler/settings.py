@@ -14,6 +14,8 @@ from fairlead_common.settings import Settings, SettingsError
 LEASES_PER_APPEND_MAX: Final = 2_500
 APPEND_BYTES_MAX: Final = 16 * 1_048_576
 PLACEMENTS: Final = ("best-fit", "spread", "pack", "fragmentation")
+AVOIDED_MAX: Final = 64
+"""Most nodes that a job remembers to avoid."""
 
 
 class Rate(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -102,8 +104,8 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     standby_poll_s: float = 0.5
     retries_unstarted_max: int = 10
 
-    def check(self) -> None:
-        """Raises `SettingsError` for what types cannot say."""
+    def faults(self) -> list[Fault]:
+        """What types cannot say, by the setting's name."""
         found = classes.faults(self.priority_classes)
         found += self.rules.faults({item.name for item in self.priority_classes})
         above = ("cycle_s", "cycle_s_min", "checkpoint_s", "executor_stale_s", "executor_timeout_s")
@@ -111,7 +113,8 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
             found += _faults_of(_camel(name), getattr(self, name), least=0, open_end=True)
         found += _faults_of("deadlineGraceS", self.deadline_grace_s, least=0)
         found += _faults_of("endedKeptDays", self.ended_kept_days, least=1)
-        found += _faults_of("retriesUnstartedMax", self.retries_unstarted_max, least=1)
+        unstarted = self.retries_unstarted_max
+        found += _faults_of("retriesUnstartedMax", unstarted, least=1, most=AVOIDED_MAX)
         if self.executor_stale_s >= self.executor_timeout_s:
             found.append(
                 Fault(
@@ -123,7 +126,11 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
         if self.cycle_s_min > self.cycle_s:
             detail = f"is {self.cycle_s_min}, above cycleS ({self.cycle_s})"
             found.append(Fault("cycleSMin", detail))
-        if found:
+        return found
+
+    def check(self) -> None:
+        """Raises `SettingsError` if there are faults."""
+        if found := self.faults():
             raise SettingsError(found)
 
 

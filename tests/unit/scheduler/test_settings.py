@@ -67,6 +67,10 @@ FAULTS = {
     "a negative multiplier": (rules(cost_multipliers={"cpu": -1}), "rules.costMultipliers.cpu"),
     "an unknown order of nodes": (rules(placement="random"), "rules.placement: is 'random'"),
     "no lease at all": (rules(max_unacknowledged_leases=0), "rules.maxUnacknowledgedLeases: is 0"),
+    "more nodes tried than a job remembers": (
+        {"retries_unstarted_max": 65},
+        "retriesUnstartedMax: is 65; it must be at least 1 and at most 64",
+    ),
     "stale after lost": (
         {"executor_stale_s": 900.0},
         "executorTimeoutS: is 600.0; an executor is stale before its runs are given up",

@@ -225,24 +225,37 @@ SETTINGS = {
         "is -1",
     ),
     "no number": ("roundLimit: {cpu: .nan}", 1, "roundLimit.cpu", "is nan"),
-    "an unknown placement": ("rules:\n  placement: best", 2, "placement", "'best' is none of"),
+    "an unknown placement": (
+        "rules:\n  placement: best",
+        2,
+        "placement",
+        "is 'best'; choose one of",
+    ),
     "a rate that never gives anything": (
         "rate: {perSecond: 0, burst: 1}",
         1,
-        "rate",
-        "perSecond must be above 0",
+        "rate.perSecond",
+        "must be above 0",
     ),
     "a limit of a class that is not there": (
         "classLimits: {gold: {cpu: 1}}",
         1,
         "classLimits.gold",
-        "no such priority class",
+        "is no priority class; there are",
     ),
     "a class twice": (
         "priorityClasses: [{name: a, value: 1}, {name: a, value: 2}, {name: default, value: 0}]",
         1,
         "priorityClasses",
-        "a stands there twice",
+        "names 'a' 2 times",
+    ),
+    "guests above home": (
+        "priorityClasses:\n"
+        "- {name: default, value: 0}\n"
+        "- {name: a, value: 1, awayNodeTypes: [{taints: [{key: gpu}], value: 5}]}",
+        3,
+        "priorityClasses[1].awayNodeTypes[0].value",
+        "guests run below",
     ),
     "a weight of 0": (
         "queues:\n  a:\n    weight: 0",

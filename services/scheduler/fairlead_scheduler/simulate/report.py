@@ -137,16 +137,14 @@ def waits(ledger: Ledger, *, alone: bool = False) -> str:
     bounds = [bound for bound in WAIT_BOUNDS_S if bound < most] or [WAIT_BOUNDS_S[0]]
     edges = [0.0, *bounds, np.inf] if most >= bounds[-1] else [0.0, *bounds]
     counts = np.histogram(waited, np.array(edges))[0].tolist()
-    labels = [f"< {_bound(bound)}" for bound in bounds] + [f"≥ {_bound(bounds[-1])}"]
+    labels = [f"< {words.duration(bound)}" for bound in bounds] + [
+        f"≥ {words.duration(bounds[-1])}"
+    ]
     given = [
         Bar(label, count, f"{count:,}")
         for label, count in zip(labels[: len(counts)], counts, strict=True)
     ]
     return plots.bars("How long jobs waited", given, alone=alone)
-
-
-def _bound(seconds: float) -> str:
-    return words.duration(seconds)
 
 
 # The page -----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ names to weight, cordon, limits and retry policy.
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
@@ -18,14 +19,13 @@ from fairlead_common.classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.configuration import Queue
 from fairlead_common.settings import SECTIONS, SHARED
 from fairlead_scheduler.cases import form
-from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
+from fairlead_scheduler.settings import Rules, SchedulerSettings
 from fairlead_scheduler.simulate import faults as faulty
 from fairlead_scheduler.simulate import yamls
 from fairlead_scheduler.simulate.faults import Faults
 from fairlead_scheduler.simulate.jobs import Retry
 from fairlead_scheduler.simulate.yamls import Document, Place
 
-PLACEMENTS: Final = ("best-fit", "spread", "pack", "fragmentation")
 _RULES: Final = {field.encode_name: field for field in msgspec.structs.fields(Rules)}
 _SERVICE: Final = {field.encode_name: field for field in msgspec.structs.fields(SchedulerSettings)}
 _AMOUNTS: Final = ("costMultipliers", "roundLimit", "floating")
@@ -47,9 +47,7 @@ class Given(msgspec.Struct, frozen=True):
 def read(path: Path | None, faults: Faults) -> Given:
     """The settings of a file; the service's defaults without one."""
     document = None if path is None else yamls.read(path, faults)
-    if document is None:
-        return Given()
-    if document.value is None:
+    if document is None or document.value is None:
         return Given()
     if not isinstance(document.value, dict):
         faults.add(document.file, 1, "", "is no mapping of settings")
@@ -70,9 +68,11 @@ def read(path: Path | None, faults: Faults) -> Given:
     of_classes = cast(Mapping[str, Mapping[str, Any]], rules.get("classLimits", {}))
     rules["classLimits"] = {name: form.named(of) for name, of in of_classes.items()}
     settings = msgspec.convert({**values, "rules": rules}, SchedulerSettings)
-    for field, reason in [*_faults_of(settings), *_faults_of_queues(settings, queues)]:
-        place = next((at for at in places if at[-1] == field.split(".")[0]), (field,))
-        faults.add(document.file, document.line(*place, *field.split(".")[1:]), field, reason)
+    found = [(fault.pointer.removeprefix("rules."), fault.detail) for fault in settings.faults()]
+    for field, reason in [*found, *_faults_of_queues(settings, queues)]:
+        first, *inner = _parts(field)
+        place = next((at for at in places if at[-1] == first), (first,))
+        faults.add(document.file, document.line(*place, *inner), field, reason)
     return Given(settings, queues)
 
 
@@ -150,46 +150,10 @@ def _queue(document: Document, name: str, of: object, faults: Faults) -> Queue |
 # What no type says --------------------------------------------------------------------------
 
 
-def _faults_of(settings: SchedulerSettings) -> Iterator[tuple[str, str]]:
-    rules, classes = settings.rules, settings.priority_classes
-    names = [item.name for item in classes]
-    if not classes:
-        yield "priorityClasses", "is empty; leave it out for the default classes"
-    yield from (
-        ("priorityClasses", f"{name} stands there twice")
-        for name in sorted({name for name in names if names.count(name) > 1})
-    )
-    protected = rules.protected_fraction_of_fair_share
-    if not _is_amount(protected):
-        yield "protectedFractionOfFairShare", f"is {protected}; a number from 0 on is expected"
-    if rules.placement not in PLACEMENTS:
-        yield "placement", f"{rules.placement!r} is none of {', '.join(PLACEMENTS)}"
-    counts = {
-        "lookback": (rules.lookback, 0),
-        "gangAssemblyTimeoutS": (rules.gang_assembly_timeout_s, 0),
-        "maxUnacknowledgedLeases": (rules.max_unacknowledged_leases, 1),
-    }
-    for name, (count, least) in counts.items():
-        if count < least:
-            yield name, f"is {count}; a number from {least} on is expected"
-    for name, amounts in (
-        ("roundLimit", rules.round_limit),
-        ("costMultipliers", rules.cost_multipliers),
-        ("floating", rules.floating),
-    ):
-        for resource, amount in amounts.items():
-            if not _is_amount(amount) or amount > resources.AMOUNT_MAX:
-                yield f"{name}.{resource}", f"is {amount}; a number from 0 on is expected"
-    rates = {"rate": rules.rate, "queueRate": rules.queue_rate}
-    for name, rate in {**rates, "preemptionRate": rules.preemption_rate}.items():
-        if rate is not None and not _is_rate(rate):
-            yield name, "perSecond must be above 0 and burst 1 or more: else nothing ever starts"
-    for name, limits in rules.class_limits.items():
-        if name not in names:
-            yield f"classLimits.{name}", "there is no such priority class"
-        yield from _bad_fractions(f"classLimits.{name}", limits)
-    for item in classes:
-        yield from _bad_fractions("priorityClasses", item.limits)
+def _parts(field: str) -> Place:
+    """`priorityClasses`, 0, `value` for `priorityClasses[0].value`."""
+    found = re.findall(r"\[(\d+)\]|([^.\[\]]+)", field)
+    return tuple(int(number) if number else name for number, name in found)
 
 
 def _faults_of_queues(
@@ -209,22 +173,8 @@ def _faults_of_queues(
                         resources.parse(resource, limit, round_up=False)
                     except ValueError as error:
                         yield f"{place}.{resource}", str(error)
-                else:
-                    yield from _bad_fractions(place, {resource: limit})
-
-
-def _bad_fractions(field: str, limits: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-    for resource, limit in limits.items():
-        if not _is_amount(limit):
-            yield f"{field}.{resource}", f"is {limit}; a fraction of the pool is expected"
-
-
-def _is_amount(value: float) -> bool:
-    return math.isfinite(value) and value >= 0
-
-
-def _is_rate(rate: Rate) -> bool:
-    return 0 < rate.per_second < math.inf and 1 <= rate.burst < math.inf
+                elif not (math.isfinite(limit) and limit >= 0):
+                    yield f"{place}.{resource}", f"is {limit}; a fraction of the pool is expected"
 
 
 def class_names(settings: SchedulerSettings) -> list[str]:

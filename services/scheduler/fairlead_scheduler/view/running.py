@@ -9,14 +9,12 @@ import numpy as np
 from fairlead_common import events as ev
 from fairlead_common.ids import run_id
 from fairlead_common.lifecycle import JOB_STEPS, RUN_STEPS, JobState, RunState
+from fairlead_scheduler.settings import AVOIDED_MAX
 from fairlead_scheduler.view import asking, ending, names
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.alike import Successes
 from fairlead_scheduler.view.columns import View
 from fairlead_scheduler.view.messages import Known, Message
-
-AVOID_MAX: Final = 64
-"""Most nodes that a job remembers to avoid."""
 
 
 def leased(
@@ -99,7 +97,7 @@ def requeued(
         jobs.retries[row] += event.counted
         if event.avoid_node is not None:
             rare = jobs.rare_of(row)
-            rare.avoid = (*rare.avoid, event.avoid_node)[-AVOID_MAX:]
+            rare.avoid = (*rare.avoid, event.avoid_node)[-AVOIDED_MAX:]
         if event.shape:
             name = jobs.shapes.values[jobs.shape[row]].priority_class
             jobs.shape[row] = jobs.shapes.number(c.ShapeClass(bytes(event.shape), name))
