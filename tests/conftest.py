@@ -12,6 +12,9 @@
 `FAIRLEAD_TEST_POSTGRES=postgresql://...` (a superuser's), `FAIRLEAD_TEST_REDIS=redis://...` and
 `FAIRLEAD_TEST_KAFKA=kafka://...` use servers that are there already; tests that kill a server are
 then skipped.
+
+`FAIRLEAD_EXAMPLES=1000` tries so many random examples of each property in tests/properties, and
+random ones in all other tests of hypothesis; without it they are the same each time.
 """
 
 import asyncio
@@ -27,6 +30,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
+import hypothesis
 import pytest
 from redis import Redis
 
@@ -39,6 +43,15 @@ from tests.kafka_broker import BrokerUnavailable, KafkaBroker
 
 ROOT = Path(__file__).parent.parent
 T = TypeVar("T")
+
+hypothesis.settings.register_profile(
+    "fairlead",
+    derandomize="FAIRLEAD_EXAMPLES" not in os.environ,
+    deadline=None,  # how long an example takes is said by the machine, not by the code
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    print_blob=True,
+)
+hypothesis.settings.load_profile("fairlead")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.e2e.guide.guides import Block, blocks, matches
 
 MARK = "--- block"
-GUIDE_S_MAX = 280
+GUIDE_S_MAX = 500
 
 
 def test_every_command_of_the_guide_does_what_the_guide_says(

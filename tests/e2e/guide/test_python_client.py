@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.e2e.guide.guides import blocks
 
-EXAMPLES_S_MAX = 250
+EXAMPLES_S_MAX = 500
 
 
 def test_every_example_of_the_python_client_runs(

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_common import events, ids
@@ -64,7 +64,6 @@ def test_one_event_that_is_too_large_stays_whole_for_the_log_to_refuse() -> None
 
 
 @given(st.lists(st.sampled_from([0, 10, 200 * KIB, 700 * KIB]), max_size=12))
-@settings(deadline=None)
 def test_whatever_the_sizes_the_order_is_kept_and_the_bounds_hold(sizes: list[int]) -> None:
     made = events.records("q", "s", "ada", [cancelled(str(n), s) for n, s in enumerate(sizes)])
     told = [names(record) for record in made]

@@ -247,7 +247,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(steps, max_size=40))
 def test_no_run_starts_twice_and_each_lease_ends_once(history: list[tuple[object, ...]]) -> None:
     world = History()

@@ -75,7 +75,7 @@ def _whole(view: PlainView) -> tuple[object, ...]:
 
 
 @given(_messages(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_cut_of_the_log_into_batches_gives_the_same_view(
     messages: list[Message], data: st.DataObject
 ) -> None:
@@ -90,7 +90,7 @@ def test_any_cut_of_the_log_into_batches_gives_the_same_view(
 
 
 @given(_messages(), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_reading_parts_of_the_log_again_changes_nothing(
     messages: list[Message], data: st.DataObject
 ) -> None:
@@ -103,7 +103,7 @@ def test_reading_parts_of_the_log_again_changes_nothing(
 
 
 @given(_messages())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_counters_always_agree_with_the_jobs(messages: list[Message]) -> None:
     view = PlainView()
     for each in messages:

@@ -315,7 +315,7 @@ def _check(view: View) -> None:
         assert not jobs.flags[row] & c.FREE
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(history=_history, data=st.data())
 def test_however_the_log_is_cut_and_read_again_the_view_is_the_same(
     history: list[list[ev.AnyEvent]], data: st.DataObject
@@ -346,7 +346,7 @@ def _in_partition(partition: int, event: ev.AnyEvent) -> ev.AnyEvent:
     return moved
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     history=st.lists(
         st.tuples(st.integers(0, 2), st.lists(_events, min_size=1, max_size=5)), max_size=20
@@ -379,7 +379,7 @@ def test_messages_folded_together_say_what_they_say_one_by_one(
     assert together.specs.of(live) == singly.specs.of(live)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     told=st.lists(st.integers(0, 39), min_size=17, max_size=60),
     once=st.booleans(),
@@ -410,7 +410,7 @@ def test_many_successes_told_at_once_say_what_they_say_one_by_one(
     assert together.loose_runs == singly.loose_runs
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(history=_history)
 def test_no_job_ever_leaves_a_final_state(history: list[list[ev.AnyEvent]]) -> None:
     view = View()

@@ -105,7 +105,7 @@ _IDS = st.one_of(
 ).map(JobId)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.booleans(), st.lists(_IDS, max_size=30, unique=True)), max_size=20))
 def test_ids_name_their_rows_whatever_came_and_went(steps: list[tuple[bool, list[JobId]]]) -> None:
     names, capacity = Names(4), 4

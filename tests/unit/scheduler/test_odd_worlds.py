@@ -128,7 +128,7 @@ def entry(record: Record) -> Entry:
     return Entry(0, 0, record.key, record.value, 0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     turns=st.lists(
         st.tuples(
