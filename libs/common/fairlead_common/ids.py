@@ -89,7 +89,8 @@ def parse_run_id(text: str) -> tuple[JobId, int]:
     return JobId(job_id), int(run)
 
 
-_NUMBER_EPOCH_MS: Final = 1_704_067_200_000
+NUMBER_EPOCH_MS: Final = 1_704_067_200_000
+"""The start of 2024: nothing was submitted before."""
 
 
 def submission_number(time_ms: int, partition: int, position: int, index: int) -> int:
@@ -101,4 +102,4 @@ def submission_number(time_ms: int, partition: int, position: int, index: int) -
     time, keeps its order (except where its positions cross a multiple of 512).
     """
     place = (position & 511) << 15 | (index & 1023) << 5 | (partition & 31)
-    return (time_ms - _NUMBER_EPOCH_MS >> 2) << 24 | place
+    return (time_ms - NUMBER_EPOCH_MS >> 2) << 24 | place

@@ -21,10 +21,10 @@ from fairlead_lookout.reads import SetFilter
 AFTER_S: Final = 10.0
 REREAD_S: Final = 0.25
 """Something that is waited for is read again at most so often,"""
-APPEAR_S_MAX: Final = 2.0
-"""What is not there when a long poll begins may be about to come: it is waited for so long."""
 LOOK_S: Final = 5.0
 """and at least so often: not everything that changes moves the view."""
+APPEAR_S_MAX: Final = 2.0
+"""What is not there when a long poll begins may be about to come: it is waited for so long."""
 NDJSON: Final = "application/x-ndjson"
 SSE: Final = "text/event-stream"
 _encode: Final = msgspec.json.Encoder().encode

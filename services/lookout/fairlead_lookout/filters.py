@@ -22,8 +22,6 @@ _FAILED: Final = ("FAILED", "REJECTED")
 """States in which a job has a category."""
 NUMBER_MIN: Final = -(2**63)
 NUMBER_MAX: Final = 2**63 - 1
-EPOCH_MS: Final = 1_704_067_200_000
-"""Before 2024 nothing was submitted."""
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)")
 
 
@@ -68,7 +66,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         """No job submitted after that time has a smaller number."""
         if self.submitted_after_ms is None:
             return NUMBER_MIN
-        number = ids.submission_number(max(self.submitted_after_ms, EPOCH_MS), 0, 0, 0)
+        number = ids.submission_number(max(self.submitted_after_ms, ids.NUMBER_EPOCH_MS), 0, 0, 0)
         return min(number, NUMBER_MAX)
 
     def arguments(self) -> tuple[object, ...]:

@@ -27,11 +27,13 @@ from fairlead_lookout.model import (
     SetKey,
     Submitted,
 )
+from fairlead_lookout.public import Kind
 from fairlead_lookout.states import ENDED, HELD, QUEUED
 from fairlead_lookout.telling import Telling
 
 STEP: Final = 20
 """Events, or jobs that a filter may find, between two pauses: less than a ms."""
+_MOVED: Final[Mapping[str, Kind]] = {"PENDING": "pending", "RUNNING": "running"}
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -421,7 +423,7 @@ class Fold:
         if newest and self._step(job, event):
             if to == "RUNNING":
                 job.started_ms = self._message.time_ms
-            self._telling.tell_run(self._set(job.key), to.lower(), job)
+            self._telling.tell_run(self._set(job.key), _MOVED[to], job)
 
     def _count_failure(self, job: Job) -> None:
         category = job.category or "internal"

@@ -75,7 +75,8 @@ class Mirror:
             self.times_ms[key] = time_ms
         elif not self._full:
             self._full = True
-            _logger.error("%s has more than %d keys; some are not shown", self._topic, ROWS_MAX)
+            most = self._rows_max
+            _logger.error("%s has more than %d keys; some are not shown", self._topic, most)
 
     def _drop(self, key: str) -> None:
         if self.values.pop(key, None) is not None:

@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from fairlead_common import clock
 from fairlead_common.db import Connection
-from fairlead_common.ids import submission_number
+from fairlead_common.ids import NUMBER_EPOCH_MS, submission_number
 from fairlead_lookout import columns
 from fairlead_lookout.cache import Cache
-from fairlead_lookout.filters import EPOCH_MS
 from fairlead_lookout.model import JobSet
 from fairlead_lookout.states import ENDED, LIVE
 from fairlead_lookout.store import SQL
@@ -66,14 +65,14 @@ class Pruner:
         before, today = _day(kept_ms), _day(clock.now_ms())
         if not await self._connection.fetchval(SQL["has_old_shapes"], before):
             return
-        number = submission_number(max(kept_ms, EPOCH_MS), 0, 0, 0)
+        number = submission_number(max(kept_ms, NUMBER_EPOCH_MS), 0, 0, 0)
         async with self._connection.transaction():
             await self._connection.execute(SQL["keep_shapes"], before, sorted(LIVE), number, today)
             await self._connection.execute(SQL["forget_shapes"], before, SHAPES_MAX)
 
     async def _forget(self, job_set: JobSet, before_ms: int, most: int) -> int:
         """Forget old jobs of this set, and the set when these were all."""
-        number = submission_number(max(before_ms, EPOCH_MS), 0, 0, 0)
+        number = submission_number(max(before_ms, NUMBER_EPOCH_MS), 0, 0, 0)
         arguments = (job_set.number, sorted(ENDED), number, before_ms, most)
         async with self._connection.transaction():
             old = await self._connection.fetch(SQL["old_jobs"], *arguments)

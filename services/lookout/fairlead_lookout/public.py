@@ -5,31 +5,29 @@ told, one bulk request becomes an event per job, and a run that failed is told w
 has decided what that means.
 """
 
-from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
-
-class PublicType(StrEnum):
-    """What happened."""
-
-    SUBMITTED = "submitted"
-    REJECTED = "rejected"
-    QUEUED = "queued"
-    LEASED = "leased"
-    PENDING = "pending"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    RUN_FAILED = "runFailed"
-    PREEMPTING = "preempting"
-    PREEMPTED = "preempted"
-    REQUEUED = "requeued"
-    CANCELLING = "cancelling"
-    CANCELLED = "cancelled"
-    REPRIORITIZED = "reprioritized"
-    FINISHED = "finished"
+Kind = Literal[
+    "submitted",
+    "rejected",
+    "queued",
+    "leased",
+    "pending",
+    "running",
+    "succeeded",
+    "failed",
+    "runFailed",
+    "preempting",
+    "preempted",
+    "requeued",
+    "cancelling",
+    "cancelled",
+    "reprioritized",
+    "finished",
+]
+"""What happened."""
 
 
 class PublicEvent(
@@ -42,7 +40,7 @@ class PublicEvent(
     """
 
     id: str
-    type: str
+    type: Kind
     job_id: str | None = None
     run: int | None = None
     client_id: str | None = None
@@ -68,7 +66,6 @@ class PublicEvent(
 
 ID_MAX: Final = 40
 encode: Final = msgspec.json.Encoder().encode
-decode: Final = msgspec.json.Decoder(PublicEvent).decode
 
 
 def parse_id(text: str) -> tuple[int, int]:

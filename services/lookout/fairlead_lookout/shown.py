@@ -6,12 +6,9 @@ from typing import Any, Final
 import msgspec
 
 from fairlead_common import clock, clusters, events, positions, reports, resources
-from fairlead_common.lifecycle import JOB_ENDED
 from fairlead_lookout import metering
 from fairlead_lookout.fairness import Sums
 from fairlead_lookout.model import JobSet
-
-_ENDED: Final = frozenset(str(state) for state in JOB_ENDED)
 
 SENTENCES: Final = {
     "exit-code": "The command ended with an exit code other than 0.",
@@ -418,8 +415,3 @@ def run(row: Any) -> RunShown:
         reason=row["reason"],
         preempted_for=row["cause"],
     )
-
-
-def has_ended(state: str) -> bool:
-    """Whether a state is final."""
-    return state in _ENDED

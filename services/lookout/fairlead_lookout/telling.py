@@ -25,7 +25,7 @@ class Telling:
         self._time = clock.rfc3339(message.time_ms)
         self._token = positions.encode({message.partition: message.position + 1})
 
-    def tell(self, job_set: JobSet, kind: str, job: Job | None, **fields: object) -> None:
+    def tell(self, job_set: JobSet, kind: public.Kind, job: Job | None, **fields: object) -> None:
         """Add an event of a job, or of the job set itself."""
         queue, name = job_set.key
         event = public.PublicEvent(
@@ -40,7 +40,7 @@ class Telling:
         )
         self._add(job_set, event)
 
-    def tell_run(self, job_set: JobSet, kind: str, job: Job, **fields: object) -> None:
+    def tell_run(self, job_set: JobSet, kind: public.Kind, job: Job, **fields: object) -> None:
         """Add an event of a job that says where its newest run is, if it has one."""
         run = job.latest
         if run is None:

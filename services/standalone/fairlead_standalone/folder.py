@@ -5,8 +5,12 @@ lock            held by the running supervisor; says which one
 secrets.json    generated passwords and the signing key (mode 0600)
 token           the first API token, in plain (mode 0600)
 address         where the web process listens, while it does: what commands look for
+log             which kind of log this folder's views were made from
+sign-in         a link that signs a browser in once
 logs/           one file per child, the older half in NAME.log.1
 postgres-18/    one cluster; its major version is in its name
+valkey/         settings of the Valkey that runs
+executor/       pods of the process backend
 """
 
 import contextlib

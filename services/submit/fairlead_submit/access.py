@@ -6,12 +6,12 @@ from typing import Any, Final
 import msgspec
 
 from fairlead_common import auth, db
+from fairlead_common.permissions import LADDER
 from fairlead_submit.store import SQL
 
 KIND_TOKEN: Final = "token"
 KIND_SESSION: Final = "session"
 LINK_S: Final = 600
-ROLES: Final = frozenset({"admin", "operator", "submitter", "viewer"})
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ async def grant(
     pool: db.Pool, wanted: Grant, ttl_s: float | None, kind: str = KIND_TOKEN
 ) -> tuple[str, Mapping[str, Any]]:
     """A new token, and its row. `Any`: as asyncpg has it."""
-    unknown = set(wanted.roles) - ROLES
+    unknown = set(wanted.roles) - set(LADDER)
     if unknown:
         raise ValueError(f"there is no role {', '.join(sorted(unknown))}")
     token = auth.new_token()
