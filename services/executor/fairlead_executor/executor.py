@@ -44,6 +44,11 @@ READ_S: Final = 10.0
 _logger = logging.getLogger("fairlead.executor")
 
 
+def rest_s(did: int, took_s: float) -> float:
+    """How long to rest after a turn that did so many things and took so long."""
+    return 0.0 if did >= MANY else min(PAUSE_S_MAX, max(PAUSE_S_MIN, PAUSE_FACTOR * took_s))
+
+
 class Superseded(WorldError):
     """Another executor of the same name has taken over."""
 
@@ -190,8 +195,7 @@ class Executor:
             self._room.set()
             took_s = self._monotonic() - started_s
             if not self.core.busy:
-                if len(turn.actions) < MANY:
-                    await asyncio.sleep(min(PAUSE_S_MAX, max(PAUSE_S_MIN, PAUSE_FACTOR * took_s)))
+                await asyncio.sleep(rest_s(len(turn.actions), took_s))
                 await self._woken(self.core.idle_s(self._clock()))
 
     async def _turn(self) -> Turn:

@@ -17,7 +17,7 @@ from fairlead_common.log import topics
 from fairlead_common.log.memory import AppendFault, MemoryLog
 from fairlead_executor.backends.simulated import SimulatedCluster, Simulation
 from fairlead_executor.core import Core
-from fairlead_executor.executor import Executor, Superseded, fence, producer_name
+from fairlead_executor.executor import Executor, Superseded, fence, producer_name, rest_s
 from fairlead_executor.pods import Phase
 from tests.unit.executor.build import lease, run
 
@@ -168,3 +168,13 @@ async def test_a_successor_tells_ends_once_more() -> None:
     second = await bed.executor("i2")
     async with bed.running(second):
         await bed.until(lambda: bed.told().count(("Returned", run("a"))) == 2)
+
+
+@pytest.mark.parametrize(
+    ("did", "took_s", "want_s"),
+    [(0, 0.0, 0.02), (999, 0.05, 0.15), (999, 1.0, 0.25), (1_000, 0.05, 0.0), (9_999, 1.0, 0.0)],
+)
+def test_a_turn_that_did_much_is_followed_by_the_next_at_once(
+    did: int, took_s: float, want_s: float
+) -> None:
+    assert rest_s(did, took_s) == pytest.approx(want_s)
