@@ -148,7 +148,7 @@ async def test_a_step_looks_up_its_own_jobs_and_no_others(submit: Watched) -> No
     )
     await submit.pool.executemany(insert, list(enumerate(known, 1)))
     # Knowing how many there are, Postgres would rather read them all for so large a step.
-    await submit.pool.execute("ANALYZE fairlead_lookout.jobs, fairlead_lookout.job_specs")
+    await submit.pool.execute("ANALYZE")
     explained = f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {SQL['next_items']}"
     ((plan,),) = await submit.pool.fetch(explained, "a", 40, 400)
     read = list(_read(json.loads(plan)[0]["Plan"]))
