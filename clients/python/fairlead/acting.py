@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from fairlead import asking, steps
-from fairlead.models import Acted, Action, Filter, FoundJob, Started
+from fairlead.models import Acted, Action, Filter, FoundJob, Started, several
 from fairlead.steps import Flow
 
 POLL_S: Final = 0.5
@@ -77,7 +77,7 @@ def watch_action(action_id: str) -> Flow[None]:
 def _act(name: str, jobs: Jobs, body: dict[str, object], *, dry_run: bool = False) -> Flow[Acted]:
     """One request for a filter, as many as need be for ids; their answers added up."""
     targets: list[Jobs] = [jobs]
-    if not isinstance(jobs, Filter):
+    if not isinstance(jobs, Filter | str):
         targets = [jobs[start : start + IDS_MAX] for start in range(0, len(jobs), IDS_MAX)]
     query = asking.tried(dry_run)
     matched: int | None = 0
@@ -93,4 +93,7 @@ def _act(name: str, jobs: Jobs, body: dict[str, object], *, dry_run: bool = Fals
 
 
 def _target(jobs: Jobs) -> dict[str, object]:
-    return {"filter": jobs} if isinstance(jobs, Filter) else {"ids": list(jobs)}
+    if isinstance(jobs, Filter):
+        return {"filter": jobs}
+    several("ids", jobs)
+    return {"ids": list(jobs)}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from fairlead import asking, errors, steps
-from fairlead.models import Filter, Group, Groups, JobDetail, JobSet, JobView
+from fairlead.models import Filter, Group, Groups, JobDetail, JobSet, JobView, several
 from fairlead.steps import Flow, Request
 
 LONG_POLL_S: Final = 30.0
@@ -208,7 +208,7 @@ def wait_job(
                 return found
             etag = reply.headers.get("etag")
         if left_s <= 0:
-            raise errors.WaitTimeout(f"Job {job_id} did not end within {timeout_s:g} s.")
+            raise _late(job_id, timeout_s)
         if (yield from steps.now_s()) - now < POLL_S:
             yield from steps.pause(POLL_S)
 
@@ -217,14 +217,22 @@ def wait_jobs(
     ids: Sequence[str], *, timeout_s: float | None = None, after: str | None = None
 ) -> Flow[tuple[JobDetail, ...]]:
     """Wait until all of these jobs have ended: they come in this order. Raises `WaitTimeout`."""
+    several("ids", ids)
     started_s = yield from steps.now_s()
     ended = []
     for job_id in ids:
         left_s = timeout_s
         if timeout_s is not None:
             left_s = max(0.0, started_s + timeout_s - (yield from steps.now_s()))
-        ended.append((yield from wait_job(job_id, timeout_s=left_s, after=after)))
+        try:
+            ended.append((yield from wait_job(job_id, timeout_s=left_s, after=after)))
+        except errors.WaitTimeout:
+            raise _late(job_id, timeout_s) from None
     return tuple(ended)
+
+
+def _late(job_id: str, timeout_s: float | None) -> errors.WaitTimeout:
+    return errors.WaitTimeout(f"Job {job_id} did not end within {timeout_s:g} s.")
 
 
 def _changed(path: str, etag: str | None, wait_s: float, after: str | None) -> Request:

@@ -7,7 +7,7 @@ import msgspec
 
 from fairlead import asking, steps
 from fairlead.fleet import Cluster, Cordon, Node, PriorityClass, PriorityClasses
-from fairlead.models import QUEUE_BY_SERVER, Queue
+from fairlead.models import QUEUE_BY_SERVER, Queue, several
 from fairlead.steps import Flow, Reply
 from fairlead.tokens import NewToken, SignInLink, Token
 
@@ -102,6 +102,8 @@ def create_token(
 
     `roles`: admin, operator, submitter, viewer. `queues`: only for these.
     """
+    several("roles", roles)
+    several("queues", queues or ())
     body = NewToken(
         name=name or None,
         roles=tuple(roles),

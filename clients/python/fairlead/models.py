@@ -5,7 +5,7 @@ version does not know, so that a newer server can be asked by an older client. A
 Kubernetes quantities ("500m", "2Gi"); times are RFC 3339 text as the server wrote it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -97,6 +97,12 @@ class Job(Sent, frozen=True, kw_only=True):
     retry: Retry | None = None
 
 
+def several(name: str, texts: Iterable[str]) -> None:
+    """Raises `TypeError` for one text: its letters are never meant, and no type checker sees it."""
+    if isinstance(texts, str):
+        raise TypeError(f"{name}: a list of texts is meant, as [{texts[:40]!r}]")
+
+
 class Filter(Sent, frozen=True, kw_only=True):
     """Which jobs: those that meet every field that is given. Actions need a `queue`."""
 
@@ -107,6 +113,11 @@ class Filter(Sent, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
     cluster: str | None = None
     node: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raises `TypeError` for one text where several are meant."""
+        several("states", self.states)
+        several("classes", self.classes)
 
 
 class Permission(Sent, frozen=True, kw_only=True):

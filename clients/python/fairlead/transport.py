@@ -21,7 +21,10 @@ T = TypeVar("T")
 
 CONNECT_S: Final = 5.0
 WRITE_S: Final = 60.0
-CONNECTIONS_MAX: Final = 20
+CONNECTIONS_MAX: Final = 200
+"""At once: whatever iterates over a stream holds one."""
+CONNECTIONS_KEPT_MAX: Final = 20
+"""While nobody uses them."""
 
 NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 """Failures after which the server cannot have seen the request."""
@@ -74,7 +77,9 @@ def settings(server: discovery.Server) -> Settings:
         headers=headers,
         trust_env=not server.is_local,
         verify=server.is_encrypted or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-        limits=httpx2.Limits(max_connections=CONNECTIONS_MAX),
+        limits=httpx2.Limits(
+            max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_KEPT_MAX
+        ),
     )
 
 
@@ -186,6 +191,12 @@ class Exchange:
             return self._unreachable(error)
 
     def _unreachable(self, error: httpx2.HTTPError) -> Unreachable:
+        if isinstance(error, httpx2.PoolTimeout):
+            text = (
+                f"All {CONNECTIONS_MAX} connections of this client are in use; read what it"
+                " iterates over to the end, or close it"
+            )
+            return Unreachable(text, sent=False)
         reason = str(error) or type(error).__name__
         text = f"{self._server.url} ({self._server.found}) does not answer: {reason}"
         return Unreachable(text, sent=not isinstance(error, NOT_SENT))

@@ -1,8 +1,9 @@
 """Asking something of jobs that exist."""
 
 import msgspec
+import pytest
 
-from fairlead import Action, Filter, acting, managing
+from fairlead import Action, Filter, acting, looking, managing
 from fairlead.models import Queue
 from tests.unit.client.world import World, ok
 
@@ -20,6 +21,20 @@ def test_a_filter_goes_to_the_server_as_it_is() -> None:
         }
     ]
     assert world.asked[0].query == ()
+
+
+def test_one_text_is_not_taken_for_many_of_one_letter() -> None:
+    for flow in (
+        acting.cancel("0a"),
+        acting.resubmit("0a", "t"),
+        acting.release("0a"),
+        looking.wait_jobs("0a"),
+        managing.create_token("t", "admin"),
+    ):
+        with pytest.raises(TypeError, match="a list of texts is meant"):
+            World().finish(flow)
+    with pytest.raises(TypeError, match="states: a list"):
+        Filter(queue="q", states="FAILED")  # type: ignore[arg-type]  # as a script would
 
 
 def test_a_dry_run_names_some_of_the_jobs() -> None:

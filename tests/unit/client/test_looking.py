@@ -99,3 +99,12 @@ def test_counts_of_a_job_set_add_up() -> None:
     states = {"SUCCEEDED": 3, "FAILED": 1, "RUNNING": 2}
     found = JobSet(queue="q", job_set="s", jobs=6, live=2, states=states)
     assert (found.ended, found.bad, found.is_finished) == (4, 1, False)
+
+
+def test_the_time_for_several_jobs_is_told_as_it_was_given() -> None:
+    def job(state: str) -> Reply:
+        return ok({"id": "j", "queue": "q", "jobSet": "s", "state": state})
+
+    world = World(job("SUCCEEDED"), *[job("RUNNING")] * 9, tick_s=1.0)
+    with pytest.raises(errors.WaitTimeout, match="Job b did not end within 5 s"):
+        world.finish(looking.wait_jobs(["a", "b"], timeout_s=5.0))

@@ -154,6 +154,15 @@ def test_logs_are_streamed_as_bytes(connect: Connect, server: Served) -> None:
     assert b"".join(connect(server.url).items("logs", 9, "j")) == b"\xff\n"
 
 
+def test_one_client_follows_very_many_streams_at_once(server: Served) -> None:
+    server.routes["GET /api/v1/jobs/export.csv"] = lambda _: Answered(b"a" * 300_000)
+    server.routes["GET /api/v1/queues/q"] = lambda _: {"name": "q"}
+    with Client(server.url, token="fl_t", retries=QUICK) as client:
+        streams = [client.export_jobs() for _ in range(30)]
+        assert all(next(stream) for stream in streams)
+        assert client.queue("q").name == "q"
+
+
 def test_a_refused_stream_raises_as_well(connect: Connect, server: Served) -> None:
     with pytest.raises(NotFound):
         connect(server.url).items("logs", 9, "j")
