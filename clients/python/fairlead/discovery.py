@@ -5,6 +5,7 @@ First that applies: what was said explicitly, `FAIRLEAD_SERVER`, a data folder n
 `fairlead up`. A token is only ever sent to the server that it was found for.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from fairlead.errors import NoServer, NotConfigured
 
 ADDRESS_FILE: Final = "address"
 TOKEN_FILE: Final = "token"
+_UNSENDABLE: Final = re.compile(r"[^!-~]")
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -29,6 +31,14 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     token: str | None
     found: str
     is_kept: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises `NotConfigured` for a token that no header can carry; it is not repeated."""
+        if self.token is not None and _UNSENDABLE.search(self.token):
+            raise NotConfigured(
+                f"The token for {self.url} holds characters that no token has; was a line break"
+                " or a space copied with it?"
+            )
 
     @property
     def is_local(self) -> bool:
@@ -82,7 +92,7 @@ def find(
 
     `context`: one of the configuration file, whatever else is said there or in the environment.
     """
-    token = token or environment.get("FAIRLEAD_TOKEN") or None
+    token = (token or environment.get("FAIRLEAD_TOKEN") or "").strip() or None
     if context is not None:
         file = config_file(environment)
         named_there = _of_context(file, read_config(file) or Config(), context)
@@ -132,7 +142,7 @@ def token_of(folder: Path) -> str:
     """The token that the first `fairlead up` on this folder made. Raises `NotConfigured`."""
     file = folder / TOKEN_FILE
     try:
-        return file.read_text().strip()
+        return file.read_text(errors="replace").strip()
     except FileNotFoundError:
         raise NotConfigured(
             f"There is no {file}: `fairlead up` makes it on its first start."
@@ -143,8 +153,8 @@ def token_of(folder: Path) -> str:
 
 def _in_data_folder(folder: Path) -> Server | None:
     try:
-        url = (folder / ADDRESS_FILE).read_text().strip()
-        token = (folder / TOKEN_FILE).read_text().strip()
+        url = (folder / ADDRESS_FILE).read_text(errors="replace").strip()
+        token = (folder / TOKEN_FILE).read_text(errors="replace").strip()
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -200,8 +210,13 @@ def _decode(file: Path, text: bytes) -> Config:
 
 
 def _checked(url: str, where: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        is_address = bool(parts.scheme in ("http", "https") and parts.hostname)
+        is_address &= parts.port != 0 and not re.search(r"[\s\0-\x1f]", url)
+    except ValueError:  # brackets that do not close, or a port that is none
+        is_address = False
+    if not is_address:
         raise NotConfigured(f"{where}: {url!r} is no http:// or https:// address")
     return url.rstrip("/")
 

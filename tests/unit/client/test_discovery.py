@@ -72,6 +72,26 @@ def test_the_environment_beats_everything(
     assert (found.url, found.token) == ("http://x:1", "fl_x")
 
 
+@pytest.mark.parametrize(
+    "server",
+    ["http://[::1", "http://h:abc", "http://h:99999", "http://a b", "http://a\nb", "ftp://h", "h"],
+)
+def test_what_is_no_address_is_named(environment: dict[str, str], server: str) -> None:
+    with pytest.raises(NotConfigured, match=r"FAIRLEAD_SERVER: .* is no http"):
+        discovery.find({**environment, "FAIRLEAD_SERVER": server})
+
+
+@pytest.mark.parametrize("token", ["fl_a\nb", "t\u00f6k", "fl_a b"])
+def test_a_token_that_cannot_be_sent_is_refused_and_not_repeated(
+    environment: dict[str, str], token: str
+) -> None:
+    with pytest.raises(NotConfigured) as refused:
+        discovery.find({**environment, "FAIRLEAD_SERVER": "http://x:1", "FAIRLEAD_TOKEN": token})
+    assert token not in str(refused.value)
+    pasted = {"FAIRLEAD_SERVER": "http://x:1", "FAIRLEAD_TOKEN": "fl_a\r\n"}
+    assert discovery.find({**environment, **pasted}).token == "fl_a"
+
+
 def test_a_token_is_not_sent_to_a_server_it_was_not_found_for(
     environment: dict[str, str], local: Path
 ) -> None:
