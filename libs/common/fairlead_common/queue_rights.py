@@ -11,7 +11,7 @@ import asyncpg
 
 from fairlead_common import clock, configuration, permissions
 from fairlead_common.configuration import Permission
-from fairlead_common.db.pool import AWAY, DatabaseUnavailable, Pool
+from fairlead_common.db.pool import DatabaseUnavailable, Pool, reaching
 from fairlead_common.permissions import EVERYTHING, RULERS, Caller, Reach, Verb
 
 CACHE_S: Final = 1.0
@@ -58,9 +58,8 @@ class QueueRights:
 
     async def _read(self) -> Mapping[str, tuple[Permission, ...]]:
         try:
-            rows = await self._pool.fetch(_RESTRICTED)
-        except AWAY as error:
-            raise DatabaseUnavailable(f"Postgres is away: {error}") from error
+            with reaching():
+                rows = await self._pool.fetch(_RESTRICTED)
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
             raise DatabaseUnavailable(f"submit has not made its tables yet: {error}") from error
         found = {}

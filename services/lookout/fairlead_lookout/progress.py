@@ -11,7 +11,7 @@ from typing import Final
 
 from fairlead_common import clock
 from fairlead_common import positions as tokens
-from fairlead_common.db.pool import AWAY, DatabaseUnavailable, Pool
+from fairlead_common.db.pool import DatabaseUnavailable, Pool, reaching
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_lookout.store import SQL
 
@@ -80,10 +80,8 @@ class Progress:
 
     async def refresh(self) -> None:
         """Read the positions now. Raises `DatabaseUnavailable`."""
-        try:
+        with reaching():
             rows = await self._pool.fetch(SQL["positions"])
-        except AWAY as error:
-            raise DatabaseUnavailable(f"Postgres is away: {error}") from error
         self.advance(dict(tuple(row) for row in rows))
 
     async def watch(self) -> None:

@@ -10,8 +10,7 @@ import asyncpg
 import msgspec
 
 from fairlead_common import clock, events, reports
-from fairlead_common.db import Pool
-from fairlead_common.db.pool import AWAY, DatabaseUnavailable
+from fairlead_common.db import Pool, reaching
 from fairlead_common.permissions import EVERYTHING, Reach
 from fairlead_lookout import columns, cursors, shown
 from fairlead_lookout.model import JobSet
@@ -61,9 +60,8 @@ class View:
     async def ask(self, text: str, *arguments: object) -> list[Any]:
         """All rows of a statement; none for a text that no table can hold (with a NUL)."""
         try:
-            rows: list[Any] = await self._pool.fetch(text, *arguments)
-        except AWAY as error:
-            raise DatabaseUnavailable(f"Postgres is away: {error}") from error
+            with reaching():
+                rows: list[Any] = await self._pool.fetch(text, *arguments)
         except asyncpg.CharacterNotInRepertoireError:
             return []
         return rows

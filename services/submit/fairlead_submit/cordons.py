@@ -6,7 +6,6 @@ import msgspec
 
 from fairlead_common import configuration, db
 from fairlead_common.configuration import Cordon
-from fairlead_common.db.pool import AWAY, DatabaseUnavailable
 from fairlead_submit.relay import Told, tell
 from fairlead_submit.store import SQL
 
@@ -24,7 +23,7 @@ class Cordons:
     async def mark(self, mark: Cordon) -> Cordon:
         """Have it so, and return it with its version; nothing changes when it is so already."""
         key = configuration.key(mark)
-        try:
+        with db.reaching():
             async with self._pool.acquire() as connection, connection.transaction():
                 await connection.execute(SQL["lock_cordon"], key)
                 value = await connection.fetchval(SQL["get_cordon"], key)
@@ -37,7 +36,5 @@ class Cordons:
                 made = msgspec.structs.replace(mark, version=version)
                 await connection.execute(SQL["put_cordon"], key, version, _encoder.encode(made))
                 await tell(connection, made)
-        except AWAY as error:
-            raise DatabaseUnavailable(f"Postgres is away: {error}") from error
         self._told()
         return made

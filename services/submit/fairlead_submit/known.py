@@ -8,7 +8,7 @@ import asyncpg
 import msgspec
 
 from fairlead_common import clock, db
-from fairlead_common.db.pool import AWAY, DatabaseUnavailable
+from fairlead_common.db.pool import DatabaseUnavailable
 from fairlead_common.events import JobFilter
 from fairlead_common.ids import JobId, job_set_partition, partition_of_job
 from fairlead_common.lifecycle import JobState
@@ -191,12 +191,11 @@ class Known:
         if self._now_s() < self._absent_until_s:
             return None
         try:
-            rows: Iterable[asyncpg.Record] = await self._pool.fetch(SQL[statement], *arguments)
+            with db.reaching():
+                rows: Iterable[asyncpg.Record] = await self._pool.fetch(SQL[statement], *arguments)
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
             self._absent_until_s = self._now_s() + ABSENT_S
             return None
-        except AWAY as error:
-            raise DatabaseUnavailable(f"Postgres is away: {error}") from error
         return rows
 
 

@@ -11,7 +11,6 @@ import msgspec
 
 from fairlead_common import clock, configuration, db, etags
 from fairlead_common.configuration import Queue
-from fairlead_common.db.pool import AWAY, DatabaseUnavailable
 from fairlead_common.once import Once
 from fairlead_common.permissions import EVERYTHING, Caller, Reach
 from fairlead_common.problems import Problem
@@ -80,7 +79,7 @@ class Queues:
         """Make the queue and return it with its version; None if there is one of that name."""
         if dry_run:
             return None if await self.get(queue.name) else queue
-        try:
+        with db.reaching():
             async with self._pool.acquire() as connection, connection.transaction():
                 version = await connection.fetchval(SQL["next_version"])
                 made = msgspec.structs.replace(queue, version=version)
@@ -88,8 +87,6 @@ class Queues:
                 if not await connection.fetchval(SQL["insert_queue"], queue.name, version, value):
                     return None
                 await tell(connection, made)
-        except AWAY as error:
-            raise _away(error) from error
         self._told()
         return self._keep(made)
 
@@ -107,7 +104,7 @@ class Queues:
         """
         if "\0" in name:
             raise no_queue(name)
-        try:
+        with db.reaching():
             async with self._pool.acquire() as connection, connection.transaction():
                 value = await connection.fetchval(SQL["lock_queue"], name)
                 if value is None:
@@ -126,8 +123,6 @@ class Queues:
                     SQL["update_queue"], name, version, _encoder.encode(made), made.deleted
                 )
                 await tell(connection, made)
-        except AWAY as error:
-            raise _away(error) from error
         self._told()
         self._cache.pop(name, None)
         return made if made.deleted else self._keep(made)
@@ -140,10 +135,8 @@ class Queues:
 
     async def _read(self, query: Callable[[], db.Pool]) -> db.Pool:
         """Whatever asyncpg answers; it has no types."""
-        try:
+        with db.reaching():
             return await query()
-        except AWAY as error:
-            raise _away(error) from error
 
 
 async def ensure(pool: db.Pool, name: str) -> bool:
@@ -174,7 +167,3 @@ def _decoded(value: bytes) -> Queue:
     item = configuration.decode(value)
     assert isinstance(item, Queue)
     return item
-
-
-def _away(error: BaseException) -> DatabaseUnavailable:
-    return DatabaseUnavailable(f"Postgres is away: {error}")

@@ -18,7 +18,7 @@ import asyncpg
 import msgspec
 
 from fairlead_common import clock, db, events, ids, positions
-from fairlead_common.db.pool import AWAY, DatabaseUnavailable
+from fairlead_common.db.pool import AWAY
 from fairlead_common.errors import Fault, WorldError
 from fairlead_common.events import JobSubmitted
 from fairlead_common.ids import JobId
@@ -120,20 +120,17 @@ class Resubmitting:
             raise invalid([Fault("/queue", f"{faults.shown(queue)} is no queue")])
         asking.require_verb(asked.caller, Verb.SUBMIT, target)
         try:
-            started = await self._write_down(request, queue, asked)
+            with db.reaching():
+                started = await self._write_down(request, queue, asked)
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
             raise _no_view() from None
-        except AWAY as error:
-            raise DatabaseUnavailable(f"Postgres is away: {error}") from error
         self._came.set()
         return started
 
     async def progress(self, action: str, asked: Asked) -> Progress:
         """How far the action is. Raises a 404 `Problem` where there is none for the caller."""
-        try:
+        with db.reaching():
             row = await self._pool.fetchrow(SQL["get_action"], action) if action.isalnum() else None
-        except AWAY as error:
-            raise DatabaseUnavailable(f"Postgres is away: {error}") from error
         if row is None or not await self._rights.may(asked.caller, row["queue"]):
             raise Problem("not-found", f"There is no action {action[:80]!r}.")
         return Progress(

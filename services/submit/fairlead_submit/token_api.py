@@ -16,7 +16,6 @@ from msgspec import Meta
 
 from fairlead_common import auth, clock, db, parameters
 from fairlead_common.auth import Authenticator, Caller
-from fairlead_common.db.pool import AWAY, DatabaseUnavailable
 from fairlead_common.errors import Fault
 from fairlead_common.parameters import After, Wait
 from fairlead_common.permissions import LADDER, Role, least
@@ -109,10 +108,8 @@ def _add_making_routes(router: APIRouter, pool: db.Pool) -> None:
         given, found = _decoder(await body.read(request))
         wanted = grant_of(given, found, caller)
         ttl_s = given.expires_in_seconds or (PERSONAL_S if wanted.personal else None)
-        try:
+        with db.reaching():
             token, row = await access.grant(pool, wanted, ttl_s)
-        except AWAY as error:
-            raise DatabaseUnavailable(f"Postgres is away: {error}") from error
         made = _shown(row, token)
         _note("made", caller, made.id, made.name, roles=made.roles, queues=made.queues)
         return _answer(made, 201)
@@ -127,10 +124,8 @@ def _add_making_routes(router: APIRouter, pool: db.Pool) -> None:
         caller: Caller = request.state.caller
         query.of(request)
         wanted = own_grant(caller, [str(role) for role in Role])
-        try:
+        with db.reaching():
             code = await access.grant_link(pool, wanted)
-        except AWAY as error:
-            raise DatabaseUnavailable(f"Postgres is away: {error}") from error
         expires_ms = clock.now_ms() + access.LINK_S * 1000
         _note("made a sign-in link for", caller, "", caller.name)
         return _answer(LinkShown(f"/sign-in?code={code}", clock.rfc3339(expires_ms)), 201)
@@ -196,11 +191,9 @@ def _add_session_routes(
         request: Request, code: Annotated[str, Query(max_length=1_000)] = ""
     ) -> Response:
         signed_in = None
-        try:
+        with db.reaching():
             if 0 < len(code) <= CODE_LENGTH_MAX:
                 signed_in = await access.sign_in(pool, code, session_s)
-        except AWAY as error:
-            raise DatabaseUnavailable(f"Postgres is away: {error}") from error
         if signed_in is None:
             raise Problem(
                 "unauthenticated",
@@ -225,10 +218,8 @@ def _add_session_routes(
     )
     async def sign_out(request: Request) -> Response:
         token = request.cookies.get(auth.COOKIE, "")
-        try:
+        with db.reaching():
             await access.sign_out(pool, token)
-        except AWAY as error:
-            raise DatabaseUnavailable(f"Postgres is away: {error}") from error
         authenticator.forget(auth.digest(token))
         response = Response(status_code=303, headers={"Location": "/", **_NO_STORE})
         response.delete_cookie(auth.COOKIE, httponly=True, samesite="strict")
@@ -318,10 +309,8 @@ def _answer(value: object, status: int = 200) -> Response:
 
 async def _ask(pool: db.Pool, name: str, *arguments: object) -> list[Mapping[str, Any]]:
     """The rows of a statement. `Any`: as asyncpg has them. Raises `DatabaseUnavailable`."""
-    try:
+    with db.reaching():
         rows: list[Mapping[str, Any]] = await pool.fetch(SQL[name], *arguments)
-    except AWAY as error:
-        raise DatabaseUnavailable(f"Postgres is away: {error}") from error
     return rows
 
 

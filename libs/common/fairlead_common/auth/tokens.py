@@ -15,7 +15,7 @@ import asyncpg
 from fairlead_common.access import RoleBinding
 from fairlead_common.auth import bindings
 from fairlead_common.auth.kept import Kept
-from fairlead_common.db.pool import AWAY, DatabaseUnavailable, Pool
+from fairlead_common.db.pool import Pool, reaching
 from fairlead_common.once import Once
 from fairlead_common.permissions import Caller
 from fairlead_common.problems import Problem
@@ -76,10 +76,8 @@ class Tokens:
         self._known.forget(token_digest)
 
     async def _row(self, key: bytes) -> asyncpg.Record | None:
-        try:
+        with reaching():
             return await self._pool.fetchrow(_FIND, key)
-        except AWAY as error:
-            raise DatabaseUnavailable(f"Postgres is away: {error}") from error
 
     def _caller(self, row: asyncpg.Record) -> Caller:
         name, roles, queues = row["name"], row["roles"], row["queues"]

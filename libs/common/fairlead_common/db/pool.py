@@ -1,6 +1,8 @@
 """A pool of connections that waits for a database that is just starting, within a bound."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 import asyncpg
@@ -36,6 +38,15 @@ AWAY: Final = (
 
 class DatabaseUnavailable(WorldError):
     """The database could not be reached within the bound."""
+
+
+@contextmanager
+def reaching() -> Iterator[None]:
+    """Raises `DatabaseUnavailable` for whatever a call in it raises while the database is away."""
+    try:
+        yield
+    except AWAY as error:
+        raise DatabaseUnavailable(f"Postgres is away: {error}") from error
 
 
 async def open_pool(
