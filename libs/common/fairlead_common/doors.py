@@ -105,9 +105,6 @@ class Doors:
         except (Problem, WorldError) as error:
             await self._refuse(error, scope, receive, send_with_extra)
             return
-        if caller is None:
-            await self._app(scope, receive, send_with_extra)
-            return
         try:
             await self._app(scope, receive, send_with_extra)
         except asyncio.CancelledError:
@@ -115,7 +112,8 @@ class Doors:
                 ending = Problem("unavailable", "This server is ending.", retry_after_s=1)
                 await self._refuse(ending, scope, receive, send_with_extra)
         finally:
-            self._under_way.end(caller.name)
+            if caller is not None:
+                self._under_way.end(caller.name)
 
     def _is_open(self, path: str) -> bool:
         return path in OPEN or path.startswith(self._open_below)

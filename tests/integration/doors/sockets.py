@@ -100,6 +100,7 @@ def routes(app: Served) -> APIRouter:
     async def events() -> Response:
         return StreamingResponse(_now_and_then(app), media_type="text/event-stream")
 
+    @router.get("/open/wait")
     @router.get("/wait")
     async def wait() -> Response:
         app.count(1)
@@ -141,7 +142,9 @@ async def served(
     settings = Settings(requests=requests or RequestLimits())
     app: FastAPI
     running = Served(port, asyncio.current_task())  # type: ignore[arg-type]  # replaced below
-    app = serving.build_app("test", [routes(running)], {}, settings, identify=Only())
+    app = serving.build_app(
+        "test", [routes(running)], {}, settings, identify=Only(), open_below=("/open/",)
+    )
     running.task = asyncio.create_task(serving.serve(app, "127.0.0.1", port, limits))
     await _answering(running)
     try:

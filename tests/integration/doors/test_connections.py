@@ -192,10 +192,13 @@ async def test_a_server_that_ends_lets_answers_end_and_event_streams_too() -> No
         assert app.task.cancelled()
 
 
-async def test_who_would_wait_too_long_for_a_server_that_ends_is_told_to_come_again() -> None:
+@pytest.mark.parametrize("path", ["/wait", "/open/wait"])
+async def test_who_would_wait_too_long_for_a_server_that_ends_is_told_to_come_again(
+    path: str,
+) -> None:
     async with served() as app:
         reader, writer = await app.connect()
-        writer.write(head("GET", "/wait"))
+        writer.write(head("GET", path))
         await app.until(streams=1)
         app.task.cancel()
         answer = await ended(reader)
