@@ -83,7 +83,7 @@ def _holds(requirement: Requirement, value: str | None) -> bool:
         case "Gt" | "Lt":
             if value is None or len(requirement.values) != 1:
                 return False
-            have, bound = _integer(value), _integer(requirement.values[0])
+            have, bound = integer(value), integer(requirement.values[0])
             if have is None or bound is None:
                 return False
             return have > bound if requirement.operator == "Gt" else have < bound
@@ -91,7 +91,7 @@ def _holds(requirement: Requirement, value: str | None) -> bool:
             return False
 
 
-def _integer(text: str) -> int | None:
+def integer(text: str) -> int | None:
     """A label as the integer Kubernetes reads in it (ASCII digits with a sign), else None."""
     digits = text[1:] if text[:1] in ("-", "+") else text
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):

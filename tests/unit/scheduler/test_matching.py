@@ -4,10 +4,17 @@ from fairlead_common.clusters import Node, Taint
 from fairlead_common.shapes import Preference, Requirement, SelectorTerm, Shape
 from fairlead_scheduler.engine.snapshot import Match
 from fairlead_scheduler.snapshots import matching
-from fairlead_scheduler.snapshots.matching import NodeType, Wishes
+from fairlead_scheduler.snapshots.matching import Wishes
+from fairlead_scheduler.snapshots.nodetypes import NodeType, Types
 
 RED = Taint("team", "red", "NoSchedule")
 GONE = Taint("gone", "", "NoExecute")
+
+
+def types_of(*kinds: NodeType) -> Types:
+    types = Types(frozenset(key for kind in kinds for key, _ in kind.labels))
+    assert [types.number(kind) for kind in kinds] == list(range(len(kinds)))
+    return types
 
 
 def node(name: str, labels: dict[str, str]) -> Node:
@@ -18,13 +25,13 @@ def test_a_field_makes_names_part_of_the_type() -> None:
     named = SelectorTerm(match_fields=(Requirement("metadata.name", "In", ("n0",)),))
     wishes = Wishes(Shape({}, affinity=(named,)))
     relevant = matching.relevant_labels([wishes])
-    types = [matching.reduce(node(name, {}), relevant) for name in ("n0", "n1")]
+    types = types_of(*(matching.reduce(node(name, {}), relevant) for name in ("n0", "n1")))
     assert matching.table([wishes], types).tolist() == [[[Match.SUITS, Match.AFFINITY]]]
 
 
 def test_the_first_thing_that_rules_out_is_named() -> None:
     wishes = Wishes(Shape({}, node_selector={"disk": "ssd"}))
-    types = [NodeType((RED,), (("disk", "hdd"),)), NodeType(labels=(("disk", "hdd"),))]
+    types = types_of(NodeType((RED,), (("disk", "hdd"),)), NodeType(labels=(("disk", "hdd"),)))
     assert matching.table([wishes], types).tolist() == [[[Match.TAINT, Match.LABEL]]]
 
 
@@ -36,7 +43,7 @@ def test_labels_that_nobody_asks_about_make_no_types() -> None:
 
 def test_an_away_entry_tolerates_its_taints_and_nothing_else() -> None:
     wishes = [Wishes(Shape({}), away=((RED,),)), Wishes(Shape({}))]
-    table = matching.table(wishes, [NodeType((RED,)), NodeType((RED, GONE))])
+    table = matching.table(wishes, types_of(NodeType((RED,)), NodeType((RED, GONE))))
     assert table.tolist() == [[[1, 1], [0, 1]], [[1, 1], [1, 1]]]
 
 
@@ -44,9 +51,7 @@ def test_what_a_shape_prefers_ranks_nodes_and_rules_none_out() -> None:
     """N1: preferred affinity, by the weight of the terms that are met."""
     fast = SelectorTerm((Requirement("disk", "In", ("ssd",)),))
     wishes = Wishes(Shape({}, preferred=(Preference(10, fast),)))
-    types = [NodeType(), NodeType(labels=(("disk", "ssd"),))]
+    types = types_of(NodeType(), NodeType(labels=(("disk", "ssd"),)))
     assert matching.table([wishes], types).tolist() == [[[0, 0]]]
-    ranks = matching.ranks([wishes], types)
-    assert ranks is not None
-    assert ranks.tolist() == [[1, 0]]
-    assert matching.ranks([Wishes(Shape({}))], types) is None
+    assert matching.ranks([wishes], types).tolist() == [[1, 0]]
+    assert matching.ranks([Wishes(Shape({}))], types).tolist() == [[0, 0]]

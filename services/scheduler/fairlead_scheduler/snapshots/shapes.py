@@ -16,6 +16,7 @@ from fairlead_scheduler.engine.snapshot import Match
 from fairlead_scheduler.snapshots import matching
 from fairlead_scheduler.snapshots.classes import Classes
 from fairlead_scheduler.snapshots.nodes import Nodes
+from fairlead_scheduler.snapshots.nodetypes import Types
 from fairlead_scheduler.view.columns import Columns
 
 Rows = npt.NDArray[np.intp]
@@ -43,8 +44,7 @@ class ShapeTable:
         self.fitted = np.zeros(0, np.bool_)
         """[S] found feasible before (section 6)."""
         self._matched: tuple[int, int] = (-1, 0)
-        self._types: list[matching.NodeType] = []
-        self._relevant: frozenset[str] = frozenset()
+        self._types = Types()
         self.node_type = np.zeros(0, np.int32)
         self.match = np.zeros((0, 1, 0), np.uint8)
         self._ranks = np.zeros((0, 0), np.uint8)
@@ -114,32 +114,40 @@ class ShapeTable:
         return [self.numbers[row] for row in fresh.tolist()]
 
     def match_nodes(self, nodes: Nodes) -> None:
-        """Bring `match`, `rank` and `node_type` up to date; if possible from new shapes alone."""
+        """Bring `match`, `rank` and `node_type` up to date; if possible from what is new alone."""
         version, known = self._matched
         if version == nodes.version and known == len(self._wishes):
             return
-        relevant = matching.relevant_labels(self._wishes[known:]) | self._relevant
-        if version != nodes.version or relevant != self._relevant:
-            if version < 0:
-                relevant = matching.relevant_labels(self._wishes)
-            self._type(nodes, relevant)
-            known = 0
-        fresh = matching.table(self._wishes[known:], self._types)
-        self.match = fresh if known == 0 else _joined(self.match[:known], fresh)
-        ranks = matching.ranks(self._wishes[known:], self._types)
-        if ranks is None:
-            ranks = np.zeros((len(self._wishes) - known, len(self._types)), np.uint8)
-        self._ranks = ranks if known == 0 else np.concatenate([self._ranks[:known], ranks])
-        self.rank = self._ranks if self._ranks.any() else None
         self._matched = (nodes.version, len(self._wishes))
+        asked = matching.relevant_labels(self._wishes[known:])
+        if version < 0 or not asked <= self._types.relevant:
+            self._begin_types(nodes, matching.relevant_labels(self._wishes))
+        elif version != nodes.version:
+            self._number_types(nodes)
+            if np.count_nonzero(np.bincount(self.node_type)) < len(self._types):
+                self._begin_types(nodes, self._types.relevant)
+        types, wishes, known = self._types, self._wishes, len(self.match)
+        met = self.match.shape[2]
+        if met < len(types):
+            more = matching.table(wishes[:known], types, met)
+            self.match = np.concatenate([self.match, more], axis=2)
+            # Every type may come before others for a shape.
+            self._ranks = matching.ranks(wishes[:known], types)
+        if known < len(wishes):
+            self.match = _joined(self.match, matching.table(wishes[known:], types))
+            self._ranks = np.concatenate([self._ranks, matching.ranks(wishes[known:], types)])
+        self.rank = self._ranks if self._ranks.any() else None
 
-    def _type(self, nodes: Nodes, relevant: frozenset[str]) -> None:
-        numbers: dict[matching.NodeType, int] = {}
-        types = np.zeros(len(nodes.nodes), np.int32)
-        for row, node in enumerate(nodes.nodes):
-            kind = matching.reduce(node, relevant)
-            types[row] = numbers.setdefault(kind, len(numbers))
-        self._relevant, self._types, self.node_type = relevant, list(numbers), types
+    def _begin_types(self, nodes: Nodes, relevant: frozenset[str]) -> None:
+        self._types = Types(relevant)
+        self._number_types(nodes)
+        self.match = np.zeros((0, 1, len(self._types)), np.uint8)
+        self._ranks = np.zeros((0, len(self._types)), np.uint8)
+
+    def _number_types(self, nodes: Nodes) -> None:
+        types = self._types
+        kinds = [types.number(matching.reduce(node, types.relevant)) for node in nodes.nodes]
+        self.node_type = np.array(kinds, np.int32)
 
     def _away(self, row: int) -> tuple[tuple[Taint, ...], ...]:
         """Of a class: the taints that are tolerated under each of its away entries."""
