@@ -19,7 +19,7 @@ from fairlead_executor.backends.simulated.settings import nodes_of
 from fairlead_executor.pods import Pod
 from fairlead_executor.settings import ExecutorSettings
 
-WAIT_S_MAX: Final = 30.0
+WAIT_S_MAX: Final = 120.0
 
 SUCCEEDS, FAILS, LASTS, STUBBORN = "succeeds", "fails with 3", "lasts", "ignores SIGTERM"
 """What a job can do; the last two until they are stopped."""

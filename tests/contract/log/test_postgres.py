@@ -141,7 +141,7 @@ async def test_two_processes_may_open_a_new_log_at_once(fresh_database: str) -> 
 async def test_the_bell_is_heard_in_other_processes(database: str) -> None:
     here, there = Bell(database), Bell(database)
     heard = there.heard("topic")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not heard.is_set():
             # Until the other one listens, its own start may be what wakes it: ring on.
             here.ring({"topic", "another"})
@@ -213,7 +213,7 @@ async def test_upkeep_runs_again_and_again_until_it_is_cancelled(log: PostgresLo
     tidy = asyncio.create_task(keep_tidy(log, clock.now_ms, every_s=0.01))
     for _ in range(3):
         await producer.append([record(topic, "k", f"{n}") for n in range(10)])
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while len(await everything(log, topic)) > 1:
                 pass
     tidy.cancel()

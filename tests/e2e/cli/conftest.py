@@ -10,7 +10,7 @@ import pytest
 
 from fairlead_standalone.testing import Whole
 
-COMMAND_S_MAX = 120.0
+COMMAND_S_MAX = 180.0
 
 
 class Terminal:

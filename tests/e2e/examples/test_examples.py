@@ -15,7 +15,7 @@ import pytest
 from fairlead_standalone.testing import Whole
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-EXAMPLE_S_MAX = 280.0
+EXAMPLE_S_MAX = 500.0
 
 
 def run(whole: Whole, folder: Path, *words: str) -> str:

@@ -19,7 +19,7 @@ from fairlead_common.log.connect import open_log
 from fairlead_standalone.folder import Holder
 from fairlead_standalone.testing import Whole
 
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 120.0
 E = TypeVar("E", bound=ev.JobEvent)
 T = TypeVar("T")
 

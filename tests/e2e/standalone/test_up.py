@@ -19,7 +19,7 @@ from fairlead_standalone.services import is_ready
 from fairlead_standalone.testing import Whole, processes_of, wait_for
 from tests.conftest import Server
 
-BOUND_S = 60
+BOUND_S = 180
 SERVICES = ("web", "scheduler", "executor")
 SERVERS = ("postgres", "valkey")
 

@@ -17,7 +17,7 @@ from fairlead_common.settings import Settings
 from tests.conftest import ROOT
 from tests.integration.deploy import files
 
-INSTALL_S_MAX = 250
+INSTALL_S_MAX = 500
 
 
 def settings_of(service: str) -> set[str]:

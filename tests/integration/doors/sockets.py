@@ -14,7 +14,7 @@ from fairlead_common.settings import Settings
 from fairlead_standalone.addresses import free_port
 from tests.unit.common.callers import Only
 
-WAIT_S: Final = 20
+WAIT_S: Final = 120
 SHORT: Final = ConnectionLimits(
     head_s=0.5, body_s=0.5, body_bytes_per_s=1e6, idle_s=1.0, write_s=1.0, connections_max=100
 )

@@ -18,7 +18,7 @@ from fairlead_submit import access, queues
 from fairlead_submit.service import Service as Submit
 from fairlead_submit.settings import SubmitSettings
 
-WAIT_S = 30
+WAIT_S = 120
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Else each of hundreds of clients reads the certificates of this machine, for nothing."""
 

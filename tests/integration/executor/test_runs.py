@@ -160,7 +160,7 @@ async def test_a_run_waits_for_the_one_whose_place_it_takes(world: World) -> Non
 async def test_a_cleared_run_leaves_only_its_log(world: World) -> None:
     import httpx2
 
-    async with world.executor() as executor, httpx2.AsyncClient() as client:
+    async with world.executor() as executor, httpx2.AsyncClient(timeout=60) as client:
         await world.until_ready()
         assert world.heartbeat is not None
         assert world.heartbeat.address == f"http://127.0.0.1:{executor.port}"

@@ -26,7 +26,7 @@ from fairlead_common.log.connect import open_log
 from fairlead_common.log.protocol import EventLog, Producer, Reader, Record
 from fairlead_standalone.addresses import free_port
 
-WAIT_S_MAX: Final = 60.0
+WAIT_S_MAX: Final = 120.0
 KEY: Final = "a signing key of tests"
 ENDS: Final = (
     ev.JobRunSucceeded,
@@ -183,7 +183,7 @@ class Executor:
             "FAIRLEAD_HTTP_PORT": str(self.port),
             "FAIRLEAD_SIGNING_KEY": KEY,
             "FAIRLEAD_RESOURCES": '{"cpu": "64", "memory": "64Gi"}',
-            "FAIRLEAD_SHUTDOWN_S": "5",
+            "FAIRLEAD_SHUTDOWN_S": "30",
             **settings,
         }
         if lifeline is not None:

@@ -166,7 +166,7 @@ async def test_a_job_says_why_it_waits(fresh_database: str, valkey_url: str) -> 
             "merge": "dependencies",
             "other": "scheduling",
         }
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             found = await _explained(world, "plain")
             assert found == ("insufficient-resources", why.sentence)
             assert await _explained(world, "member") == ("gang-incomplete", member.sentence)
@@ -333,7 +333,7 @@ async def test_clusters_and_logs_of_a_cluster_that_is_gone(
         await world.append([clusters.node_record(node)])
         after = await world.tell(submitted("a"), leased("a"), submitted("b"))
         await world.read("/jobsets/q/s", after)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not (found := (await world.read("/clusters"))["clusters"]):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         assert found[0]["allocatable"] == {"cpu": 4.0}

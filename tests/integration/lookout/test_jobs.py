@@ -102,7 +102,7 @@ async def test_a_view_that_the_log_has_left_behind_says_what_to_do(
     await producer.append(events.records("q", "s", "anna", [submitted("b")]))
     core.maintain(clock.now_ms() + 90 * 86_400_000)
     with pytest.raises(BaseExceptionGroup) as raised:
-        async with asyncio.timeout(30), running(fresh_database, valkey_url, core):
+        async with asyncio.timeout(120), running(fresh_database, valkey_url, core):
             await asyncio.Event().wait()
     assert raised.group_contains(ViewTooOld, match="or drop that schema and start again")
 
@@ -113,6 +113,6 @@ async def test_a_view_that_is_ahead_of_its_log_says_what_to_do(
     async with running(fresh_database, valkey_url) as world:
         await world.read("/jobsets", await world.tell(submitted("a")))
     with pytest.raises(BaseExceptionGroup) as raised:
-        async with asyncio.timeout(30), running(fresh_database, valkey_url, MemoryCore()):
+        async with asyncio.timeout(120), running(fresh_database, valkey_url, MemoryCore()):
             await asyncio.Event().wait()
     assert raised.group_contains(AnotherLog, match="put back to an older state")

@@ -23,7 +23,7 @@ async def test_old_jobs_go_and_what_lives_stays(fresh_database: str, valkey_url:
         gone = [submitted("a", "t"), cancel_in("a", "t")]
         await world.read("/jobsets", await world.tell(*gone, job_set="t"))
     async with running(fresh_database, valkey_url, core, jobs_days=0) as world:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while len((await world.read("/jobs", limit=1_000))["jobs"]) > 10:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         found = await world.read("/jobs", groupBy="queue,state")
@@ -65,7 +65,7 @@ async def test_a_shape_goes_with_the_last_job_that_had_it_and_comes_again(
         # As if it had been submitted then, and nothing had happened to it since.
         await connection.execute("UPDATE fairlead_lookout.jobs SET number = 1")
         async with running(fresh_database, valkey_url, core, jobs_days=0) as world:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while await known_shapes(connection) != [small]:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
             await world.read("/jobsets", await world.tell(shaped("again", other)))

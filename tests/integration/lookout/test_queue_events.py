@@ -35,7 +35,7 @@ async def stream(world: World, last: str | None = None, queue: str = "q") -> Asy
 
 async def take(reading: AsyncIterator[Event], count: int) -> list[Event]:
     """The next events, within a bound."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         return [await anext(reading) for _ in range(count)]
 
 

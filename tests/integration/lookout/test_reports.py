@@ -14,7 +14,7 @@ from tests.unit.lookout.builders import running as started
 
 async def until(read: Callable[[], Awaitable[Any]], is_there: Callable[[Any], bool]) -> Any:
     """What is read once it is there: these topics have no position to wait for."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while True:
             found = await read()
             if is_there(found):

@@ -15,7 +15,7 @@ from fairlead_lookout.service import Service
 from fairlead_lookout.settings import Settings
 from fairlead_standalone.addresses import free_port
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 class World:

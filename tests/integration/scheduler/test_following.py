@@ -44,7 +44,7 @@ async def locked(connection: Connection, table: str) -> AsyncIterator[None]:
 
 async def somebody_waits(connection: Connection) -> None:
     """Return once somebody waits for a lock."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
             pass
 

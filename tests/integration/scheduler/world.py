@@ -18,7 +18,7 @@ from fairlead_common.log.connect import open_log
 QUEUE, JOB_SET = "research", "trials"
 EXECUTOR = "e0"
 E = TypeVar("E")
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 def job_id(name: str, queue: str = QUEUE, job_set: str = JOB_SET) -> JobId:

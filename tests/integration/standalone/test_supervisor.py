@@ -15,7 +15,7 @@ from fairlead_standalone.supervisor import Supervisor
 from tests.conftest import ROOT
 from tests.integration.standalone.stand_ins import SERVES, StandIn
 
-BOUND_S = 30
+BOUND_S = 120
 
 
 class Heard:

@@ -19,7 +19,7 @@ class Watched(Served):
     async def seen(self, position: str) -> None:
         """Until what was written there is in the view."""
         wanted = positions.decode(position).jobs
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while True:
                 rows = await self.pool.fetch("SELECT * FROM fairlead_lookout.progress")
                 place = {row["partition"]: row["position"] for row in rows}

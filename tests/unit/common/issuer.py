@@ -98,7 +98,7 @@ async def provider() -> AsyncIterator[Provider]:
 
 
 async def _listening(port: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -168,7 +168,7 @@ async def test_a_refusal_has_an_id_too() -> None:
 
 async def answers(url: str) -> httpx2.Response:
     """The first answer of a server that is just starting."""
-    async with httpx2.AsyncClient() as http, asyncio.timeout(30):
+    async with httpx2.AsyncClient(timeout=60) as http, asyncio.timeout(120):
         while True:
             try:
                 return await http.get(url)

@@ -21,7 +21,7 @@ from fairlead_executor.executor import Executor, Superseded, fence, producer_nam
 from fairlead_executor.pods import Phase
 from tests.unit.executor.build import lease, run
 
-WAIT_S_MAX: Final = 20.0
+WAIT_S_MAX: Final = 120.0
 NAME: Final = producer_name("e")
 
 
