@@ -5,7 +5,6 @@ what the view says now, whoever decided before.
 """
 
 from collections.abc import Collection, Iterable
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from fairlead_scheduler.snapshots.alarms import Alarms
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import NodeName, View, changed_rows
+from fairlead_scheduler.view.growing import longer
 
 Rows = npt.NDArray[np.intp]
 
@@ -44,7 +44,7 @@ class Watch:
 
     def _look_at(self, view: View, rows: Rows) -> None:
         jobs = view.jobs
-        self._seen = _longer(self._seen, jobs.used, 0)
+        self._seen = longer(self._seen, jobs.used)
         self._seen[rows] = False
         flags = jobs.flags[rows]
         valid = (flags & c.FREE) == 0
@@ -69,8 +69,8 @@ class Watch:
 
     def _count(self, view: View, rows: Rows, live: npt.NDArray[np.bool_]) -> None:
         jobs = view.jobs
-        self._node = _longer(self._node, jobs.used, -1)
-        self._runs_on = _longer(self._runs_on, len(jobs.nodes), 0)
+        self._node = longer(self._node, jobs.used, -1)
+        self._runs_on = longer(self._runs_on, len(jobs.nodes))
         now = np.where(live, jobs.node[rows], np.int32(-1))
         before = self._node[rows]
         differ = now != before
@@ -137,13 +137,3 @@ class Times:
         """The rows whose time has come, ascending."""
         self._over.update(self._alarms.due(now_ms))
         return sorted(self._over)
-
-
-N = TypeVar("N", np.bool_, np.int32, np.int64)
-
-
-def _longer(array: npt.NDArray[N], size: int, fill: int) -> npt.NDArray[N]:
-    if size <= len(array):
-        return array
-    more = max(size, 2 * len(array)) - len(array)
-    return np.concatenate([array, np.full(more, fill, array.dtype)])

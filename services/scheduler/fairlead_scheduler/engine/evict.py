@@ -295,6 +295,7 @@ def _scratch(
         "chosen_gang": np.zeros(jobs, np.int64),
         "less": np.zeros((queues, all_resources), np.int64),
         "need": np.zeros(resources, np.int64),
+        "asked": np.zeros(resources, np.int64),
         "unit": np.zeros(all_resources, np.int64),
         "urged": np.zeros(jobs, np.float64),
         "bid": np.zeros((slots, nodes, KEYS), np.float64),

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from .compiled import part, steady
-from .ladder import ANYWHERE, climb
+from .ladder import ANYWHERE, climb, may_balance
 from .model import (
     DOES_NOT_FIT,
     INSUFFICIENT,
@@ -142,13 +142,23 @@ def place_members(
 
 
 @steady
-def choose_value(t: Tables, m: Model, v: Runs, g: int, need: int, after: float) -> int:
-    """N7: the label value on which the gang stands best, or -1 when it fits on none."""
+def choose_value(t: Tables, m: Model, v: Runs, q: int, g: int, need: int, after: float) -> int:
+    """N7: the label value on which the gang stands best, or -1 when it fits on none.
+
+    Each value is tried. But once all that waits has found free room on one, only a value on which
+    less would stay free can be better, and what would stay free is known beforehand. Values are
+    left out only where no run could give way for balance: even in vain that opens shapes again.
+    """
     label = v.gang_label[g]
     best = ANYWHERE
     more = v.gang_first[g + 1] - v.gang_queued[g]
+    waiting = ask(t, v, g)
+    calm = not may_balance(t, m, v, q, after)
+    all_free = False
     for value in range(v.value_first.shape[1] - 1):
         if v.value_first[label, value] == v.value_first[label, value + 1]:
+            continue
+        if all_free and not leaves_less(t, m, v, label, value):
             continue
         mark = m.number[N_JOURNAL]
         placed = place_members(t, m, v, g, need, after, value, URGENT)
@@ -159,6 +169,7 @@ def choose_value(t: Tables, m: Model, v: Runs, g: int, need: int, after: float) 
             waste(t, m, v, label, value)
             if best < 0 or lighter(v):
                 best = value
+                all_free = calm and placed == waiting and v.weighed[0, 1] == 0.0
                 for i in range(v.weighed.shape[1]):
                     v.weighed[1, i] = v.weighed[0, i]
         undo(t, m, v, mark)
@@ -183,12 +194,44 @@ def weigh(t: Tables, m: Model, v: Runs, mark: int) -> None:
 @steady
 def waste(t: Tables, m: Model, v: Runs, label: int, value: int) -> None:
     """What stays free on the value's nodes, by resource in the order of N3."""
-    size = t.types.size // 2
     for i in range(t.ranked.size):
-        total = 0
-        for k in range(v.value_first[label, value], v.value_first[label, value + 1]):
-            total += m.tree[size + v.value_rows[label, k], t.ranked[i]]
-        v.weighed[0, MEASURES + i] = float(total)
+        v.weighed[0, MEASURES + i] = float(free_on(t, m, v, label, value, t.ranked[i]))
+
+
+@part
+def free_on(t: Tables, m: Model, v: Runs, label: int, value: int, r: int) -> int:
+    """What is free of a resource on the value's nodes together."""
+    size = t.types.size // 2
+    total = 0
+    for k in range(v.value_first[label, value], v.value_first[label, value + 1]):
+        total += m.tree[size + v.value_rows[label, k], r]
+    return total
+
+
+@steady
+def ask(t: Tables, v: Runs, g: int) -> int:
+    """Sum up in `asked` what all queued members ask for of nodes; how many they are."""
+    for r in range(v.asked.size):
+        v.asked[r] = 0
+    waiting = 0
+    for i in range(v.gang_queued[g], v.gang_first[g + 1]):
+        j = v.members[i]
+        if v.state[j] == QUEUED:
+            waiting += 1
+            for r in range(v.asked.size):
+                v.asked[r] += t.request[t.job_shape[j], r]
+    return waiting
+
+
+@steady
+def leaves_less(t: Tables, m: Model, v: Runs, label: int, value: int) -> bool:
+    """Whether the value, with all that was `asked` on it, would have less free than the best."""
+    for i in range(t.ranked.size):
+        r = t.ranked[i]
+        left = float(free_on(t, m, v, label, value, r) - v.asked[r])
+        if left != v.weighed[1, MEASURES + i]:
+            return left < v.weighed[1, MEASURES + i]
+    return False
 
 
 @part
@@ -209,7 +252,7 @@ def start_gang(t: Tables, m: Model, v: Runs, q: int, g: int) -> int:
     after = share_with(v.held[q], v.unit, t.factor) / t.weight[q]
     value = v.gang_value[g]
     if v.gang_label[g] >= 0 and value < 0:
-        value = choose_value(t, m, v, g, need, after)
+        value = choose_value(t, m, v, q, g, need, after)
         if value < 0:
             return PREEMPTION_LIMIT if m.number[N_SPENT] else DOES_NOT_FIT
     mark = m.number[N_JOURNAL]

@@ -133,6 +133,42 @@ def _take_out(rows: Int32, size: int, gone: Bool) -> int:
     return left
 
 
+@part
+def _place(
+    b: int,
+    rows: Int32,
+    end: int,
+    queue: Int32,
+    value: Int64,
+    shape: Int32,
+    priority: Int64,
+    started: Int64,
+    submission: Int64,
+) -> int:
+    """Where job `b` is to stand among the first `end` rows.
+
+    It is looked for from the end, in steps that double, and then by halving: what is new mostly
+    comes last in its queue, and so close to what was put in before it.
+    """
+    low = 0
+    high = end
+    step = 1
+    while step <= end:
+        before = rows[end - step]
+        if not _goes_before(b, before, queue, value, shape, priority, started, submission):
+            low = end - step + 1
+            break
+        high = end - step
+        step *= 2
+    while low < high:
+        middle = (low + high) // 2
+        if _goes_before(b, rows[middle], queue, value, shape, priority, started, submission):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
 @kernel
 def _put_in(
     rows: Int32,
@@ -145,22 +181,14 @@ def _put_in(
     started: Int64,
     submission: Int64,
 ) -> None:
-    """Single rows are looked at where a new one is to stand, by halving; the others move."""
+    """Single rows are looked at where a new one is to stand; the others move, many at a time."""
     end = size
     for j in range(new.size - 1, -1, -1):
-        b = new[j]
-        low = 0
-        high = end
-        while low < high:
-            middle = (low + high) // 2
-            if _goes_before(b, rows[middle], queue, value, shape, priority, started, submission):
-                high = middle
-            else:
-                low = middle + 1
-        for i in range(end - 1, low - 1, -1):
-            rows[i + j + 1] = rows[i]
-        rows[low + j] = b
-        end = low
+        at = _place(new[j], rows, end, queue, value, shape, priority, started, submission)
+        if at < end:
+            rows[at + j + 1 : end + j + 1] = rows[at:end]
+        rows[at + j] = new[j]
+        end = at
 
 
 @kernel

@@ -65,6 +65,16 @@ def alike(node_type: Int32, allocatable: Int64, bar: Byte) -> Int64:
     return group
 
 
+@kernel
+def most_free(group: Int64, groups: int, free: Int64) -> Int64:
+    """[groups, R] the most that is free on any node of each group, at least 0."""
+    most = np.zeros((groups, free.shape[1]), np.int64)
+    for n in range(group.size):
+        for r in range(free.shape[1]):
+            most[group[n], r] = max(most[group[n], r], free[n, r])
+    return most
+
+
 @part
 def lacking(request: Int64, amounts: Int64) -> int:
     """The first resource of which there is too little, or -1."""
@@ -177,8 +187,7 @@ def table(
     bar = barred(snapshot, overfull)
     group = alike(snapshot.node_type, snapshot.node_allocatable, bar)
     first, nodes = by_node(group.astype(np.int32), int(group.max(initial=-1)) + 1)
-    most = np.zeros((first.size - 1, free.shape[1]), np.int64)
-    np.maximum.at(most, group, free)
+    most = most_free(group, first.size - 1, free)
     counts, scarce, best, apart = count(
         distinct,
         snapshot.shape_request,

@@ -173,6 +173,8 @@ class Runs(NamedTuple):
     """[Q, R+F] scratch: what a queue would hold less"""
     need: Int64
     """[R] scratch"""
+    asked: Int64
+    """[R] scratch"""
     unit: Int64
     """[R+F] scratch"""
     urged: Float

@@ -6,6 +6,7 @@ import numpy.typing as npt
 from fairlead_common.lifecycle import RunState
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.growing import longer
 
 
 class Leased:
@@ -19,9 +20,7 @@ class Leased:
     def keep_up(self, view: View, rows: npt.NDArray[np.intp], valid: npt.NDArray[np.bool_]) -> None:
         """Count these rows as they are now; `valid` ones belong to a job."""
         jobs = view.jobs
-        if jobs.used > len(self._node):
-            more = max(jobs.used, 2 * len(self._node)) - len(self._node)
-            self._node = np.concatenate([self._node, np.full(more, -1, np.int32)])
+        self._node = longer(self._node, jobs.used, -1)
         waits = valid & (jobs.run_state[rows] == c.RUN_CODE[RunState.LEASED])
         now = np.where(waits, jobs.node[rows], np.int32(-1))
         before = self._node[rows]

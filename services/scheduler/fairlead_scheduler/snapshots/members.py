@@ -22,6 +22,7 @@ from fairlead_scheduler.snapshots.ranks import Ranks
 from fairlead_scheduler.snapshots.shapes import ShapeTable
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.growing import longer
 
 Rows = npt.NDArray[np.intp]
 Int32 = npt.NDArray[np.int32]
@@ -70,10 +71,8 @@ class Homes:
 
     def grow(self, rows: int) -> None:
         """Have room for that many rows."""
-        if rows > len(self.slot):
-            more = max(rows, 2 * len(self.slot)) - len(self.slot)
-            self.pool = np.concatenate([self.pool, np.full(more, -1, np.int32)])
-            self.slot = np.concatenate([self.slot, np.full(more, -1, np.int32)])
+        self.pool = longer(self.pool, rows, -1)
+        self.slot = longer(self.slot, rows, -1)
 
 
 class Members:
@@ -304,13 +303,9 @@ class Members:
         first = self.used
         self.used += count - reused.size
         if self.used > len(self.gone):
-            self._grow(max(1024, 2 * len(self.gone), self.used))
+            for name in (*_COLUMNS, *_KEPT):
+                setattr(self, name, longer(getattr(self, name), max(1024, self.used)))
         return np.concatenate([np.sort(reused), np.arange(first, self.used, dtype=np.int32)])
-
-    def _grow(self, capacity: int) -> None:
-        for name, dtype in {**_COLUMNS, **_KEPT}.items():
-            old = getattr(self, name)
-            setattr(self, name, np.concatenate([old, np.zeros(capacity - len(old), dtype)]))
 
     def _join(self, slot: int, found: c.Rare) -> None:
         if found.gang is not None:

@@ -19,6 +19,7 @@ from fairlead_common.ids import JobId, RunId
 from fairlead_common.lifecycle import JOB_ENDED, JOB_HELD, RUN_ENDED, JobState, RunState
 from fairlead_scheduler.buckets import PoolBuckets
 from fairlead_scheduler.settings import Rules
+from fairlead_scheduler.view.growing import longer
 from fairlead_scheduler.view.journal import Journal, RowJournal
 from fairlead_scheduler.view.names import FEW, Names
 from fairlead_scheduler.view.specs import Specs
@@ -283,18 +284,11 @@ class Columns:
         first = self.used
         self.used += count - reused.size
         if self.used > len(self.state):
-            self._grow(max(2 * len(self.state), self.used))
+            for name in _COLUMNS:
+                fill = FREE if name == "flags" else 0
+                setattr(self, name, longer(getattr(self, name), self.used, fill))
+            self.rows.grow(len(self.state))
         return np.concatenate([np.sort(reused), np.arange(first, self.used)])
-
-    def _grow(self, capacity: int) -> None:
-        for name in _COLUMNS:
-            old = getattr(self, name)
-            new = np.zeros(capacity, old.dtype)
-            new[: len(old)] = old
-            if name == "flags":
-                new[len(old) :] = FREE
-            setattr(self, name, new)
-        self.rows.grow(capacity)
 
     def release(self, row: int) -> None:
         """The job of this row ended for good."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.ids import JOB_ID_LENGTH, JobId
+from fairlead_scheduler.view.growing import longer
 
 Rows = npt.NDArray[np.intp]
 Hashes = npt.NDArray[np.int64]
@@ -50,8 +51,11 @@ class Names:
         self._hash = np.zeros(capacity, np.int32)
         self._next = np.full(capacity, NOBODY, np.int32)
         """The next row of those whose hash ends alike."""
-        self._first = np.full(_slots(capacity), NOBODY, np.int32)
-        """The end of a hash -> the first of these rows."""
+        self._slots = capacity
+        self._bound = 1 << (capacity - 1).bit_length()
+        """The power of two that slots are at most, and more than half of."""
+        self._first = np.full(capacity, NOBODY, np.int32)
+        """Slot, by the end of a hash -> the first of these rows."""
         self._odd: dict[JobId, int] = {}
         self._odd_of: dict[int, JobId] = {}
         self._count = 0
@@ -67,7 +71,7 @@ class Names:
         """The row of a job, if it has one."""
         hashed = _hash(job_id)
         key = job_id.encode()
-        row: int = self._first.item(hashed & self._first.size - 1)
+        row: int = self._first.item(self._slot(hashed))
         while row >= 0:
             if self._hash.item(row) == hashed and self._key.item(row) == key:
                 return row
@@ -82,7 +86,7 @@ class Names:
             del self._odd[odd]
             return
         after = self._next.item(row)
-        slot = self._hash.item(row) & self._first.size - 1
+        slot = self._slot(self._hash.item(row))
         before: int = self._first.item(slot)
         if before == row:
             self._first[slot] = after
@@ -113,7 +117,7 @@ class Names:
         if keys is None or hashes is None:
             singly = map(self.get, ids)
             return np.array([NOBODY if row is None else row for row in singly], np.intp)
-        found: Rows = self._first[hashes & self._first.size - 1].astype(np.intp)
+        found: Rows = self._first[self._slots_of(hashes)].astype(np.intp)
         at = np.flatnonzero(found >= 0)
         while at.size:
             rows = found[at]
@@ -140,14 +144,14 @@ class Names:
             self._odd[job_id], self._odd_of[row] = row, job_id
             return
         hashed = _hash(job_id)
-        slot = hashed & self._first.size - 1
+        slot = self._slot(hashed)
         self._key[row], self._hash[row] = job_id, hashed
         self._next[row] = self._first[slot]
         self._first[slot] = row
 
     def _link(self, rows: Rows) -> None:
         """Put these rows before those that their hashes lead to so far."""
-        slots = self._hash[rows] & self._first.size - 1
+        slots = self._slots_of(self._hash[rows])
         order = np.argsort(slots, kind="stable")
         slots, rows = slots[order], rows[order]
         alike = slots[1:] == slots[:-1]
@@ -158,15 +162,47 @@ class Names:
         last[:-1] = ~alike
         self._first[slots[last]] = rows[last]
 
+    # Where hashes lead ------------------------------------------------------------------------
+
+    def _slot(self, hashed: int) -> int:
+        """As `_slots_of` one."""
+        slot = hashed & self._bound - 1
+        return slot if slot < self._slots else slot - self._bound // 2
+
+    def _slots_of(self, hashes: Hashes | npt.NDArray[np.int32]) -> npt.NDArray[np.signedinteger]:
+        """The slots that hashes lead to: their last bits, one bit less where there is none such."""
+        slots = hashes & self._bound - 1
+        return np.where(slots < self._slots, slots, slots - self._bound // 2)
+
     def grow(self, capacity: int) -> None:
-        """Have room for that many rows."""
-        more = capacity - self._key.size
-        self._key = np.concatenate([self._key, np.zeros(more, self._key.dtype)])
-        self._hash = np.concatenate([self._hash, np.zeros(more, np.int32)])
-        self._next = np.concatenate([self._next, np.full(more, NOBODY, np.int32)])
-        if _slots(capacity) > self._first.size:
-            self._first = np.full(_slots(capacity), NOBODY, np.int32)
-            self._link(np.flatnonzero(self._key != b""))
+        """Have room for that many rows, and as many slots.
+
+        Slots are split in their order, each into itself and the one half a bound after it (linear
+        hashing, Litwin 1980): so none but the rows of those must be linked anew.
+        """
+        self._key = longer(self._key, capacity)
+        self._hash = longer(self._hash, capacity)
+        self._next = longer(self._next, capacity, NOBODY)
+        self._first = longer(self._first, capacity, NOBODY)
+        while self._slots < capacity:
+            if self._slots == self._bound:
+                self._bound *= 2
+            upto = min(capacity, self._bound)
+            half = self._bound // 2
+            rows = self._take_off(slice(self._slots - half, upto - half))
+            self._slots = upto
+            self._link(rows)
+
+    def _take_off(self, slots: slice) -> Rows:
+        """Empty these slots; returns the rows that they led to."""
+        rows: Rows = self._first[slots].astype(np.intp)
+        self._first[slots] = NOBODY
+        found = []
+        while rows.size:
+            rows = rows[rows >= 0]
+            found.append(rows)
+            rows = self._next[rows].astype(np.intp)
+        return np.concatenate(found)
 
     def __getitem__(self, job_id: JobId) -> int:
         row = self.get(job_id)
@@ -191,11 +227,6 @@ def unpacked(ids: Packed) -> list[JobId]:
     """The ids that were packed."""
     found: list[JobId] = ids.tolist()
     return found if ids.dtype == np.object_ else [JobId(key.decode()) for key in ids.tolist()]
-
-
-def _slots(capacity: int) -> int:
-    """A power of two, so that the end of a hash is a slot."""
-    return 1 << max(4, (capacity - 1).bit_length())
 
 
 def _hash(job_id: JobId) -> int:
