@@ -41,7 +41,9 @@ class Successes(msgspec.Struct, frozen=True):
     ids: Packed
     runs: npt.NDArray[np.int32]
     job_sets: list[JobSet]
-    nodes: list[NodeName]
+    nodes: npt.NDArray[np.int32]
+    names: list[NodeName]
+    """All nodes by their numbers, which are never given to others."""
 
     def units(self) -> Iterator[Unit]:
         """What the log is told of them, some at once."""
@@ -51,7 +53,7 @@ class Successes(msgspec.Struct, frozen=True):
             told = zip(self.job_sets[span], ids, strict=True)
             facts = tuple([(job_set, ev.JobSucceeded(job_id=job_id)) for job_set, job_id in told])
             runs = list(map(run_id, ids, self.runs[span].tolist()))
-            executors = [node.executor for node in self.nodes[span]]
+            executors = [self.names[node].executor for node in self.nodes[span].tolist()]
             yield Unit(facts, tuple(leasing.clear_all(runs, executors)))
 
 
@@ -171,7 +173,8 @@ def _succeeded(view: View, rows: Rows) -> Successes:
         jobs.rows.packed(rows),
         jobs.run[rows],
         list(map(jobs.job_sets.values.__getitem__, jobs.job_set[rows].tolist())),
-        list(map(jobs.nodes.values.__getitem__, jobs.node[rows].tolist())),
+        jobs.node[rows],
+        jobs.nodes.values,
     )
 
 
