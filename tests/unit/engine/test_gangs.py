@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
+import pytest
 
 from fairlead_scheduler.engine import EngineSettings, schedule
 from fairlead_scheduler.engine.snapshot import Code, Rest
@@ -35,3 +37,17 @@ def test_further_members_fail_when_tried_in_vain_under_rest_fail() -> None:
     plan = schedule(made, BALANCE)
     assert placed(plan, names) == ["g0", "g1"]
     assert [names[j] for j in plan.failed_job] == ["g2"]
+
+
+@pytest.mark.parametrize("racks", list(permutations([4, 6, 8, 16])), ids=str)
+def test_a_gang_takes_the_rack_where_least_stays_free_wherever_that_stands(
+    racks: tuple[int, ...],
+) -> None:
+    nodes = [
+        {"name": f"n{at}", "labels": {"rack": f"r{at}"}, "resources": {"cpu": cpu, "memory": "9Gi"}}
+        for at, cpu in enumerate(racks)
+    ]
+    gang = {"id": "g", "queue": "A", "count": 3, "cpu": 2, "gang": {"uniformityLabel": "rack"}}
+    made, _ = pool(gang, nodes=nodes)
+    plan = schedule(made, BALANCE)
+    assert {racks[node] for node in plan.placed_node.tolist()} == {6}
