@@ -1,5 +1,6 @@
 """The `fairlead` command against a served table of answers: output, exit codes and hints."""
 
+import asyncio
 import io
 import json
 import socket
@@ -11,7 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead import cli
+from fairlead import AsyncClient, Retries, ServerUnreachable, cli
+from fairlead.cli import run
 from tests.unit.client import served
 from tests.unit.client.served import Asked, Served
 
@@ -402,6 +404,29 @@ def test_a_job_is_run_with_its_output_and_exit_code(
     body = server.asked[0].json()
     assert isinstance(body, dict)
     assert body["jobs"][0]["command"] == ["sh", "-c", "exit 3"]
+
+
+def test_a_job_whose_server_went_away_is_said_to_go_on(server: Served) -> None:
+    async def attend() -> None:
+        server.routes["GET /api/v1/jobs/0a"] = lambda _: served.Answered(broken=True)
+        once = Retries(attempts_max=1)
+        async with AsyncClient(server.url, token="fl_t", retries=once) as client:
+            await run.attend(client, "0a", "p")
+
+    with pytest.raises(ServerUnreachable) as gone:
+        asyncio.run(attend())
+    assert "`fairlead logs -f 0a`" in gone.value.__notes__[0]
+    assert {asked.method for asked in server.asked} == {"GET"}
+
+
+def test_a_job_that_was_there_already_is_one(
+    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "one.yaml").write_text("{queue: q, jobSet: s, jobs: [{clientId: a}]}")
+    known = {"position": "p", "jobs": [{"id": "0a", "duplicate": True}]}
+    server.routes["POST /api/v1/jobs"] = lambda _: known
+    assert cli.invoke(["submit", str(tmp_path / "one.yaml")]) == 0
+    assert capsys.readouterr().out == "submitted 1 job to q/s (it was there already)\n"
 
 
 def test_what_others_wrote_is_told_in_one_line_that_does_not_steer_the_terminal(

@@ -247,7 +247,7 @@ def harmless(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}"
+        letter if letter.isprintable() or letter in "\n\t" else "\N{REPLACEMENT CHARACTER}"
         for letter in text
     )
 

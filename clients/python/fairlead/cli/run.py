@@ -82,23 +82,38 @@ def run(
 
 
 async def _run(context: typer.Context, queue: str, name: str, job: "Job", detach: bool) -> int:
-    import asyncio
-
     async with frame.connect_async(context) as client:
         done = await client.submit(queue, name, [job])
         job_id = done.jobs[0].id
-        if detach:
-            typer.echo(job_id)
-            return 0
-        try:
-            ended = await _follow(client, job_id, done.position)
-        except asyncio.CancelledError:
-            frame.say(f"\nfairlead: cancelling job {job_id}")
-            await client.cancel([job_id], reason="Ctrl-C")
-            raise
-        except BrokenPipeError:
-            await client.cancel([job_id], reason="nobody reads its output any more")
-            return frame.hang_up()
+        if not detach:
+            return await attend(client, job_id, done.position)
+        typer.echo(job_id)
+        return 0
+
+
+async def attend(client: "AsyncClient", job_id: str, position: str) -> int:
+    """Copy what the job prints, and end as it does: the exit code. A job that nobody attends to any
+    more is cancelled, unless it is the server that went away.
+    """
+    import asyncio
+
+    from fairlead import ServerUnreachable
+
+    try:
+        ended = await _follow(client, job_id, position)
+    except asyncio.CancelledError:
+        frame.say(f"\nfairlead: cancelling job {job_id}")
+        await client.cancel([job_id], reason="Ctrl-C")
+        raise
+    except BrokenPipeError:
+        await client.cancel([job_id], reason="nobody reads its output any more")
+        return frame.hang_up()
+    except ServerUnreachable as error:
+        error.add_note(
+            f"the job was not cancelled; when the server answers again, `fairlead why {job_id}` and"
+            f" `fairlead logs -f {job_id}` tell more"
+        )
+        raise
     if ended.state != "SUCCEEDED":
         frame.say(f"fairlead: job {job_id}: {story.line(ended)}")
     return exit_code(ended)

@@ -84,7 +84,8 @@ def _report(sent: "list[tuple[Submission, Submitted]]", output_format: output.Fo
     if output_format is output.Format.TABLE:
         for item, done in sent:
             known = sum(job.duplicate for job in done.jobs)
-            note = f" ({known} of them were there already)" if known else ""
+            were = "it was" if len(done.jobs) == 1 else f"{known} of them were"
+            note = f" ({were} there already)" if known else ""
             typer.echo(f"submitted {output.many(len(done.jobs), 'job')} to {item.place}{note}")
         return
     jobs: list[SubmittedJob] = [job for _, done in sent for job in done.jobs]
