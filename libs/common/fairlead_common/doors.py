@@ -96,6 +96,8 @@ class Doors:
 
         caller = None
         try:
+            if len(headers) < len(scope["headers"]):
+                _check_once(scope)
             self._check_host(headers)
             if not self._is_open(scope["path"]):
                 caller = await self._caller(scope, headers)
@@ -173,6 +175,14 @@ class Doors:
         self, error: Problem | WorldError, scope: Scope, receive: Receive, send: Send
     ) -> None:
         await shown(Request(scope), problems.told(error), self._excuse)(scope, receive, send)
+
+
+def _check_once(scope: Scope) -> None:
+    """Raises a 400 `Problem` for a header said twice of which a proxy may have taken the other."""
+    names = [name for name, _ in scope["headers"]]
+    for name in (b"host", b"authorization"):
+        if names.count(name) > 1:
+            raise Problem("malformed", f"The header {name.decode()} is there more than once.")
 
 
 def _request_id(headers: Headers) -> bytes:

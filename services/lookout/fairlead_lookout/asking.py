@@ -36,7 +36,7 @@ JobSetName = Annotated[str, Path(max_length=256)]
 JobIdText = Annotated[str, Path(max_length=64)]
 Limit = Annotated[int, Query(ge=1, le=1_000)]
 Cursor = Annotated[str | None, Query(max_length=400)]
-IfNoneMatch = Annotated[str | None, Header(max_length=100)]
+IfNoneMatch = Annotated[str | None, Header(max_length=400)]
 
 
 def answer(value: object, headers: dict[str, str] | None = None) -> Response:

@@ -90,6 +90,15 @@ async def test_a_head_without_end_is_not_kept_in_memory() -> None:
         await still_serves(app)
 
 
+@pytest.mark.parametrize("twice", ["Host: localhost", "Authorization: Bearer a"])
+async def test_a_header_of_which_another_might_take_the_first_is_said_once(twice: str) -> None:
+    async with served() as app:
+        answer = await app.ask("/here", *[twice] * (1 if "Host" in twice else 2))
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert b"more than once" in answer
+        assert b"200" in (await app.ask("/here", "Accept: a", "Accept: b"))[:20]
+
+
 async def test_who_takes_nothing_of_his_answer_loses_it() -> None:
     async with served() as app:
         connections = [await app.connect(limit=1024) for _ in range(20)]
