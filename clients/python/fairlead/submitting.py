@@ -32,8 +32,11 @@ def submit(
         request = _submission(queue, job_set, defaults, batch)
         answer = yield from _placed(request, batch, Submitted, accepted)
         accepted += answer.jobs
-        position = answer.position
-        yield from steps.wrote(queue, job_set, position)
+        if not all(job.duplicate for job in answer.jobs):
+            position = answer.position
+            yield from steps.wrote(queue, job_set, position)
+        elif not position:  # jobs that were there already were written nowhere
+            position = answer.position
         told(len(accepted))
     return Submitted(position=position, jobs=tuple(accepted))
 

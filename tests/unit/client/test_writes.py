@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 
 from fairlead import follow, looking, steps, submitting
+from fairlead.batches import JOBS_MAX
 from fairlead.models import Event, Filter
 from fairlead.steps import Flow, Reply
 from fairlead.writes import JOB_SETS_MAX, Writes
 from tests.unit.client.world import World, ok
 
 
-def submitted(position: str) -> Reply:
-    return ok({"position": position, "jobs": [{"id": "j1", "clientId": "a", "duplicate": False}]})
+def submitted(position: str, *, duplicate: bool = False) -> Reply:
+    job = {"id": "j1", "clientId": "a", "duplicate": duplicate}
+    return ok({"position": position, "jobs": [job]})
 
 
 def finished(job_set: str = "s") -> Reply:
@@ -30,6 +32,23 @@ def test_waiting_for_a_job_set_waits_for_what_was_submitted_to_it() -> None:
     world = World(submitted("p1"), submitted("p2"), finished())
     world.finish(submit())
     world.finish(submit("other"))
+    world.finish(looking.wait("q", "s"))
+    assert afters(world) == [None, None, "p1"]
+
+
+def test_jobs_that_were_there_already_do_not_hide_what_was_submitted_with_them() -> None:
+    world = World(submitted("p1"), submitted("none", duplicate=True), finished())
+    jobs = [{"command": ["true"]}] * (JOBS_MAX + 1)
+    done = world.finish(submitting.submit("q", "s", jobs))
+    world.finish(looking.wait("q", "s"))
+    assert done.position == "p1"
+    assert afters(world) == [None, None, "p1"]
+
+
+def test_a_repeat_does_not_hide_what_was_submitted_before() -> None:
+    world = World(submitted("p1"), submitted("none", duplicate=True), finished())
+    world.finish(submit())
+    world.finish(submit())
     world.finish(looking.wait("q", "s"))
     assert afters(world) == [None, None, "p1"]
 
