@@ -64,7 +64,7 @@ async def lead(
     held = await _read_back(log, state)
     reporter = Reporter(item.name for item in settings.priority_classes)
     reporter.read_back((await fold.newest(log, REPORTS))[0])
-    saved = await _saved_positions(log, pool, state)
+    saved = await _saved_positions(log, pool)
     state.clusters.numbers_are(await checkpoint.read_nodes(pool))
     state.view.loose_runs.update(leasing.unwanted(state.view, held))
     decider = Decider(
@@ -96,7 +96,7 @@ async def _read_back(log: EventLog, state: State) -> Leases:
     return held
 
 
-async def _saved_positions(log: EventLog, pool: Pool, state: State) -> list[int]:
+async def _saved_positions(log: EventLog, pool: Pool) -> list[int]:
     log_id = await log.identity()
     saved = await checkpoint.read_positions(pool, log_id, JOB_PARTITIONS)
     if saved is None:

@@ -11,7 +11,7 @@ from fairlead_scheduler import leasing
 from fairlead_scheduler.engine import Plan, explain
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.snapshots import Built
-from fairlead_scheduler.units import Unit
+from fairlead_scheduler.units import Unit, too_large
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import JobSet, View
 
@@ -165,10 +165,26 @@ class _Units:
 
     def units(self) -> list[Unit]:
         """In the order in which the first fact of each came."""
-        return [
-            Unit(tuple(facts), tuple(self._leases.get(key, ())))
-            for key, facts in self._facts.items()
-        ]
+        made = []
+        for key, facts in self._facts.items():
+            unit = Unit(tuple(facts), tuple(self._leases.get(key, ())))
+            why = too_large(unit)
+            made.append(unit if why is None else _failed(unit, why))
+        return made
+
+
+def _failed(unit: Unit, why: str) -> Unit:
+    """The end of jobs whose start no log takes: every leader would try it again, and end."""
+    reason = f"what the log is told of its start, and at once, is too large: {why}"
+    ended = [
+        (
+            job_set,
+            ev.JobFailed(job_id=event.job_id, category=FailureCategory.ADMISSION, reason=reason),
+        )
+        for job_set, event in unit.facts
+        if isinstance(event, ev.JobRunLeased)
+    ]
+    return Unit(tuple(ended))
 
 
 def _why(

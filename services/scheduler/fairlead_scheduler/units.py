@@ -5,8 +5,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from fairlead_common import events as ev
+from fairlead_common.errors import RecordTooLarge
 from fairlead_common.ids import partition_of_job
-from fairlead_common.log.protocol import Record
+from fairlead_common.log.limits import check_append
+from fairlead_common.log.protocol import RECORD_BYTES_MAX, Record
 from fairlead_scheduler.settings import APPEND_BYTES_MAX, LEASES_PER_APPEND_MAX
 from fairlead_scheduler.view.columns import JobSet
 
@@ -21,6 +23,11 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
     facts: tuple[tuple[JobSet, ev.AnyEvent], ...]
     leases: tuple[Record, ...] = ()
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it has."""
+        return sum(len(record.value or b"") for record in self.leases) + 256 * len(self.facts)
+
 
 def appends(units: Iterable[Unit]) -> Iterator[list[Record]]:
     """The records of atomic appends, in order; facts of one job set share messages."""
@@ -28,7 +35,7 @@ def appends(units: Iterable[Unit]) -> Iterator[list[Record]]:
     leases: list[Record] = []
     count = size = 0
     for unit in units:
-        more = sum(len(record.value or b"") for record in unit.leases) + 256 * len(unit.facts)
+        more = unit.size
         if (count or leases) and (
             count + len(unit.facts) > 2 * LEASES_PER_APPEND_MAX
             or len(leases) + len(unit.leases) > LEASES_PER_APPEND_MAX
@@ -47,6 +54,18 @@ def appends(units: Iterable[Unit]) -> Iterator[list[Record]]:
         size += more
     if facts or leases:
         yield _records(facts, leases)
+
+
+def too_large(unit: Unit) -> str | None:
+    """Why no log takes it, None if one does."""
+    if unit.size <= RECORD_BYTES_MAX:
+        return None
+    try:
+        for records in appends([unit]):
+            check_append(records)
+    except RecordTooLarge as error:
+        return str(error)
+    return None
 
 
 def _records(facts: dict[JobSet, list[ev.AnyEvent]], leases: list[Record]) -> list[Record]:
