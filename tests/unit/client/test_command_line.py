@@ -3,6 +3,8 @@
 import asyncio
 import io
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -404,6 +406,21 @@ def test_a_job_is_run_with_its_output_and_exit_code(
     body = server.asked[0].json()
     assert isinstance(body, dict)
     assert body["jobs"][0]["command"] == ["sh", "-c", "exit 3"]
+
+
+def test_ctrl_c_while_jobs_are_submitted_again_says_that_the_server_goes_on(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    progress = {"action": "a", "kind": "resubmit", "queue": "q", "jobSet": "t", "state": "RUNNING"}
+
+    def interrupted(_: Asked) -> object:
+        os.kill(os.getpid(), signal.SIGINT)
+        return {**progress, "total": 2, "done": 1, "made": 1}
+
+    server.routes["POST /api/v1/jobs/resubmit"] = lambda _: {"action": "a", "total": 2}
+    server.routes["GET /api/v1/actions/a"] = interrupted
+    assert cli.invoke(["resubmit", "0a", "0b", "--into", "t"]) == 130
+    assert "the server goes on" in capsys.readouterr().err
 
 
 def test_a_job_whose_server_went_away_is_said_to_go_on(server: Served) -> None:

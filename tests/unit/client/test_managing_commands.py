@@ -56,7 +56,9 @@ def test_applying_says_what_changed(
 ) -> None:
     queues(server, {"name": "a", "version": 3, "weight": 1.0}, {"name": "b", "version": 4})
     file = tmp_path / "queues.yaml"
-    file.write_text("kind: queue\nname: a\nweight: 2\n---\n- {name: b}\n- {name: c}\n")
+    file.write_text(
+        "kind: queue\nname: a\nweight: 2\n---\n- {name: b}\n- {name: c, retryPolicy: {limit: 1}}\n"
+    )
     assert cli.invoke(["apply", "-f", str(file), "--dry-run"]) == 0
     changes = [asked for asked in server.asked if asked.method != "GET"]
     assert [(asked.method, asked.query) for asked in changes] == [
@@ -66,7 +68,8 @@ def test_applying_says_what_changed(
     assert "queue a would change\n  weight: 1 -> 2\n" in capsys.readouterr().out
     assert cli.invoke(["apply", "-f", str(file)]) == 0
     assert capsys.readouterr().out == (
-        "queue a changed\n  weight: 1 -> 2\nqueue b unchanged\nqueue c created\n"
+        "queue a changed\n  weight: 1 -> 2\nqueue b unchanged\n"
+        "queue c created\n  retryPolicy.limit: none -> 1\n"
     )
     (put,) = [asked for asked in server.asked if asked.method == "PUT" and not asked.query]
     assert put.headers["if-match"] == '"3"'

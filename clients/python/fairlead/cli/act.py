@@ -152,8 +152,12 @@ def resubmit(
             _confirm_many(client, chosen, yes)
         started = client.resubmit(jobs, into, queue=into_queue or None)
         last = None
-        for last in client.watch_action(started.action):
-            frame.progress(last.done, last.total)
+        try:
+            for last in client.watch_action(started.action):
+                frame.progress(last.done, last.total)
+        except KeyboardInterrupt:
+            frame.say("\nfairlead: the server goes on to submit them again")
+            raise
     assert last is not None, "an action says at least once how far it is"
     if last.total == 0:
         frame.fail("no such jobs; nothing was done")

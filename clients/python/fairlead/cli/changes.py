@@ -21,11 +21,13 @@ def of(old: msgspec.Struct, new: msgspec.Struct) -> list[str]:
 
 
 def _plain(thing: msgspec.Struct) -> dict[str, object]:
-    """By place: `limits.default.cpu`."""
+    """By place, as files have it: `limits.default.cpu`."""
     return {
         place: value
-        for name, field in msgspec.structs.asdict(thing).items()
-        for place, value in _leaves(name, msgspec.to_builtins(field))
+        for field in msgspec.structs.fields(thing)
+        for place, value in _leaves(
+            field.encode_name, msgspec.to_builtins(getattr(thing, field.name))
+        )
     }
 
 
