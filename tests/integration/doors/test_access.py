@@ -231,14 +231,15 @@ async def issuer() -> AsyncIterator[Provider]:
 
 
 class Later:
-    """A clock that can be put forward."""
+    """A clock that goes on only when it is put forward."""
 
     def __init__(self) -> None:
         self.by_s = 0.0
+        self._begun_s = clock.monotonic_s()
 
     def now_s(self) -> float:
         """The time by it."""
-        return clock.monotonic_s() + self.by_s
+        return self._begun_s + self.by_s
 
 
 @pytest.fixture
@@ -434,7 +435,7 @@ async def _all(log: Any, topic: str) -> list[bytes]:
 async def test_who_asks_too_often_is_told_when_to_come_again(
     database: str, valkey_url: str
 ) -> None:
-    limits = RequestLimits(per_second=0.5, burst=20)
+    limits = RequestLimits(per_second=0.01, burst=20)
     async with whole(database, valkey_url, {"requests": limits}) as app:
         eager, calm = await app.token_of("eager", "viewer"), await app.token_of("calm", "viewer")
         async with anonymous(app) as http:
@@ -442,11 +443,11 @@ async def test_who_asks_too_often_is_told_when_to_come_again(
             other = await http.get("/api/v1/queues", headers=calm)
             health = await http.get("/healthz", headers=eager)
     assert [answer.status_code for answer in answers[:20]] == [200] * 20
-    assert answers[0].headers["ratelimit-policy"] == '"caller";q=20;w=40'
+    assert answers[0].headers["ratelimit-policy"] == '"caller";q=20;w=2000'
     assert answers[0].headers["ratelimit"].startswith('"caller";r=19;t=')
     refused = answers[-1]
     assert refused.status_code == 429
-    assert 1 <= int(refused.headers["retry-after"]) <= 2
+    assert 1 <= int(refused.headers["retry-after"]) <= 100
     assert refused.json()["type"] == "/problems/too-many-requests"
     assert (other.status_code, health.status_code) == (200, 200)
 
@@ -454,7 +455,7 @@ async def test_who_asks_too_often_is_told_when_to_come_again(
 async def test_who_guesses_credentials_is_slowed_down_and_nobody_else(
     database: str, valkey_url: str
 ) -> None:
-    limits = RequestLimits(failures_per_second=0.1, failures_burst=5)
+    limits = RequestLimits(failures_per_second=0.01, failures_burst=5)
     async with whole(database, valkey_url, {"requests": limits}) as app:
         await app.client.get("/api/v1/queues")
         async with anonymous(app) as http:
