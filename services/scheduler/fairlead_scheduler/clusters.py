@@ -165,14 +165,6 @@ class Clusters:
         """Executors not heard for longer than this (stale with one bound, lost with another)."""
         return frozenset(name for name, silent_s in self.silence_s.items() if silent_s > for_s)
 
-    def is_cordoned(self, node: records.Node) -> bool:
-        """R1: unschedulable, or marked by an operator, itself or its executor."""
-        return (
-            node.unschedulable
-            or node.executor in self.cordoned_executors
-            or NodeName(node.executor, node.name) in self.cordoned_nodes
-        )
-
 
 K = TypeVar("K")
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from fairlead_common.clusters import Node
 from fairlead_common.lifecycle import RunState
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.engine import Plan, explain, kept, order
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.snapshots import Built
 from fairlead_scheduler.view import columns as c
-from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.columns import NodeName, View
 
 Said = dict[Any, Any]
 
@@ -97,12 +98,21 @@ def nodes(
             clusters.numbers[name],
             {resource: amount for resource, amount in node.allocatable.items() if amount},
             (engine.NodeFlag.LOST if name.executor in stale else 0)
-            | (engine.NodeFlag.CORDONED if clusters.is_cordoned(node) else 0)
+            | (engine.NodeFlag.CORDONED if _is_cordoned(clusters, node) else 0)
             | (engine.NodeFlag.LAGGING if leased.get(name.executor, 0) > leases_max else 0),
         )
         for name, node in clusters.nodes.items()
         if node.pool == pool
     }
+
+
+def _is_cordoned(clusters: Clusters, node: Node) -> bool:
+    """R1: unschedulable, or marked by an operator, itself or its executor."""
+    return (
+        node.unschedulable
+        or node.executor in clusters.cordoned_executors
+        or NodeName(node.executor, node.name) in clusters.cordoned_nodes
+    )
 
 
 def told_of_jobs(view: View, built: Built) -> Said:

@@ -13,9 +13,9 @@ from fairlead_common.shapes import Preference, Requirement, SelectorTerm, Shape,
 from fairlead_scheduler.engine.snapshot import Match
 from fairlead_scheduler.snapshots.classes import Classes
 from fairlead_scheduler.snapshots.matching import RANKS_MAX
-from fairlead_scheduler.snapshots.nodes import Nodes
+from fairlead_scheduler.snapshots.nodes import no_nodes
 from fairlead_scheduler.snapshots.shapes import ShapeTable
-from fairlead_scheduler.view.columns import Columns, ShapeClass
+from fairlead_scheduler.view.columns import Columns, NodeName, ShapeClass
 
 AWAY = (Taint("gpu", "yes", "NoSchedule"),)
 CLASSES = [
@@ -71,11 +71,6 @@ there = st.lists(
 )
 
 
-def rows_of(nodes: Sequence[Node], version: int) -> Nodes:
-    empty = np.zeros(0, np.int64)
-    return Nodes(version, [], list(nodes), {}, frozenset(), empty, empty.astype(np.bool_))
-
-
 def plain_match(shape: Shape, away: Sequence[Taint], node: Node) -> Match:
     if not matching.tolerates(shape.tolerations, node.taints, away):
         return Match.TAINT
@@ -120,7 +115,10 @@ def test_shapes_and_nodes_that_come_and_go_match_as_each_pair_does(
         numbers = [jobs.shapes.number(ShapeClass(bytes(shapes.encode(s)), c)) for s, c in fresh]
         table.add(jobs, dict.fromkeys(numbers), set())
         known = [(jobs.shape_of(n), jobs.shapes.values[n].priority_class) for n in table.numbers]
-        table.match_nodes(rows_of(nodes, version))
+        names_of = [NodeName("e", f"{row}") for row in range(len(nodes))]
+        row_of = {name: row for row, name in enumerate(names_of)}
+        rows = no_nodes(version)._replace(names=names_of, nodes=nodes, row_of=row_of)
+        table.match_nodes(rows)
         for row, (shape, class_name) in enumerate(known):
             homes = [plain_match(shape, (), node) for node in nodes]
             assert table.match[row, 0, table.node_type].tolist() == homes

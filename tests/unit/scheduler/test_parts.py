@@ -16,6 +16,7 @@ from fairlead_scheduler.buckets import Bucket, Levels, PoolBuckets
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.settings import LEASES_PER_APPEND_MAX, Rate, Rules
+from fairlead_scheduler.snapshots.nodes import AllNodes
 from fairlead_scheduler.units import Unit, appends
 from fairlead_scheduler.view import apply
 from fairlead_scheduler.view.columns import JobSet, View
@@ -135,15 +136,22 @@ def test_saved_numbers_win_over_those_that_a_standby_gave() -> None:
 
 
 def test_a_cordon_of_the_executor_or_node_or_its_own_word_keeps_new_work_away() -> None:
-    clusters = Clusters()
-    plain = Node(executor="e0", name="n0", allocatable={})
-    assert not clusters.is_cordoned(plain)
-    assert clusters.is_cordoned(Node(executor="e0", name="n0", allocatable={}, unschedulable=True))
+    clusters, nodes = Clusters(), AllNodes()
+
+    def cordoned() -> list[bool]:
+        nodes.keep_up(clusters)
+        found: list[bool] = nodes.of("default").cordoned.tolist()
+        return found
+
+    clusters.apply([node("n0"), node("n1", unschedulable=True)])
+    assert cordoned() == [False, True]
     for mark in (Cordon(executor="e0"), Cordon(executor="e0", node="n0")):
         clusters.cordon(mark)
-        assert clusters.is_cordoned(plain)
+        assert cordoned() == [True, True]
         clusters.cordon(msgspec.structs.replace(mark, cordoned=False))
-        assert not clusters.is_cordoned(plain)
+        assert cordoned() == [False, True]
+    clusters.apply([node("n0", unschedulable=True), node("n1")])
+    assert cordoned() == [True, False]
 
 
 def test_of_two_values_of_a_queue_the_higher_version_counts() -> None:

@@ -69,7 +69,7 @@ class Builder:
         self.kept_before_ms = 0
         """Jobs submitted before were examined by an earlier leader: they are never rejected."""
         self._nodes = AllNodes()
-        self._amounts: dict[str, tuple[_Key, npt.NDArray[np.int64]]] = {}
+        self._amounts: dict[str, node_columns.Amounts] = {}
         self._node_labels: dict[str, tuple[_Key, npt.NDArray[np.int32] | None]] = {}
         self._view: View | None = None
         self._forget()
@@ -315,7 +315,9 @@ class Builder:
             shape_rank=shapes.rank,
             shape_fitted=shapes.fitted,
             node_number=nodes.number,
-            node_allocatable=self._allocatable(pool, nodes, names),
+            node_allocatable=self._amounts.setdefault(pool, node_columns.Amounts()).of(
+                nodes, names
+            ),
             node_type=shapes.node_type,
             node_flags=self._flags(nodes, stale),
             label_names=gangs.label_names if gangs.present else (),
@@ -334,15 +336,6 @@ class Builder:
             self._leaving,
         )
 
-    def _allocatable(
-        self, pool: str, nodes: Nodes, names: tuple[str, ...]
-    ) -> npt.NDArray[np.int64]:
-        key = (nodes.version, names)
-        kept = self._amounts.get(pool)
-        if kept is None or kept[0] != key:
-            kept = self._amounts[pool] = (key, node_columns.allocatable(nodes.nodes, names))
-        return kept[1]
-
     def _labels(
         self, pool: str, nodes: Nodes, names: tuple[str, ...]
     ) -> npt.NDArray[np.int32] | None:
@@ -354,12 +347,12 @@ class Builder:
 
     def _flags(self, nodes: Nodes, stale: frozenset[str]) -> npt.NDArray[np.uint8]:
         flags = np.where(nodes.cordoned, np.uint8(engine.NodeFlag.CORDONED), np.uint8(0))
-        lagging = self.lagging()
-        for row, name in enumerate(nodes.names) if stale or lagging else ():
-            if name.executor in stale:
-                flags[row] |= engine.NodeFlag.LOST
-            if name.executor in lagging:
-                flags[row] |= engine.NodeFlag.LAGGING
+        for flag, executors in (
+            (engine.NodeFlag.LOST, stale),
+            (engine.NodeFlag.LAGGING, self.lagging()),
+        ):
+            for executor in executors & nodes.executors.keys():
+                flags[nodes.executors[executor]] |= np.uint8(flag)
         return flags
 
 

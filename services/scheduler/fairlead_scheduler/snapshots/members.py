@@ -17,7 +17,7 @@ from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.snapshot import Sums
 from fairlead_scheduler.snapshots.classes import Classes
 from fairlead_scheduler.snapshots.gangs import Avoided, Gangs, members
-from fairlead_scheduler.snapshots.nodes import NodeRows, Nodes
+from fairlead_scheduler.snapshots.nodes import NodeRows, Nodes, no_nodes
 from fairlead_scheduler.snapshots.ranks import Ranks
 from fairlead_scheduler.snapshots.shapes import ShapeTable
 from fairlead_scheduler.view import columns as c
@@ -119,9 +119,7 @@ class Members:
         self.shapes = ShapeTable(classes, floating)
         self.gangs = Gangs()
         self.avoided = Avoided()
-        self.nodes = Nodes(
-            -1, [], [], {}, frozenset(), np.zeros(0, np.int64), np.zeros(0, np.bool_)
-        )
+        self.nodes = no_nodes()
         self.node_rows = NodeRows(self.nodes)
         self.homeless: set[int] = set()
         """Rows of the view whose run is on a node that is not in the pool."""

@@ -15,7 +15,7 @@ from fairlead_common.shapes import Shape
 from fairlead_scheduler.engine.snapshot import Match
 from fairlead_scheduler.snapshots import matching
 from fairlead_scheduler.snapshots.classes import Classes
-from fairlead_scheduler.snapshots.nodes import Nodes
+from fairlead_scheduler.snapshots.nodes import Nodes, no_nodes, stayed
 from fairlead_scheduler.snapshots.nodetypes import Types
 from fairlead_scheduler.view.columns import Columns
 
@@ -45,6 +45,7 @@ class ShapeTable:
         """[S] found feasible before (section 6)."""
         self._matched: tuple[int, int] = (-1, 0)
         self._types = Types()
+        self._nodes = no_nodes()
         self.node_type = np.zeros(0, np.int32)
         self.match = np.zeros((0, 1, 0), np.uint8)
         self._ranks = np.zeros((0, 0), np.uint8)
@@ -139,15 +140,21 @@ class ShapeTable:
         self.rank = self._ranks if self._ranks.any() else None
 
     def _begin_types(self, nodes: Nodes, relevant: frozenset[str]) -> None:
-        self._types = Types(relevant)
+        self._types, self._nodes = Types(relevant), no_nodes()
         self._number_types(nodes)
         self.match = np.zeros((0, 1, len(self._types)), np.uint8)
         self._ranks = np.zeros((0, len(self._types)), np.uint8)
 
     def _number_types(self, nodes: Nodes) -> None:
         types = self._types
-        kinds = [types.number(matching.reduce(node, types.relevant)) for node in nodes.nodes]
-        self.node_type = np.array(kinds, np.int32)
+        rows = stayed(self._nodes, nodes)
+        kinds = np.zeros(rows.size, np.int32)
+        kinds[rows >= 0] = self.node_type[rows[rows >= 0]]
+        kinds[rows < 0] = [
+            types.number(matching.reduce(nodes.nodes[row], types.relevant))
+            for row in np.flatnonzero(rows < 0).tolist()
+        ]
+        self._nodes, self.node_type = nodes, kinds
 
     def _away(self, row: int) -> tuple[tuple[Taint, ...], ...]:
         """Of a class: the taints that are tolerated under each of its away entries."""
