@@ -1,10 +1,11 @@
-"""Times the service's tick with two million live jobs: the cases `nothing` and `churn`.
+"""Times the service's tick with two million live jobs: `nothing`, `churn` and `node`.
 
-Reached as `python bench/engine.py --case nothing|churn --json`. A million jobs run and fill 31,250
-nodes of 32 cores, a million more are queued. `nothing`: the clock moves, every node reports what it
-reported before, and nothing changed: what is due and the rounds of all pools. `churn`: 1 % of the
-runs ended and 10,000 jobs are new since the last round: from the messages as the log gives them to
-the plan. Everything is the service's own code; only Postgres and the log are left out.
+Reached as `python bench/engine.py --case nothing|churn|node --json`. A million jobs run and fill
+31,250 nodes of 32 cores, a million more are queued. `nothing`: the clock moves, every node reports
+what it reported before, and nothing changed: what is due and the rounds of all pools. `churn`: 1 %
+of the runs ended and 10,000 jobs are new since the last round: from the messages as the log gives
+them to the plan. `node`: one node reports other amounts, and an executor is cordoned or no longer.
+Everything is the service's own code; only Postgres and the log are left out.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 from fairlead_common import clusters as cluster_records
 from fairlead_common import events as ev
 from fairlead_common import shapes
+from fairlead_common.configuration import Cordon
 from fairlead_common.ids import JobId, RunId, job_set_partition, new_job_id, submission_number
 from fairlead_common.leases import Wish
 from fairlead_common.lifecycle import JobState, RunState
@@ -50,7 +52,7 @@ PER_REQUEST: Final = 100
 """Jobs of one request to submit, which come as one message."""
 BEGAN_MS: Final = 1_800_000_000_000
 GI: Final = 1 << 30
-CASES: Final = ("nothing", "churn")
+CASES: Final = ("nothing", "churn", "node")
 
 
 class World:
@@ -329,7 +331,8 @@ def measure(name: str, turns: int, jobs: int = JOBS) -> dict[str, Any]:
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)  # as the service has it
     world.settle()
-    made = list(_nothing(world, turns) if name == "nothing" else _churn(world, turns))
+    cases = {"nothing": _nothing, "churn": _churn, "node": _node}
+    made = list(cases[name](world, turns))
     steps: dict[str, list[float]] = {}
     for turn in made:
         for step, seconds in turn.items():
@@ -373,3 +376,21 @@ def _churn(world: World, turns: int) -> Iterator[dict[str, float]]:
         whole = folded - begun + steps.pop("tick")
         yield {"all": whole, "fold": folded - begun, **steps}
         world.write(units)
+
+
+def _node(world: World, turns: int) -> Iterator[dict[str, float]]:
+    """A node reports less memory than before; a cluster is cordoned every other time."""
+    entry = world.node_entries()[77]
+    assert entry.value is not None
+    node = cluster_records.decode(entry.value)
+    assert isinstance(node, cluster_records.Node)
+    for turn in range(turns):
+        world.now_ms += 1_000
+        offered = {**node.allocatable, "memory": node.allocatable["memory"] - turn - 1}
+        record = cluster_records.node_record(msgspec.structs.replace(node, allocatable=offered))
+        begun = time.perf_counter()
+        world.clusters.apply([Entry(0, 0, record.key, record.value, world.now_ms)])
+        world.clusters.cordon(Cordon(executor="cluster-01", cordoned=turn % 2 == 0))
+        rounds, _, _, steps = world.tick()
+        assert rounds == 1
+        yield {"all": time.perf_counter() - begun, **steps}
