@@ -46,9 +46,12 @@ class Cycle:
         now_ms = clock.now_ms()
         async with self._state.folding:
             kept = self._decider.due(now_ms)
+            pools = self._decider.pools()
+            for pool in self._state.troubles.gone(pools):
+                metrics.POOL_FAILING.labels(pool).set(0)
             rounds = [
                 found
-                for pool in self._decider.pools()
+                for pool in pools
                 if not self._state.troubles.waits(pool, begun_s)
                 and (found := await self._round(pool, kept, now_ms)) is not None
             ]
@@ -80,9 +83,6 @@ class Cycle:
         units = self._attempt(pool, lambda: self._decider.units(decided))
         if units is None:
             return None
-        if self._state.troubles.well(pool):
-            _logger.info("pool %s goes on", pool)
-            metrics.POOL_FAILING.labels(pool).set(0)
         for step, seconds in decided.steps_s.items():
             metrics.ROUND_SECONDS.labels(pool, step).observe(seconds)
         metrics.LEASED.labels(pool).inc(len(decided.plan.placed_job))
@@ -133,6 +133,12 @@ class Cycle:
                 steps_ms=steps_ms,
             ),
         )
+        if records is None:
+            self._decider.again(pool)
+            return
+        if self._state.troubles.well(pool):
+            _logger.info("pool %s goes on", pool)
+            metrics.POOL_FAILING.labels(pool).set(0)
         if records:
             await self._append_records(records)
 

@@ -4,6 +4,7 @@ What raised is a fault of ours or of what the pool is made of; neither is a reas
 be scheduled elsewhere.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -37,8 +38,15 @@ class Troubles:
         return trouble
 
     def well(self, pool: str) -> bool:
-        """A round of this pool went through; returns whether that is news."""
+        """A round of this pool went through, and its report; returns whether that is news."""
         return self.by_pool.pop(pool, None) is not None
+
+    def gone(self, pools: Collection[str]) -> list[str]:
+        """Those that are none of these pools any more, whose troubles are over."""
+        over = [pool for pool in self.by_pool if pool not in pools]
+        for pool in over:
+            del self.by_pool[pool]
+        return over
 
     def waits(self, pool: str, now_s: float) -> bool:
         """Whether it is too early to try this pool again."""
