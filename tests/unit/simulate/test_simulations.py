@@ -185,6 +185,14 @@ def test_jobs_of_a_cordoned_queue_end_the_simulation_with_their_reason() -> None
     assert result.summary.longest_wait is not None
 
 
+def test_a_simulation_ends_with_the_last_run_and_not_with_the_round_after_it() -> None:
+    jobs = [job("first", cpu=4, runSeconds=10), job("second", cpu=4, runSeconds=4)]
+    result = simulate(jobs)
+    assert result.summary.makespan_seconds == 14
+    assert result.summary.utilisation["cpu"] == 1.0
+    assert result.files["queues.csv"].decode().splitlines()[-1] == "14,a,0.0,0.0,0.0,0,0"
+
+
 def test_a_job_that_fits_no_node_is_refused_with_the_reason() -> None:
     result = simulate([job("a", cpu=5), job("b", nodeSelector={"zone": "x"}), job("c")])
     assert {row["state"] for row in result.jobs.values()} == {"REJECTED", "SUCCEEDED"}

@@ -52,6 +52,8 @@ class Loop:
         at, count = 0, len(order)
         while True:
             submit = submit_ms[order[at]] if at < count else None
+            if submit is None and not self._ledger.waiting and not self._ledger.running:
+                break  # one more round would only make longer what the figures are of
             times = (submit, self._world.next_end_ms, self._round_ms(), self._step_ms())
             known = [time for time in times if time is not None]
             if not known:
@@ -73,6 +75,7 @@ class Loop:
             if self._round_ms() == now_ms:
                 self._round(now_ms)
             tick()
+        self._world.settle(self._ledger.now_ms)
         self._ledger.finish()
 
     def _step_ms(self) -> int | None:
