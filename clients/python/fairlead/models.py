@@ -369,7 +369,10 @@ class Run(Answer, frozen=True, kw_only=True):
 
 
 class Why(Answer, frozen=True, kw_only=True):
-    """Why a queued job waits. `nodes`: nodes of its pool by the first thing that rules them out."""
+    """Why a job waits: in its queue, or (`making-room`) until runs on its node have made room.
+
+    `nodes`: nodes of its pool by the first thing that rules them out.
+    """
 
     code: str
     sentence: str

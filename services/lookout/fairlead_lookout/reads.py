@@ -40,6 +40,8 @@ class JobFound(msgspec.Struct, frozen=True):
     submitted: events.JobSubmitted
     runs: list[Any]
     dependencies: dict[str, str]
+    giving_way: list[Any]
+    """Of a job that has its node and has not started: runs there that must end first."""
 
     @property
     def waits_for_others(self) -> bool:
@@ -167,9 +169,13 @@ class View:
         if row["after"]:
             known = {each["id"]: each["state"] for each in await self.fetch("states", row["after"])}
             dependencies = {each: known.get(each, "UNKNOWN") for each in row["after"]}
+        giving_way: list[Any] = []
+        if row["state"] == "LEASED":
+            giving_way = await self.fetch("giving_way", job_id, row["run"])
         return JobFound(
             row=row,
             submitted=_submitted.decode(row["submitted"]),
             runs=_runs.decode(row["runs"] or "[]"),
             dependencies=dependencies,
+            giving_way=giving_way,
         )

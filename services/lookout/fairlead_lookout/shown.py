@@ -134,7 +134,8 @@ class GroupsShown(Shown, frozen=True, kw_only=True):
 
 
 class WhyShown(Shown, frozen=True, kw_only=True):
-    """Why a queued job waits: a code of the scheduler (or what it waits for) and a sentence.
+    """Why a queued job waits: a code of the scheduler (or what it waits for) and a sentence. One
+    that has its node and waits until runs there have made room says `making-room`.
 
     `nodes`: nodes of the pool by the first thing that rules them out.
     """

@@ -9,6 +9,8 @@ from fairlead_lookout.reads import JobFound
 def explain(found: JobFound, reports: Reports, now_ms: int) -> shown.WhyShown | None:
     """The reason, or None for a job that does not wait."""
     row = found.row
+    if found.giving_way:
+        return _making_room(found)
     match shown.waiting_for(row, now_ms, found.waits_for_others):
         case None:
             return None
@@ -31,6 +33,21 @@ def explain(found: JobFound, reports: Reports, now_ms: int) -> shown.WhyShown | 
             )
         case _:
             return _scheduling(found, reports)
+
+
+def _making_room(found: JobFound) -> shown.WhyShown:
+    row, runs = found.row, found.giving_way
+    many = len(runs) > 1
+    named = ", ".join(f"{r['job_id']} of queue {r['queue']} ({r['stop_cause']})" for r in runs[:3])
+    return shown.WhyShown(
+        code="making-room",
+        sentence=(
+            f"It starts on node {row['node']} of cluster {row['executor']} once"
+            f" {f'{len(runs)} runs' if many else 'one run'} there that"
+            f" {'were' if many else 'was'} told to make room"
+            f" {'have' if many else 'has'} ended: {named}{' ...' if len(runs) > 3 else ''}."
+        ),
+    )
 
 
 def _scheduling(found: JobFound, reports: Reports) -> shown.WhyShown:

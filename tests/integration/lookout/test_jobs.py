@@ -77,6 +77,36 @@ async def test_a_run_shows_why_it_gives_way_before_and_after_it_ended(
         assert "reason" not in new
 
 
+async def test_a_job_that_has_its_node_says_for_which_runs_there_it_waits(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        stop = [
+            events.JobRunPreempting(
+                job_id=job_id(name),
+                run=1,
+                cause=events.PreemptionCause.FAIR_SHARE,
+                reason="makes room",
+                for_job=job_id("taker"),
+            )
+            for name in ("old", "other")
+        ]
+        asked = events.JobPreemptRequested(job_id=job_id("asked"), reason="by hand")
+        there = [*(leased(name) for name in ("old", "stays", "asked")), leased("other", node="n1")]
+        names = ("old", "stays", "other", "asked", "taker")
+        told = [*(submitted(name) for name in names), *there, asked, *stop, leased("taker")]
+        await world.read("/jobsets", await world.tell(*told))
+        why = (await world.read(f"/jobs/{job_id('taker')}"))["why"]
+        assert why["code"] == "making-room"
+        assert why["sentence"] == (
+            f"It starts on node n0 of cluster e once one run there that was told to make room has"
+            f" ended: {job_id('old')} of queue q (fair-share)."
+        )
+        ended = events.JobRunStopped(job_id=job_id("old"), run=1, reason="")
+        await world.read("/jobsets", await world.tell(ended))
+        assert "why" not in await world.read(f"/jobs/{job_id('taker')}")
+
+
 async def test_the_log_of_a_container_that_is_not_there_is_refused(
     fresh_database: str, valkey_url: str
 ) -> None:

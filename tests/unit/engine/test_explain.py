@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairlead_scheduler.engine import explain, schedule
+from fairlead_scheduler.engine import EngineSettings, explain, schedule
 from fairlead_scheduler.engine.snapshot import Bucket, Code
 from tests.unit.engine.pools import BALANCE, CORES, pool, run
 
@@ -81,6 +81,26 @@ def test_a_preemption_tells_both_queues_shares_as_they_were_and_as_they_become()
     assert plan.preempted_for_share.tolist() == [1.0, 1.0]
 
 
+def test_a_mate_of_a_victim_made_room_for_what_took_its_own_node() -> None:
+    """E5: b makes the whole gang go, c finds the room that g1 leaves, and n2 stays free."""
+    nodes = [{"name": "n", "count": 3, "resources": {"cpu": 4, "memory": "64Gi"}}]
+    made, names = pool(
+        *(run(f"g{n}", "A", f"n{n}", cpu=4, gang={"name": "g", "size": 3}) for n in range(3)),
+        {"id": "b", "queue": "B", "cpu": 4},
+        {"id": "c", "queue": "C", "cpu": 4},
+        nodes=nodes,
+    )
+    plan = schedule(made, BALANCE)
+    node = {names[j]: int(n) for j, n in zip(plan.placed_job, plan.placed_node, strict=True)}
+    made_room = {
+        int(made.job_node[j]): names[k]
+        for j, k in zip(plan.preempted_job, plan.preempted_for, strict=True)
+    }
+    assert node.keys() == {"b0", "c0"}
+    assert len(made_room) == 3
+    assert all(made_room[node[name]] == name for name in node)
+
+
 GANG = {"id": "g", "queue": "A", "cpu": 4}
 FULL = [run(f"r{n}", "B", f"n{n}", cpu=4, priorityClass="p3np") for n in range(2)]
 RACKS = {"labels": {"rack": "a"}, **CORES[0]}
@@ -136,7 +156,7 @@ SENTENCES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], str]] = {
         [*FULL, {**GANG, "count": 2, "gang": {"uniformityLabel": "rack"}}],
         "gang-does-not-fit: there is no room for the 2 members that must start together on nodes"
         " with one value of rack; a member needs 4 cpu on one node; 2 nodes suit it, the most free"
-        " on any is 0",
+        " on any is 0; queue is at 0.00 of its fair share",
     ),
     "no further members": (
         {},
@@ -146,8 +166,42 @@ SENTENCES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], str]] = {
     "the start rate": (
         {"settings": {"rate": {"perSecond": 1, "burst": 1}}},
         [{"id": "a", "queue": "A", "count": 2, "cpu": 1}],
-        "rate-limit: starts per second are limited and the bucket is empty just now; it fills"
-        " again",
+        "rate-limit: starts per second are limited: 0 of 1 may start just now, and more with every"
+        " second",
+    ),
+    "the start rate of a queue, for a gang": (
+        {
+            "settings": {
+                "rate": {"perSecond": 9, "burst": 9},
+                "queueRate": {"perSecond": 1, "burst": 3},
+            }
+        },
+        [{"id": "a", "queue": "A", "cpu": 1}, {**GANG, "cpu": 1, "count": 3, "gang": {}}],
+        "rate-limit: starts per second of this queue are limited: 2 of 3 may start just now, and"
+        " more with every second",
+    ),
+    "as much as a round may start": (
+        {"settings": {"roundLimit": {"cpu": 0.25}}},
+        [{"id": "a", "queue": "A", "count": 3, "cpu": 2}],
+        "round-limit: the round started 2 jobs, as much as one round may; the next goes on",
+    ),
+    "behind more than a round looks at": (
+        {"settings": {"lookback": 1}},
+        [{"id": "a", "queue": "A", "count": 2, "cpu": 1}],
+        "lookback-limit: a round looks at so many jobs of a queue and no more, and 1 of this one"
+        " waits; a greater priority would put it before others",
+    ),
+    "preemptions are limited": (
+        {"settings": {"preemptionRate": {"perSecond": 1, "burst": 1}}},
+        [
+            run("x", "B", "n0", cpu=4),
+            run("y", "B", "n1", cpu=4),
+            {"id": "c", "queue": "C", "cpu": 3},
+            {"id": "a", "queue": "A", "cpu": 2},
+        ],
+        "preemption-limit: needs 2 cpu on one node; 2 nodes suit it, the most free on any is 1;"
+        " runs of queues above their share could make room, but preemptions for balance are"
+        " limited, and 0 more are allowed just now; queue is at 0.00 of its fair share",
     ),
     "a label that no node has": (
         {"nodes": [{**CORES[0], "unschedulable": True}, {**CORES[0], "name": "m"}]},
@@ -164,7 +218,13 @@ def test_what_waits_or_is_refused_says_why_with_its_numbers(
     """E1."""
     more, groups, want = case
     told, _ = pool(*groups, **more)
-    plan = schedule(told, BALANCE)
+    rules = more.get("settings", {})
+    settings = EngineSettings(
+        protected_fraction=0.0,
+        round_limit=rules.get("roundLimit", {}),
+        lookback=rules.get("lookback", 0),
+    )
+    plan = schedule(told, settings)
     rows = np.flatnonzero(plan.reasons.code != Code.NOT_REACHED).tolist()
     said = [
         f"{explain.NAMES[Code(int(plan.reasons.code[row]))]}: {explain.sentence(told, plan, row)}"

@@ -296,6 +296,18 @@ JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
 LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
 WHERE j.id = $1;
 
+-- name: giving_way
+-- Runs on the node of a run ($1, $2) that were there before it, are to give way and have not ended.
+-- Those that people asked to stop are not meant: they made room for nobody.
+SELECT r.job_id, j.queue, j.stop_cause
+FROM fairlead_lookout.runs own
+JOIN fairlead_lookout.runs r
+  ON r.executor = own.executor AND r.node = own.node AND r.ended_ms IS NULL
+ AND r.leased_ms <= own.leased_ms AND r.job_id <> own.job_id
+JOIN fairlead_lookout.jobs j ON j.id = r.job_id AND j.run = r.number
+WHERE own.job_id = $1 AND own.number = $2 AND j.stopping = 'preempt' AND j.stop_cause <> 'request'
+ORDER BY r.job_id;
+
 -- name: states
 SELECT id, state FROM fairlead_lookout.jobs WHERE id = ANY($1::text[]);
 

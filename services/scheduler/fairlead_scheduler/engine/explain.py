@@ -42,9 +42,9 @@ def sentence(snapshot: Snapshot, plan: Plan, row: int, refused: Code | None = No
             limit = f"the queue is at its limit for this priority class{_left(snapshot, plan, row)}"
             return f"{limit}; {_share(plan, q)}"
         case Code.ROUND_LIMIT:
-            return "the round started as much as one round may; it goes on in the next"
+            return f"the round {_started(plan)}, as much as one round may; the next goes on"
         case Code.RATE_LIMIT:
-            return "starts per second are limited and the bucket is empty just now; it fills again"
+            return _rate(snapshot, plan, row)
         case Code.GANG_EXCEEDS_BURST:
             burst = min(snapshot.burst, snapshot.queue_burst)
             return (
@@ -52,16 +52,25 @@ def sentence(snapshot: Snapshot, plan: Plan, row: int, refused: Code | None = No
                 f"({burst:g}) lets start at once, so it could never start"
             )
         case Code.LOOKBACK_LIMIT:
-            return "as many jobs of this queue were looked at as one round looks at"
+            wait = int(plan.queue_waiting[q])
+            return (
+                f"a round looks at so many jobs of a queue and no more, and {wait} of this one "
+                f"{_verb(wait, 'waits', 'wait')}; a greater priority would put it before others"
+            )
         case Code.TIME_LIMIT:
-            return "the round ran out of time; the next goes on"
+            return f"the round ran out of time when it had {_started(plan)}; the next goes on"
         case Code.FLOATING_LIMIT:
             return (
                 "the pool's resources beside its nodes (licences, bandwidth) are in use"
                 f"{_left(snapshot, plan, row)}"
             )
         case Code.PREEMPTION_LIMIT:
-            return f"preemptions for balance are limited just now; {_share(plan, q)}"
+            left = max(0, int(snapshot.preemption_tokens - plan.preemption_tokens_used))
+            return (
+                f"{_busy(snapshot, plan, row)}; runs of queues above their share could make room, "
+                f"but preemptions for balance are limited, and {left} more are allowed just now; "
+                f"{_share(plan, q)}"
+            )
         case Code.EXECUTOR_LAGGING:
             return f"the executors that suit have leases to take up first: {_nodes(plan, row)}"
         case Code.NO_MATCHING_NODE:
@@ -81,12 +90,12 @@ def sentence(snapshot: Snapshot, plan: Plan, row: int, refused: Code | None = No
         case Code.GANG_DOES_NOT_FIT:
             return (
                 f"there is no room for {_together(snapshot, plan, row)}; "
-                f"{_busy(snapshot, plan, row)}"
+                f"{_busy(snapshot, plan, row)}; {_share(plan, q)}"
             )
         case Code.GANG_REST:
             return f"the gang runs and has no place for further members: {_nodes(plan, row)}"
         case Code.NOT_REACHED:
-            return f"the round stopped before it: {NAMES[plan.stopped_by]}"
+            return f"the round stopped before it: {NAMES[plan.stopped_by]}; the next goes on"
         case Code.INFEASIBLE:
             return _never(snapshot, plan, row)
         case Code.ALL_NODES_TRIED:
@@ -103,6 +112,24 @@ def _together(snapshot: Snapshot, plan: Plan, row: int) -> str:
     label = -1 if snapshot.gang_label is None else int(snapshot.gang_label[gang])
     where = f" on nodes with one value of {snapshot.label_names[label]}" if label >= 0 else ""
     return f"the {int(snapshot.gang_min[gang])} members that must start together{where}"
+
+
+def _started(plan: Plan) -> str:
+    return f"started {_plural(plan.placed_job.size, 'job')}"
+
+
+def _rate(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """How many more may start just now, by the bucket that has less."""
+    q = int(plan.reasons.queue[row])
+    left, burst, whose = snapshot.tokens - plan.tokens_used, snapshot.burst, ""
+    if snapshot.queue_tokens is not None:
+        of_queue = float(snapshot.queue_tokens[q] - plan.queue_scheduled[q])
+        if of_queue < left:
+            left, burst, whose = of_queue, snapshot.queue_burst, " of this queue"
+    return (
+        f"starts per second{whose} are limited: {max(0, int(left))} of {burst:g} may start just "
+        "now, and more with every second"
+    )
 
 
 def _left(snapshot: Snapshot, plan: Plan, row: int) -> str:

@@ -59,7 +59,7 @@ def plan(round_: Round) -> Plan:
     placed = _placed(round_)
     job = state.placed_job[placed]
     preempted = _preempted(round_)
-    takers = _final_takers(runs, preempted)
+    takers = _takers(round_, preempted)
     _spare(round_)
     failed, failed_code = _failed(round_)
     rejected, rejected_code = _rejected(round_)
@@ -158,6 +158,27 @@ def _final_takers(runs: Runs, preempted: Int32) -> Int32:
             break
         takers = np.where(displaced, runs.for_job[takers], takers)
     return takers.astype(np.int32)
+
+
+def _takers(round_: Round, preempted: Int32) -> Int32:
+    """E5: whom each run made room for. A mate of a victim (N8) on another node made room for what
+    was placed there and is no less urgent, where that took its room, else for whom the victim did.
+    """
+    runs, state, snapshot = round_.runs, round_.model, round_.snapshot
+    takers = _final_takers(runs, preempted)
+    mates = np.flatnonzero(runs.cause[preempted] == Cause.GANG)
+    if not mates.size:
+        return takers
+    placed = _placed(round_)
+    newest = np.full(snapshot.node_number.size, -1, np.int32)
+    newest[round_.position[state.placed_at[placed]]] = state.placed_job[placed]
+    rows = preempted[mates]
+    node = snapshot.job_node[rows]
+    short = snapshot.shape_request[snapshot.job_shape[rows]] > _free_after(round_)[node]
+    there = (newest[node] >= 0) & short.any(axis=1) & (runs.at[takers[mates]] != runs.at[rows])
+    there &= runs.level[newest[node]] >= runs.level[rows]
+    takers[mates[there]] = newest[node[there]]
+    return takers
 
 
 def _causes(runs: Runs, preempted: Int32) -> Byte:
