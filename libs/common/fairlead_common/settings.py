@@ -102,12 +102,17 @@ def _read(
     except (OSError, yaml.YAMLError) as error:
         faults.append(Fault(str(file), f"cannot be read: {error}"))
         return {}
-    own = content.get(section, {}) if isinstance(content, dict) else None
-    if not isinstance(content, dict) or not isinstance(own, dict):
+    if not isinstance(content, dict):
         faults.append(Fault(str(file), "is not a mapping of settings"))
         return {}
+    # `executor` is a section where it is a mapping, and else a setting of the executor.
+    sections = {name: of for name in SECTIONS if isinstance(of := content.get(name), dict)}
+    own = sections.get(section, {})
+    if section in content and section not in {*sections, *known}:
+        faults.append(Fault(f"{file}: {section}", "is not a mapping of settings"))
+    top = [(name, value) for name, value in content.items() if name not in sections]
     values: dict[str, object] = {}
-    for name, value in [*content.items(), *own.items()]:
+    for name, value in [*top, *own.items()]:
         if name not in known:
             if name not in (*SECTIONS, *SHARED) or name in own:
                 faults.append(Fault(f"{file}: {name}", "is no setting of this service"))

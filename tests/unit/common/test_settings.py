@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.settings import FILE_VARIABLE, Settings, SettingsError, load
+from fairlead_executor.settings import ExecutorSettings
 from fairlead_lookout.settings import Settings as LookoutSettings
 from fairlead_scheduler.settings import SchedulerSettings
 from fairlead_submit.settings import SubmitSettings
@@ -115,6 +116,27 @@ def test_one_file_serves_several_services(tmp_path: Path) -> None:
     assert [item.name for item in scheduler.priority_classes] == ["only"]
     assert load(SubmitSettings, environment).priority_classes == scheduler.priority_classes
     assert load(LookoutSettings, environment).log_level == "DEBUG"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("executor: gpus\nshutdownS: 3\n", "gpus"),
+        ("executor: {executor: gpus, shutdownS: 3}\n", "gpus"),
+        ("executor: {shutdownS: 3}\n", ExecutorSettings().executor),
+    ],
+)
+def test_the_executors_section_and_its_name_are_told_apart(
+    text: str, name: str, tmp_path: Path
+) -> None:
+    settings = load(ExecutorSettings, written(tmp_path, text))
+    assert (settings.executor, settings.shutdown_s) == (name, 3)
+    assert load(SchedulerSettings, written(tmp_path, "executor: {shutdownS: 3}\n")).cycle_s > 0
+
+
+def test_a_section_that_is_no_mapping_is_said(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"scheduler: is not a mapping of settings"):
+        load(SchedulerSettings, written(tmp_path, "scheduler: fast\n"))
 
 
 def test_a_wrong_name_in_a_services_own_section_is_said(tmp_path: Path) -> None:
