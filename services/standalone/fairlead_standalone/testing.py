@@ -93,7 +93,10 @@ class Whole:
         """`postgres`, `valkey`, `web`, `scheduler` or `executor`, as it runs now."""
         wanted = {"web": "fairlead_standalone.web"}.get(name, name)
         for process in self.supervisor.children():
-            words = process.cmdline()
+            try:
+                words = process.cmdline()
+            except psutil.NoSuchProcess:
+                continue  # it has just ended
             if any(word in (wanted, f"fairlead_{wanted}") for word in words) or (
                 words and Path(words[0]).name.startswith(wanted)
             ):
