@@ -50,6 +50,16 @@ def test_who_has_more_than_room_is_set_aside_for_is_copied_and_keeps_what_was_th
     assert not more[RESERVED:].any()
 
 
+def test_where_room_for_all_cannot_be_set_aside_an_array_grows_all_the_same() -> None:
+    wide = np.zeros(1, "S8192")  # room for all rows: 128 GiB, more than most machines promise
+    wide[0] = b"first"
+    for rows in (LARGE + 1, LARGE + STEP + 1):
+        wide = longer(wide, rows)
+        assert wide.size == -(-rows // STEP) * STEP
+        assert wide[0] == b"first"
+        assert wide[-1] == b""
+
+
 def test_columns_that_grow_past_the_step_have_free_rows_only() -> None:
     jobs = c.Columns()
     rows = jobs.allocate(LARGE + 1)

@@ -99,7 +99,8 @@ def wanted(view: View, messages: Iterable[Folded]) -> set[JobId]:
                     others.update(event.after)
                     if event.client_id is not None:
                         ids.add(event.job_id)
-    return ids | {job_id for job_id in others if view.state_of(job_id) is None}
+    ids.update(job_id for job_id in others if view.state_of(job_id) is None)
+    return ids
 
 
 def label_filters(view: View, messages: Iterable[Folded]) -> set[JobId]:
