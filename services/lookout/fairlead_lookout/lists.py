@@ -204,13 +204,17 @@ class Lists:
         branches = await self._branches(wanted)
         if not branches.keys:
             return shown.GroupsShown(groups=[], total="0")
-        most = (len(branches.keys) + 1, branches.shares(GROUP_ROWS))
         rows = await self._view.ask(
             statement("group_visited", branches.scope, narrow=_is_narrow(wanted, by)),
-            *self._visited(branches, wanted, (None, None), most),
+            branches.keys,
+            branches.states,
+            wanted.number_min(),
+            wanted.submitted_after_ms,
             limit,
             [name for name in by if not name.startswith(LABEL)],
             [name.removeprefix(LABEL) for name in by if name.startswith(LABEL)],
+            branches.shares(GROUP_ROWS),
+            *wanted.arguments(),
         )
         groups = [shown.GroupShown(group=_group(row, by), jobs=row["jobs"]) for row in rows]
         total = int(rows[0]["total"]) if rows else 0

@@ -2,14 +2,19 @@
 
 import csv
 import io
+import json
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import asyncpg
 import pytest
 
-from fairlead_common import events
+from fairlead_common import db, events
 from fairlead_lookout import lists
+from fairlead_lookout.filters import JobFilter
+from fairlead_lookout.lists import Lists
+from fairlead_lookout.reads import View
 from tests.integration.lookout.world import World, running
 from tests.unit.lookout.builders import (
     cancel,
@@ -145,6 +150,41 @@ async def test_groups_count_what_a_filter_finds(
         most = max(want.values())
         (greatest,) = (await world.read("/jobs", groupBy=by, limit=1, **query))["groups"]
         assert greatest["jobs"] == most
+
+
+async def test_groups_keep_none_of_the_jobs_that_they_count(
+    fresh_database: str, valkey_url: str
+) -> None:
+    class Explained(View):
+        """Asks for the plan of whatever groups jobs, besides what it finds."""
+
+        plans: list[str] = []  # noqa: RUF012 - of this test
+
+        async def ask(self, text: str, *arguments: object) -> list[Any]:
+            if "label_1" in text:
+                explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {text}"
+                self.plans += [row[0] for row in await super().ask(explained, *arguments)]
+            return await super().ask(text, *arguments)
+
+    async with running(fresh_database, valkey_url) as world:
+        await world.read("/jobs", await world.tell(*(submitted(f"j{n}") for n in range(500))))
+        pool = await db.open_pool(fresh_database, size_max=1)
+        view = Explained(pool)
+        found = await Lists(view).groups(JobFilter(), ["node", "label.team"], 100)
+        await pool.close()
+    assert found.total == "500"
+    (plan,) = view.plans
+    parts = list(_parts(json.loads(plan)[0]["Plan"]))
+    assert any(part["Actual Rows"] * part["Actual Loops"] >= 500 for part in parts)
+    kept = [part for part in parts if part["Node Type"] in ("CTE Scan", "WindowAgg")]
+    assert all(part["Actual Rows"] * part["Actual Loops"] < 500 for part in kept), kept
+
+
+def _parts(plan: Any) -> Iterator[Any]:
+    """The nodes of a plan. `Any`: JSON of Postgres."""
+    yield plan
+    for part in plan.get("Plans", ()):
+        yield from _parts(part)
 
 
 async def test_a_page_is_whole_up_to_its_cursor_however_many_branches_there_are(

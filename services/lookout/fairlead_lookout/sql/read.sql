@@ -108,8 +108,7 @@ AND ($15::text IS NULL OR starts_with(v.id, $15) OR strpos(s.client_id, $15) > 0
      OR strpos(t.job_set, $15) > 0)
 
 -- name: joined
--- What the filters and groups look at; what none of them needs is not read.
-visited v
+-- What the filters and groups look at of a job `v`; what none of them needs is not read.
 LEFT JOIN fairlead_lookout.job_sets t ON t.number = v.set_number
 LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = v.id
 LEFT JOIN fairlead_lookout.runs r ON r.job_id = v.id AND r.number = v.run
@@ -122,7 +121,7 @@ FROM (SELECT) one
 LEFT JOIN horizon h ON true
 LEFT JOIN LATERAL (
     SELECT v.number, v.id
-    FROM {joined}
+    FROM visited v {joined}
     WHERE (h.number IS NULL OR (v.number, v.id) {reached} (h.number, h.id)) AND {matching}
     ORDER BY v.number {down}, v.id {down} LIMIT $16
 ) found ON true
@@ -137,7 +136,7 @@ keyed AS (
                                          WHEN 'started' THEN v.started_ms
                                          WHEN 'ended' THEN v.ended_ms
                                          WHEN 'priority' THEN v.priority END, 0) AS key
-    FROM {joined}
+    FROM visited v {joined}
     WHERE {matching}
 )
 SELECT EXISTS (SELECT FROM horizon) AS cut, found.key, found.id
@@ -152,32 +151,44 @@ ORDER BY found.key {down}, found.id {down};
 -- name: count_visited
 -- How many match, at most $16, and whether there are jobs that were not visited.
 {visited}
-SELECT (SELECT count(*) FROM (SELECT FROM {joined} WHERE {matching} LIMIT $16) m) AS jobs,
+SELECT (SELECT count(*) FROM (SELECT FROM visited v {joined} WHERE {matching} LIMIT $16) m) AS jobs,
        EXISTS (SELECT FROM horizon) AS cut;
 
 -- name: group_visited
--- Jobs by what is in $17; $18 has the names of up to three labels. Greatest first, $16 groups.
-{visited},
-named AS (
-    SELECT CASE WHEN 'queue' = ANY($17::text[]) THEN v.queue END AS queue,
-           CASE WHEN 'jobSet' = ANY($17) THEN t.job_set END AS job_set,
-           CASE WHEN 'state' = ANY($17) THEN v.state END AS state,
-           CASE WHEN 'class' = ANY($17) THEN v.class END AS class,
-           CASE WHEN 'cluster' = ANY($17) THEN r.executor END AS cluster,
-           CASE WHEN 'node' = ANY($17) THEN r.node END AS node,
-           CASE WHEN cardinality($18::text[]) > 0 THEN s.labels ->> ($18)[1] END AS label_1,
-           CASE WHEN cardinality($18) > 1 THEN s.labels ->> ($18)[2] END AS label_2,
-           CASE WHEN cardinality($18) > 2 THEN s.labels ->> ($18)[3] END AS label_3
-    FROM {joined}
-    WHERE {matching}
+-- Jobs by what is in $6; $7 has the names of up to three labels. Greatest first, $5 groups. $1 to
+-- $4 and $8 as in `visited`. Nobody asks which jobs these are: they are counted as they come, and
+-- none is kept. `cut`: a branch had as many as are visited of it, so that there may be more.
+WITH counted AS (
+    SELECT b.branch, b.most,
+           CASE WHEN 'queue' = ANY($6::text[]) THEN v.queue END AS queue,
+           CASE WHEN 'jobSet' = ANY($6) THEN t.job_set END AS job_set,
+           CASE WHEN 'state' = ANY($6) THEN v.state END AS state,
+           CASE WHEN 'class' = ANY($6) THEN v.class END AS class,
+           CASE WHEN 'cluster' = ANY($6) THEN r.executor END AS cluster,
+           CASE WHEN 'node' = ANY($6) THEN r.node END AS node,
+           CASE WHEN cardinality($7::text[]) > 0 THEN s.labels ->> ($7)[1] END AS label_1,
+           CASE WHEN cardinality($7) > 1 THEN s.labels ->> ($7)[2] END AS label_2,
+           CASE WHEN cardinality($7) > 2 THEN s.labels ->> ($7)[3] END AS label_3,
+           count(*) AS visited, count(*) FILTER (WHERE {matching}) AS jobs
+    FROM unnest($1::{keys}[], $2::text[], $8::int[]) WITH ORDINALITY AS b (key, state, most, branch)
+    CROSS JOIN LATERAL (
+        SELECT {columns}
+        FROM fairlead_lookout.jobs o
+        WHERE o.{scope} = b.key AND o.state = b.state AND o.number >= $3
+          AND ($4::bigint IS NULL OR o.submitted_ms > $4)
+        ORDER BY o.number {down}, o.id {down} LIMIT b.most
+    ) v
+    {joined}
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 )
 SELECT queue, job_set, state, class, cluster, node, label_1, label_2, label_3,
-       count(*) AS jobs,
-       sum(count(*)) OVER () AS total, EXISTS (SELECT FROM horizon) AS cut
-FROM named
+       sum(jobs)::bigint AS jobs, sum(sum(jobs)) OVER () AS total,
+       EXISTS (SELECT FROM counted GROUP BY branch, most HAVING sum(visited) >= most) AS cut
+FROM counted
 GROUP BY queue, job_set, state, class, cluster, node, label_1, label_2, label_3
+HAVING sum(jobs) > 0
 ORDER BY jobs DESC, queue, job_set, state, class, cluster, node, label_1, label_2, label_3
-LIMIT $16;
+LIMIT $5;
 
 -- name: jobs_by_id
 SELECT j.*, t.job_set, p.client_id, r.executor, r.node, r.pool AS run_pool
