@@ -1,7 +1,6 @@
 """Opaque cursors of lists: where the next page begins, and of which list they are."""
 
 import base64
-import binascii
 import zlib
 from collections.abc import Sequence
 from typing import Final
@@ -39,11 +38,15 @@ def decode(query: Sequence[object], cursor: str | None) -> tuple[int, str] | Non
         return None
     try:
         if len(cursor) > LENGTH_MAX:
-            raise ValueError("it is too long")
+            raise ValueError
         found = _decoder.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        if found.of != _list(query) or not -(2**63) <= found.number < 2**63:
-            raise ValueError("it belongs to a list with other filters")
-    except (msgspec.MsgspecError, ValueError, binascii.Error) as error:
-        fault = Fault("/query/cursor", f"This cursor cannot be used here: {error}.")
-        raise Problem("malformed", "The cursor is not one of this list.", [fault]) from None
+    except (msgspec.MsgspecError, ValueError):  # also of what is not base64
+        raise _refusal("it is none that a list has given") from None
+    if found.of != _list(query) or not -(2**63) <= found.number < 2**63:
+        raise _refusal("it belongs to a list with other filters")
     return found.number, found.id
+
+
+def _refusal(because: str) -> Problem:
+    fault = Fault("/query/cursor", f"This cursor cannot be used here: {because}.")
+    return Problem("malformed", "The cursor is not one of this list.", [fault])

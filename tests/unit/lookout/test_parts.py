@@ -66,8 +66,10 @@ def test_a_cursor_leads_back_to_its_place_in_its_list() -> None:
 
 @pytest.mark.parametrize("text", ["", "%", "AAAA", "W10", "x" * 400, "é", "W251bGxd"])
 def test_what_is_no_cursor_is_refused(text: str) -> None:
-    with pytest.raises(Problem):
+    with pytest.raises(Problem) as refused:
         cursors.decode(("jobs",), text)
+    (fault,) = refused.value.faults
+    assert fault.detail == "This cursor cannot be used here: it is none that a list has given."
 
 
 @pytest.mark.parametrize(
