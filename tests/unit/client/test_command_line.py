@@ -199,6 +199,7 @@ def test_no_server_at_all_ends_with_4(
         ("{queue: q, jobSet: s, jbos: []}", "jbos"),
         ("{jobSet: s, jobs: []}", "names no queue"),
         ("{queue: q, jobs: []}", "names no jobSet"),
+        ("{queue: q, jobSet: s, jobs: []}", "no job for q/s"),
         ('{"queue": "q", "queue": "r", "jobSet": "s", "jobs": []}', "'queue' is there twice"),
     ],
 )
@@ -434,6 +435,32 @@ def test_a_job_whose_server_went_away_is_said_to_go_on(server: Served) -> None:
         asyncio.run(attend())
     assert "`fairlead logs -f 0a`" in gone.value.__notes__[0]
     assert {asked.method for asked in server.asked} == {"GET"}
+
+
+def test_nothing_of_several_documents_is_taken_unless_all_are_right(
+    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def judge(asked: Asked) -> object:
+        return served.problem(422, "no queue") if b'"bad"' in asked.body else accept(asked)
+
+    server.routes["POST /api/v1/jobs"] = judge
+    (tmp_path / "two.yaml").write_text(f"{FILE}\n---\n{FILE.replace('queue: q', 'queue: bad')}")
+    assert cli.invoke(["submit", str(tmp_path / "two.yaml")]) == 3
+    assert all(asked.query == {"dryRun": "true"} for asked in server.asked)
+    assert capsys.readouterr().out == ""
+
+
+def test_documents_that_were_taken_are_told_when_a_later_one_is_refused(
+    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def judge(asked: Asked) -> object:
+        is_late = b'"late"' in asked.body and not asked.query
+        return served.problem(409, "taken") if is_late else accept(asked)
+
+    server.routes["POST /api/v1/jobs"] = judge
+    (tmp_path / "two.yaml").write_text(f"{FILE}\n---\n{FILE.replace('queue: q', 'queue: late')}")
+    assert cli.invoke(["submit", str(tmp_path / "two.yaml")]) == 3
+    assert capsys.readouterr().out == "submitted 2 jobs to q/s\n"
 
 
 def test_a_job_that_was_there_already_is_one(

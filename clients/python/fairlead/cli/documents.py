@@ -53,6 +53,8 @@ def placed(submission: Submission, queue: str, job_set: str) -> Submission:
     ):
         if not value:
             raise Unreadable(f"The file names no {key}; add it there, or say --{option} NAME.")
+    if not filled.jobs:
+        raise Unreadable(f"There is no job for {filled.place} in the file.")
     return filled
 
 

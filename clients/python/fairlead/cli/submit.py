@@ -61,10 +61,26 @@ def submit(
                 done = client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
                 _report_check(item, done)
             return
-        sent = [(item, _submit(client, item)) for item in found]
-        _report(sent, output_format)
+        sent = _submit_all(client, found, output_format)
         if (wait or show) and not all(_wait(client, sent, show)):
             raise typer.Exit(frame.EXIT_JOBS_FAILED)
+
+
+def _submit_all(
+    client: "Client", found: "list[Submission]", output_format: output.Format
+) -> "list[tuple[Submission, Submitted]]":
+    """Submit all or nothing of several documents, as far as the server can tell before."""
+    if len(found) > 1:
+        for item in found:
+            client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
+    sent: list[tuple[Submission, Submitted]] = []
+    try:
+        for item in found:
+            sent.append((item, _submit(client, item)))
+    finally:
+        if sent:
+            _report(sent, output_format)
+    return sent
 
 
 def _submit(client: "Client", item: "Submission") -> "Submitted":
