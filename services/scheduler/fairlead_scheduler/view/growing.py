@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 LARGE: Final = 1 << 16
 """Below so many rows arrays double; tests and small sites never have more."""
-STEP: Final = 1 << 16
+STEP: Final = 1 << 14
 """Rows that large arrays grow by."""
 RESERVED: Final = 1 << 24
 """Rows that addresses are set aside for; who has more copies now and then."""
