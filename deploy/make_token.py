@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from fairlead_common import db, settings
+from fairlead_common.permissions import LADDER
 from fairlead_submit import access
 from fairlead_submit.settings import SubmitSettings
 
@@ -29,7 +30,7 @@ async def make(name: str, roles: Sequence[str]) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Print the token; 2 when called wrongly."""
     name, *roles = arguments or [""]
-    if not name or not roles or not access.ROLES.issuperset(roles):
+    if not name or not roles or not set(LADDER).issuperset(roles):
         sys.stderr.write(f"{__doc__}")
         return 2
     sys.stdout.write(f"{asyncio.run(make(name, roles))}\n")
