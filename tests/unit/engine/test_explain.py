@@ -166,8 +166,8 @@ SENTENCES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], str]] = {
     "the start rate": (
         {"settings": {"rate": {"perSecond": 1, "burst": 1}}},
         [{"id": "a", "queue": "A", "count": 2, "cpu": 1}],
-        "rate-limit: starts per second are limited: 0 of 1 may start just now, and more with every"
-        " second",
+        "rate-limit: starts per second are limited: 0 of 1 may start just now, and more as time"
+        " goes on",
     ),
     "the start rate of a queue, for a gang": (
         {
@@ -178,7 +178,7 @@ SENTENCES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], str]] = {
         },
         [{"id": "a", "queue": "A", "cpu": 1}, {**GANG, "cpu": 1, "count": 3, "gang": {}}],
         "rate-limit: starts per second of this queue are limited: 2 of 3 may start just now, and"
-        " more with every second",
+        " more as time goes on",
     ),
     "as much as a round may start": (
         {"settings": {"roundLimit": {"cpu": 0.25}}},

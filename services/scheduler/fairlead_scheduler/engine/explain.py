@@ -128,7 +128,7 @@ def _rate(snapshot: Snapshot, plan: Plan, row: int) -> str:
             left, burst, whose = of_queue, snapshot.queue_burst, " of this queue"
     return (
         f"starts per second{whose} are limited: {max(0, int(left))} of {burst:g} may start just "
-        "now, and more with every second"
+        "now, and more as time goes on"
     )
 
 
