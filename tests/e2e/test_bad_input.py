@@ -36,7 +36,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             answer = client.post("/jobs", json=held)
             assert answer.status_code == 200, answer.text
             job = answer.json()["jobs"][0]["id"]
-            seen = client.get(f"/jobs/{job}", params={"after": answer.json()["position"]})
+            seen = client.get(
+                f"/jobs/{job}", params={"after": answer.json()["position"], "wait": "60s"}
+            )
             assert seen.status_code == 200, seen.text
             yield Running(whole, client, job)
 
