@@ -9,6 +9,16 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
+FILE = """
+queue: q
+jobSet: s
+defaults: {cpu: 1}
+jobs:
+  - {clientId: one, command: [echo, hello]}
+  - {clientId: two, command: [echo, there]}
+"""
+"""Two jobs, as `fairlead submit` reads them."""
+
 
 class Asked(msgspec.Struct, frozen=True):
     """One request as it arrived; header names are lower case."""
@@ -97,3 +107,11 @@ def problem(status: int, detail: str, errors: list[dict[str, str]] | None = None
     """A problem document."""
     body = {"title": "No", "status": status, "detail": detail, "errors": errors or []}
     return Answered(msgspec.json.encode(body), status, "application/problem+json")
+
+
+def accept(asked: Asked) -> object:
+    """The answer to a submission."""
+    body = asked.json()
+    assert isinstance(body, dict)
+    jobs = [{"id": f"id-{job['clientId']}", "clientId": job["clientId"]} for job in body["jobs"]]
+    return {"position": "p", "jobs": jobs}

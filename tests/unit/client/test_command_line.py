@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -17,7 +16,7 @@ import pytest
 from fairlead import AsyncClient, Retries, ServerUnreachable, cli
 from fairlead.cli import run
 from tests.unit.client import served
-from tests.unit.client.served import Asked, Served
+from tests.unit.client.served import FILE, Asked, Served, accept
 
 JOB = {
     "id": "0a",
@@ -39,23 +38,6 @@ RUN = {
     "ended": "2026-01-01T00:01:03.000Z",
 }
 DETAIL = {**JOB, "runs": [RUN]}
-FILE = """
-queue: q
-jobSet: s
-defaults: {cpu: 1}
-jobs:
-  - {clientId: one, command: [echo, hello]}
-  - {clientId: two, command: [echo, there]}
-"""
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Served]:
-    with served.serve({}) as running:
-        monkeypatch.setenv("HOME", str(tmp_path))
-        monkeypatch.setenv("FAIRLEAD_SERVER", running.url)
-        monkeypatch.setenv("FAIRLEAD_TOKEN", "fl_t")
-        yield running
 
 
 @pytest.fixture
@@ -63,13 +45,6 @@ def file(tmp_path: Path) -> str:
     path = tmp_path / "jobs.yaml"
     path.write_text(FILE)
     return str(path)
-
-
-def accept(asked: Asked) -> object:
-    body = asked.json()
-    assert isinstance(body, dict)
-    jobs = [{"id": f"id-{job['clientId']}", "clientId": job["clientId"]} for job in body["jobs"]]
-    return {"position": "p", "jobs": jobs}
 
 
 def job_set(**states: int) -> object:
@@ -435,32 +410,6 @@ def test_a_job_whose_server_went_away_is_said_to_go_on(server: Served) -> None:
         asyncio.run(attend())
     assert "`fairlead logs -f 0a`" in gone.value.__notes__[0]
     assert {asked.method for asked in server.asked} == {"GET"}
-
-
-def test_nothing_of_several_documents_is_taken_unless_all_are_right(
-    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def judge(asked: Asked) -> object:
-        return served.problem(422, "no queue") if b'"bad"' in asked.body else accept(asked)
-
-    server.routes["POST /api/v1/jobs"] = judge
-    (tmp_path / "two.yaml").write_text(f"{FILE}\n---\n{FILE.replace('queue: q', 'queue: bad')}")
-    assert cli.invoke(["submit", str(tmp_path / "two.yaml")]) == 3
-    assert all(asked.query == {"dryRun": "true"} for asked in server.asked)
-    assert capsys.readouterr().out == ""
-
-
-def test_documents_that_were_taken_are_told_when_a_later_one_is_refused(
-    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def judge(asked: Asked) -> object:
-        is_late = b'"late"' in asked.body and not asked.query
-        return served.problem(409, "taken") if is_late else accept(asked)
-
-    server.routes["POST /api/v1/jobs"] = judge
-    (tmp_path / "two.yaml").write_text(f"{FILE}\n---\n{FILE.replace('queue: q', 'queue: late')}")
-    assert cli.invoke(["submit", str(tmp_path / "two.yaml")]) == 3
-    assert capsys.readouterr().out == "submitted 2 jobs to q/s\n"
 
 
 def test_a_job_that_was_there_already_is_one(

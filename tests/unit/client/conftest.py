@@ -1,0 +1,18 @@
+"""A server for commands to talk to."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.client import served
+from tests.unit.client.served import Served
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Served]:
+    with served.serve({}) as running:
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("FAIRLEAD_SERVER", running.url)
+        monkeypatch.setenv("FAIRLEAD_TOKEN", "fl_t")
+        yield running

@@ -1,0 +1,35 @@
+"""`fairlead submit` of a file with several documents: all, or none where that can be known."""
+
+from pathlib import Path
+
+import pytest
+
+from fairlead import cli
+from tests.unit.client import served
+from tests.unit.client.served import FILE, Asked, Served, accept
+
+
+def test_nothing_of_several_documents_is_taken_unless_all_are_right(
+    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def judge(asked: Asked) -> object:
+        return served.problem(422, "no queue") if b'"bad"' in asked.body else accept(asked)
+
+    server.routes["POST /api/v1/jobs"] = judge
+    (tmp_path / "two.yaml").write_text(f"{FILE}\n---\n{FILE.replace('queue: q', 'queue: bad')}")
+    assert cli.invoke(["submit", str(tmp_path / "two.yaml")]) == 3
+    assert all(asked.query == {"dryRun": "true"} for asked in server.asked)
+    assert capsys.readouterr().out == ""
+
+
+def test_documents_that_were_taken_are_told_when_a_later_one_is_refused(
+    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def judge(asked: Asked) -> object:
+        is_late = b'"late"' in asked.body and not asked.query
+        return served.problem(409, "taken") if is_late else accept(asked)
+
+    server.routes["POST /api/v1/jobs"] = judge
+    (tmp_path / "two.yaml").write_text(f"{FILE}\n---\n{FILE.replace('queue: q', 'queue: late')}")
+    assert cli.invoke(["submit", str(tmp_path / "two.yaml")]) == 3
+    assert capsys.readouterr().out == "submitted 2 jobs to q/s\n"
