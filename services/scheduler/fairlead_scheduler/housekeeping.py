@@ -188,17 +188,18 @@ def _attended(
 ) -> Iterator[tuple[int, Unit]]:
     """Jobs that an event marked: their run ended, or they wait in vain."""
     jobs = view.jobs
-    taken_back: set[c.GangName] = set()
+    together, taken_back = retries.Together(view), set[c.GangName]()
     runs = map(run_id, jobs.rows.every(rows), jobs.run[rows].tolist())
     for row, run in zip(rows.tolist(), runs, strict=True):
         if c.HELD[jobs.state.item(row)]:
-            event = retries.decide_end(view, row, queues, clusters, bounds.unstarted)
+            event = retries.decide_end(view, row, queues, clusters, bounds.unstarted, together)
             facts: list[tuple[JobSet, ev.AnyEvent]] = [(_job_set(view, row), event)]
             records = list(leasing.clear(held, run, _executor(view, row)))
             rare = jobs.rare.get(row)
-            if rare is not None and rare.gang is not None and rare.gang not in taken_back:
-                taken_back.add(rare.gang)
-                _take_back(view, held, row, rare, facts, records)
+            gang = None if rare is None else rare.gang
+            if gang is not None and gang not in taken_back and together.misses(row):
+                taken_back.add(gang)
+                _take_back(view, held, row, gang, facts, records)
             yield row, Unit(tuple(facts), tuple(records))
         elif jobs.state[row] == c.QUEUED and jobs.flags[row] & c.DOOMED:
             doomed = _doomed(jobs.rows.of(row), jobs.rare[row])
@@ -229,21 +230,17 @@ def _take_back(
     view: View,
     held: Leases,
     row: int,
-    rare: c.Rare,
+    gang: c.GangName,
     facts: list[tuple[JobSet, ev.AnyEvent]],
     records: list[Record],
 ) -> None:
     """A member that could not start takes its gang along, where fewer live than must together."""
-    if rare.gang is None or not retries.ended_unstarted(view, row):
-        return
-    if not retries.needs_member(view, row):
-        return
     job_id = view.jobs.rows.of(row)
     why = (
-        f"its gang {rare.gang.name} goes back to the queue: member {job_id} could not start on"
-        f" {retries.node_name(view, row)}: {rare.failure_reason}"
+        f"its gang {gang.name} goes back to the queue: member {job_id} could not start on"
+        f" {retries.node_name(view, row)}: {view.jobs.rare[row].failure_reason}"
     )
-    for other in sorted(view.gang_members.get(rare.gang, ())):
+    for other in sorted(view.gang_members.get(gang, ())):
         at = view.jobs.rows[other]
         if at == row or not retries.is_on(view, at):
             continue

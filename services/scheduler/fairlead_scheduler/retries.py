@@ -19,7 +19,14 @@ End = ev.JobSucceeded | ev.JobFailed | ev.JobCancelled | ev.JobPreempted | ev.Jo
 _NO_POLICY: Final = RetryPolicy()
 
 
-def decide_end(view: View, row: int, queues: Queues, clusters: Clusters, unstarted_max: int) -> End:
+def decide_end(
+    view: View,
+    row: int,
+    queues: Queues,
+    clusters: Clusters,
+    unstarted_max: int,
+    together: "Together",
+) -> End:
     """What the end of its newest run means for the job."""
     jobs = view.jobs
     job_id, state = jobs.rows.of(row), c.RUN_STATES[jobs.run_state.item(row)]
@@ -40,7 +47,9 @@ def decide_end(view: View, row: int, queues: Queues, clusters: Clusters, unstart
         return ev.JobRequeued(job_id=job_id, reason=rare.stop_reason)
     match state:
         case RunState.FAILED:
-            return _failed(view, row, rare, queues, clusters, unstarted_max)
+            if together.misses(row):
+                return _returned(view, row, rare, unstarted_max)
+            return _failed(view, row, rare, queues, clusters)
         case RunState.STOPPED | RunState.LOST:
             return ev.JobRequeued(job_id=job_id, reason=rare.failure_reason or "its run was lost")
         case RunState.LEASED | RunState.PENDING | RunState.RUNNING:
@@ -54,7 +63,7 @@ def doomed(job_id: JobId, rare: c.Rare) -> ev.JobFailed:
     return ev.JobFailed(job_id=job_id, category=FailureCategory.ADMISSION, reason=rare.doom)
 
 
-def ended_unstarted(view: View, row: int) -> bool:
+def _ended_unstarted(view: View, row: int) -> bool:
     """Whether the newest run ended before its command ran, and nobody had asked for that."""
     jobs = view.jobs
     over = c.IS_HELD[jobs.state[row]] and not c.IS_LIVE_RUN[jobs.run_state[row]]
@@ -86,13 +95,9 @@ def _returned(view: View, row: int, rare: c.Rare, unstarted_max: int) -> End:
     )
 
 
-def _failed(
-    view: View, row: int, rare: c.Rare, queues: Queues, clusters: Clusters, unstarted_max: int
-) -> End:
+def _failed(view: View, row: int, rare: c.Rare, queues: Queues, clusters: Clusters) -> End:
     jobs, job_id = view.jobs, view.jobs.rows.of(row)
     category = rare.failure or FailureCategory.INTERNAL
-    if rare.gang is not None and needs_member(view, row) and ended_unstarted(view, row):
-        return _returned(view, row, rare, unstarted_max)
     policy = rare.retry or queues.get(jobs.queues.values[jobs.queue[row]]).retry_policy
     policy = policy or _NO_POLICY
     used = int(jobs.retries[row])
@@ -125,14 +130,27 @@ def _failed(
     )
 
 
-def needs_member(view: View, row: int) -> bool:
-    """Whether the gang of this job is one that starts together and is too small without it."""
-    rare = view.jobs.rare.get(row)
-    if rare is None or rare.gang is None or rare.gang in view.gang_started:
-        return False
-    others = (view.jobs.rows[job_id] for job_id in view.gang_members.get(rare.gang, ()))
-    live = sum(other != row and is_on(view, other) for other in others)
-    return live < view.gangs[rare.gang].min_size
+class Together:
+    """Gangs that must start together, as the view is now: the members of each are counted once."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._on: dict[c.GangName, int] = {}
+
+    def misses(self, row: int) -> bool:
+        """Whether this job could not start, and its gang is too small to start without it."""
+        view = self._view
+        rare = view.jobs.rare.get(row)
+        if rare is None or rare.gang is None or rare.gang in view.gang_started:
+            return False
+        if not _ended_unstarted(view, row):
+            return False
+        on = self._on.get(rare.gang)
+        if on is None:
+            members = view.gang_members.get(rare.gang, ())
+            on = sum(is_on(view, view.jobs.rows[job_id]) for job_id in members)
+            self._on[rare.gang] = on
+        return on < view.gangs[rare.gang].min_size
 
 
 def is_on(view: View, row: int) -> bool:

@@ -1,5 +1,7 @@
 """What the end of one member means for its gang."""
 
+import time
+
 from fairlead_common import events as ev
 from fairlead_common import leases
 from fairlead_common.events import FailureCategory, Gang, PreemptionCause
@@ -152,3 +154,31 @@ def test_a_later_member_that_says_otherwise_of_its_gang_fails_alone_and_says_how
     assert state(view, "a") == "QUEUED"
     apply.apply(view, [message(view.positions[0], submitted("c", gang=first))], {})
     assert view.gang_members[c.GangName("q", "s", "g")] == {A, C}
+
+
+def test_a_member_that_was_asked_to_stop_does_not_hide_one_that_cannot_start() -> None:
+    asked = ev.JobPreemptRequested(job_id=A)
+    stopped = ev.JobRunStopped(job_id=A, run=1, reason="asked to")
+    returned = ev.JobRunReturned(job_id=B, run=1, reason="no room")
+    view = fold(gang_of("a", "b", "c"), started("a", "b", "c"), [asked], [stopped], [returned])
+    assert stops(decide(view, held("a-1", "b-1", "c-1"))) == {"c-1"}
+
+
+def test_who_joins_a_gang_that_can_never_start_fails_with_it() -> None:
+    failed = ev.JobFailed(job_id=A, category=FailureCategory.ADMISSION, reason="no node")
+    view = fold(gang_of("a", "b", "c")[:2], started("a"), [RETURNED], [failed])
+    back(view, gang_of("a", "b", "c")[2])
+    ended = [event for event in events(decide(view, held())) if isinstance(event, ev.JobFailed)]
+    assert {event.job_id for event in ended} == {B, C}
+
+
+def test_a_large_gang_of_which_no_member_starts_fails_in_no_time() -> None:
+    names = [f"m{number}" for number in range(2_000)]
+    start, why = FailureCategory.START, "no such command"
+    fails = [ev.JobRunFailed(job_id=JobId(n), run=1, category=start, reason=why) for n in names]
+    view = fold(gang_of(*names), started(*names), fails)
+    begun_s = time.process_time()
+    decided = events(decide(view, held(*(f"{name}-1" for name in names))))
+    back(view, *(ev.JobFailed(job_id=JobId(n), category=start, reason=why) for n in names))
+    assert len(decided) == len(names)
+    assert time.process_time() - begun_s < 2.0

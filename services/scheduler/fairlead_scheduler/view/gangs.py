@@ -1,7 +1,8 @@
 """The part of the fold that keeps gangs: who is a member, and what an end means for the others."""
 
+from itertools import islice
+
 from fairlead_common import events as ev
-from fairlead_common.ids import JobId
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
 
@@ -18,15 +19,16 @@ def join(view: View, row: int, gang: ev.Gang) -> None:
     rare = view.jobs.rare_of(row)
     known = view.gangs.setdefault(name, terms)
     if terms != known:
-        rare.doom = (
-            f"its gang {gang.name} was submitted as {_said(known)}, and it says {_said(terms)}"
-        )
-        rare.gang_doom = True
-        view.jobs.flags[row] |= c.DOOMED
-        view.attention.add(row)
+        said = f"its gang {gang.name} was submitted as {_said(known)}, and it says {_said(terms)}"
+        _doom(view, row, said)
         return
     rare.gang, rare.gang_terms = name, known
-    view.gang_members.setdefault(name, set()).add(view.jobs.rows.of(row))
+    members = view.gang_members.setdefault(name, set())
+    for job_id in islice(members, 1):  # if one can never start, none can
+        mate = view.jobs.rare_of(view.jobs.rows[job_id])
+        if mate.gang_doom:
+            _doom(view, row, mate.doom)
+    members.add(view.jobs.rows.of(row))
     view.gang_journal.add(name)
     rare.gang_started = name in view.gang_started
 
@@ -60,19 +62,21 @@ def leave(view: View, row: int, position: int, *, had_started: bool, failed: str
             member = view.jobs.rows[job_id]
             view.jobs.rare_of(member).gang_started = True
             view.touch(member, position)
-    elif failed is not None and len(members) < view.gangs[rare.gang].min_size:
+    elif (
+        failed is not None and not rare.gang_doom and len(members) < view.gangs[rare.gang].min_size
+    ):
         doom = (
             rare.doom
             or f"{view.jobs.rows.of(row)}, a member of its gang, could not start: {failed}"
         )
         for job_id in members:
-            _doom(view, job_id, doom, position)
+            member = view.jobs.rows[job_id]
+            _doom(view, member, doom)
+            view.touch(member, position)
 
 
-def _doom(view: View, job_id: JobId, doom: str, position: int) -> None:
-    row = view.jobs.rows[job_id]
+def _doom(view: View, row: int, doom: str) -> None:
     rare = view.jobs.rare_of(row)
     rare.doom, rare.gang_doom = doom, True
     view.jobs.flags[row] |= c.DOOMED
     view.attention.add(row)
-    view.touch(row, position)
