@@ -100,7 +100,7 @@ async def running(
 
 
 async def _answering(client: httpx2.AsyncClient) -> None:
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(WAIT_S * 2):
         while True:
             try:
                 await client.get("/healthz")
