@@ -21,11 +21,15 @@ def job_set() -> str:
 
 
 def submitted(terminal: Terminal, job_set: str, jobs: str, *more: str, want: int = 0) -> list[str]:
-    """Submit the jobs (YAML) to the queue `default`; their ids."""
+    """Submit the jobs (YAML) to the queue `default`, and ask until they are listed; their ids."""
     file = terminal.folder / "jobs.yaml"
     file.write_text(f"queue: default\njobSet: {job_set}\n{SMALL}\njobs: {jobs}\n")
     done = terminal("submit", str(file), "-o", "name", *more, want=want)
-    return [line for line in done.stdout.splitlines() if len(line) == 28]
+    ids = [line for line in done.stdout.splitlines() if len(line) == 28]
+    listed: set[str] = set()
+    while not more and not listed.issuperset(ids):
+        listed = set(terminal("get", "jobs", "--jobset", job_set, "-o", "name").stdout.split())
+    return ids
 
 
 def test_a_command_runs_with_its_output_on_both_streams(terminal: Terminal) -> None:
