@@ -198,6 +198,20 @@ def displaced(classes: list[int], queues: int) -> Snapshot:
     )
 
 
+def alone() -> Snapshot:
+    """One queue holds 31,250 nodes with a million runs, and waits with a thousand shapes more."""
+    running, nodes, shapes = 1_000_000, 31_250, 1_000
+    larger = np.stack([5_000 + np.arange(shapes), np.full(shapes, GI)], axis=1)
+    return snapshot(
+        queues=2,
+        nodes=np.tile([32_000, 256 * GI], (nodes, 1)),
+        requests=np.concatenate([[[1_000, 4 * GI]], larger]),
+        job_queue=np.zeros(running + shapes),
+        job_shape=np.concatenate([np.zeros(running), 1 + np.arange(shapes)]),
+        job_node=np.concatenate([np.arange(running) % nodes, np.full(shapes, -1)]),
+    )
+
+
 def gangs() -> Snapshot:
     """2,000 gangs of 2 to 64 that ask for one value of a label with 100 values, 3,000 nodes."""
     chance = np.random.default_rng(3)
@@ -238,6 +252,7 @@ CASES: dict[str, Callable[[], Snapshot]] = {
     "urgency": lambda: displaced([0, 1], 10),
     "rebalance-large": lambda: displaced([0], 20),
     "gangs": gangs,
+    "alone": alone,
 }
 
 

@@ -10,7 +10,7 @@ weight than this queue would with the job?
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from .compiled import by_address, kernel, part, steady
 from .model import TOLERANCE, share_with
 from .snapshot import Bool, Byte, Float, Int32, Int64
 from .stopping import live
+
+GREATEST: Final = np.iinfo(np.int64).max
 
 
 @kernel
@@ -88,7 +90,7 @@ def gather(
     request: Int64,
     room: Int64,
 ) -> None:
-    """Add to `room` what queue `q` (-1: anybody) may reckon with on node `n`, see above."""
+    """Add to `room` what queue `q` may reckon with on node `n`, see above."""
     j = x.head[x.place[n]] if x.active else x.run_head[n]
     while j >= 0:
         if x.active:
@@ -126,12 +128,11 @@ def add(
     room: Int64,
 ) -> None:
     """Add one piece of class `any` that runs at `own`, if `q` may reckon with it."""
-    if q >= 0:
-        other = x.queue[j]
-        if other == q or own > value:
-            return
-        if not evicted and per_weight[other] > after + TOLERANCE:
-            return
+    other = x.queue[j]
+    if other == q or own > value:
+        return
+    if not evicted and per_weight[other] > after + TOLERANCE:
+        return
     for r in range(room.size):
         room[r] += request[x.shape[j], r]
 
@@ -151,7 +152,11 @@ def waits_for_share(
     weight: Float,
     factor: Float,
 ) -> Bool:
-    """[M] for each waiting (queue, shape)."""
+    """[M] for each waiting (queue, shape), by queue.
+
+    Before the pieces of a node are looked at for a shape, its room without any of other queues is:
+    that is found once per queue, and where the queue itself holds all there is nothing to look at.
+    """
     result = np.zeros(queue.size, np.bool_)
     resources = request.shape[1]
     per_weight = np.empty(weight.size, np.float64)
@@ -165,6 +170,8 @@ def waits_for_share(
     for m in range(queue.size):
         q = queue[m]
         s = shape[m]
+        if m > 0 and q != queue[m - 1]:
+            seen[:] = False
         after = share_with(held[q], whole[s], factor) / weight[q]
         for turn in range(node_type.size):
             n = hint[s] + turn
@@ -176,7 +183,7 @@ def waits_for_share(
                 seen[n] = True
                 for r in range(resources):
                     most[n, r] = free[n, r]
-                gather(x, n, -1, 0, per_weight, 0.0, request, most[n])
+                gather(x, n, q, GREATEST, per_weight, np.inf, request, most[n])
             fits = True
             for r in range(resources):
                 room[r] = free[n, r]
