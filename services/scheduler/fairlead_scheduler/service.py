@@ -13,6 +13,7 @@ from fairlead_common.serving import Check, Degraded
 from fairlead_scheduler import follower, kernels, leader, mirror, warm
 from fairlead_scheduler.buckets import PoolBuckets
 from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.compiling import Compiling
 from fairlead_scheduler.deciding import Engine
 from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.follower import State
@@ -93,9 +94,10 @@ class Service:
             tasks.create_task(follower.follow_config(self._log, self.state))
             tasks.create_task(mirror.mirror(self._log, self.settings.redis_url))
             tasks.create_task(keep_tidy(self._log, clock.now_ms))
-            tasks.create_task(self._lead())
             if not kernels.are_ready():
-                tasks.create_task(kernels.compile_beside())
+                self._engine = compiling = Compiling(self._engine)
+                tasks.create_task(_compile(compiling))
+            tasks.create_task(self._lead())
 
     async def _lead(self) -> None:
         poll_s = self.settings.standby_poll_s
@@ -103,6 +105,12 @@ class Service:
         await leader.lead(
             self.settings, self._log, self._pool, self._lock, self.state, self._engine
         )
+
+
+async def _compile(compiling: Compiling) -> None:
+    """Returns only if that failed: then rounds of any size are Python's."""
+    await kernels.compile_beside()
+    compiling.over = True
 
 
 async def load_state(log: EventLog, pool: Pool, rules: Rules) -> State:
