@@ -141,6 +141,8 @@ class Cycle:
             metrics.POOL_FAILING.labels(pool).set(0)
         if records:
             await self._append_records(records)
+        if self._reporter.is_behind(pool):
+            self._decider.again(pool)
 
     async def _report_trouble(self, pool: str, now_ms: int) -> None:
         now_s = clock.monotonic_s()

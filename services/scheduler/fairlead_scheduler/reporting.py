@@ -31,8 +31,10 @@ GANG_STOPPING: Final = "gang-stopping"
 class Reporter:
     """Remembers what was last said, per pool. `classes` are those that are configured."""
 
-    def __init__(self, classes: Iterable[str] = ()) -> None:
+    def __init__(self, classes: Iterable[str] = (), *, reports_max: int = REPORTS_MAX) -> None:
         self._classes = frozenset(classes)
+        self._reports_max = reports_max
+        self._behind: set[str] = set()
         self._said: dict[str, dict[str, Report]] = {}
         self._shown: dict[str, metrics.Shown] = {}
 
@@ -80,6 +82,10 @@ class Reporter:
         news = not isinstance(before, Round) or before.error != why
         return self._difference(pool, [*waiting, *shares], round_, news)
 
+    def is_behind(self, pool: str) -> bool:
+        """Whether there was more to say than is said at once."""
+        return pool in self._behind
+
     def _show(self, pool: str, found: list[Report]) -> None:
         shown = self._shown.get(pool)
         if shown is None:
@@ -100,12 +106,16 @@ class Reporter:
         if records or news or other:
             now[pool] = round_
             records.insert(0, reports.record(round_))
-        for record in records[:REPORTS_MAX]:
+        self._behind.discard(pool)
+        if len(records) > self._reports_max:
+            self._behind.add(pool)
+        records = records[: self._reports_max]
+        for record in records:
             if record.value is None:
                 del said[record.key]
             else:
                 said[record.key] = now[record.key]
-        return records[:REPORTS_MAX]
+        return records
 
 
 def _waiting(

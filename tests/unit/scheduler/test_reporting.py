@@ -1,7 +1,7 @@
 """What is said after a round, and what is not said twice."""
 
 from fairlead_common import clusters as records
-from fairlead_common import configuration, reports
+from fairlead_common import configuration, reports, shapes
 from fairlead_common import events as ev
 from fairlead_common.clusters import Heartbeat, Node
 from fairlead_common.configuration import Queue
@@ -75,6 +75,20 @@ def test_a_queue_says_what_it_skipped_for_which_reason_and_who_is_first() -> Non
     assert (share.scheduled, share.queued) == (1, 2)
     assert share.skipped == {"insufficient-resources": 2}
     assert (share.first_waiting, share.first_position) == ("b", 1)
+
+
+def test_more_than_is_said_at_once_is_said_after_the_next_rounds() -> None:
+    kinds = [shapes.encode(shapes.Shape(requests={"cpu": 1000 * cpu})) for cpu in range(2, 9)]
+    view = fold([submitted(f"j{at}", shape=kind) for at, kind in enumerate(kinds)])
+    reporter, told = Reporter(CLASSES, reports_max=4), set[str]()
+    for turn in range(5):
+        found = said(view, Clusters(), reporter=reporter)
+        assert len(found) <= 4
+        told |= {key for key, report in found.items() if isinstance(report, Waiting)}
+        if not reporter.is_behind("default"):
+            break
+        assert turn < 4
+    assert len(told) == len(kinds)
 
 
 def test_jobs_of_a_pool_without_nodes_say_so() -> None:
