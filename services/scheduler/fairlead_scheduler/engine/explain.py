@@ -52,11 +52,7 @@ def sentence(snapshot: Snapshot, plan: Plan, row: int, refused: Code | None = No
                 f"({burst:g}) lets start at once, so it could never start"
             )
         case Code.LOOKBACK_LIMIT:
-            wait = int(plan.queue_waiting[q])
-            return (
-                f"a round looks at so many jobs of a queue and no more, and {wait} of this one "
-                f"{_verb(wait, 'waits', 'wait')}; a greater priority would put it before others"
-            )
+            return _lookback(int(plan.queue_waiting[q]))
         case Code.TIME_LIMIT:
             return f"the round ran out of time when it had {_started(plan)}; the next goes on"
         case Code.FLOATING_LIMIT:
@@ -65,12 +61,8 @@ def sentence(snapshot: Snapshot, plan: Plan, row: int, refused: Code | None = No
                 f"{_left(snapshot, plan, row)}"
             )
         case Code.PREEMPTION_LIMIT:
-            left = max(0, int(snapshot.preemption_tokens - plan.preemption_tokens_used))
-            return (
-                f"{_busy(snapshot, plan, row)}; runs of queues above their share could make room, "
-                f"but preemptions for balance are limited, and {left} more are allowed just now; "
-                f"{_share(plan, q)}"
-            )
+            preemptions = _preemptions(snapshot, plan)
+            return f"{_busy(snapshot, plan, row)}; {preemptions}; {_share(plan, q)}"
         case Code.EXECUTOR_LAGGING:
             return f"the executors that suit have leases to take up first: {_nodes(plan, row)}"
         case Code.NO_MATCHING_NODE:
@@ -129,6 +121,22 @@ def _rate(snapshot: Snapshot, plan: Plan, row: int) -> str:
     return (
         f"starts per second{whose} are limited: {max(0, int(left))} of {burst:g} may start just "
         "now, and more as time goes on"
+    )
+
+
+def _lookback(wait: int) -> str:
+    return (
+        f"a round looks at so many jobs of a queue and no more, and {wait} of this one "
+        f"{_verb(wait, 'waits', 'wait')}; a greater priority would put it before others"
+    )
+
+
+def _preemptions(snapshot: Snapshot, plan: Plan) -> str:
+    """How many more runs may give way for balance just now."""
+    left = max(0, int(snapshot.preemption_tokens - plan.preemption_tokens_used))
+    return (
+        "runs of queues above their share could make room, but preemptions for balance are "
+        f"limited, and {left} more are allowed just now"
     )
 
 

@@ -43,9 +43,9 @@ class ShapeTable:
         self.row_class = np.zeros(0, np.int32)
         self.fitted = np.zeros(0, np.bool_)
         """[S] found feasible before (section 6)."""
-        self._matched: tuple[int, int] = (-1, 0)
         self._types = Types()
         self._nodes = no_nodes()
+        """Those that `node_type` is of; none where all must be matched anew."""
         self.node_type = np.zeros(0, np.int32)
         self.match = np.zeros((0, 1, 0), np.uint8)
         self._ranks = np.zeros((0, 0), np.uint8)
@@ -89,7 +89,7 @@ class ShapeTable:
         self.fitted = self.fitted[rows]
         self.floating = self.floating[rows]
         self.request = self.request[rows]
-        self._matched = (-1, 0)
+        self._nodes = no_nodes()
         self._asked = {name for shape in self._shapes for name in shape.requests}
         return self._name(self._of_nodes)
 
@@ -116,10 +116,9 @@ class ShapeTable:
 
     def match_nodes(self, nodes: Nodes) -> None:
         """Bring `match`, `rank` and `node_type` up to date; if possible from what is new alone."""
-        version, known = self._matched
+        version, known = self._nodes.version, len(self.match)
         if version == nodes.version and known == len(self._wishes):
             return
-        self._matched = (nodes.version, len(self._wishes))
         asked = matching.relevant_labels(self._wishes[known:])
         if version < 0 or not asked <= self._types.relevant:
             self._begin_types(nodes, matching.relevant_labels(self._wishes))
