@@ -10,7 +10,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 ARGS ?=
 
-.PHONY: up setup check test kernels needs lint types layers bench clean help
+.PHONY: up setup check test nightly kernels needs lint types layers bench clean help
 .DELETE_ON_ERROR:
 
 up: .venv/.ready-run  ## start Fairlead on this machine; Ctrl-C ends it
@@ -19,10 +19,14 @@ up: .venv/.ready-run  ## start Fairlead on this machine; Ctrl-C ends it
 setup: .venv/.ready-dev  ## make .venv with every member and all tools
 
 check: lint types layers kernels  ## format, lint, types, layers, unit and contract tests
-	$(PYTEST) tests/unit tests/architecture tests/contract -m "not kafka"
+	$(PYTEST) tests/unit tests/architecture tests/contract -m "not kafka and not nightly"
 
 test: lint types layers kernels needs  ## everything of check, and all other tests with what they need
 	$(PYTEST) tests
+
+nightly: .venv/.ready-dev kernels needs  ## the long tests: 1,000 simulation seeds and long chaos
+	FAIRLEAD_SEEDS=1000 $(PYTEST) tests/simulation
+	$(PYTEST) tests -m nightly
 
 # The engine's kernels: a minute after each change to them, and nothing when they are there.
 kernels: .venv/.ready-dev
