@@ -14,6 +14,7 @@ import msgspec
 
 from fairlead_common import reports
 from fairlead_common.db import Connection, load
+from fairlead_common.db.locks import LOOKOUT_REPORTS
 from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX
 from fairlead_common.errors import ViewConflict
 from fairlead_common.log import EventLog, Reader
@@ -24,7 +25,6 @@ from fairlead_lookout.outages import Outages
 from fairlead_lookout.settings import Settings
 
 SQL: Final = load("fairlead_lookout", "sql/fairness.sql")
-LOCK: Final = 0x0FA4
 EVERY_S: Final = 2.0
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -50,7 +50,9 @@ class FairnessFolder:
         )
         reader: Reader | None = None
         try:
-            while not await connection.fetchval(SQL["take"], LOCK):
+            while not await connection.fetchval(
+                SQL["take"], LOOKOUT_REPORTS.classid, LOOKOUT_REPORTS.objid
+            ):
                 self._outages.well()
                 await asyncio.sleep(EVERY_S)
             positions = await self._positions(connection)

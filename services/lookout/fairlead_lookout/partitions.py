@@ -8,12 +8,11 @@ from collections.abc import Callable
 from typing import Final
 
 from fairlead_common.db import Connection
+from fairlead_common.db.locks import LockClass
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_lookout.store import SQL
 
 BALANCE_S: Final = 2.0
-_PARTITION_LOCKS: Final = 0x0FA2
-_FOLDER_LOCKS: Final = 0x0FA3
 
 
 def share(folders: int, rank: int) -> int:
@@ -35,9 +34,13 @@ class Partitions:
         """Take or give back partitions; True when something changed."""
         while self._number is None:
             number = self._draw()
-            if await self._connection.fetchval(SQL["join_folders"], _FOLDER_LOCKS, number):
+            if await self._connection.fetchval(
+                SQL["join_folders"], LockClass.LOOKOUT_FOLDER, number
+            ):
                 self._number = number
-        row = await self._connection.fetchrow(SQL["count_folders"], _FOLDER_LOCKS, self._number)
+        row = await self._connection.fetchrow(
+            SQL["count_folders"], LockClass.LOOKOUT_FOLDER, self._number
+        )
         fair = share(row["folders"], row["rank"])
         if len(self.held) > fair:
             await self._release(sorted(self.held)[fair:])
@@ -53,10 +56,10 @@ class Partitions:
         while untried and len(self.held) < fair:
             some = untried[: fair - len(self.held)]
             del untried[: len(some)]
-            rows = await self._connection.fetch(SQL["try_lock"], _PARTITION_LOCKS, some)
+            rows = await self._connection.fetch(SQL["try_lock"], LockClass.LOOKOUT_PARTITION, some)
             self.held |= {row["partition"] for row in rows}
         return self.held != before
 
     async def _release(self, partitions: list[int]) -> None:
-        await self._connection.fetch(SQL["unlock"], _PARTITION_LOCKS, partitions)
+        await self._connection.fetch(SQL["unlock"], LockClass.LOOKOUT_PARTITION, partitions)
         self.held -= frozenset(partitions)

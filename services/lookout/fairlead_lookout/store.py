@@ -12,6 +12,7 @@ import msgspec
 
 from fairlead_common import clock
 from fairlead_common.db import Connection, load
+from fairlead_common.db.locks import LockClass
 from fairlead_common.errors import ViewConflict
 from fairlead_lookout import columns, mentions, sums
 from fairlead_lookout.batches import Batch
@@ -288,7 +289,7 @@ class Store:
 
     async def _make_day(self, day: date) -> None:
         """Make the table of a day's events, if nobody has yet."""
-        await self._connection.execute(SQL["lock_days"])
+        await self._connection.execute(SQL["lock_days"], LockClass.LOOKOUT_DAYS)
         await self._connection.execute(
             f"CREATE TABLE IF NOT EXISTS {SCHEMA}.events_{day:%Y%m%d}"
             f" PARTITION OF {SCHEMA}.events"

@@ -10,6 +10,7 @@ import asyncpg
 
 from fairlead_common import clock
 from fairlead_common.db import Pool
+from fairlead_common.db.locks import LockClass
 from fairlead_common.db.pool import AWAY
 from fairlead_lookout.fairness import MINUTE_MS, MINUTES_KEPT_MS
 from fairlead_lookout.fairness_fold import SQL as FAIRNESS
@@ -33,7 +34,7 @@ async def drop_old_days(pool: Pool, first_kept: date) -> list[date]:
         async with pool.acquire() as connection, connection.transaction():
             # A reader that holds the table for long makes this wait for the next turn instead.
             await connection.execute("SET LOCAL lock_timeout = '2s'")
-            await connection.execute(SQL["lock_days"])
+            await connection.execute(SQL["lock_days"], LockClass.LOOKOUT_DAYS)
             await connection.execute(SQL["note_dropped"], day)
             await connection.execute(SQL["note_dropped_of_queues"], day)
             await connection.execute(f"DROP TABLE IF EXISTS {SCHEMA}.{_PREFIX}{day:%Y%m%d}")

@@ -10,6 +10,7 @@ import logging
 
 from fairlead_common import clock
 from fairlead_common.db import Connection, Pool
+from fairlead_common.db.locks import SCHEDULER_LEADER
 from fairlead_common.log import EventLog, fold
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOB_PARTITIONS, JOBS, REPORTS, leases
 from fairlead_scheduler import leasing, metrics
@@ -22,7 +23,6 @@ from fairlead_scheduler.settings import SchedulerSettings
 from fairlead_scheduler.view import checkpoint
 
 PRODUCER = "scheduler"
-LOCK = 0x0FA1_5C4E
 LOCK_CHECK_S = 2.0
 PRUNE_SAVED_S = 3_600.0
 _DAY_MS = 86_400_000
@@ -38,7 +38,7 @@ async def stand_by(
 ) -> None:
     """Return once this process holds the lock; until then keep what the leader has not saved."""
     pruned_s = 0.0
-    while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", LOCK):
+    while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", SCHEDULER_LEADER.number):
         if clock.monotonic_s() - pruned_s > PRUNE_S:
             pruned_s = clock.monotonic_s()
             saved = await checkpoint.read_positions(pool, log_id, JOB_PARTITIONS)

@@ -6,6 +6,7 @@ import msgspec
 
 from fairlead_common import configuration, db
 from fairlead_common.configuration import Cordon
+from fairlead_common.db.locks import LockClass
 from fairlead_submit.relay import Told, tell
 from fairlead_submit.store import SQL
 
@@ -25,7 +26,7 @@ class Cordons:
         key = configuration.key(mark)
         with db.reaching():
             async with self._pool.acquire() as connection, connection.transaction():
-                await connection.execute(SQL["lock_cordon"], key)
+                await connection.execute(SQL["lock_cordon"], LockClass.CORDON, key)
                 value = await connection.fetchval(SQL["get_cordon"], key)
                 if value is not None:
                     known = configuration.decode(value)

@@ -13,6 +13,7 @@ from typing import Final
 
 from fairlead_common import configuration, db, events
 from fairlead_common.configuration import Cordon, Queue
+from fairlead_common.db.locks import SUBMIT_RELAY
 from fairlead_common.db.pool import AWAY
 from fairlead_common.errors import WorldError
 from fairlead_common.log.protocol import EventLog, Producer, Record
@@ -26,7 +27,6 @@ TIDY_S: Final = 600.0
 DELETED_KEPT_S: Final = 86_400.0
 ACTIONS_KEPT_S: Final = 30 * 86_400.0
 PRODUCER: Final = "submit-config"
-_LOCK: Final = 0x0FA1_5B17
 _logger = logging.getLogger("fairlead.submit.relay")
 
 
@@ -51,7 +51,7 @@ class Relay:
         while True:
             try:
                 async with self._pool.acquire() as connection:
-                    if await connection.fetchval(SQL["lead_relay"], _LOCK):
+                    if await connection.fetchval(SQL["lead_relay"], SUBMIT_RELAY.number):
                         await self._lead(connection)
                     else:
                         metrics.OUTBOX.set(0)

@@ -33,7 +33,7 @@ SELECT count(*) FROM (
 
 -- name: lock_cordon
 -- Two who mark the same thing do so one after the other, also the first time.
-SELECT pg_advisory_xact_lock(hashtextextended($1, 0));
+SELECT pg_advisory_xact_lock($1, hashtext($2));
 
 -- name: get_cordon
 SELECT value FROM fairlead_submit.cordons WHERE key = $1;

@@ -4,13 +4,10 @@ A service keeps them as `NNNN_what.sql` in one folder of its package, and owns o
 statement file may hold several statements; it runs in one transaction with the note that it ran.
 """
 
-import zlib
 from importlib import resources
-from typing import Final
 
+from fairlead_common.db.locks import migration_lock
 from fairlead_common.db.pool import Connection, Pool
-
-_LOCK_SPACE: Final = 0x0FA1
 
 
 async def migrate(pool: Pool, schema: str, package: str, folder: str = "migrations") -> list[str]:
@@ -23,7 +20,7 @@ async def migrate(pool: Pool, schema: str, package: str, folder: str = "migratio
         for item in resources.files(package).joinpath(folder).iterdir()
         if item.name.endswith(".sql")
     )
-    lock = (_LOCK_SPACE << 32) | zlib.crc32(schema.encode())
+    lock = migration_lock(schema).number
     async with pool.acquire() as connection:
         await connection.execute("SELECT pg_advisory_lock($1)", lock)
         try:

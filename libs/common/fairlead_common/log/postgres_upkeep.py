@@ -8,11 +8,13 @@ tombstone. Of other topics the oldest records go, and readers below are told so.
 
 from typing import Final
 
+from fairlead_common.db.locks import LOG_UPKEEP
 from fairlead_common.db.pool import Connection
 from fairlead_common.log.postgres_link import Link
 from fairlead_common.log.postgres_sql import SQL
 
 TOMBSTONES_KEPT_MS: Final = 86_400_000
+_LOCK: Final = (LOG_UPKEEP.classid, LOG_UPKEEP.objid)
 TURN_S_MAX: Final = 600.0
 LOOKED_AT_MAX: Final = 5_000
 """Records that one statement looks at."""
@@ -33,7 +35,7 @@ class _Turn:
         self._now_ms = now_ms
 
     async def run(self) -> int:
-        if not await self._connection.fetchval(SQL["take_upkeep"]):
+        if not await self._connection.fetchval(SQL["take_upkeep"], *_LOCK):
             return 0
         try:
             removed = 0
@@ -46,7 +48,7 @@ class _Turn:
                     removed += await self._bury(row["part"], row["tombstones"])
             return removed
         finally:
-            await self._connection.execute(SQL["leave_upkeep"])
+            await self._connection.execute(SQL["leave_upkeep"], *_LOCK)
 
     async def _expire(self, part: int, first: int, retention_s: int) -> int:
         """Readers are told before anything is removed."""

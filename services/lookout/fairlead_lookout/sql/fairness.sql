@@ -1,7 +1,7 @@
 -- Statements of shares over time and resource-hours.
 
 -- name: take
-SELECT pg_try_advisory_lock($1, 0);
+SELECT pg_try_advisory_lock($1, $2);
 
 -- name: progress
 SELECT partition, position FROM fairlead_lookout.standing_progress;

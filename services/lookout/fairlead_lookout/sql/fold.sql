@@ -198,7 +198,7 @@ FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent = 'fairlead_lookout.events'::regclass;
 
 -- name: lock_days
-SELECT pg_advisory_xact_lock(hashtext('fairlead_lookout.events'));
+SELECT pg_advisory_xact_lock($1, 0);
 
 -- name: note_dropped_of_queues
 INSERT INTO fairlead_lookout.queue_events_dropped (queue, partition, position)

@@ -68,10 +68,10 @@ SELECT pg_notify('fairlead_log', $1);
 
 -- name: take_upkeep
 -- One process at a time drops what is no longer kept.
-SELECT pg_try_advisory_lock(4002, 1);
+SELECT pg_try_advisory_lock($1, $2);
 
 -- name: leave_upkeep
-SELECT pg_advisory_unlock(4002, 1);
+SELECT pg_advisory_unlock($1, $2);
 
 -- name: parts
 -- The partitions, for whoever drops what is no longer kept.
