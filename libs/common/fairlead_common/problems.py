@@ -142,11 +142,13 @@ def install(app: FastAPI, excuse: Excuse | None = None) -> None:
         return shown(request, Problem("invalid", "A parameter is not valid.", faults), excuse)
 
     async def on_ours(request: Request, error: Exception) -> Response:
-        # The framework raises the error again once this is sent, so the log has its traceback.
+        # The framework raises the error again once this is sent, so the log has its traceback; the
+        # server then closes the connection, and a client that reuses connections has to know.
         request_id = getattr(request.state, "request_id", "")
         _logger.error("failed: %r", error)
         told = Problem("internal", "The server's log says more, by this id.").response(request)
         told.headers["x-request-id"] = request_id
+        told.headers["connection"] = "close"
         return told
 
     for kind in EXPECTED:

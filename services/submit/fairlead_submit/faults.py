@@ -272,8 +272,8 @@ def _text_fault(text: str, info: inspect.StrType) -> str | None:
 
 
 def _number_fault(number: int | float, info: inspect.IntType | inspect.FloatType) -> str | None:
-    if not math.isfinite(number):
-        return "is no finite number"
+    if isinstance(number, float) and not math.isfinite(number):  # an integer may exceed a float
+        return "is not a finite number"
     if info.ge is not None and number < info.ge:
         return f"is {shown(number)}; at least {info.ge} is expected"
     if info.gt is not None and number <= info.gt:

@@ -189,6 +189,27 @@ async def test_a_server_ends_when_its_task_is_cancelled() -> None:
             await http.get(f"http://127.0.0.1:{port}/healthz")
 
 
+async def test_an_internal_error_announces_that_its_connection_is_closed() -> None:
+    router = APIRouter()
+
+    @router.get("/broken")
+    async def broken() -> None:
+        raise ZeroDivisionError
+
+    app = serving.build_app("test", [router], {}, Settings(), identify=Only())
+    port = free_port()
+    task = asyncio.create_task(serving.serve(app, "127.0.0.1", port))
+    try:
+        await answers(f"http://127.0.0.1:{port}/healthz")
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+            answer = await http.get("/broken")
+            assert (answer.status_code, answer.headers["connection"]) == (500, "close")
+            assert (await http.get("/healthz")).status_code == 200
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
 @pytest.mark.parametrize(
     "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
 )
