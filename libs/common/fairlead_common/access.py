@@ -69,7 +69,8 @@ class RequestLimits(_Part, frozen=True, kw_only=True):
 
     A bucket of `burst` requests that fills at `per_second`; at most `concurrent_max` under way,
     streams and long polls among them. `failures_*`: the same for credentials that are refused, by
-    client address. At most `callers_max` are remembered.
+    client address. At most `callers_max` are remembered. The credentials of a request that lasts
+    are checked again every `recheck_s`, so that a stream ends soon after its token is withdrawn.
     """
 
     per_second: Positive = 5_000.0
@@ -78,6 +79,7 @@ class RequestLimits(_Part, frozen=True, kw_only=True):
     failures_per_second: Positive = 5.0
     failures_burst: Count = 100
     callers_max: Count = 10_000
+    recheck_s: Positive = 5.0
 
 
 class ConnectionLimits(_Part, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ answers leave with are the id, what is left to the caller, and headers that keep
 """
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -29,6 +30,7 @@ OPEN_BELOW: Final = ("/problems", "/static/")
 REQUEST_ID_MAX: Final = 64
 TRACE_LENGTH: Final = 32
 _ID: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/+=")
+_logger = logging.getLogger("fairlead.http")
 _NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
 _CAREFUL: Final = (
     _NOSNIFF,
@@ -47,6 +49,55 @@ class Identify(Protocol):
 
     async def find(self, headers: Headers) -> Caller:
         """The caller. Raises a `Problem` or `WorldError`."""
+
+    def is_costly(self, headers: Headers) -> bool:
+        """Whether failures must be limited before these credentials are checked."""
+
+
+class CredentialWatch:
+    """Checks the credentials of a long request again and again; cancels its task when they are no
+    longer valid. `withdrawn`: the reason, once it has.
+
+    A short request costs one timer. An identity provider or database that is away ends nothing.
+    """
+
+    def __init__(
+        self,
+        identify: Identify,
+        headers: Headers,
+        request: "asyncio.Task[object]",
+        every_s: float,
+    ) -> None:
+        self.withdrawn: Problem | None = None
+        self._identify = identify
+        self._headers = headers
+        self._request = request
+        self._every_s = every_s
+        self._checking: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(every_s, self._start)
+
+    def stop(self) -> None:
+        """The request has ended."""
+        self._timer.cancel()
+        if self._checking is not None:
+            self._checking.cancel()
+
+    def _start(self) -> None:
+        self._checking = asyncio.create_task(self._check())
+
+    async def _check(self) -> None:
+        while True:
+            try:
+                await self._identify.find(self._headers)
+            except Problem as problem:
+                if problem.slug == "unauthenticated":
+                    self.withdrawn = problem
+                    self._request.cancel()
+                    return
+                _logger.warning("credentials were not checked again: %s", problem)
+            except WorldError as error:
+                _logger.warning("credentials were not checked again: %s", error)
+            await asyncio.sleep(self._every_s)
 
 
 class Doors:
@@ -68,9 +119,11 @@ class Doors:
         self._excuse = excuse
         self._now_s = now_s
         given = settings.requests
+        self._recheck_s = given.recheck_s
         self._callers: Buckets[str] = Buckets(given.per_second, given.burst, given.callers_max)
-        self._failures: Buckets[str] = Buckets(
-            given.failures_per_second, given.failures_burst, given.callers_max
+        self._wrong_tokens, self._wrong_passwords = (
+            Buckets[str](given.failures_per_second, given.failures_burst, given.callers_max)
+            for _ in range(2)
         )
         self._under_way: UnderWay[str] = UnderWay(given.concurrent_max)
         full_s = limits.seconds(given.burst / given.per_second)
@@ -107,13 +160,18 @@ class Doors:
         except (Problem, WorldError) as error:
             await self._refuse(error, scope, receive, send_with_extra)
             return
+        watch = None if caller is None else self._watch(headers)
         try:
             await self._app(scope, receive, send_with_extra)
         except asyncio.CancelledError:
-            if not state.get("answering"):
+            if watch is not None and watch.withdrawn is not None:
+                await self._end(watch.withdrawn, scope, receive, send_with_extra)
+            elif not state.get("answering"):
                 ending = Problem("unavailable", "This server is ending.", retry_after_s=1)
                 await self._refuse(ending, scope, receive, send_with_extra)
         finally:
+            if watch is not None:
+                watch.stop()
             if caller is not None:
                 self._under_way.end(caller.name)
 
@@ -137,20 +195,44 @@ class Doors:
         if caller is not None:
             return caller
         address = (scope.get("client") or ("",))[0]
+        if self._identify.is_costly(headers):
+            return await self._limited(self._wrong_passwords, address, headers, check_first=True)
+        return await self._limited(self._wrong_tokens, address, headers, check_first=False)
+
+    async def _limited(
+        self, failures: Buckets[str], address: str, headers: Headers, *, check_first: bool
+    ) -> Caller:
+        """The caller; at most so many failures of an address are answered with their reason.
+
+        Tokens are looked up in any case: everybody behind one gateway has its address, and a valid
+        token must not suffer from the invalid ones of others.
+        """
+        assert self._identify is not None
         now_s = self._now_s()
-        wait_s = self._failures.wait_s(address, now_s)
-        if wait_s > 0:
-            raise Problem(
-                "too-many-requests",
-                "Too many wrong credentials came from your address.",
-                retry_after_s=limits.seconds(wait_s),
-            )
+        if check_first and (wait_s := failures.wait_s(address, now_s)) > 0:
+            raise _too_many_failures(wait_s)
         try:
             return await self._identify.find(headers)
         except Problem as problem:
-            if problem.slug == "unauthenticated" and b"authorization" in headers:
-                self._failures.take(address, now_s)
+            if problem.slug != "unauthenticated" or b"authorization" not in headers:
+                raise
+            if (wait_s := failures.take(address, now_s).wait_s) > 0:
+                raise _too_many_failures(wait_s) from None
             raise
+
+    def _watch(self, headers: Headers) -> CredentialWatch:
+        """End this request when its credentials are no longer valid."""
+        assert self._identify is not None
+        task = asyncio.current_task()
+        assert task is not None
+        return CredentialWatch(self._identify, headers, task, self._recheck_s)
+
+    async def _end(self, why: Problem, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a request whose credentials were withdrawn, or end the stream it was given."""
+        if scope["state"].get("answering"):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        else:
+            await self._refuse(why, scope, receive, send)
 
     def _count(self, caller: Caller, extra: list[tuple[bytes, bytes]]) -> None:
         """One more request of the caller's. Raises a 429 `Problem`."""
@@ -175,6 +257,14 @@ class Doors:
         self, error: Problem | WorldError, scope: Scope, receive: Receive, send: Send
     ) -> None:
         await shown(Request(scope), problems.told(error), self._excuse)(scope, receive, send)
+
+
+def _too_many_failures(wait_s: float) -> Problem:
+    return Problem(
+        "too-many-requests",
+        "Too many wrong credentials came from your address.",
+        retry_after_s=limits.seconds(wait_s),
+    )
 
 
 def _check_once(scope: Scope) -> None:

@@ -56,7 +56,8 @@ class Scope(msgspec.Struct, frozen=True):
 class Caller(msgspec.Struct, frozen=True):
     """Who asks: its roles everywhere, its groups, its roles in some queues, its token's scope.
 
-    `is_person`: an OpenID provider or a password vouches for it, not a token of ours.
+    `is_person`: an OpenID provider or a password identified it, not a token of ours. `token`: the
+    number of the API token or session that it used, if any; `is_session`: that is a session.
     """
 
     name: str
@@ -65,6 +66,8 @@ class Caller(msgspec.Struct, frozen=True):
     queue_roles: Mapping[str, tuple[str, ...]] = NO_QUEUES
     scope: Scope | None = None
     is_person: bool = False
+    token: int | None = None
+    is_session: bool = False
 
     def roles_in(self, queue: str) -> frozenset[str]:
         """Its roles there."""

@@ -42,6 +42,15 @@ async def _adopt(pool: db.Pool, token: str) -> None:
         await queues.ensure(pool, QUEUE)
 
 
-async def link(pool: db.Pool, address: str) -> str:
-    """An address that signs a browser in, once, within `access.LINK_S` seconds."""
-    return f"{address}/sign-in?code={await access.make_link_code(pool, NAME, ROLES)}"
+async def link(pool: db.Pool, data: Path, address: str) -> str:
+    """An address that signs a browser in, once, within `access.LINK_S` seconds.
+
+    Its session ends with the token in the data folder. If that token was withdrawn, this is the
+    address alone.
+    """
+    digest = auth.digest((data / discovery.TOKEN_FILE).read_text().strip())
+    token = await pool.fetchval(
+        "SELECT number FROM fairlead_submit.tokens WHERE digest = $1", digest
+    )
+    code = None if token is None else await access.make_token_link(pool, token)
+    return address if code is None else f"{address}/sign-in?code={code}"

@@ -56,7 +56,7 @@ async def _prepare(own: SubmitSettings, address: str) -> None:
     pool = await db.open_pool(own.database_url, size_max=1)
     try:
         await first.prepare(pool, Path(own.data))
-        link = await first.link(pool, address)
+        link = await first.link(pool, Path(own.data), address)
         write_private(Path(own.data) / LINK_FILE, f"{link}\n".encode())
     finally:
         await pool.close()

@@ -9,8 +9,8 @@ from fairlead_common import auth, db
 from fairlead_common.permissions import LADDER
 from fairlead_submit.store import SQL
 
-KIND_TOKEN: Final = "token"
-KIND_SESSION: Final = "session"
+KIND_TOKEN: Final = auth.KIND_TOKEN
+KIND_SESSION: Final = auth.KIND_SESSION
 LINK_S: Final = 600
 
 
@@ -28,6 +28,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] | None = None
     label: str = ""
     made_by: str = ""
+    parent: int | None = None
+    """The number of the API token that a session ends with."""
 
 
 class SignedIn(msgspec.Struct, frozen=True):
@@ -70,19 +72,13 @@ async def grant(
         None if wanted.queues is None else list(wanted.queues),
         wanted.label,
         wanted.made_by,
+        wanted.parent,
     )
     return token, row
 
 
-async def make_link_code(
-    pool: db.Pool, name: str, roles: Sequence[str], ttl_s: float = LINK_S
-) -> str:
-    """A code for `/sign-in?code=...` that works once, and only for so long."""
-    return await grant_link(pool, Grant(name=name, roles=tuple(roles)), ttl_s)
-
-
-async def grant_link(pool: db.Pool, wanted: Grant, ttl_s: float = LINK_S) -> str:
-    """The same, for a session that is good for this."""
+async def make_person_link(pool: db.Pool, wanted: Grant, ttl_s: float = LINK_S) -> str:
+    """A code for `/sign-in?code=...` that works once, for a session that is good for this."""
     code = auth.new_token()
     await pool.execute(
         SQL["insert_link"],
@@ -95,6 +91,16 @@ async def grant_link(pool: db.Pool, wanted: Grant, ttl_s: float = LINK_S) -> str
         None if wanted.queues is None else list(wanted.queues),
     )
     return code
+
+
+async def make_token_link(pool: db.Pool, token: int, ttl_s: float = LINK_S) -> str | None:
+    """A code for a session that may do what this API token may and ends with it.
+
+    None if the token is unknown or has expired.
+    """
+    code = auth.new_token()
+    found = await pool.fetchval(SQL["insert_link_of_token"], auth.digest(code), token, ttl_s)
+    return None if found is None else code
 
 
 async def sign_in(pool: db.Pool, code: str, session_s: float) -> SignedIn | None:
@@ -111,6 +117,7 @@ async def sign_in(pool: db.Pool, code: str, session_s: float) -> SignedIn | None
             queues=None if row["queues"] is None else tuple(row["queues"]),
             label="browser",
             made_by=row["name"],
+            parent=row["parent"],
         )
         token, _ = await grant(connection, wanted, session_s, KIND_SESSION)
         return SignedIn(token, row["name"])

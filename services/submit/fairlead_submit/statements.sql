@@ -61,9 +61,13 @@ WHERE deleted AND changed_at < now() - make_interval(secs => $1) RETURNING name;
 SELECT pg_try_advisory_lock($1);
 
 -- name: insert_token
+-- A token or a session. One with a parent ($11) expires no later than its parent.
 INSERT INTO fairlead_submit.tokens
-    (digest, name, roles, kind, expires_at, personal, groups, queues, label, made_by)
-VALUES ($1, $2, $3, $4, now() + make_interval(secs => $5::double precision), $6, $7, $8, $9, $10)
+    (digest, name, roles, kind, expires_at, personal, groups, queues, label, made_by, parent)
+VALUES ($1, $2, $3, $4,
+    least(now() + make_interval(secs => $5::double precision),
+        (SELECT p.expires_at FROM fairlead_submit.tokens p WHERE p.number = $11)),
+    $6, $7, $8, $9, $10, $11)
 RETURNING number, name, roles, kind, personal, queues, label, made_by, created_at, expires_at;
 
 -- name: list_tokens
@@ -75,9 +79,12 @@ WHERE ($1::text IS NULL OR name = $1 OR made_by = $1)
 ORDER BY number LIMIT $3;
 
 -- name: revoke_token
--- Nothing is returned for one that is not there, or of nobody of that name (null: of anybody).
+-- Withdraw a token ($1) if the caller is an admin ($2), if it is the token that the caller uses ($3)
+-- or a session of that token, or a personal token of the caller ($4, null: not a person).
 DELETE FROM fairlead_submit.tokens
-WHERE number = $1 AND ($2::text IS NULL OR name = $2 OR made_by = $2) RETURNING digest, name;
+WHERE number = $1
+    AND ($2::boolean OR number = $3::bigint OR parent = $3 OR (personal AND name = $4::text))
+RETURNING digest, name;
 
 -- name: end_session
 DELETE FROM fairlead_submit.tokens WHERE digest = $1 AND kind = $2;
@@ -89,11 +96,23 @@ DELETE FROM fairlead_submit.tokens WHERE expires_at < now() - interval '1 day';
 DELETE FROM fairlead_submit.links WHERE expires_at < now();
 
 -- name: insert_link
+-- A link for a session of a person.
 INSERT INTO fairlead_submit.links (digest, name, roles, expires_at, personal, groups, queues)
 VALUES ($1, $2, $3, now() + make_interval(secs => $4::double precision), $5, $6, $7);
 
+-- name: insert_link_of_token
+-- A link for a session that may do what an API token may, and ends with it.
+INSERT INTO fairlead_submit.links
+    (digest, name, roles, expires_at, personal, groups, queues, parent)
+SELECT $1, name, roles, now() + make_interval(secs => $3::double precision), personal, groups,
+    queues, number
+FROM fairlead_submit.tokens
+WHERE number = $2 AND kind = 'token' AND (expires_at IS NULL OR expires_at > now())
+RETURNING parent;
+
 -- name: use_link
-DELETE FROM fairlead_submit.links WHERE digest = $1 AND expires_at > now() RETURNING name, roles, personal, groups, queues;
+DELETE FROM fairlead_submit.links WHERE digest = $1 AND expires_at > now()
+RETURNING name, roles, personal, groups, queues, parent;
 
 -- name: known_jobs
 -- What lookout's view knows of these jobs; it may lag behind the log.

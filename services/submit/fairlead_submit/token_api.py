@@ -1,8 +1,9 @@
 """The HTTP calls for tokens and for signing browsers in and out.
 
-Who is vouched for by a provider or a password makes personal tokens: they may do what he may, or
-less. Admins make tokens for programs, with roles of their own. A token makes no tokens, unless it
-is an admin's: one that leaked must not live on in others.
+People who sign in with a provider or a password make personal tokens, which may do at most what
+their owner may. Admins make tokens for programs, with roles of their own. Other tokens make no
+tokens, and a session makes no links: a credential that leaked must not live on in others. A session
+may do what the token that it was made with may, and ends with that token.
 """
 
 import base64
@@ -18,7 +19,7 @@ from fairlead_common import auth, clock, db, parameters
 from fairlead_common.auth import Authenticator, Caller
 from fairlead_common.errors import Fault
 from fairlead_common.parameters import After, Wait
-from fairlead_common.permissions import LADDER, Role, least
+from fairlead_common.permissions import LADDER, Role
 from fairlead_common.problems import Problem
 from fairlead_submit import access, body, faults, names, query, requests, schemas
 from fairlead_submit.access import Grant
@@ -28,8 +29,8 @@ from fairlead_submit.store import SQL
 
 DAY_S: Final = 86_400
 YEAR_S: Final = 366 * DAY_S
-PERSONAL_S: Final = 90 * DAY_S
-"""How long a personal token is good for that says nothing else."""
+DEFAULT_TTL_S: Final = 90 * DAY_S
+"""How long a token is valid whose request does not say it."""
 
 CODE_LENGTH_MAX: Final = 200
 NUMBER_MAX: Final = 2**63 - 1
@@ -107,7 +108,7 @@ def _add_making_routes(router: APIRouter, pool: db.Pool) -> None:
         query.of(request)
         given, found = _decoder(await body.read(request))
         wanted = grant_of(given, found, caller)
-        ttl_s = given.expires_in_seconds or (PERSONAL_S if wanted.personal else None)
+        ttl_s = given.expires_in_seconds or DEFAULT_TTL_S
         with db.reaching():
             token, row = await access.grant(pool, wanted, ttl_s)
         made = _shown(row, token)
@@ -123,9 +124,8 @@ def _add_making_routes(router: APIRouter, pool: db.Pool) -> None:
     async def make_sign_in_link(request: Request) -> Response:
         caller: Caller = request.state.caller
         query.of(request)
-        wanted = own_grant(caller, [str(role) for role in Role])
         with db.reaching():
-            code = await access.grant_link(pool, wanted)
+            code = await _make_link(pool, caller)
         expires_ms = clock.now_ms() + access.LINK_S * 1000
         _note("made a sign-in link for", caller, "", caller.name)
         return _answer(LinkShown(f"/sign-in?code={code}", clock.rfc3339(expires_ms)), 201)
@@ -167,10 +167,18 @@ def _add_keeping_routes(router: APIRouter, pool: db.Pool, authenticator: Authent
         caller: Caller = request.state.caller
         query.of(request)
         number = int(token_id) if token_id.isascii() and token_id.isdecimal() else 0
-        whose = None if Role.ADMIN in caller.roles else caller.name
-        rows = await _ask(pool, "revoke_token", number if number <= NUMBER_MAX else 0, whose)
+        rows = await _ask(
+            pool,
+            "revoke_token",
+            number if number <= NUMBER_MAX else 0,
+            Role.ADMIN in caller.roles,
+            caller.token,
+            caller.name if caller.is_person else None,
+        )
         if not rows:
-            raise Problem("not-found", f"There is no token {token_id!r} of {whose or 'anybody'}.")
+            raise Problem(
+                "not-found", f"Token {token_id!r} does not exist, or is not yours to withdraw."
+            )
         authenticator.forget(rows[0]["digest"])
         _note("withdrew", caller, token_id, rows[0]["name"])
         return Response(status_code=204)
@@ -262,26 +270,29 @@ def grant_of(given: NewToken, known: list[Fault], caller: Caller) -> Grant:
 
 
 def own_grant(caller: Caller, roles: Sequence[str]) -> Grant:
-    """What a caller passes on to himself: these roles at most, and none that he has not."""
-    if caller.is_person:
-        return Grant(
-            name=caller.name,
-            roles=tuple(roles),
-            personal=True,
-            groups=caller.groups,
-            made_by=caller.name,
-        )
-    if caller.queue_roles:
-        raise Problem(
-            "forbidden", "This token is for some queues alone, and cannot be passed on as another."
-        )
-    lent = (least(role, caller.roles) for role in roles)
+    """A personal token or session of this person, with these roles at most."""
     return Grant(
         name=caller.name,
-        roles=tuple(dict.fromkeys(role for role in lent if role is not None)),
+        roles=tuple(roles),
+        personal=True,
         groups=caller.groups,
         made_by=caller.name,
     )
+
+
+async def _make_link(pool: db.Pool, caller: Caller) -> str:
+    """A code that signs a browser in as this caller. Raises a 403 `Problem`."""
+    if caller.is_person:
+        return await access.make_person_link(pool, own_grant(caller, [str(role) for role in Role]))
+    if caller.is_session:
+        raise Problem(
+            "forbidden",
+            "A browser session makes no sign-in links. Use an API token: `fairlead token link`.",
+        )
+    code = None if caller.token is None else await access.make_token_link(pool, caller.token)
+    if code is None:
+        raise Problem("forbidden", "Only people and API tokens make sign-in links.")
+    return code
 
 
 def _shown(row: Mapping[str, Any], token: str | None = None) -> TokenShown:

@@ -89,6 +89,13 @@ async def whole(
             task.cancel()
 
 
+@asynccontextmanager
+async def anonymous(app: Whole) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client without credentials."""
+    async with httpx2.AsyncClient(base_url=app.client.base_url, timeout=30, verify=NO_TLS) as http:
+        yield http
+
+
 async def answering(client: httpx2.AsyncClient) -> None:
     """Return when the server answers."""
     async with asyncio.timeout(WAIT_S):

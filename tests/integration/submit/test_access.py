@@ -6,7 +6,10 @@ import pytest
 
 from fairlead_common import auth
 from fairlead_submit import access
+from fairlead_submit.access import Grant
 from tests.integration.submit.served import served
+
+ANN = Grant(name="ann", roles=("viewer",))
 
 
 async def test_every_route_but_the_open_ones_wants_a_caller(database: str) -> None:
@@ -58,7 +61,7 @@ async def test_a_queue_names_who_may_submit(database: str) -> None:
 
 async def test_a_link_signs_in_once(database: str) -> None:
     async with served(database) as submit:
-        code = await access.make_link_code(submit.pool, "ann", ["viewer"])
+        code = await access.make_person_link(submit.pool, ANN)
         submit.client.headers.pop("Authorization")
         answer = await submit.client.get(f"/sign-in?code={code}")
         assert (answer.status_code, answer.headers["location"]) == (303, "/")
@@ -76,7 +79,7 @@ async def test_a_link_signs_in_once(database: str) -> None:
 
 async def test_links_and_tokens_end(database: str) -> None:
     async with served(database) as submit:
-        code = await access.make_link_code(submit.pool, "ann", ["viewer"], ttl_s=-1)
+        code = await access.make_person_link(submit.pool, ANN, ttl_s=-1)
         assert (await submit.client.get(f"/sign-in?code={code}")).status_code == 401
         token = await access.make_token(submit.pool, "ann", ["viewer"], ttl_s=-1)
         headers = {"Authorization": f"Bearer {token}"}

@@ -19,3 +19,7 @@ class Only:
     async def find(self, headers: Headers) -> Caller:
         """The same."""
         return self.caller
+
+    def is_costly(self, headers: Headers) -> bool:
+        """Nothing is checked."""
+        return False

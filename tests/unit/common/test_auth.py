@@ -29,9 +29,15 @@ async def pool(fresh_database: str) -> AsyncIterator[Pool]:
     await opened.close()
 
 
-async def keep(pool: Pool, token: str, *roles: str, expires_at: datetime | None = None) -> None:
-    """Store a token of `ada` as submit does."""
-    values = (auth.digest(token), "ada", list(roles), "api", expires_at)
+async def keep(
+    pool: Pool,
+    token: str,
+    *roles: str,
+    expires_at: datetime | None = None,
+    kind: str = auth.KIND_TOKEN,
+) -> None:
+    """Store a token or session of `ada` as submit does."""
+    values = (auth.digest(token), "ada", list(roles), kind, expires_at)
     await pool.execute(f"{KEEP} VALUES ($1, $2, $3, $4, $5)", *values)
 
 
@@ -68,8 +74,8 @@ async def test_a_known_token_says_who_calls(pool: Pool) -> None:
     assert answer.json() == {"name": "ada", "roles": ["submitter", "viewer"]}
 
 
-async def test_the_browsers_cookie_serves_as_well(pool: Pool) -> None:
-    await keep(pool, "fl_1", "viewer")
+async def test_a_session_is_sent_as_a_cookie(pool: Pool) -> None:
+    await keep(pool, "fl_1", "viewer", kind=auth.KIND_SESSION)
     async with client(Authenticator(pool, Settings())) as http:
         answer = await http.get("/me", headers={"Cookie": f"{auth.COOKIE}=fl_1"})
     assert answer.json()["name"] == "ada"

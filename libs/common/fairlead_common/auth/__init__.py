@@ -7,6 +7,8 @@ from fairlead_common.auth.authenticator import COOKIE as COOKIE
 from fairlead_common.auth.authenticator import Authenticator as Authenticator
 from fairlead_common.auth.signed import sign as sign
 from fairlead_common.auth.signed import verify as verify
+from fairlead_common.auth.tokens import KIND_SESSION as KIND_SESSION
+from fairlead_common.auth.tokens import KIND_TOKEN as KIND_TOKEN
 from fairlead_common.auth.tokens import digest as digest
 from fairlead_common.auth.tokens import new_token as new_token
 from fairlead_common.permissions import Caller as Caller

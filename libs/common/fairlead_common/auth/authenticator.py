@@ -53,8 +53,8 @@ class Authenticator:
         match _split(headers):
             case "bearer", token if self._is_of_issuer(token):
                 return self._issuers.kept(token)
-            case (("bearer" | "cookie"), token):
-                return self._tokens.kept(token)
+            case (("bearer" | "cookie") as kind, token):
+                return self._tokens.kept(token, is_session=kind == "cookie")
             case "basic", text if self._passwords is not None:
                 name, password = _name_and_password(text)
                 return self._passwords.kept(name, password)
@@ -68,8 +68,8 @@ class Authenticator:
         match _split(headers):
             case "bearer", token if self._is_of_issuer(token):
                 return await self._issuers.find(token, clock.now_ms())
-            case (("bearer" | "cookie"), token):
-                return await self._tokens.find(token)
+            case (("bearer" | "cookie") as kind, token):
+                return await self._tokens.find(token, is_session=kind == "cookie")
             case "basic", text if self._passwords is not None:
                 name, password = _name_and_password(text)
                 return await self._passwords.find(name, password)
@@ -82,6 +82,11 @@ class Authenticator:
                     " runs Fairlead `fairlead token show` prints one.",
                     headers=self._challenge(),
                 )
+
+    def is_costly(self, headers: Headers) -> bool:
+        """Whether checking these credentials takes so much that wrong ones must be limited first:
+        passwords do, since hashing them is slow by design; tokens are one look-up."""
+        return _split(headers)[0] == "basic"
 
     def forget(self, token_digest: bytes) -> None:
         """Ask again at once whose token it is: it was withdrawn."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import asyncpg
+import msgspec
 
 from fairlead_common.access import RoleBinding
 from fairlead_common.auth import bindings
@@ -22,9 +23,11 @@ from fairlead_common.problems import Problem
 
 TOKEN_PREFIX: Final = "fl_"
 TOKEN_LENGTH_MAX: Final = 200
+KIND_TOKEN: Final = "token"
+KIND_SESSION: Final = "session"
 CACHE_S: Final = 5.0
 _FIND: Final = (
-    "SELECT name, roles, personal, groups, queues FROM fairlead_submit.tokens"
+    "SELECT number, kind, name, roles, personal, groups, queues FROM fairlead_submit.tokens"
     " WHERE digest = $1 AND (expires_at IS NULL OR expires_at > now())"
 )
 
@@ -52,12 +55,21 @@ class Tokens:
         self._unknown: Kept[bool] = Kept()
         self._asked: Once[bytes, asyncpg.Record | None] = Once()
 
-    def kept(self, token: str) -> Caller | None:
+    def kept(self, token: str, *, is_session: bool) -> Caller | None:
         """Whose it is, if that was found out a moment ago."""
-        return self._known.get(digest(token), self._now_s())
+        caller = self._known.get(digest(token), self._now_s())
+        return caller if caller is not None and caller.is_session is is_session else None
 
-    async def find(self, token: str) -> Caller:
-        """Whose it is. Raises a 401 `Problem`, or `DatabaseUnavailable`."""
+    async def find(self, token: str, *, is_session: bool) -> Caller:
+        """Whose it is: an API token is sent as a bearer token, a session as a cookie, never the
+        other way round. Raises a 401 `Problem`, or `DatabaseUnavailable`.
+        """
+        caller = await self._find(token)
+        if caller.is_session is not is_session:
+            raise _unknown()
+        return caller
+
+    async def _find(self, token: str) -> Caller:
         if len(token) > TOKEN_LENGTH_MAX:
             raise _unknown()
         key, now_s = digest(token), self._now_s()
@@ -83,8 +95,13 @@ class Tokens:
         name, roles, queues = row["name"], row["roles"], row["queues"]
         if row["personal"]:
             owner = bindings.bound(name, row["groups"], self._roles)
-            return bindings.narrowed(owner, roles, queues)
-        return bindings.scoped(Caller(name, tuple(roles), tuple(row["groups"])), roles, queues)
+            caller = bindings.narrowed(owner, roles, queues)
+        else:
+            program = Caller(name, tuple(roles), tuple(row["groups"]))
+            caller = bindings.scoped(program, roles, queues)
+        return msgspec.structs.replace(
+            caller, token=row["number"], is_session=row["kind"] == KIND_SESSION
+        )
 
 
 def _unknown() -> Problem:
