@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import metadata
 from typing import Final
 
+import asyncpg
 import msgspec
 import prometheus_client
 import uvicorn
@@ -108,9 +109,12 @@ def _common_routes(checks: Mapping[str, Check]) -> APIRouter:
     async def readyz() -> Response:
         answers = await asyncio.gather(*(_answer(check) for check in checks.values()))
         is_ready = all(each is None or isinstance(each, Degraded) for each in answers)
-        told = {name: answer or "ok" for name, answer in zip(checks, answers, strict=True)}
+        messages = {  # `str`: msgspec refuses subclasses, and `Degraded` is one
+            name: "ok" if answer is None else str(answer)
+            for name, answer in zip(checks, answers, strict=True)
+        }
         return Response(
-            msgspec.json.encode(Ready(is_ready, VERSION, told)),
+            msgspec.json.encode(Ready(is_ready, VERSION, messages)),
             status_code=200 if is_ready else 503,
             media_type="application/json",
         )
@@ -130,7 +134,7 @@ async def _answer(check: Check) -> str | None:
             return await check()
     except TimeoutError:
         return f"did not answer within {CHECK_S_MAX:.0f} s"
-    except (WorldError, OSError) as error:
+    except (WorldError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         return f"failed: {error}"
 
 

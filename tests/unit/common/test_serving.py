@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from importlib import metadata
 from itertools import product
 
+import asyncpg
 import httpx2
 import pytest
 import uvloop
 from fastapi import APIRouter, Request
 
 from fairlead_common import doors, serving
-from fairlead_common.serving import Check
+from fairlead_common.serving import Check, Degraded
 from fairlead_common.settings import Settings
 from fairlead_standalone.addresses import free_port
 from tests.unit.common.callers import Only
@@ -94,6 +95,36 @@ async def test_a_check_that_fails_is_a_service_that_is_not_ready() -> None:
         answer = await http.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["checks"] == {"log": "failed: nobody listens", "view": "ok"}
+
+
+async def test_a_degraded_service_is_ready_and_says_why() -> None:
+    async def degraded() -> str | None:
+        return Degraded("pool gpu: its last round failed")
+
+    async with client({"pools": degraded, "log": well}) as http:
+        answer = await http.get("/readyz")
+    assert answer.status_code == 200
+    assert answer.json()["checks"] == {"pools": "pool gpu: its last round failed", "log": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (asyncpg.CannotConnectNowError("starting up"), "failed: starting up"),
+        (asyncpg.InterfaceError("connection is closed"), "failed: connection is closed"),
+    ],
+    ids=["starting", "closed"],
+)
+async def test_a_database_that_fails_during_a_check_is_a_503(
+    error: Exception, message: str
+) -> None:
+    async def broken() -> str | None:
+        raise error
+
+    async with client({"database": broken, "log": well}) as http:
+        answer = await http.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["checks"] == {"database": message, "log": "ok"}
 
 
 async def test_metrics_are_there_for_prometheus() -> None:
