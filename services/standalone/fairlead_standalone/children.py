@@ -82,6 +82,19 @@ class Program(Protocol):
         ...
 
 
+class Watched(Program, Protocol):
+    """A program that a supervisor keeps running: it also replaces one that hangs."""
+
+    @property
+    def recovers(self) -> bool:
+        """Whether it is allowed to take longer than `ready_s` for as long as it answers."""
+        ...
+
+    async def answers(self, answer_s: float) -> bool:
+        """Whether the process reacts, within `answer_s`, to a request that costs it nothing."""
+        ...
+
+
 def spawn(command: Command, output: Output) -> "subprocess.Popen[bytes]":
     """Start the command with both its outputs going to `output`."""
     identity = command.identity

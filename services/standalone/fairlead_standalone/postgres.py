@@ -21,6 +21,7 @@ from typing import Final
 import msgspec
 import psutil
 
+from fairlead_standalone import liveness
 from fairlead_standalone.children import Command, Identity, ServerFailed
 
 MAJOR_MIN: Final = 15
@@ -30,6 +31,9 @@ USER: Final = "fairlead"
 BIN_VARIABLE: Final = "FAIRLEAD_POSTGRES_BIN"
 PROGRAM_S_MAX: Final = 120.0
 LEFTOVER_S_MAX: Final = 20.0
+SSL_REQUEST: Final = (8).to_bytes(4) + (80877103).to_bytes(4)
+"""Asks whether the server speaks TLS. It answers before it knows who asks, also while it starts,
+recovers after a crash, or has all its connections taken."""
 
 SETTINGS: Final[Mapping[str, str]] = {
     "checkpoint_timeout": "15min",
@@ -73,7 +77,8 @@ class Postgres:
     """A `children.Program`: the server whose data is `<folder>/postgres-<major>`."""
 
     name = "postgres"
-    ready_s = 120.0  # recovery after a crash reads up to `max_wal_size` of changes
+    ready_s = 120.0
+    recovers = True  # after a crash it reads up to `max_wal_size` of changes
 
     def __init__(
         self,
@@ -135,6 +140,10 @@ class Postgres:
         """Whether the server with this pid says so (a file left by a dead one may say it too)."""
         fields = _pid_file(self.data)
         return len(fields) > 7 and fields[0] == str(pid) and fields[7] == "ready"
+
+    async def answers(self, answer_s: float) -> bool:
+        """Whether the server reacts, be it ready or not."""
+        return await liveness.answers(self.port, SSL_REQUEST, answer_s)
 
     def _initialise(self) -> None:
         """`initdb` beside the place and a rename: a half-made cluster is never taken for one."""
@@ -331,7 +340,10 @@ def end_leftover(data: Path) -> None:
         except psutil.TimeoutExpired:
             server.send_signal(signal.SIGQUIT)  # at once; the next start recovers
             server.wait(LEFTOVER_S_MAX)
-    psutil.wait_procs(_at_work_in(data), LEFTOVER_S_MAX)
+    _, stopped = psutil.wait_procs(_at_work_in(data), LEFTOVER_S_MAX)
+    for process in stopped:  # a stopped process does not notice that its server is gone
+        process.kill()
+    psutil.wait_procs(stopped, LEFTOVER_S_MAX)
     (data / "postmaster.pid").unlink(missing_ok=True)
 
 

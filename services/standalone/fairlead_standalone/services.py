@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from fairlead_standalone import liveness
 from fairlead_standalone.children import Command
 
 PROBE_S_MAX: Final = 3.0
@@ -18,6 +19,7 @@ class Service:
     """A `children.Program`: ready when its `/readyz` says so."""
 
     ready_s = READY_S
+    recovers = False
 
     def __init__(
         self,
@@ -61,13 +63,21 @@ class Service:
         """Whether whoever listens on its port says that it is ready."""
         return is_ready(self.port)
 
+    async def answers(self, answer_s: float) -> bool:
+        """Whether its event loop goes round."""
+        return await liveness.answers(self.port, _request("/healthz", self.port), answer_s)
+
 
 def is_ready(port: int) -> bool:
     """Whether `GET /readyz` on this port of 127.0.0.1 is answered with 200."""
-    request = f"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n"
     try:
         with socket.create_connection(("127.0.0.1", port), PROBE_S_MAX) as connection:
-            connection.sendall(request.encode())
+            connection.sendall(_request("/readyz", port))
             return connection.recv(64).split()[1:2] == [b"200"]
     except OSError:
         return False
+
+
+def _request(path: str, port: int) -> bytes:
+    head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n"
+    return head.encode()

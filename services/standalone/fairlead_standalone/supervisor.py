@@ -8,7 +8,7 @@
 
 A child that dies is started again after a pause that doubles from `PAUSE_S` to `PAUSE_S_MAX`; one
 that was never ready, after `FIRST_STARTS_MAX` tries or a long one, ends the supervisor with the end
-of its log.
+of its log. One that is alive but does not answer is killed and started again (`liveness`).
 """
 
 import asyncio
@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from fairlead_common import clock
-from fairlead_standalone.children import Program, ServerFailed, ended, spawn, tail
+from fairlead_standalone.children import ServerFailed, Watched, ended, spawn, tail
+from fairlead_standalone.liveness import Liveness, ProbeFailures
 from fairlead_standalone.output import Kept, Output
 
 PAUSE_S: Final = 0.1
@@ -37,9 +38,12 @@ LAST_OUTPUT_S_MAX: Final = 1.0
 class Supervisor:
     """A set of children; leaving it ends all of them."""
 
-    def __init__(self, logs: Path, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, logs: Path, say: Callable[[str], None], liveness: Liveness | None = None
+    ) -> None:
         self._logs = logs
         self._say = say
+        self._liveness = liveness or Liveness()
         self._groups: list[list[asyncio.Task[None]]] = []
         self._hurry = asyncio.Event()
 
@@ -57,9 +61,12 @@ class Supervisor:
         """End everything at once from now on: the second Ctrl-C."""
         self._hurry.set()
 
-    async def start(self, *programs: Program) -> None:
+    async def start(self, *programs: Watched) -> None:
         """Start these beside one another. Raises `ServerFailed` when one does not become ready."""
-        children = [_Child(program, self._logs, self._say, self._hurry) for program in programs]
+        children = [
+            _Child(program, self._logs, self._say, self._hurry, self._liveness)
+            for program in programs
+        ]
         group = [asyncio.create_task(child.keep(), name=child.name) for child in children]
         self._groups.append(group)
         for child, task in zip(children, group, strict=True):
@@ -83,13 +90,19 @@ class _Child:
     """One program and its present process."""
 
     def __init__(
-        self, program: Program, logs: Path, say: Callable[[str], None], hurry: asyncio.Event
+        self,
+        program: Watched,
+        logs: Path,
+        say: Callable[[str], None],
+        hurry: asyncio.Event,
+        liveness: Liveness,
     ) -> None:
         self.name = program.name
         self.ready = asyncio.Event()
         self._program = program
         self._say = say
         self._hurry = hurry
+        self._liveness = liveness
         self._kept = Kept(logs / f"{program.name}.log")
         self._deaths = 0
 
@@ -125,6 +138,11 @@ class _Child:
                     return f"was not ready within {self._program.ready_s:.0f} s"
                 if not end.done():
                     self._now_ready()
+                if await self._is_hung(end):
+                    process.kill()  # the only signal that a stopped process obeys
+                    await end
+                    failures = self._liveness.failures_max
+                    return f"did not answer {failures} probes in a row and was killed"
                 return _how(await end)
             finally:
                 end.cancel()
@@ -141,17 +159,37 @@ class _Child:
     async def _until_ready(
         self, process: "subprocess.Popen[bytes]", end: asyncio.Task[int]
     ) -> bool:
-        """True when it is ready or has ended, False when it takes too long."""
+        """True when it is ready or has ended, False when it takes too long.
+
+        A restart does not help one that answers and was ready before, or recovers: what it needs is
+        away. It is waited for.
+        """
         deadline_s = clock.monotonic_s() + self._program.ready_s
         pause_s = PROBE_S
         while not end.done():
             if await asyncio.to_thread(self._program.is_ready, process.pid):
                 return True
             if clock.monotonic_s() > deadline_s:
-                return False
+                is_patient = self._program.recovers or self.ready.is_set()
+                if not is_patient or not await self._program.answers(self._liveness.answer_s):
+                    return False
+                self._say(f"{self.name} answers but is not ready yet (log: {self._kept.path})")
+                deadline_s = clock.monotonic_s() + self._program.ready_s
             await asyncio.wait((end,), timeout=pause_s)
             pause_s = min(PROBE_S_MAX, pause_s * 1.2)
         return True
+
+    async def _is_hung(self, end: asyncio.Task[int]) -> bool:
+        """Probe it for as long as it answers; returns False when it has ended."""
+        failures = ProbeFailures(self._liveness)
+        while True:
+            await asyncio.wait((end,), timeout=self._liveness.every_s)
+            if end.done():
+                return False
+            began_s = clock.monotonic_s()
+            answered = await self._program.answers(self._liveness.answer_s)
+            if failures.note(answered, clock.monotonic_s() - began_s) and not end.done():
+                return True
 
     async def _pump(self, process: "subprocess.Popen[bytes]") -> None:
         assert process.stdout is not None

@@ -19,8 +19,8 @@ from typing import Final
 import msgspec
 
 from fairlead import discovery
-from fairlead_standalone import addresses
-from fairlead_standalone.children import Program
+from fairlead_standalone import addresses, liveness
+from fairlead_standalone.children import Watched
 from fairlead_standalone.folder import DataFolder
 from fairlead_standalone.postgres import Postgres
 from fairlead_standalone.services import Service
@@ -52,15 +52,16 @@ class Servers(msgspec.Struct, frozen=True, kw_only=True):
     log_url: str
     database_url: str
     redis_url: str
-    programs: tuple[Program, ...]
+    programs: tuple[Watched, ...]
 
 
 async def up(options: Options, folder: DataFolder, say: Say) -> None:
     """Run everything until SIGINT, SIGTERM or SIGHUP. Raises `WorldError` for what cannot be."""
     addresses.check_free(options.port)
+    probes = liveness.load(os.environ)
     servers = choose_servers(options, folder)
     with _lifeline() as runners:
-        async with Supervisor(folder.logs, say) as children:
+        async with Supervisor(folder.logs, say, probes) as children:
             work = asyncio.create_task(_work(children, servers, options, folder, runners, say))
             _end_on_signals(work, children, say)
             await asyncio.wait((work,))
@@ -87,7 +88,7 @@ async def _work(
 
 def choose_servers(options: Options, folder: DataFolder) -> Servers:
     """Those at the given URLs, else our own. Raises `WorldError` when neither is to be had."""
-    programs: list[Program] = []
+    programs: list[Watched] = []
     if options.postgres:
         database_url = addresses.check_url("--postgres", options.postgres, POSTGRES_SCHEMES)
     else:

@@ -12,6 +12,7 @@ from importlib import util
 from pathlib import Path
 from typing import Final
 
+from fairlead_standalone import liveness
 from fairlead_standalone.children import Command, ServerFailed
 
 PROGRAM_VARIABLE: Final = "FAIRLEAD_VALKEY_SERVER"
@@ -24,6 +25,7 @@ class Valkey:
 
     name = "valkey"
     ready_s = 30.0
+    recovers = False
 
     def __init__(self, folder: Path, *, password: str, port: int) -> None:
         self._folder = folder / "valkey"
@@ -75,6 +77,10 @@ class Valkey:
         except OSError:
             return False
         return answer.startswith(b"+OK\r\n+PONG")
+
+    async def answers(self, answer_s: float) -> bool:
+        """Whether the server reacts: without a password it refuses the command."""
+        return await liveness.answers(self.port, b"PING\r\n", answer_s)
 
 
 def find_program(environment: Mapping[str, str] = os.environ) -> Path:

@@ -65,6 +65,22 @@ def kill_child(whole: Whole, name: str) -> None:
     os.kill(whole.child(name).pid, signal.SIGKILL)
 
 
+def stop_child(whole: Whole, name: str) -> None:
+    """SIGSTOP: it lives and does nothing; returns when the supervisor has replaced it."""
+    stopped = whole.child(name)
+    stopped.suspend()
+    whole.wait_for(lambda: not stopped.is_running() and has_child(whole, name))
+
+
+def has_child(whole: Whole, name: str) -> bool:
+    """Whether there is a process of this name just now."""
+    try:
+        whole.child(name)
+    except AssertionError:
+        return False
+    return True
+
+
 def run_all(whole: Whole, folder: Path, kills: Sequence[Callable[[], None]]) -> None:
     """Submit everything, kill in turn, and wait until all have succeeded."""
     with Client(whole.address, token=whole.token) as client:
@@ -94,6 +110,26 @@ def test_whatever_is_killed_each_job_runs_to_success_exactly_once(tmp_path: Path
         whole.start()
         run_all(whole, tmp_path, [functools.partial(kill_child, whole, name) for name in VICTIMS])
         check_views(whole, database_of(whole))
+
+
+def stop_in_turn(folder: Path, victims: Sequence[str]) -> None:
+    with Whole(folder, environment={"FAIRLEAD_PROBE_S": "0.25"}) as whole:
+        whole.start()
+        run_all(whole, folder, [functools.partial(stop_child, whole, name) for name in victims])
+        check_views(whole, database_of(whole))
+        for name in victims:
+            assert f"{name} did not answer 12 probes in a row and was killed" in whole.printed
+
+
+def test_a_stopped_scheduler_and_postgres_are_replaced_and_each_job_runs_once(
+    tmp_path: Path,
+) -> None:
+    stop_in_turn(tmp_path, ("scheduler", "postgres"))
+
+
+@pytest.mark.nightly
+def test_whatever_is_stopped_is_replaced_and_each_job_runs_once(tmp_path: Path) -> None:
+    stop_in_turn(tmp_path, VICTIMS)
 
 
 @pytest.mark.kafka

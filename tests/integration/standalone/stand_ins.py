@@ -11,27 +11,47 @@ import signal
 import sys
 from pathlib import Path
 
+from fairlead_standalone import liveness
+from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import Command
 from fairlead_standalone.supervisor import Supervisor
 
 READY = """
-import os, pathlib, signal, sys, threading
+import os, pathlib, signal, socket, sys, threading
 name, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 def note(text):
     with (folder / "notes").open("a") as notes:
         notes.write(f"{name} {text}\\n")
 ended = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: ended.set())
+def listen():
+    listener = socket.create_server(("127.0.0.1", int(sys.argv[3])))
+    while True:
+        connection = listener.accept()[0]
+        blocked = folder / f"{name}.blocked"
+        if blocked.exists():
+            blocked.unlink()
+            threading.Event().wait()
+        connection.close()
+threading.Thread(target=listen, daemon=True).start()
 """
 SERVES = "(folder / f'{name}.ready').write_text(str(os.getpid())); ended.wait(); note('ended')\n"
 
 
 class StandIn:
-    """A `children.Program` of some Python text; ready when it wrote its pid into a file."""
+    """A `children.Watched` of some Python text; ready when it wrote its pid into a file."""
 
     def __init__(
-        self, name: str, folder: Path, body: str = SERVES, ready_s: float = 30, stop_s: float = 30
+        self,
+        name: str,
+        folder: Path,
+        body: str = SERVES,
+        ready_s: float = 30,
+        stop_s: float = 30,
+        recovers: bool = False,
     ) -> None:
+        self.recovers = recovers
+        self.port = free_port()
         self.name = name
         self.ready_s = ready_s
         self.mark = folder / f"{name}.ready"
@@ -45,13 +65,23 @@ class StandIn:
 
     def command(self) -> Command:
         return Command(
-            argv=(sys.executable, "-c", READY + self._body, self.name, str(self._folder)),
+            argv=(
+                sys.executable,
+                "-c",
+                READY + self._body,
+                self.name,
+                str(self._folder),
+                str(self.port),
+            ),
             env=dict(os.environ),
             stop_s=self._stop_s,
         )
 
     def is_ready(self, pid: int) -> bool:
         return self.pid() == pid
+
+    async def answers(self, answer_s: float) -> bool:
+        return await liveness.answers(self.port, b"", answer_s)
 
     def pid(self) -> int | None:
         """The pid that it wrote last."""

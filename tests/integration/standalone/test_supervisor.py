@@ -11,11 +11,13 @@ import psutil
 import pytest
 
 from fairlead_standalone.children import ServerFailed
+from fairlead_standalone.liveness import Liveness
 from fairlead_standalone.supervisor import Supervisor
 from tests.conftest import ROOT
 from tests.integration.standalone.stand_ins import SERVES, StandIn
 
 BOUND_S = 120
+QUICK = Liveness(every_s=0.2, answer_s=1.0, failures_max=3)
 
 
 class Heard:
@@ -60,6 +62,44 @@ async def test_a_child_that_ends_by_itself_is_started_again(tmp_path: Path) -> N
     async with Supervisor(tmp_path, heard) as children:
         await children.start(StandIn("one", tmp_path, once))
         assert "exit code 3" in await heard.until("starting it again")
+
+
+async def test_a_stopped_child_is_replaced_and_said_so_in_one_line(tmp_path: Path) -> None:
+    heard = Heard()
+    async with Supervisor(tmp_path, heard, QUICK) as children:
+        program, other = StandIn("one", tmp_path), StandIn("two", tmp_path)
+        await children.start(program, other)
+        first, untouched = program.pid(), other.pid()
+        assert first is not None
+        os.kill(first, signal.SIGSTOP)
+        said = await heard.until("starting it again")
+        assert "one did not answer 3 probes in a row and was killed" in said
+        await heard.until("one runs again")
+        assert program.pid() != first
+        assert other.pid() == untouched
+    assert not psutil.pid_exists(first)
+
+
+async def test_a_child_that_blocks_for_good_is_replaced(tmp_path: Path) -> None:
+    """It lives and has its port, but accepts nothing any more."""
+    heard = Heard()
+    async with Supervisor(tmp_path, heard, QUICK) as children:
+        await children.start(StandIn("one", tmp_path))
+        (tmp_path / "one.blocked").touch()
+        assert "did not answer" in await heard.until("starting it again")
+        await heard.until("one runs again")
+
+
+async def test_one_that_recovers_is_waited_for_as_long_as_it_answers(tmp_path: Path) -> None:
+    heard = Heard()
+    slow = "\nwhile not (folder / 'recovered').exists(): ended.wait(0.01)\n" + SERVES
+    program = StandIn("one", tmp_path, slow, ready_s=0.5, recovers=True)
+    async with Supervisor(tmp_path, heard) as children:
+        starting = asyncio.create_task(children.start(program))
+        await heard.until("one answers but is not ready yet")
+        (tmp_path / "recovered").touch()
+        await starting
+    assert notes(tmp_path) == ["one started", "one ended"]
 
 
 async def test_children_end_in_the_opposite_order_of_their_start(tmp_path: Path) -> None:

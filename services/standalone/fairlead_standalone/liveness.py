@@ -1,0 +1,85 @@
+"""Noticing children that are alive but do not answer: stopped, or blocked for good.
+
+Failed probes are counted, not time: after a suspended laptop wakes up, or a supervisor that was
+itself stopped goes on, each child has lost at most one probe. Any answer counts, also a refusal:
+only a process that does nothing at all is hung.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from fairlead_common.errors import WorldError
+
+VARIABLE: Final = "FAIRLEAD_PROBE_S"
+
+
+class Liveness(msgspec.Struct, frozen=True, kw_only=True):
+    """A probe every `every_s` that may take `answer_s`; hung after `failures_max` in a row.
+
+    With the defaults a child that stops answering is replaced after one to two minutes. The longest
+    pause of a healthy service is a round of a large pool without compiled kernels, below 30 s.
+    """
+
+    every_s: float = 5.0
+    answer_s: float = 5.0
+    failures_max: int = 12
+
+
+class ProbeFailures:
+    """Counts the failed probes of one process since its last answer."""
+
+    def __init__(self, liveness: Liveness) -> None:
+        self._liveness = liveness
+        self._failures = 0
+
+    def note(self, answered: bool, took_s: float) -> bool:
+        """Take note of a probe and what it took; returns whether the process is hung.
+
+        A probe that took much longer than it is allowed to says that this machine or the
+        supervisor paused, and nothing about the child.
+        """
+        if answered:
+            self._failures = 0
+        elif took_s <= 2 * self._liveness.answer_s:
+            self._failures += 1
+        return self._failures >= self._liveness.failures_max
+
+
+def load(environment: Mapping[str, str]) -> Liveness:
+    """The defaults, or with the interval and time-out (s) that `FAIRLEAD_PROBE_S` sets for both."""
+    text = environment.get(VARIABLE)
+    if text is None:
+        return Liveness()
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds <= 3600.0:
+        raise WorldError(f"{VARIABLE}={text!r} is not a number of seconds from 0 to 3600.")
+    return Liveness(every_s=seconds, answer_s=seconds)
+
+
+async def answers(port: int, request: bytes, answer_s: float) -> bool:
+    """Whether the server on this port of 127.0.0.1 reacts to this request in any way in time.
+
+    A connection that the server closes is a reaction: it has no place for it just now.
+    """
+    writer: asyncio.StreamWriter | None = None
+    try:
+        async with asyncio.timeout(answer_s):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(request)
+            await reader.read(1)
+    except ConnectionRefusedError:
+        return False  # nobody listens
+    except ConnectionError:
+        return True  # closed with a reset
+    except OSError:  # among them TimeoutError
+        return False
+    finally:
+        if writer is not None:
+            writer.transport.abort()
+    return True
