@@ -3,6 +3,7 @@
     python bench/e2e.py --burst --jobs 20000 [--json]
     python bench/e2e.py --paced --rate 1667 --seconds 60 [--json]
     ... --kafka        the log in a real Kafka broker, started here
+    ... --history 5000000    with so many ended jobs in the tables, see bench/history.py
 
 Starts everything itself through `fairlead up --backend simulated` in a folder of its own, with 10
 queues and 100 job sets. `--burst` submits all jobs at once: `jobsPerSecond` is over the whole life,
@@ -30,12 +31,13 @@ import httpx2
 import msgspec
 
 from fairlead import AsyncClient, Job
+from fairlead_common.db import open_pool
 from fairlead_standalone.children import Running
 from fairlead_standalone.testing import Whole
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/e2e.py`
 
-from bench import processes
+from bench import history, processes
 from tests.kafka_broker import KafkaBroker
 
 NODES: Final = 1_000
@@ -76,6 +78,8 @@ class Setting(msgspec.Struct, frozen=True):
     client: AsyncClient
     http: httpx2.AsyncClient
     meter: processes.Meter
+    succeeded: int
+    """Jobs that had succeeded before the bench began."""
 
 
 def main() -> None:
@@ -88,6 +92,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1_667.0, help="jobs a second")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--kafka", action="store_true")
+    parser.add_argument("--history", type=int, default=0, help="ended jobs in the tables before")
     parser.add_argument(
         "--logs", type=Path, help="keep the logs of the services in this new folder"
     )
@@ -114,10 +119,23 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         started_s = time.monotonic()
         whole.start()
         say(f"everything answers after {time.monotonic() - started_s:.1f} s")
+        if given.history:
+            filled = asyncio.run(fill(whole, given.history))
+            say(f"{given.history} ended jobs after {filled.fill_s:.0f} s: {filled.gb}")
         if given.logs:
             stack.callback(shutil.copytree, whole.data / "logs", given.logs)
         found = asyncio.run(bench(given, whole, more))
-    return {"log": "kafka" if given.kafka else "postgres", "cores": os.cpu_count(), **found}
+    log = "kafka" if given.kafka else "postgres"
+    return {"log": log, "history": given.history, "cores": os.cpu_count(), **found}
+
+
+async def fill(whole: Whole, jobs: int) -> history.Filled:
+    """Put ended jobs into the tables of a Fairlead that nobody has used yet."""
+    pool = await open_pool(whole.child("web").environ()["FAIRLEAD_DATABASE_URL"], size_max=1)
+    try:
+        return await history.fill(pool, jobs)
+    finally:
+        await pool.close()
 
 
 async def bench(given: argparse.Namespace, whole: Whole, more: dict[str, int]) -> dict[str, Any]:
@@ -131,7 +149,8 @@ async def bench(given: argparse.Namespace, whole: Whole, more: dict[str, int]) -
     ):
         await prepare(client, http)
         meter = processes.Meter(whole, more, time.monotonic())
-        setting = Setting(whole, client, http, meter)
+        before = (await counts(http)).get("SUCCEEDED", 0)
+        setting = Setting(whole, client, http, meter, before)
         lags = Lags(setting)
         async with watched(lags):
             if given.burst:
@@ -239,16 +258,21 @@ async def drained(setting: Setting, jobs: int) -> dict[str, int]:
     deadline_s = time.monotonic() + DRAIN_S_MAX
     told_s = time.monotonic()
     while True:
-        answer = (await setting.http.get("/api/v1/jobs", params={"groupBy": "state"})).json()
-        states = {group["group"]["state"]: group["jobs"] for group in answer["groups"]}
-        if states.get("SUCCEEDED", 0) >= jobs + WARM_UP:
-            return {**states, "SUCCEEDED": states["SUCCEEDED"] - WARM_UP}
+        states = await counts(setting.http)
+        if states.get("SUCCEEDED", 0) >= jobs + setting.succeeded:
+            return {**states, "SUCCEEDED": states["SUCCEEDED"] - setting.succeeded}
         if time.monotonic() > deadline_s:
             sys.exit(f"not all of {jobs} jobs succeeded within {DRAIN_S_MAX:.0f} s: {states}")
         if time.monotonic() - told_s > 5.0:
             told_s = time.monotonic()
             say(f"  {states}")
         await asyncio.sleep(POLL_S)
+
+
+async def counts(http: httpx2.AsyncClient) -> dict[str, int]:
+    """Lookout's counters by state."""
+    answer = (await http.get("/api/v1/jobs", params={"groupBy": "state"})).json()
+    return {group["group"]["state"]: group["jobs"] for group in answer["groups"]}
 
 
 class Waits(msgspec.Struct, frozen=True):

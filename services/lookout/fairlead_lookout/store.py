@@ -137,7 +137,8 @@ class Store:
     async def _jobs(self, ids: list[str]) -> dict[str, Job]:
         if not ids:
             return {}
-        rows = await self._connection.fetch(SQL["jobs"], ids)
+        # In order, because jobs of one partition are neighbours in the index.
+        rows = await self._connection.fetch(SQL["jobs"], sorted(ids))
         numbers = {row["set_number"] for row in rows}
         sets = await self._connection.fetch(SQL["set_names"], list(numbers))
         names = {number: (queue, name) for number, queue, name in sets}

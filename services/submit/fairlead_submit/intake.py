@@ -23,7 +23,7 @@ from fairlead_submit.asking import Asked
 from fairlead_submit.decoding import ASIDE_BYTES, Decoder, decoded, invalid
 from fairlead_submit.feasible import Kind
 from fairlead_submit.fleet import Fleet
-from fairlead_submit.known import Known, KnownJob
+from fairlead_submit.known import Known
 from fairlead_submit.lines import Lines
 from fairlead_submit.queues import Queues
 from fairlead_submit.requests import Submission
@@ -130,7 +130,7 @@ class Intake:
         )
 
     async def _tried(
-        self, prepared: Prepared, queue: Queue, duplicates: Mapping[str, KnownJob]
+        self, prepared: Prepared, queue: Queue, duplicates: Mapping[str, str]
     ) -> list[SubmittedJob]:
         """What a dry run says of each job."""
         seen = await self._fleet.now()
@@ -172,10 +172,10 @@ class Intake:
             found.append(Fault("/queue", f"{faults.shown(name)} is no queue"))
         return queue
 
-    async def _duplicates(self, prepared: Prepared) -> dict[str, KnownJob]:
-        """The jobs that are known already. Raises a 409 if one of them was another job."""
+    async def _duplicates(self, prepared: Prepared) -> dict[str, str]:
+        """The digests of jobs that are known already. Raises a 409 if one was another job."""
         ids = [job.job_id for job in prepared.jobs if job.client_id is not None]
-        known = await self._known.jobs(ids)
+        known = await self._known.digests(ids)
         if not known:
             return known
         conflicts = [
@@ -185,7 +185,7 @@ class Intake:
                 " with another spec",
             )
             for index, job in enumerate(prepared.jobs)
-            if job.job_id in known and known[job.job_id].digest not in ("", job.digest)
+            if job.job_id in known and known[job.job_id] not in ("", job.digest)
         ]
         if conflicts:
             raise Problem(
@@ -198,8 +198,8 @@ class Intake:
         if not prepared.outside:
             return
         ids = list(prepared.outside)
-        known = await self._known.jobs(ids)
-        missing = [job_id for job_id in ids if job_id not in known]
+        digests = await self._known.digests(ids)
+        missing = [job_id for job_id in ids if job_id not in digests]
         if not missing:
             return
         end = (await self._log.end_positions(JOBS))[prepared.partition]

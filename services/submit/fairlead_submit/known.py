@@ -1,7 +1,7 @@
 """What lookout's view knows of jobs; it may lag, or not exist yet: then nothing is known."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import asyncpg
@@ -28,9 +28,8 @@ COUNTED_MAX: Final = 100_000
 
 
 class KnownJob(msgspec.Struct, frozen=True):
-    """`digest`: of what the client sent when it submitted the job."""
+    """The state of a job, and where it belongs."""
 
-    digest: str
     state: str
     queue: str
     job_set: str
@@ -44,21 +43,55 @@ class FoundJob(msgspec.Struct, frozen=True, rename="camel"):
     state: str
 
 
-class _Turn:
-    """Ids that are asked for together, and what came of it."""
+Rows = Iterable[asyncpg.Record]
+
+
+class _Batch:
+    """Ids that are looked up together, and what was found or why nothing was."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
-        self.found: dict[str, KnownJob] | None = None
-        self.trouble: str | None = None
+        self.found: dict[str, asyncpg.Record] | None = None
+        self.failure: str | None = None
+
+
+class _LookUp:
+    """Looks rows up by job id, one query at a time: callers that come while one runs go together
+    into the next, so that many small requests cost few queries."""
+
+    def __init__(self, fetch: Callable[[list[str]], Awaitable[Rows | None]]) -> None:
+        self._fetch = fetch
+        self._batch = _Batch()
+        self._running = asyncio.Lock()
+
+    async def rows(self, ids: Sequence[str]) -> dict[str, asyncpg.Record]:
+        """The rows of these jobs, of those that have one. Raises `DatabaseUnavailable`."""
+        if not ids:
+            return {}
+        batch = self._batch
+        batch.ids += ids
+        async with self._running:
+            if batch.found is None and batch.failure is None:
+                self._batch = _Batch()
+                await self._look_up(batch)
+        if batch.failure is not None:
+            raise DatabaseUnavailable(batch.failure)
+        found = batch.found or {}
+        return {job_id: found[job_id] for job_id in ids if job_id in found}
+
+    async def _look_up(self, batch: _Batch) -> None:
+        """Look up all ids of the batch, in order: those of a job set are neighbours in the index.
+        If the caller is cancelled here, the next one in line does it."""
+        try:
+            rows = await self._fetch(sorted(set(batch.ids)))
+        except DatabaseUnavailable as error:
+            batch.failure = str(error)
+            return
+        batch.found = {row["job_id"]: row for row in rows or ()}
 
 
 class Known:
-    """Asks the views that lookout's schema offers.
-
-    One question at a time: callers that come while one is asked go together into the next, so
-    that many small requests cost few queries.
-    """
+    """Queries the views that lookout's schema offers."""
 
     def __init__(
         self, pool: db.Pool, log: EventLog, now_s: Callable[[], float] = clock.monotonic_s
@@ -67,37 +100,22 @@ class Known:
         self._log = log
         self._now_s = now_s
         self._absent_until_s = 0.0
-        self._turn = _Turn()
-        self._asking = asyncio.Lock()
+        self._jobs = _LookUp(lambda ids: self._ask("known_jobs", ids))
+        self._digests = _LookUp(lambda ids: self._ask("known_digests", ids))
 
     async def jobs(self, ids: Sequence[str]) -> dict[str, KnownJob]:
         """What is known of these; the others are not known. Raises `DatabaseUnavailable`."""
-        if not ids:
-            return {}
-        turn = self._turn
-        turn.ids += ids
-        async with self._asking:
-            if turn.found is None and turn.trouble is None:
-                self._turn = _Turn()
-                await self._take(turn)
-        if turn.trouble is not None:
-            raise DatabaseUnavailable(turn.trouble)
-        found = turn.found
-        return {job_id: found[job_id] for job_id in ids if job_id in found} if found else {}
-
-    async def _take(self, turn: _Turn) -> None:
-        """Ask for all ids of the turn. Whoever is cancelled here leaves it to the next in line."""
-        try:
-            rows = await self._ask("known_jobs", turn.ids)
-        except DatabaseUnavailable as error:
-            turn.trouble = str(error)
-            return
-        turn.found = {
-            row["job_id"]: KnownJob(
-                row["digest"] or "", row["state"], row["queue"], row["job_set"] or ""
-            )
-            for row in rows or ()
+        rows = await self._jobs.rows(ids)
+        return {
+            job_id: KnownJob(row["state"], row["queue"], row["job_set"] or "")
+            for job_id, row in rows.items()
         }
+
+    async def digests(self, ids: Sequence[str]) -> dict[str, str]:
+        """Digests of what the client sent when it submitted these jobs, of those that are known;
+        "" where it sent no client id. Raises `DatabaseUnavailable`."""
+        rows = await self._digests.rows(ids)
+        return {job_id: row["digest"] or "" for job_id, row in rows.items()}
 
     async def live_jobs(self, queue: str) -> int | None:
         """How many jobs of the queue have not ended, as far as is known; None if nothing is."""
@@ -176,9 +194,7 @@ class Known:
         seen = {row["partition"]: row["position"] for row in rows}
         return all(seen.get(partition, 0) >= place for partition, place in positions.items())
 
-    async def _ask_briefly(
-        self, statement: str, *arguments: object
-    ) -> Iterable[asyncpg.Record] | None:
+    async def _ask_briefly(self, statement: str, *arguments: object) -> Rows | None:
         """As `_ask`, for what may take long: None when it does."""
         try:
             async with asyncio.timeout(COUNT_S_MAX):
@@ -186,13 +202,13 @@ class Known:
         except TimeoutError:
             return None
 
-    async def _ask(self, statement: str, *arguments: object) -> Iterable[asyncpg.Record] | None:
+    async def _ask(self, statement: str, *arguments: object) -> Rows | None:
         """None if there is no view, or an older one."""
         if self._now_s() < self._absent_until_s:
             return None
         try:
             with db.reaching():
-                rows: Iterable[asyncpg.Record] = await self._pool.fetch(SQL[statement], *arguments)
+                rows: Rows = await self._pool.fetch(SQL[statement], *arguments)
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
             self._absent_until_s = self._now_s() + ABSENT_S
             return None

@@ -31,6 +31,10 @@ async def view_knows(submit: Served, jobs: Sequence[tuple[str, str, str]]) -> No
         " (job_id text, digest text, state text, queue text, job_set text)"
     )
     await submit.pool.execute(
+        "CREATE VIEW fairlead_lookout.submitted_jobs AS"
+        " SELECT job_id, digest FROM fairlead_lookout.known_jobs"
+    )
+    await submit.pool.execute(
         "CREATE TABLE fairlead_lookout.progress (partition int, position bigint)"
     )
     await submit.pool.executemany(

@@ -67,19 +67,29 @@ SELECT set_number, class, state, jobs
 FROM fairlead_lookout.counters WHERE set_number = ANY($1::int[]);
 
 -- name: jobs
--- Jobs with their newest runs, column by column as the records of `model.py` have them.
-SELECT j.id, j.set_number, j.class, j.number, j.submitted_ms, j.shape, j.state, j.priority,
-       j.changed_ms, j.pool, j.after, j.held, j.start_after_ms, j.stopping, j.stop_cause,
-       j.stop_reason, j.run, j.started_ms, j.ended_ms, j.category, j.exit_code, j.reason,
-       r.number, r.state, r.executor, r.node, r.pool, r.leased_ms, r.pending_ms, r.running_ms,
-       r.ended_ms, r.exit_code, r.category, r.reason, r.cause, r.shape
-FROM fairlead_lookout.jobs j
-LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
-WHERE j.id = ANY($1::text[]);
+-- Jobs with their newest runs, column by column as the records of `model.py` have them. Here and
+-- below, LATERAL with OFFSET 0 makes one index look-up per id, whatever Postgres thinks of the
+-- tables' sizes: for `= ANY` or a join it reads tables of some millions from end to end.
+SELECT found.*
+FROM unnest($1::text[]) AS wanted (id)
+CROSS JOIN LATERAL (
+    SELECT j.id, j.set_number, j.class, j.number, j.submitted_ms, j.shape, j.state, j.priority,
+           j.changed_ms, j.pool, j.after, j.held, j.start_after_ms, j.stopping, j.stop_cause,
+           j.stop_reason, j.run, j.started_ms, j.ended_ms, j.category, j.exit_code, j.reason,
+           r.number, r.state, r.executor, r.node, r.pool, r.leased_ms, r.pending_ms, r.running_ms,
+           r.ended_ms, r.exit_code, r.category, r.reason, r.cause, r.shape
+    FROM fairlead_lookout.jobs j
+    LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
+    WHERE j.id = wanted.id OFFSET 0
+) found;
 
 -- name: labels
-SELECT job_id, labels FROM fairlead_lookout.job_specs
-WHERE job_id = ANY($1::text[]) AND labels IS NOT NULL;
+SELECT found.*
+FROM unnest($1::text[]) AS wanted (id)
+CROSS JOIN LATERAL (
+    SELECT job_id, labels FROM fairlead_lookout.job_specs
+    WHERE job_id = wanted.id AND labels IS NOT NULL OFFSET 0
+) found;
 
 -- name: set_names
 SELECT number, queue, job_set FROM fairlead_lookout.job_sets WHERE number = ANY($1::int[]);
@@ -115,11 +125,14 @@ CROSS JOIN LATERAL (
 ORDER BY s.job_set COLLATE "C", o.number, o.id LIMIT $8;
 
 -- name: runs
-SELECT r.job_id, r.number, r.state, r.executor, r.node, r.pool, r.leased_ms, r.pending_ms,
-       r.running_ms, r.ended_ms, r.exit_code, r.category, r.reason, r.cause, r.shape
-FROM fairlead_lookout.runs r
-JOIN unnest($1::text[], $2::int[]) AS k (job_id, number)
-    ON r.job_id = k.job_id AND r.number = k.number;
+SELECT found.*
+FROM unnest($1::text[], $2::int[]) AS wanted (job_id, number)
+CROSS JOIN LATERAL (
+    SELECT r.job_id, r.number, r.state, r.executor, r.node, r.pool, r.leased_ms, r.pending_ms,
+           r.running_ms, r.ended_ms, r.exit_code, r.category, r.reason, r.cause, r.shape
+    FROM fairlead_lookout.runs r
+    WHERE r.job_id = wanted.job_id AND r.number = wanted.number OFFSET 0
+) found;
 
 -- name: write_sets
 UPDATE fairlead_lookout.job_sets s

@@ -191,12 +191,16 @@ ORDER BY jobs DESC, queue, job_set, state, class, cluster, node, label_1, label_
 LIMIT $5;
 
 -- name: jobs_by_id
-SELECT j.*, t.job_set, p.client_id, r.executor, r.node, r.pool AS run_pool
-FROM fairlead_lookout.jobs j
-JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
-JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
-LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
-WHERE j.id = ANY($1::text[]);
+SELECT found.*
+FROM unnest($1::text[]) AS wanted (id)
+CROSS JOIN LATERAL (
+    SELECT j.*, t.job_set, p.client_id, r.executor, r.node, r.pool AS run_pool
+    FROM fairlead_lookout.jobs j
+    JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
+    JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
+    LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
+    WHERE j.id = wanted.id OFFSET 0
+) found;
 
 -- name: queue_counts
 -- Jobs by queue, class and state, from the counters by queue.

@@ -284,7 +284,7 @@ def _relink(view: View) -> None:
 
 async def find_ended(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, Ended]:
     """What is known of these jobs, of those that ended."""
-    rows = await pool.fetch(SQL["find_ended"], list(ids))
+    rows = await pool.fetch(SQL["find_ended"], sorted(ids))
     return {
         JobId(row["job_id"]): Ended(JobState(row["state"]), row["digest"], row["at_ms"])
         for row in rows
@@ -293,7 +293,7 @@ async def find_ended(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, Ended]:
 
 async def read_specs(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, bytes]:
     """The encoded `JobSubmitted` of these jobs, of those that are saved."""
-    rows = await pool.fetch(SQL["read_specs"], list(ids))
+    rows = await pool.fetch(SQL["read_specs"], sorted(ids))
     return {JobId(row["job_id"]): row["spec"] for row in rows}
 
 

@@ -1,0 +1,93 @@
+"""Jobs are looked up by id through indexes, however many ended jobs the tables hold."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from fairlead_common.db import Pool, load, migrate, open_pool
+
+LOOKOUT: Final = load("fairlead_lookout", "sql/fold.sql")
+READS: Final = load("fairlead_lookout", "sql/read.sql")
+SCHEDULER: Final = load("fairlead_scheduler.view", "checkpoint.sql")
+SUBMIT: Final = load("fairlead_submit", "statements.sql")
+
+JOBS: Final = 20_000
+WEEK_MS: Final = 7 * 86_400_000
+WANTED: Final = [f"{number:028}" for number in range(JOBS - 2_000, JOBS + 2_000)]
+"""So many that Postgres expects a scan of the table to be cheaper; half of them do not exist."""
+FILL: Final = f"""
+    INSERT INTO fairlead_lookout.job_sets (queue, job_set, partition)
+    SELECT 'q', 'set-' || n, 0 FROM generate_series(1, 200) AS n;
+    INSERT INTO fairlead_lookout.jobs (id, set_number, queue, class, pool, number, submitted_ms,
+        shape, state, held, priority, run, changed_ms)
+    SELECT lpad(n::text, 28, '0'), n % 200 + 1, 'q', 'default', 'default', n, 0,
+        's', 'SUCCEEDED', false, 0, 1, 0 FROM generate_series(0, {JOBS - 1}) AS n;
+    INSERT INTO fairlead_lookout.job_specs (job_id, digest, labels, submitted)
+    SELECT id, md5(id), '{{"a": "b"}}', '{{}}' FROM fairlead_lookout.jobs;
+    INSERT INTO fairlead_lookout.runs (job_id, number, state, executor, node, pool, leased_ms)
+    SELECT id, 1, 'SUCCEEDED', 'e', 'n', 'default', 0 FROM fairlead_lookout.jobs;
+    INSERT INTO fairlead_scheduler.job_specs (job_id, spec)
+    SELECT id, '{{}}' FROM fairlead_lookout.jobs;
+    CREATE TABLE fairlead_scheduler.ended_0 PARTITION OF fairlead_scheduler.ended
+    FOR VALUES FROM (0) TO ({WEEK_MS});
+    CREATE TABLE fairlead_scheduler.ended_1 PARTITION OF fairlead_scheduler.ended
+    FOR VALUES FROM ({WEEK_MS}) TO ({2 * WEEK_MS});
+    INSERT INTO fairlead_scheduler.ended (job_id, state, digest, at_ms)
+    SELECT id, 'SUCCEEDED', md5(id), (number % 2) * {WEEK_MS} FROM fairlead_lookout.jobs;
+"""
+
+
+def statements() -> Iterator[tuple[str, str, tuple[object, ...]]]:
+    """(name, statement, arguments) of every look-up by job id of thousands of jobs at once."""
+    yield "submit.known_digests", SUBMIT["known_digests"], (WANTED,)
+    yield "submit.known_jobs", SUBMIT["known_jobs"], (WANTED,)
+    yield "scheduler.find_ended", SCHEDULER["find_ended"], (WANTED,)
+    yield "scheduler.read_specs", SCHEDULER["read_specs"], (WANTED,)
+    yield "lookout.jobs", LOOKOUT["jobs"], (WANTED,)
+    yield "lookout.labels", LOOKOUT["labels"], (WANTED,)
+    yield "lookout.runs", LOOKOUT["runs"], (WANTED, [1] * len(WANTED))
+    yield "lookout.jobs_by_id", READS["jobs_by_id"], (WANTED,)
+
+
+async def filled(url: str) -> Pool:
+    """The tables of lookout and the scheduler with many ended jobs."""
+    pool = await open_pool(url)
+    await migrate(pool, "fairlead_lookout", "fairlead_lookout", "sql/migrations")
+    await migrate(pool, "fairlead_scheduler", "fairlead_scheduler")
+    await pool.execute(FILL)
+    await pool.execute("VACUUM ANALYZE")
+    return pool
+
+
+async def plan(pool: Pool, statement: str, arguments: tuple[object, ...]) -> str:
+    """How Postgres executes the statement."""
+    rows = await pool.fetch(f"EXPLAIN {statement}", *arguments)
+    return "\n".join(row[0] for row in rows)
+
+
+async def test_looking_jobs_up_by_id_scans_no_table(fresh_database: str) -> None:
+    pool = await filled(fresh_database)
+    try:
+        for name, statement, arguments in statements():
+            found = await pool.fetch(statement, *arguments)
+            assert len(found) == len(WANTED) // 2, name
+            assert "Seq Scan" not in (text := await plan(pool, statement, arguments)), (name, text)
+    finally:
+        await pool.close()
+
+
+async def test_digests_are_read_from_an_index_alone(fresh_database: str) -> None:
+    pool = await filled(fresh_database)
+    try:
+        text = await plan(pool, SUBMIT["known_digests"], (WANTED,))
+        assert "Index Only Scan" in text, text
+    finally:
+        await pool.close()
+
+
+async def test_known_jobs_without_their_digests_do_not_read_specs(fresh_database: str) -> None:
+    pool = await filled(fresh_database)
+    try:
+        text = await plan(pool, SUBMIT["known_jobs"], (WANTED,))
+        assert "job_specs" not in text, text
+    finally:
+        await pool.close()
