@@ -9,7 +9,6 @@ Nothing here reads a clock or touches the log, so a simulation drives the same c
 A turn looks only at runs that something happened to; now and then it looks at all of them.
 """
 
-import heapq
 import itertools
 import logging
 from collections.abc import Iterable
@@ -23,6 +22,7 @@ from fairlead_common.clusters import Heartbeat, Node
 from fairlead_common.ids import RunId, run_id
 from fairlead_common.leases import Lease, Wish
 from fairlead_common.log.protocol import Entry, Record
+from fairlead_common.timers import Timers
 from fairlead_executor import armada, environment, metrics, report
 from fairlead_executor.backends.cluster import Cluster
 from fairlead_executor.reconcile import (
@@ -92,7 +92,7 @@ class Core:
         self._dirty: dict[RunId, None] = {}
         self._untaken: dict[RunId, int] = {}
         self._waiting_for: dict[RunId, set[RunId]] = {}
-        self._deadlines: list[tuple[int, RunId]] = []
+        self._deadlines: Timers[RunId] = Timers()
         self._known_nodes: dict[str, Node] = {}
         self._nodes_seen: object = None
 
@@ -167,6 +167,7 @@ class Core:
     def _forget(self, run: RunId) -> None:
         wanted = self.desired.pop(run, None)
         self._untaken.pop(run, None)
+        self._deadlines.unset([run])
         if wanted is not None:
             self._wait_no_more(run, wanted.lease)
 
@@ -209,8 +210,7 @@ class Core:
 
     def _due(self, now_ms: int) -> list[RunId]:
         """The runs to look at; the others that are due come with the next turns."""
-        while self._deadlines and self._deadlines[0][0] <= now_ms:
-            self._dirty[heapq.heappop(self._deadlines)[1]] = None
+        self._dirty |= dict.fromkeys(self._deadlines.due(now_ms))
         if self._full_ms is None or now_ms >= self._full_ms:
             self._full_ms = now_ms + FULL_MS
             self._dirty |= dict.fromkeys(self.desired)
@@ -300,9 +300,10 @@ class Core:
                 pod = self.cluster.pods.get(run)
                 due_ms = None if pod is None else deadline_ms(wanted, pod)
                 if due_ms is not None:
-                    heapq.heappush(self._deadlines, (due_ms, run))
+                    self._deadlines.set([(due_ms, run)])
             case _:
                 wanted.end_told_ms = now_ms
+                self._deadlines.unset([run])
 
     def _with_environment(self, lease: Lease) -> Lease:
         lease = environment.on_node(lease, self._known_nodes.get(lease.node))
@@ -336,8 +337,9 @@ class Core:
             due_ms = self._beat_ms + self._heartbeat_ms
         if self._full_ms is not None:
             due_ms = min(due_ms, self._full_ms)
-        if self._deadlines:
-            due_ms = min(due_ms, self._deadlines[0][0])
+        deadline = self._deadlines.next_ms()
+        if deadline is not None:
+            due_ms = min(due_ms, deadline)
         return max(0.0, (due_ms - now_ms) / 1000) if not self._dirty else 0.0
 
     @property

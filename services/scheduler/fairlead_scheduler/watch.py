@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.snapshots.alarms import Alarms
+from fairlead_common.timers import Timers
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import NodeName, View, changed_rows
 from fairlead_scheduler.view.growing import longer
@@ -120,7 +120,7 @@ class Times:
     """A time per row, and the rows whose time has come."""
 
     def __init__(self) -> None:
-        self._alarms = Alarms()
+        self._timers: Timers[int] = Timers()
         self._over: set[int] = set()
 
     def set(self, rows: Rows, at_ms: npt.NDArray[np.int64]) -> None:
@@ -128,12 +128,12 @@ class Times:
         chosen = at_ms < c.NEVER_MS
         if self._over:
             self._over.difference_update(rows.tolist())
-        if len(self._alarms):
-            self._alarms.unset(rows[~chosen].tolist())
+        if len(self._timers):
+            self._timers.unset(rows[~chosen].tolist())
         if chosen.any():
-            self._alarms.set(zip(at_ms[chosen].tolist(), rows[chosen].tolist(), strict=True))
+            self._timers.set(zip(at_ms[chosen].tolist(), rows[chosen].tolist(), strict=True))
 
     def over(self, now_ms: int) -> list[int]:
         """The rows whose time has come, ascending."""
-        self._over.update(self._alarms.due(now_ms))
+        self._over.update(self._timers.due(now_ms))
         return sorted(self._over)

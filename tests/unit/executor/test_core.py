@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_common import clusters, leases
+from fairlead_common import clusters, leases, timers
 from fairlead_common import events as ev
 from fairlead_common.clusters import Heartbeat, Node
 from fairlead_common.leases import Lease, Wish
@@ -170,6 +170,23 @@ def test_a_run_is_stopped_when_its_time_is_over_though_nothing_happens() -> None
     assert core.cluster.pods[run("a")].stopping
     a_turn = turn(core, 4_001)
     assert told(a_turn) == ["JobRunFailed a"]
+
+
+def test_runs_that_ended_before_their_maximum_run_time_leave_nothing_behind() -> None:
+    core = begun(simulated(*(node(f"n{number}", cores=100) for number in range(10))))
+    for number in range(20):
+        some = [
+            lease(f"a{number:03}b{each:03}c", node=f"n{each % 10}", runtime_s_max=86_400)
+            for each in range(200)
+        ]
+        core.fold(entries(*some, at=number), number + 1)
+        for step_ms in (0, 1, 10_000, 10_001):
+            turn(core, 20_000 * number + step_ms)
+        core.fold([cleared(each.job_id.rstrip("0"), number) for each in some], number + 1)
+        turn(core, 20_000 * number + 10_002)
+    assert not core.desired
+    assert not core.cluster.pods
+    assert core._deadlines.held <= timers.SPARE
 
 
 def test_an_unreadable_lease_is_passed_over() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.classes import PriorityClass
+from fairlead_common.timers import Timers
 from fairlead_scheduler.buckets import Buckets
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot
@@ -20,7 +21,6 @@ from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.settings import PLACEMENTS, Rules
 from fairlead_scheduler.snapshots import nodes as node_columns
-from fairlead_scheduler.snapshots.alarms import Alarms
 from fairlead_scheduler.snapshots.classes import Classes
 from fairlead_scheduler.snapshots.leased import Leased
 from fairlead_scheduler.snapshots.members import HOLE, WAITS, Homes, Members, Rows
@@ -81,7 +81,7 @@ class Builder:
         self._pools: tuple[tuple[int, int], list[str]] = ((-1, -1), [])
         self._met: list[str] = []
         self._members: dict[str, Members] = {}
-        self._delayed = Alarms()
+        self._delayed: Timers[int] = Timers()
         self._left_out: set[int] = set()
         self._node_version = -1
         self._leased = Leased()
@@ -231,8 +231,8 @@ class Builder:
         if len(self._delayed):
             self._delayed.unset(rows[~delayed].tolist())
         if delayed.any():
-            alarms = zip(starts[delayed].tolist(), rows[delayed].tolist(), strict=True)
-            self._delayed.set(alarms)
+            timers = zip(starts[delayed].tolist(), rows[delayed].tolist(), strict=True)
+            self._delayed.set(timers)
 
     # What came of it ------------------------------------------------------------------------------
 
