@@ -10,10 +10,9 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine
 
-import uvloop
-
 from fairlead_common import journal, settings
 from fairlead_common.errors import LogUrlInvalid
+from fairlead_common.event_loop import EventLoop
 
 _logger = logging.getLogger("fairlead.process")
 
@@ -22,7 +21,7 @@ def run(main: Callable[[], Coroutine[object, object, None]], log_level: str = "I
     """Run `main` until it ends or a signal comes; exit 1 after a failure, 0 otherwise."""
     journal.set_up(log_level)
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=EventLoop) as runner:
             runner.run(_until_signal(main))
     except (settings.SettingsError, LogUrlInvalid) as error:
         sys.exit(f"settings: {error}")

@@ -13,7 +13,7 @@ import asyncpg
 import msgspec
 
 from fairlead_common import reports
-from fairlead_common.db import Connection, load
+from fairlead_common.db import Connection, load, lock_session
 from fairlead_common.db.locks import LOOKOUT_REPORTS
 from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX
 from fairlead_common.errors import ViewConflict
@@ -43,16 +43,14 @@ class FairnessFolder:
 
     async def _session(self) -> None:
         """Fold while the connection holds, and with it the lock."""
-        connection = await asyncpg.connect(
+        connection = await lock_session.connect(
             self._settings.database_url,
-            command_timeout=STATEMENT_S_MAX,
-            server_settings={"application_name": "fairlead-lookout-fairness", "jit": "off"},
+            name="fairlead-lookout-fairness",
+            command_s_max=STATEMENT_S_MAX,
         )
         reader: Reader | None = None
         try:
-            while not await connection.fetchval(
-                SQL["take"], LOOKOUT_REPORTS.classid, LOOKOUT_REPORTS.objid
-            ):
+            while not await lock_session.try_lock(connection, LOOKOUT_REPORTS):
                 self._outages.well()
                 await asyncio.sleep(EVERY_S)
             positions = await self._positions(connection)

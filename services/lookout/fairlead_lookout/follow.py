@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import asyncpg
 
 from fairlead_common import clock, events
-from fairlead_common.db import Connection
+from fairlead_common.db import Connection, lock_session
 from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX
 from fairlead_common.errors import WorldError
 from fairlead_common.log import EventLog, Reader
@@ -95,12 +95,11 @@ class Folder:
 
     async def _session(self) -> None:
         """Fold until the connection or the log fails."""
-        connection = await asyncpg.connect(
+        connection = await lock_session.connect(
             self._settings.database_url,
-            command_timeout=STATEMENT_S_MAX,
-            server_settings={
-                "application_name": "fairlead-lookout-fold",
-                "jit": "off",
+            name="fairlead-lookout-fold",
+            command_s_max=STATEMENT_S_MAX,
+            settings={
                 # Everything is by key. Plans are kept, and statistics of a table that was nearly
                 # empty, or of a temporary one, would make them scan.
                 "enable_seqscan": "off",

@@ -1,13 +1,15 @@
 """Which partitions this process folds: one advisory lock each, shared evenly among processes.
 
 Locks belong to the connection that also writes the view: if it breaks, both are gone together.
-A process takes its share and gives back what is above it; whoever dies leaves its locks free.
+A process takes its share and gives back what is above it; whoever dies leaves its locks free. A
+process that falls silent loses its session, and so its locks, after `SILENCE_S`.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from fairlead_common.db import Connection
+from fairlead_common.db.lock_session import end_silent_holders
 from fairlead_common.db.locks import LockClass
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_lookout.store import SQL
@@ -58,6 +60,8 @@ class Partitions:
             del untried[: len(some)]
             rows = await self._connection.fetch(SQL["try_lock"], LockClass.LOOKOUT_PARTITION, some)
             self.held |= {row["partition"] for row in rows}
+        if len(self.held) < fair:
+            await end_silent_holders(self._connection, LockClass.LOOKOUT_PARTITION)
         return self.held != before
 
     async def _release(self, partitions: list[int]) -> None:

@@ -4,6 +4,7 @@ A pool whose round raises is logged, counted, shown and tried again later; the o
 fails outside of the pure decisions (log, database) ends the term as ever.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
@@ -22,6 +23,7 @@ from fairlead_scheduler.units import Unit, appends
 T = TypeVar("T")
 _logger = logging.getLogger("fairlead.scheduler")
 
+BETWEEN_ROUNDS_S: Final = 0.001
 REPORT_S_MIN: Final = 1.0
 """Reports of a pool are written at most this often."""
 
@@ -78,6 +80,9 @@ class Cycle:
         )
         if decided is None:
             return None
+        # A round holds up the whole loop: between the rounds of many pools the session of the
+        # leader's lock has to be renewed.
+        await asyncio.sleep(BETWEEN_ROUNDS_S)
         needed = self._decider.specs_needed(decided)
         await load_specs(self._database, self._state.view, needed)
         units = self._attempt(pool, lambda: self._decider.units(decided))

@@ -1,7 +1,8 @@
 """Standby and leader: one process leads at a time, the others follow and are ready.
 
-A Postgres advisory lock elects; the log's producer fencing makes a deposed leader harmless: its
-next append fails, whatever it believes. Whatever goes wrong while leading ends the process; the
+A Postgres advisory lock elects, in a session that Postgres ends when its holder falls silent, and
+that is confirmed before each append. The log's producer fencing makes a deposed leader harmless:
+its next append fails, whatever it believes. Whatever goes wrong while leading ends the process; the
 next leader starts from the log.
 """
 
@@ -9,9 +10,11 @@ import asyncio
 import logging
 
 from fairlead_common import clock
-from fairlead_common.db import Connection, Pool
+from fairlead_common.db import Pool
+from fairlead_common.db.lock_session import SILENCE_S, LockSession, holding
 from fairlead_common.db.locks import SCHEDULER_LEADER
 from fairlead_common.log import EventLog, fold
+from fairlead_common.log.guarded import GuardedProducer
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOB_PARTITIONS, JOBS, REPORTS, leases
 from fairlead_scheduler import leasing, metrics
 from fairlead_scheduler.cycle import Cycle
@@ -23,7 +26,8 @@ from fairlead_scheduler.settings import SchedulerSettings
 from fairlead_scheduler.view import checkpoint
 
 PRODUCER = "scheduler"
-LOCK_CHECK_S = 2.0
+APPLICATION = "fairlead-scheduler"
+"""What the sessions of a scheduler's pool are called in Postgres."""
 PRUNE_SAVED_S = 3_600.0
 _DAY_MS = 86_400_000
 PRUNE_S = 2.0
@@ -33,32 +37,50 @@ SAVE_REST_S_MAX = 10.0
 _logger = logging.getLogger("fairlead.scheduler")
 
 
-async def stand_by(
-    pool: Pool, connection: Connection, state: State, log_id: str, poll_s: float
+async def stand_by_and_lead(
+    settings: SchedulerSettings, log: EventLog, pool: Pool, state: State, engine: Engine
 ) -> None:
-    """Return once this process holds the lock; until then keep what the leader has not saved."""
+    """Follow until this process holds the lock, then lead until something fails."""
+    log_id = await log.identity()
     pruned_s = 0.0
-    while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", SCHEDULER_LEADER.number):
-        if clock.monotonic_s() - pruned_s > PRUNE_S:
-            pruned_s = clock.monotonic_s()
-            saved = await checkpoint.read_positions(pool, log_id, JOB_PARTITIONS)
-            if saved is not None:
-                checkpoint.prune(state.view, saved)
-            await tidy(state)
-            state.view.loose_runs.clear()  # a new leader compares all leases anyway
-        await asyncio.sleep(poll_s)
+
+    async def prune() -> None:
+        """Keep of the view what the leader has not saved."""
+        nonlocal pruned_s
+        if clock.monotonic_s() - pruned_s <= PRUNE_S:
+            return
+        pruned_s = clock.monotonic_s()
+        saved = await checkpoint.read_positions(pool, log_id, JOB_PARTITIONS)
+        if saved is not None:
+            checkpoint.prune(state.view, saved)
+        await tidy(state)
+        state.view.loose_runs.clear()  # a new leader compares all leases anyway
+
+    lock = holding(
+        settings.database_url,
+        SCHEDULER_LEADER,
+        name=f"{APPLICATION}-lock",
+        # A round may hold up everything else in this process for `round_s_max`.
+        silence_s=max(SILENCE_S, 2 * settings.round_s_max),
+        poll_s=settings.standby_poll_s,
+        waiting=prune,
+    )
+    async with lock as session, asyncio.TaskGroup() as tasks:
+        tasks.create_task(session.renew(), name="lock")
+        await lead(settings, log, pool, session, state, engine)
 
 
 async def lead(
     settings: SchedulerSettings,
     log: EventLog,
     pool: Pool,
-    connection: Connection,
+    session: LockSession,
     state: State,
     engine: Engine,
 ) -> None:
     """Take over from whoever led before, then cycle until something fails."""
-    producer = await log.producer(PRODUCER)
+    await session.end_silent_transactions(APPLICATION)
+    producer = GuardedProducer(await log.producer(PRODUCER), session.confirm)
     for topic in (JOBS, CLUSTERS, CONFIG):
         await state.reached(topic, await log.end_positions(topic))
     held = await _read_back(log, state)
@@ -82,7 +104,6 @@ async def lead(
     )
     metrics.LEADING.set(1)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_watch_lock(connection), name="lock")
         tasks.create_task(_save(settings, pool, state, saved), name="checkpoint")
         tasks.create_task(_cycle(settings, state, cycle), name="cycle")
         tasks.create_task(_prune(settings, pool, state), name="prune")
@@ -104,13 +125,6 @@ async def _saved_positions(log: EventLog, pool: Pool) -> list[int]:
         await checkpoint.begin(pool, log_id, start, JOB_PARTITIONS)
         saved = [start[partition] for partition in range(JOB_PARTITIONS)]
     return saved
-
-
-async def _watch_lock(connection: Connection) -> None:
-    """The lock lives as long as its connection; a lost one ends the term."""
-    while True:
-        await connection.fetchval("SELECT 1", timeout=10)
-        await asyncio.sleep(LOCK_CHECK_S)
 
 
 async def _cycle(settings: SchedulerSettings, state: State, cycle: Cycle) -> None:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from fairlead_common import clock
-from fairlead_common.db import Connection, Pool, migrate, open_pool
+from fairlead_common.db import Pool, migrate, open_pool
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.connect import keep_tidy, open_log
 from fairlead_common.serving import Check, Degraded
@@ -34,17 +34,13 @@ class Service:
         settings: SchedulerSettings,
         log: EventLog,
         pool: Pool,
-        lock: Connection,
         state: State,
-        log_id: str,
         engine: Engine,
     ) -> None:
         self.settings = settings
         self.state = state
         self._log = log
         self._pool = pool
-        self._lock = lock
-        self._log_id = log_id
         self._engine = engine
 
     @classmethod
@@ -54,15 +50,14 @@ class Service:
     ) -> AsyncIterator["Service"]:
         """Connect, bring the schema up to date, make the topics, load the saved view."""
         settings.check()
-        pool = await open_pool(settings.database_url, name="fairlead-scheduler")
+        pool = await open_pool(settings.database_url, name=leader.APPLICATION)
         log = await open_log(settings.log_url)
         try:
             await migrate(pool, "fairlead_scheduler", "fairlead_scheduler")
             for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
                 await log.create(topic)
             state = await load_state(log, pool, settings.rules)
-            async with pool.acquire() as lock:
-                yield cls(settings, log, pool, lock, state, await log.identity(), engine)
+            yield cls(settings, log, pool, state, engine)
         finally:
             await log.close()
             await pool.close()
@@ -100,10 +95,8 @@ class Service:
             tasks.create_task(self._lead())
 
     async def _lead(self) -> None:
-        poll_s = self.settings.standby_poll_s
-        await leader.stand_by(self._pool, self._lock, self.state, self._log_id, poll_s)
-        await leader.lead(
-            self.settings, self._log, self._pool, self._lock, self.state, self._engine
+        await leader.stand_by_and_lead(
+            self.settings, self._log, self._pool, self.state, self._engine
         )
 
 

@@ -13,8 +13,9 @@ from typing import Final
 
 from fairlead_common import configuration, db, events
 from fairlead_common.configuration import Cordon, Queue
+from fairlead_common.db import lock_session
 from fairlead_common.db.locks import SUBMIT_RELAY
-from fairlead_common.db.pool import AWAY
+from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX
 from fairlead_common.errors import WorldError
 from fairlead_common.log.protocol import EventLog, Producer, Record
 from fairlead_common.log.topics import CONFIG
@@ -37,8 +38,8 @@ Told = Callable[[], None]
 class Relay:
     """The task that empties the outbox."""
 
-    def __init__(self, pool: db.Pool, log: EventLog) -> None:
-        self._pool = pool
+    def __init__(self, url: str, log: EventLog) -> None:
+        self._url = url
         self._log = log
         self._woken = asyncio.Event()
 
@@ -50,17 +51,27 @@ class Relay:
         """Relay until cancelled; waits while another process does, or while the world is away."""
         while True:
             try:
-                async with self._pool.acquire() as connection:
-                    if await connection.fetchval(SQL["lead_relay"], SUBMIT_RELAY.number):
-                        await self._lead(connection)
-                    else:
-                        metrics.OUTBOX.set(0)
+                await self._session()
             except (*AWAY, WorldError) as error:
                 _logger.warning("the outbox waits: %s", error)
             await asyncio.sleep(POLL_S)
 
+    async def _session(self) -> None:
+        """Wait for the lock and relay, as long as the connection lasts."""
+        connection = await lock_session.connect(
+            self._url, name="fairlead-submit-relay", command_s_max=STATEMENT_S_MAX
+        )
+        try:
+            while not await lock_session.try_lock(connection, SUBMIT_RELAY):
+                metrics.OUTBOX.set(0)
+                await asyncio.sleep(POLL_S)
+            await self._lead(connection)
+        finally:
+            # Not back to a pool: the lock ends with the connection.
+            connection.terminate()
+
     async def _lead(self, connection: db.Connection) -> None:
-        """Relay as long as this connection lasts; going back to the pool, it gives up the lock."""
+        """Relay as long as this connection lasts, and with it the lock."""
         producer = await self._log.producer(PRODUCER)
         loop = asyncio.get_running_loop()
         tidy_s = loop.time()

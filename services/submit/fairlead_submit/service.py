@@ -49,7 +49,7 @@ class Service:
             append_bytes_max=settings.append_bytes_max,
             pending_bytes_max=settings.pending_bytes_max,
         )
-        self._relay = Relay(pool, log)
+        self._relay = Relay(settings.database_url, log)
         self.identify = Authenticator(pool, settings, now_s)
         self._queues = Queues(pool, self._relay.wake)
         self._known = Known(pool, log)

@@ -57,9 +57,6 @@ DELETE FROM fairlead_submit.outbox WHERE number = ANY ($1);
 DELETE FROM fairlead_submit.queues
 WHERE deleted AND changed_at < now() - make_interval(secs => $1) RETURNING name;
 
--- name: lead_relay
-SELECT pg_try_advisory_lock($1);
-
 -- name: insert_token
 -- A token or a session. One with a parent ($11) expires no later than its parent.
 INSERT INTO fairlead_submit.tokens

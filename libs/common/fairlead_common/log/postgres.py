@@ -12,6 +12,7 @@ from typing import Any, Final
 import asyncpg
 import msgspec
 
+from fairlead_common.db.lock_session import time_outs
 from fairlead_common.db.migrations import migrate
 from fairlead_common.db.pool import AWAY, Connection, DatabaseUnavailable, open_pool
 from fairlead_common.errors import (
@@ -143,7 +144,7 @@ class PostgresLog:
 
         Somebody has to call this now and then; any number of processes may (see `keep_tidy`).
         """
-        link = Link(self.url, self._away_s)
+        link = Link(self.url, self._away_s, time_outs())
         try:
             return await maintain(link, now_ms)
         finally:

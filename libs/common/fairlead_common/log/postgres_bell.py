@@ -6,6 +6,7 @@ fails to tell is found by the readers' poll.
 """
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from typing import Final
 
@@ -20,6 +21,9 @@ RING_S_MIN: Final = 0.005
 """Least time between two notifications."""
 PAUSE_S: Final = 0.3
 CONNECT_S_MAX: Final = 5.0
+PROBE_S: Final = 5.0
+"""On a connection on which nothing was sent for so long, the server is asked whether it is there.
+"""
 PAYLOAD_BYTES_MAX: Final = 7_900
 EVERYTHING: Final = "*"
 
@@ -81,7 +85,12 @@ class Bell:
             await connection.add_listener(CHANNEL, self._listen)
             self._wake(set(self._heard))
             while not connection.is_closed():
-                await self._work.wait()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(PROBE_S):
+                        await self._work.wait()
+                if not self._work.is_set():
+                    # A server that has vanished says nothing either.
+                    await connection.execute("SELECT 1", timeout=CONNECT_S_MAX)
                 self._work.clear()
                 await self._tell(connection)
                 await asyncio.sleep(RING_S_MIN)

@@ -1,8 +1,5 @@
 -- Statements of shares over time and resource-hours.
 
--- name: take
-SELECT pg_try_advisory_lock($1, $2);
-
 -- name: progress
 SELECT partition, position FROM fairlead_lookout.standing_progress;
 

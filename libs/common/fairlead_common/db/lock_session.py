@@ -1,0 +1,214 @@
+"""Database sessions that hold advisory locks, and that end when their holder falls silent.
+
+A session lock ends with its session, at once when the holder's process dies. A holder whose host
+vanished or that is frozen keeps its connection: so Postgres is told to end a session whose client
+sends nothing for `SILENCE_S`, and whoever waits for a lock ends a holder that stopped in the middle
+of a statement. The holder confirms its session at least every `RENEW_S` and gives up by itself,
+measured by its own monotonic clock, before Postgres may have ended it (decision 0024).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Final, NoReturn, TypeVar
+
+import asyncpg
+
+from fairlead_common import clock
+from fairlead_common.db.locks import NUMBER, PAIR, Lock, LockClass
+from fairlead_common.db.pool import AWAY, CONNECT_S_MAX, Connection, DatabaseUnavailable
+from fairlead_common.db.statements import load
+from fairlead_common.errors import WorldError
+
+T = TypeVar("T")
+
+SILENCE_S: Final = 10.0
+"""Postgres ends a session whose client sends nothing for so long."""
+RENEW_S: Final = 2.0
+"""A holder confirms its session as often as this."""
+ANSWER_S_MAX: Final = 5.0
+"""An answer that takes longer ends the session from this side. With RENEW_S below SILENCE_S."""
+POLL_S: Final = 0.5
+SQL: Final = load("fairlead_common", "db/locks.sql")
+
+
+class LockLost(WorldError):
+    """The session that held the lock has ended, so that another process may hold it by now."""
+
+
+class DatabaseUnsuitable(WorldError):
+    """This database server, or what is between it and us, cannot hold locks as we need it."""
+
+
+def time_outs(silence_s: float = SILENCE_S) -> dict[str, str]:
+    """The settings of a session by which Postgres ends it when its client falls silent.
+
+    The first two cover a client that sends nothing; the others a peer that cannot be reached, also
+    in the middle of a statement or of an answer.
+    """
+    milliseconds = str(round(1000 * silence_s))
+    return {
+        "idle_session_timeout": milliseconds,
+        "idle_in_transaction_session_timeout": milliseconds,
+        "tcp_user_timeout": milliseconds,
+        "tcp_keepalives_idle": str(max(1, round(silence_s / 2))),
+        "tcp_keepalives_interval": str(max(1, round(silence_s / 6))),
+        "tcp_keepalives_count": "3",
+    }
+
+
+async def connect(
+    url: str,
+    *,
+    name: str,
+    settings: Mapping[str, str] | None = None,
+    silence_s: float = SILENCE_S,
+    command_s_max: float = ANSWER_S_MAX,
+) -> Connection:
+    """A connection that may hold locks. Raises `DatabaseUnsuitable`, or what is in `AWAY`."""
+    given = {"application_name": name, "jit": "off", **(settings or {}), **time_outs(silence_s)}
+    try:
+        connection = await asyncpg.connect(
+            url, timeout=ANSWER_S_MAX, command_timeout=command_s_max, server_settings=given
+        )
+    except asyncpg.UndefinedObjectError as error:
+        raise DatabaseUnsuitable(f"Postgres 14 or newer is needed: {error}") from error
+    except asyncpg.ProtocolViolationError as error:
+        raise DatabaseUnsuitable(
+            f"the database URL must lead to Postgres itself, not to a connection pooler: {error}"
+        ) from error
+    try:
+        row = await connection.fetchrow(SQL["suitability"])
+        if row["idle_session_timeout"] in ("0", None) or row["pid"] != connection.get_server_pid():
+            raise DatabaseUnsuitable(
+                "there is a connection pooler between this process and Postgres: locks belong to"
+                " database sessions, which a pooler shares and keeps open. Set the database URL"
+                " to Postgres itself"
+            )
+    except BaseException:
+        connection.terminate()
+        raise
+    return connection
+
+
+async def try_lock(connection: Connection, lock: Lock, silence_s: float = SILENCE_S) -> bool:
+    """Take the lock if it is free; a holder that has stopped in mid-statement is ended."""
+    if lock.objsubid == NUMBER:
+        taken: bool = await connection.fetchval(SQL["try_number"], lock.number)
+    else:
+        taken = await connection.fetchval(SQL["try_pair"], lock.classid, lock.objid)
+    if not taken:
+        silence = timedelta(seconds=silence_s)
+        await connection.fetch(
+            SQL["end_silent_holders"], lock.classid, lock.objid, lock.objsubid, silence
+        )
+    return taken
+
+
+async def end_silent_holders(
+    connection: Connection, lock_class: LockClass, silence_s: float = SILENCE_S
+) -> None:
+    """End the holders of any lock of this class that have stopped in mid-statement."""
+    silence = timedelta(seconds=silence_s)
+    await connection.fetch(SQL["end_silent_holders"], lock_class, None, PAIR, silence)
+
+
+class LockSession:
+    """The session in which this process holds a lock; used by `holding`."""
+
+    def __init__(self, connection: Connection, silence_s: float) -> None:
+        self._connection = connection
+        self._silence_s = silence_s
+        self._turn = asyncio.Lock()
+        self._confirmed_s = -silence_s
+
+    async def try_lock(self, lock: Lock) -> bool:
+        """Take the lock if it is free. Raises `LockLost`."""
+        return await self._ask(lambda: try_lock(self._connection, lock, self._silence_s))
+
+    async def end_silent_transactions(self, application: str) -> None:
+        """End what a frozen predecessor left open, so that it keeps no rows locked."""
+        silence = timedelta(seconds=self._silence_s / 2)
+        await self._ask(
+            lambda: self._connection.fetch(SQL["end_silent_transactions"], application, silence)
+        )
+
+    async def confirm(self) -> None:
+        """Return if the session was there less than `RENEW_S` ago, or is now. Raises `LockLost`.
+
+        To be called right before whatever only the holder may do.
+        """
+        if clock.monotonic_s() - self._confirmed_s >= RENEW_S:
+            await self._ask(lambda: self._connection.fetchval(SQL["confirm"]))
+
+    async def renew(self) -> NoReturn:
+        """Keep the session from being silent, for ever. Raises `LockLost`."""
+        while True:
+            await self.confirm()
+            await asyncio.sleep(RENEW_S / 2)
+
+    async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
+        async with self._turn:
+            # The session is certain to have lived when the question was sent, not when it was
+            # answered: a process may be stopped in between.
+            asked_s = clock.monotonic_s()
+            try:
+                answer = await call()
+            except (*AWAY, asyncpg.PostgresError) as error:
+                reason = str(error) or type(error).__name__
+                raise LockLost(f"the session that held the lock has ended: {reason}") from error
+            self._confirmed_s = asked_s
+            return answer
+
+
+@asynccontextmanager
+async def holding(
+    url: str,
+    lock: Lock,
+    *,
+    name: str,
+    silence_s: float = SILENCE_S,
+    poll_s: float = POLL_S,
+    waiting: Callable[[], Awaitable[None]] | None = None,
+) -> AsyncIterator[LockSession]:
+    """Wait until this process holds the lock, calling `waiting` at each try; it is free afterwards.
+
+    Whoever holds it runs `renew` beside its work. Raises `DatabaseUnavailable` when the database
+    cannot be reached for `CONNECT_S_MAX`, and `DatabaseUnsuitable`.
+    """
+    reached_s = clock.monotonic_s()
+    while True:
+        try:
+            connection = await connect(url, name=name, silence_s=silence_s)
+        except AWAY as error:
+            if clock.monotonic_s() - reached_s > CONNECT_S_MAX:
+                raise DatabaseUnavailable(f"Postgres is away: {error}") from error
+            await asyncio.sleep(poll_s)
+            continue
+        reached_s = clock.monotonic_s()
+        try:
+            session = LockSession(connection, silence_s)
+            if await _wait_for(session, lock, poll_s, waiting):
+                yield session
+                return
+        finally:
+            # Without a word to a server that may not answer: the socket's end is enough.
+            connection.terminate()
+
+
+async def _wait_for(
+    session: LockSession,
+    lock: Lock,
+    poll_s: float,
+    waiting: Callable[[], Awaitable[None]] | None,
+) -> bool:
+    """Whether the lock was taken; not if the session ended before."""
+    try:
+        while not await session.try_lock(lock):
+            if waiting is not None:
+                await waiting()
+            await asyncio.sleep(poll_s)
+    except LockLost:
+        return False
+    return True
