@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 import msgspec
@@ -115,7 +114,9 @@ def test_its_install_lines_work_in_an_empty_environment(service: str, tmp_path: 
             shutil.copytree(ROOT / source, app / target, ignore=skipped)
         else:
             shutil.copy(ROOT / source, app / target)
-    venv.create(tmp_path / "python", with_pip=True)
+    # The module `venv` needs ensurepip, which a Debian with only python3 and pip does not have.
+    make_python = [_uv(), "venv", "--quiet", "--seed", "--python", sys.executable, "python"]
+    _run(make_python, tmp_path, dict(os.environ))
     path = f"{tmp_path / 'python' / 'bin'}:/usr/bin:/bin"
     environment = {**os.environ, "PATH": path, "UV_PYTHON_DOWNLOADS": "never"}
     for unwanted in ("VIRTUAL_ENV", "PYTHONPATH", "UV_PROJECT_ENVIRONMENT"):
@@ -126,6 +127,14 @@ def test_its_install_lines_work_in_an_empty_environment(service: str, tmp_path: 
     module = files.command(service)[-1]
     installed = str(app / ".venv" / "bin" / "python")
     _run([installed, "-I", "-c", f"import {module}.__main__"], app, environment)
+
+
+def _uv() -> str:
+    """The uv that tools/setup.sh made this environment with."""
+    own = sorted((ROOT / ".tools").glob("uv-*/bin/uv"))
+    found = str(own[-1]) if own else shutil.which("uv")
+    assert found is not None, "run `make setup` first"
+    return found
 
 
 def _run(words: list[str], folder: Path, environment: dict[str, str]) -> None:
