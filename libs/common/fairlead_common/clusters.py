@@ -4,12 +4,14 @@ Key `executor` holds the heartbeat, `executor/node` one node, written when it ch
 the node is gone.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import CLUSTERS
+
+Amount = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 
 
 class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -48,7 +50,7 @@ class Node(
 
     executor: str
     name: str
-    allocatable: dict[str, int]
+    allocatable: dict[str, Amount]
     pool: str = "default"
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()

@@ -7,9 +7,10 @@ defaults; `tests/unit/golden/events.jsonl` holds one line of each and guards tha
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
 from fairlead_common.ids import JobId, job_set_key, job_set_partition
 from fairlead_common.lifecycle import JobState
@@ -18,6 +19,13 @@ from fairlead_common.log.topics import JOBS
 
 EVENTS_MAX: Final = 1_000
 """Most events in one message."""
+
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+RunNumber = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+Int64 = Annotated[int, Meta(ge=-(2**62), le=2**62)]
+Milliseconds = Annotated[int, Meta(ge=-(2**53), le=2**53)]
+Seconds = Annotated[int, Meta(ge=-(2**43), le=2**43)]
+"""Ranges that every fold's columns and tables can hold; submit admits less."""
 
 
 class FailureCategory(StrEnum):
@@ -48,17 +56,17 @@ class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Jobs of one queue and job set that start together. `member`: which of them this one is."""
 
     name: str
-    size: int
-    min_size: int | None = None
+    size: Int32
+    min_size: Int32 | None = None
     uniformity_label: str | None = None
     rest: str = "wait"
-    member: int | None = None
+    member: Int32 | None = None
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """How often a failed run is tried again, for which failures, and with what changed."""
 
-    limit: int = 0
+    limit: Int32 = 0
     on: tuple[FailureCategory, ...] = ()
     memory_factor: float = 1.0
     avoid_node: bool = False
@@ -97,7 +105,7 @@ class JobEvent(Event, frozen=True, kw_only=True):
 class RunEvent(JobEvent, frozen=True, kw_only=True):
     """A fact about one run of a job. `run` counts attempts from 1."""
 
-    run: int
+    run: RunNumber
 
 
 # What was asked (written by submit).
@@ -116,17 +124,17 @@ class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="jobSubmitted"):
     spec: msgspec.Raw
     digest: str
     client_id: str | None = None
-    priority: int = 0
+    priority: Int32 = 0
     priority_class: str = "default"
     pool: str = "default"
     namespace: str = "default"
     after: tuple[JobId, ...] = ()
     hold: bool = False
-    start_after_ms: int | None = None
-    queue_s_max: int | None = None
-    runtime_s_max: int | None = None
-    grace_s: int = 30
-    checkpoint_s: int | None = None
+    start_after_ms: Milliseconds | None = None
+    queue_s_max: Seconds | None = None
+    runtime_s_max: Seconds | None = None
+    grace_s: Int32 = 30
+    checkpoint_s: Seconds | None = None
     when_infeasible: str = "reject"
     on_preemption: str = "requeue"
     gang: Gang | None = None
@@ -154,7 +162,7 @@ class JobPreemptRequested(JobEvent, frozen=True, kw_only=True, tag="jobPreemptRe
 class JobReprioritized(JobEvent, frozen=True, kw_only=True, tag="jobReprioritized"):
     """The job's place within its queue was changed."""
 
-    priority: int
+    priority: Int32
     reason: str = ""
 
 
@@ -176,7 +184,7 @@ class JobsReprioritized(Event, frozen=True, kw_only=True, tag="jobsReprioritized
     """As `JobReprioritized`, for every job that the filter finds at this place of the log."""
 
     filter: JobFilter
-    priority: int
+    priority: Int32
     reason: str = ""
 
 
@@ -196,7 +204,7 @@ class JobRunLeased(RunEvent, frozen=True, kw_only=True, tag="jobRunLeased"):
     executor: str
     node: str
     pool: str = "default"
-    value: int = 0
+    value: Int64 = 0
 
 
 class JobRunPreempting(RunEvent, frozen=True, kw_only=True, tag="jobRunPreempting"):
@@ -235,7 +243,7 @@ class JobFailed(JobEvent, frozen=True, kw_only=True, tag="jobFailed"):
 
     category: FailureCategory
     reason: str
-    exit_code: int | None = None
+    exit_code: Int32 | None = None
 
 
 class JobCancelled(JobEvent, frozen=True, kw_only=True, tag="jobCancelled"):
@@ -260,13 +268,13 @@ class JobRunPending(RunEvent, frozen=True, kw_only=True, tag="jobRunPending"):
 class JobRunRunning(RunEvent, frozen=True, kw_only=True, tag="jobRunRunning"):
     """The run's command started."""
 
-    at_ms: int = 0
+    at_ms: Milliseconds = 0
 
 
 class JobRunSucceeded(RunEvent, frozen=True, kw_only=True, tag="jobRunSucceeded"):
     """The run's command ended with exit code 0."""
 
-    at_ms: int = 0
+    at_ms: Milliseconds = 0
 
 
 class JobRunFailed(RunEvent, frozen=True, kw_only=True, tag="jobRunFailed"):
@@ -274,23 +282,23 @@ class JobRunFailed(RunEvent, frozen=True, kw_only=True, tag="jobRunFailed"):
 
     category: FailureCategory
     reason: str
-    exit_code: int | None = None
-    at_ms: int = 0
+    exit_code: Int32 | None = None
+    at_ms: Milliseconds = 0
 
 
 class JobRunReturned(RunEvent, frozen=True, kw_only=True, tag="jobRunReturned"):
     """The run never started here; another node may do."""
 
     reason: str
-    at_ms: int = 0
+    at_ms: Milliseconds = 0
 
 
 class JobRunStopped(RunEvent, frozen=True, kw_only=True, tag="jobRunStopped"):
     """The run ended because it was asked to, by its lease or by the executor's own shutdown."""
 
     reason: str
-    exit_code: int | None = None
-    at_ms: int = 0
+    exit_code: Int32 | None = None
+    at_ms: Milliseconds = 0
 
 
 AnyEvent = (

@@ -15,13 +15,13 @@ from fairlead_common.log.topics import JOB_PARTITIONS
 JobId = NewType("JobId", str)
 RunId = NewType("RunId", str)
 
-_ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
-_VALUES: Final = {letter: value for value, letter in enumerate(_ALPHABET)}
+ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+_VALUES: Final = {letter: value for value, letter in enumerate(ALPHABET)}
 JOB_ID_LENGTH: Final = 28
-JOB_ID_PATTERN: Final = f"^[{_ALPHABET}]{{{JOB_ID_LENGTH}}}$"
+JOB_ID_PATTERN: Final = f"^[{ALPHABET}]{{{JOB_ID_LENGTH}}}$"
 
 
-_PAIRS: Final = [first + second for first in _ALPHABET for second in _ALPHABET]
+_PAIRS: Final = [first + second for first in ALPHABET for second in ALPHABET]
 
 
 def _base32(number: int) -> str:
@@ -87,6 +87,13 @@ def parse_run_id(text: str) -> tuple[JobId, int]:
     """The inverse of `run_id`. Raises ValueError."""
     job_id, _, run = text.rpartition("-")
     return JobId(job_id), int(run)
+
+
+def is_job_id(text: str) -> bool:
+    """Whether this is the form of a job id, and its partition exists."""
+    if len(text) != JOB_ID_LENGTH or text.strip(ALPHABET):
+        return False
+    return partition_of_job(text) < JOB_PARTITIONS
 
 
 NUMBER_EPOCH_MS: Final = 1_704_067_200_000

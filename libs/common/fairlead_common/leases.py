@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.events import FailureCategory
+from fairlead_common.events import FailureCategory, Int32, RunNumber, Seconds
 from fairlead_common.ids import JobId, RunId, run_id
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import leases
@@ -29,15 +29,15 @@ class Lease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
     """
 
     job_id: JobId
-    run: int
+    run: RunNumber
     queue: str
     job_set: str
     node: str
     wish: Wish = Wish.RUN
     why: str = ""
     failure: FailureCategory | None = None
-    grace_s: int = 30
-    runtime_s_max: int | None = None
+    grace_s: Int32 = 30
+    runtime_s_max: Seconds | None = None
     namespace: str = "default"
     after: tuple[RunId, ...] = ()
     env: dict[str, str] = {}

@@ -58,6 +58,7 @@ class Settings(
     requests: access.RequestLimits = access.RequestLimits()
     connections: access.ConnectionLimits = access.ConnectionLimits()
     signing_key: str = ""
+    skip_records: tuple[str, ...] = ()
     log_level: str = "INFO"
     data: str = ""
 

@@ -5,9 +5,11 @@ them without decoding. Made by submit, read by scheduler and lookout.
 """
 
 import hashlib
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+
+Amount = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
 class Toleration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -46,7 +48,7 @@ class Shape(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     `preferred` only ranks the nodes that suit.
     """
 
-    requests: dict[str, int]
+    requests: dict[str, Amount]
     node_selector: dict[str, str] = {}
     affinity: tuple[SelectorTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()

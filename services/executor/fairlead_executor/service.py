@@ -11,6 +11,8 @@ from fairlead_common import clock
 from fairlead_common.log import EventLog
 from fairlead_common.log.connect import open_log
 from fairlead_common.log.protocol import Producer
+from fairlead_common.quarantine import Quarantine
+from fairlead_common.screening import ScreenedLog
 from fairlead_common.serving import Check
 from fairlead_executor import api
 from fairlead_executor.backends.cluster import Cluster
@@ -23,9 +25,12 @@ from fairlead_executor.settings import ExecutorSettings
 class Service:
     """One executor; whoever opens it runs `tasks()` and serves `routers()`."""
 
-    def __init__(self, settings: ExecutorSettings, cluster: Cluster, executor: Executor) -> None:
+    def __init__(
+        self, settings: ExecutorSettings, log: ScreenedLog, cluster: Cluster, executor: Executor
+    ) -> None:
         self.cluster = cluster
         self.executor = executor
+        self._log = log
         self._settings = settings
 
     @classmethod
@@ -37,13 +42,16 @@ class Service:
         settings.check()
         own = await open_log(settings.log_url) if log is None else None
         try:
-            the_log = log or own
-            assert the_log is not None
+            given = log or own
+            assert given is not None
+            quarantine = Quarantine(f"executor {settings.executor}", settings.skip_records)
+            the_log = ScreenedLog(given, quarantine)
             # First of all: an executor of this name that still lives lets go of its cluster.
             producer = await fence(the_log, settings.executor)
             cluster = await open_cluster(settings, await the_log.identity())
             try:
-                yield cls(settings, cluster, _executor(settings, the_log, producer, cluster))
+                executor = _executor(settings, the_log, producer, cluster)
+                yield cls(settings, the_log, cluster, executor)
             finally:
                 await cluster.close()
         finally:
@@ -60,11 +68,11 @@ class Service:
         async def reporting() -> str | None:
             return self.executor.trouble
 
-        return {"reporting": reporting}
+        return {"reporting": reporting, "quarantine": self._log.quarantine.check()}
 
     def tasks(self) -> list[Coroutine[object, object, None]]:
         """What must run beside the server; none of them ends by itself."""
-        return [self.executor.run()]
+        return [self.executor.run(), self._log.quarantine.run(self._log.inner)]
 
     async def shut_down(self) -> None:
         """After the tasks were cancelled by a signal: end the runs in order."""

@@ -178,7 +178,7 @@ async def describe(
     now_ms = clock.now_ms()
     return shown.JobDetailShown(
         **msgspec.structs.asdict(shown.job(found.row, now_ms, found.waits_for_others)),
-        why=why.explain(found, parts.reports, now_ms),
+        why=why.explain(found, parts.reports, parts.quarantine.stopped_partitions(), now_ms),
         position_in_queue=await standing.position(parts, found),
         runs=[shown.run(row) for row in found.runs],
         namespace=said.namespace,

@@ -8,17 +8,19 @@ waited out within a bound; a position moved by somebody else (`ViewConflict`) en
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 import asyncpg
 
-from fairlead_common import clock, events
+from fairlead_common import clock, records
 from fairlead_common.db import Connection, lock_session
 from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX
 from fairlead_common.errors import WorldError
-from fairlead_common.log import EventLog, Reader
+from fairlead_common.log import Entry, EventLog, Reader
 from fairlead_common.log.topics import JOBS
+from fairlead_common.records import Undecodable
+from fairlead_common.screening import ScreenedReader, stopped_partitions
 from fairlead_lookout import chunks, fold, metrics
 from fairlead_lookout.batches import Batch, cut
 from fairlead_lookout.behind import Behind
@@ -83,6 +85,8 @@ class Folder:
         self._cache = Cache(settings.jobs_known_max)
         self._turns = Turns()
         self._outages = Outages("the fold", settings.away_s)
+        self.stopped: Mapping[int, int] = {}
+        """Partition -> position at which this fold has stopped."""
 
     @property
     def trouble(self) -> str | None:
@@ -178,7 +182,9 @@ class Folder:
         rows = await connection.fetch(SQL["positions_of"], sorted(held))
         positions = {row["partition"]: row["position"] for row in rows}
         self._progress.begin(positions)
-        return await self._log.reader(JOBS, positions), positions
+        reader = await self._log.reader(JOBS, positions)
+        self.stopped = stopped_partitions(reader)
+        return reader, positions
 
     async def _turn(
         self,
@@ -194,12 +200,13 @@ class Folder:
         if read.positions == positions:
             return positions
         began_s = clock.monotonic_s()
-        messages: list[Message] = []
-        for entry in read.entries:
-            if entry.value is not None:
-                sequence = events.decode(entry.value)
-                messages.append(Message(entry.partition, entry.position, entry.time_ms, sequence))
-                await self._turns.give_way()
+        try:
+            messages = await self._decode(read.entries)
+        except Undecodable:
+            if not isinstance(reader, ScreenedReader):
+                raise
+            read = reader.screen(read)
+            messages = await self._decode(read.entries)
         folded = 0
         async with Behind() as behind:
             for batch in cut(messages, positions, read.positions, self._settings.fold_events_max):
@@ -212,6 +219,15 @@ class Folder:
             rest_s = self._settings.fold_interval_s - (clock.monotonic_s() - began_s)
             await asyncio.sleep(max(rest_s, 0.0))
         return read.positions
+
+    async def _decode(self, entries: Iterable[Entry]) -> list[Message]:
+        """Raises `Undecodable`."""
+        messages: list[Message] = []
+        for entry in entries:
+            sequence = records.decode_jobs(entry)
+            messages.append(Message(entry.partition, entry.position, entry.time_ms, sequence))
+            await self._turns.give_way()
+        return messages
 
     async def _fold_request(self, connection: Connection, store: Store, whole: Batch) -> int:
         """One request about many jobs, in a transaction for each so many of them; where the view

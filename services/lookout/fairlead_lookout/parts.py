@@ -9,6 +9,7 @@ from fairlead_lookout.lists import Lists
 from fairlead_lookout.logs import Logs
 from fairlead_lookout.mirror import Clusters, Configured, Reports
 from fairlead_lookout.progress import Progress
+from fairlead_lookout.quarantined import QuarantineMirror
 from fairlead_lookout.reads import View
 from fairlead_lookout.settings import Settings
 from fairlead_lookout.sight import Sight
@@ -32,6 +33,7 @@ class Parts(msgspec.Struct, frozen=True):
     reports: Reports
     clusters: Clusters
     configured: Configured
+    quarantine: QuarantineMirror
     logs: Logs
     sight: Sight
     settings: Settings

@@ -12,7 +12,9 @@ from fairlead_common.db import Pool, migrate, open_pool
 from fairlead_common.errors import WorldError
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.connect import open_log
+from fairlead_common.quarantine import Quarantine
 from fairlead_common.queue_rights import QueueRights
+from fairlead_common.screening import ScreenedLog
 from fairlead_common.serving import Check
 from fairlead_lookout import api, html, metrics, pages, upkeep
 from fairlead_lookout.fairness_fold import FairnessFolder
@@ -22,6 +24,7 @@ from fairlead_lookout.logs import Logs
 from fairlead_lookout.mirror import Clusters, Configured, Reports
 from fairlead_lookout.parts import Budget, Parts
 from fairlead_lookout.progress import Progress
+from fairlead_lookout.quarantined import QuarantineMirror
 from fairlead_lookout.reads import View
 from fairlead_lookout.settings import Settings
 from fairlead_lookout.sight import Sight
@@ -35,7 +38,7 @@ class Service:
     """An async context manager; whoever enters it runs `tasks()` and serves `routers()`."""
 
     def __init__(
-        self, settings: Settings, log: EventLog, pool: Pool, parts: Parts, folder: Folder
+        self, settings: Settings, log: ScreenedLog, pool: Pool, parts: Parts, folder: Folder
     ) -> None:
         self.parts = parts
         self.identify = parts.sight.authenticate
@@ -54,7 +57,14 @@ class Service:
             if log is None:
                 log = await open_log(settings.log_url)
                 stack.push_async_callback(log.close)
-            for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
+            log = screened = ScreenedLog(log, Quarantine("lookout", settings.skip_records))
+            for topic in (
+                topics.jobs(),
+                topics.clusters(),
+                topics.config(),
+                topics.reports(),
+                topics.quarantine(),
+            ):
                 await log.create(topic)
             pool = await open_pool(
                 _by_index(settings.database_url),
@@ -81,13 +91,14 @@ class Service:
                 reports=Reports(log, away_s=settings.away_s),
                 clusters=clusters,
                 configured=Configured(log, away_s=settings.away_s),
+                quarantine=QuarantineMirror(log, away_s=settings.away_s),
                 logs=logs,
                 sight=Sight(authenticate, QueueRights(pool)),
                 settings=settings,
                 budget=Budget(),
             )
             folder = Folder(log, streams, progress, settings)
-            service = cls(settings, log, pool, parts, folder)
+            service = cls(settings, screened, pool, parts, folder)
             service._stack = stack.pop_all()
             return service
         raise AssertionError("unreachable")
@@ -104,7 +115,10 @@ class Service:
 
     def checks(self) -> Mapping[str, Check]:
         """What `/readyz` asks."""
-        return {"lookout view": self._check_view}
+        return {
+            "lookout view": self._check_view,
+            "lookout quarantine": self._log.quarantine.check(),
+        }
 
     def tasks(self) -> list[Coroutine[object, object, None]]:
         """What must run beside the server; none of them ends by itself."""
@@ -115,6 +129,8 @@ class Service:
             self.parts.reports.run(),
             self.parts.clusters.run(),
             self.parts.configured.run(),
+            self.parts.quarantine.run(),
+            self._log.quarantine.run(self._log.inner),
             FairnessFolder(self._log, self._settings).run(),
             upkeep.keep_tidy(self._pool, self._settings),
         ]
@@ -129,8 +145,11 @@ class Service:
         except WorldError as error:
             return str(error)
         known = self.parts.progress.positions
-        behind = sum(max(0, at - known.get(number, 0)) for number, at in end.items())
-        metrics.LAG_MESSAGES.set(behind)
+        lags = {number: max(0, at - known.get(number, 0)) for number, at in end.items()}
+        metrics.LAG_MESSAGES.set(sum(lags.values()))
+        # A stopped partition never catches up: the check of the quarantine says so.
+        stopped = self.folder.stopped.keys() | self.parts.quarantine.stopped_partitions()
+        behind = sum(lag for number, lag in lags.items() if number not in stopped)
         now_s = clock.monotonic_s()
         if behind == 0:
             self._caught_up_s = now_s

@@ -1,14 +1,29 @@
 """Why a job waits: what it waits for itself, else what the scheduler said of jobs like it."""
 
+from collections.abc import Mapping
+
 from fairlead_common import clock
+from fairlead_common.ids import partition_of_job
+from fairlead_common.quarantine import QuarantinedRecord
 from fairlead_lookout import shown
 from fairlead_lookout.mirror import Reports
 from fairlead_lookout.reads import JobFound
 
 
-def explain(found: JobFound, reports: Reports, now_ms: int) -> shown.WhyShown | None:
-    """The reason, or None for a job that does not wait."""
+def explain(
+    found: JobFound, reports: Reports, stopped: Mapping[int, QuarantinedRecord], now_ms: int
+) -> shown.WhyShown | None:
+    """The reason, or None for a job that does not wait. `stopped`: partitions of the log."""
     row = found.row
+    if row["state"] == "QUEUED" and (noted := stopped.get(partition_of_job(row["id"]))):
+        return shown.WhyShown(
+            code="log-stopped",
+            sentence=(
+                f"The {noted.reader} cannot read the log of this job beyond position"
+                f" {noted.position} of partition {noted.partition}: {noted.reason}. Nothing is"
+                " decided about the job until a newer version of that service runs."
+            ),
+        )
     if found.giving_way:
         return _making_room(found)
     match shown.waiting_for(row, now_ms, found.waits_for_others):

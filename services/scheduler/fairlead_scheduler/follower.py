@@ -10,6 +10,8 @@ from fairlead_common.ids import JobId
 from fairlead_common.log import EventLog, Reader, caught_up
 from fairlead_common.log.protocol import Batch, Positions
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS
+from fairlead_common.records import Undecodable
+from fairlead_common.screening import ScreenedReader, stopped_partitions
 from fairlead_scheduler import metrics
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.queues import Queues
@@ -47,9 +49,19 @@ class State:
             self._moved.notify_all()
 
     async def reached(self, topic: str, positions: Positions) -> None:
-        """Return once everything before these positions of a topic is folded."""
+        """Return once everything before these positions of a topic is folded.
+
+        A stopped partition of `fairlead.jobs` is not waited for: nothing of it is folded until
+        another version reads it.
+        """
+
+        def is_reached() -> bool:
+            stopped = self.view.stopped if topic == JOBS else frozenset()
+            wanted = {each: at for each, at in positions.items() if each not in stopped}
+            return caught_up(self.positions.get(topic, {}), wanted)
+
         async with self._moved:
-            await self._moved.wait_for(lambda: caught_up(self.positions.get(topic, {}), positions))
+            await self._moved.wait_for(is_reached)
 
 
 async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
@@ -57,9 +69,15 @@ async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
     reader = await log.reader(JOBS, dict(state.view.positions))
     await state.moved(JOBS, state.view.positions)
 
-    async def fold(batch: Batch) -> None:
+    async def fold(batch: Batch) -> Batch:
         view = state.view
-        messages = apply.decode(batch.entries)
+        try:
+            messages = apply.decode(batch.entries)
+        except Undecodable:
+            if not isinstance(reader, ScreenedReader):
+                raise
+            batch = reader.screen(batch)
+            messages = apply.decode(batch.entries)
         async with state.recalling:
             wanted = apply.wanted(view, messages)
             known = await checkpoint.find_ended(pool, wanted) if wanted else {}
@@ -73,10 +91,12 @@ async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
                     )
                 apply.apply(view, messages, known)
                 apply.advance(view, batch.positions)
+                view.stop(stopped_partitions(reader))
         metrics.EVENTS.inc(len(batch.entries))
         oldest_ms = min((entry.time_ms for entry in batch.entries), default=None)
         metrics.LAG.set(0.0 if oldest_ms is None else (clock.now_ms() - oldest_ms) / 1000)
         metrics.JOBS.set(len(view.jobs.rows))
+        return batch
 
     await _follow(reader, state, fold)
 
@@ -85,11 +105,12 @@ async def follow_clusters(log: EventLog, state: State) -> None:
     """Fold `fairlead.clusters` for ever, from its beginning: it is compacted."""
     reader = await log.reader(CLUSTERS, await log.start_positions(CLUSTERS))
 
-    async def fold(batch: Batch) -> None:
+    async def fold(batch: Batch) -> Batch:
         before = state.clusters.version
         state.clusters.apply(batch.entries)
         if state.clusters.version != before:
             state.view.version += 1
+        return batch
 
     await _follow(reader, state, fold)
 
@@ -98,18 +119,20 @@ async def follow_config(log: EventLog, state: State) -> None:
     """Fold `fairlead.config` for ever, from its beginning: it is compacted."""
     reader = await log.reader(CONFIG, await log.start_positions(CONFIG))
 
-    async def fold(batch: Batch) -> None:
+    async def fold(batch: Batch) -> Batch:
         state.queues.apply(batch.entries, state.clusters)
         state.view.version += bool(batch.entries)
+        return batch
 
     await _follow(reader, state, fold)
 
 
-async def _follow(reader: Reader, state: State, fold: Callable[[Batch], Awaitable[None]]) -> None:
+async def _follow(reader: Reader, state: State, fold: Callable[[Batch], Awaitable[Batch]]) -> None:
+    """Read and fold for ever; `fold` returns what it has folded of a batch."""
     while True:
         batch = await reader.read(wait_s=1.0)
         version = state.view.version
-        await fold(batch)
+        batch = await fold(batch)
         await state.moved(reader.topic, batch.positions)
         if state.view.version != version:
             state.changed.set()

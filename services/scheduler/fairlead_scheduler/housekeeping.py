@@ -110,16 +110,17 @@ def decide(
     for row, unit in _attended(view, held, queues, clusters, bounds, rest):
         left_out.add(row)
         units.append(unit)
-    for row, unit in _overdue(view, watch.overdue(now_ms)):
+    for row, unit in _overdue(view, _decidable(view, watch.overdue(now_ms))):
         if row not in left_out:
             left_out.add(row)
             units.append(unit)
-    units += _beyond_runtime(view, held, watch.too_long(now_ms))
+    units += _beyond_runtime(view, held, _decidable(view, watch.too_long(now_ms)))
     for row, unit in _lost(view, held, watch, _given_up(view, watch, clusters, bounds)):
         left_out.add(row)
         units.append(unit)
     left_out.update(_stopping_gangs(view))
-    units += [_loose(view, held, run) for run in sorted(view.loose_runs) if run in held.held]
+    loose = (run for run in view.loose_runs if not leasing.is_stopped(view, run))
+    units += [_loose(view, held, run) for run in sorted(loose) if run in held.held]
     return Housekeeping(_succeeded(view, over), units, left_out)
 
 
@@ -133,6 +134,13 @@ def _loose(view: View, held: Leases, run: RunId) -> Unit:
     return Unit(((UNKNOWN, lost),), cleared)
 
 
+def _decidable(view: View, rows: list[int]) -> list[int]:
+    if not view.stopped:
+        return rows
+    found: list[int] = view.decidable(np.array(rows, np.intp)).tolist()
+    return found
+
+
 def _job_set(view: View, row: int) -> JobSet:
     return view.jobs.job_sets.values[view.jobs.job_set.item(row)]
 
@@ -140,7 +148,7 @@ def _job_set(view: View, row: int) -> JobSet:
 def _apart(view: View) -> tuple[Rows, Rows, Rows]:
     """Of the jobs that an event marked: those whose run succeeded, those whose run lives and is to
     stop, and others of which something may be decided; ascending."""
-    jobs, at = view.jobs, np.array(list(view.attention), np.intp)
+    jobs, at = view.jobs, view.decidable(np.array(list(view.attention), np.intp))
     at.sort()
     run_state, state = jobs.run_state[at], jobs.state[at]
     over = (run_state == _SUCCEEDED) & c.IS_HELD[state]
@@ -305,7 +313,7 @@ def _lost(
 ) -> Iterator[tuple[int, Unit]]:
     """Live runs on nodes that nobody has heard of for too long are given up."""
     jobs = view.jobs
-    for row in watch.runs_on(view, given_up):
+    for row in _decidable(view, watch.runs_on(view, given_up)):
         name = jobs.nodes.values[jobs.node[row]]
         event = ev.JobRunLost(
             job_id=jobs.rows.of(row), run=int(jobs.run[row]), reason=given_up[name]

@@ -13,6 +13,7 @@ from fairlead_common import clock
 from fairlead_common.db import Pool
 from fairlead_common.db.lock_session import SILENCE_S, LockSession, holding
 from fairlead_common.db.locks import SCHEDULER_LEADER
+from fairlead_common.errors import TopicMismatch
 from fairlead_common.log import EventLog, fold
 from fairlead_common.log.guarded import GuardedProducer
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOB_PARTITIONS, JOBS, REPORTS, leases
@@ -84,6 +85,7 @@ async def lead(
     for topic in (JOBS, CLUSTERS, CONFIG):
         await state.reached(topic, await log.end_positions(topic))
     held = await _read_back(log, state)
+    held.assume_wanted(state.view)
     reporter = Reporter(item.name for item in settings.priority_classes)
     reporter.read_back((await fold.newest(log, REPORTS))[0])
     saved = await _saved_positions(log, pool)
@@ -112,7 +114,11 @@ async def lead(
 async def _read_back(log: EventLog, state: State) -> Leases:
     held = Leases()
     for executor in sorted(state.clusters.heard):
-        newest, _ = await fold.newest(log, leases(executor).name)
+        try:
+            newest, _ = await fold.newest(log, leases(executor).name)
+        except TopicMismatch:  # no executor of ours wrote its heartbeat: they make it before
+            await log.create(leases(executor))
+            continue
         held.read_back(executor, newest)
     return held
 

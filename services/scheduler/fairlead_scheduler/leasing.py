@@ -14,7 +14,7 @@ import msgspec
 from fairlead_common import events as ev
 from fairlead_common import leases, resources, shapes
 from fairlead_common.events import FailureCategory
-from fairlead_common.ids import JobId, RunId, parse_run_id
+from fairlead_common.ids import JobId, RunId, parse_run_id, partition_of_job, run_id
 from fairlead_common.leases import Lease, Wish
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import LEASES_PREFIX
@@ -47,6 +47,16 @@ class Leases:
         """Take over what the topic of an executor holds."""
         for run, value in newest.items():
             self.held[RunId(run)] = held(executor, _wish.decode(value).wish)
+
+    def assume_wanted(self, view: View) -> None:
+        """Live runs whose lease could not be read back: their executors may still have it."""
+        jobs = view.jobs
+        rows = view.live_rows()
+        rows = view.decidable(rows[c.IS_LIVE_RUN[jobs.run_state[rows]]])
+        runs = map(run_id, jobs.rows.every(rows), jobs.run[rows].tolist())
+        for run, node in zip(runs, jobs.node[rows].tolist(), strict=True):
+            if run not in self.held:
+                self.held[run] = held(jobs.nodes.values[node].executor, Wish.RUN)
 
     def noted(self, records: list[Record]) -> None:
         """Keep in step with an append that is done; records of other topics are passed over."""
@@ -162,6 +172,8 @@ def unwanted(view: View, held: Leases) -> Iterator[RunId]:
     """
     jobs = view.jobs
     for run in held.held:
+        if is_stopped(view, run):
+            continue
         job_id, number = parse_run_id(run)
         row = jobs.rows.get(JobId(job_id))
         if row is None or jobs.run[row] > number:
@@ -170,3 +182,8 @@ def unwanted(view: View, held: Leases) -> Iterator[RunId]:
             decided = not c.IS_HELD[jobs.state[row]]
             if decided:
                 yield run
+
+
+def is_stopped(view: View, run: RunId) -> bool:
+    """Whether the log of this run's job cannot be read on: nobody knows then what became of it."""
+    return bool(view.stopped) and partition_of_job(parse_run_id(run)[0]) in view.stopped

@@ -7,8 +7,11 @@ from typing import Final
 
 from fairlead_common import clock
 from fairlead_common.db import Pool, migrate, open_pool
-from fairlead_common.log import EventLog, topics
+from fairlead_common.log import topics
 from fairlead_common.log.connect import keep_tidy, open_log
+from fairlead_common.log.protocol import EventLog
+from fairlead_common.quarantine import Quarantine
+from fairlead_common.screening import ScreenedLog
 from fairlead_common.serving import Check, Degraded
 from fairlead_scheduler import follower, kernels, leader, mirror, warm
 from fairlead_scheduler.buckets import PoolBuckets
@@ -32,7 +35,7 @@ class Service:
     def __init__(
         self,
         settings: SchedulerSettings,
-        log: EventLog,
+        log: ScreenedLog,
         pool: Pool,
         state: State,
         engine: Engine,
@@ -51,7 +54,8 @@ class Service:
         """Connect, bring the schema up to date, make the topics, load the saved view."""
         settings.check()
         pool = await open_pool(settings.database_url, name=leader.APPLICATION)
-        log = await open_log(settings.log_url)
+        quarantine = Quarantine("scheduler", settings.skip_records)
+        log = ScreenedLog(await open_log(settings.log_url), quarantine)
         try:
             await migrate(pool, "fairlead_scheduler", "fairlead_scheduler")
             for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
@@ -78,7 +82,12 @@ class Service:
             said = "; ".join(f"{key}: {why}" for key, why in sorted(odd.items())[:ODD_SHOWN_MAX])
             return Degraded(said) if said else None
 
-        return {"database": database, "pools": pools, "records": records}
+        return {
+            "database": database,
+            "pools": pools,
+            "records": records,
+            "quarantine": self._log.quarantine.check(),
+        }
 
     async def run(self) -> None:
         """Follow, stand by, lead; ends only by failure or cancellation."""
@@ -88,7 +97,8 @@ class Service:
             tasks.create_task(follower.follow_clusters(self._log, self.state))
             tasks.create_task(follower.follow_config(self._log, self.state))
             tasks.create_task(mirror.mirror(self._log, self.settings.redis_url))
-            tasks.create_task(keep_tidy(self._log, clock.now_ms))
+            tasks.create_task(keep_tidy(self._log.inner, clock.now_ms))
+            tasks.create_task(self._log.quarantine.run(self._log.inner))
             if not kernels.are_ready():
                 self._engine = compiling = Compiling(self._engine)
                 tasks.create_task(_compile(compiling))

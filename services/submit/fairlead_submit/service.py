@@ -12,7 +12,9 @@ from fairlead_common.errors import LogError
 from fairlead_common.log import topics
 from fairlead_common.log.connect import open_log
 from fairlead_common.log.protocol import EventLog
+from fairlead_common.quarantine import Quarantine
 from fairlead_common.queue_rights import QueueRights
+from fairlead_common.screening import ScreenedLog
 from fairlead_common.serving import Check
 from fairlead_submit import store
 from fairlead_submit.acting import Acting
@@ -42,7 +44,7 @@ class Service:
     ) -> None:
         self._settings = settings
         self._pool = pool
-        self._log = log
+        self._log = log = ScreenedLog(log, Quarantine("submit", settings.skip_records))
         self._writer = Writer(
             log,
             f"submit-{settings.instance}",
@@ -107,11 +109,20 @@ class Service:
 
     def checks(self) -> Mapping[str, Check]:
         """What must be well for submit to be of use."""
-        return {"submit-database": self._check_database, "submit-log": self._check_log}
+        return {
+            "submit-database": self._check_database,
+            "submit-log": self._check_log,
+            "submit-quarantine": self._log.quarantine.check(),
+        }
 
     def tasks(self) -> list[Coroutine[object, object, None]]:
         """What must run: the writer, the relay of what was configured, what submits again."""
-        return [self._writer.run(), self._relay.run(), self._resubmitting.run()]
+        return [
+            self._writer.run(),
+            self._relay.run(),
+            self._resubmitting.run(),
+            self._log.quarantine.run(self._log.inner),
+        ]
 
     async def _check_database(self) -> str | None:
         try:

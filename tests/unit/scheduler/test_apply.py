@@ -339,9 +339,13 @@ def _in_partition(partition: int, event: ev.AnyEvent) -> ev.AnyEvent:
     """The same about a job of this partition."""
     if not isinstance(event, ev.JobEvent):
         return event
-    moved = msgspec.structs.replace(event, job_id=JobId(f"{event.job_id}{partition}"))
+
+    def there(job_id: JobId) -> JobId:
+        return JobId(f"0{partition}{job_id}".ljust(28, "0"))
+
+    moved = msgspec.structs.replace(event, job_id=there(event.job_id))
     if isinstance(moved, ev.JobSubmitted):
-        after = tuple(JobId(f"{other}{partition}") for other in moved.after)
+        after = tuple(map(there, moved.after))
         return msgspec.structs.replace(moved, after=after)
     return moved
 
@@ -389,7 +393,7 @@ def test_messages_folded_together_say_what_they_say_one_by_one(
 def test_many_successes_told_at_once_say_what_they_say_one_by_one(
     told: list[int], once: bool, run: int, cancelled: list[int]
 ) -> None:
-    names = [f"j{number}" for number in range(40)]
+    names = [f"00j{number:02}".ljust(28, "0") for number in range(40)]
     before = [message(0, *map(submitted, names)), message(1, *map(leased, names))]
     if cancelled:
         ended = [ev.JobCancelled(job_id=JobId(names[number]), reason="") for number in cancelled]

@@ -353,9 +353,7 @@ class KafkaReader:
             raise LogUnavailable(f"Kafka refused to be read: {_text(error)}") from error
         for place, records in found.items():
             number = place.partition
-            entries = (
-                Entry(number, r.offset, r.key.decode(), r.value, r.timestamp) for r in records
-            )
+            entries = (Entry(number, r.offset, _key(r.key), r.value, r.timestamp) for r in records)
             self._fetched.append(deque(entries))
 
     async def _is_more(self) -> bool:
@@ -395,6 +393,11 @@ class KafkaReader:
         place, position = next(iter(error.args[0].items()))
         starts = await self._log.controls.starts([place])
         return PositionGone(self.topic, place.partition, position, starts[place])
+
+
+def _key(key: bytes | None) -> str:
+    """The key as `Entry` has it, also one that no producer of ours has written."""
+    return "" if key is None else key.decode(errors="surrogateescape")
 
 
 def _text(error: BaseException) -> str:

@@ -19,20 +19,21 @@ KEY_BYTES_MAX: Final = 2_000
 
 PARTITIONS_MAX: Final = 10_000
 
-_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 """What Kafka takes, a little shorter."""
 
 
 def check_topic(topic: Topic) -> None:
     """Raise ValueError for a topic that not every log could make."""
-    if not _TOPIC_NAME.fullmatch(topic.name):
-        raise ValueError(f"{topic.name!r} cannot name a topic: it must match {_TOPIC_NAME.pattern}")
+    if not TOPIC_NAME.fullmatch(topic.name):
+        raise ValueError(f"{topic.name!r} cannot name a topic: it must match {TOPIC_NAME.pattern}")
     if not 1 <= topic.partitions <= PARTITIONS_MAX:
         raise ValueError(f"{topic.name}: {topic.partitions} partitions; 1 to {PARTITIONS_MAX}")
 
 
 def check_append(records: Sequence[Record]) -> None:
-    """Raise `RecordTooLarge` for what no log takes; ValueError for a key with a NUL in it."""
+    """Raise `RecordTooLarge` for what no log takes; ValueError for a key that is not UTF-8 text or
+    holds a NUL."""
     if len(records) > APPEND_RECORDS_MAX:
         raise RecordTooLarge(
             f"{len(records)} records in one append; at most {APPEND_RECORDS_MAX} are allowed"
@@ -46,6 +47,8 @@ def check_append(records: Sequence[Record]) -> None:
                 f"{record.topic}: the record {key[:200]!r} has {size} bytes; "
                 f"at most {RECORD_BYTES_MAX} are allowed"
             )
+        if not key.isascii() and any("\ud800" <= each <= "\udfff" for each in key):
+            raise ValueError(f"{record.topic}: a key is not UTF-8 text: {key[:200]!r}")
         if len(key) > KEY_BYTES_MAX // 4 and len(key.encode()) > KEY_BYTES_MAX:
             raise RecordTooLarge(
                 f"{record.topic}: a key is longer than {KEY_BYTES_MAX} bytes: {key[:200]!r}..."

@@ -146,6 +146,18 @@ class MemoryCore:
             raise AppendUnknown("the answer to the append was lost, as the log was told to")
         return appended
 
+    def write_foreign(
+        self, topic: str, partition: int, key: str, value: bytes | None, time_ms: int
+    ) -> int:
+        """Append what only another program would write, with any `Entry.key`; its position."""
+        stored = self._topic(topic).partitions[partition]
+        position = stored.next
+        stored.entries.append(Entry(partition, position, key, value, time_ms))
+        stored.next = position + 1
+        for listener in self._listeners:
+            listener()
+        return position
+
     def read(
         self,
         topic: str,

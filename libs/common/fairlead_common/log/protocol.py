@@ -5,6 +5,7 @@ The clauses below are tested on all implementations by `tests/contract/log/`:
 - within a partition, records are read in the order in which they became visible;
 - an append is atomic over all its topics and visible only when committed;
 - a second producer of the same name fences the first;
+- a record that another program has written is read whatever its key and value are (`Entry`);
 - positions grow and may have holes; a reader stores the *position to read next*.
 """
 
@@ -48,7 +49,12 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """What is read: a record with its place and the time at which the log took it (ms, UTC)."""
+    """What is read: a record with its place and the time at which the log took it (ms, UTC).
+
+    Other programs may have written what no producer of ours writes: a record without a key is read
+    with an empty `key`, and bytes of a key that are not UTF-8 as lone surrogates (`\\udc80` to
+    `\\udcff`, Python's `surrogateescape`).
+    """
 
     partition: int
     position: int

@@ -9,6 +9,7 @@ JOBS: Final = "fairlead.jobs"
 CLUSTERS: Final = "fairlead.clusters"
 CONFIG: Final = "fairlead.config"
 REPORTS: Final = "fairlead.reports"
+QUARANTINE: Final = "fairlead.quarantine"
 LEASES_PREFIX: Final = "fairlead.leases."
 
 JOB_PARTITIONS: Final = 32
@@ -38,3 +39,8 @@ def config() -> Topic:
 def reports() -> Topic:
     """Why things wait, shares and rounds, keyed `pool/queue/(shape or gang)`."""
     return Topic(REPORTS, compacted=True)
+
+
+def quarantine() -> Topic:
+    """Records that could not be decoded, keyed `topic/partition/position/reader`."""
+    return Topic(QUARANTINE)

@@ -186,6 +186,8 @@ class Builder:
         starts[may] = jobs.start_after_ms[rows[may]]
         self._delay(rows, starts > now_ms, starts)
         may &= starts <= now_ms
+        if view.stopped:
+            may &= ~np.isin(jobs.partition[rows], list(view.stopped))
         if self._left_out:
             may &= ~np.isin(rows, list(self._left_out))
         live = valid & c.IS_LIVE_RUN[jobs.run_state[rows]]

@@ -210,6 +210,8 @@ class Members:
         jobs = view.jobs
         flags = jobs.flags[rows]
         stopping = ((flags & c.STOPPING) != 0) | c.IS_ENDED[jobs.state[rows]]
+        if view.stopped:  # what becomes of these runs cannot be decided either
+            stopping |= np.isin(jobs.partition[rows], list(view.stopped))
         kept_ = (flags & c.INFEASIBLE_WAITS) != 0
         kept_ |= jobs.submitted_ms[rows] < self.kept_before_ms
         runs = nodes >= 0

@@ -362,8 +362,26 @@ class View:
         """Rows of jobs that housekeeping must look at: their run ended, or is to be stopped."""
         self.loose_runs: set[RunId] = set()
         """Runs of jobs that are gone: nothing is decided of them, but their lease goes."""
+        self.stopped: frozenset[int] = frozenset()
+        """Partitions of the log that cannot be read on: nothing is decided of their jobs."""
         self.version = 0
         """Grows with every change that a round could care about."""
+
+    def stop(self, partitions: Iterable[int]) -> None:
+        """Leave the jobs of these partitions as they are from now on."""
+        new = frozenset(partitions) - self.stopped
+        if not new:
+            return
+        self.stopped |= new
+        rows = self.live_rows()
+        self.jobs.journal.extend(rows[np.isin(self.jobs.partition[rows], list(new))])
+        self.version += 1
+
+    def decidable(self, rows: Rows) -> Rows:
+        """Those of these rows that are not in a stopped partition."""
+        if not self.stopped:
+            return rows
+        return rows[~np.isin(self.jobs.partition[rows], list(self.stopped))]
 
     def touch(self, row: int, position: int) -> None:
         """Remember that the job of this row changed."""

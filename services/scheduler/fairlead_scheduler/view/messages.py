@@ -6,6 +6,7 @@ from typing import Final, get_args
 import msgspec
 
 from fairlead_common import events as ev
+from fairlead_common import records
 from fairlead_common.ids import JobId
 from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.view import columns as c
@@ -33,25 +34,23 @@ Folded = Message | Submissions | Successes
 
 
 def read(entries: Iterable[Entry]) -> Iterator[Message]:
-    """Messages, one by one. Raises `msgspec.DecodeError` for what is none."""
+    """Messages, one by one. Raises `records.Undecodable`."""
     for entry in entries:
-        if entry.value is not None:
-            yield Message(entry.partition, entry.position, entry.time_ms, ev.decode(entry.value))
+        sequence = records.decode_jobs(entry)
+        yield Message(entry.partition, entry.position, entry.time_ms, sequence)
 
 
 def decode(entries: Iterable[Entry]) -> list[Folded]:
     """The messages of a batch in the order in which to apply them, together where they are alike.
 
     Those of one partition stay in their order, and what happens in one concerns no other.
-    Raises `msgspec.DecodeError` for what is no message.
+    Raises `records.Undecodable`; nothing is applied yet.
     """
     groups: list[list[Message] | Submissions | Successes] = []
     newest: dict[type, int] = {}
     last: dict[int, int] = {}
     for entry in entries:
-        if entry.value is None:
-            continue
-        sequence = ev.decode(entry.value)
+        sequence = records.decode_jobs(entry)
         kinds = set(map(type, sequence.events))
         kind = kinds.pop() if len(kinds) == 1 else None
         at = -1 if kind is None else newest.get(kind, -1)

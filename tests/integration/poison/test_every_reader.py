@@ -1,0 +1,202 @@
+"""Every topic, every reader, every kind of poison: what comes after it is read all the same."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Final, cast
+
+import pytest
+
+from fairlead_common.clusters import Node
+from fairlead_common.db import Pool
+from fairlead_common.ids import parse_run_id
+from fairlead_common.log import fold, topics
+from fairlead_common.log.memory import MemoryLog
+from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, REPORTS
+from fairlead_common.quarantine import Quarantine
+from fairlead_common.screening import ScreenedLog
+from fairlead_executor.backends.simulated import SimulatedCluster, Simulation
+from fairlead_executor.core import Core
+from fairlead_executor.executor import Executor, fence
+from fairlead_lookout.mirror import Clusters as ClustersMirror
+from fairlead_lookout.mirror import Configured, Mirror, Reports
+from fairlead_scheduler import follower
+from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.follower import State
+from fairlead_scheduler.leasing import Leases
+from fairlead_scheduler.queues import Queues
+from fairlead_scheduler.reporting import Reporter
+from fairlead_scheduler.view.columns import View
+from fairlead_submit.fleet import Fleet
+from tests import poison
+from tests.poison import LEASES, PARTITION, Poison
+
+WAIT_S_MAX: Final = 120.0
+NAMES: Final = ("before", "after")
+Reader = Callable[[ScreenedLog], Awaitable[set[str]]]
+"""Reads to the end as a service does; the names of the good records that it found."""
+
+
+async def a_log() -> ScreenedLog:
+    inner = MemoryLog(lambda: 1_000)
+    for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
+        await inner.create(topic)
+    await inner.create(topics.leases(poison.EXECUTOR))
+    return ScreenedLog(inner, Quarantine("test"))
+
+
+def core_of(log: ScreenedLog) -> MemoryLog:
+    assert isinstance(log.inner, MemoryLog)
+    return log.inner
+
+
+@asynccontextmanager
+async def working(*several: Coroutine[object, object, None]) -> AsyncIterator[None]:
+    """These run until the block ends; one that fails before ends the block."""
+    async with asyncio.timeout(WAIT_S_MAX), asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each) for each in several]
+        yield
+        for task in tasks:
+            task.cancel()
+
+
+async def follow(log: ScreenedLog, topic: str) -> State:
+    """The state of a scheduler that has followed this topic to its end."""
+    state = State(View(), Clusters(), Queues())
+    state.view.positions = await log.start_positions(JOBS)
+    no_pool = cast("Pool", None)  # nothing of these records is looked up
+    match topic:
+        case topics.JOBS:
+            work = follower.follow_jobs(log, no_pool, state)
+        case topics.CLUSTERS:
+            work = follower.follow_clusters(log, state)
+        case _:
+            work = follower.follow_config(log, state)
+    async with working(work):
+        await state.reached(topic, await log.end_positions(topic))
+    return state
+
+
+async def scheduler_jobs(log: ScreenedLog) -> set[str]:
+    state = await follow(log, JOBS)
+    return {name for name in NAMES if poison.job_id(name) in state.view.jobs.rows}
+
+
+async def scheduler_clusters(log: ScreenedLog) -> set[str]:
+    return {name.node for name in (await follow(log, CLUSTERS)).clusters.nodes}
+
+
+async def scheduler_config(log: ScreenedLog) -> set[str]:
+    return set((await follow(log, CONFIG)).queues.by_name)
+
+
+async def leader_leases(log: ScreenedLog) -> set[str]:
+    held = Leases()
+    held.read_back(poison.EXECUTOR, (await fold.newest(log, LEASES))[0])
+    return {name for name in NAMES if poison.a_run(name) in held.held}
+
+
+async def leader_reports(log: ScreenedLog) -> set[str]:
+    newest, _ = await fold.newest(log, REPORTS)
+    Reporter(()).read_back(newest)
+    return {key.partition("/")[2] for key in newest}
+
+
+def mirror(kind: Callable[..., Mirror]) -> Reader:
+    """Lookout's mirror of a topic."""
+
+    async def read(log: ScreenedLog) -> set[str]:
+        made = kind(log, away_s=10.0)
+        async with working(made.run()):
+            while not made.ready:  # noqa: ASYNC110 (each step of the mirror may make it so)
+                await asyncio.sleep(0)
+        if isinstance(made, ClustersMirror):
+            return {node.name for _, _, nodes in made.all() for node in nodes}
+        if isinstance(made, Reports):
+            return {name for name in NAMES if made.of_queue(name, None).shares}
+        assert isinstance(made, Configured)
+        return {name for name in NAMES if made.queue(name) is not None}
+
+    return read
+
+
+async def submit_clusters(log: ScreenedLog) -> set[str]:
+    return {name for _, name in (await Fleet(log).now()).nodes}
+
+
+async def executor_leases(log: ScreenedLog) -> set[str]:
+    core = await an_executor(log)
+    return {name for name in NAMES if poison.a_run(name) in core.desired}
+
+
+async def executor_clusters(log: ScreenedLog) -> set[str]:
+    """It reads the nodes that it reported, and reports as gone those that are no more."""
+    await an_executor(log)
+    entries = core_of(log).core.read(CLUSTERS, {0: 0}).entries
+    prefix = f"{poison.EXECUTOR}/"
+    return {each.key.removeprefix(prefix) for each in entries if each.value is None and each.key}
+
+
+async def an_executor(log: ScreenedLog) -> Core:
+    """An executor that has taken over and reported."""
+    node = Node(executor=poison.EXECUTOR, name="n", allocatable={})
+    cluster = SimulatedCluster([node], Simulation(min_s=1e6), lambda: 1_000)
+    core = Core(poison.EXECUTOR, cluster, instance="i", heartbeat_ms=50)
+    producer = await fence(log, poison.EXECUTOR)
+    executor = Executor(core, log, producer, "i", lambda: 1_000, lambda: 0.0)
+    async with working(executor.run()):
+        while executor.trouble is not None:  # noqa: ASYNC110 (as above)
+            await asyncio.sleep(0)
+    return core
+
+
+READERS: Final[dict[tuple[str, str], Reader]] = {
+    (JOBS, "scheduler"): scheduler_jobs,
+    (LEASES, "leader"): leader_leases,
+    (LEASES, "executor"): executor_leases,
+    (CLUSTERS, "scheduler"): scheduler_clusters,
+    (CLUSTERS, "lookout"): mirror(ClustersMirror),
+    (CLUSTERS, "submit"): submit_clusters,
+    (CLUSTERS, "executor"): executor_clusters,
+    (CONFIG, "scheduler"): scheduler_config,
+    (CONFIG, "lookout"): mirror(Configured),
+    (REPORTS, "leader"): leader_reports,
+    (REPORTS, "lookout"): mirror(Reports),
+}
+CASES: Final = [
+    pytest.param(read, each, id=f"{topic}, {name}: {each.kind}")
+    for (topic, name), read in READERS.items()
+    for each in poison.poisons(topic)
+]
+
+
+@pytest.mark.parametrize(("read", "found"), CASES)
+async def test_what_comes_after_poison_is_read(read: Reader, found: Poison) -> None:
+    log = await a_log()
+    producer = await log.producer("test")
+    await producer.append([poison.good(found.topic, "before")])
+    core_of(log).core.write_foreign(
+        found.topic, found.partition, found.key, found.value, time_ms=1_000
+    )
+    await producer.append([poison.good(found.topic, "after")])
+    assert await read(log) == set(NAMES)
+    (noted,) = log.quarantine.records.values()
+    assert noted.outcome == "skipped"
+
+
+async def test_the_follower_stops_before_an_unknown_event_and_nobody_waits_for_it() -> None:
+    log = await a_log()
+    producer = await log.producer("test")
+    await producer.append([poison.good(JOBS, "before")])
+    found = poison.unknown_event("jobPainted")
+    at = core_of(log).core.write_foreign(JOBS, PARTITION, found.key, found.value, time_ms=1_000)
+    await producer.append([poison.good(JOBS, "after")])
+    state = await follow(log, JOBS)
+    assert poison.job_id("before") in state.view.jobs.rows
+    assert poison.job_id("after") not in state.view.jobs.rows
+    assert state.view.stopped == {PARTITION}
+    assert state.view.positions[PARTITION] == at
+    (job_id, _) = parse_run_id(poison.a_run("before"))
+    row = state.view.jobs.rows[job_id]
+    assert state.view.decidable(state.view.live_rows()).tolist() == []
+    assert row in state.view.live_rows()

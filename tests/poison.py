@@ -1,0 +1,149 @@
+"""Records that no service of ours has written: every kind of poison, for every topic."""
+
+import json
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from fairlead_common import clusters, configuration, leases, reports, shapes
+from fairlead_common import events as ev
+from fairlead_common.clusters import Node
+from fairlead_common.configuration import Queue
+from fairlead_common.ids import JobId, client_job_id, job_set_partition, run_id
+from fairlead_common.leases import Lease
+from fairlead_common.log import Record, topics
+from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, REPORTS
+from fairlead_common.reports import QueueShare
+
+EXECUTOR: Final = "poisoned"
+QUEUE, JOB_SET = "poison", "set"
+PARTITION: Final = job_set_partition(QUEUE, JOB_SET)
+LEASES: Final = topics.leases(EXECUTOR).name
+_FIELDS: Final = {
+    JOBS: "queue",
+    LEASES: "queue",
+    CLUSTERS: "executor",
+    CONFIG: "name",
+    REPORTS: "queue",
+}
+"""A text in the records of each topic."""
+TOPICS: Final = (JOBS, LEASES, CLUSTERS, CONFIG, REPORTS)
+
+
+class Poison(NamedTuple):
+    """One record that cannot be decoded. `key`: as in `Entry`."""
+
+    kind: str
+    topic: str
+    partition: int
+    key: str
+    value: bytes | None
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether every log could hold it."""
+        return bool(self.key) and not any("\ud800" <= each <= "\udfff" for each in self.key)
+
+
+def job_id(name: str) -> JobId:
+    """The id of the job with this client id."""
+    return client_job_id(PARTITION, QUEUE, JOB_SET, name)
+
+
+def submitted(name: str) -> ev.JobSubmitted:
+    """A job that asks for one core."""
+    return ev.JobSubmitted(
+        job_id=job_id(name),
+        shape=shapes.encode(shapes.Shape(requests={"cpu": 1000})),
+        spec=msgspec.Raw(b'{"containers":[{"name":"main","command":["true"]}]}'),
+        digest="d",
+    )
+
+
+def good(topic: str, name: str) -> Record:
+    """A record as our services write them."""
+    if topic == JOBS:
+        return ev.records(QUEUE, JOB_SET, "somebody", [submitted(name)])[0]
+    if topic == LEASES:
+        lease = Lease(job_id=job_id(name), run=1, queue=QUEUE, job_set=JOB_SET, node="n")
+        return leases.record(EXECUTOR, lease)
+    if topic == CLUSTERS:
+        node = Node(executor=EXECUTOR, name=name, allocatable={"cpu": 1000})
+        return clusters.node_record(node)
+    if topic == CONFIG:
+        return configuration.record(Queue(name=name))
+    return reports.record(QueueShare(pool="default", queue=name, weight=1.0))
+
+
+def poisons(topic: str) -> Iterator[Poison]:
+    """Every kind for this topic; none of them holds an event of an unknown type."""
+    partition = PARTITION if topic == JOBS else 0
+    record = good(topic, "victim")
+    key, value = record.key, record.value
+    assert value is not None
+
+    def poison(kind: str, data: bytes | None, under: str = key) -> Poison:
+        return Poison(kind, topic, partition, under, data)
+
+    yield poison("garbage bytes", b"\x00\xff\xfe garbage")
+    yield poison("an empty value", b"")
+    yield poison("JSON cut off", value[: len(value) // 2])
+    yield poison("a JSON array", b"[1, 2]")
+    yield poison("JSON of another shape", b'{"something": "else"}')
+    yield poison("a field of another type", _changed(value, _FIELDS[topic], 7))
+    yield poison("deep nesting", b'{"x":' * 5_000 + b"1" + b"}" * 5_000)
+    yield poison("text that is not UTF-8", value[:-1] + b',"more":"\xff"}')
+    yield poison("a NUL in a text", value[:-1] + b',"more":"a\\u0000b"}')
+    yield poison("a key that is not UTF-8", value, "\udcff\udcfe")
+    yield poison("no key", value, "")
+    if topic == JOBS:
+        yield poison("no value", None)
+        yield from _poisoned_jobs(partition, key)
+        return
+    yield poison("a record of an unknown kind", b'{"type":"somethingNew","name":"x"}')
+    yield poison("the key of another record", value, f"{key}-another")
+    if topic == LEASES:
+        yield poison("a key that is not a run id", value, "not-a-run")
+        yield poison("a key without a number", None, f"{job_id('victim')}-x")
+        yield poison("a run id that is not one", _changed(value, "after", ["x"]))
+        yield poison("a number out of range", _changed(value, "run", 2**70))
+    if topic == CLUSTERS:
+        yield poison("a name that no topic can have", value, "no such/executor name")
+        yield poison("a number out of range", _changed(value, "allocatable", {"cpu": 2**70}))
+
+
+def _poisoned_jobs(partition: int, key: str) -> Iterator[Poison]:
+    event = json.loads(msgspec.json.encode(submitted("victim")))
+
+    def poison(kind: str, **fields: object) -> Poison:
+        sequence = {"queue": QUEUE, "jobSet": JOB_SET, "by": "x", "events": [{**event, **fields}]}
+        return Poison(kind, JOBS, partition, key, json.dumps(sequence).encode())
+
+    yield poison("an event without a type", type=None)
+    yield poison("a job id that is not one", jobId="x")
+    yield poison("a job id of no partition", jobId="z" * 28)
+    yield poison("a shape that is not one", shape={"requests": ["cpu"]})
+    yield poison("a spec that is not an object", spec=[])
+    yield poison("a priority out of range", priority=2**70)
+    yield poison("a time out of range", queueSMax=2**62)
+    yield poison("a run of no number", type="jobRunSucceeded", run=0)
+    yield poison("a dependency that is not a job id", after=["x"])
+    yield poison("a word that is not known", type="jobFailed", category="bored", reason="")
+
+
+def unknown_event(tag: str, *others: ev.AnyEvent, name: str = "victim") -> Poison:
+    """A record of `fairlead.jobs` with an event of this type, and others after it."""
+    rest = [json.loads(msgspec.json.encode(event)) for event in others]
+    events = [{"type": tag, "jobId": job_id(name), "colour": "red"}, *rest]
+    value = json.dumps({"queue": QUEUE, "jobSet": JOB_SET, "by": "x", "events": events})
+    return Poison(tag, JOBS, PARTITION, f"{QUEUE}/{JOB_SET}", value.encode())
+
+
+def a_run(name: str) -> str:
+    """The run of the lease of this name."""
+    return run_id(job_id(name), 1)
+
+
+def _changed(value: bytes, field: str, to: object) -> bytes:
+    return json.dumps({**json.loads(value), field: to}).encode()
