@@ -38,6 +38,7 @@ from fairlead_scheduler.units import Unit, appends
 from fairlead_scheduler.view import apply, checkpoint
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.saved_names import SavedNames
 
 JOBS: Final = 1_000_000
 """As many run, and as many are queued."""
@@ -65,6 +66,7 @@ class World:
         self.view = View()
         self.clusters = Clusters()
         self.queues = Queues()
+        self.saved_names = SavedNames()
         self.leases = leasing.Leases()
         self.settings = SchedulerSettings(
             rules=Rules(
@@ -244,7 +246,7 @@ class World:
             ]
         for records in appends(told):
             self.fold(self.entries(records))
-        checkpoint.take(self.view, JOB_PARTITIONS)
+        checkpoint.take(self.view, self.saved_names, JOB_PARTITIONS)
         follower.forget(self.view)
 
     def tick(self) -> tuple[int, int, list[Unit], dict[str, float]]:

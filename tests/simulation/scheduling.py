@@ -18,6 +18,7 @@ from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
 from fairlead_scheduler.units import appends
 from fairlead_scheduler.view import apply, checkpoint
 from fairlead_scheduler.view.columns import Ended, View
+from fairlead_scheduler.view.saved_names import SavedNames
 from tests.simulation.world import EXECUTORS, Tail, World, Writer
 
 RULES = Rules(
@@ -37,7 +38,7 @@ class Checkpoint:
 
     def save(self, view: View) -> None:
         """As `checkpoint.save`, all at once."""
-        changes = checkpoint.take(view, 32)
+        changes = checkpoint.take(view, SavedNames(), 32)
         for job_id, state, digest, at_ms in changes.ended:
             self.ended[job_id] = Ended(JobState(state), digest, at_ms)
         self.view = copy.deepcopy(view)

@@ -25,6 +25,7 @@ from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.reporting import Reporter
 from fairlead_scheduler.settings import SchedulerSettings
 from fairlead_scheduler.view import checkpoint
+from fairlead_scheduler.view.saved_names import SavedNames
 
 PRODUCER = "scheduler"
 APPLICATION = "fairlead-scheduler"
@@ -89,6 +90,8 @@ async def lead(
     reporter = Reporter(item.name for item in settings.priority_classes)
     reporter.read_back((await fold.newest(log, REPORTS))[0])
     saved = await _saved_positions(log, pool)
+    # after the positions: if a deposed leader saves in between, the first save here fails
+    names = SavedNames(await checkpoint.read_names(pool))
     state.clusters.numbers_are(await checkpoint.read_nodes(pool))
     state.view.loose_runs.update(leasing.unwanted(state.view, held))
     decider = Decider(
@@ -106,7 +109,7 @@ async def lead(
     )
     metrics.LEADING.set(1)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_save(settings, pool, state, saved), name="checkpoint")
+        tasks.create_task(_save(settings, pool, state, saved, names), name="checkpoint")
         tasks.create_task(_cycle(settings, state, cycle), name="cycle")
         tasks.create_task(_prune(settings, pool, state), name="prune")
 
@@ -153,14 +156,16 @@ async def _cycle(settings: SchedulerSettings, state: State, cycle: Cycle) -> Non
                 continue
 
 
-async def _save(settings: SchedulerSettings, pool: Pool, state: State, saved: list[int]) -> None:
+async def _save(
+    settings: SchedulerSettings, pool: Pool, state: State, saved: list[int], names: SavedNames
+) -> None:
     """Save what changed, every `checkpoint_s`, but for at most a part of the time: under load jobs
     change again and again, and what is saved later is saved once."""
     took_s = 0.0
     while True:
         await asyncio.sleep(max(settings.checkpoint_s, min(SAVE_REST * took_s, SAVE_REST_S_MAX)))
         begun_s = clock.monotonic_s()
-        changes = checkpoint.take(state.view, JOB_PARTITIONS)
+        changes = checkpoint.take(state.view, names, JOB_PARTITIONS)
         nodes, state.clusters.unsaved = state.clusters.unsaved, []
         if changes.positions == saved and not nodes:
             continue
@@ -178,6 +183,5 @@ async def _prune(settings: SchedulerSettings, pool: Pool, state: State) -> None:
         before_ms = clock.now_ms() - settings.ended_kept_days * _DAY_MS
         for name in await checkpoint.prune_ended(pool, before_ms):
             _logger.info("dropped %s: all its jobs ended long ago", name)
-        await checkpoint.prune_shapes(pool)
         await checkpoint.prune_nodes(pool, state.clusters.forget_numbers())
         await asyncio.sleep(PRUNE_SAVED_S)

@@ -1,11 +1,12 @@
 """What the log says, folded afresh, beside what the views in Postgres say."""
 
 import asyncpg
+import numpy as np
 
 from fairlead_common.log import caught_up
 from fairlead_common.log.connect import open_log
 from fairlead_common.log.topics import JOBS
-from fairlead_scheduler.view import apply
+from fairlead_scheduler.view import apply, records
 from fairlead_scheduler.view.columns import JOB_STATES, View
 
 
@@ -44,8 +45,12 @@ async def saved_by_scheduler(database_url: str) -> dict[str, str]:
     connection = await asyncpg.connect(database_url)
     try:
         ended = await connection.fetch("SELECT job_id, state FROM fairlead_scheduler.ended")
-        live = await connection.fetch("SELECT job_id, state FROM fairlead_scheduler.jobs")
+        live = await connection.fetch("SELECT job_id, record FROM fairlead_scheduler.jobs")
     finally:
         await connection.close()
-    states = {row["job_id"]: JOB_STATES[row["state"]].value for row in live}
+    packed = np.frombuffer(b"".join(row["record"] for row in live), records.RECORD)
+    states = {
+        row["job_id"]: JOB_STATES[code].value
+        for row, code in zip(live, packed["state"].tolist(), strict=True)
+    }
     return states | {row["job_id"]: row["state"] for row in ended}

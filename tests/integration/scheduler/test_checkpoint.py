@@ -1,29 +1,51 @@
-"""What a checkpoint holds of jobs that ended, and what it does not keep for ever."""
+"""What a checkpoint holds, and what it does not keep for ever."""
 
 from collections.abc import Sequence
+from importlib import resources
+
+import msgspec
+import numpy as np
+import pytest
 
 from fairlead_common import events as ev
-from fairlead_common.db import Pool
+from fairlead_common import shapes
+from fairlead_common.db import Pool, migrate, open_pool
 from fairlead_common.ids import JobId
 from fairlead_common.lifecycle import JobState
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.settings import Rules
-from fairlead_scheduler.view import apply, checkpoint
+from fairlead_scheduler.view import apply, checkpoint, records
 from fairlead_scheduler.view.columns import Ended, NodeName, View
+from fairlead_scheduler.view.saved_names import SavedNames
 from tests.integration.scheduler.test_following import scheduler_database
 from tests.integration.scheduler.world import JOB_SET, QUEUE, job_id, submitted
+from tests.unit.scheduler.saved import (
+    add_jobs,
+    change_jobs,
+    content_of,
+    end_jobs,
+    random_view,
+)
 
 WEEK_MS = 7 * 86_400_000
 
 
 async def save(pool: Pool, view: View, nodes: Sequence[tuple[str, str, int]] = ()) -> None:
-    """What changed in the view, on top of what is saved."""
+    """What changed in the view, on top of what is saved: as a leader that has just begun."""
     before = await checkpoint.read_positions(pool, "log", JOB_PARTITIONS)
     if before is None:
         await checkpoint.begin(pool, "log", {}, JOB_PARTITIONS)
         before = [0] * JOB_PARTITIONS
-    await checkpoint.save(pool, before, checkpoint.take(view, JOB_PARTITIONS), nodes)
+    names = SavedNames(await checkpoint.read_names(pool), unused_max=0)
+    await checkpoint.save(pool, before, checkpoint.take(view, names, JOB_PARTITIONS), nodes)
+
+
+async def load(pool: Pool) -> View:
+    """The view as it was saved."""
+    loaded = await checkpoint.load_view(pool, "log", JOB_PARTITIONS, Rules())
+    assert loaded is not None
+    return loaded
 
 
 def fold(view: View, position: int, *events: ev.AnyEvent) -> None:
@@ -45,18 +67,116 @@ async def test_a_log_read_from_far_back_is_saved_although_its_jobs_ended_over_ma
         assert (await checkpoint.find_ended(pool, ids)).keys() == set(ids)
 
 
-async def test_shapes_that_no_job_has_any_more_are_dropped(fresh_database: str) -> None:
+async def test_names_that_no_job_has_any_more_are_dropped(fresh_database: str) -> None:
     async with scheduler_database(fresh_database) as (pool, _):
         view = View()
         fold(view, 0, submitted("a"), submitted("b", cpu=2000))
         await save(pool, view)
         fold(view, 1, ev.JobCancelRequested(job_id=job_id("a")))
         await save(pool, view)
-        await checkpoint.prune_shapes(pool)
-        assert await pool.fetchval("SELECT count(*) FROM fairlead_scheduler.shapes") == 1
-        loaded = await checkpoint.load_view(pool, "log", JOB_PARTITIONS, Rules())
-        assert loaded is not None
-        assert job_id("b") in loaded.jobs.rows
+        kinds = [kind for kind, *_ in await checkpoint.read_names(pool)]
+        assert sorted(kinds) == ["job_set", "pool", "shape"]
+        assert job_id("b") in (await load(pool)).jobs.rows
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_view_that_is_saved_in_steps_is_loaded_as_it_was(
+    fresh_database: str, seed: int
+) -> None:
+    async with scheduler_database(fresh_database) as (pool, _):
+        view, chance = random_view(seed, 200), np.random.default_rng(seed)
+        await save(pool, view)
+        for _ in range(3):
+            ids = [JobId(name) for name in content_of(view)]
+            chance.shuffle(ids)
+            end_jobs(view, ids[:20])
+            change_jobs(view, chance, ids[20:60])
+            add_jobs(view, chance, 30)
+            view.positions[3] += 1
+            await save(pool, view)
+        loaded = await load(pool)
+        assert content_of(loaded) == content_of(view)
+        assert loaded.positions == view.positions
+
+
+async def test_a_checkpoint_of_an_empty_view_is_loaded(fresh_database: str) -> None:
+    async with scheduler_database(fresh_database) as (pool, _):
+        await save(pool, View())
+        assert content_of(await load(pool)) == {}
+
+
+async def test_a_checkpoint_of_the_old_tables_is_converted(fresh_database: str) -> None:
+    pool = await open_pool(fresh_database, name="old")
+    try:
+        await make_old_tables(pool)
+        view = random_view(7, 300)
+        await save_in_old_tables(pool, view)
+        await migrate(pool, "fairlead_scheduler", "fairlead_scheduler")
+        assert content_of(await load(pool)) == content_of(view)
+        add_jobs(view, np.random.default_rng(8), 30)
+        await save(pool, view)
+        assert content_of(await load(pool)) == content_of(view)
+    finally:
+        await pool.close()
+
+
+async def make_old_tables(pool: Pool) -> None:
+    """The schema as it was before records."""
+    await pool.execute("CREATE SCHEMA fairlead_scheduler")
+    await pool.execute(
+        "CREATE TABLE fairlead_scheduler.migrations"
+        " (name text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())"
+    )
+    folder = resources.files("fairlead_scheduler").joinpath("migrations")
+    for name in ("0001_view.sql", "0002_running_and_buckets.sql", "0003_room.sql"):
+        await pool.execute(folder.joinpath(name).read_text())
+        await pool.execute("INSERT INTO fairlead_scheduler.migrations (name) VALUES ($1)", name)
+
+
+async def save_in_old_tables(pool: Pool, view: View) -> None:
+    """Every job in columns of its own, with its names."""
+    jobs = view.jobs
+    positions = [view.positions[partition] for partition in range(JOB_PARTITIONS)]
+    await pool.execute(
+        "INSERT INTO fairlead_scheduler.view (log_id, positions) VALUES ('log', $1)", positions
+    )
+    plain = [name for name in records.PLAIN if name != "digest"]
+    for row in view.live_rows().tolist():
+        shape = jobs.shapes.values[jobs.shape[row]]
+        key = shapes.key(*shape)
+        await pool.execute(
+            "INSERT INTO fairlead_scheduler.shapes VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+            key,
+            *shape,
+        )
+        node = jobs.nodes.values[jobs.node[row]] if jobs.node[row] >= 0 else (None, None)
+        job_set = jobs.job_sets.values[jobs.job_set[row]]
+        rare = jobs.rare.get(row)
+        values = {
+            "job_id": jobs.rows.of(row),
+            "digest": jobs.digest_of(row),
+            "pool": jobs.pools.values[jobs.pool[row]],
+            "queue": job_set.queue,
+            "job_set": job_set.name,
+            "shape": key,
+            "executor": node[0],
+            "node": node[1],
+            "rare": None if rare is None else msgspec.json.encode(rare),
+            **{name: getattr(jobs, name)[row].item() for name in plain},
+        }
+        marks = ", ".join(f"${place}" for place in range(1, len(values) + 1))
+        await pool.execute(
+            f"INSERT INTO fairlead_scheduler.jobs ({', '.join(values)}) VALUES ({marks})",
+            *values.values(),
+        )
+
+
+async def test_a_checkpoint_of_a_newer_version_is_refused(fresh_database: str) -> None:
+    async with scheduler_database(fresh_database) as (pool, _):
+        await save(pool, View())
+        await pool.execute("UPDATE fairlead_scheduler.view SET format = format + 1")
+        with pytest.raises(checkpoint.NewerFormat, match="newer version"):
+            await load(pool)
 
 
 async def test_nodes_that_are_gone_for_good_give_their_numbers_up(fresh_database: str) -> None:

@@ -3,13 +3,13 @@
 Only the leader saves. Loading gives the view as it was at those positions; the log has the rest.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Final
+import io
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from fairlead_common import shapes
 from fairlead_common.db import Connection, Pool, load
 from fairlead_common.errors import ViewConflict
 from fairlead_common.ids import JobId, partition_of_job
@@ -17,94 +17,98 @@ from fairlead_common.lifecycle import JobState
 from fairlead_scheduler.buckets import Levels, PoolBuckets
 from fairlead_scheduler.settings import Rules
 from fairlead_scheduler.view import columns as c
-from fairlead_scheduler.view.columns import Columns, Ended, Rare, View
+from fairlead_scheduler.view import records
+from fairlead_scheduler.view.columns import Columns, Ended, Rows, View
+from fairlead_scheduler.view.loading import Loading
+from fairlead_scheduler.view.saved_names import SavedName, SavedNames
 
 SQL: Final = load("fairlead_scheduler.view", "checkpoint.sql")
 _WEEK_MS: Final = 7 * 86_400_000
-_PLAIN: Final = (
-    "run",
-    "retries",
-    "grace_s",
-    "priority",
-    "number",
-    "submitted_ms",
-    "leased_ms",
-    "running_ms",
-    "value",
-    "start_after_ms",
-    "queue_until_ms",
-    "runtime_ms_max",
-    "checkpoint_ms",
-)
-_JOB_COLUMNS: Final = (
-    *("job_id", "digest", "state", "run_state", "flags", "pool", "queue", "job_set", "shape"),
-    *("executor", "node", *_PLAIN, "rare"),
-)
 
 
 class OtherLog(Exception):
     """The view in this database was folded from another log."""
 
 
+class NewerFormat(Exception):
+    """The records in this database were written by a newer version."""
+
+
 class Changes(msgspec.Struct, frozen=True):
     """Everything one save writes, copied out of the view at one moment."""
 
     positions: list[int]
-    jobs: list[tuple[object, ...]]
-    shapes: dict[str, c.ShapeClass]
+    jobs: bytes | None
+    """Rows for COPY; None if no job changed."""
+    names: list[SavedName]
+    dropped_names: list[tuple[str, int]]
     specs: list[tuple[JobId, bytes]]
     ended: list[tuple[JobId, str, str, int]]
     buckets: bytes
 
 
-def take(view: View, partitions: int) -> Changes:
-    """What changed since the last `take`; the view forgets that it changed."""
-    rows = np.flatnonzero(view.jobs.unsaved[: view.jobs.used])
-    live: list[int] = rows[~c.IS_ENDED[view.jobs.state[rows]]].tolist()
-    used = {int(number) for number in np.unique(view.jobs.shape[live])} if live else set()
-    named = {_shape_key(view.jobs, number): view.jobs.shapes.values[number] for number in used}
+def take(view: View, names: SavedNames, partitions: int) -> Changes:
+    """What changed since the last `take`; the view forgets that it changed.
+
+    `names`: those of the checkpoint, which will hold what is new as well.
+    """
+    jobs = view.jobs
+    rows = np.flatnonzero(jobs.unsaved[: jobs.used])
+    live = rows[~c.IS_ENDED[jobs.state[rows]]]
     changes = Changes(
         positions=[view.positions.get(partition, 0) for partition in range(partitions)],
-        jobs=_rows(view.jobs, live),
-        shapes=named,
+        jobs=_encode_jobs(jobs, names, live) if live.size else None,
+        names=names.take_added(),
+        dropped_names=_drop_unused_names(view, names),
         specs=view.specs.save(),
         ended=[(job_id, e.state.value, e.digest, e.at_ms) for job_id, e in view.ended.items()],
         buckets=msgspec.json.encode(view.buckets.levels()),
     )
     view.recent.update({job_id: ended.state for job_id, ended in view.ended.items()})
     view.ended = {}
-    view.jobs.unsaved[rows] = False
+    jobs.unsaved[rows] = False
     return changes
 
 
-def _shape_key(jobs: Columns, number: int) -> str:
-    return shapes.key(*jobs.shapes.values[number])
+def _names_of(jobs: Columns) -> dict[str, c.Interned[Any]]:
+    """Column -> the names that its numbers stand for."""
+    return {
+        "pool": jobs.pools,
+        "job_set": jobs.job_sets,
+        "shape": jobs.shapes,
+        "node": jobs.nodes,
+    }
 
 
-def _rows(jobs: Columns, rows: list[int]) -> list[tuple[object, ...]]:
-    if not rows:
+def _encode_jobs(jobs: Columns, names: SavedNames, rows: Rows) -> bytes:
+    packed = np.zeros(rows.size, records.RECORD)
+    for field in records.PLAIN:
+        packed[field] = getattr(jobs, field)[rows]
+    for kind, interned in _names_of(jobs).items():
+        packed[kind] = names.column(kind, interned.values, getattr(jobs, kind)[rows])
+    rare = {
+        place: msgspec.json.encode(jobs.rare[row])
+        for place, row in enumerate(rows.tolist())
+        if row in jobs.rare
+    }
+    return records.encode_rows(jobs.rows.keys(rows), packed, rare)
+
+
+def _drop_unused_names(view: View, names: SavedNames) -> list[tuple[str, int]]:
+    """Once this is saved, the checkpoint has a record of each job that has not ended, and no other:
+    the names of those are in use."""
+    crowded = [kind for kind in records.NAMES if names.has_many_unused(kind)]
+    if not crowded:
         return []
-    encode = msgspec.json.encode
-    keys = {int(n): _shape_key(jobs, int(n)) for n in np.unique(jobs.shape[rows])}
-    nodes = [jobs.nodes.values[n] if n >= 0 else (None, None) for n in jobs.node[rows].tolist()]
-    return list(
-        zip(
-            jobs.rows.every(rows),
-            map(jobs.digest_of, rows),
-            jobs.state[rows].tolist(),
-            jobs.run_state[rows].tolist(),
-            jobs.flags[rows].tolist(),
-            [jobs.pools.values[n] for n in jobs.pool[rows].tolist()],
-            [jobs.queues.values[n] for n in jobs.queue[rows].tolist()],
-            [jobs.job_sets.values[n].name for n in jobs.job_set[rows].tolist()],
-            [keys[n] for n in jobs.shape[rows].tolist()],
-            [executor for executor, _ in nodes],
-            [node for _, node in nodes],
-            *(getattr(jobs, name)[rows].tolist() for name in _PLAIN),
-            [encode(jobs.rare[row]) if row in jobs.rare else None for row in rows],
-            strict=True,
-        )
-    )
+    jobs = view.jobs
+    rows = view.live_rows()
+    rows = rows[~c.IS_ENDED[jobs.state[rows]]]
+    dropped: list[tuple[str, int]] = []
+    for kind in crowded:
+        values = _names_of(jobs)[kind].values
+        used = np.unique(getattr(jobs, kind)[rows]).tolist()
+        dropped += names.drop_unused(kind, [values[number] for number in used if number >= 0])
+    return dropped
 
 
 async def save(
@@ -132,12 +136,16 @@ async def save(
 
 
 async def _write(connection: Connection, changes: Changes) -> None:
-    if changes.shapes:
-        raws, classes = zip(*changes.shapes.values(), strict=True)
-        await connection.execute(SQL["save_shapes"], list(changes.shapes), raws, classes)
-    if changes.jobs:
-        await connection.copy_records_to_table(
-            "kept_jobs", records=changes.jobs, columns=_JOB_COLUMNS
+    if changes.dropped_names:
+        await connection.execute(SQL["drop_names"], *zip(*changes.dropped_names, strict=True))
+    if changes.names:
+        await connection.executemany(SQL["save_name"], changes.names)
+    if changes.jobs is not None:
+        await connection.copy_to_table(
+            "kept_jobs",
+            source=io.BytesIO(changes.jobs),
+            columns=("job_id", "record", "rare"),
+            format="binary",
         )
         await connection.execute(SQL["merge_jobs"])
     if changes.specs:
@@ -177,13 +185,6 @@ async def prune_ended(pool: Pool, before_ms: int) -> list[str]:
     return dropped
 
 
-async def prune_shapes(pool: Pool) -> None:
-    """Drop the shapes that no saved job has any more."""
-    async with pool.acquire() as connection, connection.transaction():
-        await connection.execute(SQL["hold_view"])
-        await connection.execute(SQL["prune_shapes"])
-
-
 async def prune_nodes(pool: Pool, names: Iterable[c.NodeName]) -> None:
     """Drop the numbers of these nodes."""
     if gone := list(names):
@@ -195,6 +196,11 @@ async def read_positions(pool: Pool, log_id: str, partitions: int) -> list[int] 
     row = await pool.fetchrow(SQL["read_view"])
     if row is None:
         return None
+    if row["format"] > records.FORMAT:
+        raise NewerFormat(
+            f"a newer version of Fairlead wrote the scheduler's checkpoint (format {row['format']},"
+            f" this version reads up to {records.FORMAT}): start the newer version"
+        )
     if row["log_id"] != log_id:
         raise OtherLog(
             f"the scheduler's view in this database belongs to the log {row['log_id']}, but the log"
@@ -208,7 +214,15 @@ async def read_positions(pool: Pool, log_id: str, partitions: int) -> list[int] 
 async def begin(pool: Pool, log_id: str, start: Mapping[int, int], partitions: int) -> None:
     """Make the first checkpoint of an empty view, at the start of the log."""
     positions = [start.get(partition, 0) for partition in range(partitions)]
-    await pool.execute(SQL["begin_view"], log_id, positions)
+    await pool.execute(SQL["begin_view"], log_id, positions, records.FORMAT)
+
+
+async def read_names(pool: Pool) -> list[SavedName]:
+    """The names that the saved records refer to."""
+    return [
+        SavedName(row["kind"], row["number"], row["parts"])
+        for row in await pool.fetch(SQL["read_names"])
+    ]
 
 
 async def load_view(pool: Pool, log_id: str, partitions: int, rules: Rules) -> View | None:
@@ -221,65 +235,17 @@ async def load_view(pool: Pool, log_id: str, partitions: int, rules: Rules) -> V
         levels = msgspec.json.decode(saved, type=dict[str, Levels])
         view = View(PoolBuckets(rules, levels))
         view.positions = dict(enumerate(positions))
-        names = {
-            row["key"]: c.ShapeClass(row["shape"], row["priority_class"])
-            for row in await connection.fetch(SQL["read_shapes"])
-        }
-        async for block in _blocks(connection, SQL["read_jobs"], 10_000):
-            _restore(view, names, block)
-    _relink(view)
+        loading = Loading(view, await read_names(connection))
+        decoder = records.RowDecoder()
+
+        async def restore(data: bytes) -> None:
+            for block in decoder.feed(data):
+                loading.add(block)
+
+        await connection.copy_from_query(SQL["read_jobs"], output=restore, format="binary")
+        loading.add(decoder.finish())
+        loading.finish(dict(await connection.fetch(SQL["read_rare"])))
     return view
-
-
-async def _blocks(
-    connection: Connection, query: str, size: int
-) -> AsyncIterator[list[Mapping[str, object]]]:
-    cursor = await connection.cursor(query)
-    while block := await cursor.fetch(size):
-        yield block
-
-
-def _restore(
-    view: View, names: Mapping[str, c.ShapeClass], block: list[Mapping[str, object]]
-) -> None:
-    jobs = view.jobs
-    rows = jobs.allocate(len(block))
-    jobs.journal.extend(rows)
-    jobs.rows.add([JobId(str(record["job_id"])) for record in block], rows)
-    jobs.digest[rows] = [str(record["digest"]).encode() for record in block]
-    for name in ("state", "run_state", "flags", *_PLAIN):
-        getattr(jobs, name)[rows] = [record[name] for record in block]
-    for row, record in zip(rows.tolist(), block, strict=True):
-        queue, job_set = str(record["queue"]), str(record["job_set"])
-        jobs.partition[row] = partition_of_job(str(record["job_id"]))
-        jobs.pool[row] = jobs.pools.number(str(record["pool"]))
-        jobs.queue[row] = jobs.queues.number(queue)
-        jobs.job_set[row] = jobs.job_sets.number(c.JobSet(queue, job_set))
-        jobs.shape[row] = jobs.shapes.number(names[str(record["shape"])])
-        executor, node = record["executor"], record["node"]
-        named = None if executor is None else c.NodeName(str(executor), str(node))
-        jobs.node[row] = -1 if named is None else jobs.nodes.number(named)
-        rare = record["rare"]
-        if isinstance(rare, bytes):
-            jobs.rare[row] = msgspec.json.decode(rare, type=Rare)
-
-
-def _relink(view: View) -> None:
-    """What is derived from the rows: who waits for whom, gangs, what needs attention."""
-    jobs = view.jobs
-    for row, rare in jobs.rare.items():
-        for other in rare.after:
-            view.dependents.setdefault(other, set()).add(jobs.rows.of(row))
-        if rare.gang is not None and rare.gang_terms is not None:
-            view.gangs.setdefault(rare.gang, rare.gang_terms)
-            view.gang_members.setdefault(rare.gang, set()).add(jobs.rows.of(row))
-            if rare.gang_started:
-                view.gang_started.add(rare.gang)
-    for row in view.live_rows().tolist():
-        state, run_state, flags = jobs.state[row], jobs.run_state[row], jobs.flags[row]
-        over = c.IS_HELD[state] and not c.IS_LIVE_RUN[run_state]
-        if over or flags & (c.DOOMED | c.STOPPING):
-            view.attention.add(row)
 
 
 async def find_ended(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, Ended]:

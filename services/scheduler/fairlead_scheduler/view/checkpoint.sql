@@ -1,30 +1,29 @@
 -- name: read_view
 -- The log this view belongs to and its positions; no row before the first checkpoint.
-SELECT log_id, positions FROM fairlead_scheduler.view
+SELECT log_id, positions, format FROM fairlead_scheduler.view
 
 -- name: begin_view
 -- The first checkpoint's row.
-INSERT INTO fairlead_scheduler.view (log_id, positions) VALUES ($1, $2)
+INSERT INTO fairlead_scheduler.view (log_id, positions, format) VALUES ($1, $2, $3)
 
 -- name: move_view
 -- Compare and set: nobody else has moved the positions since this process read them.
 UPDATE fairlead_scheduler.view SET positions = $2, buckets = $3 WHERE positions = $1
 
--- name: hold_view
--- No checkpoint is written until this transaction ends.
-SELECT FROM fairlead_scheduler.view FOR UPDATE
-
 -- name: read_buckets
 -- What was in the token buckets at the saved positions, as JSON.
 SELECT buckets FROM fairlead_scheduler.view
 
--- name: save_shapes
-INSERT INTO fairlead_scheduler.shapes (key, shape, priority_class)
-SELECT * FROM unnest($1::text[], $2::bytea[], $3::text[]) ON CONFLICT DO NOTHING
+-- name: save_name
+INSERT INTO fairlead_scheduler.names (kind, number, parts) VALUES ($1, $2, $3)
+ON CONFLICT (kind, number) DO UPDATE SET parts = excluded.parts
 
--- name: prune_shapes
-DELETE FROM fairlead_scheduler.shapes AS known
-WHERE NOT EXISTS (SELECT FROM fairlead_scheduler.jobs WHERE shape = known.key)
+-- name: drop_names
+DELETE FROM fairlead_scheduler.names
+WHERE (kind, number) IN (SELECT * FROM unnest($1::text[], $2::int[]))
+
+-- name: read_names
+SELECT kind, number, parts FROM fairlead_scheduler.names
 
 -- name: kept_jobs
 -- The temporary table that COPY fills, kept for the life of the connection.
@@ -33,12 +32,7 @@ CREATE TEMPORARY TABLE IF NOT EXISTS kept_jobs
 
 -- name: merge_jobs
 INSERT INTO fairlead_scheduler.jobs SELECT * FROM kept_jobs
-ON CONFLICT (job_id) DO UPDATE SET
-    state = excluded.state, run_state = excluded.run_state, flags = excluded.flags,
-    shape = excluded.shape, executor = excluded.executor, node = excluded.node,
-    run = excluded.run, retries = excluded.retries, priority = excluded.priority,
-    leased_ms = excluded.leased_ms, running_ms = excluded.running_ms, value = excluded.value,
-    rare = excluded.rare
+ON CONFLICT (job_id) DO UPDATE SET record = excluded.record, rare = excluded.rare
 
 -- name: kept_specs
 CREATE TEMPORARY TABLE IF NOT EXISTS kept_specs
@@ -54,10 +48,11 @@ DELETE FROM fairlead_scheduler.jobs WHERE job_id = ANY ($1::text[])
 DELETE FROM fairlead_scheduler.job_specs WHERE job_id = ANY ($1::text[])
 
 -- name: read_jobs
-SELECT * FROM fairlead_scheduler.jobs ORDER BY number, job_id
+-- In any order: sorting a million rows takes Postgres longer than reading them.
+SELECT job_id, record FROM fairlead_scheduler.jobs
 
--- name: read_shapes
-SELECT key, shape, priority_class FROM fairlead_scheduler.shapes
+-- name: read_rare
+SELECT job_id, rare FROM fairlead_scheduler.jobs WHERE rare IS NOT NULL
 
 -- name: read_specs
 SELECT found.*

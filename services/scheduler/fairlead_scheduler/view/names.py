@@ -23,6 +23,8 @@ Packed = Keys | npt.NDArray[np.object_]
 NOBODY: Final = -1
 FEW: Final = 16
 """So many are sooner looked up one by one."""
+KEYS_AT_ONCE: Final = 1 << 16
+"""Ids of which objects are made at a time to hash them."""
 
 
 class Hashed(NamedTuple):
@@ -36,7 +38,7 @@ class Hashed(NamedTuple):
 def hashed(ids: Sequence[JobId]) -> Hashed:
     """Ids, ready to be looked for."""
     keys = _keys(ids) if len(ids) > FEW else None
-    return Hashed(ids, keys, None if keys is None else _hashes(ids))
+    return Hashed(ids, keys, None if keys is None else _hashes(keys))
 
 
 class Names:
@@ -139,6 +141,19 @@ class Names:
         self._hash[rows] = hashes
         self._link(rows)
 
+    def add_keys(self, keys: Keys, rows: Rows) -> None:
+        """As `add`, for ids of the usual length that no object has been made of."""
+        self._count += rows.size
+        self._key[rows] = keys
+        for first in range(0, rows.size, KEYS_AT_ONCE):
+            some = slice(first, first + KEYS_AT_ONCE)
+            self._hash[rows[some]] = _hashes(keys[some])
+        self._link(rows)
+
+    def keys(self, rows: Rows) -> Keys:
+        """The ids of rows, which all are of the usual length."""
+        return self._key[rows]
+
     def _add(self, job_id: JobId, row: int) -> None:
         if not 0 < len(job_id) <= JOB_ID_LENGTH or not job_id.isascii():
             self._odd[job_id], self._odd_of[row] = row, job_id
@@ -231,11 +246,11 @@ def unpacked(ids: Packed) -> list[JobId]:
 
 def _hash(job_id: JobId) -> int:
     """As `_hashes` of one."""
-    return hash(job_id) & 0x7FFF_FFFF
+    return hash(job_id.encode()) & 0x7FFF_FFFF
 
 
-def _hashes(ids: Sequence[JobId]) -> Hashes:
-    return np.fromiter(map(hash, ids), np.int64, len(ids)) & 0x7FFF_FFFF
+def _hashes(keys: Keys) -> Hashes:
+    return np.fromiter(map(hash, keys.tolist()), np.int64, keys.size) & 0x7FFF_FFFF
 
 
 def fixed(texts: Sequence[str], width: int) -> Keys | None:

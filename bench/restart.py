@@ -1,0 +1,294 @@
+"""How long a scheduler takes to lead again after `kill -9`, and how much memory it holds.
+
+    python bench/restart.py [--jobs 1000000] [--running 16000] [--turns 3] [--json]
+
+Runs `fairlead up --backend simulated`, appends the submissions of a million jobs of 400 shapes to
+the log (every job with a client id; some with dependencies, gangs, retries and maximum run times),
+and waits until the cluster is full. Then it kills the scheduler: first the supervisor alone starts
+it again (`embedded`), then a second scheduler process stands by and takes over (`standby`). A job
+that only one free node tolerates waits each time. The last line of output is one JSON object:
+seconds from the kill until the lease of that job is in the log, and the resident memory of the
+process that was filled through the log and of those that loaded the checkpoint.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import msgspec
+import psutil
+
+from fairlead import AsyncClient
+from fairlead_common import events as ev
+from fairlead_common import shapes
+from fairlead_common.ids import client_job_ids, job_set_partition
+from fairlead_common.log import EventLog, Producer, topics
+from fairlead_common.log.connect import open_log
+from fairlead_standalone.addresses import free_port
+from fairlead_standalone.testing import KERNELS, Whole, memory_bytes
+
+CORES: Final = 16
+SHAPES: Final = 400
+QUEUES: Final = [f"restart-{number}" for number in range(10)]
+SETS: Final = [(QUEUES[number % 10], f"set-{number:03}") for number in range(100)]
+PER_MESSAGE: Final = 500
+RUN_S: Final = 1_000_000
+TAINT: Final = {"key": "reserved", "value": "probe", "effect": "NoSchedule"}
+TOLERATION: Final = shapes.Toleration(key="reserved", value="probe", effect="NoSchedule")
+BACKLOG_JOBS: Final = 50_000
+WAIT_S_MAX: Final = 1_800.0
+QUIET_S: Final = 20.0
+ANNOTATIONS: Final = {"fairlead.dev/simulated-seconds": str(RUN_S)}
+SPEC: Final = msgspec.Raw(
+    b'{"containers":[{"name":"main","image":"registry.example/team/trainer:1.4.2","command":'
+    b'["python","-m","trainer","--config","/etc/trainer/config.yaml"],"env":[{"name":"SEED",'
+    b'"value":"12345"},{"name":"DATA","value":"/data/set"}],"resources":{"requests":{"cpu":"1",'
+    b'"memory":"1Gi"},"limits":{"memory":"1Gi"}}}],"restartPolicy":"Never"}'
+)
+
+
+def main() -> None:
+    """Start everything, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=1_000_000)
+    parser.add_argument("--running", type=int, default=16_000)
+    parser.add_argument("--turns", type=int, default=3, help="restarts of each kind")
+    parser.add_argument(
+        "--folder", type=Path, help="keep the data here; a later run does not fill it again"
+    )
+    parser.add_argument("--json", action="store_true", help="for uniformity: always printed")
+    given = parser.parse_args()
+    kinds = [
+        {"count": given.running // CORES, "resources": {"cpu": CORES, "memory": "256Gi"}},
+        {
+            "name": "probe",
+            "count": 1,
+            "resources": {"cpu": 64, "memory": "64Gi"},
+            "taints": [TAINT],
+        },
+    ]
+    environment = {"FAIRLEAD_SIMULATION": json.dumps({"nodes": kinds})}
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every start compiles all its modules
+    with contextlib.ExitStack() as stack:
+        folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(exist_ok=True)
+        whole = Whole(folder, "--backend", "simulated", environment=environment)
+        stack.enter_context(whole)
+        whole.start()
+        found = asyncio.run(Bench(whole, given).measure())
+    print(json.dumps({"bench": "restart", "cores": os.cpu_count(), **found}))
+
+
+class Bench:
+    """A running Fairlead and what is measured of its scheduler."""
+
+    def __init__(self, whole: Whole, given: argparse.Namespace) -> None:
+        self._whole = whole
+        self._given = given
+        self._environment = whole.child("scheduler").environ()
+        self._probes = 0
+        self._log: EventLog
+        self._producer: Producer
+
+    async def measure(self) -> dict[str, Any]:
+        """Fill the scheduler, then kill it again and again."""
+        self._log = await open_log(self._environment["FAIRLEAD_LOG_URL"])
+        try:
+            self._producer = await self._log.producer("bench")
+            began_s = time.monotonic()
+            filled = None
+            mark = self._whole.data / "filled"
+            if not mark.exists():
+                await self._fill()
+                mark.touch()
+                filled = memory_of(self._whole.child("scheduler"))
+            filled_s = time.monotonic() - began_s
+            say(f"filled after {filled_s:.0f} s: {filled}")
+            embedded, loaded = [], []
+            for _ in range(self._given.turns):
+                embedded.append(await self._kill_child())
+                await asyncio.sleep(QUIET_S)
+                loaded.append(memory_of(self._whole.child("scheduler")))
+                say(f"embedded: {embedded[-1]} s, {loaded[-1]}")
+            standby, took_over = [], []
+            for _ in range(self._given.turns):
+                seconds, memory = await self._take_over()
+                standby.append(seconds)
+                took_over.append(memory)
+                say(f"standby: {seconds} s, {memory}")
+        finally:
+            await self._log.close()
+        return {
+            "jobs": self._given.jobs,
+            "running": self._given.running,
+            "fillSeconds": round(filled_s, 1),
+            "embeddedSeconds": embedded,
+            "standbySeconds": standby,
+            "filled": filled,
+            "loaded": loaded,
+            "tookOver": took_over,
+        }
+
+    async def _fill(self) -> None:
+        async with AsyncClient(self._whole.address, token=self._whole.token) as client:
+            for name in QUEUES:
+                await client.create_queue(name)
+        appended = 0
+        for queue, job_set, events in submissions(self._given.jobs + self._given.running):
+            await self._producer.append(ev.records(queue, job_set, "bench", events))
+            appended += len(events)
+            if appended % BACKLOG_JOBS < PER_MESSAGE:
+                await self._folded(appended - BACKLOG_JOBS)
+                say(f"{appended} appended, {memory_of(self._whole.child('scheduler'))}")
+        await self._folded(appended)
+        async with httpx2.AsyncClient(
+            base_url=self._whole.address,
+            headers={"authorization": f"Bearer {self._whole.token}"},
+            trust_env=False,
+            timeout=60.0,
+        ) as http:
+            states: dict[str, int] = {}
+            while states.get("RUNNING", 0) < self._given.running or sum(states.values()) < appended:
+                await asyncio.sleep(2.0)
+                answer = (await http.get("/api/v1/jobs", params={"groupBy": "state"})).json()
+                states = {group["group"]["state"]: group["jobs"] for group in answer["groups"]}
+        await asyncio.sleep(QUIET_S)  # checkpoints and reports that are under way
+
+    async def _folded(self, jobs: int) -> None:
+        """Return once the scheduler has that many live jobs."""
+        deadline_s = time.monotonic() + WAIT_S_MAX
+        while await asyncio.to_thread(self._jobs) < jobs:
+            assert time.monotonic() < deadline_s, f"it never had {jobs} jobs: {self._whole.told}"
+            await asyncio.sleep(0.5)
+
+    def _jobs(self) -> int:
+        port = self._environment["FAIRLEAD_HTTP_PORT"]
+        text = httpx2.get(f"http://127.0.0.1:{port}/metrics", trust_env=False, timeout=60.0).text
+        found = re.search(r"^fairlead_scheduler_jobs ([0-9.e+]+)$", text, re.MULTILINE)
+        return 0 if found is None else int(float(found[1]))
+
+    async def _kill_child(self) -> float:
+        """Seconds from the kill of the supervised scheduler to the next lease."""
+        return await self._lease_after(self._whole.child("scheduler"))
+
+    async def _take_over(self) -> tuple[float, dict[str, float]]:
+        """A second process stands by, and is the leader's successor; it ends after that."""
+        port = free_port()
+        ours = {name: value for name, value in self._environment.items() if "FAIRLEAD" in name}
+        standby = subprocess.Popen(  # noqa: ASYNC220
+            [sys.executable, "-P", "-m", "fairlead_scheduler"],
+            env={**os.environ, **KERNELS, **ours, "FAIRLEAD_HTTP_PORT": str(port)},
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            await asyncio.sleep(QUIET_S)
+            seconds = await self._lease_after(self._whole.child("scheduler"))
+            await asyncio.sleep(QUIET_S)
+            memory = memory_of(psutil.Process(standby.pid))
+        finally:
+            standby.kill()
+            standby.wait()
+        await self._probe(await self._log.end_positions(topics.JOBS))  # the child leads again
+        return seconds, memory
+
+    async def _lease_after(self, leader: psutil.Process) -> float:
+        end = await self._log.end_positions(topics.JOBS)
+        leader.send_signal(signal.SIGKILL)
+        killed_s = time.monotonic()
+        await self._probe(end)
+        return round(time.monotonic() - killed_s, 2)
+
+    async def _probe(self, end: dict[int, int]) -> None:
+        """Submit one job; return once its lease is in the log."""
+        self._probes += 1
+        queue, job_set = SETS[0]
+        name = f"probe-{self._probes}-{time.time_ns()}"
+        shape = shapes.Shape(requests={"cpu": 10}, tolerations=(TOLERATION,))
+        (job_id,) = client_job_ids(job_set_partition(queue, job_set), queue, job_set, [name])
+        event = ev.JobSubmitted(
+            job_id=job_id,
+            client_id=name,
+            shape=shapes.encode(shape),
+            spec=SPEC,
+            digest="0" * 32,
+            priority=1_000,
+            annotations=ANNOTATIONS,
+        )
+        await self._producer.append(ev.records(queue, job_set, "bench", [event]))
+        reader = await self._log.reader(topics.JOBS, end)
+        try:
+            async with asyncio.timeout(WAIT_S_MAX):
+                while True:
+                    for entry in (await reader.read()).entries:
+                        assert entry.value is not None
+                        for found in ev.decode(entry.value).events:
+                            if isinstance(found, ev.JobRunLeased) and found.job_id == job_id:
+                                return
+        finally:
+            await reader.close()
+
+
+def submissions(jobs: int) -> Iterator[tuple[str, str, list[ev.AnyEvent]]]:
+    """Messages of jobs: queue, job set, events."""
+    made = [
+        shapes.encode(shapes.Shape(requests={"cpu": 1000, "memory": (512 + number) << 20}))
+        for number in range(SHAPES)
+    ]
+    for first in range(0, jobs, PER_MESSAGE):
+        numbers = range(first, min(first + PER_MESSAGE, jobs))
+        queue, job_set = SETS[first // PER_MESSAGE % len(SETS)]
+        partition = job_set_partition(queue, job_set)
+        ids = client_job_ids(partition, queue, job_set, [f"j{number}" for number in numbers])
+        events: list[ev.AnyEvent] = []
+        for index, (number, job_id) in enumerate(zip(numbers, ids, strict=True)):
+            more: dict[str, object] = {}
+            if index % 50 == 49:  # dependencies
+                more["after"] = (ids[index - 1],)
+            if index % 100 in (10, 11, 12, 13):
+                more["gang"] = ev.Gang(name=f"g{number // 100}", size=4, member=index % 100 - 10)
+            if index % 20 == 5:
+                more["retry"] = ev.RetryPolicy(limit=2, on=(ev.FailureCategory.OOM,))
+            if index % 10 == 3:
+                more["runtime_s_max"] = RUN_S
+            event = ev.JobSubmitted(
+                job_id=job_id,
+                client_id=f"j{number}",
+                shape=made[number * 7 // 4 % SHAPES if "gang" not in more else 0],
+                spec=SPEC,
+                digest=f"{number:032x}",
+                annotations=ANNOTATIONS,
+            )
+            events.append(msgspec.structs.replace(event, **more))
+        yield queue, job_set, events
+
+
+def memory_of(process: psutil.Process) -> dict[str, float]:
+    """Resident memory in MB: now, the share of this process (PSS), and the most it ever was."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    peak = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+    return {
+        "residentMb": round(process.memory_info().rss / 1e6, 1),
+        "shareMb": round(memory_bytes(process) / 1e6, 1),
+        "peakMb": 0.0 if peak is None else round(int(peak[1]) * 1024 / 1e6, 1),
+    }
+
+
+def say(text: str) -> None:
+    """Progress, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

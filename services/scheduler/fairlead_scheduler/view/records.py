@@ -1,0 +1,139 @@
+"""The record of a job in the checkpoint: its columns packed into bytes of one length. Pure.
+
+Postgres writes and reads rows of one length as one block in the binary format of COPY. So a million
+jobs are a few blocks that numpy reads as columns; none of them becomes a Python object. Integers
+are in network byte order, as in Postgres' own functions (`int8send`), with which migrations can
+write records too. Names (pool, job set, shape, node) are numbers of `saved_names.py`.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common.ids import JOB_ID_LENGTH
+
+FORMAT: Final = 1
+"""Of `RECORD`; saved with the positions. A migration that changes records sets the next number."""
+
+RECORD: Final = np.dtype(
+    [
+        ("state", ">i2"),
+        ("run_state", ">i2"),
+        ("flags", ">u2"),
+        ("pool", ">i4"),
+        ("job_set", ">i4"),
+        ("shape", ">i4"),
+        ("node", ">i4"),
+        ("run", ">i4"),
+        ("retries", ">i4"),
+        ("grace_s", ">i4"),
+        ("priority", ">i8"),
+        ("number", ">i8"),
+        ("submitted_ms", ">i8"),
+        ("leased_ms", ">i8"),
+        ("running_ms", ">i8"),
+        ("value", ">i8"),
+        ("start_after_ms", ">i8"),
+        ("queue_until_ms", ">i8"),
+        ("runtime_ms_max", ">i8"),
+        ("checkpoint_ms", ">i8"),
+        ("digest", "S32"),
+    ]
+)
+"""`node` is -1 where the job has none."""
+
+FIELDS: Final = tuple(RECORD.fields or ())
+NAMES: Final = ("pool", "job_set", "shape", "node")
+PLAIN: Final = tuple(name for name in FIELDS if name not in NAMES)
+"""Fields that are saved as they are in the columns."""
+
+_ID: Final = f"S{JOB_ID_LENGTH}"
+_LENGTH: Final = ">i4"
+_ROW: Final = [
+    ("fields", ">i2"),
+    ("id_length", _LENGTH),
+    ("id", _ID),
+    ("record_length", _LENGTH),
+    ("record", RECORD),
+]
+_READ: Final = np.dtype(_ROW)
+"""A row of `COPY (SELECT job_id, record ...)`."""
+_WRITTEN: Final = np.dtype([*_ROW, ("rare_length", _LENGTH)])
+"""A row of `COPY ... (job_id, record, rare)`; what is rare follows."""
+_NULL: Final = -1
+_SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0"
+_HEADER: Final = _SIGNATURE + struct.pack(">ii", 0, 0)
+_TRAILER: Final = struct.pack(">h", -1)
+
+Keys = npt.NDArray[np.bytes_]
+Records = npt.NDArray[np.void]
+
+
+class UnreadableRecords(Exception):
+    """The rows of the checkpoint are not as this version writes them."""
+
+
+def encode_rows(keys: Keys, records: Records, rare: dict[int, bytes]) -> bytes:
+    """Rows as COPY reads them in its binary format. `rare`: by place in `keys`, where there is."""
+    rows = np.zeros(len(keys), _WRITTEN)
+    rows["fields"] = 3
+    rows["id_length"] = JOB_ID_LENGTH
+    rows["id"] = keys
+    rows["record_length"] = RECORD.itemsize
+    rows["record"] = records
+    rows["rare_length"] = _NULL
+    places = sorted(rare)
+    rows["rare_length"][places] = [len(rare[place]) for place in places]
+    whole = memoryview(rows.tobytes())
+    parts: list[bytes | memoryview] = [_HEADER]
+    done = 0
+    for place in places:
+        end = (place + 1) * _WRITTEN.itemsize
+        parts += [whole[done:end], rare[place]]
+        done = end
+    return b"".join([*parts, whole[done:], _TRAILER])
+
+
+class RowDecoder:
+    """Takes what `COPY (SELECT job_id, record ...) TO STDOUT` sends, in pieces of any size."""
+
+    def __init__(self, rows_per_block: int = 1 << 15) -> None:
+        self._block_bytes = rows_per_block * _READ.itemsize
+        self._rest = bytearray()
+        self._begun = False
+
+    def feed(self, data: bytes) -> Iterator[npt.NDArray[np.void]]:
+        """The blocks of rows that are complete now. Raises `UnreadableRecords`."""
+        self._rest += data
+        if not self._begun and len(self._rest) >= len(_HEADER):
+            if not self._rest.startswith(_SIGNATURE):
+                raise UnreadableRecords("Postgres did not answer in the binary format of COPY")
+            del self._rest[: len(_HEADER)]
+            self._begun = True
+        while len(self._rest) >= self._block_bytes:
+            yield _rows(bytes(self._rest[: self._block_bytes]))
+            del self._rest[: self._block_bytes]
+
+    def finish(self) -> npt.NDArray[np.void]:
+        """The last rows. Raises `UnreadableRecords`."""
+        if not self._begun or self._rest[-len(_TRAILER) :] != _TRAILER:
+            raise UnreadableRecords("the rows of the checkpoint end before their trailer")
+        return _rows(bytes(self._rest[: -len(_TRAILER)]))
+
+
+def _rows(data: bytes) -> npt.NDArray[np.void]:
+    whole, rest = divmod(len(data), _READ.itemsize)
+    rows = np.frombuffer(data, _READ, whole)
+    usual = (
+        (rows["fields"] == 2)
+        & (rows["id_length"] == JOB_ID_LENGTH)
+        & (rows["record_length"] == RECORD.itemsize)
+    )
+    if rest or not usual.all():
+        raise UnreadableRecords(
+            f"a row of the checkpoint has not the {RECORD.itemsize} bytes of format {FORMAT}"
+        )
+    return rows

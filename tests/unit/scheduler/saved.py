@@ -1,0 +1,176 @@
+"""Views of any content, and a table that stands for the checkpoint's in Postgres."""
+
+import struct
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+
+from fairlead_common.events import FailureCategory, RetryPolicy
+from fairlead_common.ids import JobId, new_job_id, partition_of_job
+from fairlead_common.lifecycle import JobState, RunState
+from fairlead_scheduler.view import checkpoint, records
+from fairlead_scheduler.view import columns as c
+from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.loading import Loading
+from fairlead_scheduler.view.saved_names import SavedName, SavedNames
+
+PARTITIONS = 32
+SAVED = (*records.FIELDS, "partition", "queue")
+"""Columns that a checkpoint restores."""
+FLAGS_MAX = 1 << 15
+"""The old tables held flags as a signed number of 16 bits."""
+_HEADER_BYTES = 19
+
+
+class Table:
+    """What the statements of `checkpoint.sql` do with jobs and names."""
+
+    def __init__(self) -> None:
+        self.rows: dict[JobId, tuple[bytes, bytes | None]] = {}
+        self.names: dict[tuple[str, int], list[str]] = {}
+        self.saved_names = SavedNames()
+
+    def save(self, view: View) -> None:
+        """As `checkpoint.take` and `checkpoint.save`."""
+        changes = checkpoint.take(view, self.saved_names, PARTITIONS)
+        for place in changes.dropped_names:
+            del self.names[place]
+        for kind, number, parts in changes.names:
+            self.names[kind, number] = parts
+        if changes.jobs is not None:
+            for key, record, rare in copied(changes.jobs):
+                assert key is not None
+                assert record is not None
+                self.rows[JobId(key.decode())] = (record, rare)
+        for job_id, *_ in changes.ended:
+            self.rows.pop(job_id, None)
+
+    def load(self, piece_bytes: int = 1_000) -> View:
+        """As `checkpoint.load_view`; Postgres may answer in pieces of any size."""
+        answer = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+        for job_id, (record, _) in self.rows.items():
+            answer += struct.pack(">hi", 2, len(job_id)) + job_id.encode()
+            answer += struct.pack(">i", len(record)) + record
+        answer += b"\xff\xff"
+        view = View()
+        names = [SavedName(*place, parts) for place, parts in self.names.items()]
+        loading, decoder = Loading(view, names), records.RowDecoder(rows_per_block=7)
+        for first in range(0, len(answer), piece_bytes):
+            for block in decoder.feed(answer[first : first + piece_bytes]):
+                loading.add(block)
+        loading.add(decoder.finish())
+        loading.finish({job_id: rare for job_id, (_, rare) in self.rows.items() if rare})
+        return view
+
+
+def copied(data: bytes) -> Iterator[tuple[bytes | None, ...]]:
+    """The rows of COPY's binary format, field by field as its documentation says."""
+    at = _HEADER_BYTES
+    while (fields := struct.unpack_from(">h", data, at)[0]) >= 0:
+        at += 2
+        row: list[bytes | None] = []
+        for _ in range(fields):
+            (length,) = struct.unpack_from(">i", data, at)
+            at += 4
+            row.append(None if length < 0 else data[at : at + length])
+            at += max(0, length)
+        yield tuple(row)
+    assert at + 2 == len(data), "something follows the trailer"
+
+
+def random_view(seed: int, jobs: int) -> View:
+    """Jobs with any values in all columns that a checkpoint holds."""
+    view, chance = View(), np.random.default_rng(seed)
+    view.positions = {p: int(chance.integers(1 << 40)) for p in range(PARTITIONS)}
+    add_jobs(view, chance, jobs)
+    return view
+
+
+def add_jobs(view: View, chance: np.random.Generator, count: int) -> None:
+    """That many more."""
+    ids = [
+        new_job_id(int(chance.integers(PARTITIONS)), int(chance.integers(1 << 40)), number)
+        for number in range(count)
+    ]
+    view.jobs.rows.add(ids, view.jobs.allocate(count))
+    change_jobs(view, chance, ids)
+
+
+def change_jobs(view: View, chance: np.random.Generator, ids: list[JobId]) -> None:
+    """Give these jobs any other values."""
+    jobs = view.jobs
+    for job_id in ids:
+        row = jobs.rows[job_id]
+        for field in records.PLAIN:
+            column = getattr(jobs, field)
+            if column.dtype.kind in "iu":
+                bounds = np.iinfo(column.dtype)
+                most = FLAGS_MAX if field == "flags" else bounds.max
+                column[row] = chance.integers(bounds.min, most, dtype=column.dtype)
+        live = [code for code in range(len(JobState)) if not c.ENDED[code]]
+        jobs.state[row] = chance.choice(live)
+        jobs.run_state[row] = chance.choice([*range(len(RunState)), c.NO_RUN])
+        jobs.flags[row] &= c.ALL_FLAGS ^ c.FREE
+        jobs.digest[row] = chance.bytes(16).hex() if chance.random() < 0.9 else b"d"
+        jobs.partition[row] = partition_of_job(job_id)
+        queue = f"queue-{chance.integers(5)}"
+        jobs.queue[row] = jobs.queues.number(queue)
+        jobs.job_set[row] = jobs.job_sets.number(c.JobSet(queue, f"set «{chance.integers(9)}»"))
+        jobs.pool[row] = jobs.pools.number(f"pool-{chance.integers(3)}")
+        raw = b'{"requests":{"cpu":%d}}' % chance.integers(20)
+        jobs.shape[row] = jobs.shapes.number(c.ShapeClass(raw, f"class-{chance.integers(3)}"))
+        node = c.NodeName(f"e{chance.integers(3)}", f"n{chance.integers(9)}")
+        jobs.node[row] = -1 if chance.random() < 0.5 else jobs.nodes.number(node)
+        jobs.rare.pop(row, None)
+        if chance.random() < 0.3:
+            jobs.rare[row] = random_rare(chance, ids)
+        view.touch(row, int(chance.integers(1 << 40)))
+
+
+def random_rare(chance: np.random.Generator, ids: list[JobId]) -> c.Rare:
+    """Rare properties, each field with some chance."""
+    terms = c.GangTerms(4, 2, "zone" if chance.random() < 0.5 else None, "wait")
+    values: dict[str, object] = {
+        "after": {JobId(str(chance.choice(ids)))},
+        "doom": "it can never start: ü",
+        "retry": RetryPolicy(limit=3, on=(FailureCategory.OOM,), memory_factor=1.5),
+        "avoid": ("n1", "n2"),
+        "stop_reason": "cancelled",
+        "failure": FailureCategory.EVICTED,
+        "failure_reason": "its node ended",
+        "exit_code": 137,
+        "gang": c.GangName("queue-1", "set", f"g{chance.integers(3)}"),
+        "gang_terms": terms,
+        "gang_started": True,
+        "gang_doom": True,
+    }
+    chosen = {field: value for field, value in values.items() if chance.random() < 0.5}
+    return c.Rare(**chosen)  # type: ignore[arg-type]
+
+
+def end_jobs(view: View, ids: list[JobId]) -> None:
+    """These jobs ended, and nothing of them runs."""
+    for job_id in ids:
+        row = view.jobs.rows[job_id]
+        view.ended[job_id] = c.Ended(JobState.CANCELLED, "d", 0, 0)
+        view.jobs.release(row)
+
+
+def content_of(view: View) -> dict[str, tuple[object, ...]]:
+    """Everything that a checkpoint restores of each job, by id, names spelt out."""
+    jobs = view.jobs
+    found: dict[str, tuple[object, ...]] = {}
+    for row in view.live_rows().tolist():
+        named = {
+            "queue": jobs.queues.values[jobs.queue[row]],
+            "pool": jobs.pools.values[jobs.pool[row]],
+            "job_set": jobs.job_sets.values[jobs.job_set[row]],
+            "shape": jobs.shapes.values[jobs.shape[row]],
+            "node": jobs.nodes.values[jobs.node[row]] if jobs.node[row] >= 0 else None,
+        }
+        columns = [getattr(jobs, name)[row].item() for name in SAVED if name not in named]
+        rare = jobs.rare.get(row)
+        encoded = None if rare is None else msgspec.json.encode(rare, order="deterministic")
+        found[jobs.rows.of(row)] = (*columns, *named.values(), encoded)
+    return found
