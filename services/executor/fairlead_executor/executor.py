@@ -22,7 +22,7 @@ from fairlead_common.errors import (
     WorldError,
 )
 from fairlead_common.log import EventLog, topics
-from fairlead_common.log.fold import newest
+from fairlead_common.log.fold import newest, newest_entries
 from fairlead_common.log.protocol import Entry, Positions, Producer, Record, caught_up
 from fairlead_executor import metrics
 from fairlead_executor.core import Core, Turn
@@ -141,21 +141,8 @@ class Executor:
     async def _newest_leases(self) -> tuple[list[Entry], int]:
         """The live entries of the lease topic, in their order, and where to read on."""
         topic = topics.leases(self._name).name
-        end = await self._log.end_positions(topic)
-        positions: Positions = await self._log.start_positions(topic)
-        live: dict[str, Entry] = {}
-        reader = await self._log.reader(topic, positions)
-        try:
-            while not caught_up(positions, end):
-                batch = await reader.read(wait_s=1.0)
-                for entry in batch.entries:
-                    live.pop(entry.key, None)
-                    if entry.value is not None:
-                        live[entry.key] = entry
-                positions = batch.positions
-        finally:
-            await reader.close()
-        return list(live.values()), positions[0]
+        entries, positions = await newest_entries(self._log, topic)
+        return list(entries.values()), positions[0]
 
     # Leases.
 

@@ -18,6 +18,7 @@ from fairlead_common.db.locks import LOOKOUT_REPORTS
 from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX
 from fairlead_common.errors import ViewConflict
 from fairlead_common.log import EventLog, Reader
+from fairlead_common.log.fold import CompactedReader
 from fairlead_common.log.topics import REPORTS
 from fairlead_lookout import fairness
 from fairlead_lookout.fairness import Added, Standing, StandingKey
@@ -58,7 +59,8 @@ class FairnessFolder:
                 (row["pool"], row["queue"]): Standing(_share(row["report"]), row["summed_ms"])
                 for row in await connection.fetch(SQL["standing_now"])
             }
-            reader = await self._log.reader(REPORTS, positions)
+            live = {f"{pool}/{queue}" for pool, queue in known}
+            reader = await CompactedReader.open(self._log, REPORTS, positions, live)
             while True:
                 positions = await self._turn(connection, reader, positions, known)
                 self._outages.well()

@@ -8,6 +8,7 @@ from fairlead_common.db import Pool
 from fairlead_common.errors import ViewConflict
 from fairlead_common.ids import JobId
 from fairlead_common.log import EventLog, Reader, caught_up
+from fairlead_common.log.fold import CompactedReader
 from fairlead_common.log.protocol import Batch, Positions
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS
 from fairlead_common.records import Undecodable
@@ -103,7 +104,7 @@ async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
 
 async def follow_clusters(log: EventLog, state: State) -> None:
     """Fold `fairlead.clusters` for ever, from its beginning: it is compacted."""
-    reader = await log.reader(CLUSTERS, await log.start_positions(CLUSTERS))
+    reader = await CompactedReader.open(log, CLUSTERS)
 
     async def fold(batch: Batch) -> Batch:
         before = state.clusters.version
@@ -117,7 +118,7 @@ async def follow_clusters(log: EventLog, state: State) -> None:
 
 async def follow_config(log: EventLog, state: State) -> None:
     """Fold `fairlead.config` for ever, from its beginning: it is compacted."""
-    reader = await log.reader(CONFIG, await log.start_positions(CONFIG))
+    reader = await CompactedReader.open(log, CONFIG)
 
     async def fold(batch: Batch) -> Batch:
         state.queues.apply(batch.entries, state.clusters)

@@ -13,6 +13,7 @@ import redis.asyncio as redis
 from redis.exceptions import RedisError
 
 from fairlead_common.log import EventLog
+from fairlead_common.log.fold import CompactedReader
 from fairlead_common.log.protocol import Batch
 from fairlead_common.log.topics import CLUSTERS
 
@@ -30,7 +31,7 @@ async def mirror(log: EventLog, url: str) -> None:
     while True:
         client = redis.from_url(url, socket_timeout=5, socket_connect_timeout=5)
         try:
-            reader = await log.reader(CLUSTERS, await log.start_positions(CLUSTERS))
+            reader = await CompactedReader.open(log, CLUSTERS)
             await _apart(client.delete(HEARTBEATS, NODES))
             while True:
                 await _apart(_write(client, await reader.read(wait_s=5.0)))

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
 import asyncpg
+import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
 
@@ -16,7 +17,13 @@ from fairlead_common.log.kafka import KafkaLog
 from fairlead_common.log.memory import MemoryCore, MemoryLog
 from fairlead_common.log.postgres import PostgresLog
 from fairlead_common.log.postgres_sql import SQL
-from fairlead_common.log.protocol import EventLog, Record, Topic, partition_of
+from fairlead_common.log.protocol import (
+    TOMBSTONES_KEPT_MS,
+    EventLog,
+    Record,
+    Topic,
+    partition_of,
+)
 from tests.conftest import Server
 
 FAR_FUTURE_MS = 10 * 365 * 86_400_000
@@ -41,6 +48,10 @@ class Bed(Protocol):
 
     async def compact(self, topic: str) -> None:
         """Drop what a compacted topic may drop, if the log can be told to."""
+        ...
+
+    async def bury(self, topic: str) -> None:
+        """Compact, and then remove the tombstones as if they had been kept for long enough."""
         ...
 
     def check_ours(self) -> None:
@@ -95,6 +106,11 @@ class MemoryBed:
     async def compact(self, topic: str) -> None:
         self.core.maintain(clock.now_ms())
 
+    async def bury(self, topic: str) -> None:
+        now_ms = clock.now_ms()
+        self.core.maintain(now_ms)
+        self.core.maintain(now_ms + TOMBSTONES_KEPT_MS)
+
     def check_ours(self) -> None:
         """It always is."""
 
@@ -140,6 +156,11 @@ class PostgresBed:
 
     async def compact(self, topic: str) -> None:
         await self._maintain(clock.now_ms())
+
+    async def bury(self, topic: str) -> None:
+        now_ms = clock.now_ms()
+        await self._maintain(now_ms)
+        await self._maintain(now_ms + TOMBSTONES_KEPT_MS)
 
     def check_ours(self) -> None:
         assert self._server.pid
@@ -197,6 +218,9 @@ class KafkaBed:
 
     async def compact(self, topic: str) -> None:
         """The brokers compact when they like to."""
+
+    async def bury(self, topic: str) -> None:
+        pytest.skip("the brokers remove tombstones when they like to")
 
     def check_ours(self) -> None:
         assert self._server.pid

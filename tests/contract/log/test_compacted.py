@@ -1,9 +1,12 @@
 """Topics of which only the newest value per key is kept."""
 
-from fairlead_common.log.fold import newest
+import pytest
+
+from fairlead_common.errors import PositionGone
+from fairlead_common.log.fold import CompactedReader, newest
 from fairlead_common.log.protocol import EventLog
 from tests.contract.log.beds import Bed, a_name
-from tests.contract.log.helpers import made, record
+from tests.contract.log.helpers import made, read_on, read_to, reader_of, record, texts
 
 
 async def test_folding_gives_the_newest_value_of_every_key_without_the_deleted_ones(
@@ -73,3 +76,79 @@ async def test_a_reader_behind_a_compaction_goes_on_and_passes_the_end(
         values |= {entry.key: entry.value for entry in batch.entries}
         positions = batch.positions
     assert values == {"a": b"9", "b": b"b"}
+
+
+async def test_a_reader_that_was_away_while_a_tombstone_was_removed_is_told_so(
+    log: EventLog, bed: Bed
+) -> None:
+    topic = await made(log, compacted=True)
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, "a", "1"), record(topic, "b", "1")])
+    reader = await reader_of(log, topic)
+    positions = (await reader.read(wait_s=10)).positions
+    await producer.append([record(topic, "a", None)])
+    await bed.bury(topic.name)
+    with pytest.raises(PositionGone) as gone:
+        await read_on(reader)
+    assert gone.value.first == (await log.start_positions(topic.name))[0]
+    resumed = await log.reader(topic.name, positions)
+    with pytest.raises(PositionGone):
+        await read_on(resumed)
+    fresh = await reader_of(log, topic)
+    assert texts(await read_to(fresh, await log.end_positions(topic.name))) == ["1"]
+
+
+async def test_a_reader_at_the_end_is_not_disturbed_when_tombstones_are_removed(
+    log: EventLog, bed: Bed
+) -> None:
+    topic = await made(log, compacted=True)
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, "a", "1"), record(topic, "a", None)])
+    reader = await reader_of(log, topic)
+    await read_to(reader, await log.end_positions(topic.name))
+    resumed = await log.reader(topic.name, await log.end_positions(topic.name))
+    await bed.bury(topic.name)
+    await producer.append([record(topic, "b", "2")])
+    for each in (reader, resumed):
+        assert texts((await each.read(wait_s=10)).entries) == ["2"]
+
+
+async def test_a_reader_that_began_before_the_older_records_went_has_to_begin_again(
+    log: EventLog, bed: Bed
+) -> None:
+    topic = await made(log, compacted=True)
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, "a", "1"), record(topic, "b", "1")])
+    slow = await reader_of(log, topic)
+    assert [entry.key for entry in (await slow.read(records_max=1, wait_s=10)).entries] == ["a"]
+    await producer.append([record(topic, "a", None)])
+    await bed.compact(topic.name)
+    late = await reader_of(log, topic)
+    assert [entry.key for entry in (await late.read(records_max=1, wait_s=10)).entries] == ["b"]
+    await bed.bury(topic.name)
+    with pytest.raises(PositionGone):
+        await read_on(slow)
+    # It never saw what the tombstone deletes, so it need not see the tombstone.
+    assert await read_to(late, await log.end_positions(topic.name)) == []
+
+
+async def test_following_a_compacted_topic_misses_no_deletion(log: EventLog, bed: Bed) -> None:
+    topic = await made(log, compacted=True)
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, key, "1") for key in "abc"])
+    reader = await CompactedReader.open(log, topic.name)
+    first = await reader.read(wait_s=10)
+    live = {entry.key: entry.value for entry in first.entries}
+    resumed = await CompactedReader.open(log, topic.name, first.positions, live)
+    await producer.append([record(topic, "a", None), record(topic, "b", "2")])
+    await bed.bury(topic.name)
+    await producer.append([record(topic, "d", "2")])
+    for each in (reader, resumed):
+        batch = await each.read(wait_s=10)
+        found = live | {entry.key: entry.value for entry in batch.entries}
+        assert found == {"a": None, "b": b"2", "c": b"1", "d": b"2"}
+        assert batch.positions == await log.end_positions(topic.name)
+    await producer.append([record(topic, "b", None)])
+    for each in (reader, resumed):
+        assert texts((await each.read(wait_s=10)).entries) == ["null"]
+        await each.close()

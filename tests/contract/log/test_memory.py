@@ -9,8 +9,8 @@ from fairlead_common.errors import (
     PositionGone,
     ProducerFenced,
 )
-from fairlead_common.log.memory import TOMBSTONES_KEPT_MS, AppendFault, MemoryCore, MemoryLog
-from fairlead_common.log.protocol import Record, Topic
+from fairlead_common.log.memory import AppendFault, MemoryCore, MemoryLog
+from fairlead_common.log.protocol import TOMBSTONES_KEPT_MS, Record, Topic
 
 TOPIC = Topic("t")
 TABLE = Topic("table", compacted=True)

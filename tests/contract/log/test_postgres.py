@@ -14,8 +14,7 @@ from fairlead_common.log.connect import keep_tidy, open_log
 from fairlead_common.log.fold import newest
 from fairlead_common.log.postgres import PostgresLog
 from fairlead_common.log.postgres_bell import Bell
-from fairlead_common.log.postgres_upkeep import TOMBSTONES_KEPT_MS
-from fairlead_common.log.protocol import Record, Topic
+from fairlead_common.log.protocol import TOMBSTONES_KEPT_MS, Record, Topic
 from tests.contract.log.beds import a_name
 from tests.contract.log.helpers import everything, made, record, texts
 from tests.contract.log.line import Line

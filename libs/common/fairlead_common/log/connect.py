@@ -11,7 +11,7 @@ from fairlead_common.log.kafka import KafkaLog
 from fairlead_common.log.postgres import PostgresLog
 from fairlead_common.log.protocol import EventLog
 
-UPKEEP_S: Final = 60.0
+UPKEEP_S: Final = 30.0
 
 
 async def open_log(url: str) -> EventLog:

@@ -12,8 +12,7 @@ import asyncio
 import enum
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -28,6 +27,7 @@ from fairlead_common.errors import (
 from fairlead_common.log.limits import check_append, check_topic
 from fairlead_common.log.protocol import (
     READ_BYTES_MAX,
+    TOMBSTONES_KEPT_MS,
     Appended,
     Batch,
     Entry,
@@ -36,8 +36,6 @@ from fairlead_common.log.protocol import (
     Topic,
     partition_of,
 )
-
-TOMBSTONES_KEPT_MS: Final = 86_400_000
 
 
 class AppendFault(enum.Enum):
@@ -51,14 +49,20 @@ class AppendFault(enum.Enum):
 class _Partition:
     """Entries in order of position; `first` is the first kept position, `next` the next free."""
 
-    __slots__ = ("cleaned", "entries", "first", "next")
+    __slots__ = ("buried", "buried_round", "cleaned", "entries", "first", "next", "round")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.first = 0
         self.next = 0
-        self.cleaned: dict[int, int] = {}
-        """Of each tombstone seen by upkeep: when the older records of its key were dropped."""
+        self.cleaned: dict[int, tuple[int, int]] = {}
+        """Of each tombstone seen by upkeep: when the older records of its key were dropped, and in
+        which round of upkeep."""
+        self.round = 0
+        self.buried = 0
+        """Tombstones below it were dropped, ..."""
+        self.buried_round = 0
+        """... the last of them as seen in this round."""
 
     def index(self, position: int) -> int:
         """Where the first entry at or after `position` is in `entries`."""
@@ -164,8 +168,12 @@ class MemoryCore:
         positions: Positions,
         records_max: int = 10_000,
         bytes_max: int = READ_BYTES_MAX,
+        since: Mapping[int, int] | None = None,
     ) -> Batch:
-        """What comes next, partitions in the order of `positions`. Raises `PositionGone`."""
+        """What comes next, partitions in the order of `positions`. Raises `PositionGone`.
+
+        `since`: in which round of upkeep each partition was begun to be read.
+        """
         self._check_away()
         stored = self._topic(topic)
         entries: list[Entry] = []
@@ -173,7 +181,12 @@ class MemoryCore:
         size = 0
         for number, position in positions.items():
             partition = stored.partitions[number]
-            if not partition.first <= position <= partition.next:
+            missed = (
+                since is not None
+                and position < partition.buried
+                and since[number] < partition.buried_round
+            )
+            if missed or not partition.first <= position <= partition.next:
                 raise PositionGone(topic, number, position, partition.first)
             index = partition.index(position)
             kept = partition.entries
@@ -191,6 +204,11 @@ class MemoryCore:
         """The first position kept, for each partition."""
         self._check_away()
         return {n: part.first for n, part in enumerate(self._topic(topic).partitions)}
+
+    def rounds(self, topic: str) -> dict[int, int]:
+        """How often upkeep has been at each partition."""
+        self._check_away()
+        return {n: part.round for n, part in enumerate(self._topic(topic).partitions)}
 
     def end_positions(self, topic: str) -> dict[int, int]:
         """The next free position, for each partition."""
@@ -265,14 +283,18 @@ def _compact(partition: _Partition, now_ms: int) -> None:
     """Keep the newest entry per key; drop tombstones whose older records are long gone."""
     newest = {entry.key: entry.position for entry in partition.entries}
     before_ms = now_ms - TOMBSTONES_KEPT_MS
+    buried = {at: seen for at, (ms, seen) in partition.cleaned.items() if ms <= before_ms}
     partition.entries = [
         entry
         for entry in partition.entries
-        if newest[entry.key] == entry.position
-        and not partition.cleaned.get(entry.position, now_ms) <= before_ms
+        if newest[entry.key] == entry.position and entry.position not in buried
     ]
+    if buried:
+        partition.buried = max(partition.buried, max(buried) + 1)
+        partition.buried_round = max(partition.buried_round, *buried.values())
+    partition.round += 1
     partition.cleaned = {
-        entry.position: partition.cleaned.get(entry.position, now_ms)
+        entry.position: partition.cleaned.get(entry.position, (now_ms, partition.round))
         for entry in partition.entries
         if entry.value is None
     }
@@ -362,6 +384,8 @@ class MemoryReader:
         self.topic = topic
         self._log = log
         self._positions = dict(positions)
+        rounds = log.core.rounds(topic)
+        self._since = {number: -1 if at else rounds[number] for number, at in positions.items()}
 
     async def read(
         self, *, records_max: int = 10_000, bytes_max: int = READ_BYTES_MAX, wait_s: float = 1.0
@@ -381,7 +405,9 @@ class MemoryReader:
         """See `Reader`."""
 
     def _next(self, records_max: int, bytes_max: int) -> Batch:
-        batch = self._log.core.read(self.topic, self._positions, records_max, bytes_max)
+        batch = self._log.core.read(
+            self.topic, self._positions, records_max, bytes_max, self._since
+        )
         # The partition that was served first comes last next time, so that none starves.
         turn = list(batch.positions.items())
         self._positions = dict(turn[1:] + turn[:1])

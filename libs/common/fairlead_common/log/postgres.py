@@ -50,6 +50,10 @@ POLL_S: Final = 0.5
 READ_RECORDS_MIN: Final = 16
 
 _FENCED: Final = "FLF01"
+_RESUMED: Final = -1
+"""Instead of a round: what lies below the position was read nobody knows when."""
+_NOT_BEGUN: Final = 2**62
+"""Instead of a round: nothing was read yet."""
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -274,6 +278,10 @@ class PostgresReader:
         self._number_of = {part: number for number, part in self._part_of.items()}
         self._positions = dict(positions)
         self._record_bytes = 1.0
+        # In which round of upkeep each partition was begun to be read from its start.
+        self._since = {
+            number: _NOT_BEGUN if not at else _RESUMED for number, at in positions.items()
+        }
 
     async def read(
         self, *, records_max: int = 10_000, bytes_max: int = READ_BYTES_MAX, wait_s: float = 1.0
@@ -305,16 +313,19 @@ class PostgresReader:
         limit = min(records_max, max(READ_RECORDS_MIN, fitting))
         parts = [self._part_of[number] for number in self._positions]
         positions = list(self._positions.values())
+        since = [self._since[number] for number in self._positions]
 
         def call(connection: Connection) -> Any:
-            return connection.fetch(SQL["read"], parts, positions, limit, bytes_max)
+            return connection.fetch(SQL["read"], parts, positions, limit, bytes_max, since)
 
         rows = await self._link.query(call)
         heads, rows = rows[: len(parts)], rows[len(parts) :]
-        for part, following, first, _, _ in heads:
+        for part, following, first, upkeep_round, missed in heads:
             number = self._number_of[part]
-            if not first <= self._positions[number] <= following:
+            if missed is not None or not first <= self._positions[number] <= following:
                 raise PositionGone(self.topic, number, self._positions[number], first)
+            if self._since[number] == _NOT_BEGUN:
+                self._since[number] = int(upkeep_round)
         numbers = self._number_of
         entries = [
             Entry(numbers[part], position, key, value, time_ms)

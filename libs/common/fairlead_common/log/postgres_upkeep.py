@@ -3,7 +3,8 @@
 Folding stays right at every moment. A record of a compacted topic is removed only when a newer one
 of its key is there to be read. A tombstone is removed only when the older records of its key have
 been gone for `TOMBSTONES_KEPT_MS`: a reader that saw one of them had that long to come by the
-tombstone. Of other topics the oldest records go, and readers below are told so.
+tombstone, and gets `PositionGone` if it did not. Of other topics the oldest records go, and readers
+below are told so.
 """
 
 from typing import Final
@@ -12,14 +13,15 @@ from fairlead_common.db.locks import LOG_UPKEEP
 from fairlead_common.db.pool import Connection
 from fairlead_common.log.postgres_link import Link
 from fairlead_common.log.postgres_sql import SQL
+from fairlead_common.log.protocol import TOMBSTONES_KEPT_MS
 
-TOMBSTONES_KEPT_MS: Final = 86_400_000
 _LOCK: Final = (LOG_UPKEEP.classid, LOG_UPKEEP.objid)
 TURN_S_MAX: Final = 600.0
 LOOKED_AT_MAX: Final = 5_000
 """Records that one statement looks at."""
 REMOVED_MAX: Final = 200
 """Records that one statement removes where each may have a MiB."""
+TOMBSTONES_REMOVED_MAX: Final = 5_000
 
 
 async def maintain(link: Link, now_ms: int) -> int:
@@ -78,15 +80,21 @@ class _Turn:
                 return removed
 
     async def _bury(self, part: int, tombstones: int) -> int:
-        """Remove the tombstones of the last time, and take note of those of this time."""
-        removed = await self._repeat(SQL["remove_tombstones"], part, tombstones)
+        """Remove the tombstones of the last round, and note those of this one.
+
+        Readers are told before anything is removed.
+        """
+        await self._connection.execute(SQL["set_buried"], part)
+        removed = await self._repeat(
+            SQL["remove_tombstones"], part, tombstones, removed_max=TOMBSTONES_REMOVED_MAX
+        )
         await self._connection.execute(SQL["set_tombstones"], part, self._now_ms)
         return removed
 
-    async def _repeat(self, statement: str, *arguments: int) -> int:
+    async def _repeat(self, statement: str, *arguments: int, removed_max: int = REMOVED_MAX) -> int:
         removed = 0
         while True:
-            count: int = await self._connection.fetchval(statement, *arguments, REMOVED_MAX)
+            count: int = await self._connection.fetchval(statement, *arguments, removed_max)
             if not count:
                 return removed
             removed += count

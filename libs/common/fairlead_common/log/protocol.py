@@ -6,7 +6,10 @@ The clauses below are tested on all implementations by `tests/contract/log/`:
 - an append is atomic over all its topics and visible only when committed;
 - a second producer of the same name fences the first;
 - a record that another program has written is read whatever its key and value are (`Entry`);
-- positions grow and may have holes; a reader stores the *position to read next*.
+- positions grow and may have holes; a reader stores the *position to read next*;
+- a reader of a compacted topic that may have missed a deletion, because it was away or read for
+  longer than tombstones are kept, gets `PositionGone`: it starts from the beginning and drops every
+  key that it does not see again (`fold.CompactedReader` does).
 """
 
 import zlib
@@ -21,6 +24,12 @@ RECORD_BYTES_MAX: Final = 1_048_576
 APPEND_RECORDS_MAX: Final = 100_000
 APPEND_BYTES_MAX: Final = 64 * RECORD_BYTES_MAX
 READ_BYTES_MAX: Final = 16 * RECORD_BYTES_MAX
+TOMBSTONES_KEPT_MS: Final = 120_000
+"""Least time for which readers find a tombstone after the older records of its key have gone.
+
+Long enough to read any compacted topic once; the number of tombstones, and with it what a start has
+to read, is bounded by the rate of deletions times a few of these.
+"""
 
 
 class Topic(msgspec.Struct, frozen=True):

@@ -34,15 +34,19 @@ SELECT part, next FROM fairlead_log.append($1, $2, $3, $4, $5);
 
 -- name: read
 -- What comes next in some partitions ($1) from their positions ($2): at most $3 records of at most
--- $4 bytes, the first one whatever its size. All partitions come first, with key null: `position`
--- is then the partition's next, `time_ms` its first. One statement, so one snapshot.
+-- $4 bytes, the first one whatever its size. All partitions come first: `position` is then the
+-- partition's next, `time_ms` its first, `key` its round, and `value` is not null if a tombstone was
+-- removed that this reader, which began in round $5, may have missed. One statement, so one
+-- snapshot.
 WITH wanted AS MATERIALIZED (
-    SELECT w.part, w.position, w.ordinal, p.first, p.next
-    FROM unnest($1::int[], $2::bigint[]) WITH ORDINALITY AS w (part, position, ordinal)
+    SELECT w.part, w.position, w.ordinal, p.first, p.next, p.round,
+           CASE WHEN w.position < p.buried AND w.since < p.buried_round THEN ''::bytea END AS missed
+    FROM unnest($1::int[], $2::bigint[], $5::bigint[])
+        WITH ORDINALITY AS w (part, position, since, ordinal)
     JOIN fairlead_log.parts p ON p.part = w.part
     ORDER BY w.ordinal
 )
-SELECT part, next AS position, first AS time_ms, NULL::text AS key, NULL::bytea AS value
+SELECT part, next AS position, first AS time_ms, round::text AS key, missed AS value
 FROM wanted
 UNION ALL
 (
@@ -123,6 +127,11 @@ SELECT (SELECT max(position) + 1 FROM looked) AS cleaned, (SELECT count(*) FROM 
 -- name: set_cleaned
 UPDATE fairlead_log.parts SET cleaned = $2 WHERE part = $1 AND cleaned < $2;
 
+-- name: set_buried
+-- From now on readers that may miss the tombstones about to be removed are told so.
+UPDATE fairlead_log.parts SET buried = tombstones, buried_round = round
+WHERE part = $1 AND buried < tombstones;
+
 -- name: remove_tombstones
 -- Remove at most $3 tombstones of a partition ($1) below $2, where nothing older is left of
 -- their keys.
@@ -137,4 +146,5 @@ WITH gone AS (
 SELECT count(*) FROM removed;
 
 -- name: set_tombstones
-UPDATE fairlead_log.parts SET tombstones = cleaned, tombstones_ms = $2 WHERE part = $1;
+UPDATE fairlead_log.parts SET tombstones = cleaned, tombstones_ms = $2, round = round + 1
+WHERE part = $1;
