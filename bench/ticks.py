@@ -229,9 +229,9 @@ class World:
 
     def write(self, units: Sequence[Unit]) -> None:
         """Append what was decided and fold it back; executors start what they were given."""
-        for records in appends(units):
-            self.leases.noted(records)
-            self.fold(self.entries(records))
+        for append in appends(units):
+            self.leases.apply(append.leases)
+            self.fold(self.entries(append.records))
         started = [
             (job_set, event)
             for unit in units
@@ -244,8 +244,8 @@ class World:
                 Unit(((job_set, kind(job_id=event.job_id, run=event.run)),))
                 for job_set, event in started
             ]
-        for records in appends(told):
-            self.fold(self.entries(records))
+        for append in appends(told):
+            self.fold(self.entries(append.records))
         checkpoint.take(self.view, self.saved_names, JOB_PARTITIONS)
         follower.forget(self.view)
 

@@ -1,21 +1,26 @@
 """Two schedulers, of which one leads: the real view, decider and leases over the simulated log."""
 
 import copy
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, cast
 
 from fairlead_common import configuration
 from fairlead_common.errors import AppendRefused, AppendUnknown, ProducerFenced
 from fairlead_common.ids import JobId
 from fairlead_common.lifecycle import JobState
 from fairlead_common.log import caught_up
-from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, leases
+from fairlead_common.log.protocol import Appended, Record
+from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, REPORTS, leases
 from fairlead_scheduler import leasing
 from fairlead_scheduler.buckets import PoolBuckets
 from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.cycle import Cycle
 from fairlead_scheduler.deciding import Decider
+from fairlead_scheduler.follower import State
 from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.queues import Queues
+from fairlead_scheduler.reporting import Reporter
 from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
-from fairlead_scheduler.units import appends
 from fairlead_scheduler.view import apply, checkpoint
 from fairlead_scheduler.view.columns import Ended, View
 from fairlead_scheduler.view.saved_names import SavedNames
@@ -46,12 +51,44 @@ class Checkpoint:
         view.recent = {}
 
 
+class _Interleaved:
+    """A producer whose appends take a while, in which the scheduler folds what others wrote."""
+
+    name = "scheduler"
+
+    def __init__(self, scheduler: "Scheduler", writer: Writer) -> None:
+        self._scheduler = scheduler
+        self._writer = writer
+
+    async def append(self, records: Sequence[Record]) -> Appended:
+        """Append; sometimes it takes longer than a row waits for its next job."""
+        appended = self._writer.append(records)
+        self._scheduler.wait_for_append()
+        return appended
+
+    async def close(self) -> None:
+        """Nothing to give up."""
+
+
+def run_without_loop(steps: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that has nothing to wait for."""
+    try:
+        steps.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("it waits for something, and a simulation has no event loop")
+
+
 class Scheduler:
     """One scheduler process. It stands by until the simulation gives it the lock."""
 
-    def __init__(self, world: World, saved: Checkpoint) -> None:
+    def __init__(
+        self, world: World, saved: Checkpoint, meanwhile: Callable[[], None] = lambda: None
+    ) -> None:
         self._world = world
         self._saved = saved
+        self.meanwhile = meanwhile
+        """What others do while this one waits for an append."""
         self.restart()
 
     def restart(self) -> None:
@@ -64,36 +101,39 @@ class Scheduler:
         self._jobs = Tail(world, JOBS, self.view.positions)
         self._nodes = Tail(world, CLUSTERS)
         self._config = Tail(world, CONFIG)
-        self._decider: Decider | None = None
-        self._writer: Writer | None = None
-        self._written: dict[int, int] = {}
+        self._state = State(self.view, self.clusters, self.queues)
+        self._cycle: Cycle | None = None
         self._ticked_ms = world.now_ms
 
     @property
     def leads(self) -> bool:
         """Whether it believes that it leads."""
-        return self._decider is not None
+        return self._cycle is not None
 
     def lead(self) -> None:
         """Fence the predecessor, catch up, read the leases back."""
         world = self._world
-        self._writer = Writer(world, "scheduler")
+        writer = Writer(world, "scheduler")
         end = world.log.end_positions(JOBS)
         while not caught_up(self._jobs.positions, end):
             self.follow()
         held = Leases()
         for executor in EXECUTORS:
-            newest: dict[str, bytes] = {}
-            for batch in Tail(world, leases(executor).name).read_all():
-                for entry in batch.entries:
-                    if entry.value is None:
-                        newest.pop(entry.key, None)
-                    else:
-                        newest[entry.key] = entry.value
-            held.read_back(executor, newest)
+            held.read_back(executor, newest_values(world, leases(executor).name))
         self.view.loose_runs.update(leasing.unwanted(self.view, held))
-        self._decider = Decider(
+        decider = Decider(
             SETTINGS, self.view, self.clusters, self.queues, held, began_ms=world.now_ms
+        )
+        reporter = Reporter()
+        reporter.read_back(newest_values(world, REPORTS))
+        self._cycle = Cycle(
+            decider,
+            self._state,
+            _Interleaved(self, writer),
+            cast(Any, None),  # all specs are in memory: nothing is looked up
+            reporter,
+            now_ms=lambda: world.now_ms,
+            monotonic_s=lambda: world.now_ms / 1000,
         )
 
     def follow(self) -> None:
@@ -112,30 +152,38 @@ class Scheduler:
         world = self._world
         self.clusters.tick((world.now_ms - self._ticked_ms) / 1000)
         self._ticked_ms = world.now_ms
-        if self._decider is None or not caught_up(self._jobs.positions, self._written):
+        cycle = self._cycle
+        if cycle is None or not caught_up(self._jobs.positions, cycle.written):
             return
         try:
-            self._cycle(self._decider)
+            run_without_loop(cycle.decide_and_append())
         except (ProducerFenced, AppendUnknown, AppendRefused):
             self.restart()
-
-    def _cycle(self, decider: Decider) -> None:
-        world = self._world
-        kept = decider.due(world.now_ms)
-        units = list(kept.units())
-        for pool in decider.pools():
-            decided = decider.round(pool, kept, world.now_ms, lambda: 0.0)
-            if decided is not None:
-                units += decider.units(decided)
-        assert self._writer is not None
-        for records in appends(units):
-            appended = self._writer.append(records)
-            decider.leases.noted(records)
-            for (topic, partition), position in appended.items():
-                if topic == JOBS:
-                    self._written[partition] = position
+            return
+        assert not self._state.troubles.by_pool, self._state.troubles.said()
         if world.maybe(0.2) or world.calm:
             self._saved.save(self.view)
+
+    def wait_for_append(self) -> None:
+        """Events are folded while an append is under way."""
+        world = self._world
+        if world.maybe(0.5):
+            world.pass_time(world.chance.choice((10, 500, 40_000)))
+            self.meanwhile()
+            for _ in range(world.chance.randint(1, 4)):
+                self.follow()
+
+
+def newest_values(world: World, topic: str) -> dict[str, bytes]:
+    """The newest value per key of a compacted topic."""
+    newest: dict[str, bytes] = {}
+    for batch in Tail(world, topic).read_all():
+        for entry in batch.entries:
+            if entry.value is None:
+                newest.pop(entry.key, None)
+            else:
+                newest[entry.key] = entry.value
+    return newest
 
 
 def configure_queues(world: World, names: tuple[str, ...]) -> None:

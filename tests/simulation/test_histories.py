@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 from fairlead_common import events as ev
+from fairlead_common import reports
 from fairlead_common.ids import JobId
 from fairlead_common.lifecycle import JOB_ENDED, JobState
 from fairlead_common.log import topics
@@ -41,7 +42,9 @@ class History:
             Executor(self.world, name, cluster)
             for name, cluster in zip(EXECUTORS, self.clusters, strict=True)
         ]
-        self.schedulers = [Scheduler(self.world, self.saved) for _ in range(2)]
+        self.schedulers = [
+            Scheduler(self.world, self.saved, self._meanwhile) for _ in range(2)
+        ]
         self.lookout = Lookout(self.world)
         self.leader = 0
 
@@ -70,6 +73,12 @@ class History:
             case "partition":
                 away_ms = world.chance.choice((20_000, 200_000))
                 world.chance.choice(self.executors).away_until_ms = world.now_ms + away_ms
+
+    def _meanwhile(self) -> None:
+        """What others do while a scheduler waits for its append."""
+        for _ in range(3):
+            self.users.turn()
+        self.world.chance.choice(self.executors).turn()
 
     def _schedule(self, scheduler: Scheduler) -> None:
         """A turn; whoever has the lock and does not lead yet begins to."""
@@ -119,6 +128,17 @@ def check(history: History) -> None:
         assert live_leases(history.world, executor) == [], f"leases were left on {executor}"
     assert not history.schedulers[history.leader].view.loose_runs
     _check_starts(history)
+    _check_reports(history)
+
+
+def _check_reports(history: History) -> None:
+    """A report about a queue names a job of that queue."""
+    for batch in Tail(history.world, topics.REPORTS).read_all():
+        for entry in batch.entries:
+            report = None if entry.value is None else reports.decode(entry.value)
+            if isinstance(report, reports.QueueShare) and report.first_waiting:
+                queue, _, _ = history.users.submitted[JobId(report.first_waiting)]
+                assert queue == report.queue, f"{report.queue} was told of {report.first_waiting}"
 
 
 def _check_runs(history: History, final: dict[JobId, str]) -> None:

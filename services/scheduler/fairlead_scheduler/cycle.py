@@ -1,5 +1,8 @@
 """One cycle of the leader: look, decide, append, fold back. The shell around `deciding`.
 
+Everything that is read from the view is read while `State.folding` is held: as soon as it is
+released, events may give a row to another job. What leaves the lock names jobs by their ids.
+
 A pool whose round raises is logged, counted, shown and tried again later; the others go on. What
 fails outside of the pure decisions (log, database) ends the term as ever.
 """
@@ -7,7 +10,7 @@ fails outside of the pure decisions (log, database) ends the term as ever.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from fairlead_common import clock
 from fairlead_common.db import Pool
@@ -28,11 +31,27 @@ REPORT_S_MIN: Final = 1.0
 """Reports of a pool are written at most this often."""
 
 
+class Decided(NamedTuple):
+    """What a cycle appends, in this order: nothing in it refers to rows of the view."""
+
+    housekeeping: Housekeeping
+    rounds: list[list[Unit]]
+    reports: list[list[Record]]
+
+
 class Cycle:
-    """What the leader keeps from cycle to cycle."""
+    """What the leader keeps from cycle to cycle. `written`: where its own decisions end."""
 
     def __init__(
-        self, decider: Decider, state: State, producer: Producer, pool: Pool, reporter: Reporter
+        self,
+        decider: Decider,
+        state: State,
+        producer: Producer,
+        pool: Pool,
+        reporter: Reporter,
+        *,
+        now_ms: Callable[[], int] = clock.now_ms,
+        monotonic_s: Callable[[], float] = clock.monotonic_s,
     ) -> None:
         self._decider = decider
         self._state = state
@@ -40,43 +59,58 @@ class Cycle:
         self._database = pool
         self._reporter = reporter
         self._reported_s: dict[str, float] = {}
-        self._written: dict[int, int] = {}
+        self.written: dict[int, int] = {}
+        self._now_ms = now_ms
+        self._monotonic_s = monotonic_s
 
     async def turn(self) -> None:
         """Decide everything that is due now, append it, and wait until it is folded back."""
-        begun_s = clock.monotonic_s()
-        now_ms = clock.now_ms()
+        begun_s = self._monotonic_s()
+        await self.decide_and_append()
+        await self._state.reached(JOBS, self.written)
+        metrics.CYCLE_SECONDS.labels("all").observe(self._monotonic_s() - begun_s)
+
+    async def decide_and_append(self) -> None:
+        """Decide everything that is due now, and append it."""
+        begun_s = self._monotonic_s()
         async with self._state.folding:
-            kept = self._decider.due(now_ms)
-            pools = self._decider.pools()
-            for pool in self._state.troubles.gone(pools):
-                metrics.POOL_FAILING.labels(pool).set(0)
-            rounds = [
-                found
-                for pool in pools
-                if not self._state.troubles.waits(pool, begun_s)
-                and (found := await self._round(pool, kept, now_ms)) is not None
-            ]
-        decided_s = clock.monotonic_s()
-        metrics.DECIDED.inc(kept.decisions)
-        await self._append(kept.units())
-        for _, units in rounds:
+            decided = await self._decide(begun_s)
+        decided_s = self._monotonic_s()
+        await self._append(decided.housekeeping.units())
+        for units in decided.rounds:
             await self._append(units)
-        appended_s = clock.monotonic_s()
-        for decided, _ in rounds:
-            await self._report(decided, now_ms)
-        for pool in self._state.troubles.by_pool:
-            await self._report_trouble(pool, now_ms)
-        await self._state.reached(JOBS, self._written)
+        appended_s = self._monotonic_s()
+        for records in decided.reports:
+            await self._append_records(records)
         metrics.CYCLE_SECONDS.labels("decide").observe(decided_s - begun_s)
         metrics.CYCLE_SECONDS.labels("append").observe(appended_s - decided_s)
-        metrics.CYCLE_SECONDS.labels("all").observe(clock.monotonic_s() - begun_s)
+
+    async def _decide(self, begun_s: float) -> Decided:
+        """Everything that is due now. `State.folding` is held."""
+        now_ms = self._now_ms()
+        housekeeping = self._decider.due(now_ms)
+        metrics.DECIDED.inc(housekeeping.decisions)
+        pools = self._decider.pools()
+        troubles = self._state.troubles
+        for pool in troubles.gone(pools):
+            metrics.POOL_FAILING.labels(pool).set(0)
+        rounds, reports = [], []
+        for pool in pools:
+            if troubles.waits(pool, begun_s):
+                continue
+            found = await self._round(pool, housekeeping, now_ms)
+            if found is not None:
+                decided, units = found
+                rounds.append(units)
+                reports.append(self._report(decided, now_ms))
+        reports += [self._report_trouble(pool, now_ms) for pool in troubles.by_pool]
+        return Decided(housekeeping, rounds, [records for records in reports if records])
 
     async def _round(
         self, pool: str, kept: Housekeeping, now_ms: int
     ) -> tuple[Round, list[Unit]] | None:
         decided = self._attempt(
-            pool, lambda: self._decider.round(pool, kept, now_ms, clock.monotonic_s)
+            pool, lambda: self._decider.round(pool, kept, now_ms, self._monotonic_s)
         )
         if decided is None:
             return None
@@ -99,7 +133,7 @@ class Cycle:
         try:
             return work()
         except Exception as error:
-            trouble = self._state.troubles.failed(pool, error, clock.monotonic_s())
+            trouble = self._state.troubles.failed(pool, error, self._monotonic_s())
             metrics.POOL_FAILURES.labels(pool).inc()
             metrics.POOL_FAILING.labels(pool).set(1)
             _logger.exception(
@@ -108,22 +142,23 @@ class Cycle:
             return None
 
     async def _append(self, units: Iterable[Unit]) -> None:
-        for records in appends(units):
-            await self._append_records(records)
+        for append in appends(units):
+            await self._append_records(append.records)
+            self._decider.leases.apply(append.leases)
 
     async def _append_records(self, records: list[Record]) -> None:
         appended = await self._producer.append(records)
-        self._decider.leases.noted(records)
         for (topic, partition), position in appended.items():
             if topic == JOBS:
-                self._written[partition] = position
+                self.written[partition] = position
 
-    async def _report(self, decided: Round, now_ms: int) -> None:
+    def _report(self, decided: Round, now_ms: int) -> list[Record]:
+        """What has changed of the reports of this pool; the rest follows after the next round."""
         pool = decided.plan.pool
-        now_s = clock.monotonic_s()
-        if now_s - self._reported_s.get(pool, 0.0) < REPORT_S_MIN:
+        now_s = self._monotonic_s()
+        if now_s - self._reported_s.get(pool, -REPORT_S_MIN) < REPORT_S_MIN:
             self._decider.again(pool)
-            return
+            return []
         self._reported_s[pool] = now_s
         steps_ms = {step: round(1000 * s, 3) for step, s in decided.steps_s.items()}
         state = self._state
@@ -140,21 +175,18 @@ class Cycle:
         )
         if records is None:
             self._decider.again(pool)
-            return
+            return []
         if self._state.troubles.well(pool):
             _logger.info("pool %s goes on", pool)
             metrics.POOL_FAILING.labels(pool).set(0)
-        if records:
-            await self._append_records(records)
         if self._reporter.is_behind(pool):
             self._decider.again(pool)
+        return records
 
-    async def _report_trouble(self, pool: str, now_ms: int) -> None:
-        now_s = clock.monotonic_s()
-        if now_s - self._reported_s.get(pool, 0.0) < REPORT_S_MIN:
-            return
+    def _report_trouble(self, pool: str, now_ms: int) -> list[Record]:
+        now_s = self._monotonic_s()
+        if now_s - self._reported_s.get(pool, -REPORT_S_MIN) < REPORT_S_MIN:
+            return []
         self._reported_s[pool] = now_s
         why = self._state.troubles.by_pool[pool].why
-        records = self._reporter.failing(self._state.view, pool, why, now_ms=now_ms)
-        if records:
-            await self._append_records(records)
+        return self._reporter.failing(self._state.view, pool, why, now_ms=now_ms)

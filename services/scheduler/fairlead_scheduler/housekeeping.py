@@ -16,10 +16,9 @@ from fairlead_common.events import FailureCategory, PreemptionCause
 from fairlead_common.ids import JobId, RunId, parse_run_id, run_id
 from fairlead_common.leases import Wish
 from fairlead_common.lifecycle import RunState
-from fairlead_common.log.protocol import Record
 from fairlead_scheduler import leasing, retries
 from fairlead_scheduler.clusters import Clusters
-from fairlead_scheduler.leasing import Leases
+from fairlead_scheduler.leasing import LeaseChange, Leases
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.units import UNKNOWN, Unit
 from fairlead_scheduler.view import columns as c
@@ -41,9 +40,7 @@ class Successes(msgspec.Struct, frozen=True):
     ids: Packed
     runs: npt.NDArray[np.int32]
     job_sets: list[JobSet]
-    nodes: npt.NDArray[np.int32]
-    names: list[NodeName]
-    """All nodes by their numbers, which are never given to others."""
+    executors: list[str]
 
     def units(self) -> Iterator[Unit]:
         """What the log is told of them, some at once."""
@@ -53,8 +50,7 @@ class Successes(msgspec.Struct, frozen=True):
             told = zip(self.job_sets[span], ids, strict=True)
             facts = tuple([(job_set, ev.JobSucceeded(job_id=job_id)) for job_set, job_id in told])
             runs = list(map(run_id, ids, self.runs[span].tolist()))
-            executors = [self.names[node].executor for node in self.nodes[span].tolist()]
-            yield Unit(facts, tuple(leasing.clear_all(runs, executors)))
+            yield Unit(facts, tuple(leasing.clear_all(runs, self.executors[span])))
 
 
 class Housekeeping(msgspec.Struct, frozen=True):
@@ -159,7 +155,7 @@ def _apart(view: View) -> tuple[Rows, Rows, Rows]:
 
 def _stopped(
     view: View, held: Leases, watch: Watch, rows: Rows
-) -> tuple[list[int], tuple[Record, ...]]:
+) -> tuple[list[int], tuple[LeaseChange, ...]]:
     """Of live runs that are to stop, those whose leases do not say so, and leases that do."""
     jobs = view.jobs
     rows = watch.unseen(rows)
@@ -176,13 +172,12 @@ def _stopped(
 
 
 def _succeeded(view: View, rows: Rows) -> Successes:
-    jobs = view.jobs
+    jobs, nodes = view.jobs, view.jobs.nodes.values
     return Successes(
         jobs.rows.packed(rows),
         jobs.run[rows],
         list(map(jobs.job_sets.values.__getitem__, jobs.job_set[rows].tolist())),
-        jobs.node[rows],
-        jobs.nodes.values,
+        [nodes[node].executor for node in jobs.node[rows].tolist()],
     )
 
 
@@ -240,7 +235,7 @@ def _take_back(
     row: int,
     gang: c.GangName,
     facts: list[tuple[JobSet, ev.AnyEvent]],
-    records: list[Record],
+    records: list[LeaseChange],
 ) -> None:
     """A member that could not start takes its gang along, where fewer live than must together."""
     job_id = view.jobs.rows.of(row)

@@ -5,7 +5,7 @@ keeps them in step with what it appended. `unwanted` compares them with the runs
 that a lost or doubled decision cannot leave a lease behind.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -17,7 +17,6 @@ from fairlead_common.events import FailureCategory
 from fairlead_common.ids import JobId, RunId, parse_run_id, partition_of_job, run_id
 from fairlead_common.leases import Lease, Wish
 from fairlead_common.log.protocol import Record
-from fairlead_common.log.topics import LEASES_PREFIX
 from fairlead_common.log.topics import leases as leases_of
 from fairlead_scheduler import retries
 from fairlead_scheduler.view import columns as c
@@ -35,6 +34,14 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 def held(executor: str, wish: Wish) -> Held:
     """One object for all leases of an executor with the same wish: there may be a million."""
     return Held(executor, wish)
+
+
+class LeaseChange(msgspec.Struct, frozen=True, gc=False):
+    """A record that makes, changes or ends a lease, and what is then known of it (None: ended)."""
+
+    run: RunId
+    held: Held | None
+    record: Record
 
 
 class Leases:
@@ -58,16 +65,13 @@ class Leases:
             if run not in self.held:
                 self.held[run] = held(jobs.nodes.values[node].executor, Wish.RUN)
 
-    def noted(self, records: list[Record]) -> None:
-        """Keep in step with an append that is done; records of other topics are passed over."""
-        for record in records:
-            if not record.topic.startswith(LEASES_PREFIX):
-                continue
-            if record.value is None:
-                self.held.pop(RunId(record.key), None)
+    def apply(self, changes: Iterable[LeaseChange]) -> None:
+        """Keep in step with an append that is done."""
+        for change in changes:
+            if change.held is None:
+                self.held.pop(change.run, None)
             else:
-                executor = record.topic.removeprefix(LEASES_PREFIX)
-                self.held[RunId(record.key)] = held(executor, _wish.decode(record.value).wish)
+                self.held[change.run] = change.held
 
 
 class _OnlyWish(msgspec.Struct, frozen=True):
@@ -79,7 +83,7 @@ _wish: Final = msgspec.json.Decoder(_OnlyWish)
 
 def new_lease(
     view: View, row: int, submitted: ev.JobSubmitted, node: c.NodeName, after: tuple[RunId, ...]
-) -> Record:
+) -> LeaseChange:
     """The lease that starts the job's next run on this node."""
     jobs = view.jobs
     job_id, run = jobs.rows.of(row), int(jobs.run[row]) + 1
@@ -113,7 +117,12 @@ def new_lease(
         requests=requests,
         spec=spec,
     )
-    return leases.record(node.executor, lease)
+    return _written(node.executor, lease)
+
+
+def _written(executor: str, lease: Lease) -> LeaseChange:
+    record = leases.record(executor, lease)
+    return LeaseChange(RunId(record.key), held(executor, lease.wish), record)
 
 
 def _gang_environment(gang: ev.Gang | None) -> dict[str, str]:
@@ -131,7 +140,9 @@ def _gang_environment(gang: ev.Gang | None) -> dict[str, str]:
     return said
 
 
-def stop_lease(view: View, row: int, why: str, failure: FailureCategory | None = None) -> Record:
+def stop_lease(
+    view: View, row: int, why: str, failure: FailureCategory | None = None
+) -> LeaseChange:
     """The lease that asks the job's live run to end; with a `failure` it then counts as failed."""
     jobs = view.jobs
     node = jobs.nodes.values[jobs.node.item(row)]
@@ -147,21 +158,22 @@ def stop_lease(view: View, row: int, why: str, failure: FailureCategory | None =
         failure=failure,
         grace_s=jobs.grace_s.item(row),
     )
-    return leases.record(node.executor, lease)
+    return _written(node.executor, lease)
 
 
-def clear(held: Leases, run: RunId, executor: str | None = None) -> tuple[Record, ...]:
+def clear(held: Leases, run: RunId, executor: str | None = None) -> tuple[LeaseChange, ...]:
     """The record that ends the lease of a run, none if there is no such lease."""
     known = held.held.get(run)
     name = known.executor if known is not None else executor
-    return () if name is None else (leases.cleared(name, run),)
+    return () if name is None else (LeaseChange(run, None, leases.cleared(name, run)),)
 
 
-def clear_all(runs: Sequence[RunId], executors: Sequence[str]) -> list[Record]:
+def clear_all(runs: Sequence[RunId], executors: Sequence[str]) -> list[LeaseChange]:
     """The records that end the leases of these runs, which were on nodes of these executors."""
     topics = {name: leases_of(name).name for name in set(executors)}
     return [
-        Record(topics[executor], run, None) for run, executor in zip(runs, executors, strict=True)
+        LeaseChange(run, None, Record(topics[executor], run, None))
+        for run, executor in zip(runs, executors, strict=True)
     ]
 
 

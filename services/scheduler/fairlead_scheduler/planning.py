@@ -6,10 +6,10 @@ from typing import Final
 from fairlead_common import events as ev
 from fairlead_common.events import FailureCategory, PreemptionCause
 from fairlead_common.ids import JobId, RunId, run_id
-from fairlead_common.log.protocol import Record
 from fairlead_scheduler import leasing
 from fairlead_scheduler.engine import Plan, explain
 from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.leasing import LeaseChange
 from fairlead_scheduler.snapshots import Built
 from fairlead_scheduler.units import Unit, too_large
 from fairlead_scheduler.view import columns as c
@@ -67,7 +67,7 @@ class _Units:
         self._built = built
         self._rows = built.rows
         self._facts: dict[int, list[tuple[JobSet, ev.AnyEvent]]] = {}
-        self._leases: dict[int, list[Record]] = {}
+        self._leases: dict[int, list[LeaseChange]] = {}
         self._gang = built.snapshot.job_gang
 
     def id_of(self, job: int) -> JobId:
@@ -79,7 +79,7 @@ class _Units:
         gang = -1 if self._gang is None else self._gang.item(job)
         return job if gang < 0 else -1 - gang
 
-    def add(self, job: int, event: ev.AnyEvent, lease: Record | None = None, of: int = -1) -> None:
+    def add(self, job: int, event: ev.AnyEvent, lease: LeaseChange | None = None, of: int = -1) -> None:
         """A fact about `job` that belongs to the unit of `of` (default: its own)."""
         key = self._key(job if of < 0 else of)
         jobs = self._view.jobs

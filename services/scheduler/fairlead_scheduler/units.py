@@ -1,6 +1,7 @@
 """What a cycle appends: units that are never split, cut into appends within bounds. Pure."""
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -9,6 +10,7 @@ from fairlead_common.errors import RecordTooLarge
 from fairlead_common.ids import partition_of_job
 from fairlead_common.log.limits import check_append
 from fairlead_common.log.protocol import RECORD_BYTES_MAX, Record
+from fairlead_scheduler.leasing import LeaseChange
 from fairlead_scheduler.settings import APPEND_BYTES_MAX, LEASES_PER_APPEND_MAX
 from fairlead_scheduler.view.columns import JobSet
 
@@ -21,18 +23,25 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
     """Facts and leases that become true together: a job or gang, and what it displaces."""
 
     facts: tuple[tuple[JobSet, ev.AnyEvent], ...]
-    leases: tuple[Record, ...] = ()
+    leases: tuple[LeaseChange, ...] = ()
 
     @property
     def size(self) -> int:
         """About how many bytes it has."""
-        return sum(len(record.value or b"") for record in self.leases) + 256 * len(self.facts)
+        return sum(len(change.record.value or b"") for change in self.leases) + 256 * len(self.facts)
 
 
-def appends(units: Iterable[Unit]) -> Iterator[list[Record]]:
-    """The records of atomic appends, in order; facts of one job set share messages."""
+class Append(NamedTuple):
+    """The records of one atomic append, and what becomes of leases by it."""
+
+    records: list[Record]
+    leases: list[LeaseChange]
+
+
+def appends(units: Iterable[Unit]) -> Iterator[Append]:
+    """Atomic appends, in order; facts of one job set share messages."""
     facts: dict[JobSet, list[ev.AnyEvent]] = {}
-    leases: list[Record] = []
+    leases: list[LeaseChange] = []
     count = size = 0
     for unit in units:
         more = unit.size
@@ -41,7 +50,7 @@ def appends(units: Iterable[Unit]) -> Iterator[list[Record]]:
             or len(leases) + len(unit.leases) > LEASES_PER_APPEND_MAX
             or size + more > APPEND_BYTES_MAX
         ):
-            yield _records(facts, leases)
+            yield _append(facts, leases)
             facts, leases, count, size = {}, [], 0, 0
         for job_set, event in unit.facts:
             found = facts.get(job_set)
@@ -53,7 +62,7 @@ def appends(units: Iterable[Unit]) -> Iterator[list[Record]]:
         count += len(unit.facts)
         size += more
     if facts or leases:
-        yield _records(facts, leases)
+        yield _append(facts, leases)
 
 
 def too_large(unit: Unit) -> str | None:
@@ -61,14 +70,14 @@ def too_large(unit: Unit) -> str | None:
     if unit.size <= RECORD_BYTES_MAX:
         return None
     try:
-        for records in appends([unit]):
-            check_append(records)
+        for append in appends([unit]):
+            check_append(append.records)
     except RecordTooLarge as error:
         return str(error)
     return None
 
 
-def _records(facts: dict[JobSet, list[ev.AnyEvent]], leases: list[Record]) -> list[Record]:
+def _append(facts: dict[JobSet, list[ev.AnyEvent]], leases: list[LeaseChange]) -> Append:
     records: list[Record] = []
     for (queue, name), events in facts.items():
         if name:
@@ -78,4 +87,4 @@ def _records(facts: dict[JobSet, list[ev.AnyEvent]], leases: list[Record]) -> li
             assert isinstance(event, ev.JobEvent), "only a job's id says where it belongs"
             partition = partition_of_job(event.job_id)
             records += ev.records(queue, name, BY, [event], partition=partition)
-    return records + leases
+    return Append(records + [change.record for change in leases], leases)

@@ -51,7 +51,6 @@ def jobs(view: View, clusters: Clusters, pool: str, now_ms: int, left_out: Colle
             "started": int(columns.leased_ms[row]),
             "value": 0 if node is None else int(columns.value[row]),
             "interval": int(columns.checkpoint_ms[row]),
-            "runtime": int(columns.runtime_ms_max[row]),
             "stopping": stopping,
             "kept": bool(flags & c.INFEASIBLE_WAITS),
             "gang": rare.gang if rare.gang in view.gangs else None,
@@ -121,7 +120,6 @@ def told_of_jobs(view: View, built: Built) -> Said:
     assert s.job_value is not None
     assert s.job_flags is not None
     assert s.job_checkpoint_interval_ms is not None
-    assert s.job_max_runtime_ms is not None
     avoids: dict[int, set[str]] = {}
     if s.avoid_job is not None and s.avoid_node is not None:
         for job, node in zip(s.avoid_job.tolist(), s.avoid_node.tolist(), strict=True):
@@ -139,7 +137,6 @@ def told_of_jobs(view: View, built: Built) -> Said:
             "started": int(s.job_started_ms[at]),
             "value": int(s.job_value[at]),
             "interval": int(s.job_checkpoint_interval_ms[at]),
-            "runtime": int(s.job_max_runtime_ms[at]),
             "stopping": bool(s.job_flags[at] & engine.JobFlag.STOPPING),
             "kept": bool(s.job_flags[at] & engine.JobFlag.KEPT),
             "gang": built.gangs[gang] if gang >= 0 else None,

@@ -31,7 +31,7 @@ def started(*names: str) -> list[ev.AnyEvent]:
 
 def stops(units: list[Unit]) -> set[str]:
     """The runs whose lease now wishes them to stop."""
-    records = [record for unit in units for record in unit.leases]
+    records = [change.record for unit in units for change in unit.leases]
     return {
         record.key
         for record in records

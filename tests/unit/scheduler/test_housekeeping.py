@@ -114,7 +114,7 @@ ENDS: dict[str, tuple[ev.AnyEvent, dict[str, object], ev.AnyEvent]] = {
 def test_the_end_of_a_run(event: ev.AnyEvent, job: dict[str, object], want: ev.AnyEvent) -> None:
     units = decide(ended(event, **job), held("a-1"))
     assert events(units) == [want]
-    assert [(r.key, r.value) for r in units[0].leases] == [("a-1", None)]
+    assert [(change.run, change.held) for change in units[0].leases] == [("a-1", None)]
 
 
 def test_a_retry_counts_avoids_the_node_and_asks_for_more_memory() -> None:
@@ -162,7 +162,7 @@ def test_a_preempted_job_is_queued_again_or_ends_as_its_policy_says() -> None:
 def test_a_run_that_is_to_stop_is_told_so_once() -> None:
     view = fold([submitted("a")], [leased("a")], [ev.JobCancelRequested(job_id=A, reason="why")])
     (unit,) = decide(view, held("a-1"))
-    (record,) = unit.leases
+    record = unit.leases[0].record
     assert record.value is not None
     lease = leases.decode(record.value)
     assert (record.key, lease.wish, lease.why) == ("a-1", Wish.STOP, "why")
@@ -177,9 +177,9 @@ def test_a_run_that_was_told_to_stop_is_looked_at_again_when_its_job_changes() -
     def told() -> list[str]:
         """The runs whose leases are written now."""
         units = housekeeping.decide(view, watch, live, *world, BOUNDS, now_ms=10_000).units()
-        records = [record for unit in units for record in unit.leases]
-        live.noted(records)
-        return [record.key for record in records]
+        changes = [change for unit in units for change in unit.leases]
+        live.apply(changes)
+        return [change.run for change in changes]
 
     assert told() == ["a-1"]
     assert told() == []
@@ -207,7 +207,7 @@ def test_runs_on_a_lost_executor_are_given_up_with_their_leases() -> None:
     (unit,) = decide(view, held("a-1"), clusters=clusters)
     (event,) = events([unit])
     assert isinstance(event, ev.JobRunLost)
-    assert [(r.key, r.value) for r in unit.leases] == [("a-1", None)]
+    assert [(change.run, change.held) for change in unit.leases] == [("a-1", None)]
 
 
 def test_the_lease_of_a_run_that_outlived_its_job_is_cleared() -> None:
@@ -218,7 +218,7 @@ def test_the_lease_of_a_run_that_outlived_its_job_is_cleared() -> None:
         [ev.JobRunStopped(job_id=A, run=1, reason="")],
     )
     (unit,) = decide(view, held("a-1", wish=Wish.STOP))
-    assert [(r.key, r.value) for r in unit.leases] == [("a-1", None)]
+    assert [(change.run, change.held) for change in unit.leases] == [("a-1", None)]
 
 
 def test_a_new_leader_finds_the_leases_that_nobody_wants() -> None:
@@ -267,7 +267,7 @@ def test_a_run_beyond_its_maximum_is_stopped_as_failed_once_its_executor_had_its
     due_ms = started_ms + 1000 * (5 + 2 + 10)
     assert decide(view, held("a-1"), now_ms=due_ms - 1) == []
     (unit,) = decide(view, held("a-1"), now_ms=due_ms)
-    (record,) = unit.leases
+    record = unit.leases[0].record
     lease = leases.decode(record.value or b"")
     assert (lease.wish, lease.failure) == (Wish.STOP, FailureCategory.DEADLINE)
     assert "5 s" in lease.why

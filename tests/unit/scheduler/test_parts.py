@@ -10,10 +10,12 @@ from fairlead_common import configuration
 from fairlead_common import events as ev
 from fairlead_common.clusters import Heartbeat, Node
 from fairlead_common.configuration import Cordon, Queue
-from fairlead_common.ids import JobId
+from fairlead_common.ids import JobId, RunId
+from fairlead_common.leases import Wish
 from fairlead_common.log import Entry, Record
 from fairlead_scheduler.buckets import Bucket, Levels, PoolBuckets
 from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.leasing import LeaseChange, held
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.settings import LEASES_PER_APPEND_MAX, Rate, Rules
 from fairlead_scheduler.snapshots.nodes import AllNodes
@@ -200,9 +202,13 @@ def test_a_node_with_less_than_nothing_has_nothing_and_is_named() -> None:
     assert not clusters.odd
 
 
-def leases_of(number: int, count: int) -> tuple[Record, ...]:
+def leases_of(number: int, count: int) -> tuple[LeaseChange, ...]:
     """So many leases that belong together."""
-    return tuple(Record("fairlead.leases.e", f"{number}-{n}", b"x") for n in range(count))
+    runs = [RunId(f"{number}-{n}") for n in range(count)]
+    return tuple(
+        LeaseChange(run, held("e", Wish.RUN), Record("fairlead.leases.e", run, b"x"))
+        for run in runs
+    )
 
 
 def unit(number: int, leases: int) -> Unit:
@@ -216,7 +222,7 @@ def test_appends_hold_every_unit_whole_and_stay_within_bounds(sizes: list[int]) 
     units = [unit(number, leases) for number, leases in enumerate(sizes)]
     seen_leases: list[str] = []
     seen_jobs: list[str] = []
-    for appended in appends(units):
+    for appended, changes in appends(units):
         leases = [r for r in appended if r.topic != "fairlead.jobs"]
         assert len(leases) <= LEASES_PER_APPEND_MAX
         jobs = [
@@ -226,6 +232,7 @@ def test_appends_hold_every_unit_whole_and_stay_within_bounds(sizes: list[int]) 
             for event in ev.decode(record.value).events
             if isinstance(event, ev.JobSucceeded)
         ]
+        assert [change.record for change in changes] == leases
         numbers = {record.key.split("-")[0] for record in leases}
         assert {f"j{n}" for n in numbers} <= set(jobs)
         seen_jobs += jobs
@@ -236,5 +243,5 @@ def test_appends_hold_every_unit_whole_and_stay_within_bounds(sizes: list[int]) 
 
 def test_appends_of_nothing_but_leases_stay_within_bounds_too() -> None:
     units = [Unit((), leases_of(number, 1)) for number in range(2 * LEASES_PER_APPEND_MAX + 1)]
-    sizes = [len(appended) for appended in appends(units)]
+    sizes = [len(append.records) for append in appends(units)]
     assert sizes == [LEASES_PER_APPEND_MAX, LEASES_PER_APPEND_MAX, 1]

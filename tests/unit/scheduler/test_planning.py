@@ -29,8 +29,8 @@ def started(spec: msgspec.Raw) -> tuple[World, list[ev.AnyEvent]]:
     }
     told: list[ev.AnyEvent] = []
     units = planning.units(world.view, built, plan, specs)
-    for records in appends(units):
-        check_append(records)
+    for append in appends(units):
+        check_append(append.records)
     for unit in units:
         told += [event for _, event in unit.facts]
     return world, told

@@ -61,7 +61,8 @@ def test_the_lease_of_a_retry_carries_the_greater_request_and_limit() -> None:
         job_id=JobId("a"), run=1, category=ev.FailureCategory.OOM, reason="oom"
     )
     view = fold([job], [leased("a")], [failed], [again])
-    record = leasing.new_lease(view, view.jobs.rows[JobId("a")], job, NodeName("e0", "n0"), ())
+    row = view.jobs.rows[JobId("a")]
+    record = leasing.new_lease(view, row, job, NodeName("e0", "n0"), ()).record
     lease = leases.decode(record.value or b"")
     assert lease.requests["memory"] == 2 * GI
     assert memory_of(lease.spec) == [{"requests": {"memory": "2Gi"}, "limits": {"memory": "2Gi"}}]

@@ -301,8 +301,6 @@ class Snapshot:
     """[J] the checkpoint-interval annotation; 0 = none."""
     job_flags: Byte | None = None
     """[J] a `JobFlag`."""
-    job_max_runtime_ms: Int64 | None = None
-    """[J] maximum run time, 0 = none; nothing is decided by it yet (backfill will)."""
     avoid_job: Int32 | None = None
     """[A] N10: job rows ..."""
     avoid_node: Int32 | None = None

@@ -250,8 +250,9 @@ class World:
             isinstance(event, ev.JobRunPreempting) for _, event in unit.facts
         ):
             return
-        for record in unit.leases:
-            lease = leases.decode(record.value) if record.value is not None else None
+        for change in unit.leases:
+            value = change.record.value
+            lease = leases.decode(value) if value is not None else None
             if lease is not None and lease.after:
                 others = (self.trace.number[parse_run_id(run)[0]] for run in lease.after)
                 self._runs.wait_for(self.trace.number[lease.job_id], others)

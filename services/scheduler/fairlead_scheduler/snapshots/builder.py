@@ -364,7 +364,6 @@ def _jobs(members: Members) -> dict[str, Any]:
     names = (
         *("job_queue", "job_shape", "job_priority", "job_submission", "job_node"),
         *("job_started_ms", "job_value", "job_checkpoint_interval_ms", "job_flags"),
-        "job_max_runtime_ms",
     )
     return {
         **{name: getattr(members, name)[span] for name in names},

@@ -37,7 +37,6 @@ _PLAIN: Final[Mapping[str, str]] = MappingProxyType(
         "job_submission": "number",
         "job_started_ms": "leased_ms",
         "job_checkpoint_interval_ms": "checkpoint_ms",
-        "job_max_runtime_ms": "runtime_ms_max",
         "submitted_ms": "submitted_ms",
     }
 )
@@ -90,7 +89,6 @@ class Members:
     job_started_ms: Int64
     job_value: Int64
     job_checkpoint_interval_ms: Int64
-    job_max_runtime_ms: Int64
     job_flags: npt.NDArray[np.uint8]
     job_gang: Int32
     submitted_ms: Int64

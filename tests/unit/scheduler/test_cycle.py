@@ -1,0 +1,79 @@
+"""What a cycle appends while the log goes on: rows of the view are given to other jobs meanwhile."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from fairlead_common import clusters as records
+from fairlead_common import events as ev
+from fairlead_common import reports
+from fairlead_common.clusters import Heartbeat, Node
+from fairlead_common.ids import JobId
+from fairlead_common.log.protocol import Appended, Entry, Record
+from fairlead_common.log.topics import REPORTS
+from fairlead_common.reports import QueueShare
+from fairlead_scheduler.clusters import Clusters
+from fairlead_scheduler.cycle import Cycle
+from fairlead_scheduler.deciding import Decider
+from fairlead_scheduler.follower import State
+from fairlead_scheduler.leasing import Leases
+from fairlead_scheduler.queues import Queues
+from fairlead_scheduler.reporting import Reporter
+from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_scheduler.view import apply
+from tests.unit.scheduler.facts import fold, message, submitted
+
+WAITS, STARTS, LATER = JobId("waits"), JobId("starts"), JobId("later")
+
+
+class _Busy:
+    """A producer during whose first append a job ends, and its row is given to another job."""
+
+    name = "scheduler"
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.appended: list[Record] = []
+
+    async def append(self, records: Sequence[Record]) -> Appended:
+        """Fold what others appended at the same time."""
+        if not self.appended:
+            async with self._state.folding:
+                view = self._state.view
+                cancelled = ev.JobCancelRequested(job_id=WAITS)
+                apply.apply(view, [message(1, cancelled, time_ms=1_000)], {})
+                apply.apply(view, [message(2, queue="other", time_ms=100_000)], {})
+                apply.apply(view, [message(3, submitted(LATER), queue="other")], {})
+        self.appended += records
+        return {}
+
+    async def close(self) -> None:
+        """Nothing to give up."""
+
+
+def clusters_with_one_core() -> Clusters:
+    """One executor with one node."""
+    clusters = Clusters()
+    node = Node(executor="e0", name="n0", allocatable={"cpu": 1000})
+    said = (records.heartbeat_record(Heartbeat(executor="e0")), records.node_record(node))
+    clusters.apply([Entry(0, at, each.key, each.value, 0) for at, each in enumerate(said)])
+    return clusters
+
+
+async def test_a_report_names_the_job_that_waited_when_the_round_was_decided() -> None:
+    view = fold([submitted(STARTS), submitted(WAITS)])
+    row = view.jobs.rows[WAITS]
+    state = State(view, clusters_with_one_core(), Queues())
+    decider = Decider(
+        SchedulerSettings(), view, state.clusters, state.queues, Leases(), began_ms=0
+    )
+    producer = _Busy(state)
+    cycle = Cycle(decider, state, producer, cast(Any, None), Reporter())
+    await cycle.turn()
+    assert view.jobs.rows[LATER] == row
+    said = [
+        reports.decode(record.value)
+        for record in producer.appended
+        if record.topic == REPORTS and record.value is not None
+    ]
+    (share,) = [report for report in said if isinstance(report, QueueShare)]
+    assert share.first_waiting == WAITS
