@@ -39,6 +39,9 @@ ALLOWED = {
     ("services/executor/fairlead_executor/service.py", "secrets.token_hex"): (
         "the name of one process after another"
     ),
+    ("services/scheduler/fairlead_scheduler/heartbeat.py", "secrets.token_hex"): (
+        "the name of one leader after another"
+    ),
     ("services/standalone/fairlead_standalone/folder.py", "secrets.token_urlsafe"): (
         "passwords of the embedded servers"
     ),

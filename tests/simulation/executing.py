@@ -1,7 +1,7 @@
 """Executors: the real core over a simulated cluster that outlives it."""
 
 from fairlead_common import clusters
-from fairlead_common.clusters import Heartbeat, Node
+from fairlead_common.clusters import Heartbeat, LeaderHeartbeat, Node
 from fairlead_common.errors import AppendRefused, AppendUnknown, ProducerFenced
 from fairlead_common.log import Entry
 from fairlead_common.log.topics import CLUSTERS, leases
@@ -48,6 +48,8 @@ class Executor:
                         before = beat
                     case Node() as reported:
                         nodes[node] = reported
+                    case LeaderHeartbeat():
+                        raise AssertionError(f"{entry.key} cannot be the key of a leader")
         self.core = Core(self.name, self.cluster, instance=str(self._starts))
         position = self._leases.positions[0]
         self.core.take_over(newest.values(), position, before, nodes.values())

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, cast
 
-from fairlead_common import configuration
+from fairlead_common import clusters, configuration
 from fairlead_common.errors import AppendRefused, AppendUnknown, ProducerFenced
 from fairlead_common.ids import JobId
 from fairlead_common.lifecycle import JobState
@@ -17,6 +17,7 @@ from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.cycle import Cycle
 from fairlead_scheduler.deciding import Decider
 from fairlead_scheduler.follower import State
+from fairlead_scheduler.heartbeat import LogClock
 from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.reporting import Reporter
@@ -31,6 +32,8 @@ RULES = Rules(
     queue_rate=Rate(per_second=1, burst=5),
     gang_assembly_timeout_s=90,
 )
+HEARTBEAT_MS = 5_000
+STEP_S_MAX = 20.0
 SETTINGS = SchedulerSettings(executor_stale_s=30, executor_timeout_s=120, rules=RULES)
 
 
@@ -70,6 +73,10 @@ class _Interleaved:
         """Nothing to give up."""
 
 
+async def pass_at_once(_seconds: float) -> None:
+    """A simulation does not wait."""
+
+
 def run_without_loop(steps: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine that has nothing to wait for."""
     try:
@@ -89,6 +96,7 @@ class Scheduler:
         self._saved = saved
         self.meanwhile = meanwhile
         """What others do while this one waits for an append."""
+        self._starts = 0
         self.restart()
 
     def restart(self) -> None:
@@ -103,7 +111,8 @@ class Scheduler:
         self._config = Tail(world, CONFIG)
         self._state = State(self.view, self.clusters, self.queues)
         self._cycle: Cycle | None = None
-        self._ticked_ms = world.now_ms
+        self._starts += 1
+        self._beat_ms = 0
 
     @property
     def leads(self) -> bool:
@@ -112,10 +121,20 @@ class Scheduler:
 
     def lead(self) -> None:
         """Fence the predecessor, catch up, read the leases back."""
+        try:
+            self._lead()
+        except (ProducerFenced, AppendUnknown, AppendRefused):
+            self.restart()
+
+    def _lead(self) -> None:
         world = self._world
         writer = Writer(world, "scheduler")
-        end = world.log.end_positions(JOBS)
-        while not caught_up(self._jobs.positions, end):
+        self._instance = f"{id(self)}-{self._starts}"
+        self.clusters.lead(self._instance, step_s_max=STEP_S_MAX)
+        self._beat(writer)
+        end = {topic: world.log.end_positions(topic) for topic in (JOBS, CLUSTERS, CONFIG)}
+        tails = {JOBS: self._jobs, CLUSTERS: self._nodes, CONFIG: self._config}
+        while not all(caught_up(tails[topic].positions, end[topic]) for topic in end):
             self.follow()
         held = Leases()
         for executor in EXECUTORS:
@@ -126,14 +145,22 @@ class Scheduler:
         )
         reporter = Reporter()
         reporter.read_back(newest_values(world, REPORTS))
+        log_clock = LogClock(
+            self.clusters,
+            STEP_S_MAX,
+            wall_ms=lambda: world.now_ms,
+            monotonic_s=lambda: world.now_ms / 1000,
+        )
+        self._writer = writer
         self._cycle = Cycle(
             decider,
             self._state,
             _Interleaved(self, writer),
             cast(Any, None),  # all specs are in memory: nothing is looked up
             reporter,
-            now_ms=lambda: world.now_ms,
+            now_ms=log_clock.now_ms,
             monotonic_s=lambda: world.now_ms / 1000,
+            sleep=pass_at_once,
         )
 
     def follow(self) -> None:
@@ -148,10 +175,15 @@ class Scheduler:
 
     def turn(self) -> None:
         """A cycle, if it leads and has folded back what it wrote; else only follow."""
-        self.follow()
         world = self._world
-        self.clusters.tick((world.now_ms - self._ticked_ms) / 1000)
-        self._ticked_ms = world.now_ms
+        self.follow()
+        if self._cycle is not None and world.now_ms - self._beat_ms >= HEARTBEAT_MS:
+            try:
+                self._beat(self._writer)
+            except AppendRefused:
+                pass  # the next one says the same
+            except (ProducerFenced, AppendUnknown):
+                self.restart()
         cycle = self._cycle
         if cycle is None or not caught_up(self._jobs.positions, cycle.written):
             return
@@ -163,6 +195,11 @@ class Scheduler:
         assert not self._state.troubles.by_pool, self._state.troubles.said()
         if world.maybe(0.2) or world.calm:
             self._saved.save(self.view)
+
+    def _beat(self, writer: Writer) -> None:
+        beat = clusters.LeaderHeartbeat(instance=self._instance)
+        writer.append([clusters.leader_heartbeat_record(beat)])
+        self._beat_ms = self._world.now_ms
 
     def wait_for_append(self) -> None:
         """Events are folded while an append is under way."""

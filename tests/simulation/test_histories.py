@@ -6,6 +6,7 @@ One thread, virtual time. A failing seed fails the same way every time:
 
 import os
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -19,9 +20,15 @@ from fairlead_scheduler.view.columns import IS_HELD, GangName, View
 from tests.simulation.clusters import VirtualCluster
 from tests.simulation.executing import Executor
 from tests.simulation.looking import Lookout
-from tests.simulation.scheduling import RULES, Checkpoint, Scheduler, configure_queues
+from tests.simulation.scheduling import (
+    RULES,
+    SETTINGS,
+    Checkpoint,
+    Scheduler,
+    configure_queues,
+)
 from tests.simulation.submitting import QUEUES, Users
-from tests.simulation.world import EXECUTORS, Tail, World
+from tests.simulation.world import EXECUTORS, START_MS, Tail, World
 
 SEEDS = int(os.environ.get("FAIRLEAD_SEEDS", "100"))
 STEPS = 400
@@ -42,9 +49,7 @@ class History:
             Executor(self.world, name, cluster)
             for name, cluster in zip(EXECUTORS, self.clusters, strict=True)
         ]
-        self.schedulers = [
-            Scheduler(self.world, self.saved, self._meanwhile) for _ in range(2)
-        ]
+        self.schedulers = [Scheduler(self.world, self.saved, self._meanwhile) for _ in range(2)]
         self.lookout = Lookout(self.world)
         self.leader = 0
 
@@ -53,11 +58,14 @@ class History:
         world = self.world
         world.pass_time(world.chance.randint(1, 1_500))
         match world.chance.choices(
-            ("users", "scheduler", "executor", "lookout", "crash", "takeover", "partition"),
-            (3, 6, 5, 3, 0.3, 0.2, 0.1),
+            (
+                *("users", "scheduler", "executor", "lookout"),
+                *("crash", "takeover", "partition", "freeze", "outage"),
+            ),
+            (3, 6, 5, 3, 0.3, 0.2, 0.1, 0.1, 0.03),
         )[0]:
             case "users":
-                self.users.turn()
+                self._use()
             case "scheduler":
                 self._schedule(world.chance.choice(self.schedulers))
             case "executor":
@@ -73,16 +81,53 @@ class History:
             case "partition":
                 away_ms = world.chance.choice((20_000, 200_000))
                 world.chance.choice(self.executors).away_until_ms = world.now_ms + away_ms
+            case "freeze":
+                self._freeze()
+            case "outage":
+                if not world.has_outage:
+                    self._have_outage(world.chance.choice((5_000, 200_000)))
+
+    def _use(self) -> None:
+        if not self.world.has_outage:
+            self.users.turn()
+
+    def _freeze(self) -> None:
+        """The leader stands still for longer than an executor may be silent; executors go on."""
+        frozen = self.schedulers[self.leader]
+        until_ms = self.world.now_ms + self.world.chance.choice((40_000, 200_000))
+        while self.world.now_ms < until_ms:
+            self._go_on_without(frozen)
+
+    def _have_outage(self, for_ms: int) -> None:
+        """Nobody reaches the log for longer than an executor may be silent."""
+        world = self.world
+        world.outages.append((world.now_ms, world.now_ms + for_ms))
+        while world.has_outage:
+            self._go_on_without(None)
+
+    def _go_on_without(self, frozen: Scheduler | None) -> None:
+        world = self.world
+        world.pass_time(2_000)
+        for executor in self.executors:
+            executor.turn()
+        for scheduler in self.schedulers:
+            if scheduler is not frozen and world.maybe(0.5):
+                self._schedule(scheduler)
+        if world.maybe(0.2):
+            self._use()
+            self.lookout.turn()
 
     def _meanwhile(self) -> None:
         """What others do while a scheduler waits for its append."""
         for _ in range(3):
-            self.users.turn()
+            self._use()
         self.world.chance.choice(self.executors).turn()
 
     def _schedule(self, scheduler: Scheduler) -> None:
         """A turn; whoever has the lock and does not lead yet begins to."""
         if scheduler is self.schedulers[self.leader] and not scheduler.leads:
+            if self.world.has_outage:
+                return
             scheduler.lead()
         scheduler.turn()
 
@@ -129,6 +174,43 @@ def check(history: History) -> None:
     assert not history.schedulers[history.leader].view.loose_runs
     _check_starts(history)
     _check_reports(history)
+    _check_losses(history)
+
+
+def _check_losses(history: History) -> None:
+    """Runs are given up for silence only where their executor appended nothing for as long as
+    that takes, and the log could be reached."""
+    world = history.world
+    beats_ms: dict[str, list[int]] = {name: [] for name in EXECUTORS}
+    for batch in Tail(world, topics.CLUSTERS).read_all():
+        for entry in batch.entries:
+            if entry.key in beats_ms:
+                beats_ms[entry.key].append(entry.time_ms)
+    leased: dict[tuple[JobId, int], tuple[str, int]] = {}
+    for batch in Tail(world, topics.JOBS).read_all():
+        for message in apply.read(batch.entries):
+            for event in message.sequence.events:
+                if isinstance(event, ev.JobRunLeased):
+                    leased[event.job_id, event.run] = (event.executor, message.time_ms)
+                elif isinstance(event, ev.JobRunLost) and "stopped reporting" in event.reason:
+                    executor, since_ms = leased[event.job_id, event.run]
+                    times_ms = [START_MS, *beats_ms[executor], message.time_ms]
+                    silent_ms = _longest_silence_ms(times_ms, since_ms, message.time_ms, world)
+                    bound_ms = 1000 * SETTINGS.executor_timeout_s
+                    assert silent_ms > bound_ms, f"{event} after a silence of {silent_ms} ms"
+
+
+def _longest_silence_ms(times_ms: list[int], since_ms: int, until_ms: int, world: World) -> int:
+    """The longest time between two heartbeats, without outages, that touches this span."""
+    longest_ms = 0
+    for first_ms, next_ms in pairwise(sorted(at for at in times_ms if at <= until_ms)):
+        if next_ms < since_ms:
+            continue
+        away_ms = sum(
+            max(0, min(end, next_ms) - max(begin, first_ms)) for begin, end in world.outages
+        )
+        longest_ms = max(longest_ms, next_ms - first_ms - away_ms)
+    return longest_ms
 
 
 def _check_reports(history: History) -> None:
@@ -162,7 +244,7 @@ def _check_starts(history: History) -> None:
     for batch in Tail(history.world, topics.JOBS).read_all():
         for message in apply.read(batch.entries):
             leased = [e for e in message.sequence.events if isinstance(e, ev.JobRunLeased)]
-            gangs = Counter(_gang_of(view, event.job_id) for event in leased)
+            gangs = Counter(_gang_of(history, event.job_id) for event in leased)
             for gang, count in gangs.items():
                 if gang not in view.gangs or gang in view.gang_started or _members_on(view, gang):
                     continue
@@ -173,10 +255,9 @@ def _check_starts(history: History) -> None:
     _check_rate(sorted(times_ms))
 
 
-def _gang_of(view: View, job_id: JobId) -> GangName | None:
-    row = view.jobs.rows.get(job_id)
-    rare = None if row is None else view.jobs.rare.get(row)
-    return rare.gang if rare is not None else None
+def _gang_of(history: History, job_id: JobId) -> GangName | None:
+    queue, job_set, event = history.users.submitted[job_id]
+    return None if event.gang is None else GangName(queue, job_set, event.gang.name)
 
 
 def _members_on(view: View, gang: GangName) -> int:

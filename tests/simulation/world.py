@@ -23,6 +23,8 @@ class World:
         self.now_ms = START_MS
         self.log = MemoryCore(f"simulation-{seed}")
         self.calm = False
+        self.outages: list[tuple[int, int]] = []
+        """From when to when (ms) nobody reaches the log."""
         for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
             self.log.create(topic)
         for executor in EXECUTORS:
@@ -31,6 +33,11 @@ class World:
     def pass_time(self, ms: int) -> None:
         """Let virtual time go by."""
         self.now_ms += ms
+
+    @property
+    def has_outage(self) -> bool:
+        """Whether nobody reaches the log now."""
+        return bool(self.outages) and self.now_ms < self.outages[-1][1]
 
     def maybe(self, probability: float) -> bool:
         """Whether something that happens this often happens now; never when it is calm."""
@@ -48,6 +55,8 @@ class Writer:
     def append(self, records: Sequence[Record]) -> Appended:
         """Append, or raise as the protocol says."""
         world = self._world
+        if world.has_outage:
+            raise AppendRefused("the log is away")
         if world.maybe(0.03):
             world.log.fail_next(world.chance.choice(list(AppendFault)), self._name)
         try:
@@ -80,6 +89,8 @@ class Tail:
     def read(self, *, again: bool = False) -> Batch:
         """The next few records; with `again` from some earlier place, as a restart would."""
         world = self._world
+        if world.has_outage:
+            return Batch([], dict(self.positions))
         start = dict(self.positions)
         if again and world.maybe(0.1):
             first = world.log.start_positions(self._topic)

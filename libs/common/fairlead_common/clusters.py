@@ -1,7 +1,7 @@
 """What exists: the records of `fairlead.clusters`, written by executors.
 
 Key `executor` holds the heartbeat, `executor/node` one node, written when it changes; null when
-the node is gone.
+the node is gone. The leading scheduler writes `/scheduler`, which cannot be an executor's name.
 """
 
 from typing import Annotated, Final
@@ -57,11 +57,27 @@ class Node(
     unschedulable: bool = False
 
 
+class LeaderHeartbeat(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="leader"
+):
+    """The leading scheduler lives. `instance` names the process.
+
+    A leader that reads its own heartbeat back has read every executor's heartbeat before it.
+    """
+
+    instance: str
+    version: str = ""
+    since_ms: int = 0
+
+
+LEADER_KEY: Final = "/scheduler"
+ClusterRecord = Heartbeat | Node | LeaderHeartbeat
+
 _encoder: Final = msgspec.json.Encoder()
-_decoder: Final[msgspec.json.Decoder[Heartbeat | Node]] = msgspec.json.Decoder(Heartbeat | Node)
+_decoder: Final[msgspec.json.Decoder[ClusterRecord]] = msgspec.json.Decoder(ClusterRecord)
 
 
-def decode(value: bytes) -> Heartbeat | Node:
+def decode(value: bytes) -> ClusterRecord:
     """What one record says. Raises `msgspec.DecodeError`."""
     return _decoder.decode(value)
 
@@ -69,6 +85,11 @@ def decode(value: bytes) -> Heartbeat | Node:
 def heartbeat_record(heartbeat: Heartbeat) -> Record:
     """The record of a heartbeat."""
     return Record(CLUSTERS, heartbeat.executor, _encoder.encode(heartbeat))
+
+
+def leader_heartbeat_record(heartbeat: LeaderHeartbeat) -> Record:
+    """The record of a leader's heartbeat."""
+    return Record(CLUSTERS, LEADER_KEY, _encoder.encode(heartbeat))
 
 
 def node_record(node: Node) -> Record:

@@ -11,7 +11,7 @@ from typing import Final, TypeVar, cast, get_args
 import msgspec
 
 from fairlead_common import clusters, configuration, events, leases, reports, shapes
-from fairlead_common.clusters import Heartbeat, Node
+from fairlead_common.clusters import LEADER_KEY, ClusterRecord, Heartbeat, LeaderHeartbeat, Node
 from fairlead_common.configuration import Cordon, Queue
 from fairlead_common.errors import WorldError
 from fairlead_common.events import EventSequence
@@ -104,7 +104,7 @@ def decode_lease(entry: Entry) -> Lease | None:
     return lease
 
 
-def decode_cluster(entry: Entry) -> Heartbeat | Node | None:
+def decode_cluster(entry: Entry) -> ClusterRecord | None:
     """A record of `fairlead.clusters`, None if it was deleted. Raises `Undecodable`."""
     executor, _, node = _checked_key(entry).partition("/")
     if not TOPIC_NAME.fullmatch(leases_topic(executor).name):
@@ -120,6 +120,9 @@ def decode_cluster(entry: Entry) -> Heartbeat | Node | None:
             if not node:
                 raise Undecodable("the node has no name")
             return found
+        case LeaderHeartbeat() as leader:
+            _check_key(entry, LEADER_KEY)
+            return leader
 
 
 def decode_configuration(entry: Entry) -> Queue | Cordon | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from fairlead_common import clusters
-from fairlead_common.clusters import Heartbeat, Node
+from fairlead_common.clusters import Heartbeat, LeaderHeartbeat, Node
 from fairlead_common.errors import (
     AppendRefused,
     AppendUnknown,
@@ -129,6 +129,8 @@ class Executor:
                     pass
                 case Node() as node:
                     nodes.append(node)
+                case LeaderHeartbeat():
+                    raise AssertionError(f"{key} cannot be the key of a leader")
         entries, position = await self._newest_leases()
         self.core.take_over(entries, position, before, nodes)
         _logger.info(

@@ -215,6 +215,8 @@ class Clusters(Mirror):
                     nodes.setdefault(node.executor, []).append(node)
                 case facts.Heartbeat() as beat:
                     beats[beat.executor] = beat
+                case facts.LeaderHeartbeat():
+                    pass
         names = sorted(nodes.keys() | beats.keys())
         return [(name, beats.get(name), nodes.get(name, [])) for name in names]
 

@@ -1,8 +1,10 @@
 """The fold of `fairlead.clusters` and of the operators' cordons: which nodes there are. Pure.
 
 Nodes keep the number that they got when they were first seen as long as they are there, and some
-time beyond. Silence counts only time in which the log could be read, and starts afresh in every
-process: an outage of the control plane kills nothing.
+time beyond. Silence is counted by the append times of the log, and only where the leader reads its
+own heartbeat back: it has then read everything that executors appended before. A step between two
+of its heartbeats counts for `step_s_max` at most, so an outage of the log, a leader that was frozen
+and time without a leader kill nothing; a new leader starts afresh (decision 0026).
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,11 +44,17 @@ class Clusters:
         """Key of a record -> what is wrong with it, and how it is taken."""
         self.gone_s: dict[NodeName, float] = {}
         """Nodes that are not there any more, and for how long (s)."""
+        self.leader_ms: int | None = None
+        """Append time of this leader's newest heartbeat that was read (ms); None while it follows.
+        """
+        self._instance: str | None = None
+        self._leader_at = -1
+        self._step_s_max = 0.0
         self._most: tuple[int, dict[tuple[str, str], int]] = (-1, {})
         self.version = 0
 
     def apply(self, entries: Iterable[Entry]) -> None:
-        """Fold heartbeats and nodes. Repeats change nothing but count as heard."""
+        """Fold heartbeats and nodes. Repeats change nothing."""
         for entry in entries:
             if entry.value is None:
                 self._gone(entry.key)
@@ -61,11 +69,28 @@ class Clusters:
                     known = self.heard.get(heartbeat.executor)
                     self.heard[heartbeat.executor] = Heard(heartbeat, entry.time_ms)
                     self.beaten.add(heartbeat.executor)
-                    self.silence_s.setdefault(heartbeat.executor, 0.0)
+                    self.silence_s[heartbeat.executor] = 0.0
                     if known is None:
                         self.version += 1
                 case records.Node() as node:
                     self._reported(node)
+                case records.LeaderHeartbeat() as leader:
+                    if leader.instance == self._instance and entry.position > self._leader_at:
+                        self._leader_at = entry.position
+                        self._caught_up(entry.time_ms)
+
+    def lead(self, instance: str, *, step_s_max: float) -> None:
+        """From now on count silence by the heartbeats of this leader, from nothing."""
+        self._instance, self._step_s_max, self.leader_ms = instance, step_s_max, None
+        self.beaten.clear()
+        self.silence_s = dict.fromkeys(self.silence_s, 0.0)
+        self.gone_s = dict.fromkeys(self.gone_s, 0.0)
+
+    def _caught_up(self, time_ms: int) -> None:
+        """Everything is read that was appended before this leader's own heartbeat."""
+        before_ms, self.leader_ms = self.leader_ms, time_ms
+        step_s = 0.0 if before_ms is None else max(0, time_ms - before_ms) / 1000
+        self.tick(min(step_s, self._step_s_max))
 
     def _reported(self, node: records.Node) -> None:
         name = NodeName(node.executor, node.name)
@@ -116,10 +141,10 @@ class Clusters:
         self.version += 1
 
     def tick(self, elapsed_s: float) -> None:
-        """Time passed while the log could be read: who was not heard in it grows more silent."""
+        """So much time of the log passed: who was not heard in it grows more silent."""
         for executor in self.silence_s:
-            heard = executor in self.beaten
-            self.silence_s[executor] = 0.0 if heard else self.silence_s[executor] + elapsed_s
+            if executor not in self.beaten:
+                self.silence_s[executor] += elapsed_s
         for node in self.gone_s:
             self.gone_s[node] += elapsed_s
         self.beaten.clear()

@@ -9,7 +9,7 @@ fails outside of the pure decisions (log, database) ends the term as ever.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple, TypeVar
 
 from fairlead_common import clock
@@ -52,6 +52,7 @@ class Cycle:
         *,
         now_ms: Callable[[], int] = clock.now_ms,
         monotonic_s: Callable[[], float] = clock.monotonic_s,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._decider = decider
         self._state = state
@@ -62,6 +63,7 @@ class Cycle:
         self.written: dict[int, int] = {}
         self._now_ms = now_ms
         self._monotonic_s = monotonic_s
+        self._sleep = sleep
 
     async def turn(self) -> None:
         """Decide everything that is due now, append it, and wait until it is folded back."""
@@ -116,7 +118,7 @@ class Cycle:
             return None
         # A round holds up the whole loop: between the rounds of many pools the session of the
         # leader's lock has to be renewed.
-        await asyncio.sleep(BETWEEN_ROUNDS_S)
+        await self._sleep(BETWEEN_ROUNDS_S)
         needed = self._decider.specs_needed(decided)
         await load_specs(self._database, self._state.view, needed)
         units = self._attempt(pool, lambda: self._decider.units(decided))

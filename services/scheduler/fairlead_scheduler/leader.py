@@ -21,6 +21,7 @@ from fairlead_scheduler import leasing, metrics
 from fairlead_scheduler.cycle import Cycle
 from fairlead_scheduler.deciding import Decider, Engine
 from fairlead_scheduler.follower import CHECKPOINT, State, tidy
+from fairlead_scheduler.heartbeat import LeaderHeartbeats, LogClock
 from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.reporting import Reporter
 from fairlead_scheduler.settings import SchedulerSettings
@@ -83,8 +84,12 @@ async def lead(
     """Take over from whoever led before, then cycle until something fails."""
     await session.end_silent_transactions(APPLICATION)
     producer = GuardedProducer(await log.producer(PRODUCER), session.confirm)
+    heartbeats = LeaderHeartbeats.of(settings, producer, since_ms=clock.now_ms())
+    state.clusters.lead(heartbeats.instance, step_s_max=heartbeats.step_s_max)
+    await heartbeats.append()
     for topic in (JOBS, CLUSTERS, CONFIG):
         await state.reached(topic, await log.end_positions(topic))
+    log_clock = LogClock(state.clusters, heartbeats.step_s_max)
     held = await _read_back(log, state)
     held.assume_wanted(state.view)
     reporter = Reporter(item.name for item in settings.priority_classes)
@@ -100,16 +105,17 @@ async def lead(
         state.clusters,
         state.queues,
         held,
-        began_ms=clock.now_ms(),
+        began_ms=log_clock.now_ms(),
         engine=engine,
     )
-    cycle = Cycle(decider, state, producer, pool, reporter)
+    cycle = Cycle(decider, state, producer, pool, reporter, now_ms=log_clock.now_ms)
     _logger.info(
         "leads, with %d live jobs and %d leases", len(state.view.jobs.rows), len(held.held)
     )
     metrics.LEADING.set(1)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_save(settings, pool, state, saved, names), name="checkpoint")
+        tasks.create_task(heartbeats.run(), name="heartbeat")
         tasks.create_task(_cycle(settings, state, cycle), name="cycle")
         tasks.create_task(_prune(settings, pool, state), name="prune")
 
@@ -138,12 +144,9 @@ async def _saved_positions(log: EventLog, pool: Pool) -> list[int]:
 
 async def _cycle(settings: SchedulerSettings, state: State, cycle: Cycle) -> None:
     """A cycle when something changed, at most every `cycle_s_min`; else every `cycle_s`."""
-    ticked_s = clock.monotonic_s()
     while True:
         began_s = clock.monotonic_s()
-        state.clusters.tick(began_s - ticked_s)
         metrics.show_silence(state.clusters.silence_s)
-        ticked_s = began_s
         state.changed.clear()
         await cycle.turn()
         await asyncio.sleep(max(0.0, began_s + settings.cycle_s_min - clock.monotonic_s()))

@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 import redis.asyncio as redis
 from redis.exceptions import RedisError
 
+from fairlead_common.clusters import LEADER_KEY
 from fairlead_common.log import EventLog
 from fairlead_common.log.fold import CompactedReader
 from fairlead_common.log.protocol import Batch
@@ -62,6 +63,8 @@ async def _write(client: "redis.Redis", batch: Batch) -> None:
         return
     async with client.pipeline(transaction=True) as pipe:
         for entry in batch.entries:
+            if entry.key == LEADER_KEY:
+                continue
             name = NODES if "/" in entry.key else HEARTBEATS
             if entry.value is None:
                 pipe.hdel(name, entry.key)

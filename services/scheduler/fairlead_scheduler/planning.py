@@ -79,7 +79,9 @@ class _Units:
         gang = -1 if self._gang is None else self._gang.item(job)
         return job if gang < 0 else -1 - gang
 
-    def add(self, job: int, event: ev.AnyEvent, lease: LeaseChange | None = None, of: int = -1) -> None:
+    def add(
+        self, job: int, event: ev.AnyEvent, lease: LeaseChange | None = None, of: int = -1
+    ) -> None:
         """A fact about `job` that belongs to the unit of `of` (default: its own)."""
         key = self._key(job if of < 0 else of)
         jobs = self._view.jobs

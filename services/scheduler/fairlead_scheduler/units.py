@@ -28,7 +28,9 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
     @property
     def size(self) -> int:
         """About how many bytes it has."""
-        return sum(len(change.record.value or b"") for change in self.leases) + 256 * len(self.facts)
+        return sum(len(change.record.value or b"") for change in self.leases) + 256 * len(
+            self.facts
+        )
 
 
 class Append(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from fairlead_common import clock, clusters
-from fairlead_common.clusters import Heartbeat, Node
+from fairlead_common.clusters import Heartbeat, LeaderHeartbeat, Node
 from fairlead_common.errors import LogUnavailable, PositionGone
 from fairlead_common.log.protocol import EventLog, caught_up
 from fairlead_common.log.topics import CLUSTERS
@@ -81,6 +81,8 @@ class Fleet:
 
     def _fold(self, key: str, value: bytes | None) -> bool:
         """Whether an executor or node came, went or changed."""
+        if key == clusters.LEADER_KEY:
+            return False
         executor, slash, name = key.partition("/")
         if value is None:
             if not slash:
@@ -96,3 +98,5 @@ class Fleet:
                     return False
                 self._nodes[executor, name] = node
                 return True
+            case LeaderHeartbeat():
+                return False

@@ -16,7 +16,7 @@ FILES: dict[str, tuple[tuple[type[msgspec.Struct], ...], Callable[[bytes], objec
     ),
     "sequences.jsonl": ((events.EventSequence,), events.decode),
     "leases.jsonl": ((leases.Lease,), leases.decode),
-    "clusters.jsonl": ((clusters.Heartbeat, clusters.Node), clusters.decode),
+    "clusters.jsonl": (get_args(clusters.ClusterRecord), clusters.decode),
     "config.jsonl": ((configuration.Queue, configuration.Cordon), configuration.decode),
     "reports.jsonl": ((reports.Waiting, reports.QueueShare, reports.Round), reports.decode),
     "shapes.jsonl": ((shapes.Shape,), shapes.decode),

@@ -1,4 +1,4 @@
-"""What a cycle appends while the log goes on: rows of the view are given to other jobs meanwhile."""
+"""What a cycle appends while events go on giving rows of the view to other jobs."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -63,9 +63,7 @@ async def test_a_report_names_the_job_that_waited_when_the_round_was_decided() -
     view = fold([submitted(STARTS), submitted(WAITS)])
     row = view.jobs.rows[WAITS]
     state = State(view, clusters_with_one_core(), Queues())
-    decider = Decider(
-        SchedulerSettings(), view, state.clusters, state.queues, Leases(), began_ms=0
-    )
+    decider = Decider(SchedulerSettings(), view, state.clusters, state.queues, Leases(), began_ms=0)
     producer = _Busy(state)
     cycle = Cycle(decider, state, producer, cast(Any, None), Reporter())
     await cycle.turn()
