@@ -1,4 +1,5 @@
-"""Where jobs run, as the API tells it: clusters, their nodes, and priority classes.
+"""Where jobs run, as the API tells it: clusters, their nodes, and priority classes; and records of
+the log that the services could not decode.
 
 Amounts are cores, bytes and units.
 """
@@ -53,6 +54,35 @@ class Node(Answer, frozen=True, kw_only=True):
     used: dict[str, float] = field(default_factory=dict)
     runs: int = 0
     jobs: tuple[str, ...] = ()
+
+
+class QuarantineReader(Answer, frozen=True, kw_only=True):
+    """What one service did at a record: `skipped` it, or `stopped` before it.
+
+    `stopped` says whether it still waits there for a newer version.
+    """
+
+    reader: str
+    outcome: str
+    stopped: bool = False
+    reason: str = ""
+    seen: str = ""
+
+
+class QuarantineRecord(Answer, frozen=True, kw_only=True):
+    """A record of the log that could not be decoded.
+
+    `time`: when the log took it; `key` and `head`: how its key and value begin.
+    """
+
+    topic: str
+    partition: int
+    position: int
+    time: str = ""
+    key: str = ""
+    head: str = ""
+    size: int | None = None
+    readers: tuple[QuarantineReader, ...] = ()
 
 
 class Cordon(Sent, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from fairlead import asking, steps
-from fairlead.fleet import Cluster, Cordon, Node, PriorityClass, PriorityClasses
+from fairlead.fleet import Cluster, Cordon, Node, PriorityClass, PriorityClasses, QuarantineRecord
 from fairlead.models import QUEUE_BY_SERVER, Queue, several
 from fairlead.steps import Flow, Reply
 from fairlead.tokens import NewToken, SignInLink, Token
@@ -72,6 +72,11 @@ def clusters() -> Flow[None]:
 def nodes(cluster: str) -> Flow[None]:
     """Iterates over a cluster's nodes."""
     yield from _listed(f"/clusters/{asking.part(cluster)}/nodes", "nodes", Node)
+
+
+def quarantine() -> Flow[None]:
+    """Iterates over the records of the log that a service could not decode, the newest first."""
+    yield from _listed("/quarantine", "records", QuarantineRecord)
 
 
 def cordon(cluster: str, node: str | None = None, *, reason: str = "") -> Flow[None]:

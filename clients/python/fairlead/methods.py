@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from fairlead import acting, discovery, follow, looking, managing, reporting, submitting
-from fairlead.fleet import Cluster, Node
+from fairlead.fleet import Cluster, Node, QuarantineRecord
 from fairlead.models import Action, Event, JobDetail, JobSet, JobView, Queue
 from fairlead.retries import Retries, retrying
 from fairlead.steps import Flow
@@ -123,6 +123,7 @@ class Methods(ABC):
     priority_classes = Call(managing.priority_classes)
     clusters = Each(managing.clusters, Cluster)
     nodes = Each(managing.nodes, Node)
+    quarantine = Each(managing.quarantine, QuarantineRecord)
     cordon = Call(managing.cordon)
     uncordon = Call(managing.uncordon)
     tokens = Each(managing.tokens, Token)

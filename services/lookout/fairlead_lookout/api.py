@@ -8,6 +8,7 @@ from fairlead_lookout import (
     api_fairness,
     api_jobs,
     api_logs,
+    api_quarantine,
     api_reports,
     api_sets,
     export,
@@ -29,5 +30,6 @@ def routes(parts: Parts) -> list[APIRouter]:
     api_logs.add_routes(router, parts)
     api_jobs.add_routes(router, parts)
     api_reports.add_routes(router, parts)
+    api_quarantine.add_routes(router, parts)
     api_fairness.add_routes(router, parts)
     return [router]

@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from fairlead.cli import checks, frame
-from fairlead.fleet import Cluster
+from fairlead.fleet import Cluster, QuarantineReader, QuarantineRecord
 from fairlead.steps import Reply
 from tests.unit.client.world import ok
 
@@ -73,3 +73,52 @@ def test_clusters_that_are_silent_or_missing_are_named() -> None:
     assert "1h0m ago" in told[1].said
     assert told[2].said == "cordoned: why"
     assert checks.clusters([], NOW)[0].code == 1
+
+
+def undecodable(outcome: str, *, stopped: bool = False, day: int = 1) -> QuarantineRecord:
+    reader = QuarantineReader(
+        reader="scheduler", outcome=outcome, stopped=stopped, reason="it is garbage"
+    )
+    return QuarantineRecord(
+        topic="fairlead.jobs",
+        partition=3,
+        position=17,
+        time=f"2026-01-{day:02}T11:00:00.000Z",
+        key="q/s",
+        head="garb\\xff",
+        size=5,
+        readers=(reader,),
+    )
+
+
+def test_a_log_that_can_be_decoded_is_well() -> None:
+    (found,) = checks.quarantine([], NOW)
+    assert found.code == 0
+
+
+def test_a_record_that_was_skipped_is_named_with_its_place_and_why() -> None:
+    (found,) = checks.quarantine([undecodable("skipped")], NOW)
+    for part in ("fairlead.jobs, partition 3, position 17", "scheduler skipped", "it is garbage"):
+        assert part in found.said
+    assert found.code == frame.EXIT_JOBS_FAILED
+
+
+def test_a_record_that_was_skipped_long_ago_is_only_listed() -> None:
+    later = NOW + datetime.timedelta(days=3)
+    (found,) = checks.quarantine([undecodable("skipped")], later)
+    assert found.code == 0
+
+
+def test_a_partition_that_is_stopped_says_what_to_upgrade() -> None:
+    later = NOW + datetime.timedelta(days=3)
+    (found,) = checks.quarantine([undecodable("stopped", stopped=True)], later)
+    assert found.code == frame.EXIT_JOBS_FAILED
+    assert "upgrade scheduler" in found.hint
+    assert 'FAIRLEAD_SKIP_RECORDS=["fairlead.jobs/3/17"]' in found.hint
+
+
+def test_beyond_the_first_records_their_number_is_said() -> None:
+    many = [undecodable("skipped")] * (checks.QUARANTINE_SHOWN_MAX + 7)
+    found = checks.quarantine(many, NOW)
+    assert len(found) == checks.QUARANTINE_SHOWN_MAX + 1
+    assert "7 older records" in found[-1].said

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from fairlead.cli import frame, output
-from fairlead.fleet import Cluster
+from fairlead.fleet import Cluster, QuarantineRecord
 from fairlead.steps import Reply
 
 SKEW_S_MAX: Final = 30.0
@@ -17,6 +17,11 @@ SKEW_S_MAX: Final = 30.0
 
 SILENT_S_MAX: Final = 30.0
 """After so long without a heartbeat nothing new goes to a cluster."""
+
+RECENT_S: Final = 86_400.0
+"""A record that was skipped longer ago than this is listed, but is no fault any more."""
+QUARANTINE_SHOWN_MAX: Final = 20
+HEAD_SHOWN: Final = 60
 
 BEHIND_MESSAGES_MAX: Final = 1_000
 _LAG: Final = re.compile(r"^fairlead_lookout_lag_messages (\S+)$", re.MULTILINE)
@@ -122,6 +127,41 @@ def lag(reply: Reply) -> Finding:
         "what is shown is old; it catches up by itself unless lookout is down or short of CPU",
         frame.EXIT_JOBS_FAILED,
     )
+
+
+def quarantine(found: Iterable[QuarantineRecord], now: datetime.datetime) -> list[Finding]:
+    """The records of the log that a service could not decode."""
+    records = list(found)
+    if not records:
+        return [Finding("log", "every record of the log could be decoded")]
+    shown = [_quarantined(each, now) for each in records[:QUARANTINE_SHOWN_MAX]]
+    if more := len(records) - len(shown):
+        shown.append(Finding("log", f"{output.many(more, 'older record')} could not be decoded"))
+    return shown
+
+
+def _quarantined(found: QuarantineRecord, now: datetime.datetime) -> Finding:
+    stopped = [each.reader for each in found.readers if each.stopped]
+    readers = ", ".join(f"{each.reader} {each.outcome}" for each in found.readers)
+    reasons = "; ".join(dict.fromkeys(each.reason for each in found.readers))
+    size = "no value" if found.size is None else output.many(found.size, "byte")
+    place = f"{found.topic}, partition {found.partition}, position {found.position}"
+    said = (
+        f"{place}, of {found.time}: {readers}: {reasons} (key {found.key!r}, {size}:"
+        f" {found.head[:HEAD_SHOWN]!r})"
+    )
+    if stopped:
+        name = f"{found.topic}/{found.partition}/{found.position}"
+        hint = (
+            f"upgrade {', '.join(stopped)} to a version that knows this event; if there is none,"
+            f' restart all services with FAIRLEAD_SKIP_RECORDS=["{name}"]'
+        )
+        return Finding("undecodable record", said, hint, frame.EXIT_JOBS_FAILED)
+    age_s = (now - datetime.datetime.fromisoformat(found.time)).total_seconds()
+    if age_s > RECENT_S:
+        return Finding("undecodable record", said)
+    hint = "find out who wrote it: no service of this version does"
+    return Finding("undecodable record", said, hint, frame.EXIT_JOBS_FAILED)
 
 
 def clusters(found: Iterable[Cluster], now: datetime.datetime) -> list[Finding]:

@@ -1,5 +1,6 @@
 """`fairlead doctor`: is all well between this terminal and the server, and what to do if not."""
 
+import contextlib
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -35,8 +36,9 @@ def doctor(
     """Look for what keeps Fairlead from working from here.
 
     Which server is asked, whether it answers, versions, clocks, credentials, how far its view is
-    behind, and whether clusters report. Ends with 0 if all is well, 4 if the server cannot be
-    used, 3 if it refuses the token, and 1 if something else is not as it should be.
+    behind, whether clusters report, and which records of the log could not be decoded. Ends
+    with 0 if all is well, 4 if the server cannot be used, 3 if it refuses the token, and 1 if
+    something else is not as it should be.
     """
     found = _examine(context)
     if output_format in (output.Format.JSON, output.Format.YAML):
@@ -97,13 +99,17 @@ def _of_server(client: "Client") -> "list[Finding]":
 
 def _with_token(client: "Client") -> "list[Finding]":
     """What needs a token to be seen."""
-    from fairlead import FairleadError, Unauthenticated
+    from fairlead import FairleadError, Forbidden, Unauthenticated
     from fairlead.cli import checks, hints
 
     try:
         next(client.queues(), None)
         found = [checks.Finding("credentials", "the server lets this token in")]
-        return [*found, *checks.clusters(client.clusters(), datetime.now(UTC))]
+        now = datetime.now(UTC)
+        found += [*checks.clusters(client.clusters(), now)]
+        with contextlib.suppress(Forbidden):  # the log is for operators
+            found += checks.quarantine(client.quarantine(), now)
+        return found
     except FairleadError as error:
         _, code = frame.explain(error) or ("", frame.EXIT_REFUSED)
         way_out = _TOKEN if isinstance(error, Unauthenticated) else hints.of(error) or ""

@@ -1,0 +1,210 @@
+"""Whole services meet every kind of poison on every topic, and stop where they must."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fairlead_common import clusters
+from fairlead_common.clusters import Heartbeat
+from fairlead_common.ids import run_id
+from fairlead_common.log import EventLog, Record, topics
+from fairlead_common.log.memory import MemoryCore
+from fairlead_common.log.topics import JOBS
+from fairlead_common.serving import Degraded
+from fairlead_scheduler.service import Service
+from fairlead_scheduler.settings import SchedulerSettings
+from tests import poison
+from tests.integration.lookout.world import running as lookout
+from tests.integration.scheduler.world import World, job_id, submitted
+from tests.poison import PARTITION, TOPICS, Poison
+from tests.unit.lookout import builders
+
+WAIT_S_MAX = 120.0
+
+
+async def append(log: EventLog, found: Iterable[Poison]) -> None:
+    """Append what every log can hold."""
+    producer = await log.producer("a stranger")
+    for each in found:
+        if each.is_utf8:
+            await producer.append([Record(each.topic, each.key, each.value, each.partition)])
+
+
+async def every_poison(world: World) -> None:
+    """Every kind on every topic, that of the leases for an executor that has reported."""
+    await world.log.create(topics.leases(poison.EXECUTOR))
+    producer = await world.log.producer("poisoned")
+    await producer.append([clusters.heartbeat_record(Heartbeat(executor=poison.EXECUTOR))])
+    for topic in TOPICS:
+        await append(world.log, poison.poisons(topic))
+
+
+@asynccontextmanager
+async def scheduler(url: str, valkey_url: str, *skip: str) -> AsyncIterator[Service]:
+    """A scheduler that runs while the block does, and never fails."""
+    settings = SchedulerSettings(
+        log_url=url, database_url=url, redis_url=valkey_url, checkpoint_s=0.1, skip_records=skip
+    )
+    async with (
+        Service.open(settings) as service,
+        asyncio.timeout(WAIT_S_MAX),
+        asyncio.TaskGroup() as group,
+    ):
+        task = group.create_task(service.run())
+        yield service
+        task.cancel()
+
+
+async def leased(world: World, *runs: str) -> dict[str, Any]:
+    """The live leases, once these are among them."""
+    live: dict[str, Any] = await world.live_leases(lambda found: set(runs) <= found.keys())
+    return live
+
+
+async def test_a_scheduler_leads_and_leases_whatever_poison_the_log_holds(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with World.open(fresh_database) as world:
+        await every_poison(world)
+        await world.report_nodes()
+        await world.tell(submitted("a"))
+        async with scheduler(fresh_database, valkey_url) as service:
+            await leased(world, run_id(job_id("a"), 1))
+            await every_poison(world)
+            await world.tell(submitted("b"))
+            await leased(world, run_id(job_id("b"), 1))
+            said = await service.checks()["quarantine"]()
+            assert isinstance(said, Degraded)
+            assert "scheduler skipped" in said
+
+
+async def test_jobs_of_a_stopped_partition_wait_until_a_scheduler_reads_on(
+    fresh_database: str, valkey_url: str
+) -> None:
+    before, after = (run_id(poison.job_id(name), 1) for name in ("before", "after"))
+    async with World.open(fresh_database) as world:
+        producer = await world.log.producer("a newer submit")
+        await producer.append([poison.good(JOBS, "before")])
+        found = poison.unknown_event("jobPainted")
+        appended = await producer.append([Record(JOBS, found.key, found.value, PARTITION)])
+        await producer.append([poison.good(JOBS, "after")])
+        await world.report_nodes()
+        async with scheduler(fresh_database, valkey_url) as service:
+            await world.tell(submitted("a"))
+            live = await leased(world, run_id(job_id("a"), 1))
+            assert before not in live
+            said = await service.checks()["quarantine"]()
+            assert isinstance(said, Degraded)
+            assert f"stopped reading partition {PARTITION}" in said
+            assert "jobPainted" in said
+        # As a version would that knows the event: nothing of the partition was lost.
+        at = appended[JOBS, PARTITION] - 1
+        async with scheduler(fresh_database, valkey_url, f"{JOBS}/{PARTITION}/{at}") as service:
+            await leased(world, before, after)
+
+
+async def test_a_new_leader_ends_no_run_of_a_partition_that_it_cannot_read(
+    fresh_database: str, valkey_url: str
+) -> None:
+    """A lease that a newer leader wrote after the unknown event stays."""
+    unseen = poison.good(topics.leases(poison.EXECUTOR).name, "unseen")
+    async with World.open(fresh_database) as world:
+        await world.log.create(topics.leases(poison.EXECUTOR))
+        await append(world.log, [poison.unknown_event("jobPainted")])
+        producer = await world.log.producer("a newer leader")
+        await producer.append(
+            [unseen, clusters.heartbeat_record(Heartbeat(executor=poison.EXECUTOR))]
+        )
+        await world.report_nodes()
+        await world.tell(submitted("a"))
+        async with scheduler(fresh_database, valkey_url):
+            await leased(world, run_id(job_id("a"), 1))
+        newest = await _newest(world.log, unseen.topic)
+        assert newest == {unseen.key: unseen.value}
+
+
+async def _newest(log: EventLog, topic: str) -> dict[str, bytes | None]:
+    end, start = await log.end_positions(topic), await log.start_positions(topic)
+    reader = await log.reader(topic, start)
+    found: dict[str, bytes | None] = {}
+    while start != end:
+        batch = await reader.read()
+        found |= {entry.key: entry.value for entry in batch.entries}
+        start = batch.positions
+    return found
+
+
+async def until(read: Callable[[], Awaitable[Any]], is_so: Callable[[Any], bool]) -> Any:
+    """What is read, once it is so."""
+    async with asyncio.timeout(WAIT_S_MAX):
+        while True:
+            found = await read()
+            if is_so(found):
+                return found
+            await asyncio.sleep(0.02)
+
+
+async def test_lookout_shows_jobs_and_the_quarantine_whatever_poison_the_log_holds(
+    fresh_database: str, valkey_url: str
+) -> None:
+    core, written = MemoryCore(), set[tuple[str, int, int]]()
+    read_by_lookout = [topic for topic in TOPICS if topic != poison.LEASES]
+    async with lookout(fresh_database, valkey_url, core) as world:
+        for topic in read_by_lookout:
+            for each in poison.poisons(topic):
+                at = core.write_foreign(topic, each.partition, each.key, each.value, 1_000)
+                written.add((topic, each.partition, at))
+        await world.append([poison.good(topic, "sound") for topic in read_by_lookout])
+        stop = poison.unknown_event("jobPainted")
+        at = core.write_foreign(JOBS, PARTITION, stop.key, stop.value, 2_000)
+        written.add((JOBS, PARTITION, at))
+        await world.append([poison.good(JOBS, "after")])
+        elsewhere = await world.tell(builders.submitted("a"))
+        jobs = await world.read("/jobs", elsewhere)
+        shown = {job["id"] for job in jobs["jobs"]}
+        assert {builders.job_id("a"), poison.job_id("sound")} <= shown
+        assert poison.job_id("after") not in shown
+        found = await until(
+            lambda: world.read("/quarantine", limit=1_000),
+            lambda found: found["total"] == len(written),
+        )
+        assert {(r["topic"], r["partition"], r["position"]) for r in found["records"]} == written
+        newest = found["records"][0]
+        assert (newest["topic"], newest["position"]) == (JOBS, at)
+        (reader,) = newest["readers"]
+        assert (reader["reader"], reader["outcome"], reader["stopped"]) == (
+            "lookout",
+            "stopped",
+            True,
+        )
+        assert "jobPainted" in newest["head"]
+        detail = await world.read(f"/jobs/{poison.job_id('sound')}")
+        assert detail["why"]["code"] == "log-stopped"
+        ready = await world.client.get("/readyz")
+        assert ready.status_code == 200
+        assert "stopped reading partition" in ready.json()["checks"]["lookout quarantine"]
+        for path in ("/clusters", "/queues/sound/report", "/jobsets"):
+            await world.read(path)
+
+
+async def test_a_record_that_several_readers_met_is_listed_once(
+    fresh_database: str, valkey_url: str
+) -> None:
+    core = MemoryCore()
+    async with lookout(fresh_database, valkey_url, core) as world:
+        core.write_foreign(JOBS, 0, "k", b"garbage", 1_000)
+        found = await until(lambda: world.read("/quarantine"), lambda found: found["total"] == 1)
+        (mirror,) = world.service.parts.quarantine.values.values()
+        other = mirror.replace(b'"reader":"lookout"', b'"reader":"scheduler"')
+        key = f"{JOBS}/0/0/scheduler"
+        await world.append([Record(topics.QUARANTINE, key, other)])
+        found = await until(
+            lambda: world.read("/quarantine"),
+            lambda found: len(found["records"][0]["readers"]) == 2,
+        )
+        assert found["total"] == 1
+        assert [each["reader"] for each in found["records"][0]["readers"]] == [
+            "lookout",
+            "scheduler",
+        ]
