@@ -26,6 +26,14 @@ from fairlead_common.log.protocol import (
 )
 from tests.conftest import Server
 
+FOREIGN = """
+WITH place AS (
+    UPDATE fairlead_log.parts SET next = next + 1 WHERE part = $1
+    RETURNING compacted, next - 1 AS at
+)
+INSERT INTO fairlead_log.entries (part, compacted, position, time_ms, key, value)
+SELECT $1, compacted, at, 0, $2, $3 FROM place
+"""
 FAR_FUTURE_MS = 10 * 365 * 86_400_000
 
 
@@ -52,6 +60,10 @@ class Bed(Protocol):
 
     async def bury(self, topic: str) -> None:
         """Compact, and then remove the tombstones as if they had been kept for long enough."""
+        ...
+
+    async def write_foreign(self, topic: str, key: bytes | None, value: bytes | None) -> None:
+        """Append to partition 0 as another program would; skip what the log cannot hold."""
         ...
 
     def check_ours(self) -> None:
@@ -111,6 +123,10 @@ class MemoryBed:
         self.core.maintain(now_ms)
         self.core.maintain(now_ms + TOMBSTONES_KEPT_MS)
 
+    async def write_foreign(self, topic: str, key: bytes | None, value: bytes | None) -> None:
+        text = "" if key is None else key.decode(errors="surrogateescape")
+        self.core.write_foreign(topic, 0, text, value, clock.now_ms())
+
     def check_ours(self) -> None:
         """It always is."""
 
@@ -161,6 +177,20 @@ class PostgresBed:
         now_ms = clock.now_ms()
         await self._maintain(now_ms)
         await self._maintain(now_ms + TOMBSTONES_KEPT_MS)
+
+    async def write_foreign(self, topic: str, key: bytes | None, value: bytes | None) -> None:
+        try:
+            text = None if key is None else key.decode()
+        except UnicodeDecodeError:
+            text = None
+        if text is None:
+            pytest.skip("the keys of its table are texts")
+        log = await self.open()
+        part = (await log.place(topic)).parts[0]
+        await log.close()
+        connection = await asyncpg.connect(self.url)
+        await connection.execute(FOREIGN, part, text, value)
+        await connection.close()
 
     def check_ours(self) -> None:
         assert self._server.pid
@@ -221,6 +251,16 @@ class KafkaBed:
 
     async def bury(self, topic: str) -> None:
         pytest.skip("the brokers remove tombstones when they like to")
+
+    async def write_foreign(self, topic: str, key: bytes | None, value: bytes | None) -> None:
+        log = await self.open()
+        producer = await kafka_client.started(
+            kafka_client.new_producer(log.address, a_name(), log.away_s)
+        )
+        async with producer.transaction():
+            await producer.send_and_wait(topic, key=key, value=value, partition=0)
+        await kafka_client.stop(producer)
+        await log.close()
 
     def check_ours(self) -> None:
         assert self._server.pid
