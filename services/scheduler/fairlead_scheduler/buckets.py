@@ -80,6 +80,8 @@ class Buckets:
 
     def queue(self, name: str) -> Bucket:
         """The bucket of a queue, full when first asked for."""
+        if self._queue_rate is None:
+            return Bucket(None)
         found = self._queues.get(name)
         if found is None:
             found = self._queues[name] = Bucket(self._queue_rate)
@@ -91,15 +93,14 @@ class Buckets:
         self.queue(queue).take(count, now_ms)
 
     def levels(self) -> Levels:
-        """What is to be saved; buckets that were full again at the newest use are left out."""
+        """What is to be saved; buckets that were full again at the newest use are left out, and
+        forgotten: who asks for one of them gets a full one."""
         every = (self.all, self.preemptions, *self._queues.values())
         newest_ms = max(bucket.used_ms for bucket in every)
-        queues = {name: bucket.level(newest_ms) for name, bucket in self._queues.items()}
-        return Levels(
-            self.all.level(newest_ms),
-            self.preemptions.level(newest_ms),
-            {name: level for name, level in queues.items() if level is not None},
-        )
+        found = {name: bucket.level(newest_ms) for name, bucket in self._queues.items()}
+        queues = {name: level for name, level in found.items() if level is not None}
+        self._queues = {name: self._queues[name] for name in queues}
+        return Levels(self.all.level(newest_ms), self.preemptions.level(newest_ms), queues)
 
 
 class PoolBuckets:
@@ -117,11 +118,16 @@ class PoolBuckets:
 
     def pool(self, name: str) -> Buckets:
         """The buckets of a pool, full when first asked for."""
+        if not self._limited:
+            return Buckets(self._rules)
         found = self._pools.get(name)
         if found is None:
             found = self._pools[name] = Buckets(self._rules)
         return found
 
     def levels(self) -> dict[str, Levels]:
-        """What is to be saved, by pool."""
-        return {name: buckets.levels() for name, buckets in self._pools.items()}
+        """What is to be saved, by pool; pools of which all buckets are full are forgotten."""
+        found = {name: buckets.levels() for name, buckets in self._pools.items()}
+        found = {name: levels for name, levels in found.items() if levels != Levels()}
+        self._pools = {name: self._pools[name] for name in found}
+        return found

@@ -9,7 +9,7 @@ fails outside of the pure decisions (log, database) ends the term as ever.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from fairlead_common import clock
@@ -106,6 +106,7 @@ class Cycle:
                 rounds.append(units)
                 reports.append(self._report(decided, now_ms))
         reports += [self._report_trouble(pool, now_ms) for pool in troubles.by_pool]
+        reports.append(self._forget_pools(pools))
         return Decided(housekeeping, rounds, [records for records in reports if records])
 
     async def _round(
@@ -184,6 +185,13 @@ class Cycle:
         if self._reporter.is_behind(pool):
             self._decider.again(pool)
         return records
+
+    def _forget_pools(self, pools: Sequence[str]) -> list[Record]:
+        """What takes back the reports of pools that have neither nodes nor jobs any more."""
+        for pool in self._reported_s.keys() - set(pools):
+            del self._reported_s[pool]
+            metrics.forget_pool(pool)
+        return self._reporter.forget(pools)
 
     def _report_trouble(self, pool: str, now_ms: int) -> list[Record]:
         now_s = self._monotonic_s()

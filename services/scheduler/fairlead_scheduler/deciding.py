@@ -21,6 +21,7 @@ from fairlead_scheduler.snapshots import Builder, Built
 from fairlead_scheduler.units import Unit
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.forgetting import forget_names
 from fairlead_scheduler.watch import Watch
 
 EXAMINED_MS = 60_000
@@ -104,7 +105,11 @@ class Decider:
         clusters.expect(self._watch.in_use(view))
 
     def due(self, now_ms: int) -> Housekeeping:
-        """Run ends, stops, deadlines and lost executors: decided before anything is scheduled."""
+        """Run ends, stops, deadlines and lost executors: decided before anything is scheduled.
+
+        A cycle begins here: no number of a name that an earlier one looked up is needed any more.
+        """
+        forget_names(self.view)
         kept = housekeeping.decide(
             self.view,
             self._watch,
@@ -120,8 +125,11 @@ class Decider:
         return kept
 
     def pools(self) -> list[str]:
-        """The pools to schedule, in their order."""
-        return self._builder.pools(self.view, self.clusters)
+        """The pools to schedule, in their order. What is kept of others is forgotten."""
+        found = self._builder.pools(self.view, self.clusters)
+        if len(self._pools) > len(found):
+            self._pools = {name: self._pools[name] for name in found if name in self._pools}
+        return found
 
     def round(
         self, name: str, kept: Housekeeping, now_ms: int, timer_s: Callable[[], float]

@@ -26,6 +26,7 @@ from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.reporting import Reporter
 from fairlead_scheduler.settings import SchedulerSettings
 from fairlead_scheduler.view import checkpoint
+from fairlead_scheduler.view.forgetting import forget_names
 from fairlead_scheduler.view.saved_names import SavedNames
 
 PRODUCER = "scheduler"
@@ -57,6 +58,8 @@ async def stand_by_and_lead(
         if saved is not None:
             checkpoint.prune(state.view, saved)
         await tidy(state)
+        async with state.folding:
+            forget_names(state.view)
         state.view.loose_runs.clear()  # a new leader compares all leases anyway
 
     lock = holding(

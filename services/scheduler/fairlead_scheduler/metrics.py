@@ -48,9 +48,24 @@ CHECKPOINT_SECONDS = Histogram(
 
 
 def show_silence(silence_s: Mapping[str, float]) -> None:
-    """How long each executor has not been heard."""
+    """How long each executor has not been heard; others are not shown any more."""
+    for executor in _silence_shown - silence_s.keys():
+        EXECUTOR_SILENCE.remove(executor)
     for executor, silent_s in silence_s.items():
         EXECUTOR_SILENCE.labels(executor).set(silent_s)
+    _silence_shown.clear()
+    _silence_shown.update(silence_s)
+
+
+_silence_shown: Final[set[str]] = set()
+
+
+def forget_pool(pool: str) -> None:
+    """Show nothing of this pool any more: it has neither nodes nor jobs."""
+    for step in ("build", "plan"):
+        ROUND_SECONDS.remove(pool, step)
+    for metric in (POOL_FAILURES, POOL_FAILING, LEASED, PREEMPTED):
+        metric.remove(pool)
 
 
 class Shown:

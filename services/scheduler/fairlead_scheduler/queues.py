@@ -34,6 +34,7 @@ class Queues:
         """Fold configuration; of two values the higher version counts, in whatever order."""
         for entry in entries:
             if entry.value is None:
+                self._forget(entry.key)
                 continue
             try:
                 item = configuration.decode(entry.value)
@@ -50,6 +51,14 @@ class Queues:
                     if self._cordons.get(key, 0) < cordon.version:
                         self._cordons[key] = cordon.version
                         clusters.cordon(cordon)
+
+    def _forget(self, key: str) -> None:
+        """Submit has forgotten what it deleted long ago: a scheduler that starts now does not know
+        of it either."""
+        self.odd.pop(key, None)
+        name = key.partition("/")[2]
+        if key == configuration.key(Queue(name=name)) and self.by_name.pop(name, None) is not None:
+            self.version += 1
 
     def _take(self, queue: Queue) -> None:
         self.by_name[queue.name], odd = harmless(queue)

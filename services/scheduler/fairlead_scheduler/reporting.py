@@ -3,7 +3,7 @@
 Pure, except that it remembers what it said. Shares are rounded so that noise is no change.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import numpy as np
@@ -81,6 +81,22 @@ class Reporter:
         before = said.get(pool)
         news = not isinstance(before, Round) or before.error != why
         return self._difference(pool, [*waiting, *shares], round_, news)
+
+    def forget(self, pools: Collection[str]) -> list[Record]:
+        """Records that take back what was said of all pools but these; the rest follows when this
+        is asked again."""
+        records: list[Record] = []
+        for pool in self._said.keys() - set(pools):
+            said = self._said[pool]
+            for key in list(said)[: self._reports_max - len(records)]:
+                del said[key]
+                records.append(reports.nothing_to_say(key))
+            if not said:
+                del self._said[pool]
+            self._show(pool, [])
+            del self._shown[pool]
+            self._behind.discard(pool)
+        return records
 
     def is_behind(self, pool: str) -> bool:
         """Whether there was more to say than is said at once."""

@@ -23,6 +23,11 @@ class Watch:
     def __init__(self, deadline_ms: int = 0) -> None:
         self._deadline_ms = deadline_ms
         """What a run is given beyond its maximum and its grace."""
+        self._begin_anew(0)
+
+    def _begin_anew(self, numbering: int) -> None:
+        """Know nothing yet of a view with this numbering of names."""
+        self._numbering = numbering
         self._place = -1
         self._queued = Times()
         self._running = Times()
@@ -37,6 +42,8 @@ class Watch:
 
     def keep_up(self, view: View) -> None:
         """Take over what changed."""
+        if view.jobs.numbering != self._numbering:
+            self._begin_anew(view.jobs.numbering)
         rows = changed_rows(view, self._place)
         self._place = view.jobs.journal.end
         if len(rows):

@@ -22,6 +22,22 @@ from fairlead_scheduler.view.columns import NodeName, View
 Said = dict[Any, Any]
 
 
+def names(view: View) -> Said:
+    """Job id -> pool, queue, job set, shape and node, by name."""
+    columns = view.jobs
+    return {
+        job_id: (
+            columns.pools.values[columns.pool[row]],
+            columns.queues.values[columns.queue[row]],
+            columns.job_sets.values[columns.job_set[row]],
+            columns.shapes.values[columns.shape[row]],
+            columns.shape_of(int(columns.shape[row])),
+            columns.nodes.values[columns.node[row]] if columns.node[row] >= 0 else None,
+        )
+        for job_id, row in columns.rows.items()
+    }
+
+
 def jobs(view: View, clusters: Clusters, pool: str, now_ms: int, left_out: Collection[int]) -> Said:
     """Job id -> what the engine must be told of it, of those that take part in the pool's round."""
     columns = view.jobs

@@ -28,6 +28,7 @@ from fairlead_scheduler.snapshots import Builder, Built
 from fairlead_scheduler.view import apply
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.forgetting import forget_names
 from tests.properties.scheduler import plain
 
 EXAMPLES = int(os.environ.get("FAIRLEAD_EXAMPLES", "0"))
@@ -63,6 +64,8 @@ class History(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.view, self.clusters, self.queues = View(), Clusters(), Queues()
+        self.whole = View()
+        """The same history, of which no name is ever forgotten."""
         self.exact = Builder(CLASSES, RULES, slack=0)
         self.lazy = Builder(CLASSES, RULES)
         self.now_ms, self.number, self.version = 1_000, 0, 0
@@ -78,7 +81,8 @@ class History(RuleBasedStateMachine):
     def _tell(self, *events: ev.AnyEvent, queue: str = "q0") -> None:
         position = self.view.positions.get(0, 0)
         sequence = ev.EventSequence(queue=queue, job_set="s", by="test", events=list(events))
-        apply.apply(self.view, [apply.Message(0, position, self.now_ms, sequence)], {})
+        for view in (self.view, self.whole):
+            apply.apply(view, [apply.Message(0, position, self.now_ms, sequence)], {})
 
     def _some(self, pick: int, live: bool | None = None) -> JobId | None:
         """A job, if there is one: with a live run, without, or any."""
@@ -284,6 +288,10 @@ class History(RuleBasedStateMachine):
     def start_from_a_checkpoint(self) -> None:
         self.view = copy.deepcopy(self.view)
 
+    @rule(spare=st.sampled_from([0, -100]))
+    def forget_names(self, spare: int) -> None:
+        forget_names(self.view, spare)
+
     def _build(self, builder: Builder, pool: str) -> Built:
         return builder.build(
             self.view,
@@ -294,6 +302,10 @@ class History(RuleBasedStateMachine):
             stale=self.stale,
             left_out=self.left_out,
         )
+
+    @invariant()
+    def jobs_have_the_names_that_they_would_have_if_none_were_forgotten(self) -> None:
+        assert plain.names(self.view) == plain.names(self.whole)
 
     @invariant()
     def snapshots_say_what_the_view_says(self) -> None:

@@ -72,13 +72,14 @@ class Builder:
         self._amounts: dict[str, node_columns.Amounts] = {}
         self._node_labels: dict[str, tuple[_Key, npt.NDArray[np.int32] | None]] = {}
         self._view: View | None = None
+        self._numbering = 0
         self._forget()
 
     def _forget(self) -> None:
         """Begin anew, with another view."""
         self._place = self._gang_place = -1
         self._homes = Homes()
-        self._pools: tuple[tuple[int, int], list[str]] = ((-1, -1), [])
+        self._pools: tuple[tuple[int, int, int], list[str]] = ((-1, -1, -1), [])
         self._met: list[str] = []
         self._members: dict[str, Members] = {}
         self._delayed: Timers[int] = Timers()
@@ -111,9 +112,8 @@ class Builder:
         self, view: View, clusters: Clusters, now_ms: int, left_out: Iterable[int] = ()
     ) -> None:
         """Take over what changed. `left_out`: rows of jobs about which others decide now."""
-        if view is not self._view:
-            self._forget()
-            self._view = view
+        if view is not self._view or view.jobs.numbering != self._numbering:
+            self._begin_anew(view, clusters)
         moved = self._node_version != clusters.version
         again = self._move_nodes(view, clusters)
         again += self._meet(view, self.pools(view, clusters))
@@ -130,6 +130,19 @@ class Builder:
         if moved or len(changed) or gangs is None or gangs:
             for members in self._members.values():
                 members.settle_gangs(view, gangs)
+
+    def _begin_anew(self, view: View, clusters: Clusters) -> None:
+        """Another view, or names have other numbers: know only what pools were found to be."""
+        before = self._members if view is self._view else {}
+        self._forget()
+        self._view, self._numbering = view, view.jobs.numbering
+        pools = self.pools(view, clusters)
+        for pool in pools:
+            if pool in before:
+                self._of(view, pool).recall(before[pool], view)
+        self._amounts = {pool: self._amounts[pool] for pool in pools if pool in self._amounts}
+        labels = self._node_labels
+        self._node_labels = {pool: labels[pool] for pool in pools if pool in labels}
 
     def _meet(self, view: View, pools: list[str]) -> list[int]:
         """Look at these pools from now on; returns rows of jobs that may have been there before."""
@@ -242,7 +255,7 @@ class Builder:
         """Names of the pools that have nodes, and of bare ones that jobs named, ascending."""
         self._nodes.keep_up(clusters)
         names = view.jobs.pools.values
-        key = (clusters.version, len(names))
+        key = (clusters.version, view.jobs.numbering, len(names))
         if self._pools[0] != key:
             pools = set(self._nodes.pools())
             bare = (name for name in names if name not in pools)
@@ -260,7 +273,10 @@ class Builder:
     def remember_feasible(self, built: Built, plan: Plan) -> None:
         """What the engine found feasible is not rejected later."""
         members = self._members[built.snapshot.pool]
-        members.feasible.update(members.shapes.remember(plan.shape_feasible))
+        assert self._view is not None, "something was built"
+        shapes = self._view.jobs.shapes.values
+        numbers = members.shapes.remember(plan.shape_feasible)
+        members.feasible.update(shapes[number] for number in numbers)
         if members.gangs.present:
             members.gangs.remember(plan.gang_feasible)
 

@@ -40,6 +40,8 @@ class Gangs:
         self.submitted_ms = np.zeros(0, np.int64)
         self.fitted = np.zeros(0, np.bool_)
         """[G] found feasible before (section 6)."""
+        self._recalled: set[GangName] = set()
+        """Gangs without a row yet that were found feasible before."""
         self.label_names: tuple[str, ...] = ()
         """U uniformity labels that gangs name."""
         self.label = np.zeros(0, np.int32)
@@ -108,6 +110,11 @@ class Gangs:
         """These rows were found feasible."""
         self.fitted |= feasible
 
+    def recall(self, before: "Gangs") -> None:
+        """Those that were found feasible there are so here when they get a row."""
+        rows = before._row.items()
+        self._recalled = {name for name, row in rows if before.fitted[row]}
+
     def stir(self, names: Iterable[GangName] | None) -> None:
         """Something about these gangs (None: about any) may have changed."""
         if self._slots:
@@ -127,6 +134,8 @@ class Gangs:
             if not self._free:
                 self._grow()
             row = self._row[name] = self._free.pop()
+            self.fitted[row] = name in self._recalled
+            self._recalled.discard(name)
         return row
 
     def _grow(self) -> None:

@@ -110,8 +110,8 @@ class Members:
         self._free = np.zeros(0, np.int32)
         self.version = 0
         """Grows with every change that a round could care about."""
-        self.feasible: set[int] = set()
-        """Shapes (numbers of the view) that were found feasible: section 6."""
+        self.feasible: set[c.ShapeClass] = set()
+        """Shapes that were found feasible: section 6."""
         self.kept_before_ms = 0
         self.queues = Ranks()
         self.shapes = ShapeTable(classes, floating)
@@ -155,6 +155,14 @@ class Members:
             back=self.back[: self.used],
             values=np.array(sorted(self._values), np.int64),
         )
+
+    def recall(self, before: "Members", view: View) -> None:
+        """Go on from the same pool under another numbering of names: what was found feasible stays
+        so while a job needs it, and the version grows."""
+        self.version = before.version + 1
+        known = view.jobs.shapes.find
+        self.feasible = {shape for shape in before.feasible if known(shape) is not None}
+        self.gangs.recall(before.gangs)
 
     # What changed -------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ A shape gets a row when its first job comes. A row that no job needs any more st
 too many of them (`Members` says when), so that shapes that come and go cost no renumbering.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from fairlead_scheduler.snapshots import matching
 from fairlead_scheduler.snapshots.classes import Classes
 from fairlead_scheduler.snapshots.nodes import Nodes, no_nodes, stayed
 from fairlead_scheduler.snapshots.nodetypes import Types
-from fairlead_scheduler.view.columns import Columns
+from fairlead_scheduler.view.columns import Columns, ShapeClass
 
 Rows = npt.NDArray[np.intp]
 
@@ -51,7 +51,7 @@ class ShapeTable:
         self._ranks = np.zeros((0, 0), np.uint8)
         self.rank: npt.NDArray[np.uint8] | None = None
 
-    def add(self, jobs: Columns, numbers: Iterable[int], feasible: set[int]) -> bool:
+    def add(self, jobs: Columns, numbers: Iterable[int], feasible: Set[ShapeClass]) -> bool:
         """Rows for these shapes; says whether the resources changed."""
         if len(self.row_of) < len(jobs.shapes):
             more = np.full(len(jobs.shapes) - len(self.row_of), -1, np.int32)
@@ -69,7 +69,8 @@ class ShapeTable:
             matching.Wishes(shape, self._away(row)) for shape, row in zip(shapes, rows, strict=True)
         ]
         self.row_class = np.concatenate([self.row_class, np.array(rows, np.int32)])
-        self.fitted = np.concatenate([self.fitted, [number in feasible for number in fresh]])
+        fitted = [jobs.shapes.values[number] in feasible for number in fresh]
+        self.fitted = np.concatenate([self.fitted, fitted])
         self.floating = np.concatenate([self.floating, _amounts(shapes, self._floating)])
         self._asked.update(name for shape in shapes for name in shape.requests)
         if self._name(self._of_nodes):

@@ -70,8 +70,8 @@ K = TypeVar("K", bound=Hashable)
 class Interned(Generic[K]):
     """Values numbered in the order in which they were first seen.
 
-    They are forgotten only where somebody says which are needed (`keep`); their numbers are then
-    given to others.
+    They are forgotten only where somebody says which are needed: `keep` gives their numbers to
+    others later, `renumber` gives other numbers to those that stay.
     """
 
     def __init__(self) -> None:
@@ -102,6 +102,20 @@ class Interned(Generic[K]):
             if not needed[number]:
                 del self._numbers[value]
                 self._free.append(number)
+
+    def renumber(self, needed: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+        """Forget values that nobody needs and number the others anew, in their order.
+
+        `needed`: by number. Returns old number -> new number, -1 for a value that is forgotten. A
+        list of `values` that was taken before stays as it was.
+        """
+        rest = np.flatnonzero(needed)
+        moved = np.full(len(self.values), -1, np.int32)
+        moved[rest] = np.arange(rest.size)
+        self.values = [self.values[number] for number in rest.tolist()]
+        self._numbers = {value: number for number, value in enumerate(self.values)}
+        self._free = []
+        return moved
 
     @property
     def known(self) -> int:
@@ -268,6 +282,10 @@ class Columns:
         self.shapes: Interned[ShapeClass] = Interned()
         self.nodes: Interned[NodeName] = Interned()
         self._decoded: list[shapes.Shape] = []
+        self.numbering = 0
+        """Grows when names get other numbers (`forgetting.py`): who keeps numbers begins anew."""
+        self.names_used: dict[str, int] = {}
+        """Column -> how many different names live jobs had in it when that was last counted."""
         self.journal = RowJournal()
 
     def shape_of(self, number: int) -> shapes.Shape:
@@ -275,6 +293,11 @@ class Columns:
         while len(self._decoded) <= number:
             self._decoded.append(shapes.decode(self.shapes.values[len(self._decoded)].raw))
         return self._decoded[number]
+
+    def renumbered(self) -> None:
+        """Names have other numbers now."""
+        self._decoded = []
+        self.numbering += 1
 
     def allocate(self, count: int) -> Rows:
         """Rows for `count` new jobs, ascending: their columns are then filled page by page."""

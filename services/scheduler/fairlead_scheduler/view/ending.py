@@ -77,6 +77,7 @@ def end(view: View, row: int, state: JobState, message: Message, reason: str = "
     view.attention.discard(row)
     view.specs.drop(job_id)
     if row in jobs.rare:
+        _wait_no_more(view, job_id, jobs.rare[row].after)
         started = state is JobState.SUCCEEDED or was == c.RUNNING
         failed = reason if state is JobState.FAILED and not started else None
         gangs.leave(view, row, message.position, had_started=started, failed=failed)
@@ -89,6 +90,16 @@ def end(view: View, row: int, state: JobState, message: Message, reason: str = "
         jobs.release(row)
     else:
         view.attention.add(row)
+
+
+def _wait_no_more(view: View, job_id: JobId, after: set[JobId]) -> None:
+    """The job ended before these jobs, of which some may never exist."""
+    for other in after:
+        waiting = view.dependents.get(other)
+        if waiting is not None:
+            waiting.discard(job_id)
+            if not waiting:
+                del view.dependents[other]
 
 
 def _tell_dependents(view: View, job_id: JobId, state: JobState, message: Message) -> None:
