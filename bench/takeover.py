@@ -1,7 +1,9 @@
-"""How long a standby takes to lead after `kill -9` of the leader: `python -m bench.takeover`.
+"""How long a standby takes to lead when the leader is gone: `python -m bench.takeover`.
 
-Two scheduler processes on one Postgres log; a job waits that only the standby can lease. The last
-line of output is one JSON object: seconds from the kill to the lease being in the log.
+Two scheduler processes on one Postgres log; a job waits that only the standby can lease. The leader
+is killed (`kill -9`), with `--freeze` it is stopped (SIGSTOP), and with `--cut` its link to
+Postgres stops forwarding. The last line of output is one JSON object: seconds from then to the
+lease being in the log.
 """
 
 import argparse
@@ -13,7 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 from fairlead_common import clock
@@ -23,7 +25,8 @@ from fairlead_standalone.children import Running
 from fairlead_standalone.postgres import Postgres
 from fairlead_standalone.testing import KERNELS
 from fairlead_standalone.valkey import Valkey
-from tests.integration.scheduler.world import World, job_id, submitted
+from tests.cut_link import CutLink
+from tests.integration.scheduler.world import World, job_id, stands_by, submitted
 
 
 def start(database: str, valkey: str) -> subprocess.Popen[bytes]:
@@ -38,25 +41,36 @@ def start(database: str, valkey: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(words, env={**os.environ, **KERNELS, **ours}, stderr=subprocess.DEVNULL)
 
 
-async def measure(database: str, valkey: str, turns: int) -> list[float]:
-    """Seconds from each kill to the next lease."""
+async def measure(database: str, valkey: str, turns: int, fault: str) -> list[float]:
+    """Seconds from each fault to the next lease."""
     taken: list[float] = []
-    async with World.open(database) as world:
+    async with World.open(database) as world, AsyncExitStack() as links:
+        link, url = await links.enter_async_context(CutLink.to(database))
         await world.report_nodes(count=turns + 1)
-        leader = start(database, valkey)
+        leader = start(url, valkey)
         await world.tell(submitted("first"))
         await world.first(ev.JobRunLeased, "first")
         for turn in range(turns):
-            standby = start(database, valkey)
-            await asyncio.sleep(5)  # it loads the checkpoint and follows; it cannot lead yet
+            next_link, url = await links.enter_async_context(CutLink.to(database))
+            standby = start(url, valkey)
+            await stands_by(database)
             await world.report_nodes(count=turns + 1)
-            leader.send_signal(signal.SIGKILL)
-            killed_s = clock.monotonic_s()
+            match fault:
+                case "freeze":
+                    leader.send_signal(signal.SIGSTOP)
+                case "cut":
+                    link.cut()
+                case _:
+                    leader.kill()
+            began_s = clock.monotonic_s()
             await world.tell(submitted(f"after-{turn}"))
             await world.first(ev.JobRunLeased, f"after-{turn}")
-            taken.append(clock.monotonic_s() - killed_s)
-            leader.wait()
-            leader = standby
+            taken.append(clock.monotonic_s() - began_s)
+            if fault == "freeze":
+                # It goes on, finds out, and ends by itself without a lease of its own.
+                leader.send_signal(signal.SIGCONT)
+            await asyncio.to_thread(leader.wait)
+            leader, link = standby, next_link
         leader.kill()
         leader.wait()
         seen = await world.events(lambda events: len(events) >= 2 * (turns + 1))
@@ -70,6 +84,9 @@ def main() -> None:
     """Start the servers, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=5)
+    fault = parser.add_mutually_exclusive_group()
+    fault.add_argument("--freeze", action="store_const", const="freeze", dest="fault")
+    fault.add_argument("--cut", action="store_const", const="cut", dest="fault")
     parser.add_argument("--json", action="store_true", help="for uniformity: always printed")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, ExitStack() as servers:
@@ -82,8 +99,11 @@ def main() -> None:
             running = Running(program, folder / f"{program.name}.log")
             servers.enter_context(running)
             running.start()
-        taken = asyncio.run(measure(postgres.url(), valkey.url(), options.turns))
-    print(json.dumps({"bench": "takeover", "seconds": [round(s, 2) for s in taken]}))
+        taken = asyncio.run(
+            measure(postgres.url(), valkey.url(), options.turns, options.fault or "kill")
+        )
+    done = {"bench": "takeover", "fault": options.fault or "kill"}
+    print(json.dumps({**done, "seconds": [round(s, 2) for s in taken]}))
 
 
 if __name__ == "__main__":

@@ -48,7 +48,8 @@ class CutLink:
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
-        await self._open.wait()
+        if not self._open.is_set():
+            return  # accepted by the kernel, and nobody is there
         far_reader, far_writer = await asyncio.open_connection(*self._server)
         self._writers.append(far_writer)
         for source, target in ((reader, far_writer), (far_reader, writer)):

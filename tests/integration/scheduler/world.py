@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+import asyncpg
 import msgspec
 
 from fairlead_common import clusters, configuration, leases, reports, shapes
@@ -14,6 +15,7 @@ from fairlead_common.configuration import Cordon, Queue
 from fairlead_common.ids import JobId, client_job_id, job_set_partition
 from fairlead_common.log import EventLog, Producer, Record, topics
 from fairlead_common.log.connect import open_log
+from fairlead_scheduler.leader import APPLICATION
 
 QUEUE, JOB_SET = "research", "trials"
 EXECUTOR = "e0"
@@ -39,6 +41,16 @@ def submitted(
         after=tuple(job_id(other) for other in after),
     )
     return msgspec.structs.replace(plain, **fields)
+
+
+async def stands_by(database: str) -> None:
+    """Wait until a second scheduler waits for the leader's lock."""
+    connection = await asyncpg.connect(database)
+    count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1"
+    async with asyncio.timeout(PATIENCE_S):
+        while await connection.fetchval(count, f"{APPLICATION}-lock") < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    await connection.close()
 
 
 class World:
