@@ -1,5 +1,6 @@
 """Records that no service of ours has written: every kind of poison, for every topic."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -20,6 +21,8 @@ EXECUTOR: Final = "poisoned"
 QUEUE, JOB_SET = "poison", "set"
 PARTITION: Final = job_set_partition(QUEUE, JOB_SET)
 LEASES: Final = topics.leases(EXECUTOR).name
+LONG: Final = "".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(80))
+"""Too long for an index of Postgres, which compresses what repeats itself."""
 _FIELDS: Final = {
     JOBS: "queue",
     LEASES: "queue",
@@ -92,6 +95,8 @@ def poisons(topic: str) -> Iterator[Poison]:
     yield poison("a JSON array", b"[1, 2]")
     yield poison("JSON of another shape", b'{"something": "else"}')
     yield poison("a field of another type", _changed(value, _FIELDS[topic], 7))
+    if topic != LEASES:  # no table holds a lease
+        yield poison("a name that is too long", _changed(value, _FIELDS[topic], LONG))
     yield poison("deep nesting", b'{"x":' * 5_000 + b"1" + b"}" * 5_000)
     yield poison("text that is not UTF-8", value[:-1] + b',"more":"\xff"}')
     yield poison("a NUL in a text", value[:-1] + b',"more":"a\\u0000b"}')
@@ -125,6 +130,8 @@ def _poisoned_jobs(partition: int, key: str) -> Iterator[Poison]:
     yield poison("a job id of no partition", jobId="z" * 28)
     yield poison("a shape that is not one", shape={"requests": ["cpu"]})
     yield poison("a spec that is not an object", spec=[])
+    yield poison("a pool with too long a name", pool=LONG)
+    yield poison("a resource with too long a name", shape={"requests": {LONG: 1}})
     yield poison("a priority out of range", priority=2**70)
     yield poison("a time out of range", queueSMax=2**62)
     yield poison("a run of no number", type="jobRunSucceeded", run=0)

@@ -11,6 +11,7 @@ import msgspec
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import CLUSTERS
 
+Name = Annotated[str, msgspec.Meta(max_length=256)]
 Amount = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 
 
@@ -48,10 +49,10 @@ class Node(
 ):
     """One node as its cluster has it. `allocatable` in fixed units (see `resources`)."""
 
-    executor: str
-    name: str
+    executor: Name
+    name: Name
     allocatable: dict[str, Amount]
-    pool: str = "default"
+    pool: Name = "default"
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False

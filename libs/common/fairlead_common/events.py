@@ -20,6 +20,8 @@ from fairlead_common.log.topics import JOBS
 EVENTS_MAX: Final = 1_000
 """Most events in one message."""
 
+Name = Annotated[str, Meta(max_length=256)]
+"""Of a queue, job set, class, pool, executor or node: Postgres indexes no text of any length."""
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 RunNumber = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Int64 = Annotated[int, Meta(ge=-(2**62), le=2**62)]
@@ -125,8 +127,8 @@ class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="jobSubmitted"):
     digest: str
     client_id: str | None = None
     priority: Int32 = 0
-    priority_class: str = "default"
-    pool: str = "default"
+    priority_class: Name = "default"
+    pool: Name = "default"
     namespace: str = "default"
     after: tuple[JobId, ...] = ()
     hold: bool = False
@@ -201,9 +203,9 @@ class JobRejected(JobEvent, frozen=True, kw_only=True, tag="jobRejected"):
 class JobRunLeased(RunEvent, frozen=True, kw_only=True, tag="jobRunLeased"):
     """The scheduler gave the job a node. `value` is the class value at which it runs there."""
 
-    executor: str
-    node: str
-    pool: str = "default"
+    executor: Name
+    node: Name
+    pool: Name = "default"
     value: Int64 = 0
 
 
@@ -334,8 +336,8 @@ class EventSequence(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     `request` and `traceparent` follow the HTTP request that caused it, if one did.
     """
 
-    queue: str
-    job_set: str
+    queue: Name
+    job_set: Name
     by: str
     events: list[AnyEvent]
     request: str = ""

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from fairlead_common.events import Milliseconds, Name
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import REPORTS
 
@@ -21,8 +22,8 @@ class Waiting(
     the first thing that rules them out (they add up to the pool's nodes), `jobs` how many wait.
     """
 
-    pool: str
-    queue: str
+    pool: Name
+    queue: Name
     code: str
     sentence: str
     shape: str = ""
@@ -41,8 +42,8 @@ class QueueShare(
     order, `first_position` its place there (0 is the head); "" and -1 when none waits.
     """
 
-    pool: str
-    queue: str
+    pool: Name
+    queue: Name
     weight: float
     weight_share: float = 0.0
     fair_share: float = 0.0
@@ -66,8 +67,8 @@ class Round(
     `outcome`: `finished`, `stopped` (by a limit, see `stopped_by`) or `failed` (see `error`).
     """
 
-    pool: str
-    at_ms: int
+    pool: Name
+    at_ms: Milliseconds
     steps_ms: dict[str, float] = {}
     scheduled: int = 0
     preempted: int = 0

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+ResourceName = Annotated[str, msgspec.Meta(max_length=256)]
 Amount = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
@@ -48,7 +49,7 @@ class Shape(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     `preferred` only ranks the nodes that suit.
     """
 
-    requests: dict[str, Amount]
+    requests: dict[ResourceName, Amount]
     node_selector: dict[str, str] = {}
     affinity: tuple[SelectorTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
