@@ -18,6 +18,10 @@ class WorldError(Exception):
     """Something outside this process failed or refused."""
 
 
+class StorageFull(WorldError):
+    """A disk is full. Nothing was written, and writing works again once there is space."""
+
+
 class LogError(WorldError):
     """The event log failed."""
 
@@ -32,6 +36,10 @@ class LogUnavailable(LogError):
 
 class AppendRefused(LogError):
     """The append was refused. Nothing of it is or will be visible; it may be tried again."""
+
+
+class LogFull(AppendRefused, StorageFull):
+    """The disk of the log is full. The same append works again once there is space."""
 
 
 class RecordTooLarge(AppendRefused):

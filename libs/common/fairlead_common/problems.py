@@ -11,7 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from fairlead_common import openapi
-from fairlead_common.errors import Fault, WorldError
+from fairlead_common.disk import RETRY_AFTER_S
+from fairlead_common.errors import Fault, StorageFull, WorldError
 from fairlead_common.problem_types import TYPES
 
 _BY_STATUS: Final = {kind.status: slug for slug, kind in TYPES.items()}
@@ -102,7 +103,8 @@ def told(error: Problem | WorldError) -> Problem:
     """The problem itself, or that of a world that is not as it should be."""
     if isinstance(error, Problem):
         return error
-    return Problem("unavailable", str(error), retry_after_s=1)
+    retry_after_s = RETRY_AFTER_S if isinstance(error, StorageFull) else 1
+    return Problem("unavailable", str(error), retry_after_s=retry_after_s)
 
 
 def sentence(message: str) -> str:

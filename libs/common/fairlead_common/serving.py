@@ -23,10 +23,12 @@ from fastapi.telemetry import TelemetryConfig
 
 from fairlead_common import connections, doors, openapi, openapi_words, problem_pages, problems
 from fairlead_common.access import ConnectionLimits
+from fairlead_common.disk import Disk
 from fairlead_common.doors import Doors, Identify
 from fairlead_common.errors import WorldError
 from fairlead_common.settings import Settings
 from fairlead_common.straight import Straight
+from fairlead_common.write_gate import WriteGate
 
 Check = Callable[[], Awaitable[str | None]]
 """None when well, else a sentence that says what is not ready; a `Degraded` one is only shown."""
@@ -75,15 +77,27 @@ def build_app(
         telemetry=_SILENT,
     )
     problems.install(app, excuse)
-    included = (*routers, problem_pages.routes(), _common_routes(checks))
+    disk = Disk(settings.disk)
+    included = (*routers, problem_pages.routes(), _common_routes(_with_disk(checks, disk)))
     for router in included:
         app.include_router(router)
     openapi.install(app, tuple(doors.OPEN), (*doors.OPEN_BELOW, *open_below))
     app.add_middleware(Straight, routers=included)
+    app.add_middleware(WriteGate, disk=disk)
     app.add_middleware(
         Doors, settings=settings, identify=identify, open_below=open_below, excuse=excuse
     )
     return app
+
+
+def _with_disk(checks: Mapping[str, Check], disk: Disk) -> Mapping[str, Check]:
+    """The checks, and whether the disk is full: such a service answers reads all the same."""
+
+    async def check() -> str | None:
+        problem = disk.problem()
+        return None if problem is None else Degraded(problem)
+
+    return {**checks, "disk": check} if disk.is_watched else checks
 
 
 class Ready(msgspec.Struct, frozen=True):

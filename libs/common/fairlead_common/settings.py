@@ -41,7 +41,8 @@ class Settings(
     tokens are believed), `password_file` (lines of `fairlead_common.auth.basic`), and with
     `anonymous` whoever sends no credentials, who then has `anonymous_roles` (off by default; for
     trusted networks only). `roles` binds users and groups to what they may do. `requests` and
-    `connections` bound what one of them may take.
+    `connections` bound what one of them may take. `disk`: a folder on the disk that holds the log
+    and the database, if that is a disk of this machine: nothing is written while it is full.
     """
 
     log_url: str = "postgresql://127.0.0.1:5432/fairlead"
@@ -61,6 +62,7 @@ class Settings(
     skip_records: tuple[str, ...] = ()
     log_level: str = "INFO"
     data: str = ""
+    disk: str = ""
 
 
 S = TypeVar("S", bound=Settings)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from fastapi import APIRouter
 
 from fairlead_common import clock
+from fairlead_common.disk import Disk
 from fairlead_common.log import EventLog
 from fairlead_common.log.connect import open_log
 from fairlead_common.log.protocol import Producer
@@ -40,7 +41,7 @@ class Service:
     ) -> AsyncIterator["Service"]:
         """Connect to log and cluster. `log` is closed by whoever gave it."""
         settings.check()
-        own = await open_log(settings.log_url) if log is None else None
+        own = await open_log(settings.log_url, Disk(settings.disk)) if log is None else None
         try:
             given = log or own
             assert given is not None

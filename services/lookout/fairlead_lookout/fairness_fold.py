@@ -16,6 +16,7 @@ from fairlead_common import reports
 from fairlead_common.db import Connection, load, lock_session
 from fairlead_common.db.locks import LOOKOUT_REPORTS
 from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX
+from fairlead_common.disk import Disk
 from fairlead_common.errors import ViewConflict
 from fairlead_common.log import EventLog, Reader
 from fairlead_common.log.fold import CompactedReader
@@ -36,6 +37,7 @@ class FairnessFolder:
     def __init__(self, log: EventLog, settings: Settings) -> None:
         self._log = log
         self._settings = settings
+        self._disk = Disk(settings.disk)
         self._outages = Outages("the fold of the reports", settings.away_s)
 
     async def run(self) -> None:
@@ -62,6 +64,7 @@ class FairnessFolder:
             live = {f"{pool}/{queue}" for pool, queue in known}
             reader = await CompactedReader.open(self._log, REPORTS, positions, live)
             while True:
+                await self._outages.until_space(self._disk)
                 positions = await self._turn(connection, reader, positions, known)
                 self._outages.well()
         finally:

@@ -16,6 +16,7 @@ import asyncpg
 from fairlead_common import clock, records
 from fairlead_common.db import Connection, lock_session
 from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX
+from fairlead_common.disk import Disk
 from fairlead_common.errors import WorldError
 from fairlead_common.log import Entry, EventLog, Reader
 from fairlead_common.log.topics import JOBS
@@ -84,6 +85,7 @@ class Folder:
         self._settings = settings
         self._cache = Cache(settings.jobs_known_max)
         self._turns = Turns()
+        self._disk = Disk(settings.disk)
         self._outages = Outages("the fold", settings.away_s)
         self.stopped: Mapping[int, int] = {}
         """Partition -> position at which this fold has stopped."""
@@ -92,6 +94,11 @@ class Folder:
     def trouble(self) -> str | None:
         """What the fold waits for, if it does."""
         return self._outages.trouble
+
+    @property
+    def full(self) -> str | None:
+        """Why the view stands still, if a disk is full."""
+        return self._outages.full
 
     async def run(self) -> None:
         """Fold for ever. Raises what lasts: an outage beyond the bound, `ViewConflict`."""
@@ -128,6 +135,7 @@ class Folder:
                         if reader is not None:
                             await reader.close()
                         reader, positions = await self._open_reader(connection, partitions)
+                await self._outages.until_space(self._disk)
                 self._outages.well()
                 if reader is None or not partitions.held:
                     await asyncio.sleep(BALANCE_S / 4)

@@ -2,14 +2,19 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import asyncpg
+
 from fairlead_common import clock
-from fairlead_common.db.pool import AWAY, DatabaseUnavailable
+from fairlead_common.db.pool import AWAY, DISK_FULL, REFUSES, DatabaseUnavailable
+from fairlead_common.disk import Disk, Space
 from fairlead_common.errors import LogUnavailable, PositionGone
 
 RETRY_S: Final = 0.2
+FULL_RETRY_S: Final = 2.0
 _logger: Final = logging.getLogger("fairlead.lookout")
 
 
@@ -18,6 +23,8 @@ class Outages:
 
     def __init__(self, worker: str, away_s: float) -> None:
         self.trouble: str | None = f"{worker} has not begun"
+        self.full: str | None = None
+        """Why nothing can be written just now, if a disk is full: no bound applies to that."""
         self._worker = worker
         self._waits = False
         self._away_s = away_s
@@ -28,11 +35,25 @@ class Outages:
         if self._waits:
             _logger.info("%s goes on", self._worker)
         self.trouble = None
+        self.full = None
         self._waits = False
         self._last_well_s = clock.monotonic_s()
 
+    async def until_space(self, disk: Disk) -> None:
+        """Return at once, or when the disk is full no more."""
+        while disk.space is Space.FULL:
+            problem = disk.problem()
+            if self.full is None:
+                _logger.warning("%s waits: %s", self._worker, problem)
+            self.full, self._waits = problem, True
+            await asyncio.sleep(FULL_RETRY_S)
+        if self.full is not None:
+            self.well()
+
     async def outlast(self, session: Callable[[], Awaitable[None]]) -> None:
         """Work in sessions, for ever: whatever ends one, the next reads its positions anew.
+
+        A full disk is waited for without a bound.
 
         Raises what is no outage; `LogUnavailable` or `DatabaseUnavailable` when one lasts longer
         than the bound.
@@ -42,14 +63,19 @@ class Outages:
                 await session()
             except PositionGone as error:
                 _logger.info("%s reads its positions again: %s", self._worker, error)
-            except (*AWAY, LogUnavailable) as error:
-                self._wait(error)
+            except asyncpg.DiskFullError as error:
+                self.full = DISK_FULL.format(error)
+                self._wait(error, math.inf)
+                await asyncio.sleep(FULL_RETRY_S)
+                self._last_well_s = clock.monotonic_s()  # the bound is of what comes after this
+            except (*AWAY, *REFUSES, LogUnavailable) as error:
+                self._wait(error, self._away_s)
             await asyncio.sleep(RETRY_S)
 
-    def _wait(self, error: BaseException) -> None:
+    def _wait(self, error: BaseException, bound_s: float) -> None:
         reason = str(error) or type(error).__name__
         away_s = clock.monotonic_s() - self._last_well_s
-        if away_s > self._away_s:
+        if away_s > bound_s:
             kind = LogUnavailable if isinstance(error, LogUnavailable) else DatabaseUnavailable
             raise kind(f"{self._worker}: away for {away_s:.0f} s: {reason}") from error
         if not self._waits:

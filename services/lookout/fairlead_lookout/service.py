@@ -9,13 +9,14 @@ from fastapi import APIRouter
 from fairlead_common import clock
 from fairlead_common.auth import Authenticator
 from fairlead_common.db import Pool, migrate, open_pool
+from fairlead_common.disk import Disk
 from fairlead_common.errors import WorldError
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.connect import open_log
 from fairlead_common.quarantine import Quarantine
 from fairlead_common.queue_rights import QueueRights
 from fairlead_common.screening import ScreenedLog
-from fairlead_common.serving import Check
+from fairlead_common.serving import Check, Degraded
 from fairlead_lookout import api, html, metrics, pages, upkeep
 from fairlead_lookout.fairness_fold import FairnessFolder
 from fairlead_lookout.follow import Folder
@@ -55,7 +56,7 @@ class Service:
         """Everything opened and migrated. `log` is closed by whoever gave it."""
         async with AsyncExitStack() as stack:
             if log is None:
-                log = await open_log(settings.log_url)
+                log = await open_log(settings.log_url, Disk(settings.disk))
                 stack.push_async_callback(log.close)
             log = screened = ScreenedLog(log, Quarantine("lookout", settings.skip_records))
             for topic in (
@@ -137,6 +138,8 @@ class Service:
 
     async def _check_view(self) -> str | None:
         """How far the view is behind, once that lasts."""
+        if self.folder.full is not None:
+            return Degraded(self.folder.full)
         if self.folder.trouble is not None:
             return self.folder.trouble
         try:

@@ -11,7 +11,7 @@ import asyncpg
 from fairlead_common import clock
 from fairlead_common.db import Pool
 from fairlead_common.db.locks import LockClass
-from fairlead_common.db.pool import AWAY
+from fairlead_common.db.pool import AWAY, REFUSES
 from fairlead_lookout.fairness import MINUTE_MS, MINUTES_KEPT_MS
 from fairlead_lookout.fairness_fold import SQL as FAIRNESS
 from fairlead_lookout.metering import HOUR_MS
@@ -61,6 +61,6 @@ async def keep_tidy(pool: Pool, settings: Settings) -> None:
             for day in await drop_old_days(pool, today - timedelta(days=settings.events_days)):
                 _logger.info("dropped the public events of %s", day)
             await forget_old_sums(pool, now_ms, settings.usage_days)
-        except (*AWAY, asyncpg.LockNotAvailableError) as error:
+        except (*AWAY, *REFUSES, asyncpg.LockNotAvailableError) as error:
             _logger.warning("what is old stays for another hour: %s", error)
         await asyncio.sleep(EVERY_S)

@@ -10,15 +10,18 @@ fails outside of the pure decisions (log, database) ends the term as ever.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from fairlead_common import clock
 from fairlead_common.db import Pool
+from fairlead_common.disk import Disk, Space
 from fairlead_common.log import Producer, Record
 from fairlead_common.log.topics import JOBS
 from fairlead_scheduler import metrics
 from fairlead_scheduler.deciding import Decider, Round
 from fairlead_scheduler.follower import State, load_specs
+from fairlead_scheduler.full_disk import FullDisk
 from fairlead_scheduler.housekeeping import Housekeeping
 from fairlead_scheduler.reporting import Reporter
 from fairlead_scheduler.units import Unit, appends
@@ -50,6 +53,7 @@ class Cycle:
         pool: Pool,
         reporter: Reporter,
         *,
+        full_disk: FullDisk | None = None,
         now_ms: Callable[[], int] = clock.now_ms,
         monotonic_s: Callable[[], float] = clock.monotonic_s,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -59,6 +63,7 @@ class Cycle:
         self._producer = producer
         self._database = pool
         self._reporter = reporter
+        self._full_disk = full_disk or FullDisk(Disk())
         self._reported_s: dict[str, float] = {}
         self.written: dict[int, int] = {}
         self._now_ms = now_ms
@@ -97,7 +102,9 @@ class Cycle:
         for pool in troubles.gone(pools):
             metrics.POOL_FAILING.labels(pool).set(0)
         rounds, reports = [], []
-        for pool in pools:
+        # While the disk is nearly full, what runs is looked after and nothing new is started.
+        has_space = self._full_disk.disk.space is Space.ENOUGH
+        for pool in pools if has_space else ():
             if troubles.waits(pool, begun_s):
                 continue
             found = await self._round(pool, housekeeping, now_ms)
@@ -150,7 +157,7 @@ class Cycle:
             self._decider.leases.apply(append.leases)
 
     async def _append_records(self, records: list[Record]) -> None:
-        appended = await self._producer.append(records)
+        appended = await self._full_disk.outlast(partial(self._producer.append, records))
         for (topic, partition), position in appended.items():
             if topic == JOBS:
                 self.written[partition] = position

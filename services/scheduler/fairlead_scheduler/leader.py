@@ -8,6 +8,7 @@ next leader starts from the log.
 
 import asyncio
 import logging
+from functools import partial
 
 from fairlead_common import clock
 from fairlead_common.db import Pool
@@ -21,6 +22,7 @@ from fairlead_scheduler import leasing, metrics
 from fairlead_scheduler.cycle import Cycle
 from fairlead_scheduler.deciding import Decider, Engine
 from fairlead_scheduler.follower import CHECKPOINT, State, tidy
+from fairlead_scheduler.full_disk import FullDisk
 from fairlead_scheduler.heartbeat import LeaderHeartbeats, LogClock
 from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.reporting import Reporter
@@ -42,7 +44,12 @@ _logger = logging.getLogger("fairlead.scheduler")
 
 
 async def stand_by_and_lead(
-    settings: SchedulerSettings, log: EventLog, pool: Pool, state: State, engine: Engine
+    settings: SchedulerSettings,
+    log: EventLog,
+    pool: Pool,
+    state: State,
+    engine: Engine,
+    full_disk: FullDisk,
 ) -> None:
     """Follow until this process holds the lock, then lead until something fails."""
     log_id = await log.identity()
@@ -73,7 +80,7 @@ async def stand_by_and_lead(
     )
     async with lock as session, asyncio.TaskGroup() as tasks:
         tasks.create_task(session.renew(), name="lock")
-        await lead(settings, log, pool, session, state, engine)
+        await lead(settings, log, pool, session, state, engine, full_disk)
 
 
 async def lead(
@@ -83,13 +90,14 @@ async def lead(
     session: LockSession,
     state: State,
     engine: Engine,
+    full_disk: FullDisk,
 ) -> None:
     """Take over from whoever led before, then cycle until something fails."""
     await session.end_silent_transactions(APPLICATION)
     producer = GuardedProducer(await log.producer(PRODUCER), session.confirm)
     heartbeats = LeaderHeartbeats.of(settings, producer, since_ms=clock.now_ms())
     state.clusters.lead(heartbeats.instance, step_s_max=heartbeats.step_s_max)
-    await heartbeats.append()
+    await full_disk.outlast(heartbeats.append)
     for topic in (JOBS, CLUSTERS, CONFIG):
         await state.reached(topic, await log.end_positions(topic))
     log_clock = LogClock(state.clusters, heartbeats.step_s_max)
@@ -111,16 +119,25 @@ async def lead(
         began_ms=log_clock.now_ms(),
         engine=engine,
     )
-    cycle = Cycle(decider, state, producer, pool, reporter, now_ms=log_clock.now_ms)
+    cycle = Cycle(
+        decider,
+        state,
+        producer,
+        pool,
+        reporter,
+        full_disk=full_disk,
+        now_ms=log_clock.now_ms,
+    )
     _logger.info(
         "leads, with %d live jobs and %d leases", len(state.view.jobs.rows), len(held.held)
     )
     metrics.LEADING.set(1)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_save(settings, pool, state, saved, names), name="checkpoint")
+        saving = _save(settings, pool, state, saved, names, full_disk)
+        tasks.create_task(saving, name="checkpoint")
         tasks.create_task(heartbeats.run(), name="heartbeat")
         tasks.create_task(_cycle(settings, state, cycle), name="cycle")
-        tasks.create_task(_prune(settings, pool, state), name="prune")
+        tasks.create_task(_prune(settings, pool, state, full_disk), name="prune")
 
 
 async def _read_back(log: EventLog, state: State) -> Leases:
@@ -163,7 +180,12 @@ async def _cycle(settings: SchedulerSettings, state: State, cycle: Cycle) -> Non
 
 
 async def _save(
-    settings: SchedulerSettings, pool: Pool, state: State, saved: list[int], names: SavedNames
+    settings: SchedulerSettings,
+    pool: Pool,
+    state: State,
+    saved: list[int],
+    names: SavedNames,
+    full_disk: FullDisk,
 ) -> None:
     """Save what changed, every `checkpoint_s`, but for at most a part of the time: under load jobs
     change again and again, and what is saved later is saved once."""
@@ -175,7 +197,7 @@ async def _save(
         nodes, state.clusters.unsaved = state.clusters.unsaved, []
         if changes.positions == saved and not nodes:
             continue
-        await checkpoint.save(pool, saved, changes, nodes)
+        await full_disk.outlast(partial(checkpoint.save, pool, saved, changes, nodes))
         saved = changes.positions
         await state.moved(CHECKPOINT, dict(enumerate(saved)))
         await tidy(state)
@@ -183,11 +205,14 @@ async def _save(
         metrics.CHECKPOINT_SECONDS.observe(took_s)
 
 
-async def _prune(settings: SchedulerSettings, pool: Pool, state: State) -> None:
+async def _prune(
+    settings: SchedulerSettings, pool: Pool, state: State, full_disk: FullDisk
+) -> None:
     """Forget jobs that ended long ago (their ids may then be used again), and names out of use."""
     while True:
         before_ms = clock.now_ms() - settings.ended_kept_days * _DAY_MS
-        for name in await checkpoint.prune_ended(pool, before_ms):
+        for name in await full_disk.outlast(partial(checkpoint.prune_ended, pool, before_ms)):
             _logger.info("dropped %s: all its jobs ended long ago", name)
-        await checkpoint.prune_nodes(pool, state.clusters.forget_numbers())
+        numbers = state.clusters.forget_numbers()
+        await full_disk.outlast(partial(checkpoint.prune_nodes, pool, numbers))
         await asyncio.sleep(PRUNE_SAVED_S)

@@ -7,6 +7,7 @@ from typing import Final
 
 from fairlead_common import clock
 from fairlead_common.db import Pool, migrate, open_pool
+from fairlead_common.disk import Disk
 from fairlead_common.log import topics
 from fairlead_common.log.connect import keep_tidy, open_log
 from fairlead_common.log.protocol import EventLog
@@ -20,6 +21,7 @@ from fairlead_scheduler.compiling import Compiling
 from fairlead_scheduler.deciding import Engine
 from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.follower import State
+from fairlead_scheduler.full_disk import FullDisk
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.settings import Rules, SchedulerSettings
 from fairlead_scheduler.view import checkpoint
@@ -39,12 +41,14 @@ class Service:
         pool: Pool,
         state: State,
         engine: Engine,
+        full_disk: FullDisk | None = None,
     ) -> None:
         self.settings = settings
         self.state = state
         self._log = log
         self._pool = pool
         self._engine = engine
+        self._full_disk = full_disk or FullDisk(Disk())
 
     @classmethod
     @asynccontextmanager
@@ -55,13 +59,14 @@ class Service:
         settings.check()
         pool = await open_pool(settings.database_url, name=leader.APPLICATION)
         quarantine = Quarantine("scheduler", settings.skip_records)
-        log = ScreenedLog(await open_log(settings.log_url), quarantine)
+        disk = Disk(settings.disk)
+        log = ScreenedLog(await open_log(settings.log_url, disk), quarantine)
         try:
             await migrate(pool, "fairlead_scheduler", "fairlead_scheduler")
             for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
                 await log.create(topic)
             state = await load_state(log, pool, settings.rules)
-            yield cls(settings, log, pool, state, engine)
+            yield cls(settings, log, pool, state, engine, FullDisk(disk))
         finally:
             await log.close()
             await pool.close()
@@ -82,11 +87,16 @@ class Service:
             said = "; ".join(f"{key}: {why}" for key, why in sorted(odd.items())[:ODD_SHOWN_MAX])
             return Degraded(said) if said else None
 
+        async def writing() -> str | None:
+            problem = self._full_disk.problem
+            return None if problem is None else Degraded(problem)
+
         return {
             "database": database,
             "pools": pools,
             "records": records,
             "quarantine": self._log.quarantine.check(),
+            "writing": writing,
         }
 
     async def run(self) -> None:
@@ -106,7 +116,7 @@ class Service:
 
     async def _lead(self) -> None:
         await leader.stand_by_and_lead(
-            self.settings, self._log, self._pool, self.state, self._engine
+            self.settings, self._log, self._pool, self.state, self._engine, self._full_disk
         )
 
 

@@ -7,6 +7,7 @@ token           the first API token, in plain (mode 0600)
 address         where the web process listens, while it does: what commands look for
 log             which kind of log this folder's views were made from
 sign-in         a link that signs a browser in once
+reserve         space that is given up when the disk is full
 logs/           one file per child, the older half in NAME.log.1
 postgres-18/    one cluster; its major version is in its name
 valkey/         settings of the Valkey that runs
@@ -17,8 +18,6 @@ import contextlib
 import fcntl
 import os
 import secrets
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -31,8 +30,6 @@ FORMAT: Final = 1
 """Changes only when an older program could not work with the folder any more."""
 
 LINK_FILE: Final = "sign-in"
-FREE_BYTES_MIN: Final = 512 * 1024 * 1024
-FREE_BYTES_WARN: Final = 2 * 1024 * 1024 * 1024
 
 
 class FolderRefused(WorldError):
@@ -98,16 +95,7 @@ class DataFolder:
         os.close(self._lock)
 
 
-def free_bytes(path: Path) -> int:
-    """What an ordinary user may still write there."""
-    return shutil.disk_usage(path).free
-
-
-def claim(
-    path: Path,
-    warn: Callable[[str], None],
-    free: Callable[[Path], int] = free_bytes,
-) -> DataFolder:
+def claim(path: Path) -> DataFolder:
     """Make or open the folder and hold it. Raises `FolderRefused`."""
     path = path.absolute()
     try:
@@ -117,7 +105,6 @@ def claim(
             lock = _lock(path)
             undo.callback(os.close, lock)
             (path / "logs").mkdir(mode=0o700, exist_ok=True)
-            _check_space(path, free(path), warn)
             claimed = DataFolder(path, lock)
             undo.pop_all()
         return claimed
@@ -171,18 +158,6 @@ def _decode(text: bytes) -> Holder | None:
         return msgspec.json.decode(text, type=Holder)
     except msgspec.DecodeError:
         return None
-
-
-def _check_space(path: Path, free: int, warn: Callable[[str], None]) -> None:
-    mebibytes = free // (1024 * 1024)
-    if free < FREE_BYTES_MIN:
-        raise FolderRefused(
-            f"Only {mebibytes} MiB are free on the disk of {path}; the log needs at least"
-            f" {FREE_BYTES_MIN // (1024 * 1024)} MiB. Free some, or choose a folder on another disk"
-            " with --data."
-        )
-    if free < FREE_BYTES_WARN:
-        warn(f"only {mebibytes} MiB are free on the disk of {path}; the log may fill it")
 
 
 def _secrets(path: Path) -> Secrets:

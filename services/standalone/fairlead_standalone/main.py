@@ -28,7 +28,7 @@ def run_up(
         data=_data(data), port=port, kafka=kafka, postgres=postgres, redis=redis, backend=backend
     )
     try:
-        with contextlib.closing(folders.claim(options.data, _say)) as folder:
+        with contextlib.closing(folders.claim(options.data)) as folder:
             asyncio.run(up(options, folder, _say))
     except WorldError as error:
         frame.fail(str(error))

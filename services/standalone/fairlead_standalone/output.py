@@ -56,11 +56,17 @@ class Kept:
     def write(self, data: bytes) -> None:
         """Append. Raises OSError, for example when the disk is full; the file stays usable."""
         if self._size + len(data) > self._bytes_max:
-            self._file.close()
-            self.path.replace(self.path.with_name(f"{self.path.name}.1"))
-            self._open()
+            self._begin_new_half()
         self._file.write(data)
         self._size += len(data)
+
+    def _begin_new_half(self) -> None:
+        """The old file stays in use until there is a new one: a full disk may refuse that."""
+        if self.path.exists():
+            self.path.replace(self.path.with_name(f"{self.path.name}.1"))
+        before = self._file
+        self._open()
+        before.close()
 
     def close(self) -> None:
         """Safe to call twice."""

@@ -19,7 +19,8 @@ from typing import Final
 import msgspec
 
 from fairlead import discovery
-from fairlead_standalone import addresses, liveness
+from fairlead_common.disk import MIB, Disk, free_bytes
+from fairlead_standalone import addresses, liveness, space
 from fairlead_standalone.children import Watched
 from fairlead_standalone.folder import DataFolder
 from fairlead_standalone.postgres import Postgres
@@ -59,7 +60,7 @@ async def up(options: Options, folder: DataFolder, say: Say) -> None:
     """Run everything until SIGINT, SIGTERM or SIGHUP. Raises `WorldError` for what cannot be."""
     addresses.check_free(options.port)
     probes = liveness.load(os.environ)
-    servers = choose_servers(options, folder)
+    servers = choose_servers(options, folder, say)
     with _lifeline() as runners:
         async with Supervisor(folder.logs, say, probes) as children:
             work = asyncio.create_task(_work(children, servers, options, folder, runners, say))
@@ -78,6 +79,26 @@ async def _work(
     runners: int,
     say: Say,
 ) -> None:
+    """Watch the disk, if the database is on it, for as long as everything runs."""
+    if options.postgres:
+        await _run(children, servers, options, folder, runners, say)
+        return
+    watching = asyncio.create_task(space.watch(folder.path, say, Disk(str(folder.path))))
+    try:
+        await _run(children, servers, options, folder, runners, say)
+    finally:
+        watching.cancel()
+        await asyncio.wait((watching,))
+
+
+async def _run(
+    children: Supervisor,
+    servers: Servers,
+    options: Options,
+    folder: DataFolder,
+    runners: int,
+    say: Say,
+) -> None:
     await children.start(*servers.programs)
     await children.start(*services(options, servers, folder, runners))
     folder.announce(f"http://127.0.0.1:{options.port}", servers.database_url)
@@ -86,14 +107,17 @@ async def _work(
     await children.wait()
 
 
-def choose_servers(options: Options, folder: DataFolder) -> Servers:
+def choose_servers(options: Options, folder: DataFolder, say: Say) -> Servers:
     """Those at the given URLs, else our own. Raises `WorldError` when neither is to be had."""
     programs: list[Watched] = []
     if options.postgres:
         database_url = addresses.check_url("--postgres", options.postgres, POSTGRES_SCHEMES)
     else:
         postgres = Postgres(
-            folder.path, password=folder.secrets.postgres, port=addresses.free_port()
+            folder.path,
+            password=folder.secrets.postgres,
+            port=addresses.free_port(),
+            settings={"max_wal_size": f"{_wal_mib(folder, say)}MB"},
         )
         folder.bind_log("Kafka" if options.kafka else "Postgres")
         programs.append(postgres)
@@ -115,6 +139,18 @@ def choose_servers(options: Options, folder: DataFolder) -> Servers:
     )
 
 
+def _wal_mib(folder: DataFolder, say: Say) -> int:
+    """The size of the write-ahead log that fits the disk. Raises `FolderRefused` if none does."""
+    free = free_bytes(folder.path)
+    wal_mib = space.plan_wal(folder.path, free, space.look(folder.path))
+    if wal_mib < space.WAL_MIB[0]:
+        say(
+            f"{free // MIB} MiB are free on the disk of {folder.path}: the write-ahead log is"
+            f" limited to {wal_mib} MiB"
+        )
+    return wal_mib
+
+
 def services(options: Options, servers: Servers, folder: DataFolder, runners: int) -> list[Service]:
     """The services in the form that fits one machine. `runners`: what tells them of our end."""
     common = {
@@ -123,6 +159,7 @@ def services(options: Options, servers: Servers, folder: DataFolder, runners: in
         "FAIRLEAD_REDIS_URL": servers.redis_url,
         "FAIRLEAD_SIGNING_KEY": folder.secrets.signing_key,
         "FAIRLEAD_DATA": str(folder.path),
+        "FAIRLEAD_DISK": "" if options.postgres else str(folder.path),
     }
     executor = {"FAIRLEAD_BACKEND": options.backend, "FAIRLEAD_SUPERVISOR_FD": str(runners)}
     free = addresses.free_port

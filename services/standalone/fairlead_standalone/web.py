@@ -1,6 +1,7 @@
 """`python -m fairlead_standalone.web`: submit's and lookout's routes in one app, on one port."""
 
 import asyncio
+import logging
 import os
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from fastapi import FastAPI
 
 from fairlead import discovery
 from fairlead_common import db, process, serving, settings
+from fairlead_common.errors import StorageFull
 from fairlead_common.settings import Settings
 from fairlead_lookout.service import Service as Lookout
 from fairlead_lookout.settings import Settings as LookoutSettings
@@ -15,6 +17,8 @@ from fairlead_standalone import first
 from fairlead_standalone.folder import LINK_FILE, write_private
 from fairlead_submit.service import Service as Submit
 from fairlead_submit.settings import SubmitSettings
+
+_logger = logging.getLogger("fairlead.web")
 
 
 async def main() -> None:
@@ -27,13 +31,12 @@ async def main() -> None:
         app = build(submit, lookout, own)
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(task) for task in (*submit.tasks(), *lookout.tasks())]
-            file, found = Path(own.data) / discovery.ADDRESS_FILE, f"{address}\n".encode()
             await serving.serve(
                 app,
                 own.http_host,
                 own.http_port,
                 own.connections,
-                listening=lambda: write_private(file, found),
+                listening=lambda: _announce(Path(own.data), address),
             )
             for task in running:
                 task.cancel()
@@ -56,10 +59,31 @@ async def _prepare(own: SubmitSettings, address: str) -> None:
     pool = await db.open_pool(own.database_url, size_max=1)
     try:
         await first.prepare(pool, Path(own.data))
-        link = await first.link(pool, Path(own.data), address)
-        write_private(Path(own.data) / LINK_FILE, f"{link}\n".encode())
+        await _make_link(pool, Path(own.data), address)
     finally:
         await pool.close()
+
+
+async def _make_link(pool: db.Pool, data: Path, address: str) -> None:
+    """The link to sign in with. On a full disk there is none, and pages are served all the same."""
+    try:
+        with db.reaching():
+            link = await first.link(pool, data, address)
+        write_private(data / LINK_FILE, f"{link}\n".encode())
+    except (StorageFull, OSError) as error:
+        _logger.warning("there is no sign-in link of this start: %s", error)
+
+
+def _announce(data: Path, address: str) -> None:
+    """Say where the server is, for the commands; of an earlier start the file may be there."""
+    file, content = data / discovery.ADDRESS_FILE, f"{address}\n".encode()
+    try:
+        if not file.exists() or file.read_bytes() != content:
+            write_private(file, content)
+    except OSError as error:
+        _logger.warning(
+            "%s cannot be written, so commands do not find this server: %s", file, error
+        )
 
 
 if __name__ == "__main__":

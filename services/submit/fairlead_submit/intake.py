@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from fairlead_common import clock, events, positions
 from fairlead_common.configuration import Queue
+from fairlead_common.disk import Disk, Space
 from fairlead_common.errors import Fault
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.topics import JOBS
@@ -64,6 +65,7 @@ class Intake:
         queues: Queues,
         known: Known,
         fleet: Fleet,
+        disk: Disk,
     ) -> None:
         self.limits: Final = settings.limits
         self._log = log
@@ -71,6 +73,7 @@ class Intake:
         self._queues = queues
         self._known = known
         self._fleet = fleet
+        self._disk = disk
         self._classes = {item.name: item for item in settings.priority_classes}
         self._templates = Templates(settings)
         self._submission = Decoder(Submission)
@@ -154,6 +157,7 @@ class Intake:
     ) -> dict[int, int]:
         if not jobs:
             return {}
+        self._disk.check(Space.LOW)
         return await self._writer.append(
             events.records(
                 prepared.queue,

@@ -15,7 +15,7 @@ from fairlead_common import configuration, db, events
 from fairlead_common.configuration import Cordon, Queue
 from fairlead_common.db import lock_session
 from fairlead_common.db.locks import SUBMIT_RELAY
-from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX
+from fairlead_common.db.pool import AWAY, REFUSES, STATEMENT_S_MAX
 from fairlead_common.errors import WorldError
 from fairlead_common.log.protocol import EventLog, Producer, Record
 from fairlead_common.log.topics import CONFIG
@@ -52,7 +52,7 @@ class Relay:
         while True:
             try:
                 await self._session()
-            except (*AWAY, WorldError) as error:
+            except (*AWAY, *REFUSES, WorldError) as error:
                 _logger.warning("the outbox waits: %s", error)
             await asyncio.sleep(POLL_S)
 

@@ -18,7 +18,8 @@ import asyncpg
 import msgspec
 
 from fairlead_common import clock, db, events, ids, positions
-from fairlead_common.db.pool import AWAY
+from fairlead_common.db.pool import AWAY, REFUSES
+from fairlead_common.disk import Disk, Space
 from fairlead_common.errors import Fault, WorldError
 from fairlead_common.events import JobSubmitted
 from fairlead_common.ids import JobId
@@ -95,6 +96,7 @@ class Resubmitting:
         queues: Queues,
         known: Known,
         rights: QueueRights,
+        disk: Disk,
     ) -> None:
         self._limits = settings.limits
         self._classes = frozenset(item.name for item in settings.priority_classes)
@@ -104,6 +106,7 @@ class Resubmitting:
         self._queues = queues
         self._known = known
         self._rights = rights
+        self._disk = disk
         self._decoder = Decoder(Resubmission)
         self._came = asyncio.Event()
 
@@ -115,6 +118,7 @@ class Resubmitting:
         if found:
             raise invalid(found)
         assert queue is not None
+        self._disk.check(Space.LOW)
         target = await self._queues.seen(queue, asked.caller)
         if target is None:
             raise invalid([Fault("/queue", f"{faults.shown(queue)} is no queue")])
@@ -155,7 +159,7 @@ class Resubmitting:
             try:
                 while await self.step():
                     pass
-            except (*AWAY, WorldError, asyncpg.UndefinedTableError) as error:
+            except (*AWAY, *REFUSES, WorldError, asyncpg.UndefinedTableError) as error:
                 _logger.warning("what is submitted again waits: %s", error)
             except Problem as error:
                 if error.slug != "unavailable":
@@ -266,6 +270,7 @@ class Resubmitting:
             row = await connection.fetchrow(SQL["next_action"])
             if row is None:
                 return False
+            self._disk.check(Space.LOW)
             await self._advance(connection, row)
             return True
 

@@ -7,7 +7,8 @@ from fastapi import APIRouter
 
 from fairlead_common import clock, db
 from fairlead_common.auth import Authenticator
-from fairlead_common.db.pool import AWAY
+from fairlead_common.db.pool import AWAY, REFUSES
+from fairlead_common.disk import Disk
 from fairlead_common.errors import LogError
 from fairlead_common.log import topics
 from fairlead_common.log.connect import open_log
@@ -57,12 +58,15 @@ class Service:
         self._known = Known(pool, log)
         self._rights = QueueRights(pool)
         self._fleet = Fleet(log)
-        self._intake = Intake(settings, log, self._writer, self._queues, self._known, self._fleet)
+        disk = Disk(settings.disk)
+        self._intake = Intake(
+            settings, log, self._writer, self._queues, self._known, self._fleet, disk
+        )
         self._acting = Acting(
             settings.limits, self._writer, self._queues, self._known, self._rights
         )
         self._resubmitting = Resubmitting(
-            settings, pool, self._writer, self._queues, self._known, self._rights
+            settings, pool, self._writer, self._queues, self._known, self._rights, disk
         )
 
     @classmethod
@@ -79,7 +83,7 @@ class Service:
         pool = await db.open_pool(settings.database_url, size_max=POOL_SIZE, name="fairlead-submit")
         try:
             await store.migrate(pool)
-            log = await open_log(settings.log_url)
+            log = await open_log(settings.log_url, Disk(settings.disk))
             try:
                 await log.create(topics.jobs())
                 await log.create(topics.config())
@@ -127,7 +131,7 @@ class Service:
     async def _check_database(self) -> str | None:
         try:
             await self._pool.fetchval("SELECT 1")
-        except AWAY as error:
+        except (*AWAY, *REFUSES) as error:
             return f"Postgres is away: {error}"
         return None
 

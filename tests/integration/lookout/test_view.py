@@ -13,6 +13,7 @@ from fairlead_common.lifecycle import JobState
 from fairlead_common.log.memory import MemoryCore
 from fairlead_lookout.follow import AnotherLog
 from tests.conftest import Server
+from tests.full_disk import full_disk
 from tests.integration.lookout.world import World, running
 from tests.unit.lookout.builders import (
     cancel,
@@ -229,3 +230,22 @@ async def test_the_fold_goes_on_after_postgres_was_killed(
         assert await states(world, after) == {"RUNNING": 1, "CANCELLED": 1}
         answer = await world.client.get("/readyz")
         assert answer.json()["checks"]["lookout view"] == "ok"
+
+
+async def test_on_a_full_disk_the_view_stands_still_and_is_read(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url, away_s=0.1) as world:
+        first = await world.tell(submitted("a"))
+        assert await states(world, first) == {"QUEUED": 1}
+        async with full_disk(fresh_database, "fairlead_lookout.jobs"):
+            position = await world.tell(submitted("b"))
+
+            async def is_said() -> bool:
+                answer = await world.client.get("/readyz")
+                assert answer.status_code == 200, answer.text
+                return "disk of Postgres is full" in answer.json()["checks"]["lookout view"]
+
+            await until(is_said)
+            assert await states(world, first) == {"QUEUED": 1}
+        assert await states(world, position) == {"QUEUED": 2}

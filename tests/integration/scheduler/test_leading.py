@@ -22,6 +22,7 @@ from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.follower import CHECKPOINT
 from fairlead_scheduler.service import Service
 from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
+from tests.full_disk import full_disk
 from tests.integration.scheduler.world import World, job_id, submitted
 
 KEY = shapes.key(bytes(submitted("a").shape), "default")
@@ -98,6 +99,27 @@ async def test_a_failing_pool_does_not_stop_the_others_and_says_so_until_it_is_w
         await world.first(ev.JobRunLeased, "a")
         await world.report("bad", lambda found: isinstance(found, Round) and not found.error)
         assert await service.checks()["pools"]() is None
+
+
+async def test_a_full_disk_is_waited_for_and_what_was_decided_is_written_then(
+    world: World, fresh_database: str, valkey_url: str
+) -> None:
+    """A lease is refused first, whose key is that of a run, then the checkpoint."""
+    await world.report_nodes()
+    async with scheduler(fresh_database, valkey_url) as service:
+        check = service.checks()["writing"]
+        tables = {"fairlead_log.entries": "NEW.key ~ '-[0-9]+$'", "fairlead_scheduler.jobs": "true"}
+        for name, (table, rows) in zip("ab", tables.items(), strict=True):
+            async with full_disk(fresh_database, table, when=rows), asyncio.timeout(60):
+                await world.tell(submitted(name))
+                while (said := await check()) is None:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+                assert isinstance(said, Degraded)
+                assert "The disk of Postgres is full" in said
+            await world.first(ev.JobRunLeased, name)
+            async with asyncio.timeout(60):
+                while await check() is not None:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
 
 
 async def test_a_job_is_leased_and_its_success_ends_it(

@@ -4,6 +4,7 @@ import asyncio
 from typing import Protocol
 
 from fairlead_common import events
+from tests.full_disk import full_disk
 from tests.integration.submit.served import Served, served
 
 RUN = {"command": ["true"]}
@@ -60,3 +61,27 @@ async def test_who_repeats_what_was_refused_gets_exactly_the_jobs_asked_for(
         assert len(set(taken)) == CLIENTS * BATCHES * JOBS
         made = await submit.post("/queues", {"name": "after"})
         assert made.status_code == 201
+
+
+async def test_what_a_full_disk_refuses_is_a_503_with_the_reason(fresh_database: str) -> None:
+    async with served(fresh_database) as submit:
+        token = {"name": "robot", "roles": ["viewer"]}
+        async with full_disk(
+            fresh_database,
+            "fairlead_log.entries",
+            "fairlead_submit.queues",
+            "fairlead_submit.tokens",
+        ):
+            for answer in (
+                await submit.submit([RUN]),
+                await submit.post("/queues", {"name": "one"}),
+                await submit.post("/tokens", token),
+            ):
+                assert answer.status_code == 503, answer.text
+                assert answer.headers["retry-after"] == "10"
+                assert answer.json()["detail"].startswith("The disk of Postgres is full")
+            assert (await submit.client.get("/api/v1/queues")).status_code == 200
+            assert (await submit.client.get("/readyz")).status_code == 200
+        assert (await submit.submit([RUN])).status_code == 200
+        assert (await submit.post("/queues", {"name": "one"})).status_code == 201
+        assert (await submit.post("/tokens", token)).status_code == 201

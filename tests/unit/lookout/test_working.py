@@ -2,6 +2,7 @@
 
 import asyncio
 
+import asyncpg
 import pytest
 
 from fairlead_common import clock
@@ -77,3 +78,22 @@ async def test_an_outage_beyond_the_bound_ends_the_worker(
 
     with pytest.raises(raised, match="the fold: away for"):
         await Outages("the fold", away_s=-1.0).outlast(session)
+
+
+async def test_a_full_disk_is_waited_for_beyond_any_bound() -> None:
+    outages = Outages("the fold", away_s=0.0)
+    ends = iter([asyncpg.DiskFullError("could not extend file"), Ended()])
+    found: list[str | None] = []
+
+    async def session() -> None:
+        found.append(outages.full)
+        raise next(ends)
+
+    with pytest.raises(Ended):
+        await outages.outlast(session)
+    assert found == [
+        None,
+        "The disk of Postgres is full, nothing was written: could not extend file",
+    ]
+    outages.well()
+    assert outages.full is None

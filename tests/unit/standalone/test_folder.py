@@ -5,14 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_standalone import folder
-from fairlead_standalone.folder import FolderRefused
-
-PLENTY = folder.FREE_BYTES_WARN
-
-
-def claim(path: Path, free: int = PLENTY, said: list[str] | None = None) -> folder.DataFolder:
-    return folder.claim(path, (said if said is not None else []).append, lambda _: free)
+from fairlead_standalone.folder import FolderRefused, claim
 
 
 def test_it_is_made_for_its_owner_alone(tmp_path: Path) -> None:
@@ -79,18 +72,6 @@ def test_views_of_one_log_are_not_started_with_another(tmp_path: Path) -> None:
         claimed.bind_log("Postgres")
         with pytest.raises(FolderRefused, match=r"log in Postgres.* names Kafka.*--data"):
             claimed.bind_log("Kafka")
-
-
-def test_no_disk_space_for_the_log_is_said_before_anything_starts(tmp_path: Path) -> None:
-    with pytest.raises(FolderRefused, match=r"Only 10 MiB are free .* needs at least 512 MiB"):
-        claim(tmp_path / "a", free=10 * 2**20)
-    claim(tmp_path / "a").close()
-
-
-def test_little_disk_space_is_a_warning(tmp_path: Path) -> None:
-    said: list[str] = []
-    claim(tmp_path / "a", free=PLENTY - 1, said=said).close()
-    assert len(said) == 1
 
 
 def test_damaged_secrets_are_said_so(tmp_path: Path) -> None:

@@ -93,3 +93,18 @@ def test_a_log_that_cannot_be_written_is_said_once(shown: list[str]) -> None:
         sink.feed(b"x\n", 0)
     assert len(shown) == 1
     assert "No space left" in shown[0]
+
+
+def test_a_disk_that_refuses_a_new_file_leaves_the_old_one_in_use(tmp_path: Path) -> None:
+    logs, elsewhere = tmp_path / "logs", tmp_path / "elsewhere"
+    logs.mkdir()
+    with contextlib.closing(Kept(logs / "web.log", bytes_max=8)) as kept:
+        kept.write(b"12345678")
+        logs.rename(elsewhere)  # as a full disk: no file can be made there
+        for _ in range(2):
+            with pytest.raises(OSError, match="No such file"):
+                kept.write(b"9")
+        elsewhere.rename(logs)
+        kept.write(b"10")
+    assert (logs / "web.log").read_bytes() == b"10"
+    assert (logs / "web.log.1").read_bytes() == b"12345678"

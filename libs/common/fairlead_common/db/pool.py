@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import asyncpg
 
 from fairlead_common import clock
-from fairlead_common.errors import WorldError
+from fairlead_common.errors import StorageFull, WorldError
 
 Pool: TypeAlias = Any
 """An `asyncpg.Pool`; the library carries no types."""
@@ -43,6 +43,21 @@ AWAY: Final = (
 )
 """What a call raises while the database is away: worth trying again, within a bound."""
 
+REFUSES: Final = (
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.PostgresSystemError,
+)
+"""What it raises for want of disk, memory or connections, while it is a standby, or after an I/O
+error: the statement was not carried out, and the same one works later."""
+
+
+DISK_FULL: Final = "The disk of Postgres is full, nothing was written: {}"
+
+
+class DatabaseFull(StorageFull):
+    """The database has no space left on its disk. Reads go on."""
+
 
 class DatabaseUnavailable(WorldError):
     """The database could not be reached within the bound."""
@@ -50,9 +65,14 @@ class DatabaseUnavailable(WorldError):
 
 @contextmanager
 def reaching() -> Iterator[None]:
-    """Raises `DatabaseUnavailable` for whatever a call in it raises while the database is away."""
+    """Raises `DatabaseUnavailable` for whatever a call in it raises while the database is away or
+    refuses for want of resources, and `DatabaseFull` when its disk is full."""
     try:
         yield
+    except asyncpg.DiskFullError as error:
+        raise DatabaseFull(DISK_FULL.format(error)) from error
+    except REFUSES as error:
+        raise DatabaseUnavailable(f"Postgres refuses: {error}") from error
     except AWAY as error:
         raise DatabaseUnavailable(f"Postgres is away: {error}") from error
 

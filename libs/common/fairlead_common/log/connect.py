@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
+from fairlead_common.disk import Disk
 from fairlead_common.errors import LogUnavailable, LogUrlInvalid
+from fairlead_common.log.disk_guard import DiskGuardedLog
 from fairlead_common.log.kafka import KafkaLog
 from fairlead_common.log.postgres import PostgresLog
 from fairlead_common.log.protocol import EventLog
@@ -14,11 +16,18 @@ from fairlead_common.log.protocol import EventLog
 UPKEEP_S: Final = 30.0
 
 
-async def open_log(url: str) -> EventLog:
+async def open_log(url: str, disk: Disk | None = None) -> EventLog:
     """`postgresql://...`, or `kafka://...` or `kafka+tls://...` as `kafka_address` says.
+
+    With a disk, appends are refused while it is full.
 
     Raises `LogUrlInvalid` for any other URL, and `LogUnavailable` if it does not answer in time.
     """
+    log = await _open(url)
+    return log if disk is None or not disk.is_watched else DiskGuardedLog(log, disk)
+
+
+async def _open(url: str) -> EventLog:
     match urlsplit(url).scheme:
         case "postgres" | "postgresql":
             return await PostgresLog.open(url)
@@ -37,6 +46,8 @@ async def keep_tidy(log: EventLog, clock: Callable[[], int], *, every_s: float =
     To be run as a task by whoever may; of several processes one does the work. An outage of the
     log is left to those who need it to notice.
     """
+    if isinstance(log, DiskGuardedLog):
+        log = log.log
     if not isinstance(log, PostgresLog):
         return
     while True:

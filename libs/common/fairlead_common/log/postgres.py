@@ -14,10 +14,11 @@ import msgspec
 
 from fairlead_common.db.lock_session import time_outs
 from fairlead_common.db.migrations import migrate
-from fairlead_common.db.pool import AWAY, Connection, DatabaseUnavailable, open_pool
+from fairlead_common.db.pool import AWAY, DISK_FULL, Connection, DatabaseUnavailable, open_pool
 from fairlead_common.errors import (
     AppendRefused,
     AppendUnknown,
+    LogFull,
     LogUnavailable,
     PositionGone,
     ProducerFenced,
@@ -226,6 +227,8 @@ class PostgresProducer:
                 if error.sqlstate == _FENCED:
                     raise ProducerFenced(str(error)) from error
                 self._usable = True
+                if isinstance(error, asyncpg.DiskFullError):
+                    raise LogFull(DISK_FULL.format(error)) from error
                 if is_refusal(error):
                     raise AppendRefused(f"Postgres refused the append: {error}") from error
                 raise

@@ -291,8 +291,15 @@ class ProcessCluster:
             elif asked_ms is None and pod.phase is Phase.RUNNING and self.folders.is_held(run):
                 continue
             else:
-                self.folders.bury(run)
+                self._bury(run)
                 self._look(run)
+
+    def _bury(self, run: RunId) -> None:
+        """What cannot be written down now, for want of space, is found again by the next look."""
+        try:
+            self.folders.bury(run)
+        except OSError as error:
+            _logger.error("cannot write down that %s is lost: %s", run, error)
 
     async def _watch_memory(self) -> None:
         while True:

@@ -1,0 +1,47 @@
+"""Waiting for a full disk: what could not be written is written again once there is space."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+import asyncpg
+
+from fairlead_common.db.pool import DISK_FULL
+from fairlead_common.disk import Disk, Space
+from fairlead_common.errors import StorageFull
+
+T = TypeVar("T")
+
+RETRY_S: Final = 1.0
+_logger = logging.getLogger("fairlead.scheduler")
+
+
+class FullDisk:
+    """`problem` says why the scheduler waits, if it does."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        self.problem: str | None = None
+
+    async def outlast(self, write: Callable[[], Awaitable[T]]) -> T:
+        """The result of a write that is all or nothing, tried until there is space for it."""
+        while True:
+            try:
+                self.disk.check(Space.FULL)
+                result = await write()
+            except StorageFull as error:
+                self._wait(str(error))
+            except asyncpg.DiskFullError as error:
+                self._wait(DISK_FULL.format(error))
+            else:
+                if self.problem is not None:
+                    _logger.info("there is space on the disk again; the scheduler goes on")
+                self.problem = None
+                return result
+            await asyncio.sleep(RETRY_S)
+
+    def _wait(self, problem: str) -> None:
+        if self.problem is None:
+            _logger.warning("the scheduler waits: %s", problem)
+        self.problem = problem

@@ -1,0 +1,47 @@
+"""How much space is needed, what is made of little, and the reserve."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fairlead_common.disk import MIB
+from fairlead_standalone import space
+from fairlead_standalone.folder import FolderRefused
+from fairlead_standalone.space import Present, plan_wal
+
+GIB = 1024
+
+PLANS = {
+    "a large disk": (20 * GIB, Present(), 2048),
+    "a small one": (3 * GIB, Present(), 512),
+    "a very small one": (700, Present(), 128),
+    "what the log takes already counts": (150, Present(has_cluster=True, wal=512 * MIB), 128),
+    "so does the reserve": (500, Present(has_cluster=True, reserve=64 * MIB), 128),
+}
+
+
+@pytest.mark.parametrize(("free", "present", "wal"), PLANS.values(), ids=PLANS.keys())
+def test_the_log_gets_at_most_a_quarter_of_the_disk(free: int, present: Present, wal: int) -> None:
+    assert plan_wal(Path("/data"), free * MIB, present) == wal
+
+
+def test_too_little_space_is_refused_with_the_amount() -> None:
+    with pytest.raises(FolderRefused, match=r"Only 512 MiB are free .*--data") as refused:
+        plan_wal(Path("/data"), 512 * MIB, Present())
+    found = re.search(r"(\d+) MiB are needed. Free (\d+) MiB", str(refused.value))
+    assert found is not None
+    needed, missing = map(int, found.groups())
+    assert needed == 512 + missing
+    assert plan_wal(Path("/data"), needed * MIB, Present()) == 128
+    with pytest.raises(FolderRefused):
+        plan_wal(Path("/data"), (needed - 1) * MIB, Present())
+
+
+def test_the_reserve_takes_its_space_and_is_kept_while_there_is_enough(tmp_path: Path) -> None:
+    space.keep_reserve(tmp_path, 200 * MIB)
+    assert not (tmp_path / space.RESERVE_FILE).exists()
+    space.keep_reserve(tmp_path, 10_000 * MIB)
+    assert space.look(tmp_path).reserve >= space.RESERVE_BYTES
+    space.release_reserve(tmp_path)  # this disk has space
+    assert (tmp_path / space.RESERVE_FILE).exists()
