@@ -211,7 +211,7 @@ class Core:
     def _due(self, now_ms: int) -> list[RunId]:
         """The runs to look at; the others that are due come with the next turns."""
         self._dirty |= dict.fromkeys(self._deadlines.due(now_ms))
-        if self._full_ms is None or now_ms >= self._full_ms:
+        if self._full_ms is None or not 0 < self._full_ms - now_ms <= FULL_MS:
             self._full_ms = now_ms + FULL_MS
             self._dirty |= dict.fromkeys(self.desired)
             self._dirty |= dict.fromkeys(self.cluster.pods)
@@ -238,7 +238,8 @@ class Core:
         return changed
 
     def _beat_is_due(self, now_ms: int) -> bool:
-        return self._beat_ms is None or now_ms - self._beat_ms >= self._heartbeat_ms
+        """Also when the clock was set back: an executor that waits for it would fall silent."""
+        return self._beat_ms is None or not 0 <= now_ms - self._beat_ms < self._heartbeat_ms
 
     def _heartbeat(self, now_ms: int, creates: Iterable[Create]) -> Heartbeat:
         """With what a successor must know: which leases are told pending by this append."""
@@ -334,7 +335,7 @@ class Core:
         """How long nothing is due if nothing happens, in seconds."""
         due_ms = now_ms + self._heartbeat_ms
         if self._beat_ms is not None:
-            due_ms = self._beat_ms + self._heartbeat_ms
+            due_ms = min(due_ms, self._beat_ms + self._heartbeat_ms)
         if self._full_ms is not None:
             due_ms = min(due_ms, self._full_ms)
         deadline = self._deadlines.next_ms()

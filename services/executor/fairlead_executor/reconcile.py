@@ -203,7 +203,7 @@ def deadline_ms(wanted: Wanted, pod: Pod) -> int | None:
 
 def _ended(wanted: Wanted, pod: Pod, now_ms: int) -> Iterator[Action]:
     lease = wanted.lease
-    if wanted.end_told_ms and now_ms - wanted.end_told_ms < REPEAT_MS:
+    if wanted.end_told_ms and 0 <= now_ms - wanted.end_told_ms < REPEAT_MS:
         return
     if pod.started_ms and not wanted.running_told:
         yield Tell(pod.run, pods.running(lease.job_id, lease.run, pod))

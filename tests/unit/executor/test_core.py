@@ -110,6 +110,15 @@ def test_a_heartbeat_comes_by_itself_only_when_it_is_due() -> None:
     assert beat(turn(core, 5_000)).instance == "i"
 
 
+def test_a_clock_that_is_set_back_delays_no_heartbeat() -> None:
+    core = begun(simulated())
+    assert turn(core, 3_600_000).heartbeat is not None
+    assert core.idle_s(0) <= 5.0
+    assert turn(core, 0).heartbeat is not None
+    assert turn(core, 4_999).heartbeat is None
+    assert turn(core, 5_000).heartbeat is not None
+
+
 def test_a_lease_that_waits_for_another_run_is_named_in_the_heartbeat() -> None:
     victim = lease("a", annotations={STOP_SECONDS: "5"})
     core = begun(simulated(), victim)
