@@ -40,7 +40,7 @@ def test_the_reference_is_made_from_the_code() -> None:
 
 
 def test_a_step_that_all_states_of_a_group_have_is_drawn_once() -> None:
-    assert diagrams.diagrams()["jobs"].count("jobSucceeded") == 1
+    assert diagrams.diagrams()["jobs"].count("jobPreempted") == 1
 
 
 @pytest.mark.parametrize("name", NAMES)

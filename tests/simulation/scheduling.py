@@ -139,7 +139,7 @@ class Scheduler:
         held = Leases()
         for executor in EXECUTORS:
             held.read_back(executor, newest_values(world, leases(executor).name))
-        self.view.loose_runs.update(leasing.unwanted(self.view, held))
+        self.view.loose_runs.update(leasing.compare(self.view, held))
         decider = Decider(
             SETTINGS, self.view, self.clusters, self.queues, held, began_ms=world.now_ms
         )

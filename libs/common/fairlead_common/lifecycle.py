@@ -3,7 +3,8 @@
 Every fold uses these tables, and the diagrams in the documentation are drawn from them. Events are
 named by their tag, so that this module needs nothing of `events.py`. A pair that is not in a table
 changes no state: a late or repeated report is no error. Terminal states are sticky because no
-table row leaves them.
+table row leaves them, but for one: a run that was given up (`LOST`) may turn out to have succeeded.
+Its job succeeds then unless a later run has started, which the scheduler decides (decision 0027).
 """
 
 from collections.abc import Mapping
@@ -76,6 +77,7 @@ JOB_STEPS: Final[Mapping[tuple[JobState, str], JobState]] = MappingProxyType(
         (JobState.QUEUED, "jobCancelled"): JobState.CANCELLED,
         (JobState.QUEUED, "jobFailed"): JobState.FAILED,
         (JobState.QUEUED, "jobRejected"): JobState.REJECTED,
+        (JobState.QUEUED, "jobSucceeded"): JobState.SUCCEEDED,
         (JobState.QUEUED, "jobRunLeased"): JobState.LEASED,
         (JobState.LEASED, "jobRunPending"): JobState.PENDING,
         (JobState.LEASED, "jobRunRunning"): JobState.RUNNING,
@@ -103,6 +105,7 @@ RUN_STEPS: Final[Mapping[tuple[RunState, str], RunState]] = MappingProxyType(
             for state in (RunState.LEASED, RunState.PENDING, RunState.RUNNING)
             for tag, to in _RUN_ENDS.items()
         },
+        (RunState.LOST, "jobRunSucceeded"): RunState.SUCCEEDED,
     }
 )
 """(state, tag of the event) -> next state of the run; a run begins LEASED with `jobRunLeased`."""

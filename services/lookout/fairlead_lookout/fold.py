@@ -415,10 +415,11 @@ class Fold:
         if to is None:
             return
         self._runs[job.id, run.number] = run
+        given_up = run.ended_ms is not None
         if newest and to in states.RUNS_ENDED:
             runs.hand_over(job, run)
         runs.advance(run, to, event, self._message.time_ms)
-        if run.ended_ms is not None:
+        if run.ended_ms is not None and not given_up:
             self._meter.ended(self._set(job.key), run, self._message.time_ms)
         if newest and self._step(job, event):
             if to == "RUNNING":

@@ -6,6 +6,7 @@ from fairlead_lookout.model import Job, Run
 
 def advance(run: Run, to: str, event: events.RunEvent, time_ms: int) -> None:
     """The run goes to this state, at this time of the log."""
+    given_up = run.state == "LOST"
     run.state = to
     if to == "PENDING":
         run.pending_ms = time_ms
@@ -25,6 +26,8 @@ def advance(run: Run, to: str, event: events.RunEvent, time_ms: int) -> None:
             run.reason = event.reason
         case events.JobRunSucceeded():
             run.exit_code = 0
+            if given_up:
+                run.reason = None
         case _:
             pass
 

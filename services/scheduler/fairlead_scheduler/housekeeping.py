@@ -99,10 +99,13 @@ def decide(
 ) -> Housekeeping:
     """Everything that is due now."""
     watch.keep_up(view)
-    over, to_stop, rest = _apart(view)
+    over, late, to_stop, rest = _apart(view)
     stopped, leases = _stopped(view, held, watch, to_stop)
     units = [Unit((), leases[at : at + TOGETHER]) for at in range(0, len(leases), TOGETHER)]
     left_out = set(stopped)
+    for row, unit in _late_successes(view, held, late):
+        left_out.add(row)
+        units.append(unit)
     for row, unit in _attended(view, held, queues, clusters, bounds, rest):
         left_out.add(row)
         units.append(unit)
@@ -111,12 +114,15 @@ def decide(
             left_out.add(row)
             units.append(unit)
     units += _beyond_runtime(view, held, _decidable(view, watch.too_long(now_ms)))
-    for row, unit in _lost(view, held, watch, _given_up(view, watch, clusters, bounds)):
+    for row, unit in _lost(view, watch, _given_up(view, watch, clusters, bounds)):
         left_out.add(row)
         units.append(unit)
     left_out.update(_stopping_gangs(view))
-    loose = (run for run in view.loose_runs if not leasing.is_stopped(view, run))
-    units += [_loose(view, held, run) for run in sorted(loose) if run in held.held]
+    waiting, cleared = _unconfirmed(view, held, clusters, bounds)
+    left_out.update(waiting)
+    cleared.update(run for run in view.loose_runs if run in held.held)
+    ended = (run for run in cleared if not leasing.is_stopped(view, run))
+    units += [_loose(view, held, run) for run in sorted(ended)]
     return Housekeeping(_succeeded(view, over), units, left_out)
 
 
@@ -124,7 +130,7 @@ def _loose(view: View, held: Leases, run: RunId) -> Unit:
     """The end of a lease that nobody wants; nobody tells the end of a run without a job."""
     cleared = leasing.clear(held, run)
     job_id, number = parse_run_id(run)
-    if job_id in view.jobs.rows:
+    if job_id in view.jobs.rows or held.is_given_up(run):
         return Unit((), cleared)
     lost = ev.JobRunLost(job_id=JobId(job_id), run=number, reason="its job had ended before")
     return Unit(((UNKNOWN, lost),), cleared)
@@ -137,20 +143,71 @@ def _decidable(view: View, rows: list[int]) -> list[int]:
     return found
 
 
+def _unconfirmed(
+    view: View, held: Leases, clusters: Clusters, bounds: Bounds
+) -> tuple[set[int], set[RunId]]:
+    """Queued jobs of which a lost run may still be somewhere, and lost runs of jobs that ended.
+
+    A job does not start again before the executor of the lost run has reported its end, or is lost
+    itself; nor do the others of its gang, which start together.
+    """
+    if not held.given_up:
+        return set(), set()
+    jobs, lost = view.jobs, clusters.silent(bounds.lost_s)
+    waiting, over = set[int](), set[RunId]()
+    found = jobs.rows.find(list(held.given_up.values()))
+    for run, row in zip(held.given_up, found.tolist(), strict=True):
+        if row < 0 or c.ENDED[jobs.state.item(row)]:
+            over.add(run)
+            continue
+        executor = held.held[run].executor
+        if executor in lost or executor not in clusters.silence_s:
+            continue
+        if jobs.state[row] == c.QUEUED:
+            waiting.add(row)
+            waiting.update(_gang_mates(view, row))
+    return waiting, over
+
+
+def _gang_mates(view: View, row: int) -> list[int]:
+    rare = view.jobs.rare.get(row)
+    if rare is None or rare.gang is None or rare.gang in view.gang_started:
+        return []
+    return [view.jobs.rows[job_id] for job_id in view.gang_members.get(rare.gang, ())]
+
+
 def _job_set(view: View, row: int) -> JobSet:
     return view.jobs.job_sets.values[view.jobs.job_set.item(row)]
 
 
-def _apart(view: View) -> tuple[Rows, Rows, Rows]:
-    """Of the jobs that an event marked: those whose run succeeded, those whose run lives and is to
-    stop, and others of which something may be decided; ascending."""
+def _apart(view: View) -> tuple[Rows, Rows, Rows, Rows]:
+    """Of the jobs that an event marked: those whose run succeeded, those of which a run that was
+    given up had succeeded, those whose run lives and is to stop, and others of which something may
+    be decided; ascending."""
     jobs, at = view.jobs, view.decidable(np.array(list(view.attention), np.intp))
     at.sort()
     run_state, state = jobs.run_state[at], jobs.state[at]
     over = (run_state == _SUCCEEDED) & c.IS_HELD[state]
-    live = c.IS_LIVE_RUN[run_state]
+    late = ((jobs.flags[at] & c.LATE_SUCCESS) > 0) & ~c.IS_ENDED[state] & ~over
+    live = c.IS_LIVE_RUN[run_state] & ~late
     to_stop = live & (((jobs.flags[at] & c.STOPPING) > 0) | c.IS_ENDED[state])
-    return at[over], at[to_stop], at[~over & ~live]
+    return at[over], at[late], at[to_stop], at[~over & ~late & ~live]
+
+
+def _late_successes(view: View, held: Leases, rows: Rows) -> Iterator[tuple[int, Unit]]:
+    """Jobs of which a run that was given up had succeeded: one that was to follow is stopped."""
+    jobs = view.jobs
+    for row in rows.tolist():
+        job_id = jobs.rows.of(row)
+        run = run_id(job_id, jobs.run.item(row))
+        leases: tuple[LeaseChange, ...] = ()
+        if c.LIVE_RUN[jobs.run_state.item(row)]:
+            if _wishes_run(held, run):
+                why = "an earlier run of its job, which was given up, had succeeded"
+                leases = (leasing.stop_lease(view, row, why),)
+        elif c.HELD[jobs.state.item(row)] and not held.is_given_up(run):
+            leases = leasing.clear(held, run, _executor(view, row))
+        yield row, Unit(((_job_set(view, row), ev.JobSucceeded(job_id=job_id)),), leases)
 
 
 def _stopped(
@@ -197,7 +254,9 @@ def _attended(
         if c.HELD[jobs.state.item(row)]:
             event = retries.decide_end(view, row, queues, clusters, bounds.unstarted, together)
             facts: list[tuple[JobSet, ev.AnyEvent]] = [(_job_set(view, row), event)]
-            records = list(leasing.clear(held, run, _executor(view, row)))
+            records: list[LeaseChange] = []
+            if not held.is_given_up(run):
+                records += leasing.clear(held, run, _executor(view, row))
             rare = jobs.rare.get(row)
             gang = None if rare is None else rare.gang
             if gang is not None and gang not in taken_back and together.misses(row):
@@ -303,15 +362,15 @@ def _given_up(view: View, watch: Watch, clusters: Clusters, bounds: Bounds) -> d
     return found
 
 
-def _lost(
-    view: View, held: Leases, watch: Watch, given_up: Mapping[NodeName, str]
-) -> Iterator[tuple[int, Unit]]:
-    """Live runs on nodes that nobody has heard of for too long are given up."""
+def _lost(view: View, watch: Watch, given_up: Mapping[NodeName, str]) -> Iterator[tuple[int, Unit]]:
+    """Live runs on nodes that nobody has heard of for too long are given up.
+
+    Their leases wish them to stop until their executor reports their end: it may come back.
+    """
     jobs = view.jobs
     for row in _decidable(view, watch.runs_on(view, given_up)):
         name = jobs.nodes.values[jobs.node[row]]
-        event = ev.JobRunLost(
-            job_id=jobs.rows.of(row), run=int(jobs.run[row]), reason=given_up[name]
-        )
-        cleared = leasing.clear(held, run_id(event.job_id, event.run), name.executor)
-        yield row, Unit(((_job_set(view, row), event),), cleared)
+        why = given_up[name]
+        event = ev.JobRunLost(job_id=jobs.rows.of(row), run=int(jobs.run[row]), reason=why)
+        lease = leasing.stop_lease(view, row, why, given_up=True)
+        yield row, Unit(((_job_set(view, row), event),), (lease,))

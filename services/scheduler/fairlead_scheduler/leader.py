@@ -109,7 +109,7 @@ async def lead(
     # after the positions: if a deposed leader saves in between, the first save here fails
     names = SavedNames(await checkpoint.read_names(pool))
     state.clusters.numbers_are(await checkpoint.read_nodes(pool))
-    state.view.loose_runs.update(leasing.unwanted(state.view, held))
+    state.view.loose_runs.update(leasing.compare(state.view, held))
     decider = Decider(
         settings,
         state.view,

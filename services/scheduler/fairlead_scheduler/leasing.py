@@ -1,11 +1,11 @@
 """Live leases as this leader knows them, and the records that make, change and end them.
 
 A new leader reads them back from the lease topics before it decides anything; from then on it
-keeps them in step with what it appended. `unwanted` compares them with the runs of the view, so
+keeps them in step with what it appended. `compare` compares them with the runs of the view, so
 that a lost or doubled decision cannot leave a lease behind.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -16,6 +16,7 @@ from fairlead_common import leases, resources, shapes
 from fairlead_common.events import FailureCategory
 from fairlead_common.ids import JobId, RunId, parse_run_id, partition_of_job, run_id
 from fairlead_common.leases import Lease, Wish
+from fairlead_common.lifecycle import RunState
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import leases as leases_of
 from fairlead_scheduler import retries
@@ -24,16 +25,17 @@ from fairlead_scheduler.view.columns import View
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
-    """What is known of one live lease."""
+    """What is known of one live lease. `given_up`: the scheduler counts its run as lost."""
 
     executor: str
     wish: Wish
+    given_up: bool = False
 
 
 @lru_cache(maxsize=4096)
-def held(executor: str, wish: Wish) -> Held:
+def held(executor: str, wish: Wish, given_up: bool = False) -> Held:
     """One object for all leases of an executor with the same wish: there may be a million."""
-    return Held(executor, wish)
+    return Held(executor, wish, given_up)
 
 
 class LeaseChange(msgspec.Struct, frozen=True, gc=False):
@@ -45,10 +47,12 @@ class LeaseChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class Leases:
-    """Live leases by run."""
+    """Live leases by run. `given_up`: those of runs that the scheduler counts as lost, whose
+    executors have still to report that they have ended."""
 
     def __init__(self) -> None:
         self.held: dict[RunId, Held] = {}
+        self.given_up: dict[RunId, JobId] = {}
 
     def read_back(self, executor: str, newest: dict[str, bytes]) -> None:
         """Take over what the topic of an executor holds."""
@@ -70,8 +74,15 @@ class Leases:
         for change in changes:
             if change.held is None:
                 self.held.pop(change.run, None)
+                self.given_up.pop(change.run, None)
             else:
                 self.held[change.run] = change.held
+                if change.held.given_up:
+                    self.given_up[change.run] = JobId(parse_run_id(change.run)[0])
+
+    def is_given_up(self, run: RunId) -> bool:
+        """Whether the executor of this run has still to report the end of a run that is lost."""
+        return run in self.given_up
 
 
 class _OnlyWish(msgspec.Struct, frozen=True):
@@ -120,9 +131,9 @@ def new_lease(
     return _written(node.executor, lease)
 
 
-def _written(executor: str, lease: Lease) -> LeaseChange:
+def _written(executor: str, lease: Lease, *, given_up: bool = False) -> LeaseChange:
     record = leases.record(executor, lease)
-    return LeaseChange(RunId(record.key), held(executor, lease.wish), record)
+    return LeaseChange(RunId(record.key), held(executor, lease.wish, given_up), record)
 
 
 def _gang_environment(gang: ev.Gang | None) -> dict[str, str]:
@@ -141,9 +152,17 @@ def _gang_environment(gang: ev.Gang | None) -> dict[str, str]:
 
 
 def stop_lease(
-    view: View, row: int, why: str, failure: FailureCategory | None = None
+    view: View,
+    row: int,
+    why: str,
+    failure: FailureCategory | None = None,
+    *,
+    given_up: bool = False,
 ) -> LeaseChange:
-    """The lease that asks the job's live run to end; with a `failure` it then counts as failed."""
+    """The lease that asks the job's live run to end; with a `failure` it then counts as failed.
+
+    `given_up`: the run counts as lost already; the lease stays until its executor reports an end.
+    """
     jobs = view.jobs
     node = jobs.nodes.values[jobs.node.item(row)]
     job_set = jobs.job_sets.values[jobs.job_set.item(row)]
@@ -158,7 +177,7 @@ def stop_lease(
         failure=failure,
         grace_s=jobs.grace_s.item(row),
     )
-    return _written(node.executor, lease)
+    return _written(node.executor, lease, given_up=given_up)
 
 
 def clear(held: Leases, run: RunId, executor: str | None = None) -> tuple[LeaseChange, ...]:
@@ -177,23 +196,38 @@ def clear_all(runs: Sequence[RunId], executors: Sequence[str]) -> list[LeaseChan
     ]
 
 
-def unwanted(view: View, held: Leases) -> Iterator[RunId]:
+def compare(view: View, held: Leases) -> list[RunId]:
     """Live leases of runs that have ended, or of which the view knows nothing: all are looked at.
 
     A new leader calls this first of all; later `View.loose_runs` and `View.attention` name them.
+    Of those that wish a lost run to stop, the executor has still to report the end: they stay, as
+    `held.given_up`. If it has reported that already, it does so again.
     """
     jobs = view.jobs
-    for run in held.held:
+    unwanted = []
+    for run, known in held.held.items():
         if is_stopped(view, run):
             continue
         job_id, number = parse_run_id(run)
         row = jobs.rows.get(JobId(job_id))
-        if row is None or jobs.run[row] > number:
-            yield run
-        elif jobs.run[row] == number and not c.IS_LIVE_RUN[jobs.run_state[row]]:
-            decided = not c.IS_HELD[jobs.state[row]]
-            if decided:
-                yield run
+        if row is None:
+            unwanted.append(run)
+            continue
+        newest = jobs.run.item(row)
+        run_state = jobs.run_state.item(row)
+        if newest < number or (newest == number and c.LIVE_RUN[run_state]):
+            continue
+        is_decided_next = newest == number and c.HELD[jobs.state.item(row)]
+        if is_decided_next and (run_state != _LOST or known.wish is Wish.RUN):
+            continue
+        if known.wish is Wish.STOP:
+            held.given_up[run] = JobId(job_id)
+        else:
+            unwanted.append(run)
+    return unwanted
+
+
+_LOST: Final = c.RUN_CODE[RunState.LOST]
 
 
 def is_stopped(view: View, run: RunId) -> bool:

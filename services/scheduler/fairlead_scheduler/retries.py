@@ -16,7 +16,8 @@ from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
 
 End = ev.JobSucceeded | ev.JobFailed | ev.JobCancelled | ev.JobPreempted | ev.JobRequeued
-_NO_POLICY: Final = RetryPolicy()
+DEFAULT_POLICY: Final = RetryPolicy(limit=1, on=(FailureCategory.NODE_LOST,))
+"""For jobs of which neither they nor their queue say anything: what failed was not the command."""
 
 
 def decide_end(
@@ -99,7 +100,7 @@ def _failed(view: View, row: int, rare: c.Rare, queues: Queues, clusters: Cluste
     jobs, job_id = view.jobs, view.jobs.rows.of(row)
     category = rare.failure or FailureCategory.INTERNAL
     policy = rare.retry or queues.get(jobs.queues.values[jobs.queue[row]]).retry_policy
-    policy = policy or _NO_POLICY
+    policy = policy or DEFAULT_POLICY
     used = int(jobs.retries[row])
     if category not in policy.on or used >= policy.limit:
         return ev.JobFailed(

@@ -12,9 +12,8 @@ from fairlead_common.log.limits import check_append
 from fairlead_common.log.protocol import RECORD_BYTES_MAX, Record
 from fairlead_scheduler.leasing import LeaseChange
 from fairlead_scheduler.settings import APPEND_BYTES_MAX, LEASES_PER_APPEND_MAX
-from fairlead_scheduler.view.columns import JobSet
+from fairlead_scheduler.view.columns import BY_SCHEDULER, JobSet
 
-BY = "scheduler"
 UNKNOWN = JobSet("", "")
 """For a fact about a job of which nothing but its id is known any more."""
 
@@ -83,10 +82,10 @@ def _append(facts: dict[JobSet, list[ev.AnyEvent]], leases: list[LeaseChange]) -
     records: list[Record] = []
     for (queue, name), events in facts.items():
         if name:
-            records += ev.records(queue, name, BY, events)
+            records += ev.records(queue, name, BY_SCHEDULER, events)
             continue
         for event in events:
             assert isinstance(event, ev.JobEvent), "only a job's id says where it belongs"
             partition = partition_of_job(event.job_id)
-            records += ev.records(queue, name, BY, [event], partition=partition)
+            records += ev.records(queue, name, BY_SCHEDULER, [event], partition=partition)
     return Append(records + [change.record for change in leases], leases)

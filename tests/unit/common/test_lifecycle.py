@@ -48,8 +48,9 @@ def test_an_ended_job_stays_as_it_ended() -> None:
     assert not [state for state, _ in JOB_STEPS if state in JOB_ENDED]
 
 
-def test_an_ended_run_stays_as_it_ended() -> None:
-    assert not [state for state, _ in RUN_STEPS if state in RUN_ENDED]
+def test_an_ended_run_stays_as_it_ended_but_for_one_given_up_that_had_succeeded() -> None:
+    leaving = {key: to for key, to in RUN_STEPS.items() if key[0] in RUN_ENDED}
+    assert leaving == {(RunState.LOST, "jobRunSucceeded"): RunState.SUCCEEDED}
 
 
 def test_every_state_of_a_job_can_be_reached_and_left_or_is_final() -> None:
@@ -59,7 +60,7 @@ def test_every_state_of_a_job_can_be_reached_and_left_or_is_final() -> None:
 
 def test_every_state_of_a_run_can_be_reached_and_left_or_is_final() -> None:
     assert reached(RUN_STEPS, RunState.LEASED) == set(RunState)
-    assert {state for state, _ in RUN_STEPS} == set(RunState) - RUN_ENDED
+    assert {state for state, _ in RUN_STEPS} == set(RunState) - RUN_ENDED | {RunState.LOST}
 
 
 def test_a_job_waits_holds_room_or_has_ended() -> None:

@@ -47,6 +47,17 @@ def test_a_submission_repeated_within_one_message_counts_once() -> None:
     assert view.cache.sets[QUEUE, JOB_SET].jobs == 1
 
 
+def test_a_lost_run_that_had_succeeded_is_the_success_of_its_queued_job() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), pending("a"), running("a")))
+    view.fold(message(1, events.JobRunLost(job_id=job_id("a"), run=1, reason="silent")))
+    view.fold(message(2, requeued("a")), message(3, *succeeded("a")))
+    assert view.state("a") == "SUCCEEDED"
+    run = view.runs[job_id("a"), 1]
+    assert (run.state, run.reason, run.exit_code) == ("SUCCEEDED", None, 0)
+    assert view.cache.sets[QUEUE, JOB_SET].held == {}
+
+
 def test_events_of_a_job_nobody_knows_change_nothing() -> None:
     view = PlainView()
     changes = view.fold(message(0, leased("ghost"), cancel("ghost"), *succeeded("ghost")))
@@ -63,7 +74,7 @@ def test_a_late_event_of_an_older_run_touches_only_that_run() -> None:
     told = len(view.types())
     view.fold(message(3, pending("a", run=1), *succeeded("a", run=1)[:1]))
     assert view.state("a") == "LEASED"
-    assert view.runs[job_id("a"), 1].state == "LOST"
+    assert view.runs[job_id("a"), 1].state == "SUCCEEDED"
     assert len(view.types()) == told
 
 

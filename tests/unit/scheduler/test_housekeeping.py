@@ -1,5 +1,6 @@
 """What a cycle decides before it schedules."""
 
+import msgspec
 import pytest
 
 from fairlead_common import clusters as records
@@ -10,6 +11,7 @@ from fairlead_common.configuration import Queue
 from fairlead_common.events import FailureCategory, RetryPolicy
 from fairlead_common.ids import JobId, RunId
 from fairlead_common.leases import Wish
+from fairlead_common.lifecycle import JobState
 from fairlead_common.log import Entry
 from fairlead_scheduler import housekeeping, leasing
 from fairlead_scheduler.clusters import Clusters
@@ -198,16 +200,136 @@ def test_a_job_queued_for_longer_than_it_wanted_is_cancelled() -> None:
     assert "5 s" in event.reason
 
 
-def test_runs_on_a_lost_executor_are_given_up_with_their_leases() -> None:
-    view = fold([submitted("a")], [leased("a")])
+def silent(seconds: float) -> Clusters:
+    """Executor `e0` reported this long ago."""
     clusters = Clusters()
     clusters.apply([reported(Heartbeat(executor="e0"))])
     clusters.tick(0)
-    clusters.tick(601)
-    (unit,) = decide(view, held("a-1"), clusters=clusters)
+    clusters.tick(seconds)
+    return clusters
+
+
+def test_runs_on_a_lost_executor_are_given_up_and_their_leases_wish_them_to_stop() -> None:
+    view = fold([submitted("a")], [leased("a")])
+    (unit,) = decide(view, held("a-1"), clusters=silent(601))
     (event,) = events([unit])
     assert isinstance(event, ev.JobRunLost)
+    (change,) = unit.leases
+    assert (change.run, change.held) == ("a-1", Held("e0", Wish.STOP, given_up=True))
+
+
+LOST_AND_QUEUED: tuple[list[ev.AnyEvent], ...] = (
+    [submitted("a")],
+    [leased("a")],
+    [LOST],
+    [ev.JobRequeued(job_id=A, reason="lost")],
+)
+SUCCEEDED = ev.JobRunSucceeded(job_id=A, run=1)
+
+
+def given_up() -> Leases:
+    """The lease of run `a-1`, which was given up."""
+    live = held("a-1", wish=Wish.STOP)
+    live.given_up = {RunId("a-1"): A}
+    return live
+
+
+def left_out(view: View, live: Leases, clusters: Clusters) -> list[str]:
+    """The jobs that a round leaves alone."""
+    rows = sorted(kept(view, live, clusters=clusters).left_out)
+    return [view.jobs.rows.of(row) for row in rows]
+
+
+def test_a_job_waits_until_the_executor_of_its_lost_run_reports_the_end_or_is_lost() -> None:
+    view = fold(*LOST_AND_QUEUED)
+    assert left_out(view, given_up(), silent(1)) == ["a"]
+    assert left_out(view, given_up(), silent(601)) == []
+    assert left_out(view, given_up(), Clusters()) == []
+    assert left_out(view, held(), silent(1)) == []
+
+
+def test_the_requeuing_of_a_lost_run_leaves_its_lease_to_the_executor() -> None:
+    view = fold([submitted("a")], [leased("a")], [LOST])
+    (unit,) = decide(view, given_up())
+    assert [type(event) for event in events([unit])] == [ev.JobRequeued]
+    assert unit.leases == ()
+
+
+def test_the_lease_of_a_lost_run_goes_when_its_executor_reports_the_end() -> None:
+    stopped = ev.JobRunStopped(job_id=A, run=1, reason="")
+    live = given_up()
+    (unit,) = decide(fold(*LOST_AND_QUEUED, [stopped]), live, clusters=silent(1))
     assert [(change.run, change.held) for change in unit.leases] == [("a-1", None)]
+    assert unit.facts == ()
+    live.apply(unit.leases)
+    assert live.given_up == {}
+
+
+def test_the_lease_of_a_lost_run_goes_when_its_job_has_ended() -> None:
+    view = fold(*LOST_AND_QUEUED, [ev.JobCancelRequested(job_id=A)])
+    (unit,) = decide(view, given_up(), clusters=silent(1))
+    assert [(change.run, change.held) for change in unit.leases] == [("a-1", None)]
+
+
+def test_a_lost_run_that_had_succeeded_is_the_success_of_its_job() -> None:
+    next_run = leased("a", run=2)
+    histories: tuple[list[ev.AnyEvent], ...] = (
+        [SUCCEEDED],
+        [SUCCEEDED, next_run],
+        [next_run, SUCCEEDED],
+    )
+    for history in histories:
+        view = fold(*LOST_AND_QUEUED, history)
+        found = decide(view, held("a-2"), clusters=silent(1))
+        assert [type(event) for event in events(found)] == [ev.JobSucceeded]
+
+
+def test_a_run_that_was_to_follow_a_success_is_stopped_before_it_starts() -> None:
+    view = fold(*LOST_AND_QUEUED, [leased("a", run=2)], [SUCCEEDED])
+    (unit,) = decide(view, held("a-2"), clusters=silent(1))
+    (change,) = unit.leases
+    assert (change.run, change.held) == ("a-2", Held("e0", Wish.STOP))
+    apply.apply(view, [message(9, ev.JobSucceeded(job_id=A))], {})
+    assert view.state_of(A) is JobState.SUCCEEDED
+    assert decide(view, held("a-2", wish=Wish.STOP)) == []
+
+
+def test_a_success_that_comes_before_the_job_is_queued_again_counts() -> None:
+    early = fold(*LOST_AND_QUEUED[:3], [SUCCEEDED])
+    assert [type(event) for event in events(decide(early, given_up()))] == [ev.JobSucceeded]
+    between = fold(*LOST_AND_QUEUED[:3], [SUCCEEDED], LOST_AND_QUEUED[3])
+    assert [type(event) for event in events(decide(between, given_up()))] == [ev.JobSucceeded]
+
+
+def test_a_success_that_comes_after_the_next_run_has_started_changes_nothing() -> None:
+    pending = ev.JobRunPending(job_id=A, run=2)
+    view = fold(*LOST_AND_QUEUED, [leased("a", run=2), pending], [SUCCEEDED])
+    assert decide(view, held("a-2"), clusters=silent(1)) == []
+
+
+def test_a_failure_of_a_lost_run_does_not_end_its_job() -> None:
+    view = fold(*LOST_AND_QUEUED, [FAILED])
+    assert decide(view, held(), clusters=silent(1)) == []
+    assert view.state_of(A) is JobState.QUEUED
+
+
+def test_a_new_leader_leaves_the_leases_of_lost_runs_to_their_executors() -> None:
+    live = held("a-1", wish=Wish.STOP)
+    assert leasing.compare(fold(*LOST_AND_QUEUED), live) == []
+    assert live.given_up == {"a-1": A}
+
+
+def test_a_run_that_its_node_lost_is_tried_again_once_where_no_policy_says_otherwise() -> None:
+    lost = ev.JobRunFailed(job_id=A, run=1, category=FailureCategory.NODE_LOST, reason="killed")
+    (event,) = events(decide(ended(lost), held("a-1")))
+    assert isinstance(event, ev.JobRequeued)
+    assert event.counted
+    again = msgspec.structs.replace(lost, run=2)
+    view = fold([submitted("a")], [leased("a")], [lost], [event], [leased("a", run=2)], [again])
+    (event,) = events(decide(view, held("a-2")))
+    assert isinstance(event, ev.JobFailed)
+    (event,) = events(decide(ended(lost, retry=RetryPolicy()), held("a-1")))
+    assert isinstance(event, ev.JobFailed)
 
 
 def test_the_lease_of_a_run_that_outlived_its_job_is_cleared() -> None:
@@ -227,7 +349,7 @@ def test_a_new_leader_finds_the_leases_that_nobody_wants() -> None:
         [leased("a"), leased("b")],
         [ev.JobRunSucceeded(job_id=A, run=1), ev.JobSucceeded(job_id=A)],
     )
-    assert list(leasing.unwanted(view, held("a-1", "b-1", "x-1"))) == ["a-1", "x-1"]
+    assert list(leasing.compare(view, held("a-1", "b-1", "x-1"))) == ["a-1", "x-1"]
 
 
 def test_what_a_round_must_leave_alone_is_marked() -> None:

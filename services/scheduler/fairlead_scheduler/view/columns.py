@@ -58,11 +58,16 @@ ROOM_GIVEN: Final = 256
 """The run stops so that another can have its room, which is counted as that one's already."""
 STOP_GANG: Final = 512
 """The run stops because its gang goes back to the queue: a member of it could not start."""
+LATE_SUCCESS: Final = 1024
+"""A run that was given up had succeeded, and no later one had started: the job is to succeed."""
 ALL_FLAGS: Final = 0xFFFF
 
 STOPPING: Final = STOP_CANCEL | STOP_PREEMPT | STOP_GANG
 NOT_BEFORE_LONG: Final = HOLD | DEPENDS | DOOMED
 """With any of these a queued job may not start yet."""
+
+BY_SCHEDULER: Final = "scheduler"
+"""Who says what the scheduler decided, in `EventSequence.by`."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -171,6 +176,8 @@ class Rare(msgspec.Struct):
     gang: GangName | None = None
     gang_terms: GangTerms | None = None
     gang_started: bool = False
+    lost_run: int = 0
+    """The newest run that was given up; 0 for none."""
     gang_doom: bool = False
     """`doom` says why its gang can never start: the job fails, as the member did that it names."""
 

@@ -118,5 +118,5 @@ def _relink(view: View) -> None:
                 view.gang_started.add(rare.gang)
     rows = view.live_rows()
     is_over = c.IS_HELD[jobs.state[rows]] & ~c.IS_LIVE_RUN[jobs.run_state[rows]]
-    is_marked = (jobs.flags[rows] & (c.DOOMED | c.STOPPING)) > 0
+    is_marked = (jobs.flags[rows] & (c.DOOMED | c.STOPPING | c.LATE_SUCCESS)) > 0
     view.attention.update(rows[is_over | is_marked].tolist())

@@ -101,7 +101,8 @@ def requeued(
         if event.shape:
             name = jobs.shapes.values[jobs.shape[row]].priority_class
             jobs.shape[row] = jobs.shapes.number(c.ShapeClass(bytes(event.shape), name))
-        view.attention.discard(row)
+        if not jobs.flags[row] & c.LATE_SUCCESS:
+            view.attention.discard(row)
         view.touch(row, message.position)
 
 
@@ -151,6 +152,7 @@ def _run_moved(view: View, message: Message, event: ev.JobRunPending | ev.JobRun
     view.touch(row, message.position)
 
 
+_LEASED: Final = c.RUN_CODE[RunState.LEASED]
 _RunEnd = (
     ev.JobRunSucceeded | ev.JobRunFailed | ev.JobRunReturned | ev.JobRunStopped | ev.JobRunLost
 )
@@ -169,6 +171,7 @@ def run_ended(view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _
             continue
         was = run_state.item(row)
         if run.item(row) != event.run or not c.LIVE_RUN[was]:
+            _run_ended_late(view, row, event, message)
             continue
         run_state[row] = table[was]
         if c.ENDED[state.item(row)]:
@@ -180,10 +183,39 @@ def run_ended(view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _
             rare = jobs.rare_of(row)
             rare.failure_reason = event.reason
             rare.failure, rare.exit_code = None, None
+            if isinstance(event, ev.JobRunLost):
+                rare.lost_run = event.run
             if isinstance(event, ev.JobRunFailed):
                 rare.failure, rare.exit_code = event.category, event.exit_code
     view.touch_all(touched, message.position)
     view.attention.update(touched)
+
+
+def _run_ended_late(view: View, row: int, event: _RunEnd, message: Message) -> None:
+    """Its executor reports the end of a run that was given up, or reports an end again.
+
+    The lease may go now. A success counts unless a later run has started.
+    """
+    if isinstance(event, ev.JobRunLost) and message.sequence.by == c.BY_SCHEDULER:
+        return
+    view.loose_runs.add(run_id(event.job_id, event.run))
+    jobs, rare = view.jobs, view.jobs.rare.get(row)
+    if not isinstance(event, ev.JobRunSucceeded) or rare is None or rare.lost_run != event.run:
+        return
+    if c.ENDED[jobs.state.item(row)] or not _is_newest_started(view, row, event.run):
+        return
+    if jobs.run.item(row) == event.run:
+        jobs.run_state[row] = _RUN_TABLES["jobRunSucceeded"].item(jobs.run_state.item(row))
+    jobs.flags[row] |= c.LATE_SUCCESS
+    view.attention.add(row)
+    view.touch(row, message.position)
+
+
+def _is_newest_started(view: View, row: int, run: int) -> bool:
+    """Whether no run after this one has been taken up by its executor."""
+    jobs = view.jobs
+    newest = jobs.run.item(row)
+    return newest == run or (newest == run + 1 and jobs.run_state.item(row) == _LEASED)
 
 
 def succeeded(view: View, those: Successes) -> bool:
