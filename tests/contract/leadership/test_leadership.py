@@ -185,6 +185,24 @@ async def test_a_holder_that_stopped_in_mid_statement_is_ended_by_who_waits(
     holder.terminate()
 
 
+async def test_what_a_silent_predecessor_left_open_is_ended(fresh_database: str) -> None:
+    silent = await lock_session.connect(fresh_database, name="predecessor")
+    await silent.execute("CREATE TABLE rows (value text)")
+    await silent.execute("BEGIN; INSERT INTO rows VALUES ('a')")
+    busy = await lock_session.connect(fresh_database, name="another")
+    await busy.execute("BEGIN")
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        holding(fresh_database, SCHEDULER_LEADER, name="next", silence_s=1.0) as session,
+    ):
+        while not silent.is_closed():
+            await session.end_silent_transactions("predecessor")
+            await asyncio.sleep(0.05)
+    assert await busy.fetchval("SELECT count(*) FROM rows") == 0
+    silent.terminate()
+    await busy.close()
+
+
 async def test_a_standby_whose_own_session_ends_connects_again(fresh_database: str) -> None:
     admin = await asyncpg.connect(fresh_database)
     assert await lock_session.try_lock(admin, SCHEDULER_LEADER)

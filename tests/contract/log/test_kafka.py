@@ -3,12 +3,13 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
+from typing import NoReturn
 
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from fairlead_common.errors import LogUnavailable
+from fairlead_common.errors import LogUnavailable, PositionGone
 from fairlead_common.log import kafka_client
 from fairlead_common.log.connect import open_log
 from fairlead_common.log.fold import newest
@@ -158,3 +159,38 @@ async def test_folding_stays_right_while_the_broker_compacts(log: KafkaLog) -> N
         values, positions = await newest(log, topic.name)
         assert values == {f"{n}": f"{appends - 1}".encode() for n in range(4)}
         assert positions == await log.end_positions(topic.name)
+
+
+async def test_a_reader_that_resumes_where_tombstones_may_be_gone_is_told_so(log: KafkaLog) -> None:
+    log.tombstones_kept_ms = 1_000
+    topic = await made(log, compacted=True)
+    producer = await log.producer(a_name())
+    await producer.append([record(topic, "a", "1"), record(topic, "b", "1")])
+    positions = await log.end_positions(topic.name)
+    await producer.append([record(topic, "a", None)])
+    with pytest.raises(PositionGone) as gone:
+        await _resume_on(log, topic.name, positions)
+    assert gone.value.first == (await log.start_positions(topic.name))[0]
+    at_end = await log.reader(topic.name, await log.end_positions(topic.name))
+    assert (await at_end.read(wait_s=0.1)).entries == []
+
+
+async def test_settings_of_a_topic_made_by_an_older_version_are_brought_up_to_date(
+    log: KafkaLog,
+) -> None:
+    topic = await made(log, compacted=True)
+    old = kafka_client.settings_of(topic) | {"delete.retention.ms": "86400000"}
+    await change_settings(log, topic.name, old)
+    await log.create(topic)
+    there = await settings_there(log, topic.name)
+    assert there["delete.retention.ms"] == str(kafka_client.TOMBSTONES_KEPT_MS)
+
+
+async def _resume_on(log: KafkaLog, topic: str, positions: dict[int, int]) -> NoReturn:
+    """Resume readers at these positions until an error ends it."""
+    while True:
+        reader = await log.reader(topic, positions)
+        try:
+            await reader.read(wait_s=0.1)
+        finally:
+            await reader.close()

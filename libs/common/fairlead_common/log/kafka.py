@@ -6,6 +6,7 @@ the brokers are away, so every call here has a deadline, and a commit that misse
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -20,6 +21,7 @@ from aiokafka.errors import (
     ProducerFenced as FencedByBroker,
 )
 
+from fairlead_common import clock
 from fairlead_common.errors import (
     AppendRefused,
     AppendUnknown,
@@ -64,6 +66,7 @@ class KafkaLog:
         self.address = address
         self.away_s = away_s
         self.controls = Controls(address, away_s)
+        self.tombstones_kept_ms = kafka_client.TOMBSTONES_KEPT_MS
         self._identity = ""
         self._opened: list[KafkaProducer | KafkaReader] = []
 
@@ -107,6 +110,8 @@ class KafkaLog:
         if unknown:
             raise TopicMismatch(f"{topic} has no partition {unknown[0]}")
         reader = KafkaReader(self, topic, positions, await new_consumer(self))
+        if topic in self.controls.compacted:
+            await reader.guard()
         self._opened.append(reader)
         return reader
 
@@ -299,13 +304,23 @@ class KafkaReader:
         self._fetched: deque[deque[Entry]] = deque()
         """Each of one partition, none empty, and no two of the same partition."""
         self._stopped = False
+        self._guarded_s: float | None = None
+        """When it was last certain to miss no tombstone; None: of no interest."""
         self._seek(positions)
+
+    async def guard(self) -> None:
+        """From now on a tombstone that may have been missed is a `PositionGone`."""
+        starts = await self._log.controls.starts(self._places)
+        positions = await self._positions()
+        is_whole = all(positions[place.partition] <= starts[place] for place in self._places)
+        self._guarded_s = asyncio.get_running_loop().time() if is_whole else -math.inf
 
     async def read(
         self, *, records_max: int = 10_000, bytes_max: int = READ_BYTES_MAX, wait_s: float = 1.0
     ) -> Batch:
         """See `Reader`."""
         before = await self._positions()
+        await self._check_tombstones(before)
         began = asyncio.get_running_loop().time()
         if not self._fetched:
             await self._fetch(min(wait_s, PROBE_S))
@@ -387,6 +402,25 @@ class KafkaReader:
                 self._fetched.popleft()
         self._fetched.rotate(-1)
         return entries
+
+    async def _check_tombstones(self, positions: Positions) -> None:
+        """Raises `PositionGone` if there is more to read that is so old that tombstones among it
+        may have been removed; asked when this reader is resumed, and then now and then."""
+        loop = asyncio.get_running_loop()
+        kept_ms = self._log.tombstones_kept_ms // 2
+        if self._guarded_s is None or loop.time() - self._guarded_s < kept_ms / 1000:
+            return
+        asked_s = loop.time()
+        controls = self._log.controls
+        firsts = await controls.first_since(self._places, clock.now_ms() - kept_ms)
+        ends = await controls.ends(self._places)
+        for place in self._places:
+            young = firsts[place]
+            position = positions[place.partition]
+            if position < (ends[place] if young is None else young):
+                starts = await controls.starts([place])
+                raise PositionGone(self.topic, place.partition, position, starts[place])
+        self._guarded_s = asked_s
 
     async def _gone(self, error: OffsetOutOfRangeError) -> PositionGone:
         """What the brokers said, in our words."""

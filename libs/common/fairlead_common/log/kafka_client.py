@@ -38,9 +38,16 @@ PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 0.5
 RETRY_MS: Final = 50
 DAY_MS: Final = 86_400_000
+MINUTE_MS: Final = 60_000
+TOMBSTONES_KEPT_MS: Final = 15 * MINUTE_MS
+"""How long the brokers keep a tombstone after the older records of its key have gone. Readers count
+on half of it: their clocks need not agree better than that with the brokers'."""
 
 _EXISTS: Final = 36
 _ABSENT: Final = 3
+
+_RETENTION: Final = ("retention.ms", "delete.retention.ms", "max.compaction.lag.ms")
+"""Settings of a topic that are brought up to date when they differ."""
 
 
 BROKEN: Final = (KafkaError, IllegalOperation, OSError)
@@ -145,6 +152,8 @@ class Controls:
         self._consumer: Consumer = None
         self._starting = asyncio.Lock()
         self._partitions: dict[str, int] = {}
+        self.compacted: set[str] = set()
+        """The compacted topics among those that this process has made or checked."""
 
     async def cluster_id(self) -> str:
         """The name that the brokers gave themselves for good."""
@@ -167,6 +176,8 @@ class Controls:
                 return await _known_partitions(client, topic.name)
 
         self._partitions[topic.name] = await bounded(self._address, self._away_s, attempt)
+        if topic.compacted:
+            self.compacted.add(topic.name)
 
     async def partitions(self, topic: str) -> int:
         """How many it has, which never changes. Raises `TopicMismatch` if it is not there."""
@@ -191,6 +202,18 @@ class Controls:
             consumer = await self._started()
             found: Mapping[TopicPartition, int] = await consumer.end_offsets(places)
             return found
+
+        return await bounded(self._address, self._away_s, attempt)
+
+    async def first_since(
+        self, places: list[TopicPartition], time_ms: int
+    ) -> Mapping[TopicPartition, int | None]:
+        """The offset of the first record from that time on, for each; None if there is none."""
+
+        async def attempt() -> Mapping[TopicPartition, int | None]:
+            consumer = await self._started()
+            found = await consumer.offsets_for_times(dict.fromkeys(places, time_ms))
+            return {place: None if at is None else at.offset for place, at in found.items()}
 
         return await bounded(self._address, self._away_s, attempt)
 
@@ -238,11 +261,11 @@ def settings_of(topic: Topic) -> dict[str, str]:
         return settings | {
             "cleanup.policy": "compact",
             "segment.bytes": str(64 * RECORD_BYTES_MAX),
-            "segment.ms": str(DAY_MS // 24),
+            "segment.ms": str(5 * MINUTE_MS),
             "min.cleanable.dirty.ratio": "0.2",
             "min.compaction.lag.ms": "0",
-            "max.compaction.lag.ms": str(DAY_MS // 4),
-            "delete.retention.ms": str(DAY_MS),
+            "max.compaction.lag.ms": str(10 * MINUTE_MS),
+            "delete.retention.ms": str(TOMBSTONES_KEPT_MS),
         }
     return settings | {
         "cleanup.policy": "delete",
@@ -266,7 +289,7 @@ async def _create(client: Any, topic: Topic) -> None:
 
 
 async def _check(client: Any, topic: Topic, settings: Mapping[str, str]) -> None:
-    """Raises `TopicMismatch`; says how long the topic is kept, if that has changed."""
+    """Raises `TopicMismatch`; sets how long records and tombstones are kept, if that differs."""
     found = await _known_partitions(client, topic.name)
     resource = ConfigResource(ConfigResourceType.TOPIC, topic.name)
     answers = await client.describe_configs([resource])
@@ -280,8 +303,7 @@ async def _check(client: Any, topic: Topic, settings: Mapping[str, str]) -> None
             f"{topic.name} exists with {found} partitions, compacted: {compacted}; "
             f"{topic.partitions} and {topic.compacted} were asked for"
         )
-    kept = settings.get("retention.ms")
-    if kept is not None and there["retention.ms"] != kept:
+    if any(name in settings and there[name] != settings[name] for name in _RETENTION):
         changed = ConfigResource(ConfigResourceType.TOPIC, topic.name, dict(settings))
         await client.alter_configs([changed])
 
