@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from fairlead_common import clusters, configuration
 from fairlead_common.errors import AppendRefused, AppendUnknown, ProducerFenced
@@ -26,6 +26,8 @@ from fairlead_scheduler.view import apply, checkpoint
 from fairlead_scheduler.view.columns import Ended, View
 from fairlead_scheduler.view.saved_names import SavedNames
 from tests.simulation.world import EXECUTORS, Tail, World, Writer
+
+T = TypeVar("T")
 
 RULES = Rules(
     rate=Rate(per_second=1, burst=6),
@@ -73,8 +75,9 @@ class _Interleaved:
         """Nothing to give up."""
 
 
-async def pass_at_once(_seconds: float) -> None:
-    """A simulation does not wait."""
+async def run_at_once(work: Callable[[], T]) -> T:
+    """A simulation has one thread."""
+    return work()
 
 
 def run_without_loop(steps: Coroutine[Any, Any, None]) -> None:
@@ -160,7 +163,7 @@ class Scheduler:
             reporter,
             now_ms=log_clock.now_ms,
             monotonic_s=lambda: world.now_ms / 1000,
-            sleep=pass_at_once,
+            offload=run_at_once,
         )
 
     def follow(self) -> None:

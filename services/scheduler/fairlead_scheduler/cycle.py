@@ -1,7 +1,8 @@
 """One cycle of the leader: look, decide, append, fold back. The shell around `deciding`.
 
 Everything that is read from the view is read while `State.folding` is held: as soon as it is
-released, events may give a row to another job. What leaves the lock names jobs by their ids.
+released, events may give a row to another job. What leaves the lock names jobs by their ids. Rounds
+run in a thread, so whoever changes the view, the clusters or the queues holds that lock.
 
 A pool whose round raises is logged, counted, shown and tried again later; the others go on. What
 fails outside of the pure decisions (log, database) ends the term as ever.
@@ -9,9 +10,9 @@ fails outside of the pure decisions (log, database) ends the term as ever.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from fairlead_common import clock
 from fairlead_common.db import Pool
@@ -29,9 +30,22 @@ from fairlead_scheduler.units import Unit, appends
 T = TypeVar("T")
 _logger = logging.getLogger("fairlead.scheduler")
 
-BETWEEN_ROUNDS_S: Final = 0.001
 REPORT_S_MIN: Final = 1.0
 """Reports of a pool are written at most this often."""
+
+
+class Offload(Protocol):
+    """Runs a function so that the event loop goes on meanwhile."""
+
+    async def __call__(self, work: Callable[[], T]) -> T:
+        """The result of `work`; raises what it raises."""
+        ...
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run it in a thread. Kernels release the interpreter's lock, so that a long round delays
+    neither the lock session nor heartbeats nor requests."""
+    return await asyncio.to_thread(work)
 
 
 class Decided(NamedTuple):
@@ -56,7 +70,7 @@ class Cycle:
         full_disk: FullDisk | None = None,
         now_ms: Callable[[], int] = clock.now_ms,
         monotonic_s: Callable[[], float] = clock.monotonic_s,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        offload: Offload = in_thread,
     ) -> None:
         self._decider = decider
         self._state = state
@@ -68,7 +82,7 @@ class Cycle:
         self.written: dict[int, int] = {}
         self._now_ms = now_ms
         self._monotonic_s = monotonic_s
-        self._sleep = sleep
+        self._offload = offload
 
     async def turn(self) -> None:
         """Decide everything that is due now, append it, and wait until it is folded back."""
@@ -119,14 +133,15 @@ class Cycle:
     async def _round(
         self, pool: str, kept: Housekeeping, now_ms: int
     ) -> tuple[Round, list[Unit]] | None:
-        decided = self._attempt(
-            pool, lambda: self._decider.round(pool, kept, now_ms, self._monotonic_s)
-        )
+        try:
+            decided = await self._offload(
+                lambda: self._decider.round(pool, kept, now_ms, self._monotonic_s)
+            )
+        except Exception as error:
+            self._failed(pool, error)
+            return None
         if decided is None:
             return None
-        # A round holds up the whole loop: between the rounds of many pools the session of the
-        # leader's lock has to be renewed.
-        await self._sleep(BETWEEN_ROUNDS_S)
         needed = self._decider.specs_needed(decided)
         await load_specs(self._database, self._state.view, needed)
         units = self._attempt(pool, lambda: self._decider.units(decided))
@@ -143,13 +158,20 @@ class Cycle:
         try:
             return work()
         except Exception as error:
-            trouble = self._state.troubles.failed(pool, error, self._monotonic_s())
-            metrics.POOL_FAILURES.labels(pool).inc()
-            metrics.POOL_FAILING.labels(pool).set(1)
-            _logger.exception(
-                "the round of pool %s failed, for the %d. time in a row", pool, trouble.times
-            )
+            self._failed(pool, error)
             return None
+
+    def _failed(self, pool: str, error: Exception) -> None:
+        """Note that the round of this pool raised; the pool is tried again later."""
+        trouble = self._state.troubles.failed(pool, error, self._monotonic_s())
+        metrics.POOL_FAILURES.labels(pool).inc()
+        metrics.POOL_FAILING.labels(pool).set(1)
+        _logger.error(
+            "the round of pool %s failed, for the %d. time in a row",
+            pool,
+            trouble.times,
+            exc_info=error,
+        )
 
     async def _append(self, units: Iterable[Unit]) -> None:
         for append in appends(units):

@@ -38,7 +38,8 @@ class State:
         self.positions: dict[str, dict[int, int]] = {}
         self.changed = asyncio.Event()
         self.folding = asyncio.Lock()
-        """Held while events change the view, and while a cycle decides: rows stay what they are."""
+        """Held while anything here changes, and while a cycle decides, partly in a thread: rows
+        stay what they are."""
         self.recalling = asyncio.Lock()
         """Held from the look-up of what events mention until they are folded; before `folding`."""
         self._moved = asyncio.Condition()
@@ -107,10 +108,11 @@ async def follow_clusters(log: EventLog, state: State) -> None:
     reader = await CompactedReader.open(log, CLUSTERS)
 
     async def fold(batch: Batch) -> Batch:
-        before = state.clusters.version
-        state.clusters.apply(batch.entries)
-        if state.clusters.version != before:
-            state.view.version += 1
+        async with state.folding:
+            before = state.clusters.version
+            state.clusters.apply(batch.entries)
+            if state.clusters.version != before:
+                state.view.version += 1
         return batch
 
     await _follow(reader, state, fold)
@@ -121,8 +123,9 @@ async def follow_config(log: EventLog, state: State) -> None:
     reader = await CompactedReader.open(log, CONFIG)
 
     async def fold(batch: Batch) -> Batch:
-        state.queues.apply(batch.entries, state.clusters)
-        state.view.version += bool(batch.entries)
+        async with state.folding:
+            state.queues.apply(batch.entries, state.clusters)
+            state.view.version += bool(batch.entries)
         return batch
 
     await _follow(reader, state, fold)

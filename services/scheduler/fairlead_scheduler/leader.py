@@ -12,7 +12,7 @@ from functools import partial
 
 from fairlead_common import clock
 from fairlead_common.db import Pool
-from fairlead_common.db.lock_session import SILENCE_S, LockSession, holding
+from fairlead_common.db.lock_session import LockSession, holding
 from fairlead_common.db.locks import SCHEDULER_LEADER
 from fairlead_common.errors import TopicMismatch
 from fairlead_common.log import EventLog, fold
@@ -73,8 +73,6 @@ async def stand_by_and_lead(
         settings.database_url,
         SCHEDULER_LEADER,
         name=f"{APPLICATION}-lock",
-        # A round may hold up everything else in this process for `round_s_max`.
-        silence_s=max(SILENCE_S, 2 * settings.round_s_max),
         poll_s=settings.standby_poll_s,
         waiting=prune,
     )
@@ -193,8 +191,9 @@ async def _save(
     while True:
         await asyncio.sleep(max(settings.checkpoint_s, min(SAVE_REST * took_s, SAVE_REST_S_MAX)))
         begun_s = clock.monotonic_s()
-        changes = checkpoint.take(state.view, names, JOB_PARTITIONS)
-        nodes, state.clusters.unsaved = state.clusters.unsaved, []
+        async with state.folding:
+            changes = checkpoint.take(state.view, names, JOB_PARTITIONS)
+            nodes, state.clusters.unsaved = state.clusters.unsaved, []
         if changes.positions == saved and not nodes:
             continue
         await full_disk.outlast(partial(checkpoint.save, pool, saved, changes, nodes))
@@ -213,6 +212,7 @@ async def _prune(
         before_ms = clock.now_ms() - settings.ended_kept_days * _DAY_MS
         for name in await full_disk.outlast(partial(checkpoint.prune_ended, pool, before_ms)):
             _logger.info("dropped %s: all its jobs ended long ago", name)
-        numbers = state.clusters.forget_numbers()
+        async with state.folding:
+            numbers = state.clusters.forget_numbers()
         await full_disk.outlast(partial(checkpoint.prune_nodes, pool, numbers))
         await asyncio.sleep(PRUNE_SAVED_S)

@@ -1,7 +1,9 @@
 """What a cycle appends while events go on giving rows of the view to other jobs."""
 
+import asyncio
+import threading
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from fairlead_common import clusters as records
 from fairlead_common import events as ev
@@ -14,6 +16,7 @@ from fairlead_common.reports import QueueShare
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.cycle import Cycle
 from fairlead_scheduler.deciding import Decider
+from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.follower import State
 from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.queues import Queues
@@ -22,6 +25,7 @@ from fairlead_scheduler.settings import SchedulerSettings
 from fairlead_scheduler.view import apply
 from tests.unit.scheduler.facts import fold, message, submitted
 
+ROUND_S_MAX: Final = 30.0
 WAITS, STARTS, LATER = JobId("waits"), JobId("starts"), JobId("later")
 
 
@@ -75,3 +79,25 @@ async def test_a_report_names_the_job_that_waited_when_the_round_was_decided() -
     ]
     (share,) = [report for report in said if isinstance(report, QueueShare)]
     assert share.first_waiting == WAITS
+
+
+async def test_the_event_loop_goes_on_during_a_round() -> None:
+    view = fold([submitted(WAITS)])
+    state = State(view, clusters_with_one_core(), Queues())
+    began, released = threading.Event(), threading.Event()
+
+    def engine(snapshot: Snapshot, settings: EngineSettings, **rest: Any) -> Plan:
+        began.set()
+        assert released.wait(ROUND_S_MAX), "the loop stood still while this round was running"
+        return schedule(snapshot, settings, **rest)
+
+    decider = Decider(
+        SchedulerSettings(), view, state.clusters, state.queues, Leases(), began_ms=0, engine=engine
+    )
+    cycle = Cycle(decider, state, _Busy(state), cast(Any, None), Reporter())
+    turn = asyncio.create_task(cycle.turn())
+    assert await asyncio.to_thread(began.wait, ROUND_S_MAX)
+    assert state.folding.locked(), "nothing may change what the round reads"
+    released.set()
+    await turn
+    assert state.troubles.said() is None
