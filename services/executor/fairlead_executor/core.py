@@ -128,6 +128,11 @@ class Core:
         entries = list(newest)
         there = {entry.key for entry in entries}
         gone = [Entry(0, 0, run, None, 0) for run in self.desired if run not in there]
+        if gone:
+            _logger.warning(
+                "%d leases ended unseen or are no longer in the log: their pods are stopped",
+                len(gone),
+            )
         self.fold([*entries, *gone], position)
 
     def fold(self, entries: Iterable[Entry], position: int) -> None:

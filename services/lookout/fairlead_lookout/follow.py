@@ -7,6 +7,7 @@ waited out within a bound; a position moved by somebody else (`ViewConflict`) en
 """
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -17,12 +18,12 @@ from fairlead_common import clock, records
 from fairlead_common.db import Connection, lock_session
 from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX
 from fairlead_common.disk import Disk
-from fairlead_common.errors import WorldError
 from fairlead_common.log import Entry, EventLog, Reader
+from fairlead_common.log.coverage import Gap, ViewUnusable
 from fairlead_common.log.topics import JOBS
 from fairlead_common.records import Undecodable
 from fairlead_common.screening import ScreenedReader, stopped_partitions
-from fairlead_lookout import chunks, fold, metrics
+from fairlead_lookout import chunks, coverage, fold, metrics
 from fairlead_lookout.batches import Batch, cut
 from fairlead_lookout.behind import Behind
 from fairlead_lookout.cache import Cache
@@ -34,7 +35,7 @@ from fairlead_lookout.progress import Progress
 from fairlead_lookout.pruning import Pruner
 from fairlead_lookout.requests import Requests
 from fairlead_lookout.settings import Settings
-from fairlead_lookout.store import SCHEMA, SQL, Rows, Store
+from fairlead_lookout.store import SQL, Rows, Store
 from fairlead_lookout.streams import Streams
 from fairlead_lookout.turns import Turns
 
@@ -42,26 +43,11 @@ READ_BYTES_MAX: Final = 4 * 1024 * 1024
 READ_RECORDS_MAX: Final = 5_000
 READ_WAIT_S: Final = 1.0
 CLOSE_S_MAX: Final = 2.0
+REPAIR_CHECK_S: Final = 1.0
+"""How often a fold whose view cannot be used looks whether it was repaired."""
+_logger: Final = logging.getLogger("fairlead.lookout")
 FEW_EVENTS: Final = 100
 """A batch with fewer is followed by the next at once: nobody should wait for a lone job."""
-
-
-class AnotherLog(WorldError):
-    """The view in this database is a fold of another log than the one that was given."""
-
-
-class ViewTooOld(WorldError):
-    """The log no longer has what comes next for this view: it was away longer than that is kept."""
-
-    def __init__(self, gone: Mapping[int, int], start: Mapping[int, int]) -> None:
-        number, position = next(iter(sorted(gone.items())))
-        super().__init__(
-            f"lookout's view is behind what the log still has, in {len(gone)} partitions (partition"
-            f" {number}: the view reads {position} next, the log begins at {start[number]}). What"
-            " happened between is lost to it. Restore a newer backup of the schema"
-            f" {SCHEMA}, or drop that schema and start again: lookout then builds its view from"
-            " what the log still has, and knows nothing of jobs that were submitted before."
-        )
 
 
 class _Made(NamedTuple):
@@ -89,6 +75,10 @@ class Folder:
         self._outages = Outages("the fold", settings.away_s)
         self.stopped: Mapping[int, int] = {}
         """Partition -> position at which this fold has stopped."""
+        self.unusable: ViewUnusable | None = None
+        """Why the fold waits for a repair, if it does. What the view holds is still shown."""
+        self.unrepaired: Gap | None = None
+        """What the view lacks and no repair has settled, although the fold goes on."""
 
     @property
     def trouble(self) -> str | None:
@@ -101,8 +91,19 @@ class Folder:
         return self._outages.full
 
     async def run(self) -> None:
-        """Fold for ever. Raises what lasts: an outage beyond the bound, `ViewConflict`."""
-        await self._outages.outlast(self._session)
+        """Fold for ever. Raises what lasts: an outage beyond the bound, `ViewConflict`.
+
+        A view that its log cannot continue is not touched: the fold waits until it is repaired.
+        """
+        while True:
+            try:
+                await self._outages.outlast(self._session)
+            except ViewUnusable as error:
+                if self.unusable is None:
+                    _logger.error("waits for a repair: %s", error)
+                self.unusable = error
+                metrics.VIEW_UNUSABLE.set(1)
+            await asyncio.sleep(REPAIR_CHECK_S)
 
     async def _session(self) -> None:
         """Fold until the connection or the log fails."""
@@ -150,30 +151,11 @@ class Folder:
 
     async def _prepare(self, connection: Connection) -> None:
         identity = await self._log.identity()
-        known = await connection.fetchval(SQL["log_identity"], identity)
-        if known != identity:
-            raise AnotherLog(
-                f"lookout's view in this database belongs to the log {known!r}, not to"
-                f" {identity!r}; give lookout an empty database, or the log it belongs to"
-            )
-        start = await self._log.start_positions(JOBS)
-        kept = await connection.fetch(SQL["positions"])
-        gone = {
-            row["partition"]: row["position"]
-            for row in kept
-            if row["position"] < start.get(row["partition"], 0)
-        }
-        if gone:
-            raise ViewTooOld(gone, start)
-        end = await self._log.end_positions(JOBS)
-        ahead = [row["partition"] for row in kept if row["position"] > end.get(row["partition"], 0)]
-        if ahead:
-            raise AnotherLog(
-                f"lookout's view has folded more of {len(ahead)} partitions than the log has: the"
-                f" log was put back to an older state. Drop the schema {SCHEMA} and start again,"
-                " so that the view is built from the log as it is now"
-            )
-        await connection.execute(SQL["begin_partitions"], list(start.keys()), list(start.values()))
+        self.unrepaired = await coverage.begin(connection, self._log)
+        if self.unusable is not None:
+            _logger.info("the view was repaired: going on")
+        self.unusable = None
+        metrics.VIEW_UNUSABLE.set(0)
         await connection.execute(SQL["make_kept_tables"])
         await self._streams.belong_to(identity)
 

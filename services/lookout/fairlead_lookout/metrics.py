@@ -21,3 +21,6 @@ STREAM_FAILURES: Final = Counter(
     "fairlead_lookout_stream_failures", "Batches whose events did not reach Redis."
 )
 EVENT_STREAMS: Final = Gauge("fairlead_lookout_event_streams", "Event streams open now.")
+VIEW_UNUSABLE = Gauge(
+    "fairlead_lookout_view_unusable", "1 while the view waits for `fairlead repair`"
+)

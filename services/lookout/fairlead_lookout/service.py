@@ -9,15 +9,18 @@ from fastapi import APIRouter
 from fairlead_common import clock
 from fairlead_common.auth import Authenticator
 from fairlead_common.db import Pool, migrate, open_pool
+from fairlead_common.db.pool import AWAY
 from fairlead_common.disk import Disk
 from fairlead_common.errors import WorldError
 from fairlead_common.log import EventLog, topics
+from fairlead_common.log import coverage as log_coverage
 from fairlead_common.log.connect import open_log
+from fairlead_common.log.coverage import WHAT_TO_DO
 from fairlead_common.quarantine import Quarantine
 from fairlead_common.queue_rights import QueueRights
 from fairlead_common.screening import ScreenedLog
 from fairlead_common.serving import Check, Degraded
-from fairlead_lookout import api, html, metrics, pages, upkeep
+from fairlead_lookout import api, coverage, html, metrics, pages, upkeep
 from fairlead_lookout.fairness_fold import FairnessFolder
 from fairlead_lookout.follow import Folder
 from fairlead_lookout.lists import Lists
@@ -119,6 +122,7 @@ class Service:
         return {
             "lookout view": self._check_view,
             "lookout quarantine": self._log.quarantine.check(),
+            "scheduler view": self._check_scheduler,
         }
 
     def tasks(self) -> list[Coroutine[object, object, None]]:
@@ -137,9 +141,12 @@ class Service:
         ]
 
     async def _check_view(self) -> str | None:
-        """How far the view is behind, once that lasts."""
+        """What is wrong with the view, or how far it is behind, once that lasts."""
         if self.folder.full is not None:
             return Degraded(self.folder.full)
+        if self.folder.unusable is not None:
+            # What the view holds is shown: a restart or another process would change nothing.
+            return Degraded(str(self.folder.unusable))
         if self.folder.trouble is not None:
             return self.folder.trouble
         try:
@@ -158,7 +165,23 @@ class Service:
             self._caught_up_s = now_s
         elif now_s - self._caught_up_s > LAG_S_MAX:
             return f"the view is {behind} messages behind the log"
-        return None
+        return await self._check_gaps()
+
+    async def _check_gaps(self) -> str | None:
+        """What the view lacks, until a repair has settled it."""
+        if self.folder.unrepaired is None:
+            return None
+        state = await log_coverage.read_log_state(self._log, topics.JOBS)
+        self.folder.unrepaired = gap = await coverage.find_unrepaired(self._pool, state)
+        return None if gap is None else Degraded(f"{gap.describe()} {WHAT_TO_DO}")
+
+    async def _check_scheduler(self) -> str | None:
+        """Whether the log can continue the scheduler's checkpoint, for who only sees lookout."""
+        try:
+            gap = await coverage.find_scheduler_gap(self._pool, self._log)
+        except AWAY as error:
+            return f"Postgres is away: {error}"
+        return None if gap is None else Degraded(f"{gap.describe()} {WHAT_TO_DO}")
 
 
 def _by_index(url: str) -> str:

@@ -15,9 +15,10 @@ from fairlead_common.db import Pool
 from fairlead_common.db.lock_session import LockSession, holding
 from fairlead_common.db.locks import SCHEDULER_LEADER
 from fairlead_common.errors import TopicMismatch
-from fairlead_common.log import EventLog, fold
+from fairlead_common.log import EventLog, Producer, fold
 from fairlead_common.log.guarded import GuardedProducer
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOB_PARTITIONS, JOBS, REPORTS, leases
+from fairlead_common.screening import ScreenedLog
 from fairlead_scheduler import leasing, metrics
 from fairlead_scheduler.cycle import Cycle
 from fairlead_scheduler.deciding import Decider, Engine
@@ -27,6 +28,7 @@ from fairlead_scheduler.heartbeat import LeaderHeartbeats, LogClock
 from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.reporting import Reporter
 from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_scheduler.units import Unit, appends
 from fairlead_scheduler.view import checkpoint
 from fairlead_scheduler.view.forgetting import forget_names
 from fairlead_scheduler.view.saved_names import SavedNames
@@ -100,6 +102,7 @@ async def lead(
         await state.reached(topic, await log.end_positions(topic))
     log_clock = LogClock(state.clusters, heartbeats.step_s_max)
     held = await _read_back(log, state)
+    await _give_up_runs_without_lease(log, producer, state, held)
     held.assume_wanted(state.view)
     reporter = Reporter(item.name for item in settings.priority_classes)
     reporter.read_back((await fold.newest(log, REPORTS))[0])
@@ -140,7 +143,7 @@ async def lead(
 
 async def _read_back(log: EventLog, state: State) -> Leases:
     held = Leases()
-    for executor in sorted(state.clusters.heard):
+    for executor in sorted(state.clusters.heard.keys() | leasing.executors_in_use(state.view)):
         try:
             newest, _ = await fold.newest(log, leases(executor).name)
         except TopicMismatch:  # no executor of ours wrote its heartbeat: they make it before
@@ -148,6 +151,33 @@ async def _read_back(log: EventLog, state: State) -> Leases:
             continue
         held.read_back(executor, newest)
     return held
+
+
+async def _give_up_runs_without_lease(
+    log: EventLog, producer: Producer, state: State, held: Leases
+) -> None:
+    """Live runs of which the lease topics hold nothing, not even a record that cannot be decoded:
+    the log was restored or created again, and their executors end them. They are lost."""
+    missing = leasing.runs_without_lease(state.view, held)
+    if not missing:
+        return
+    there = await _lease_keys(log, state)
+    lost = [Unit((fact,)) for run, fact in missing.items() if run not in there]
+    if lost:
+        _logger.warning("gives up %d runs: %s", len(lost), leasing.NO_LEASE)
+    for records, _ in appends(lost):
+        appended = await producer.append(records)
+        await state.reached(JOBS, {partition: at for (_, partition), at in appended.items()})
+
+
+async def _lease_keys(log: EventLog, state: State) -> set[str]:
+    """The keys of all records of the lease topics that are not null, whatever is in them."""
+    log = log.inner if isinstance(log, ScreenedLog) else log
+    keys: set[str] = set()
+    for executor in state.clusters.heard.keys() | leasing.executors_in_use(state.view):
+        await log.create(leases(executor))
+        keys |= (await fold.newest(log, leases(executor).name))[0].keys()
+    return keys
 
 
 async def _saved_positions(log: EventLog, pool: Pool) -> list[int]:

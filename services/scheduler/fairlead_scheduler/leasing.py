@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from fairlead_common import events as ev
 from fairlead_common import leases, resources, shapes
@@ -62,8 +63,7 @@ class Leases:
     def assume_wanted(self, view: View) -> None:
         """Live runs whose lease could not be read back: their executors may still have it."""
         jobs = view.jobs
-        rows = view.live_rows()
-        rows = view.decidable(rows[c.IS_LIVE_RUN[jobs.run_state[rows]]])
+        rows = view.decidable(_live_runs(view))
         runs = map(run_id, jobs.rows.every(rows), jobs.run[rows].tolist())
         for run, node in zip(runs, jobs.node[rows].tolist(), strict=True):
             if run not in self.held:
@@ -194,6 +194,41 @@ def clear_all(runs: Sequence[RunId], executors: Sequence[str]) -> list[LeaseChan
         LeaseChange(run, None, Record(topics[executor], run, None))
         for run, executor in zip(runs, executors, strict=True)
     ]
+
+
+NO_LEASE: Final = (
+    "its lease is not in the log any more: the log was restored from a backup or created again"
+)
+
+
+def executors_in_use(view: View) -> set[str]:
+    """The executors that have live runs."""
+    numbers = np.unique(view.jobs.node[_live_runs(view)])
+    nodes = view.jobs.nodes.values
+    return {nodes[number].executor for number in numbers.tolist() if number >= 0}
+
+
+def runs_without_lease(view: View, held: Leases) -> dict[RunId, tuple[c.JobSet, ev.JobRunLost]]:
+    """Live runs of which no lease says that they exist, and the ends of them.
+
+    A lease is appended together with its run, and its null together with what ends the run: in an
+    intact log there are none. A new leader looks once it has read both to the end.
+    """
+    jobs = view.jobs
+    rows = view.decidable(_live_runs(view))
+    found = {}
+    for job_id, row in zip(jobs.rows.every(rows), rows.tolist(), strict=True):
+        run = run_id(job_id, jobs.run.item(row))
+        if run not in held.held:
+            lost = ev.JobRunLost(job_id=job_id, run=jobs.run.item(row), reason=NO_LEASE)
+            found[run] = jobs.job_sets.values[jobs.job_set.item(row)], lost
+    return found
+
+
+def _live_runs(view: View) -> c.Rows:
+    rows = view.live_rows()
+    live: c.Rows = rows[c.IS_LIVE_RUN[view.jobs.run_state[rows]]]
+    return live
 
 
 def compare(view: View, held: Leases) -> list[RunId]:

@@ -33,6 +33,9 @@ SHARE = Gauge(
 WAITING = Gauge(
     "fairlead_scheduler_waiting_jobs", "Jobs that wait, by reason code", ["pool", "code"]
 )
+VIEW_UNUSABLE = Gauge(
+    "fairlead_scheduler_view_unusable", "1 while the checkpoint waits for `fairlead repair`"
+)
 LEASED = Counter("fairlead_scheduler_leased_total", "Jobs that were given a node", ["pool"])
 PREEMPTED = Counter("fairlead_scheduler_preempted_total", "Runs asked to give way", ["pool"])
 DECIDED = Counter("fairlead_scheduler_decisions_total", "Decisions before scheduling")

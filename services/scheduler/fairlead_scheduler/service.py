@@ -1,6 +1,7 @@
 """The scheduler, wired: what it opens, what it serves, and the tasks it runs."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
@@ -10,11 +11,12 @@ from fairlead_common.db import Pool, migrate, open_pool
 from fairlead_common.disk import Disk
 from fairlead_common.log import topics
 from fairlead_common.log.connect import keep_tidy, open_log
+from fairlead_common.log.coverage import ViewUnusable
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.quarantine import Quarantine
 from fairlead_common.screening import ScreenedLog
 from fairlead_common.serving import Check, Degraded
-from fairlead_scheduler import follower, kernels, leader, mirror, warm
+from fairlead_scheduler import follower, kernels, leader, metrics, mirror, warm
 from fairlead_scheduler.buckets import PoolBuckets
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.compiling import Compiling
@@ -24,11 +26,14 @@ from fairlead_scheduler.follower import State
 from fairlead_scheduler.full_disk import FullDisk
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.settings import Rules, SchedulerSettings
-from fairlead_scheduler.view import checkpoint
+from fairlead_scheduler.view import checkpoint, progress
 from fairlead_scheduler.view.columns import View
 
 ODD_SHOWN_MAX: Final = 20
 """Most records that make no sense that `/readyz` names."""
+REPAIR_CHECK_S: Final = 1.0
+"""How often a scheduler whose checkpoint cannot be used looks whether it was repaired."""
+_logger: Final = logging.getLogger("fairlead.scheduler")
 
 
 class Service:
@@ -49,6 +54,8 @@ class Service:
         self._pool = pool
         self._engine = engine
         self._full_disk = full_disk or FullDisk(Disk())
+        self.unusable: ViewUnusable | None = None
+        """Why this process waits for a repair, if it does."""
 
     @classmethod
     @asynccontextmanager
@@ -65,8 +72,14 @@ class Service:
             await migrate(pool, "fairlead_scheduler", "fairlead_scheduler")
             for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
                 await log.create(topic)
-            state = await load_state(log, pool, settings.rules)
-            yield cls(settings, log, pool, state, engine, FullDisk(disk))
+            unusable = None
+            try:
+                state = await load_state(log, pool, settings.rules)
+            except ViewUnusable as error:
+                state, unusable = State(View(), Clusters(), Queues()), error
+            service = cls(settings, log, pool, state, engine, FullDisk(disk))
+            service.unusable = unusable
+            yield service
         finally:
             await log.close()
             await pool.close()
@@ -77,6 +90,10 @@ class Service:
         async def database() -> str | None:
             await self._pool.fetchval("SELECT 1")
             return None
+
+        async def checkpoint_usable() -> str | None:
+            # The process is well and waits: starting it again would change nothing.
+            return None if self.unusable is None else Degraded(str(self.unusable))
 
         async def pools() -> str | None:
             said = self.state.troubles.said()
@@ -93,6 +110,7 @@ class Service:
 
         return {
             "database": database,
+            "scheduler view": checkpoint_usable,
             "pools": pools,
             "records": records,
             "quarantine": self._log.quarantine.check(),
@@ -101,6 +119,7 @@ class Service:
 
     async def run(self) -> None:
         """Follow, stand by, lead; ends only by failure or cancellation."""
+        await self._await_repair()
         await asyncio.to_thread(warm.up)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(follower.follow_jobs(self._log, self._pool, self.state))
@@ -113,6 +132,22 @@ class Service:
                 self._engine = compiling = Compiling(self._engine)
                 tasks.create_task(_compile(compiling))
             tasks.create_task(self._lead())
+
+    async def _await_repair(self) -> None:
+        """Return once the log can continue the checkpoint, with the view loaded."""
+        if self.unusable is None:
+            return
+        _logger.error("waits for a repair: %s", self.unusable)
+        metrics.VIEW_UNUSABLE.set(1)
+        while self.unusable is not None:
+            await asyncio.sleep(REPAIR_CHECK_S)
+            try:
+                self.state = await load_state(self._log, self._pool, self.settings.rules)
+                self.unusable = None
+            except ViewUnusable as error:
+                self.unusable = error
+        metrics.VIEW_UNUSABLE.set(0)
+        _logger.info("the checkpoint was repaired: going on")
 
     async def _lead(self) -> None:
         await leader.stand_by_and_lead(
@@ -127,7 +162,8 @@ async def _compile(compiling: Compiling) -> None:
 
 
 async def load_state(log: EventLog, pool: Pool, rules: Rules) -> State:
-    """The saved view, or an empty one at the start of the log."""
+    """The saved view, or an empty one at the start of the log. Raises `ViewUnusable`."""
+    await progress.require_usable(log, pool)
     view = await checkpoint.load_view(pool, await log.identity(), topics.JOB_PARTITIONS, rules)
     if view is None:
         view = View(PoolBuckets(rules))

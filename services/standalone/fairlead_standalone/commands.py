@@ -1,4 +1,4 @@
-"""What this package adds to the `fairlead` command: `up`."""
+"""What this package adds to the `fairlead` command: `up` and `repair`."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -32,6 +32,15 @@ def register(app: typer.Typer) -> None:
             "fairlead up --backend simulated",
         ),
     )(up)
+    app.command(
+        name="repair",
+        short_help="Make the log and all views of it agree again.",
+        epilog=frame.examples(
+            "fairlead repair --dry-run",
+            "fairlead repair",
+            "fairlead repair --data ./data --yes",
+        ),
+    )(repair)
 
 
 def up(
@@ -53,4 +62,47 @@ def up(
 
     main.run_up(
         data=data, port=port, kafka=kafka, postgres=postgres, redis=redis, backend=backend.value
+    )
+
+
+def repair(
+    data: Data = None,
+    kafka: Annotated[
+        str | None, typer.Option(help="The Kafka of a stopped `fairlead up`.", metavar="HOST:PORT")
+    ] = None,
+    postgres: Annotated[
+        str | None, typer.Option(help="The Postgres of a stopped `fairlead up`.", metavar="URL")
+    ] = None,
+    redis: Annotated[
+        str | None, typer.Option(help="The Redis of a stopped `fairlead up`.", metavar="URL")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what is wrong and what would be done.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Repair without asking.")] = False,
+    accept_new_log: Annotated[
+        bool,
+        typer.Option("--accept-new-log", help="The log was lost: continue in the new one."),
+    ] = False,
+) -> None:
+    """Make the log and all views of it agree again after one of them was lost.
+
+    Finds views that the log cannot continue, configuration that is older on one side, and jobs of
+    which the scheduler and lookout disagree. Jobs are settled by ordinary events in the log; those
+    of which nobody knows what became are closed as failed and listed.
+
+    Works on the data folder of `fairlead up`, or, where FAIRLEAD_DATABASE_URL is set, on the
+    database and the log of the services' settings. No scheduler may lead meanwhile; a dry run can
+    be done at any time. A dry run ends with 1 if something is to be repaired.
+    """
+    from fairlead_standalone import main  # late: `fairlead --help` needs none of it
+
+    main.run_repair(
+        data=data,
+        kafka=kafka,
+        postgres=postgres,
+        redis=redis,
+        dry_run=dry_run,
+        yes=yes,
+        accept_new_log=accept_new_log,
     )

@@ -50,6 +50,8 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     address: str
     database_url: str
+    redis_url: str = ""
+    log_url: str = ""
 
 
 class DataFolder:
@@ -65,9 +67,18 @@ class DataFolder:
         """Where the children's output is kept."""
         return self.path / "logs"
 
-    def announce(self, address: str, database_url: str) -> None:
-        """Say who holds the lock and where it serves, for whoever finds the folder in use."""
-        holder = Holder(pid=os.getpid(), address=address, database_url=database_url)
+    def announce(
+        self, address: str, database_url: str, redis_url: str = "", log_url: str = ""
+    ) -> None:
+        """Say who holds the lock, where it serves and what it uses, for whoever finds the folder in
+        use."""
+        holder = Holder(
+            pid=os.getpid(),
+            address=address,
+            database_url=database_url,
+            redis_url=redis_url,
+            log_url=log_url,
+        )
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, msgspec.json.encode(holder), 0)
 
@@ -145,6 +156,16 @@ def _lock(path: Path) -> int:
             " or choose another folder with --data and another port with --port."
         ) from None
     return lock
+
+
+def read_holder(path: Path) -> Holder | None:
+    """Who holds the folder; None if nobody does, or somebody who has only just started."""
+    with contextlib.closing(os.fdopen(os.open(path / "lock", os.O_RDONLY | os.O_CLOEXEC))) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _decode(lock.read().encode())
+    return None
 
 
 def _describe(text: bytes) -> str:

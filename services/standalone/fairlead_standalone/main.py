@@ -34,6 +34,29 @@ def run_up(
         frame.fail(str(error))
 
 
+def run_repair(
+    *,
+    data: Path | None,
+    kafka: str | None,
+    postgres: str | None,
+    redis: str | None,
+    dry_run: bool,
+    yes: bool,
+    accept_new_log: bool,
+) -> None:
+    """Repair a data folder, or what the services' settings name."""
+    from fairlead_standalone.repair import command  # late: it needs all services, `up` does not
+
+    options = Options(data=_data(data), kafka=kafka, postgres=postgres, redis=redis)
+    command.run(
+        options,
+        use_folder=data is not None,
+        dry_run=dry_run,
+        yes=yes,
+        accept_new_log=accept_new_log,
+    )
+
+
 def _data(given: Path | None) -> Path:
     return (given or discovery.data_folder(os.environ)).absolute()
 

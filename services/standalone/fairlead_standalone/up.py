@@ -101,7 +101,12 @@ async def _run(
 ) -> None:
     await children.start(*servers.programs)
     await children.start(*services(options, servers, folder, runners))
-    folder.announce(f"http://127.0.0.1:{options.port}", servers.database_url)
+    folder.announce(
+        f"http://127.0.0.1:{options.port}",
+        servers.database_url,
+        servers.redis_url,
+        servers.log_url,
+    )
     for line in welcome(options, folder):
         say(line)
     await children.wait()

@@ -12,12 +12,13 @@ from fairlead_common.disk import Disk
 from fairlead_common.errors import LogError
 from fairlead_common.log import topics
 from fairlead_common.log.connect import open_log
+from fairlead_common.log.coverage import WHAT_TO_DO
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.quarantine import Quarantine
 from fairlead_common.queue_rights import QueueRights
 from fairlead_common.screening import ScreenedLog
-from fairlead_common.serving import Check
-from fairlead_submit import store
+from fairlead_common.serving import Check, Degraded
+from fairlead_submit import recovery, store
 from fairlead_submit.acting import Acting
 from fairlead_submit.api import Parts, routes
 from fairlead_submit.cordons import Cordons
@@ -53,6 +54,7 @@ class Service:
             pending_bytes_max=settings.pending_bytes_max,
         )
         self._relay = Relay(settings.database_url, log)
+        self._configuration_agrees = False
         self.identify = Authenticator(pool, settings, now_s)
         self._queues = Queues(pool, self._relay.wake)
         self._known = Known(pool, log)
@@ -117,6 +119,7 @@ class Service:
             "submit-database": self._check_database,
             "submit-log": self._check_log,
             "submit-quarantine": self._log.quarantine.check(),
+            "submit-configuration": self._check_configuration,
         }
 
     def tasks(self) -> list[Coroutine[object, object, None]]:
@@ -134,6 +137,17 @@ class Service:
         except (*AWAY, *REFUSES) as error:
             return f"Postgres is away: {error}"
         return None
+
+    async def _check_configuration(self) -> str | None:
+        """Whether tables and log have the same queues: looked at once, then while they have not."""
+        if self._configuration_agrees:
+            return None
+        try:
+            found = await recovery.find_disagreement(self._pool, self._log)
+        except (*AWAY, LogError):
+            return None  # other checks say so
+        self._configuration_agrees = not found
+        return Degraded(f"{found.describe()} {WHAT_TO_DO}") if found else None
 
     async def _check_log(self) -> str | None:
         """After a failed append the log is asked itself: without requests nobody else would."""

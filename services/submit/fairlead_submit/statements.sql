@@ -245,3 +245,24 @@ DELETE FROM fairlead_submit.action_items WHERE action = $1;
 -- name: forget_actions
 DELETE FROM fairlead_submit.actions
 WHERE ended AND changed_at < now() - make_interval(secs => $1);
+
+-- name: configured
+-- All queues and cordons as they were put into the outbox.
+SELECT value FROM fairlead_submit.queues UNION ALL SELECT value FROM fairlead_submit.cordons;
+
+-- name: outbox_keys
+SELECT DISTINCT key FROM fairlead_submit.outbox;
+
+-- name: last_version
+SELECT last_value FROM fairlead_submit.versions;
+
+-- name: raise_versions
+-- Versions to come are above $1.
+SELECT setval('fairlead_submit.versions', greatest(last_value, $1)) FROM fairlead_submit.versions
+WHERE $1 > 0;
+
+-- name: restore_queue
+INSERT INTO fairlead_submit.queues (name, version, value, deleted) VALUES ($1, $2, $3, $4)
+ON CONFLICT (name) DO UPDATE
+SET version = excluded.version, value = excluded.value, deleted = excluded.deleted,
+    changed_at = now();

@@ -99,6 +99,17 @@ async def running(
     await log.close()
 
 
+async def said_of_the_view(world: World) -> str:
+    """What `/readyz` says of a view that is not well, as soon as it does; it is ready meanwhile."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            answer = await world.client.get("/readyz")
+            said: str = answer.json()["checks"]["lookout view"]
+            if said != "ok" and answer.status_code == 200:
+                return said
+            await asyncio.sleep(0.02)
+
+
 async def _answering(client: httpx2.AsyncClient) -> None:
     async with asyncio.timeout(WAIT_S * 2):
         while True:

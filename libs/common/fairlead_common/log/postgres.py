@@ -144,6 +144,14 @@ class PostgresLog:
         """See `EventLog`."""
         return {row["partition"]: row["next"] for row in await self._rows(topic)}
 
+    async def skip_positions(self, topic: str, ends: Positions) -> None:
+        """Give no position below these to records to come: for `fairlead repair` only."""
+        place = await self.place(topic)
+        parts = [place.parts[number] for number in ends]
+        await self._link.query(
+            lambda connection: connection.execute(SQL["skip_positions"], parts, list(ends.values()))
+        )
+
     async def maintain(self, now_ms: int) -> int:
         """Drop what is no longer kept at this time; returns how many records went.
 

@@ -10,6 +10,10 @@ INSERT INTO fairlead_scheduler.view (log_id, positions, format) VALUES ($1, $2, 
 -- Compare and set: nobody else has moved the positions since this process read them.
 UPDATE fairlead_scheduler.view SET positions = $2, buckets = $3 WHERE positions = $1
 
+-- name: relocate_view
+-- The checkpoint continues elsewhere, perhaps in another log; compare and set as `move_view`.
+UPDATE fairlead_scheduler.view SET log_id = $2, positions = $3 WHERE positions = $1
+
 -- name: read_buckets
 -- What was in the token buckets at the saved positions, as JSON.
 SELECT buckets FROM fairlead_scheduler.view

@@ -67,6 +67,11 @@ UNION ALL
     WHERE bytes <= $4 OR number = 1
 );
 
+-- name: skip_positions
+-- Records to come have positions from these ($2) on.
+UPDATE fairlead_log.parts p SET next = greatest(p.next, n.position)
+FROM unnest($1::int[], $2::bigint[]) AS n (part, position) WHERE p.part = n.part;
+
 -- name: notify
 SELECT pg_notify('fairlead_log', $1);
 

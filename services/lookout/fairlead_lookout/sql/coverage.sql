@@ -1,0 +1,55 @@
+-- Statements about where the view stands in its log, and what it lacks.
+
+-- name: source
+SELECT log FROM fairlead_lookout.source;
+
+-- name: unrepaired
+SELECT partition, from_position, to_position FROM fairlead_lookout.gaps
+WHERE repaired_ms IS NULL ORDER BY partition, from_position;
+
+-- name: note_gaps
+INSERT INTO fairlead_lookout.gaps (partition, from_position, to_position, noted_ms)
+SELECT n.partition, n.from_position, n.to_position, $4
+FROM unnest($1::int[], $2::bigint[], $3::bigint[]) AS n (partition, from_position, to_position)
+ON CONFLICT DO NOTHING;
+
+-- name: close_gaps
+-- A repair has settled what was lost.
+UPDATE fairlead_lookout.gaps SET repaired_ms = $1 WHERE repaired_ms IS NULL;
+
+-- name: relocate_source
+UPDATE fairlead_lookout.source SET log = $1;
+
+-- name: relocate
+-- Continue at these positions. What was folded of a request about many jobs counts for nothing
+-- elsewhere.
+UPDATE fairlead_lookout.progress p
+SET position = n.position, within = NULL
+FROM unnest($1::int[], $2::bigint[]) AS n (partition, position)
+WHERE p.partition = n.partition AND p.position <> n.position;
+
+-- name: forget_shares_progress
+-- The log has less of the reports than was folded: they are read from the start again.
+DELETE FROM fairlead_lookout.standing_progress WHERE partition = $1 AND position > $2;
+
+-- name: has_scheduler
+SELECT to_regclass('fairlead_scheduler.progress') IS NOT NULL;
+
+-- name: scheduler_progress
+-- The scheduler's SQL view of its checkpoint: its log, and the position it reads next.
+SELECT log_id, positions FROM fairlead_scheduler.progress;
+
+-- name: live_jobs
+-- Live jobs ($1: the states) behind an id ($2), at most $3 of them, as far as the view has them.
+SELECT j.id AS job_id FROM fairlead_lookout.jobs j
+WHERE j.id > $2 AND j.state = ANY($1::text[]) ORDER BY j.id LIMIT $3;
+
+-- name: known_jobs
+SELECT j.id AS job_id, j.queue, t.job_set, j.state, j.run, j.pool, j.priority, j.held, j.stopping,
+       j.category, j.reason, j.exit_code, j.stop_reason, r.state AS run_state, r.executor, r.node,
+       r.pool AS run_pool, s.submitted
+FROM fairlead_lookout.jobs j
+JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
+LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = j.id
+LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
+WHERE j.id = ANY($1::text[]);

@@ -1,0 +1,77 @@
+"""`fairlead repair` with everything that it needs."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import typer
+
+from fairlead.cli import frame
+from fairlead_common import journal, settings
+from fairlead_common.errors import LogUrlInvalid, WorldError
+from fairlead_standalone.repair import places
+from fairlead_standalone.repair.places import DATABASE, Places
+from fairlead_standalone.repair.repairing import Findings, Repair, closed
+from fairlead_standalone.up import Options
+
+OTHER_LOG = (
+    "A view belongs to another log. If FAIRLEAD_LOG_URL is wrong, correct it instead. If the log"
+    " was lost and created again, add --accept-new-log: the views then continue in the new log."
+)
+
+
+def run(
+    options: Options, *, use_folder: bool, dry_run: bool, yes: bool, accept_new_log: bool
+) -> None:
+    """Examine, ask, repair. Ends with 0, with 1 if a dry run found something, else with 2."""
+    journal.set_up("WARNING")
+    try:
+        asyncio.run(_run(options, use_folder, dry_run, yes, accept_new_log))
+    except (settings.SettingsError, LogUrlInvalid, WorldError) as error:
+        frame.fail(str(error))
+
+
+async def _run(
+    options: Options, use_folder: bool, dry_run: bool, yes: bool, accept_new_log: bool
+) -> None:
+    async with (
+        _places(options, use_folder) as found,
+        Repair.open(found.scheduler, found.lookout) as repair,
+    ):
+        findings = await repair.examine()
+        for line in findings.lines():
+            typer.echo(line)
+        if not findings:
+            typer.echo("Nothing to repair: the log and all views of it agree.")
+            return
+        if dry_run:
+            raise typer.Exit(frame.EXIT_JOBS_FAILED)
+        if findings.other_log and not accept_new_log:
+            frame.fail(OTHER_LOG)
+        if not yes:
+            typer.confirm("Repair this now?", abort=True)
+        done = await repair.run(typer.echo)
+        _show_done(done)
+
+
+def _show_done(done: Findings) -> None:
+    typer.echo(
+        f"Settled: {len(done.differences):,} jobs; submitted again: {len(done.only_in_log):,}."
+    )
+    for each in closed(done):
+        typer.echo(
+            f"closed as failed: {each.job_id} ({each.queue}/{each.job_set}): what became of it is"
+            " not known; submit it again if it is still needed"
+        )
+
+
+def _places(options: Options, use_folder: bool) -> AbstractAsyncContextManager[Places]:
+    if use_folder or DATABASE not in os.environ:
+        return places.of_folder(options, os.environ, typer.echo)
+    return _given()
+
+
+@asynccontextmanager
+async def _given() -> AsyncIterator[Places]:
+    yield places.of_environment(os.environ)

@@ -1,0 +1,200 @@
+"""Jobs of which the scheduler and lookout know different things, and the events that settle each.
+
+Lookout's rows are read first and the scheduler is folded at least as far, so a job that lookout
+shows and the scheduler does not know is really unknown to it.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from fairlead_common import events as ev
+from fairlead_common import restatement
+from fairlead_common.ids import JobId, partition_of_job
+from fairlead_common.lifecycle import JOB_ENDED, JobState
+from fairlead_common.log import Record, filler
+from fairlead_common.restatement import Choice, Knowledge
+from fairlead_lookout.recovery import Recovery as LookoutRecovery
+from fairlead_lookout.recovery import Shown
+from fairlead_scheduler.recovery import Recovery as SchedulerRecovery
+
+PAGE: Final = 10_000
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A job of which the views disagree, what is taken as true, and the events that say so."""
+
+    job_id: JobId
+    queue: str
+    job_set: str
+    scheduler: Knowledge
+    lookout: Knowledge
+    truth: Knowledge
+    choice: Choice
+    events: list[ev.AnyEvent]
+
+    @property
+    def action(self) -> str:
+        """What the repair does with the job, for people."""
+        if self.choice is Choice.CLOSE:
+            return "close (nobody knows what became of it)"
+        if self.truth.is_ended:
+            return f"end as {self.truth.state}"
+        if self.scheduler.state is None:
+            return f"give back to the scheduler as {self.truth.state}"
+        if self.lookout.state is None:
+            return f"show again as {self.truth.state}"
+        return f"correct to {self.truth.state}"
+
+
+class Comparison:
+    """Compares the two views."""
+
+    def __init__(self, scheduler: SchedulerRecovery, lookout: LookoutRecovery) -> None:
+        self._scheduler = scheduler
+        self._lookout = lookout
+
+    async def run(self) -> list[Difference]:
+        """Every job of which the views disagree; looked at twice, for both may be moving."""
+        found: list[JobId] = []
+        async for ids in self._candidates():
+            found += [difference.job_id for difference in await self._compare(ids)]
+        distinct = list(dict.fromkeys(found))
+        return [
+            difference
+            for first in range(0, len(distinct), PAGE)
+            for difference in await self._compare(distinct[first : first + PAGE])
+        ]
+
+    async def _candidates(self) -> AsyncIterator[Sequence[JobId]]:
+        """Jobs that either view shows as live, and jobs that live ones wait for in vain."""
+        async for ids in self._lookout.live_jobs():
+            yield ids
+        live = [*self._scheduler.live_jobs(), *sorted(self._scheduler.awaited())]
+        for first in range(0, len(live), PAGE):
+            yield live[first : first + PAGE]
+
+    async def _compare(self, ids: Sequence[JobId]) -> list[Difference]:
+        shown = await self._lookout.find(ids)
+        await self._scheduler.fold(await self._lookout.positions())
+        known = await self._scheduler.knowledge(ids)
+        unknown = [job_id for job_id in ids if known.get(job_id, _NOTHING).is_live]
+        submissions = await self._scheduler.submissions(
+            [job_id for job_id in unknown if job_id not in shown]
+        )
+        found = []
+        for job_id in ids:
+            if not self._scheduler.is_decidable(partition_of_job(job_id)):
+                continue
+            difference = await self._difference(
+                job_id, known.get(job_id, _NOTHING), shown.get(job_id), submissions
+            )
+            if difference is not None:
+                found.append(difference)
+        return found
+
+    async def _difference(
+        self,
+        job_id: JobId,
+        scheduler: Knowledge,
+        shown: Shown | None,
+        submissions: Mapping[JobId, ev.JobSubmitted],
+    ) -> Difference | None:
+        lookout = _NOTHING if shown is None else shown.knowledge
+        if not scheduler.is_live and not lookout.is_live:
+            return await self._awaited(job_id, scheduler, shown)
+        partition = partition_of_job(job_id)
+        choice = restatement.choose(
+            scheduler,
+            lookout,
+            scheduler_complete=self._scheduler.is_complete(partition),
+            lookout_complete=self._lookout.is_complete(partition),
+            has_lease=job_id in self._scheduler.leased,
+        )
+        submitted = submissions.get(job_id) if shown is None else shown.submitted
+        truth = {Choice.SCHEDULER: scheduler, Choice.LOOKOUT: lookout}.get(choice)
+        if truth is not None and choice is Choice.LOOKOUT and scheduler.state is None:
+            truth, submitted = await self._adoptable(truth, submitted)
+        if truth is None:
+            choice, truth = Choice.CLOSE, restatement.CLOSED
+        events = _statements(job_id, scheduler, lookout, truth, submitted)
+        job_set = self._scheduler.job_set(job_id)
+        queue, name = (shown.queue, shown.job_set) if shown is not None else job_set or ("", "")
+        if not events:
+            return None
+        return Difference(job_id, queue, name, scheduler, lookout, truth, choice, events)
+
+    async def _adoptable(
+        self, truth: Knowledge, submitted: ev.JobSubmitted | None
+    ) -> tuple[Knowledge | None, ev.JobSubmitted | None]:
+        """A job that the scheduler is to take back: without what it needs not wait for any more.
+
+        The truth is None where the specification is lost, and an end where it waits in vain.
+        """
+        if submitted is None:
+            return None, None
+        shown = await self._lookout.find(submitted.after)
+        known = await self._scheduler.knowledge(submitted.after)
+        waits: list[JobId] = []
+        for other in submitted.after:
+            state = known[other].state if other in known else None
+            if state is None and other in shown:
+                state = shown[other].knowledge.state
+            if state is None or state in JOB_ENDED - {JobState.SUCCEEDED}:
+                how = "is not known any more" if state is None else f"ended {state.value}"
+                why = f"job {other}, which it waits for, {how}"
+                return Knowledge(state=JobState.CANCELLED, reason=why), submitted
+            if state is not JobState.SUCCEEDED:
+                waits.append(other)
+        return truth, msgspec.structs.replace(submitted, after=tuple(waits))
+
+    async def _awaited(
+        self, job_id: JobId, scheduler: Knowledge, shown: Shown | None
+    ) -> Difference | None:
+        """A job that has ended: stated again if live jobs wait for it and nobody told them."""
+        if scheduler.state is not None or shown is None or shown.submitted is None:
+            return None
+        submitted = msgspec.structs.replace(shown.submitted, after=())
+        truth = shown.knowledge
+        events = list(restatement.restate(job_id, _NOTHING, truth, submitted, every_run=True))
+        place = (shown.queue, shown.job_set)
+        return Difference(job_id, *place, scheduler, truth, truth, Choice.LOOKOUT, events)
+
+
+_NOTHING: Final = Knowledge()
+
+
+def _statements(
+    job_id: JobId,
+    scheduler: Knowledge,
+    lookout: Knowledge,
+    truth: Knowledge,
+    submitted: ev.JobSubmitted | None,
+) -> list[ev.AnyEvent]:
+    """The events that both views need, each once. A view that shows nothing needs no end."""
+    events: list[ev.AnyEvent] = []
+    for known, every_run in ((scheduler, True), (lookout, False)):
+        if known is truth or (known.state is None and truth.is_ended):
+            continue
+        if known.state is None and submitted is None:
+            continue
+        stated = restatement.restate(job_id, known, truth, submitted, every_run=every_run)
+        events += [event for event in stated if event not in events]
+    return events
+
+
+def messages(differences: Iterable[Difference]) -> list[Record]:
+    """The records of all events: those of a job in order, each in a message of its own."""
+    records: list[Record] = []
+    waves: list[dict[tuple[str, str], list[ev.AnyEvent]]] = []
+    for difference in differences:
+        for number, event in enumerate(difference.events):
+            if number == len(waves):
+                waves.append({})
+            place = (difference.queue, difference.job_set)
+            waves[number].setdefault(place, []).append(event)
+    for wave in waves:
+        for (queue, job_set), events in wave.items():
+            records += ev.records(queue, job_set, filler.BY, events)
+    return records

@@ -1,0 +1,63 @@
+"""Where a repair finds the log and the database: of a data folder, or of the services' settings.
+
+The settings are those of the services (`FAIRLEAD_DATABASE_URL`, `FAIRLEAD_LOG_URL`, ...). A data
+folder is enough for what `fairlead up` runs: while it runs its own servers are used, else they are
+started for the time of the repair.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, closing
+from typing import Final
+
+import msgspec
+
+from fairlead_common import settings
+from fairlead_lookout.settings import Settings as LookoutSettings
+from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_standalone import folder as folders
+from fairlead_standalone.folder import FolderRefused
+from fairlead_standalone.supervisor import Supervisor
+from fairlead_standalone.up import Options, choose_servers
+
+DATABASE: Final = "FAIRLEAD_DATABASE_URL"
+
+
+class Places(msgspec.Struct, frozen=True):
+    """The settings with which a repair works."""
+
+    scheduler: SchedulerSettings
+    lookout: LookoutSettings
+
+
+def of_environment(environment: Mapping[str, str]) -> Places:
+    """Those of the services. Raises `SettingsError`."""
+    return Places(
+        settings.load(SchedulerSettings, environment), settings.load(LookoutSettings, environment)
+    )
+
+
+@asynccontextmanager
+async def of_folder(
+    options: Options, environment: Mapping[str, str], say: Callable[[str], None]
+) -> AsyncIterator[Places]:
+    """Those of a data folder. Raises `FolderRefused` for one that is not there."""
+    if not (options.data / "format").exists():
+        raise FolderRefused(
+            f"{options.data} is not a data folder of `fairlead up`. Name one with --data, or set"
+            f" {DATABASE} and FAIRLEAD_LOG_URL as the services have them."
+        )
+    holder = folders.read_holder(options.data)
+    if holder is not None:
+        say(f"using the servers of the `fairlead up` that runs (process {holder.pid})")
+        yield _places(environment, holder.database_url, holder.log_url, holder.redis_url)
+        return
+    with closing(folders.claim(options.data)) as folder:
+        servers = choose_servers(options, folder, say)
+        async with Supervisor(folder.logs, say) as children:
+            await children.start(*servers.programs)
+            yield _places(environment, servers.database_url, servers.log_url, servers.redis_url)
+
+
+def _places(environment: Mapping[str, str], database: str, log: str, redis: str) -> Places:
+    urls = {DATABASE: database, "FAIRLEAD_LOG_URL": log, "FAIRLEAD_REDIS_URL": redis}
+    return of_environment({**environment, **urls})

@@ -1,0 +1,276 @@
+"""The recipe of `fairlead repair`, in steps that can be repeated: whoever breaks off begins again.
+
+1. Nobody leads: the leader's lock is held, and its producer is fenced.
+2. Configuration: tables and log take over what is newer on the other side.
+3. A log that ends below what the views have read gives those positions to nobody again; jobs that
+   only the log has are appended again behind them.
+4. Lookout's view continues where the log can; what it lacks is noted. Both views are folded.
+5. Jobs of which the views disagree are settled by ordinary events, appended to the log.
+6. Both views have folded those and agree. Only then the checkpoint continues where the log can.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from fairlead_common import db, events
+from fairlead_common.errors import WorldError
+from fairlead_common.ids import JobId
+from fairlead_common.log import Producer, Record, filler, topics
+from fairlead_common.log.connect import open_log
+from fairlead_common.log.coverage import Fault, Gap
+from fairlead_common.log.topics import JOBS
+from fairlead_common.quarantine import Quarantine
+from fairlead_common.records import Undecodable, decode_jobs
+from fairlead_common.restatement import Choice
+from fairlead_common.screening import ScreenedLog
+from fairlead_lookout.recovery import Recovery as LookoutRecovery
+from fairlead_lookout.settings import Settings as LookoutSettings
+from fairlead_scheduler import leader, recovery
+from fairlead_scheduler.recovery import Recovery as SchedulerRecovery
+from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_standalone.repair.comparing import Comparison, Difference, messages
+from fairlead_submit import recovery as configuration
+from fairlead_submit import store as submit_store
+from fairlead_submit.recovery import Disagreement
+
+JOBS_SHOWN_MAX: Final = 20
+APPEND_BYTES: Final = 16 * 1024 * 1024
+APPEND_RECORDS: Final = 10_000
+
+Say = Callable[[str], None]
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """What is wrong."""
+
+    scheduler: Gap | None
+    lookout: Gap | None
+    configuration: Disagreement
+    differences: list[Difference]
+    only_in_log: list[JobId] = []
+
+    @property
+    def other_log(self) -> bool:
+        """A view belongs to another log: perhaps only the address of the log is wrong."""
+        gaps = (self.scheduler, self.lookout)
+        return any(gap is not None and Fault.OTHER_LOG in gap.faults for gap in gaps)
+
+    def __bool__(self) -> bool:
+        return bool(self.scheduler or self.lookout or self.configuration or self.differences)
+
+    def lines(self) -> Iterator[str]:
+        """What is wrong and what a repair does about it, for people."""
+        for gap in (self.scheduler, self.lookout):
+            if gap is not None:
+                yield gap.describe()
+        if self.configuration:
+            yield self.configuration.describe()
+        if self.only_in_log:
+            yield f"{_jobs(len(self.only_in_log))} in the log are unknown to the views."
+        if not self.differences:
+            return
+        yield f"The scheduler and lookout disagree about {_jobs(len(self.differences))}:"
+        for action, count in sorted(Counter(each.action for each in self.differences).items()):
+            yield f"  {_jobs(count)}: {action}"
+        for each in self.differences[:JOBS_SHOWN_MAX]:
+            yield (
+                f"    {each.job_id} ({each.queue}/{each.job_set}):"
+                f" scheduler {each.scheduler.state or 'does not know it'},"
+                f" lookout {each.lookout.state or 'does not know it'}: {each.action}"
+            )
+        if len(self.differences) > JOBS_SHOWN_MAX:
+            yield f"    ... and {len(self.differences) - JOBS_SHOWN_MAX} more"
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count:,} jobs"
+
+
+class NotSettled(WorldError):
+    """The views still disagree after a repair."""
+
+
+class Repair:
+    """A log and the views of it in one database."""
+
+    def __init__(
+        self,
+        log: ScreenedLog,
+        pool: db.Pool,
+        scheduler: SchedulerSettings,
+        lookout: LookoutSettings,
+    ) -> None:
+        self._log = log
+        self._pool = pool
+        self._rules = scheduler.rules
+        self._settings = lookout
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, scheduler: SchedulerSettings, lookout: LookoutSettings
+    ) -> AsyncIterator["Repair"]:
+        """Connect, and bring schemas and topics up to date."""
+        pool = await db.open_pool(scheduler.database_url, name="fairlead-repair")
+        try:
+            log = ScreenedLog(await open_log(scheduler.log_url), Quarantine(filler.BY))
+            try:
+                for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
+                    await log.create(topic)
+                await submit_store.migrate(pool)
+                await recovery.migrate_schema(pool)
+                yield cls(log, pool, scheduler, lookout)
+            finally:
+                await log.close()
+        finally:
+            await pool.close()
+
+    async def examine(self) -> Findings:
+        """What is wrong, as far as that can be seen without writing; services may run.
+
+        A view that cannot follow its log is compared as it is.
+        """
+        lookout = await LookoutRecovery.load(self._log, self._pool, self._settings)
+        scheduler = await SchedulerRecovery.load(self._log, self._pool, self._rules)
+        end = await self._log.end_positions(JOBS)
+        scheduler.cap(end)
+        if lookout.gap is None:
+            await lookout.fold(end)
+        await scheduler.fold(end)
+        await scheduler.read_leases()
+        return Findings(
+            scheduler.gap,
+            lookout.gap or lookout.unrepaired,
+            await configuration.find_disagreement(self._pool, self._log),
+            await Comparison(scheduler, lookout).run(),
+        )
+
+    async def run(self, say: Say) -> Findings:
+        """Repair everything; returns what was settled. Raises `SchedulerLeads`, `NotSettled`."""
+        async with recovery.hold_leadership(self._pool):
+            producer = await self._log.producer(leader.PRODUCER)
+            disagreement = await configuration.find_disagreement(self._pool, self._log)
+            await configuration.settle(self._pool, disagreement)
+            lookout = await LookoutRecovery.load(self._log, self._pool, self._settings)
+            scheduler = await SchedulerRecovery.load(self._log, self._pool, self._rules)
+            again = await self._skip_positions(producer, scheduler, lookout)
+            await lookout.relocate()
+            await self._fold(scheduler, lookout)
+            await scheduler.read_leases()
+            comparison = Comparison(scheduler, lookout)
+            differences = await comparison.run()
+            await _append(producer, messages(differences))
+            await self._fold(scheduler, lookout)
+            left = await comparison.run()
+            if left:
+                found = Findings(None, None, Disagreement([], [], 0, 0), left)
+                raise NotSettled("\n".join(["After the repair:", *found.lines()]))
+            if scheduler.gap is not None:
+                await scheduler.relocate()
+            await lookout.settle()
+            say("Lookout and the scheduler agree about every job.")
+            return Findings(
+                scheduler.gap, lookout.gap or lookout.unrepaired, disagreement, differences, again
+            )
+
+    async def _fold(self, scheduler: SchedulerRecovery, lookout: LookoutRecovery) -> None:
+        end = await self._log.end_positions(JOBS)
+        await lookout.fold(end)
+        await scheduler.fold(end)
+
+    async def _skip_positions(
+        self, producer: Producer, scheduler: SchedulerRecovery, lookout: LookoutRecovery
+    ) -> list[JobId]:
+        """Have the log end behind what any view has read; returns the jobs only the log has."""
+        end = await self._log.end_positions(JOBS)
+        read = [scheduler.start, await lookout.positions()]
+        targets = {n: max(at.get(n, 0) for at in read) for n in end}
+        short = {n for n, at in targets.items() if at > end[n]}
+        if not short:
+            return []
+        unknown = await self._only_in_log(short, end, scheduler, lookout)
+        await filler.advance_end(self._log.inner, producer, targets)
+        await _append(producer, unknown.records)
+        return unknown.ids
+
+    async def _only_in_log(
+        self,
+        partitions: set[int],
+        end: Mapping[int, int],
+        scheduler: SchedulerRecovery,
+        lookout: LookoutRecovery,
+    ) -> "_Unknown":
+        """Jobs submitted below positions that the views have read, of which no view knows."""
+        submitted: dict[JobId, None] = {}
+        async for _, sequence in self._sequences(partitions, end):
+            submitted |= {
+                event.job_id: None
+                for event in sequence.events
+                if isinstance(event, events.JobSubmitted)
+            }
+        ids = list(submitted)
+        known: set[JobId] = set()
+        for first in range(0, len(ids), APPEND_RECORDS):
+            some = ids[first : first + APPEND_RECORDS]
+            known |= (await scheduler.knowledge(some)).keys() | (await lookout.find(some)).keys()
+        unknown = submitted.keys() - known
+        records: list[Record] = []
+        if not unknown:
+            return _Unknown([], [])
+        async for partition, sequence in self._sequences(partitions, end):
+            about = [
+                event
+                for event in sequence.events
+                if isinstance(event, events.JobEvent) and event.job_id in unknown
+            ]
+            if about:
+                records += events.records(
+                    sequence.queue, sequence.job_set, sequence.by, about, partition=partition
+                )
+        return _Unknown([job_id for job_id in ids if job_id in unknown], records)
+
+    async def _sequences(
+        self, partitions: set[int], end: Mapping[int, int]
+    ) -> AsyncIterator[tuple[int, events.EventSequence]]:
+        start = await self._log.start_positions(JOBS)
+        positions = {number: start[number] for number in partitions}
+        reader = await self._log.reader(JOBS, positions)
+        try:
+            while any(positions[number] < end[number] for number in partitions):
+                batch = await reader.read()
+                positions = batch.positions
+                for entry in batch.entries:
+                    if entry.value is not None:
+                        with contextlib.suppress(Undecodable):  # readers pass it over too
+                            yield entry.partition, decode_jobs(entry)
+        finally:
+            await reader.close()
+
+
+class _Unknown(msgspec.Struct, frozen=True):
+    ids: list[JobId]
+    records: list[Record]
+
+
+async def _append(producer: Producer, records: list[Record]) -> None:
+    """Append in their order, in appends of bounded size."""
+    pending: list[Record] = []
+    size = 0
+    for record in records:
+        if len(pending) >= APPEND_RECORDS or size >= APPEND_BYTES:
+            await producer.append(pending)
+            pending, size = [], 0
+        pending.append(record)
+        size += len(record.value or b"")
+    if pending:
+        await producer.append(pending)
+
+
+def closed(findings: Findings) -> list[Difference]:
+    """The jobs that were closed because nobody knows what became of them."""
+    return [each for each in findings.differences if each.choice is Choice.CLOSE]

@@ -1,0 +1,286 @@
+"""`fairlead repair`: every way in which a view and the log can lose each other (decision 0032)."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from fairlead_common import events as ev
+from fairlead_common.ids import run_id
+from fairlead_common.log import topics
+from fairlead_common.log.coverage import Fault
+from fairlead_common.serving import Degraded
+from fairlead_scheduler.recovery import SchedulerLeads
+from tests.integration.scheduler.world import EXECUTOR, job_id, submitted
+from tests.integration.standalone.repairing import Installation
+
+DROP_CHECKPOINT = "DROP SCHEMA fairlead_scheduler CASCADE"
+DROP_LOOKOUT = "DROP SCHEMA fairlead_lookout CASCADE"
+
+
+@pytest.fixture
+async def installation(fresh_database: str, valkey_url: str) -> AsyncIterator[Installation]:
+    async with Installation.open(fresh_database, valkey_url) as made:
+        yield made
+
+
+def running(name: str, run: int = 1) -> list[ev.AnyEvent]:
+    """What an executor reports of a run that starts."""
+    started = job_id(name)
+    return [ev.JobRunPending(job_id=started, run=run), ev.JobRunRunning(job_id=started, run=run)]
+
+
+def succeeded(name: str, run: int = 1) -> ev.AnyEvent:
+    return ev.JobRunSucceeded(job_id=job_id(name), run=run)
+
+
+async def fill(installation: Installation) -> None:
+    """`runs` runs on the only core, `waits` waits for it; everybody has folded that."""
+    world = installation.world
+    await world.report_nodes(cores=1)
+    await world.tell(submitted("runs"), submitted("waits"))
+    async with installation.scheduler():
+        await world.first(ev.JobRunLeased, "runs")
+        await world.tell(*running("runs"))
+    await installation.fold_lookout()
+
+
+async def finish_running(installation: Installation, *, run: int = 1) -> None:
+    """As `finish`, while a scheduler runs."""
+    world = installation.world
+    await world.tell(succeeded("runs", run))
+    await world.first(ev.JobSucceeded, "runs")
+    await world.first(ev.JobRunLeased, "waits")
+    await world.tell(*running("waits"), succeeded("waits"))
+    await world.first(ev.JobSucceeded, "waits")
+
+
+async def finish(installation: Installation, *, run: int = 1) -> None:
+    """The run of `runs` succeeds, then `waits` is started and succeeds; lookout shows it all."""
+    async with installation.scheduler():
+        await finish_running(installation, run=run)
+    assert await installation.states("runs", "waits") == dict.fromkeys(
+        ("runs", "waits"), "SUCCEEDED"
+    )
+    assert not await installation.examine()
+
+
+async def test_live_jobs_outlive_the_retention_a_restart_and_a_standby(
+    installation: Installation,
+) -> None:
+    await fill(installation)
+    await installation.expire()
+    async with AsyncExitStack() as leading:
+        await leading.enter_async_context(installation.scheduler())
+        await installation.world.tell(submitted("late"))
+        async with installation.scheduler(saves=False) as standby:
+            end = await installation.world.log.end_positions(topics.JOBS)
+            await standby.state.reached(topics.JOBS, end)  # folded from memory
+            await leading.aclose()
+            await installation.fold_lookout()
+            await installation.expire()
+            await finish_running(installation)
+            await installation.world.first(ev.JobRunLeased, "late")
+    states = await installation.states("runs", "waits", "late")
+    assert states == {"runs": "SUCCEEDED", "waits": "SUCCEEDED", "late": "LEASED"}
+
+
+async def test_a_checkpoint_that_is_behind_waits_for_a_repair_and_takes_over_what_lookout_knows(
+    installation: Installation,
+) -> None:
+    await fill(installation)
+    await installation.world.tell(succeeded("runs"), submitted("late"))
+    await installation.fold_lookout()
+    await installation.expire()
+    async with installation.scheduler() as service:
+        said = await service.checks()["scheduler view"]()
+        assert isinstance(said, Degraded)
+        assert "scheduler's checkpoint is older than the log" in said
+        assert "fairlead repair" in said
+        found = await installation.examine()
+        assert found.scheduler is not None
+        assert found.scheduler.faults == (Fault.BEHIND,)
+        await installation.repair()
+        await installation.world.first(ev.JobSucceeded, "runs")  # the same process goes on
+        await installation.world.first(ev.JobRunLeased, "waits")
+        await installation.world.tell(*running("waits"), succeeded("waits"))
+        await installation.world.first(ev.JobRunLeased, "late")
+    states = await installation.states("runs", "waits", "late")
+    assert states == {"runs": "SUCCEEDED", "waits": "SUCCEEDED", "late": "LEASED"}
+    assert not await installation.examine()
+
+
+async def test_jobs_from_before_the_log_are_given_back_when_the_checkpoint_is_dropped(
+    installation: Installation,
+) -> None:
+    await fill(installation)
+    await installation.expire()
+    await installation.execute(DROP_CHECKPOINT)
+    found = await installation.examine()
+    assert found.scheduler is not None
+    assert found.scheduler.faults == (Fault.MISSING,)
+    assert {each.job_id for each in found.differences} == {job_id("runs"), job_id("waits")}
+    await installation.repair()
+    async with installation.scheduler():
+        live = await installation.world.live_leases(bool)
+        assert list(live) == [run_id(job_id("runs"), 1)]
+    await finish(installation)
+
+
+async def test_jobs_are_shown_again_when_lookouts_view_is_dropped(
+    installation: Installation,
+) -> None:
+    await fill(installation)
+    await installation.expire()
+    await installation.execute(DROP_LOOKOUT)
+    found = await installation.examine()
+    assert found.lookout is not None
+    assert found.lookout.faults == (Fault.MISSING,)
+    await installation.repair()
+    shown = await installation.shown("runs", "waits")
+    assert {name: known.state for name, known in shown.items()} == {
+        "runs": "RUNNING",
+        "waits": "QUEUED",
+    }
+    assert (shown["runs"].run, shown["runs"].executor) == (1, EXECUTOR)
+    await finish(installation)
+
+
+async def test_a_view_of_lookout_that_is_behind_is_brought_up_to_the_scheduler(
+    installation: Installation,
+) -> None:
+    await fill(installation)
+    world = installation.world
+    async with installation.scheduler():
+        await world.tell(succeeded("runs"), submitted("late"))
+        await world.first(ev.JobSucceeded, "runs")
+        await world.first(ev.JobRunLeased, "waits")
+        await world.tell(*running("waits"))
+    await installation.expire()
+    found = await installation.examine()
+    assert found.lookout is not None
+    assert found.lookout.faults == (Fault.BEHIND,)
+    await installation.repair()
+    states = await installation.states("runs", "waits", "late")
+    assert states == {"runs": "SUCCEEDED", "waits": "RUNNING", "late": "QUEUED"}
+    assert not await installation.examine()
+
+
+async def test_a_job_of_which_nobody_knows_what_became_is_closed(
+    installation: Installation,
+) -> None:
+    """Both views are behind, and the lease that would say that the run lives is gone."""
+    await fill(installation)
+    await installation.world.tell(submitted("lost"))
+    await installation.expire()
+    await installation.execute(
+        "DELETE FROM fairlead_log.entries WHERE part IN (SELECT part FROM fairlead_log.parts"
+        f" WHERE topic = 'fairlead.leases.{EXECUTOR}')"
+    )
+    done = await installation.repair()
+    assert [each.job_id for each in done.differences] == [job_id("runs")]
+    shown = await installation.shown("runs", "waits")
+    assert (shown["runs"].state, shown["waits"].state) == ("FAILED", "QUEUED")
+    assert "Closed by `fairlead repair`" in shown["runs"].reason
+    async with installation.scheduler():
+        await installation.world.first(ev.JobRunLeased, "waits")
+
+
+async def test_both_behind_a_run_with_a_lease_goes_on(installation: Installation) -> None:
+    await fill(installation)
+    await installation.world.tell(submitted("lost"))
+    await installation.expire()
+    await installation.repair()
+    await finish(installation)
+
+
+async def test_views_go_on_in_a_new_log_and_runs_without_leases_are_started_again(
+    installation: Installation,
+) -> None:
+    await fill(installation)
+    await installation.execute("DROP SCHEMA fairlead_log CASCADE")
+    async with Installation.open(installation.url, "redis://127.0.0.1:9") as anew:
+        await anew.world.report_nodes(cores=4)
+        await anew.world.tell(submitted("early"))  # accepted before anybody noticed
+        async with anew.scheduler() as service:
+            said = await service.checks()["scheduler view"]()
+            assert said is not None
+            assert "the log was lost and created again" in said
+        found = await anew.examine()
+        assert found.other_log
+        done = await anew.repair()
+        assert done.only_in_log == [job_id("early")]
+        async with anew.scheduler():
+            lost = await anew.world.first(ev.JobRunLost, "runs")
+            assert "its lease is not in the log any more" in lost.reason
+            await anew.world.first(ev.JobRequeued, "runs")
+            seen = await anew.world.first(ev.JobRunLeased, "runs")
+            assert seen.run == 2
+            await anew.world.first(ev.JobRunLeased, "waits")
+            await anew.world.first(ev.JobRunLeased, "early")
+            await anew.world.tell(succeeded("runs", 2), succeeded("waits"), succeeded("early"))
+            for name in ("runs", "waits", "early"):
+                await anew.world.first(ev.JobSucceeded, name)
+        states = await anew.states("runs", "waits", "early")
+        assert states == dict.fromkeys(("runs", "waits", "early"), "SUCCEEDED")
+        assert not await anew.examine()
+
+
+async def test_a_log_that_was_restored_from_an_older_backup_gives_no_position_twice(
+    installation: Installation,
+) -> None:
+    await installation.world.report_nodes(cores=1)
+    await installation.world.tell(submitted("old", hold=True))
+    await fill(installation)
+    await installation.execute(
+        "UPDATE fairlead_log.parts SET next = 1 WHERE topic = 'fairlead.jobs' AND next > 0;"
+        " DELETE FROM fairlead_log.entries e USING fairlead_log.parts p"
+        " WHERE p.part = e.part AND p.topic = 'fairlead.jobs' AND e.position >= p.next"
+    )
+    await installation.world.tell(submitted("early"))
+    async with installation.scheduler() as service:
+        said = await service.checks()["scheduler view"]()
+        assert said is not None
+        assert "the log was restored from an older backup" in said
+    found = await installation.examine()
+    assert found.scheduler is not None
+    assert found.lookout is not None
+    assert found.scheduler.faults == found.lookout.faults == (Fault.AHEAD,)
+    done = await installation.repair()
+    assert done.only_in_log == [job_id("early")]
+    states = await installation.states("old", "runs", "waits", "early")
+    assert states["early"] == "QUEUED"
+    assert sorted(states.values()) == ["QUEUED", "QUEUED", "QUEUED", "RUNNING"]
+    assert not await installation.examine()
+
+
+async def test_what_lookout_shows_as_live_and_the_scheduler_has_ended_is_found_and_ended(
+    installation: Installation,
+) -> None:
+    await fill(installation)
+    world = installation.world
+    async with installation.scheduler():
+        await world.tell(succeeded("runs"))
+        await world.first(ev.JobSucceeded, "runs")
+    await installation.fold_lookout()
+    await installation.execute(
+        "UPDATE fairlead_lookout.jobs SET state = 'RUNNING', ended_ms = NULL"
+        f" WHERE id = '{job_id('runs')}'"
+    )
+    async with installation.scheduler(saves=False):
+        found = await installation.examine()  # beside a scheduler that leads
+        assert [(each.job_id, each.action) for each in found.differences] == [
+            (job_id("runs"), "end as SUCCEEDED")
+        ]
+        with pytest.raises(SchedulerLeads, match="Stop all schedulers"):
+            await installation.repair()
+    await installation.repair()
+    assert (await installation.states("runs"))["runs"] == "SUCCEEDED"
+
+
+async def test_an_intact_installation_needs_no_repair(installation: Installation) -> None:
+    await fill(installation)
+    assert not await installation.examine()
+    done = await installation.repair()
+    assert not done.differences
+    await finish(installation)
