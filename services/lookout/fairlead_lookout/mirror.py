@@ -177,8 +177,16 @@ class Reports(Mirror):
             self._of_queue.setdefault(_queue(key), set()).add(key)
 
     def _lost(self, key: str) -> None:
-        self._of_pool.get(key.partition("/")[0], set()).discard(key)
-        self._of_queue.get(_queue(key), set()).discard(key)
+        _discard(self._of_pool, key.partition("/")[0], key)
+        _discard(self._of_queue, _queue(key), key)
+
+
+def _discard(index: dict[str, set[str]], name: str, key: str) -> None:
+    """Take a key from the keys of a name, and the name with its last key."""
+    keys = index.get(name, set())
+    keys.discard(key)
+    if not keys:
+        index.pop(name, None)
 
 
 def _queue(key: str) -> str:

@@ -43,13 +43,16 @@ async def drop_old_days(pool: Pool, first_kept: date) -> list[date]:
 
 
 async def forget_old_sums(pool: Pool, now_ms: int, usage_days: int) -> None:
-    """Forget shares and resource-hours that are too old, and all but the last rounds."""
+    """Forget shares and resource-hours that are too old, all but the last rounds, and counters of
+    queues that count nothing."""
     oldest_ms = now_ms - usage_days * 24 * HOUR_MS
     minutes_ms = now_ms - MINUTES_KEPT_MS
     await pool.execute(FAIRNESS["forget_standing"], MINUTE_MS, minutes_ms)
     await pool.execute(FAIRNESS["forget_standing"], HOUR_MS, oldest_ms)
     await pool.execute(FAIRNESS["forget_usage"], oldest_ms)
     await pool.execute(FAIRNESS["forget_rounds"], ROUNDS_KEPT)
+    await pool.execute(FAIRNESS["forget_old_rounds"], oldest_ms)
+    await pool.execute(SQL["forget_queue_counts"])
 
 
 async def keep_tidy(pool: Pool, settings: Settings) -> None:

@@ -71,6 +71,10 @@ DELETE FROM fairlead_lookout.standing WHERE width_ms = $1 AND start_ms < $2;
 -- name: forget_usage
 DELETE FROM fairlead_lookout.usage WHERE hour_ms < $1;
 
+-- name: forget_old_rounds
+-- Of pools that are gone: those that are there have newer ones.
+DELETE FROM fairlead_lookout.rounds WHERE at_ms < $1;
+
 -- name: forget_rounds
 -- All but the newest $1 of each pool.
 DELETE FROM fairlead_lookout.rounds r

@@ -170,6 +170,16 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
 ORDER BY queue, class, state
 ON CONFLICT (queue, class, state) DO UPDATE SET jobs = queue_counts.jobs + excluded.jobs;
 
+-- name: forget_queue_counts
+-- Counters of queues that have come to 0. Rows that a batch is about to change are left alone, so
+-- that nobody waits for another in a circle.
+DELETE FROM fairlead_lookout.queue_counts q
+USING (
+    SELECT queue, class, state FROM fairlead_lookout.queue_counts
+    WHERE jobs = 0 ORDER BY queue, class, state FOR UPDATE SKIP LOCKED
+) old
+WHERE q.queue = old.queue AND q.class = old.class AND q.state = old.state AND q.jobs = 0;
+
 -- name: add_usage
 INSERT INTO fairlead_lookout.usage (queue, pool, hour_ms, resource, used, lost)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::float8[], $6::float8[])
