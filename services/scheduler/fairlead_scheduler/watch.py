@@ -44,6 +44,8 @@ class Watch:
         """Take over what changed."""
         if view.jobs.numbering != self._numbering:
             self._begin_anew(view.jobs.numbering)
+        # A view that was loaded may know nodes of which no row says anything.
+        self._runs_on = longer(self._runs_on, len(view.jobs.nodes))
         rows = changed_rows(view, self._place)
         self._place = view.jobs.journal.end
         if len(rows):
@@ -77,7 +79,6 @@ class Watch:
     def _count(self, view: View, rows: Rows, live: npt.NDArray[np.bool_]) -> None:
         jobs = view.jobs
         self._node = longer(self._node, jobs.used, -1)
-        self._runs_on = longer(self._runs_on, len(jobs.nodes))
         now = np.where(live, jobs.node[rows], np.int32(-1))
         before = self._node[rows]
         differ = now != before

@@ -15,7 +15,7 @@ from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.settings import Rules
 from fairlead_scheduler.snapshots import Builder
 from fairlead_scheduler.view import apply
-from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.columns import NodeName, View
 from fairlead_scheduler.view.forgetting import forget_names
 from fairlead_scheduler.watch import Watch
 
@@ -116,6 +116,14 @@ def test_runs_are_counted_on_their_nodes_under_the_new_numbers() -> None:
     (name,) = watch.in_use(view)
     assert name.node == "new"
     assert watch.runs_on(view, [name]) == [view.jobs.rows[JobId("a")]]
+
+
+def test_nodes_that_are_known_though_no_job_ever_used_them_are_not_in_use() -> None:
+    view, watch = View(), Watch()
+    view.jobs.nodes.number(NodeName("e", "n"))  # as a checkpoint that still holds the name does
+    watch.keep_up(view)
+    assert watch.in_use(view) == []
+    assert watch.runs_on(view, [NodeName("e", "n")]) == []
 
 
 def test_rows_without_a_job_have_valid_numbers() -> None:
