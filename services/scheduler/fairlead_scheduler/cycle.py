@@ -188,7 +188,7 @@ class Cycle:
         """What has changed of the reports of this pool; the rest follows after the next round."""
         pool = decided.plan.pool
         now_s = self._monotonic_s()
-        if now_s - self._reported_s.get(pool, -REPORT_S_MIN) < REPORT_S_MIN:
+        if not self._may_report(pool, now_s):
             self._decider.again(pool)
             return []
         self._reported_s[pool] = now_s
@@ -222,9 +222,14 @@ class Cycle:
             metrics.forget_pool(pool)
         return self._reporter.forget(pools)
 
+    def _may_report(self, pool: str, now_s: float) -> bool:
+        """Whether it is known what was reported before, and that is not too recent."""
+        reported_s = self._reported_s.get(pool, -REPORT_S_MIN)
+        return self._reporter.is_ready and now_s - reported_s >= REPORT_S_MIN
+
     def _report_trouble(self, pool: str, now_ms: int) -> list[Record]:
         now_s = self._monotonic_s()
-        if now_s - self._reported_s.get(pool, -REPORT_S_MIN) < REPORT_S_MIN:
+        if not self._may_report(pool, now_s):
             return []
         self._reported_s[pool] = now_s
         why = self._state.troubles.by_pool[pool].why

@@ -104,8 +104,7 @@ async def lead(
     held = await _read_back(log, state)
     await _give_up_runs_without_lease(log, producer, state, held)
     held.assume_wanted(state.view)
-    reporter = Reporter(item.name for item in settings.priority_classes)
-    reporter.read_back((await fold.newest(log, REPORTS))[0])
+    reporter = Reporter((item.name for item in settings.priority_classes), is_ready=False)
     saved = await _saved_positions(log, pool)
     # after the positions: if a deposed leader saves in between, the first save here fails
     names = SavedNames(await checkpoint.read_names(pool))
@@ -137,7 +136,7 @@ async def lead(
         saving = _save(settings, pool, state, saved, names, full_disk)
         tasks.create_task(saving, name="checkpoint")
         tasks.create_task(heartbeats.run(), name="heartbeat")
-        tasks.create_task(_cycle(settings, state, cycle), name="cycle")
+        tasks.create_task(_cycle(settings, log, state, cycle, reporter), name="cycle")
         tasks.create_task(_prune(settings, pool, state, full_disk), name="prune")
 
 
@@ -190,13 +189,17 @@ async def _saved_positions(log: EventLog, pool: Pool) -> list[int]:
     return saved
 
 
-async def _cycle(settings: SchedulerSettings, state: State, cycle: Cycle) -> None:
+async def _cycle(
+    settings: SchedulerSettings, log: EventLog, state: State, cycle: Cycle, reporter: Reporter
+) -> None:
     """A cycle when something changed, at most every `cycle_s_min`; else every `cycle_s`."""
     while True:
         began_s = clock.monotonic_s()
         metrics.show_silence(state.clusters.silence_s)
         state.changed.clear()
         await cycle.turn()
+        if not reporter.is_ready:  # the first leases do not wait for that
+            reporter.read_back((await fold.newest(log, REPORTS))[0])
         await asyncio.sleep(max(0.0, began_s + settings.cycle_s_min - clock.monotonic_s()))
         remaining_s = began_s + settings.cycle_s - clock.monotonic_s()
         if remaining_s > 0 and not state.changed.is_set():

@@ -31,18 +31,23 @@ GANG_STOPPING: Final = "gang-stopping"
 class Reporter:
     """Remembers what was last said, per pool. `classes` are those that are configured."""
 
-    def __init__(self, classes: Iterable[str] = (), *, reports_max: int = REPORTS_MAX) -> None:
+    def __init__(
+        self, classes: Iterable[str] = (), *, reports_max: int = REPORTS_MAX, is_ready: bool = True
+    ) -> None:
         self._classes = frozenset(classes)
         self._reports_max = reports_max
         self._behind: set[str] = set()
         self._said: dict[str, dict[str, Report]] = {}
         self._shown: dict[str, metrics.Shown] = {}
+        self.is_ready = is_ready
+        """False until `read_back`: nothing can be compared yet, so nothing is to be written."""
 
     def read_back(self, newest: dict[str, bytes]) -> None:
         """A new leader goes on from what its predecessor said."""
         for key, value in newest.items():
             report = reports.decode(value)
             self._said.setdefault(report.pool, {})[key] = report
+        self.is_ready = True
 
     def changed(
         self,

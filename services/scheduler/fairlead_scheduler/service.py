@@ -74,7 +74,9 @@ class Service:
                 await log.create(topic)
             unusable = None
             try:
-                state = await load_state(log, pool, settings.rules)
+                _, state = await asyncio.gather(
+                    asyncio.to_thread(warm.up), load_state(log, pool, settings.rules)
+                )
             except ViewUnusable as error:
                 state, unusable = State(View(), Clusters(), Queues()), error
             service = cls(settings, log, pool, state, engine, FullDisk(disk))
@@ -120,7 +122,6 @@ class Service:
     async def run(self) -> None:
         """Follow, stand by, lead; ends only by failure or cancellation."""
         await self._await_repair()
-        await asyncio.to_thread(warm.up)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(follower.follow_jobs(self._log, self._pool, self.state))
             tasks.create_task(follower.follow_clusters(self._log, self.state))

@@ -25,7 +25,7 @@ class _Speechless(Reporter):
         raise ArithmeticError("shares of imaginary size")
 
 
-async def failing() -> tuple[State, Cycle]:
+async def failing(reporter: Reporter | None = None) -> tuple[State, Cycle]:
     """A pool with one node, of which no report can be made, after its first round."""
     world = World(Case(name="c", nodes=[Nodes(name="n", resources={"cpu": 1})], rounds=[]))
     state = State(world.view, world.clusters, world.queues)
@@ -35,9 +35,18 @@ async def failing() -> tuple[State, Cycle]:
     log = MemoryLog(lambda: 0)
     await log.create(reports())
     producer = await log.producer("scheduler")
-    cycle = Cycle(decider, state, producer, cast(Any, None), _Speechless())
+    cycle = Cycle(decider, state, producer, cast(Any, None), reporter or _Speechless())
     await cycle.turn()
     return state, cycle
+
+
+async def test_a_new_leader_reports_only_once_it_knows_what_was_reported() -> None:
+    reporter = _Speechless(is_ready=False)
+    state, cycle = await failing(reporter)
+    assert state.troubles.said() is None
+    reporter.read_back({})
+    await cycle.turn()
+    assert state.troubles.said() is not None
 
 
 async def test_a_pool_whose_report_fails_fails_again_and_is_not_well_between() -> None:

@@ -56,6 +56,9 @@ class Built(NamedTuple):
     """Rows of the view, of any pool, whose run was stopped and its room given away."""
 
 
+NO_ROWS: Final = np.zeros(0, np.intp)
+
+
 class Builder:
     """Builds the snapshots of one scheduler; keeps between them what did not change."""
 
@@ -116,13 +119,13 @@ class Builder:
             self._begin_anew(view, clusters)
         moved = self._node_version != clusters.version
         again = self._move_nodes(view, clusters)
-        again += self._meet(view, self.pools(view, clusters))
+        met = self._meet(view, self.pools(view, clusters))
         again += self._delayed.due(now_ms)
         again += self._leave_out(view, left_out)
         changed = changed_rows(view, self._place)
         self._place = view.jobs.journal.end
-        if again:
-            changed = np.union1d(changed, np.array(again, np.intp))
+        if (again or met.size) and changed.size < view.jobs.used:  # else all are looked at anyway
+            changed = np.unique(np.concatenate([changed, met, np.array(again, np.intp)]))
         if len(changed):
             self._look_at(view, changed, now_ms)
         gangs = view.gang_journal.since(self._gang_place)
@@ -144,19 +147,19 @@ class Builder:
         labels = self._node_labels
         self._node_labels = {pool: labels[pool] for pool in pools if pool in labels}
 
-    def _meet(self, view: View, pools: list[str]) -> list[int]:
+    def _meet(self, view: View, pools: list[str]) -> Rows:
         """Look at these pools from now on; returns rows of jobs that may have been there before."""
-        rows: list[int] = []
         if pools is self._met:
-            return rows
+            return NO_ROWS
         self._met = pools
         jobs = view.jobs
+        rows = [NO_ROWS]
         for pool in pools:
             known = self._members.get(pool)
             if known is None or known.pool < 0:
                 number = self._of(view, pool).pool
-                rows += np.flatnonzero(jobs.pool[: jobs.used] == number).tolist()
-        return rows
+                rows.append(np.flatnonzero(jobs.pool[: jobs.used] == number))
+        return np.concatenate(rows)
 
     def _leave_out(self, view: View, rows: Iterable[int]) -> list[int]:
         """Leave these queued jobs out, and no others; returns those whose lot has changed."""

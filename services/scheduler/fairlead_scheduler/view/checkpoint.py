@@ -3,8 +3,10 @@
 Only the leader saves. Loading gives the view as it was at those positions; the log has the rest.
 """
 
+import gc
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -244,8 +246,23 @@ async def load_view(pool: Pool, log_id: str, partitions: int, rules: Rules) -> V
 
         await connection.copy_from_query(SQL["read_jobs"], output=restore, format="binary")
         loading.add(decoder.finish())
-        loading.finish(dict(await connection.fetch(SQL["read_rare"])))
+        rare = dict(await connection.fetch(SQL["read_rare"]))
+    with _without_collections():
+        loading.finish(rare)
     return view
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Many objects are made that all stay: the garbage collector would look at them in vain, again
+    and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 async def find_ended(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, Ended]:

@@ -102,29 +102,41 @@ class RowDecoder:
 
     def __init__(self, rows_per_block: int = 1 << 15) -> None:
         self._block_bytes = rows_per_block * _READ.itemsize
-        self._rest = bytearray()
+        self._pieces: list[bytes] = []
+        self._bytes = 0
         self._begun = False
 
     def feed(self, data: bytes) -> Iterator[npt.NDArray[np.void]]:
         """The blocks of rows that are complete now. Raises `UnreadableRecords`."""
-        self._rest += data
-        if not self._begun and len(self._rest) >= len(_HEADER):
-            if not self._rest.startswith(_SIGNATURE):
-                raise UnreadableRecords("Postgres did not answer in the binary format of COPY")
-            del self._rest[: len(_HEADER)]
-            self._begun = True
-        while len(self._rest) >= self._block_bytes:
-            yield _rows(bytes(self._rest[: self._block_bytes]))
-            del self._rest[: self._block_bytes]
+        self._pieces.append(data)
+        self._bytes += len(data)
+        if self._bytes >= (self._block_bytes if self._begun else len(_HEADER)):
+            whole = self._take()
+            size = (len(whole) - len(_TRAILER)) // _READ.itemsize * _READ.itemsize
+            if size > 0:
+                yield _rows(whole[:size])
+                whole = whole[size:]
+            self._pieces, self._bytes = [bytes(whole)], len(whole)
 
     def finish(self) -> npt.NDArray[np.void]:
         """The last rows. Raises `UnreadableRecords`."""
-        if not self._begun or self._rest[-len(_TRAILER) :] != _TRAILER:
+        whole = self._take()
+        if not self._begun or bytes(whole[-len(_TRAILER) :]) != _TRAILER:
             raise UnreadableRecords("the rows of the checkpoint end before their trailer")
-        return _rows(bytes(self._rest[: -len(_TRAILER)]))
+        return _rows(whole[: -len(_TRAILER)])
+
+    def _take(self) -> memoryview:
+        """What has come and is not decoded yet, without the header."""
+        whole = memoryview(b"".join(self._pieces))
+        if self._begun or len(whole) < len(_HEADER):
+            return whole
+        if bytes(whole[: len(_SIGNATURE)]) != _SIGNATURE:
+            raise UnreadableRecords("Postgres did not answer in the binary format of COPY")
+        self._begun = True
+        return whole[len(_HEADER) :]
 
 
-def _rows(data: bytes) -> npt.NDArray[np.void]:
+def _rows(data: memoryview) -> npt.NDArray[np.void]:
     whole, rest = divmod(len(data), _READ.itemsize)
     rows = np.frombuffer(data, _READ, whole)
     usual = (
