@@ -246,7 +246,9 @@ class World:
             ]
         for append in appends(told):
             self.fold(self.entries(append.records))
-        checkpoint.take(self.view, self.saved_names, JOB_PARTITIONS)
+        changes = checkpoint.take(self.view, self.saved_names, JOB_PARTITIONS)
+        assert sum(1 for _ in changes.specs or ()) >= 0  # encoded as they are written
+        self.view.specs.end_save()
         follower.forget(self.view)
 
     def tick(self) -> tuple[int, int, list[Unit], dict[str, float]]:

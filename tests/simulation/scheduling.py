@@ -49,6 +49,9 @@ class Checkpoint:
     def save(self, view: View) -> None:
         """As `checkpoint.save`, all at once."""
         changes = checkpoint.take(view, SavedNames(), 32)
+        for _ in changes.specs or ():
+            pass  # encoded as they are written
+        view.specs.end_save()
         for job_id, state, digest, at_ms in changes.ended:
             self.ended[job_id] = Ended(JobState(state), digest, at_ms)
         self.view = copy.deepcopy(view)

@@ -19,9 +19,8 @@ from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.troubles import Troubles
 from fairlead_scheduler.view import apply, checkpoint
 from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.specs import KEPT_MAX
 
-SPECS_KEPT_MAX = 50_000
-"""Specs of saved jobs that stay in memory, so that most leases need no look-up."""
 RECENT_KEPT_MAX = 200_000
 CHECKPOINT = "checkpoint"
 """What `State.moved` calls the positions of `fairlead.jobs` that are saved."""
@@ -158,5 +157,5 @@ async def tidy(state: State) -> None:
 def forget(view: View) -> None:
     """Keep what is only a cache within its bounds, and forget names that nobody uses."""
     view.keep_recent(RECENT_KEPT_MAX)
-    view.specs.keep(SPECS_KEPT_MAX)
+    view.specs.keep(KEPT_MAX)
     view.jobs.forget_job_sets()

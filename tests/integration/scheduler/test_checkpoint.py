@@ -39,6 +39,7 @@ async def save(pool: Pool, view: View, nodes: Sequence[tuple[str, str, int]] = (
         before = [0] * JOB_PARTITIONS
     names = SavedNames(await checkpoint.read_names(pool), unused_max=0)
     await checkpoint.save(pool, before, checkpoint.take(view, names, JOB_PARTITIONS), nodes)
+    view.specs.end_save()
 
 
 async def load(pool: Pool) -> View:

@@ -18,6 +18,7 @@ from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.follower import State, load_specs, tidy
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.specs import KEPT_MAX
 from tests.integration.scheduler.world import QUEUE, World, job_id, submitted
 
 
@@ -53,7 +54,7 @@ async def test_specs_stay_until_whoever_waits_for_others_has_them_all(fresh_data
     here, elsewhere = JobId("here"), JobId("elsewhere")
     async with scheduler_database(fresh_database) as (pool, other):
         state = State(View(), Clusters(), Queues())
-        kept = {here: b"{}"} | {JobId(f"{n}"): b"{}" for n in range(follower.SPECS_KEPT_MAX)}
+        kept = {here: b"{}"} | {JobId(f"{n}"): b"{}" for n in range(KEPT_MAX)}
         state.view.specs.looked_up(kept)
         await pool.execute(
             "INSERT INTO fairlead_scheduler.job_specs (job_id, spec) VALUES ($1, $2)",

@@ -30,6 +30,7 @@ class Table:
         self.rows: dict[JobId, tuple[bytes, bytes | None]] = {}
         self.names: dict[tuple[str, int], list[str]] = {}
         self.saved_names = SavedNames()
+        self.specs: dict[JobId, bytes] = {}
 
     def save(self, view: View) -> None:
         """As `checkpoint.take` and `checkpoint.save`."""
@@ -43,6 +44,8 @@ class Table:
                 assert key is not None
                 assert record is not None
                 self.rows[JobId(key.decode())] = (record, rare)
+        self.specs |= dict(changes.specs or ())
+        view.specs.end_save()
         for job_id, *_ in changes.ended:
             self.rows.pop(job_id, None)
 

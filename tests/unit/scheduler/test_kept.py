@@ -56,14 +56,46 @@ def test_many_changes_are_told_as_few_are() -> None:
 def test_a_submission_is_the_same_before_and_after_it_is_saved() -> None:
     specs = Specs()
     specs.fresh = {A: submitted("a", labels={"app": "x"}), B: submitted("b")}
-    assert [job_id for job_id, _ in specs.save(unless={B})] == ["a"]
+    saving = specs.save()
+    specs.fresh[C] = submitted("c")
     assert specs.of([A])[A] == submitted("a", labels={"app": "x"})
-    assert list(specs.fresh) == ["b"]
+    assert [job_id for job_id, _ in saving or ()] == ["a", "b"]
+    assert [job_id for job_id, _ in saving or ()] == ["a", "b"], "a save may be repeated"
+    specs.end_save()
+    assert specs.of([A])[A] == submitted("a", labels={"app": "x"})
+    assert list(specs.fresh) == ["c"]
     specs.keep(0)
     assert A not in specs
-    assert B in specs
-    specs.drop(B)
-    assert B not in specs
+    assert C in specs
+    specs.drop(C)
+    assert C not in specs
+
+
+def test_a_job_that_ends_while_its_submission_is_saved_is_left_out() -> None:
+    specs = Specs()
+    (record,) = ev.records("q", "s", "test", [submitted("a"), submitted("b")])
+    specs.fresh = dict.fromkeys([A, B], record.value or b"")
+    saving = specs.save()
+    specs.drop(A)
+    assert [job_id for job_id, _ in saving or ()] == ["b"]
+    specs.end_save()
+    assert A not in specs
+
+
+def test_the_newest_submissions_stay_in_memory_when_they_are_saved() -> None:
+    specs = Specs()
+    specs.fresh = {A: submitted("a"), B: submitted("b"), C: submitted("c")}
+    assert len(list(specs.save(kept_max=2) or ())) == 3
+    specs.end_save()
+    assert list(specs.saved) == ["b", "c"]
+
+
+def test_a_standby_keeps_the_submissions_that_the_leader_has_not_saved() -> None:
+    specs = Specs()
+    specs.fresh = {A: submitted("a"), B: submitted("b")}
+    specs.forget_saved([B])
+    assert A not in specs
+    assert specs.of([B]) == {B: submitted("b")}
 
 
 def test_a_submission_is_found_in_the_message_in_which_it_came() -> None:
@@ -73,7 +105,8 @@ def test_a_submission_is_found_in_the_message_in_which_it_came() -> None:
     specs.fresh = dict.fromkeys([A, B, C], record.value or b"")
     assert specs.of([B, A]) == {A: told[0], B: told[1]}
     specs.drop(C)
-    assert {job_id for job_id, _ in specs.save()} == {"a", "b"}
+    assert {job_id for job_id, _ in specs.save() or ()} == {"a", "b"}
+    specs.end_save()
     assert specs.of([A, B]) == {A: told[0], B: told[1]}
     assert C not in specs
 

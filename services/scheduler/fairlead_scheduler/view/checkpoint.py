@@ -23,6 +23,7 @@ from fairlead_scheduler.view import records
 from fairlead_scheduler.view.columns import Columns, Ended, Rows, View
 from fairlead_scheduler.view.loading import Loading
 from fairlead_scheduler.view.saved_names import SavedName, SavedNames
+from fairlead_scheduler.view.specs import Saving
 
 SQL: Final = load("fairlead_scheduler.view", "checkpoint.sql")
 _WEEK_MS: Final = 7 * 86_400_000
@@ -44,7 +45,8 @@ class Changes(msgspec.Struct, frozen=True):
     """Rows for COPY; None if no job changed."""
     names: list[SavedName]
     dropped_names: list[tuple[str, int]]
-    specs: list[tuple[JobId, bytes]]
+    specs: Saving | None
+    """Encoded as they are written; `View.specs` holds them until it is told that they are saved."""
     ended: list[tuple[JobId, str, str, int]]
     buckets: bytes
 
@@ -150,7 +152,7 @@ async def _write(connection: Connection, changes: Changes) -> None:
             format="binary",
         )
         await connection.execute(SQL["merge_jobs"])
-    if changes.specs:
+    if changes.specs is not None:
         await connection.copy_records_to_table("kept_specs", records=changes.specs)
         await connection.execute(SQL["merge_specs"])
     if changes.ended:
@@ -292,7 +294,7 @@ def prune(view: View, saved: list[int]) -> None:
     rows = np.flatnonzero(jobs.unsaved[: jobs.used])
     is_saved = jobs.position[rows] < np.array(saved)[jobs.partition[rows]]
     jobs.unsaved[rows[is_saved]] = False
-    view.specs.save(unless=set(jobs.rows.every(rows[~is_saved])))
+    view.specs.forget_saved(jobs.rows.every(rows[~is_saved]))
     gone = [
         job_id
         for job_id, ended in view.ended.items()

@@ -1,11 +1,12 @@
 """What was submitted, for the leases of jobs that start and for filters by label.
 
-Until a checkpoint holds it, a submission stays in the message in which it came; then it is kept by
-itself, and only to spare look-ups.
+Until a checkpoint holds it, a submission stays in the message in which it came. While it is saved,
+it is taken out message by message, so that there is never a second copy of all that is saved at
+once. Some of the saved ones stay in memory, to spare look-ups.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Final
 
 import msgspec
@@ -17,54 +18,78 @@ _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder(JobSubmitted)
 
 
+KEPT_MAX: Final = 50_000
+"""Specs of saved jobs that stay in memory, so that most leases need no look-up."""
+
+
 class Specs:
     """Submissions by job. `fresh` holds at most what the log carried since the last checkpoint."""
 
     def __init__(self) -> None:
         self.fresh: dict[JobId, JobSubmitted | bytes] = {}
         """Not saved yet: the submission, or a message that holds it and other submissions only."""
+        self.saving: dict[JobId, JobSubmitted | bytes] = {}
+        """As `fresh`: what a checkpoint is being made of."""
         self.saved: dict[JobId, bytes] = {}
         """Some of those that are, oldest first, encoded."""
 
     def __contains__(self, job_id: JobId) -> bool:
-        return job_id in self.fresh or job_id in self.saved
+        return job_id in self.fresh or job_id in self.saving or job_id in self.saved
 
     def of(self, ids: Iterable[JobId]) -> dict[JobId, JobSubmitted]:
         """The submissions of jobs that are here."""
         found: dict[JobId, JobSubmitted] = {}
         inside: dict[JobId, bytes] = {}
         for job_id in ids:
-            kept = self.fresh.get(job_id)
+            kept = self.fresh.get(job_id) or self.saving.get(job_id)
             if kept is None:
                 found[job_id] = _decoder.decode(self.saved[job_id])
             elif isinstance(kept, JobSubmitted):
                 found[job_id] = kept
             else:
                 inside[job_id] = kept
-        for job_id, encoded in _taken_out(inside):
+        for job_id, encoded in _taken_out(inside.values(), inside):
             found[job_id] = _decoder.decode(encoded)
         return found
 
     def drop(self, job_id: JobId) -> None:
         """The job ended."""
         if self.fresh.pop(job_id, None) is None:
+            self.saving.pop(job_id, None)
             self.saved.pop(job_id, None)
 
-    def save(self, unless: Collection[JobId] = ()) -> list[tuple[JobId, bytes]]:
-        """All that were not saved are now, but for these jobs; returns them, encoded."""
-        made: list[tuple[JobId, bytes]] = []
-        inside: dict[JobId, bytes] = {}
-        for job_id, kept in self.fresh.items():
-            if job_id in unless:
-                continue
-            if isinstance(kept, JobSubmitted):
-                made.append((job_id, _encoder.encode(kept)))
-            else:
-                inside[job_id] = kept
-        made += [(job_id, bytes(encoded)) for job_id, encoded in _taken_out(inside)]
-        self.fresh = {job_id: self.fresh[job_id] for job_id in unless if job_id in self.fresh}
-        self.saved.update(made)
-        return made
+    def save(self, kept_max: int = KEPT_MAX) -> "Saving | None":
+        """Everything that is not saved yet; None if there is nothing.
+
+        The newest `kept_max` stay in memory. Call `end_save` when all of it is saved.
+        """
+        assert not self.saving, "the last save has not ended"
+        if not self.fresh:
+            return None
+        self.saving, self.fresh = self.fresh, {}
+        return Saving(self, len(self.saving) - kept_max)
+
+    def encode_saving(self, dropped: int) -> Iterator[tuple[JobId, bytes]]:
+        """What is being saved; all but the oldest `dropped` of it stay in memory."""
+        saving = self.saving
+        singles = {i: each for i, each in saving.items() if isinstance(each, JobSubmitted)}
+        messages = {id(each): each for each in saving.values() if isinstance(each, bytes)}
+        encoded = ((job_id, _encoder.encode(each)) for job_id, each in singles.items())
+        for number, (job_id, spec) in enumerate(
+            chain(encoded, _taken_out(messages.values(), saving))
+        ):
+            if job_id in saving:  # else it ended since
+                if number >= dropped:
+                    self.saved[job_id] = bytes(spec)
+                yield job_id, bytes(spec)
+
+    def end_save(self) -> None:
+        """What was being saved is saved."""
+        self.saving = {}
+
+    def forget_saved(self, unsaved: Collection[JobId]) -> None:
+        """Another process has saved all but these."""
+        self.fresh = {job_id: self.fresh[job_id] for job_id in unsaved if job_id in self.fresh}
 
     def looked_up(self, found: Mapping[JobId, bytes]) -> None:
         """Take up what the checkpoint holds."""
@@ -74,6 +99,17 @@ class Specs:
         """Forget the oldest that are saved, beyond `bound`."""
         for job_id in list(islice(self.saved, max(0, len(self.saved) - bound))):
             del self.saved[job_id]
+
+
+class Saving:
+    """Submissions that are encoded as they are asked for, each time anew: a save may be repeated."""
+
+    def __init__(self, specs: Specs, dropped: int) -> None:
+        self._specs = specs
+        self._dropped = dropped
+
+    def __iter__(self) -> Iterator[tuple[JobId, bytes]]:
+        return self._specs.encode_saving(self._dropped)
 
 
 class _Message(msgspec.Struct):
@@ -92,10 +128,12 @@ _messages: Final = msgspec.json.Decoder(_Message)
 _names: Final = msgspec.json.Decoder(_Named)
 
 
-def _taken_out(inside: Mapping[JobId, bytes]) -> Iterator[tuple[JobId, msgspec.Raw]]:
-    """Each of these jobs with its submission, encoded. `inside`: the message that holds it."""
-    for message in {id(message): message for message in inside.values()}.values():
+def _taken_out(
+    messages: Iterable[bytes], wanted: Container[JobId]
+) -> Iterator[tuple[JobId, msgspec.Raw]]:
+    """Those of these jobs that the messages submit, each with its submission, encoded."""
+    for message in {id(message): message for message in messages}.values():
         for encoded in _messages.decode(message).events:
             job_id = _names.decode(encoded).job_id
-            if job_id in inside:
+            if job_id in wanted:
                 yield job_id, encoded
