@@ -16,7 +16,7 @@ from fairlead_common.log.protocol import EventLog
 from fairlead_common.quarantine import Quarantine
 from fairlead_common.screening import ScreenedLog
 from fairlead_common.serving import Check, Degraded
-from fairlead_scheduler import follower, kernels, leader, metrics, mirror, warm
+from fairlead_scheduler import follower, kernels, leader, memory, metrics, mirror, warm
 from fairlead_scheduler.buckets import PoolBuckets
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.compiling import Compiling
@@ -126,6 +126,7 @@ class Service:
             tasks.create_task(follower.follow_jobs(self._log, self._pool, self.state))
             tasks.create_task(follower.follow_clusters(self._log, self.state))
             tasks.create_task(follower.follow_config(self._log, self.state))
+            tasks.create_task(memory.give_back_regularly())
             tasks.create_task(mirror.mirror(self._log, self.settings.redis_url))
             tasks.create_task(keep_tidy(self._log.inner, clock.now_ms))
             tasks.create_task(self._log.quarantine.run(self._log.inner))
