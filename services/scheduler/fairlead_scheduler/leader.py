@@ -230,7 +230,8 @@ async def _save(
         if changes.positions == saved and not nodes:
             continue
         await full_disk.outlast(partial(checkpoint.save, pool, saved, changes, nodes))
-        state.view.specs.end_save()
+        async with state.recalling, state.folding:  # nobody is using what was being saved
+            state.view.specs.end_save()
         saved = changes.positions
         await state.moved(CHECKPOINT, dict(enumerate(saved)))
         await tidy(state)

@@ -52,7 +52,7 @@ def test_what_is_derived_from_the_rows_is_there_after_loading(seed: int) -> None
             assert jobs.rows.of(row) in loaded.gang_members[rare.gang]
     for row in loaded.live_rows().tolist():
         is_over = c.HELD[jobs.state[row]] and not c.LIVE_RUN[jobs.run_state[row]]
-        is_marked = bool(jobs.flags[row] & (c.DOOMED | c.STOPPING))
+        is_marked = bool(jobs.flags[row] & (c.DOOMED | c.STOPPING | c.LATE_SUCCESS))
         assert (row in loaded.attention) == (is_over or is_marked)
 
 

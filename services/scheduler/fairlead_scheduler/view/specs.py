@@ -102,7 +102,7 @@ class Specs:
 
 
 class Saving:
-    """Submissions that are encoded as they are asked for, each time anew: a save may be repeated."""
+    """Submissions, encoded anew each time they are asked for: a save may be repeated."""
 
     def __init__(self, specs: Specs, dropped: int) -> None:
         self._specs = specs
