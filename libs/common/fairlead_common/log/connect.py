@@ -10,6 +10,7 @@ from fairlead_common.disk import Disk
 from fairlead_common.errors import LogUnavailable, LogUrlInvalid
 from fairlead_common.log.disk_guard import DiskGuardedLog
 from fairlead_common.log.kafka import KafkaLog
+from fairlead_common.log.memory import MemoryLog
 from fairlead_common.log.postgres import PostgresLog
 from fairlead_common.log.protocol import EventLog
 
@@ -49,6 +50,8 @@ async def keep_tidy(log: EventLog, clock: Callable[[], int], *, every_s: float =
     if isinstance(log, DiskGuardedLog):
         log = log.log
     if not isinstance(log, PostgresLog):
+        # Anything else around a log has to be taken off, or nothing would ever be pruned.
+        assert isinstance(log, KafkaLog | MemoryLog), f"no upkeep for {type(log).__name__}"
         return
     while True:
         with contextlib.suppress(LogUnavailable):
