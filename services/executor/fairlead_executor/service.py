@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from fastapi import APIRouter
 
 from fairlead_common import clock
+from fairlead_common.db.pool import CONNECT_S_MAX
 from fairlead_common.disk import Disk
 from fairlead_common.log import EventLog
 from fairlead_common.log.connect import open_log
@@ -41,7 +42,10 @@ class Service:
     ) -> AsyncIterator["Service"]:
         """Connect to log and cluster. `log` is closed by whoever gave it."""
         settings.check()
-        own = await open_log(settings.log_url, Disk(settings.disk)) if log is None else None
+        own = None
+        if log is None:
+            disk = Disk(settings.disk)
+            own = await open_log(settings.log_url, disk, wait_s=CONNECT_S_MAX)
         try:
             given = log or own
             assert given is not None

@@ -59,7 +59,7 @@ class Service:
         """Everything opened and migrated. `log` is closed by whoever gave it."""
         async with AsyncExitStack() as stack:
             if log is None:
-                log = await open_log(settings.log_url, Disk(settings.disk))
+                log = await open_log(settings.log_url, Disk(settings.disk), wait_s=settings.away_s)
                 stack.push_async_callback(log.close)
             log = screened = ScreenedLog(log, Quarantine("lookout", settings.skip_records))
             for topic in (

@@ -30,7 +30,7 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     fold_events_max: Count = 10_000
     jobs_known_max: Count = 100_000
     events_days: Days = 30
-    away_s: Positive = 120.0
+    away_s: Positive = 900.0
     streams_max: Count = 500
     waits_max: Count = 1_000
     pool_size: Count = 8

@@ -8,6 +8,7 @@ from typing import Final
 
 from fairlead_common import clock
 from fairlead_common.db import Pool, migrate, open_pool
+from fairlead_common.db.pool import CONNECT_S_MAX
 from fairlead_common.disk import Disk
 from fairlead_common.log import topics
 from fairlead_common.log.connect import keep_tidy, open_log
@@ -67,7 +68,7 @@ class Service:
         pool = await open_pool(settings.database_url, name=leader.APPLICATION)
         quarantine = Quarantine("scheduler", settings.skip_records)
         disk = Disk(settings.disk)
-        log = ScreenedLog(await open_log(settings.log_url, disk), quarantine)
+        log = ScreenedLog(await open_log(settings.log_url, disk, wait_s=CONNECT_S_MAX), quarantine)
         try:
             await migrate(pool, "fairlead_scheduler", "fairlead_scheduler")
             for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):

@@ -31,6 +31,9 @@ FIRST_STARTS_MAX: Final = 3
 DEATHS_COUNTED_MAX: Final = 10
 PROBE_S: Final = 0.02
 PROBE_S_MAX: Final = 0.2
+AGAIN_S: Final = 1_000.0
+"""How long a child that was ready before may take to be so again: services wait for a database or a
+log that is away for `CONNECT_S_MAX` before they listen."""
 PIECE_BYTES: Final = 64 * 1024
 LAST_OUTPUT_S_MAX: Final = 1.0
 
@@ -164,7 +167,9 @@ class _Child:
         A restart does not help one that answers and was ready before, or recovers: what it needs is
         away. It is waited for.
         """
-        deadline_s = clock.monotonic_s() + self._program.ready_s
+        first_s = self._program.ready_s
+        patience_s = max(first_s, AGAIN_S) if self.ready.is_set() else first_s
+        deadline_s = clock.monotonic_s() + patience_s
         pause_s = PROBE_S
         while not end.done():
             if await asyncio.to_thread(self._program.is_ready, process.pid):

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 
 from fairlead_common import clock, db
 from fairlead_common.auth import Authenticator
-from fairlead_common.db.pool import AWAY, REFUSES
+from fairlead_common.db.pool import AWAY, CONNECT_S_MAX, REFUSES
 from fairlead_common.disk import Disk
 from fairlead_common.errors import LogError
 from fairlead_common.log import topics
@@ -85,7 +85,7 @@ class Service:
         pool = await db.open_pool(settings.database_url, size_max=POOL_SIZE, name="fairlead-submit")
         try:
             await store.migrate(pool)
-            log = await open_log(settings.log_url, Disk(settings.disk))
+            log = await open_log(settings.log_url, Disk(settings.disk), wait_s=CONNECT_S_MAX)
             try:
                 await log.create(topics.jobs())
                 await log.create(topics.config())

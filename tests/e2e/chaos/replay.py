@@ -1,8 +1,11 @@
 """What the log says, folded afresh, beside what the views in Postgres say."""
 
+from collections.abc import Mapping
+
 import asyncpg
 import numpy as np
 
+from fairlead_common import events as ev
 from fairlead_common.log import caught_up
 from fairlead_common.log.connect import open_log
 from fairlead_common.log.topics import JOBS
@@ -54,3 +57,32 @@ async def saved_by_scheduler(database_url: str) -> dict[str, str]:
         for row, code in zip(live, packed["state"].tolist(), strict=True)
     }
     return states | {row["job_id"]: row["state"] for row in ended}
+
+
+async def unexplained(log_url: str, repeated: Mapping[str, int]) -> dict[str, list[str]]:
+    """Of jobs that ran to their end so often: those whose log does not say why, with their events.
+
+    Each run but the last has to have ended otherwise than by success.
+    """
+    told: dict[str, list[ev.JobEvent]] = {}
+    log = await open_log(log_url)
+    try:
+        end = await log.end_positions(JOBS)
+        reader = await log.reader(JOBS, await log.start_positions(JOBS))
+        positions: dict[int, int] = {}
+        while not caught_up(positions, end):
+            batch = await reader.read()
+            for entry in batch.entries:
+                for event in ev.decode(entry.value or b"").events:
+                    if isinstance(event, ev.JobEvent) and event.job_id in repeated:
+                        told.setdefault(event.job_id, []).append(event)
+            positions = batch.positions
+    finally:
+        await log.close()
+    found = {}
+    for job_id, count in repeated.items():
+        events = told.get(job_id, [])
+        ends = sum(isinstance(e, (ev.JobRunLost, ev.JobRunFailed)) for e in events)
+        if ends < count - 1:
+            found[job_id] = [type(event).__name__ for event in events]
+    return found

@@ -1,6 +1,7 @@
 """A pool of connections that waits for a database that is just starting, within a bound."""
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
@@ -16,7 +17,9 @@ Pool: TypeAlias = Any
 Connection: TypeAlias = Any
 """An `asyncpg.Connection`, or one lent by a pool."""
 
-CONNECT_S_MAX: Final = 30.0
+CONNECT_S_MAX: Final = 900.0
+"""How long a process that starts waits for a database that is away: it says so, and a restart would
+not bring the database back sooner."""
 STATEMENT_S_MAX: Final = 60.0
 
 PLANNING: Final = {
@@ -63,6 +66,9 @@ class DatabaseUnavailable(WorldError):
     """The database could not be reached within the bound."""
 
 
+_logger = logging.getLogger("fairlead.db")
+
+
 @contextmanager
 def reaching() -> Iterator[None]:
     """Raises `DatabaseUnavailable` for whatever a call in it raises while the database is away or
@@ -91,6 +97,7 @@ async def open_pool(
     behind, which saves a statement after each of his. Transactions are always rolled back.
     """
     deadline = clock.monotonic_s() + connect_s_max
+    is_said = False
     while True:
         try:
             return await asyncpg.create_pool(
@@ -106,6 +113,9 @@ async def open_pool(
                 raise DatabaseUnavailable(
                     f"Postgres did not answer within {connect_s_max:.0f} s: {error}"
                 ) from error
+            if not is_said:
+                _logger.warning("Postgres is away and is waited for: %s", error)
+            is_said = True
             await asyncio.sleep(0.2)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
@@ -15,17 +16,34 @@ from fairlead_common.log.postgres import PostgresLog
 from fairlead_common.log.protocol import EventLog
 
 UPKEEP_S: Final = 30.0
+RETRY_S: Final = 1.0
+_logger = logging.getLogger("fairlead.log")
 
 
-async def open_log(url: str, disk: Disk | None = None) -> EventLog:
+async def open_log(url: str, disk: Disk | None = None, *, wait_s: float = 0.0) -> EventLog:
     """`postgresql://...`, or `kafka://...` or `kafka+tls://...` as `kafka_address` says.
 
-    With a disk, appends are refused while it is full.
-
-    Raises `LogUrlInvalid` for any other URL, and `LogUnavailable` if it does not answer in time.
+    With a disk, appends are refused while it is full. A log that is away is tried again for
+    `wait_s`. Raises `LogUrlInvalid` for any other URL, and `LogUnavailable` past that bound.
     """
-    log = await _open(url)
+    log = await _open_within(url, wait_s)
     return log if disk is None or not disk.is_watched else DiskGuardedLog(log, disk)
+
+
+async def _open_within(url: str, wait_s: float) -> EventLog:
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + wait_s
+    is_said = False
+    while True:
+        try:
+            return await _open(url)
+        except LogUnavailable as error:
+            if loop.time() >= deadline_s:
+                raise
+            if not is_said:
+                _logger.warning("the log is away and is waited for: %s", error)
+            is_said = True
+            await asyncio.sleep(RETRY_S)
 
 
 async def _open(url: str) -> EventLog:

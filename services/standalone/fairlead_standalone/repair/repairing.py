@@ -116,7 +116,9 @@ class Repair:
         cls, scheduler: SchedulerSettings, lookout: LookoutSettings
     ) -> AsyncIterator["Repair"]:
         """Connect, and bring schemas and topics up to date."""
-        pool = await db.open_pool(scheduler.database_url, name="fairlead-repair")
+        pool = await db.open_pool(
+            scheduler.database_url, connect_s_max=30.0, name="fairlead-repair"
+        )
         try:
             log = ScreenedLog(await open_log(scheduler.log_url), Quarantine(filler.BY))
             try:

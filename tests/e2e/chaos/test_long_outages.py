@@ -1,0 +1,78 @@
+"""The database or the broker is away for a while: everything waits, and goes on by itself."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from fairlead import Client
+from fairlead_common import clock
+from fairlead_standalone.testing import Whole
+from tests.conftest import Server
+from tests.e2e.chaos.test_full_disk import job
+from tests.e2e.chaos.test_kills import check_views, has_lines, lines
+
+JOBS = 300
+AWAY = [20, pytest.param(600, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])]
+RESTARTS_MAX = 1
+"""A leader that lost its lock starts anew; nothing else ends."""
+
+
+def outlast(whole: Whole, folder: Path, away_s: float, kill: Callable[[], None]) -> None:
+    """Kill a server while jobs run, and have it back after so long; then all jobs succeed once."""
+    with (
+        Client(whole.address, token=whole.token) as client,
+        httpx2.Client(base_url=whole.address, timeout=60) as http,
+    ):
+        client.submit("default", "set", [job(folder, number) for number in range(JOBS)])
+        whole.wait_for(lambda: has_lines(folder, JOBS // 6))
+        kill()
+        end_s = clock.monotonic_s() + away_s
+        headers = {"Authorization": f"Bearer {whole.token}"}
+        while clock.monotonic_s() < end_s:
+            body = {"queue": "default", "jobSet": "set", "jobs": [job(folder, 0)]}
+            answer = http.post("/api/v1/jobs", json=body, headers=headers)
+            assert answer.status_code == 503, answer.text
+            assert int(answer.headers["retry-after"]) >= 1
+            assert http.get("/healthz").status_code == 200
+
+
+def check(whole: Whole, folder: Path, log_url: str, web: int) -> None:
+    """Everything went on, and no process was started again and again."""
+    with Client(whole.address, token=whole.token) as client:
+        whole.wait_ready()
+        assert client.wait("default", "set").states == {"SUCCEEDED": JOBS}
+    ran = Counter(lines(folder))
+    assert len(ran) == JOBS
+    assert set(ran.values()) == {1}
+    check_views(whole, log_url)
+    assert whole.child("web").pid == web, whole.printed
+    for name in ("web", "scheduler", "executor"):
+        assert whole.printed.count(f"{name} ended") <= RESTARTS_MAX, whole.printed
+
+
+@pytest.mark.parametrize("away_s", AWAY)
+def test_a_database_that_is_away_is_waited_for(
+    tmp_path: Path, postgres_server: Server, fresh_database: str, away_s: float
+) -> None:
+    with Whole(tmp_path, "--postgres", fresh_database) as whole:
+        whole.start()
+        web = whole.child("web").pid
+        outlast(whole, tmp_path, away_s, postgres_server.kill)
+        postgres_server.restart()
+        check(whole, tmp_path, fresh_database, web)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("away_s", AWAY)
+def test_a_broker_that_is_away_is_waited_for(
+    tmp_path: Path, kafka_broker: Server, away_s: float
+) -> None:
+    with Whole(tmp_path, "--kafka", kafka_broker.url()) as whole:
+        whole.start()
+        web = whole.child("web").pid
+        outlast(whole, tmp_path, away_s, kafka_broker.kill)
+        kafka_broker.restart()
+        check(whole, tmp_path, kafka_broker.url(), web)
