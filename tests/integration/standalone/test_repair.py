@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from fairlead_common import events as ev
+from fairlead_common.configuration import Queue
 from fairlead_common.ids import run_id
 from fairlead_common.log import topics
 from fairlead_common.log.coverage import Fault
@@ -284,3 +285,19 @@ async def test_an_intact_installation_needs_no_repair(installation: Installation
     done = await installation.repair()
     assert not done.differences
     await finish(installation)
+
+
+async def test_tables_of_submit_from_a_backup_take_over_the_newer_queues_of_the_log(
+    installation: Installation,
+) -> None:
+    await installation.repair()  # makes the tables
+    await installation.world.configure(Queue(name="research", version=9, weight=4.0))
+    found = await installation.examine()
+    assert [item.version for item in found.configuration.newer_in_log] == [9]
+    assert "older in submit's tables than in the log" in "\n".join(found.lines())
+    await installation.repair()
+    assert not await installation.examine()
+    await installation.execute(
+        "DO $$ BEGIN ASSERT nextval('fairlead_submit.versions') = 10;"
+        " ASSERT (SELECT version FROM fairlead_submit.queues WHERE name = 'research') = 9; END $$"
+    )
