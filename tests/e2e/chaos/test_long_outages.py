@@ -32,7 +32,8 @@ def outlast(whole: Whole, folder: Path, away_s: float, kill: Callable[[], None])
         end_s = clock.monotonic_s() + away_s
         headers = {"Authorization": f"Bearer {whole.token}"}
         while clock.monotonic_s() < end_s:
-            body = {"queue": "default", "jobSet": "set", "jobs": [job(folder, 0)]}
+            # a job that the view does not know yet, so that the log is needed for it
+            body = {"queue": "default", "jobSet": "other", "jobs": [{"command": ["true"]}]}
             answer = http.post("/api/v1/jobs", json=body, headers=headers)
             assert answer.status_code == 503, answer.text
             assert int(answer.headers["retry-after"]) >= 1
