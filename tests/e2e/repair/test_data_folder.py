@@ -1,0 +1,97 @@
+"""`fairlead repair` on a data folder: damage, a start that says so, the repair, and no ghosts."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from fairlead_standalone import folder as folders
+from fairlead_standalone.testing import Whole
+
+BOUND_S = 240
+
+
+def fairlead(whole: Whole, *words: str) -> "subprocess.CompletedProcess[str]":
+    """The command, with the data folder of this Fairlead."""
+    own = str(Path(sys.executable).with_name("fairlead"))
+    environment = {**os.environ, "FAIRLEAD_DATA": str(whole.data)}
+    for name in ("FAIRLEAD_SERVER", "FAIRLEAD_TOKEN", "FAIRLEAD_DATABASE_URL"):
+        environment.pop(name, None)
+    return subprocess.run(
+        [own, *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=BOUND_S,
+        check=False,
+    )
+
+
+def states(whole: Whole) -> dict[str, str]:
+    """Of all jobs of the job set, by id."""
+    done = fairlead(whole, "get", "jobs", "--jobset", "s", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    return {job["id"]: job["state"] for job in json.loads(done.stdout)}
+
+
+def submit(whole: Whole, *words: str) -> str:
+    """Start a job and return its id."""
+    done = fairlead(whole, "run", "--detach", "--jobset", "s", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()[-1]
+
+
+async def lose_checkpoint_and_history(url: str) -> None:
+    """The retention passes, then the scheduler's schema is dropped."""
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(
+            "UPDATE fairlead_log.parts SET first = next WHERE topic = 'fairlead.jobs';"
+            " DELETE FROM fairlead_log.entries e USING fairlead_log.parts p"
+            " WHERE p.part = e.part AND e.position < p.first;"
+            " DROP SCHEMA fairlead_scheduler CASCADE"
+        )
+    finally:
+        await connection.close()
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Iterator[Whole]:
+    with Whole(tmp_path) as made:
+        made.start()
+        yield made
+
+
+def test_jobs_survive_a_lost_checkpoint_on_a_log_that_has_forgotten_them(whole: Whole) -> None:
+    first = submit(whole, "--cpu", "1m", "--", "true")
+    whole.wait_for(lambda: states(whole).get(first) == "SUCCEEDED")
+    runs = submit(whole, "--cpu", "1m", "--", "sleep", "600")
+    whole.wait_for(lambda: states(whole).get(runs) == "RUNNING")
+    holder = folders.read_holder(whole.data)
+    assert holder is not None
+    whole.child("scheduler").kill()
+    asyncio.run(lose_checkpoint_and_history(holder.database_url))
+    whole.wait_for(lambda: "BAD  scheduler view" in fairlead(whole, "doctor").stdout)
+    said = fairlead(whole, "doctor")
+    assert said.returncode != 0
+    assert "fairlead repair" in said.stdout
+    dry = fairlead(whole, "repair", "--data", str(whole.data), "--dry-run")
+    assert dry.returncode == 1, dry.stderr
+    assert f"{runs} (default/s)" in dry.stdout
+    done = fairlead(whole, "repair", "--data", str(whole.data), "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = submit(whole, "--cpu", "1m", "--", "true")
+    whole.wait_for(lambda: states(whole).get(again) == "SUCCEEDED")
+    assert states(whole)[runs] == "RUNNING"
+    assert fairlead(whole, "cancel", runs).returncode == 0
+    whole.wait_for(lambda: states(whole)[runs] == "CANCELLED")
+    whole.interrupt()
+    stopped = fairlead(whole, "repair", "--data", str(whole.data), "--dry-run")
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    assert "Nothing to repair" in stopped.stdout
