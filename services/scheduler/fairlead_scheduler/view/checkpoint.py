@@ -26,6 +26,8 @@ from fairlead_scheduler.view.saved_names import SavedName, SavedNames
 from fairlead_scheduler.view.specs import Saving
 
 SQL: Final = load("fairlead_scheduler.view", "checkpoint.sql")
+SAVE_S_MAX: Final = 900.0
+"""Longest statement of a save: 514,000 jobs took 35 s on a busy machine."""
 _WEEK_MS: Final = 7 * 86_400_000
 
 
@@ -140,6 +142,8 @@ async def save(
 
 
 async def _write(connection: Connection, changes: Changes) -> None:
+    """What was saved late is much at once: each statement has `SAVE_S_MAX`, because a save that
+    fails for its size would fail again after each restart."""
     if changes.dropped_names:
         await connection.execute(SQL["drop_names"], *zip(*changes.dropped_names, strict=True))
     if changes.names:
@@ -150,18 +154,24 @@ async def _write(connection: Connection, changes: Changes) -> None:
             source=io.BytesIO(changes.jobs),
             columns=("job_id", "record", "rare"),
             format="binary",
+            timeout=SAVE_S_MAX,
         )
-        await connection.execute(SQL["merge_jobs"])
+        await connection.execute(SQL["merge_jobs"], timeout=SAVE_S_MAX)
     if changes.specs is not None:
-        await connection.copy_records_to_table("kept_specs", records=changes.specs)
-        await connection.execute(SQL["merge_specs"])
+        await connection.copy_records_to_table(
+            "kept_specs", records=changes.specs, timeout=SAVE_S_MAX
+        )
+        await connection.execute(SQL["merge_specs"], timeout=SAVE_S_MAX)
     if changes.ended:
         await connection.copy_records_to_table(
-            "ended", schema_name="fairlead_scheduler", records=changes.ended
+            "ended",
+            schema_name="fairlead_scheduler",
+            records=changes.ended,
+            timeout=SAVE_S_MAX,
         )
         ids = [row[0] for row in changes.ended]
-        await connection.execute(SQL["remove_jobs"], ids)
-        await connection.execute(SQL["remove_specs"], ids)
+        await connection.execute(SQL["remove_jobs"], ids, timeout=SAVE_S_MAX)
+        await connection.execute(SQL["remove_specs"], ids, timeout=SAVE_S_MAX)
 
 
 async def _make_partitions(connection: Connection, weeks: set[int]) -> None:
