@@ -215,7 +215,8 @@ async def test_who_is_not_signed_in_is_told_how(
 ) -> None:
     pool = await open_pool(fresh_database)
     await store.migrate(pool)
-    token = await access.make_token(pool, "anna", ["viewer"])
+    viewer = access.Grant(name="anna", roles=("viewer",))
+    session, _ = await access.grant(pool, viewer, None, access.KIND_SESSION)
     await pool.close()
     async with (
         running(fresh_database, valkey_url, anonymous=False) as world,
@@ -228,7 +229,7 @@ async def test_who_is_not_signed_in_is_told_how(
         await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in to see this")
         await expect(page.locator("pre")).to_have_text("fairlead token link")
         await page.context.add_cookies(
-            [{"name": auth.COOKIE, "value": token, "url": str(world.client.base_url)}]
+            [{"name": auth.COOKIE, "value": session, "url": str(world.client.base_url)}]
         )
         await page.reload()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Job sets")

@@ -75,6 +75,7 @@ async def test_reports_of_queues_and_pools_and_the_last_rounds(
     fresh_database: str, valkey_url: str
 ) -> None:
     core = MemoryCore()
+    now_ms = clock.now_ms()
     async with running(fresh_database, valkey_url, core) as world:
         queue = configuration.Queue(name="q", weight=2.0, limits={"default": {"cpu": 0.5}})
         why = reports.Waiting(
@@ -85,7 +86,7 @@ async def test_reports_of_queues_and_pools_and_the_last_rounds(
             shape="x",
             jobs=7,
         )
-        rounds = [reports.Round(pool="default", at_ms=1_000 * n, scheduled=n) for n in (1, 2, 3)]
+        rounds = [reports.Round(pool="default", at_ms=now_ms + n, scheduled=n) for n in (1, 2, 3)]
         await world.append(
             [
                 share("q", 0.25, queued=7),
@@ -105,7 +106,7 @@ async def test_reports_of_queues_and_pools_and_the_last_rounds(
         pool = await world.read("/pools/default/report")
         assert [each["queue"] for each in pool["shares"]] == ["other", "q"]
         assert pool["round"]["scheduled"] == 3
-        assert pool["round"]["time"] == "1970-01-01T00:00:03.000Z"
+        assert pool["round"]["time"] == clock.rfc3339(now_ms + 3)
         for unknown in ("queues/nobody/report", "pools/nowhere/report", "pools/nowhere/rounds"):
             assert (await world.get(f"/{unknown}")).status_code == 404, unknown
         await _rounds(world, [3, 2, 1])
