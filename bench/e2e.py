@@ -3,7 +3,7 @@
     python bench/e2e.py --burst --jobs 20000 [--json]
     python bench/e2e.py --paced --rate 1667 --seconds 60 [--json]
     ... --kafka        the log in a real Kafka broker, started here
-    ... --history 5000000    with so many ended jobs in the tables, see bench/history.py
+    ... --history 5000000    with that number of ended jobs in the tables, see bench/history.py
 
 Starts everything itself through `fairlead up --backend simulated` in a folder of its own, with 10
 queues and 100 job sets. `--burst` submits all jobs at once: `jobsPerSecond` is over the whole life,

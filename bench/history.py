@@ -182,8 +182,8 @@ async def run(given: argparse.Namespace, url: str) -> dict[str, Any]:
 
 
 async def fill(pool: Pool, jobs: int) -> Filled:
-    """Fill the tables with so many ended jobs, unless that has been done. Indexes are dropped
-    first and made again at the end: random ids otherwise take most of the time."""
+    """Fill the tables with this number of ended jobs, unless that has been done. Indexes are
+    dropped first and made again at the end: random ids otherwise take most of the time."""
     began_s = time.monotonic()
     async with pool.acquire() as connection:
         if await connection.fetchval("SELECT count(*) FROM fairlead_lookout.job_sets") == 0:

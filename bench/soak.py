@@ -352,7 +352,7 @@ async def _sample(meter: Meter, load: Load, samples: list[Sample], interval_s: f
 
 
 async def _drained(http: httpx2.AsyncClient, jobs: int) -> tuple[dict[str, int], float]:
-    """Wait until so many jobs have ended; the counts by state, and how long it took."""
+    """Wait until this number of jobs has ended; the counts by state, and how long it took."""
     began_s = time.monotonic()
     while True:
         answer = (await http.get("/api/v1/jobs", params={"groupBy": "state"})).json()

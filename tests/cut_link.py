@@ -1,4 +1,4 @@
-"""A TCP link that can be cut: what was forwarded stops coming, and neither side is told."""
+"""A TCP link that can be cut: what was forwarded stops coming, and neither side gets an error."""
 
 import asyncio
 from collections.abc import AsyncIterator

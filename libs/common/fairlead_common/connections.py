@@ -10,7 +10,6 @@ have been idle the longest make room.
 import asyncio
 import contextlib
 import resource
-import socket
 from enum import Enum, auto
 from typing import Final
 
@@ -19,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fairlead_common import problems
 from fairlead_common.access import ConnectionLimits
+from fairlead_common.keepalive import KeepAlive
 from fairlead_common.together import Together
 
 LOOK_S: Final = 1.0
@@ -28,8 +28,7 @@ EVICTED: Final = 64
 """How many idle connections make room at once, so that few look for them."""
 FILES_KEPT: Final = 256
 """File descriptors for everything else than connections."""
-KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
-USER_TIMEOUT_MS: Final = 60_000
+INCOMING: Final = KeepAlive(idle_s=60, interval_s=15, count=4, unacknowledged_ms=60_000)
 
 
 class Phase(Enum):
@@ -58,7 +57,7 @@ class Connection(HttpToolsProtocol):
         """Take a place; without one, say so."""
         super().connection_made(Together(transport, self.loop))
         self.since_s = self.loop.time()
-        _keep_alive(transport.get_extra_info("socket"))
+        INCOMING.apply(transport.get_extra_info("socket"))
         if len(self.connections) > self.places and not make_room(self):
             busy = "All connections that this server takes are busy."
             self.transport.write(raw_answer("unavailable", busy, "retry-after: 5\r\n"))
@@ -225,15 +224,3 @@ def raw_answer(slug: str, detail: str, headers: str = "") -> bytes:
         f"connection: close\r\n{headers}\r\n"
     )
     return head.encode() + body
-
-
-def _keep_alive(connection: socket.socket | None) -> None:
-    """Let the kernel find out when the other side is gone without a word."""
-    if connection is None or connection.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEPALIVE:
-        if hasattr(socket, name):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)

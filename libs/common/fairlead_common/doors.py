@@ -202,7 +202,7 @@ class Doors:
     async def _limited(
         self, failures: Buckets[str], address: str, headers: Headers, *, check_first: bool
     ) -> Caller:
-        """The caller; at most so many failures of an address are answered with their reason.
+        """The caller. Failures beyond the limit of their address are answered with 429.
 
         Tokens are looked up in any case: everybody behind one gateway has its address, and a valid
         token must not suffer from the invalid ones of others.

@@ -1,7 +1,7 @@
 """Which partitions this process folds: one advisory lock each, shared evenly among processes.
 
 Locks belong to the connection that also writes the view: if it breaks, both are gone together.
-A process takes its share and gives back what is above it; whoever dies leaves its locks free. A
+A process takes its share and gives back what is above it; the locks of one that dies are free. A
 process that falls silent loses its session, and so its locks, after `SILENCE_S`.
 """
 

@@ -2,7 +2,7 @@
 
 Everything that is read from the view is read while `State.folding` is held: as soon as it is
 released, events may give a row to another job. What leaves the lock names jobs by their ids. Rounds
-run in a thread, so whoever changes the view, the clusters or the queues holds that lock.
+run in a thread, so a task that changes the view, the clusters or the queues holds that lock.
 
 A pool whose round raises is logged, counted, shown and tried again later; the others go on. What
 fails outside of the pure decisions (log, database) ends the term as ever.

@@ -71,7 +71,7 @@ async def _make_link(pool: db.Pool, data: Path, address: str) -> None:
             link = await first.link(pool, data, address)
         write_private(data / LINK_FILE, f"{link}\n".encode())
     except (StorageFull, OSError) as error:
-        _logger.warning("there is no sign-in link of this start: %s", error)
+        _logger.warning("the sign-in link of this start could not be made: %s", error)
 
 
 def _announce(data: Path, address: str) -> None:

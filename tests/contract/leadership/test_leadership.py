@@ -21,7 +21,7 @@ from tests.contract.log.helpers import everything
 from tests.cut_link import CutLink
 
 PATIENCE_S = 60.0
-"""Far more than the 15 s that are promised: a busy machine is no fault of ours."""
+"""Far more than the 15 s that are promised: a busy machine must not fail the test."""
 
 Said = Callable[[str, float], None]
 

@@ -37,7 +37,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(file: Path, leave: int = 0) -> None:
-    """Take all of the disk, but for so many bytes."""
+    """Fill the disk except for this number of bytes."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT)
     size = 0
     try:

@@ -57,7 +57,7 @@ class Chaos:
             self.faults[-1] += ", which was gone"
 
     def wait(self, more: int, wait_s: float) -> bool:
-        """Whether so many more jobs wrote their line within this time."""
+        """Whether this number of further jobs wrote their line within this time."""
         enough = min(JOBS, len(lines(self._folder)) + more)
         end_s = clock.monotonic_s() + wait_s
         while len(lines(self._folder)) < enough:

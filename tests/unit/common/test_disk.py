@@ -1,4 +1,4 @@
-"""What is given up for how little space, and what callers are told of it."""
+"""What is given up for how little space, and what callers get as the reason."""
 
 import asyncio
 from pathlib import Path

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from fairlead_common.event_loop import USER_TIMEOUT_MS, EventLoop
+from fairlead_common.event_loop import OUTGOING, EventLoop
 
 
 async def _options_of_a_connection() -> tuple[int, int, int]:
@@ -29,4 +29,8 @@ async def _options_of_a_connection() -> tuple[int, int, int]:
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux only")
 def test_connections_end_when_the_peer_cannot_be_reached() -> None:
     with asyncio.Runner(loop_factory=EventLoop) as runner:
-        assert runner.run(_options_of_a_connection()) == (1, 5, USER_TIMEOUT_MS)
+        assert runner.run(_options_of_a_connection()) == (
+            1,
+            OUTGOING.idle_s,
+            OUTGOING.unacknowledged_ms,
+        )

@@ -19,7 +19,7 @@ SILENT_S_MAX: Final = 30.0
 """After so long without a heartbeat nothing new goes to a cluster."""
 
 RECENT_S: Final = 86_400.0
-"""A record that was skipped longer ago than this is listed, but is no fault any more."""
+"""A record that was skipped longer ago than this is listed, but no longer reported as a fault."""
 QUARANTINE_SHOWN_MAX: Final = 20
 HEAD_SHOWN: Final = 60
 

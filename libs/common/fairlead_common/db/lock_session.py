@@ -1,10 +1,10 @@
 """Database sessions that hold advisory locks, and that end when their holder falls silent.
 
 A session lock ends with its session, at once when the holder's process dies. A holder whose host
-vanished or that is frozen keeps its connection: so Postgres is told to end a session whose client
-sends nothing for `SILENCE_S`, and whoever waits for a lock ends a holder that stopped in the middle
-of a statement. The holder confirms its session at least every `RENEW_S` and gives up by itself,
-measured by its own monotonic clock, before Postgres may have ended it (decision 0024).
+vanished or that is frozen keeps its connection: so Postgres is set to end a session whose client
+sends nothing for `SILENCE_S`, and a process that waits for a lock ends a holder that stopped in the
+middle of a statement. The holder confirms its session at least every `RENEW_S` and gives up by
+itself, measured by its own monotonic clock, before Postgres may have ended it (decision 0024).
 """
 
 import asyncio

@@ -4,7 +4,7 @@ Folding stays right at every moment. A record of a compacted topic is removed on
 of its key is there to be read. A tombstone is removed only when the older records of its key have
 been gone for `TOMBSTONES_KEPT_MS`: a reader that saw one of them had that long to come by the
 tombstone, and gets `PositionGone` if it did not. Of other topics the oldest records go, and readers
-below are told so.
+below get `PositionGone`.
 """
 
 from typing import Final
@@ -53,7 +53,7 @@ class _Turn:
             await self._connection.execute(SQL["leave_upkeep"], *_LOCK)
 
     async def _expire(self, part: int, first: int, retention_s: int) -> int:
-        """Readers are told before anything is removed."""
+        """Marked before anything is removed, so that readers get `PositionGone`."""
         before_ms = self._now_ms - 1000 * retention_s
         while True:
             oldest = await self._connection.fetchrow(
@@ -82,7 +82,7 @@ class _Turn:
     async def _bury(self, part: int, tombstones: int) -> int:
         """Remove the tombstones of the last round, and note those of this one.
 
-        Readers are told before anything is removed.
+        Marked before anything is removed, so that readers get `PositionGone`.
         """
         await self._connection.execute(SQL["set_buried"], part)
         removed = await self._repeat(

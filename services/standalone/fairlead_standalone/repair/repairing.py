@@ -1,4 +1,4 @@
-"""The recipe of `fairlead repair`, in steps that can be repeated: whoever breaks off begins again.
+"""The recipe of `fairlead repair`: a repair that broke off is run again from its beginning.
 
 1. Nobody leads: the leader's lock is held, and its producer is fenced.
 2. Configuration: tables and log take over what is newer on the other side.
