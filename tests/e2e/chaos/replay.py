@@ -1,21 +1,20 @@
 """What the log says, folded afresh, beside what the views in Postgres say."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 
 import asyncpg
 import numpy as np
 
 from fairlead_common import events as ev
-from fairlead_common.log import caught_up
+from fairlead_common.log import Entry, caught_up
 from fairlead_common.log.connect import open_log
 from fairlead_common.log.topics import JOBS
 from fairlead_scheduler.view import apply, records
 from fairlead_scheduler.view.columns import JOB_STATES, View
 
 
-async def replayed(log_url: str) -> dict[str, str]:
-    """job -> state after a fold of the whole log."""
-    view = View()
+async def logged(log_url: str) -> AsyncIterator[list[Entry]]:
+    """All records of `fairlead.jobs`, batch by batch."""
     log = await open_log(log_url)
     try:
         end = await log.end_positions(JOBS)
@@ -23,10 +22,17 @@ async def replayed(log_url: str) -> dict[str, str]:
         positions: dict[int, int] = {}
         while not caught_up(positions, end):
             batch = await reader.read()
-            apply.apply(view, apply.decode(batch.entries), {})
+            yield batch.entries
             positions = batch.positions
     finally:
         await log.close()
+
+
+async def replayed(log_url: str) -> dict[str, str]:
+    """job -> state after a fold of the whole log."""
+    view = View()
+    async for entries in logged(log_url):
+        apply.apply(view, apply.decode(entries), {})
     states: dict[str, str] = {i: ended.state.value for i, ended in view.ended.items()}
     for job_id, row in view.jobs.rows.items():
         states.setdefault(job_id, JOB_STATES[int(view.jobs.state[row])].value)
@@ -60,28 +66,19 @@ async def saved_by_scheduler(database_url: str) -> dict[str, str]:
 
 
 async def unexplained(log_url: str, repeated: Mapping[str, int]) -> dict[str, list[str]]:
-    """Of jobs that ran to their end so often: those whose log does not say why, with their events.
+    """The events of the repeated jobs (job -> runs that ended) whose log does not explain them.
 
     Each run but the last has to have ended otherwise than by success.
     """
-    told: dict[str, list[ev.JobEvent]] = {}
-    log = await open_log(log_url)
-    try:
-        end = await log.end_positions(JOBS)
-        reader = await log.reader(JOBS, await log.start_positions(JOBS))
-        positions: dict[int, int] = {}
-        while not caught_up(positions, end):
-            batch = await reader.read()
-            for entry in batch.entries:
-                for event in ev.decode(entry.value or b"").events:
-                    if isinstance(event, ev.JobEvent) and event.job_id in repeated:
-                        told.setdefault(event.job_id, []).append(event)
-            positions = batch.positions
-    finally:
-        await log.close()
+    events_of: dict[str, list[ev.JobEvent]] = {}
+    async for entries in logged(log_url):
+        for entry in entries:
+            for event in ev.decode(entry.value or b"").events:
+                if isinstance(event, ev.JobEvent) and event.job_id in repeated:
+                    events_of.setdefault(event.job_id, []).append(event)
     found = {}
     for job_id, count in repeated.items():
-        events = told.get(job_id, [])
+        events = events_of.get(job_id, [])
         ends = sum(isinstance(e, (ev.JobRunLost, ev.JobRunFailed)) for e in events)
         if ends < count - 1:
             found[job_id] = [type(event).__name__ for event in events]
