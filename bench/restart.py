@@ -6,7 +6,8 @@ Runs `fairlead up --backend simulated`, appends the submissions of a million job
 the log (every job with a client id; some with dependencies, gangs, retries and maximum run times),
 and waits until the cluster is full. Then it kills the scheduler: first the supervisor alone starts
 it again (`embedded`), then a second scheduler process stands by and takes over (`standby`). A job
-that only one free node tolerates waits each time. The last line of output is one JSON object:
+that only one free node tolerates waits each time. It kills when the checkpoint has caught up with
+the log, with `--lagging` at once. The last line of output is one JSON object:
 seconds from the kill until the lease of that job is in the log, and the resident memory of the
 process that was filled through the log and of those that loaded the checkpoint.
 """
@@ -26,6 +27,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import asyncpg
 import httpx2
 import msgspec
 import psutil
@@ -34,7 +36,7 @@ from fairlead import AsyncClient
 from fairlead_common import events as ev
 from fairlead_common import shapes
 from fairlead_common.ids import client_job_ids, job_set_partition
-from fairlead_common.log import EventLog, Producer, topics
+from fairlead_common.log import EventLog, Producer, caught_up, topics
 from fairlead_common.log.connect import open_log
 from fairlead_standalone.addresses import free_port
 from fairlead_standalone.testing import KERNELS, Whole, memory_bytes
@@ -50,6 +52,7 @@ TOLERATION: Final = shapes.Toleration(key="reserved", value="probe", effect="NoS
 BACKLOG_JOBS: Final = 50_000
 WAIT_S_MAX: Final = 1_800.0
 QUIET_S: Final = 20.0
+POSITIONS: Final = "SELECT positions FROM fairlead_scheduler.progress"
 ANNOTATIONS: Final = {"fairlead.dev/simulated-seconds": str(RUN_S)}
 SPEC: Final = msgspec.Raw(
     b'{"containers":[{"name":"main","image":"registry.example/team/trainer:1.4.2","command":'
@@ -65,6 +68,11 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1_000_000)
     parser.add_argument("--running", type=int, default=16_000)
     parser.add_argument("--turns", type=int, default=3, help="restarts of each kind")
+    parser.add_argument(
+        "--lagging",
+        action="store_true",
+        help="kill as soon as all is folded, even if the checkpoint has not caught up yet",
+    )
     parser.add_argument(
         "--folder", type=Path, help="keep the data here; a later run does not fill it again"
     )
@@ -116,12 +124,18 @@ class Bench:
                 filled = memory_of(self._whole.child("scheduler"))
             filled_s = time.monotonic() - began_s
             say(f"filled after {filled_s:.0f} s: {filled}")
-            embedded, loaded = [], []
+            if filled is not None and not self._given.lagging:
+                await self._saved()
+                saved_s = time.monotonic() - began_s
+                say(f"saved after {saved_s:.0f} s: {memory_of(self._whole.child('scheduler'))}")
+            embedded, used, loaded = [], [], []
             for _ in range(self._given.turns):
-                embedded.append(await self._kill_child())
+                seconds, cpu_s = await self._kill_child()
+                embedded.append(seconds)
+                used.append(cpu_s)
                 await asyncio.sleep(QUIET_S)
                 loaded.append(memory_of(self._whole.child("scheduler")))
-                say(f"embedded: {embedded[-1]} s, {loaded[-1]}")
+                say(f"embedded: {embedded[-1]} s, {cpu_s} s of processor, {loaded[-1]}")
             standby, took_over = [], []
             for _ in range(self._given.turns):
                 seconds, memory = await self._take_over()
@@ -135,6 +149,7 @@ class Bench:
             "running": self._given.running,
             "fillSeconds": round(filled_s, 1),
             "embeddedSeconds": embedded,
+            "embeddedProcessorSeconds": used,
             "standbySeconds": standby,
             "filled": filled,
             "loaded": loaded,
@@ -164,7 +179,22 @@ class Bench:
                 await asyncio.sleep(2.0)
                 answer = (await http.get("/api/v1/jobs", params={"groupBy": "state"})).json()
                 states = {group["group"]["state"]: group["jobs"] for group in answer["groups"]}
-        await asyncio.sleep(QUIET_S)  # checkpoints and reports that are under way
+        if not self._given.lagging:
+            await asyncio.sleep(QUIET_S)  # checkpoints and reports that are under way
+
+    async def _saved(self) -> None:
+        """Return once the checkpoint has all of the log that there is now."""
+        end = await self._log.end_positions(topics.JOBS)
+        connection = await asyncpg.connect(self._environment["FAIRLEAD_DATABASE_URL"])
+        try:
+            async with asyncio.timeout(WAIT_S_MAX):
+                while True:
+                    saved = await connection.fetchval(POSITIONS)
+                    if caught_up(dict(enumerate(saved)), end):
+                        return
+                    await asyncio.sleep(0.5)
+        finally:
+            await connection.close()
 
     async def _folded(self, jobs: int) -> None:
         """Return once the scheduler has that many live jobs."""
@@ -179,9 +209,12 @@ class Bench:
         found = re.search(r"^fairlead_scheduler_jobs ([0-9.e+]+)$", text, re.MULTILINE)
         return 0 if found is None else int(float(found[1]))
 
-    async def _kill_child(self) -> float:
-        """Seconds from the kill of the supervised scheduler to the next lease."""
-        return await self._lease_after(self._whole.child("scheduler"))
+    async def _kill_child(self) -> tuple[float, float]:
+        """Seconds from the kill of the supervised scheduler to the next lease, and what processor
+        time its successor had used by then: on a busy machine only that says much."""
+        seconds = await self._lease_after(self._whole.child("scheduler"))
+        used = self._whole.child("scheduler").cpu_times()
+        return seconds, round(used.user + used.system, 2)
 
     async def _take_over(self) -> tuple[float, dict[str, float]]:
         """A second process stands by, and is the leader's successor; it ends after that."""
@@ -204,6 +237,8 @@ class Bench:
         return seconds, memory
 
     async def _lease_after(self, leader: psutil.Process) -> float:
+        if not self._given.lagging:
+            await self._saved()
         end = await self._log.end_positions(topics.JOBS)
         leader.send_signal(signal.SIGKILL)
         killed_s = time.monotonic()

@@ -35,9 +35,10 @@ from fairlead_scheduler.deciding import Decider
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
 from fairlead_scheduler.units import Unit, appends
-from fairlead_scheduler.view import apply, checkpoint
+from fairlead_scheduler.view import apply
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.parts import Parts
 from fairlead_scheduler.view.saved_names import SavedNames
 
 JOBS: Final = 1_000_000
@@ -246,9 +247,11 @@ class World:
             ]
         for append in appends(told):
             self.fold(self.entries(append.records))
-        changes = checkpoint.take(self.view, self.saved_names, JOB_PARTITIONS)
-        assert sum(1 for _ in changes.specs or ()) >= 0  # encoded as they are written
-        self.view.specs.end_save()
+        left = Parts(self.view, self.saved_names, [0] * JOB_PARTITIONS)
+        while not left.is_done:
+            changes = left.take()
+            assert sum(1 for _ in changes.specs or ()) >= 0  # encoded as they are written
+            self.view.specs.end_save()
         follower.forget(self.view)
 
     def tick(self) -> tuple[int, int, list[Unit], dict[str, float]]:

@@ -4,8 +4,7 @@ import asyncio
 import os
 
 from fairlead_common import process, settings
-from fairlead_common.serving import build_app, serve
-from fairlead_scheduler import kernels
+from fairlead_scheduler import kernels, memory
 from fairlead_scheduler.kernels import KernelsReady
 from fairlead_scheduler.settings import SchedulerSettings
 
@@ -14,6 +13,7 @@ _anew: list[bool] = []
 
 async def main() -> None:
     """Run until a signal. The first task to fail takes the whole service down with it."""
+    memory.limit_heaps()
     kernels.choose(os.environ)
     from fairlead_scheduler.service import Service  # imports numba, if it is to be used
 
@@ -21,10 +21,19 @@ async def main() -> None:
     try:
         async with Service.open(values) as service, asyncio.TaskGroup() as tasks:
             tasks.create_task(service.run(), name="scheduler")
+            await service.settled()
+            await asyncio.to_thread(_import_serving)
+            from fairlead_common.serving import build_app, serve
+
             app = build_app("Fairlead scheduler", [], service.checks(), values)
             await serve(app, values.http_host, values.http_port, values.connections)
     except* KernelsReady:
         _anew.append(True)
+
+
+def _import_serving() -> None:
+    """Takes half a second, for which the first lease does not wait."""
+    import fairlead_common.serving  # noqa: F401
 
 
 if __name__ == "__main__":

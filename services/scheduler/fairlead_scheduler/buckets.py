@@ -104,12 +104,18 @@ class Buckets:
 
 
 class PoolBuckets:
-    """The buckets of all pools under one set of rules. Without rates nothing is kept."""
+    """The buckets of all pools, each under its rules. Without rates nothing is kept."""
 
     def __init__(self, rules: Rules, saved: Mapping[str, Levels] | None = None) -> None:
         self._rules = rules
-        self._limited = any((rules.rate, rules.queue_rate, rules.preemption_rate))
-        self._pools = {pool: Buckets(rules, levels) for pool, levels in (saved or {}).items()}
+        self._own = {pool: rules.of(pool) for pool in rules.pools}
+        self._limited = any(
+            each.rate or each.queue_rate or each.preemption_rate
+            for each in (rules, *self._own.values())
+        )
+        self._pools = {
+            pool: Buckets(self._of(pool), levels) for pool, levels in (saved or {}).items()
+        }
 
     @property
     def limited(self) -> bool:
@@ -122,8 +128,11 @@ class PoolBuckets:
             return Buckets(self._rules)
         found = self._pools.get(name)
         if found is None:
-            found = self._pools[name] = Buckets(self._rules)
+            found = self._pools[name] = Buckets(self._of(name))
         return found
+
+    def _of(self, pool: str) -> Rules:
+        return self._own.get(pool, self._rules)
 
     def levels(self) -> dict[str, Levels]:
         """What is to be saved, by pool; pools of which all buckets are full are forgotten."""

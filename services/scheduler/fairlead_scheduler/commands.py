@@ -34,7 +34,9 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    jobs: Annotated[Path, typer.Option(help="Jobs: one JSON object per line, or a trace in .swf.")],
+    jobs: Annotated[
+        Path, typer.Option(help="One JSON object per line, a file for `submit`, or a .swf trace.")
+    ],
     nodes: Annotated[
         Path | None, typer.Option(help="Nodes: a YAML list. A .swf trace does without.")
     ] = None,
@@ -55,6 +57,10 @@ def simulate(
     swf_queue: Annotated[SwfQueue, typer.Option(help="What is a queue in a trace.")] = (
         SwfQueue.QUEUE
     ),
+    run_seconds: Annotated[
+        float | None,
+        typer.Option(help="How long each job of a file for `submit` runs.", min=0, metavar="S"),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """See what the scheduler would do with these jobs on these nodes, in virtual time.
@@ -65,7 +71,15 @@ def simulate(
     from fairlead_scheduler.simulate import command, faults
 
     order = command.Order(
-        jobs, nodes, settings, seed, cycle_seconds, pool, swf_processors, swf_queue.value
+        jobs,
+        nodes,
+        settings,
+        seed,
+        cycle_seconds,
+        pool,
+        swf_processors,
+        swf_queue.value,
+        run_seconds,
     )
     began_s = clock.monotonic_s()
     try:

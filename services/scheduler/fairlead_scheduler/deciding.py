@@ -92,6 +92,7 @@ class Decider:
         self._builder.kept_before_ms = began_ms - EXAMINED_MS
         self._schedule = engine
         self._engine = self._builder.engine_settings()
+        self._engines = {pool: self._builder.engine_settings(pool) for pool in settings.rules.pools}
         self._pools: dict[str, _Pool] = {}
         self._bounds = Bounds(
             stale_s=settings.executor_stale_s,
@@ -155,9 +156,10 @@ class Decider:
             left_out=kept.left_out,
         )
         built_s = timer_s()
+        engine = self._engines.get(name, self._engine)
         plan = self._schedule(
             built.snapshot,
-            self._engine,
+            engine,
             expired=lambda: timer_s() - built_s > self._settings.round_s_max,
             clock_s=timer_s,
         )
@@ -165,7 +167,7 @@ class Decider:
         self._builder.remember_feasible(built, plan)
         idle = not plan.limited and not len(plan.placed_job) and not len(plan.preempted_job)
         pool.settled = key if idle else None
-        pool.due_ms = _next_late_gang_ms(built.snapshot, self._engine)
+        pool.due_ms = _next_late_gang_ms(built.snapshot, engine)
         return Round(built, plan, steps)
 
     def again(self, name: str) -> None:

@@ -36,6 +36,8 @@ class State:
         self.troubles = Troubles()
         self.positions: dict[str, dict[int, int]] = {}
         self.changed = asyncio.Event()
+        self.settled = asyncio.Event()
+        """Set when this process stands by, or has led for one cycle."""
         self.folding = asyncio.Lock()
         """Held while anything here changes, and while a cycle decides, partly in a thread: rows
         stay what they are."""

@@ -9,7 +9,7 @@ from typing import Final
 from fairlead_common import clock, clusters
 from fairlead_common.errors import AppendRefused
 from fairlead_common.log import Producer
-from fairlead_common.serving import VERSION
+from fairlead_common.readiness import VERSION
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.settings import SchedulerSettings
 

@@ -22,11 +22,12 @@ from fairlead_common.screening import ScreenedLog
 from fairlead_scheduler import leasing, metrics
 from fairlead_scheduler.cycle import Cycle
 from fairlead_scheduler.deciding import Decider, Engine
-from fairlead_scheduler.follower import CHECKPOINT, State, tidy
+from fairlead_scheduler.follower import State, tidy
 from fairlead_scheduler.full_disk import FullDisk
 from fairlead_scheduler.heartbeat import LeaderHeartbeats, LogClock
 from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.reporting import Reporter
+from fairlead_scheduler.saving import Saver
 from fairlead_scheduler.settings import SchedulerSettings
 from fairlead_scheduler.units import Unit, appends
 from fairlead_scheduler.view import checkpoint
@@ -39,9 +40,6 @@ APPLICATION = "fairlead-scheduler"
 PRUNE_SAVED_S = 3_600.0
 _DAY_MS = 86_400_000
 PRUNE_S = 2.0
-SAVE_REST = 3.0
-SAVE_REST_S_MAX = 10.0
-"""After a checkpoint this many times what it took passes before the next, at most so long."""
 _logger = logging.getLogger("fairlead.scheduler")
 
 
@@ -60,6 +58,7 @@ async def stand_by_and_lead(
     async def prune() -> None:
         """Keep of the view what the leader has not saved."""
         nonlocal pruned_s
+        state.settled.set()
         if clock.monotonic_s() - pruned_s <= PRUNE_S:
             return
         pruned_s = clock.monotonic_s()
@@ -133,8 +132,8 @@ async def lead(
     )
     metrics.LEADING.set(1)
     async with asyncio.TaskGroup() as tasks:
-        saving = _save(settings, pool, state, saved, names, full_disk)
-        tasks.create_task(saving, name="checkpoint")
+        saver = Saver(settings, pool, state, saved, names, full_disk)
+        tasks.create_task(saver.run(), name="checkpoint")
         tasks.create_task(heartbeats.run(), name="heartbeat")
         tasks.create_task(_cycle(settings, log, state, cycle, reporter), name="cycle")
         tasks.create_task(_prune(settings, pool, state, full_disk), name="prune")
@@ -198,6 +197,7 @@ async def _cycle(
         metrics.show_silence(state.clusters.silence_s)
         state.changed.clear()
         await cycle.turn()
+        state.settled.set()
         if not reporter.is_ready:  # the first leases do not wait for that
             reporter.read_back((await fold.newest(log, REPORTS))[0])
         await asyncio.sleep(max(0.0, began_s + settings.cycle_s_min - clock.monotonic_s()))
@@ -208,35 +208,6 @@ async def _cycle(
                     await state.changed.wait()
             except TimeoutError:
                 continue
-
-
-async def _save(
-    settings: SchedulerSettings,
-    pool: Pool,
-    state: State,
-    saved: list[int],
-    names: SavedNames,
-    full_disk: FullDisk,
-) -> None:
-    """Save what changed, every `checkpoint_s`, but for at most a part of the time: under load jobs
-    change again and again, and what is saved later is saved once."""
-    took_s = 0.0
-    while True:
-        await asyncio.sleep(max(settings.checkpoint_s, min(SAVE_REST * took_s, SAVE_REST_S_MAX)))
-        begun_s = clock.monotonic_s()
-        async with state.folding:
-            changes = checkpoint.take(state.view, names, JOB_PARTITIONS)
-            nodes, state.clusters.unsaved = state.clusters.unsaved, []
-        if changes.positions == saved and not nodes:
-            continue
-        await full_disk.outlast(partial(checkpoint.save, pool, saved, changes, nodes))
-        async with state.recalling, state.folding:  # nobody is using what was being saved
-            state.view.specs.end_save()
-        saved = changes.positions
-        await state.moved(CHECKPOINT, dict(enumerate(saved)))
-        await tidy(state)
-        took_s = clock.monotonic_s() - begun_s
-        metrics.CHECKPOINT_SECONDS.observe(took_s)
 
 
 async def _prune(

@@ -2,6 +2,10 @@
 
 Submissions come and go by the thousand between objects that stay. glibc keeps the pages in between
 for itself: a scheduler that was filled with 300,000 jobs held 345 MB of which it used 233.
+
+A large array is a mapping of its own, given back when it is freed. But whenever glibc frees one, it
+takes arrays of up to that size (32 MiB at most) from its heaps from then on, one heap per thread,
+and keeps them: after the first round over a million jobs the scheduler held 929 MB instead of 712.
 """
 
 import asyncio
@@ -10,6 +14,26 @@ from collections.abc import Callable
 from typing import Final
 
 EVERY_S: Final = 30.0
+MAPPED_BYTES_MIN: Final = 1 << 20
+"""What is at least this large is a mapping of its own, always."""
+HEAPS_MAX: Final = 2
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
+"""As in glibc's malloc.h."""
+
+
+def limit_heaps() -> None:
+    """Let freed arrays go back to the system at once. To be called before threads are started.
+
+    Does nothing where the C library is not glibc.
+    """
+    mallopt: Callable[[int, int], int] | None = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None or _find_trim() is None:
+        return
+    mallopt(_M_MMAP_THRESHOLD, MAPPED_BYTES_MIN)
+    mallopt(_M_TRIM_THRESHOLD, 2 * MAPPED_BYTES_MIN)
+    mallopt(_M_ARENA_MAX, HEAPS_MAX)
 
 
 async def give_back_regularly() -> None:

@@ -1,9 +1,9 @@
 """The scheduler, wired: what it opens, what it serves, and the tasks it runs."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from typing import Final
 
 from fairlead_common import clock
@@ -15,9 +15,9 @@ from fairlead_common.log.connect import keep_tidy, open_log
 from fairlead_common.log.coverage import ViewUnusable
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.quarantine import Quarantine
+from fairlead_common.readiness import Check, Degraded
 from fairlead_common.screening import ScreenedLog
-from fairlead_common.serving import Check, Degraded
-from fairlead_scheduler import follower, kernels, leader, memory, metrics, mirror, warm
+from fairlead_scheduler import follower, kernels, leader, memory, metrics, warm
 from fairlead_scheduler.buckets import PoolBuckets
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.compiling import Compiling
@@ -32,6 +32,8 @@ from fairlead_scheduler.view.columns import View
 
 ODD_SHOWN_MAX: Final = 20
 """Most records that make no sense that `/readyz` names."""
+SETTLE_S_MAX: Final = 5.0
+"""Health is served so long after the checkpoint was loaded, whatever the first cycle waits for."""
 REPAIR_CHECK_S: Final = 1.0
 """How often a scheduler whose checkpoint cannot be used looks whether it was repaired."""
 _logger: Final = logging.getLogger("fairlead.scheduler")
@@ -59,12 +61,13 @@ class Service:
         """Why this process waits for a repair, if it does."""
 
     @classmethod
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def open(
         cls, settings: SchedulerSettings, engine: Engine = schedule
     ) -> AsyncIterator["Service"]:
         """Connect, bring the schema up to date, make the topics, load the saved view."""
         settings.check()
+        _logger.info("loads its checkpoint")
         pool = await open_pool(settings.database_url, name=leader.APPLICATION)
         quarantine = Quarantine("scheduler", settings.skip_records)
         disk = Disk(settings.disk)
@@ -128,13 +131,27 @@ class Service:
             tasks.create_task(follower.follow_clusters(self._log, self.state))
             tasks.create_task(follower.follow_config(self._log, self.state))
             tasks.create_task(memory.give_back_regularly())
-            tasks.create_task(mirror.mirror(self._log, self.settings.redis_url))
+            tasks.create_task(self._mirror())
             tasks.create_task(keep_tidy(self._log.inner, clock.now_ms))
             tasks.create_task(self._log.quarantine.run(self._log.inner))
             if not kernels.are_ready():
                 self._engine = compiling = Compiling(self._engine)
                 tasks.create_task(_compile(compiling))
             tasks.create_task(self._lead())
+
+    async def settled(self) -> None:
+        """Return once this process leads and has decided all that waited, stands by, or waits for a
+        repair; and after `SETTLE_S_MAX` in any case. What the first lease does not need waits."""
+        if self.unusable is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SETTLE_S_MAX):
+                    await self.state.settled.wait()
+
+    async def _mirror(self) -> None:
+        await self.settled()
+        from fairlead_scheduler.mirror import mirror  # the client of Redis takes long to import
+
+        await mirror(self._log, self.settings.redis_url)
 
     async def _await_repair(self) -> None:
         """Return once the log can continue the checkpoint, with the view loaded."""

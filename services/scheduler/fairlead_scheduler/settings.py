@@ -5,6 +5,7 @@ from collections.abc import Collection
 from typing import Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from fairlead_common import classes
 from fairlead_common.classes import DEFAULT_CLASSES, PriorityClass
@@ -25,11 +26,37 @@ class Rate(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     burst: float
 
 
+class PoolRules(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True
+):
+    """Rules of one pool. What is set here replaces the whole value of the same name in `rules`; a
+    rate that is `null` lifts that limit.
+    """
+
+    protected_fraction_of_fair_share: float | UnsetType = UNSET
+    round_limit: dict[str, float] | UnsetType = UNSET
+    rate: Rate | UnsetType | None = UNSET
+    queue_rate: Rate | UnsetType | None = UNSET
+    preemption_rate: Rate | UnsetType | None = UNSET
+    lookback: int | UnsetType = UNSET
+    floating: dict[str, float] | UnsetType = UNSET
+    class_limits: dict[str, dict[str, float]] | UnsetType = UNSET
+    cost_multipliers: dict[str, float] | UnsetType = UNSET
+    placement: str | UnsetType = UNSET
+    gang_assembly_timeout_s: int | UnsetType = UNSET
+
+    def given(self) -> dict[str, object]:
+        """What is set here, by field."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: value for name, value in fields.items() if value is not UNSET}
+
+
 class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """What the engine is told (docs/rules.md); the same names are used by cases and simulations.
 
     Fractions are of the pool's total. `floating` maps a resource that is on no node to how much of
-    it there is. `max_unacknowledged_leases` counts per executor.
+    it there is. `max_unacknowledged_leases` counts per executor. `pools`: other rules for the pools
+    of these names.
     """
 
     protected_fraction_of_fair_share: float = 1.0
@@ -44,9 +71,29 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     max_unacknowledged_leases: int = 2_500
     placement: str = "best-fit"
     gang_assembly_timeout_s: int = 0
+    pools: dict[str, PoolRules] = {}
+
+    def of(self, pool: str) -> "Rules":
+        """The rules of a pool: these, but for what is set for it."""
+        own = self.pools.get(pool)
+        if own is None:
+            return self
+        return msgspec.structs.replace(self, pools={}, **own.given())
 
     def faults(self, class_names: Collection[str]) -> list[Fault]:
         """What contradicts itself, by the setting's name."""
+        found = self._own_faults(class_names)
+        for pool, own in self.pools.items():
+            given = Rules(**own.given())  # type: ignore[arg-type]  # fields of the same types
+            place = f"rules.pools.{pool}"
+            found += [
+                Fault(fault.pointer.replace("rules", place, 1), fault.detail)
+                for fault in given._own_faults(class_names)
+            ]
+        return found
+
+    def _own_faults(self, class_names: Collection[str]) -> list[Fault]:
+        """Faults of these rules, without those of single pools."""
         found: list[Fault] = []
         protected = self.protected_fraction_of_fair_share
         found += _faults_of("rules.protectedFractionOfFairShare", protected, least=0)

@@ -1,8 +1,12 @@
 """What a checkpoint holds, and what it does not keep for ever."""
 
+import asyncio
+import gc
+import sys
 from collections.abc import Sequence
 from importlib import resources
 
+import asyncpg
 import msgspec
 import numpy as np
 import pytest
@@ -10,36 +14,50 @@ import pytest
 from fairlead_common import events as ev
 from fairlead_common import shapes
 from fairlead_common.db import Pool, migrate, open_pool
-from fairlead_common.ids import JobId
+from fairlead_common.errors import ViewConflict
+from fairlead_common.ids import JobId, partition_of_job
 from fairlead_common.lifecycle import JobState
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.settings import Rules
 from fairlead_scheduler.view import apply, checkpoint, records
 from fairlead_scheduler.view.columns import Ended, NodeName, View
+from fairlead_scheduler.view.parts import ROWS_MAX, Parts
 from fairlead_scheduler.view.saved_names import SavedNames
-from tests.integration.scheduler.test_following import scheduler_database
+from tests.integration.scheduler.test_following import locked, scheduler_database, somebody_waits
 from tests.integration.scheduler.world import JOB_SET, QUEUE, job_id, submitted
 from tests.unit.scheduler.saved import (
     add_jobs,
     change_jobs,
+    content_at,
     content_of,
     end_jobs,
     random_view,
 )
 
 WEEK_MS = 7 * 86_400_000
+END_BLOCKED = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE cardinality(pg_blocking_pids(pid)) > 0"
+)
 
 
-async def save(pool: Pool, view: View, nodes: Sequence[tuple[str, str, int]] = ()) -> None:
+async def save(
+    pool: Pool,
+    view: View,
+    nodes: Sequence[tuple[str, str, int]] = (),
+    rows_max: int = ROWS_MAX,
+) -> None:
     """What changed in the view, on top of what is saved: as a leader that has just begun."""
     before = await checkpoint.read_positions(pool, "log", JOB_PARTITIONS)
     if before is None:
         await checkpoint.begin(pool, "log", {}, JOB_PARTITIONS)
         before = [0] * JOB_PARTITIONS
     names = SavedNames(await checkpoint.read_names(pool), unused_max=0)
-    await checkpoint.save(pool, before, checkpoint.take(view, names, JOB_PARTITIONS), nodes)
-    view.specs.end_save()
+    left = Parts(view, names, before, rows_max)
+    while not left.is_done:
+        await checkpoint.save(pool, left.take(), nodes)
+        view.specs.end_save()
 
 
 async def load(pool: Pool) -> View:
@@ -66,6 +84,27 @@ async def test_a_log_read_from_far_back_is_saved_although_its_jobs_ended_over_ma
             view.ended[name] = Ended(JobState.CANCELLED, "d", at_ms, number)
         await save(pool, view)
         assert (await checkpoint.find_ended(pool, ids)).keys() == set(ids)
+
+
+async def test_what_was_saved_is_freed_without_a_garbage_collection(fresh_database: str) -> None:
+    """A long-lived scheduler collects cycles rarely; some hundred kB per save would add up."""
+    async with scheduler_database(fresh_database) as (pool, _):
+        view = View()
+        await save(pool, view)
+        before = await checkpoint.read_positions(pool, "log", JOB_PARTITIONS)
+        assert before is not None
+        fold(view, 0, submitted("a"), submitted("b"))
+        names = SavedNames(await checkpoint.read_names(pool))
+        changes = Parts(view, names, before).take()
+        assert changes.jobs is not None
+        gc.disable()
+        try:
+            references = sys.getrefcount(changes.jobs), sys.getrefcount(changes.jobs.records)
+            await checkpoint.save(pool, changes)
+            afterwards = sys.getrefcount(changes.jobs), sys.getrefcount(changes.jobs.records)
+        finally:
+            gc.enable()
+        assert afterwards == references
 
 
 async def test_names_that_no_job_has_any_more_are_dropped(fresh_database: str) -> None:
@@ -98,6 +137,73 @@ async def test_a_view_that_is_saved_in_steps_is_loaded_as_it_was(
         loaded = await load(pool)
         assert content_of(loaded) == content_of(view)
         assert loaded.positions == view.positions
+
+
+async def test_a_save_that_is_cut_off_leaves_a_checkpoint_that_the_log_continues(
+    fresh_database: str,
+) -> None:
+    async with scheduler_database(fresh_database) as (pool, other):
+        view, chance = random_view(1, 200), np.random.default_rng(1)
+        await save(pool, view)
+        old = content_of(view), dict(view.positions)
+        change_jobs(view, chance, [JobId(name) for name in old[0]])
+        add_jobs(view, chance, 100)
+        view.positions = {partition: at + 1 for partition, at in old[1].items()}
+        before = await checkpoint.read_positions(pool, "log", JOB_PARTITIONS)
+        assert before is not None
+        parts = Parts(view, SavedNames(await checkpoint.read_names(pool)), before, rows_max=50)
+        await checkpoint.save(pool, parts.take())
+        late = parts.take()
+        async with locked(other, "jobs"):
+            saving = asyncio.create_task(checkpoint.save(pool, late))
+            await somebody_waits(other)
+            await other.execute(END_BLOCKED)  # as after `kill -9`
+            with pytest.raises((asyncpg.InterfaceError, asyncpg.AdminShutdownError)):
+                await saving
+        loaded = await load(pool)
+        new = content_of(view), view.positions
+        for partition, position in loaded.positions.items():
+            content, positions = new if position == new[1][partition] else old
+            assert position == positions[partition]
+            expected = {n: each for n, each in content.items() if partition_of_job(n) == partition}
+            assert content_at(loaded, partition) == expected
+        assert old[1] != loaded.positions != new[1]
+
+
+async def test_submissions_that_were_saved_early_are_found_and_those_of_ended_jobs_dropped(
+    fresh_database: str,
+) -> None:
+    async with scheduler_database(fresh_database) as (pool, _):
+        view, names = View(), SavedNames()
+        await checkpoint.begin(pool, "log", {}, JOB_PARTITIONS)
+        saved = [0] * JOB_PARTITIONS
+        for position, name in enumerate("abc"):
+            fold(view, position, submitted(name))
+        early = view.specs.save(2)
+        assert early is not None
+        await checkpoint.save_specs(pool, saved, early)
+        view.specs.end_save()
+        ids = [job_id("a"), job_id("b")]
+        assert (await checkpoint.read_specs(pool, ids)).keys() == set(ids)
+        assert content_of(await load(pool)) == {}
+        # the next leader folds them again, and something else than was saved of b, and a has ended
+        view = View()
+        for position, name in enumerate("abc"):
+            labels = {"again": "yes"} if name == "b" else {}
+            fold(view, position, submitted(name, labels=labels))
+        fold(view, 3, ev.JobCancelRequested(job_id=job_id("a")))
+        parts = Parts(view, names, saved)
+        await checkpoint.save(pool, parts.take())
+        found = await checkpoint.read_specs(pool, [*ids, job_id("c")])
+        assert found.keys() == {job_id("b"), job_id("c")}
+        assert b"again" in found[job_id("b")]
+        again = view.specs
+        again.end_save()
+        again.fresh = {job_id("d"): submitted("d")}
+        late = again.save()
+        assert late is not None
+        with pytest.raises(ViewConflict):
+            await checkpoint.save_specs(pool, saved, late)
 
 
 async def test_a_checkpoint_of_an_empty_view_is_loaded(fresh_database: str) -> None:

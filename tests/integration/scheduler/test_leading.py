@@ -15,8 +15,8 @@ from fairlead_common.events import FailureCategory
 from fairlead_common.ids import run_id
 from fairlead_common.leases import Wish
 from fairlead_common.log import topics
+from fairlead_common.readiness import Degraded
 from fairlead_common.reports import Round, Waiting
-from fairlead_common.serving import Degraded
 from fairlead_scheduler.deciding import Engine
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.follower import CHECKPOINT

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
+from fairlead_common.errors import ViewConflict
 from fairlead_common.events import FailureCategory, RetryPolicy
 from fairlead_common.ids import JobId, new_job_id, partition_of_job
 from fairlead_common.lifecycle import JobState, RunState
-from fairlead_scheduler.view import checkpoint, records
+from fairlead_scheduler.buckets import Levels, PoolBuckets
+from fairlead_scheduler.settings import Rules
 from fairlead_scheduler.view import columns as c
+from fairlead_scheduler.view import parts, records
 from fairlead_scheduler.view.columns import View
 from fairlead_scheduler.view.loading import Loading
 from fairlead_scheduler.view.saved_names import SavedName, SavedNames
@@ -24,40 +27,67 @@ _HEADER_BYTES = 19
 
 
 class Table:
-    """What the statements of `checkpoint.sql` do with jobs and names."""
+    """What the statements of `checkpoint.sql` do, but for nodes."""
 
     def __init__(self) -> None:
         self.rows: dict[JobId, tuple[bytes, bytes | None]] = {}
         self.names: dict[tuple[str, int], list[str]] = {}
         self.saved_names = SavedNames()
         self.specs: dict[JobId, bytes] = {}
+        self.positions = [0] * PARTITIONS
+        self.ended: dict[JobId, c.Ended] = {}
+        self.buckets = b"{}"
 
-    def save(self, view: View) -> None:
-        """As `checkpoint.take` and `checkpoint.save`."""
-        changes = checkpoint.take(view, self.saved_names, PARTITIONS)
+    def save(self, view: View, rows_max: int = parts.ROWS_MAX) -> None:
+        """As `Saver.save`."""
+        for _ in self.save_parts(view, rows_max):
+            pass
+
+    def save_parts(self, view: View, rows_max: int) -> Iterator[None]:
+        """As `Saver.save`, with a pause after each part."""
+        left = parts.Parts(view, self.saved_names, self.positions, rows_max)
+        while not left.is_done:
+            self.write(left.take())
+            view.specs.end_save()
+            yield
+
+    def save_specs(self, view: View, count: int) -> None:
+        """As `checkpoint.save_specs` of the oldest."""
+        self.specs |= dict(view.specs.save(count) or ())
+        view.specs.end_save()
+
+    def write(self, changes: parts.Changes) -> None:
+        """As `checkpoint.save`."""
+        if changes.before != self.positions:
+            raise ViewConflict("another one has saved")
+        self.positions = changes.positions
+        self.buckets = changes.buckets
         for place in changes.dropped_names:
             del self.names[place]
-        for kind, number, parts in changes.names:
-            self.names[kind, number] = parts
+        for kind, number, named in changes.names:
+            self.names[kind, number] = named
         if changes.jobs is not None:
-            for key, record, rare in copied(changes.jobs):
+            for key, record, rare in copied(b"".join(changes.jobs.encode())):
                 assert key is not None
                 assert record is not None
                 self.rows[JobId(key.decode())] = (record, rare)
         self.specs |= dict(changes.specs or ())
-        view.specs.end_save()
-        for job_id, *_ in changes.ended:
+        for job_id, state, digest, at_ms in changes.ended:
+            self.ended[job_id] = c.Ended(JobState(state), digest, at_ms)
             self.rows.pop(job_id, None)
+            self.specs.pop(job_id, None)
 
-    def load(self, piece_bytes: int = 1_000) -> View:
+    def load(self, piece_bytes: int = 1_000, rules: Rules | None = None) -> View:
         """As `checkpoint.load_view`; Postgres may answer in pieces of any size."""
         answer = b"PGCOPY\n\xff\r\n\0" + bytes(8)
         for job_id, (record, _) in self.rows.items():
             answer += struct.pack(">hi", 2, len(job_id)) + job_id.encode()
             answer += struct.pack(">i", len(record)) + record
         answer += b"\xff\xff"
-        view = View()
-        names = [SavedName(*place, parts) for place, parts in self.names.items()]
+        levels = msgspec.json.decode(self.buckets, type=dict[str, Levels])
+        view = View(PoolBuckets(rules or Rules(), levels))
+        view.positions = dict(enumerate(self.positions))
+        names = [SavedName(*place, named) for place, named in self.names.items()]
         loading, decoder = Loading(view, names), records.RowDecoder(rows_per_block=7)
         for first in range(0, len(answer), piece_bytes):
             for block in decoder.feed(answer[first : first + piece_bytes]):
@@ -177,3 +207,9 @@ def content_of(view: View) -> dict[str, tuple[object, ...]]:
         encoded = None if rare is None else msgspec.json.encode(rare, order="deterministic")
         found[jobs.rows.of(row)] = (*columns, *named.values(), encoded)
     return found
+
+
+def content_at(view: View, partition: int) -> dict[str, tuple[object, ...]]:
+    """`content_of` the jobs of one partition."""
+    content = content_of(view)
+    return {name: each for name, each in content.items() if partition_of_job(name) == partition}

@@ -7,15 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_common.ids import JobId
+from fairlead_common import events as ev
+from fairlead_common.ids import JobId, new_job_id, partition_of_job
+from fairlead_scheduler.view import apply, records
 from fairlead_scheduler.view import columns as c
-from fairlead_scheduler.view import records
 from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.view.parts import Parts
 from fairlead_scheduler.view.saved_names import SavedName, SavedNames
+from tests.unit.scheduler.facts import submitted
 from tests.unit.scheduler.saved import (
+    PARTITIONS,
     Table,
     add_jobs,
     change_jobs,
+    content_at,
     content_of,
     end_jobs,
     random_view,
@@ -118,3 +123,84 @@ def test_a_row_that_names_a_number_without_a_name_is_refused() -> None:
     table.names = {place: parts for place, parts in table.names.items() if place[0] != "shape"}
     with pytest.raises(records.UnreadableRecords, match="shape"):
         table.load()
+
+
+@given(seed=seeds, done=st.integers(0, 40), rows_max=st.integers(1, 12))
+@settings(max_examples=60, deadline=None)
+def test_a_save_that_breaks_off_leaves_each_partition_as_it_was_at_its_position(
+    seed: int, done: int, rows_max: int
+) -> None:
+    chance = np.random.default_rng(seed)
+    view, table = random_view(seed, 30), Table()
+    table.saved_names = SavedNames(unused_max=0)
+    table.save(view)
+    versions = {partition: content_at(view, partition) for partition in range(PARTITIONS)}
+    known = {partition: {view.positions[partition]: versions[partition]} for partition in versions}
+    for _ in range(3):
+        change_all(view, chance)
+        for partition, states in known.items():
+            states[view.positions[partition]] = content_at(view, partition)
+        for _ in zip(range(done), table.save_parts(view, rows_max), strict=False):
+            loaded = table.load()
+            for partition, states in known.items():
+                assert content_at(loaded, partition) == states[loaded.positions[partition]]
+            change_all(view, chance)  # while a part is being saved
+            for partition, states in known.items():
+                states[view.positions[partition]] = content_at(view, partition)
+    table.save(view, rows_max)
+    assert content_of(table.load()) == content_of(view)
+    named = [SavedName(*place, parts) for place, parts in table.names.items()]
+    table.saved_names = SavedNames(named, unused_max=0)  # the next leader
+    change_all(view, chance)
+    table.save(view, rows_max)
+    assert content_of(table.load()) == content_of(view)
+
+
+def test_a_part_holds_whole_partitions_and_no_more_jobs_than_it_may() -> None:
+    view, names = random_view(4, 300), SavedNames()
+    parts = Parts(view, names, [0] * PARTITIONS, rows_max=40)
+    saved: list[set[JobId]] = []
+    while not parts.is_done:
+        changes = parts.take()
+        assert changes.jobs is not None
+        saved.append({JobId(key.decode()) for key in changes.jobs.keys.tolist()})
+    assert len(saved) > 1
+    assert all(len(part) <= 40 or len(set(map(partition_of_job, part))) == 1 for part in saved)
+    assert sum(map(len, saved)) == 300
+    partitions = [set(map(partition_of_job, part)) for part in saved]
+    assert sum(map(len, partitions)) == len(set().union(*partitions))
+
+
+def test_submissions_are_saved_before_their_jobs_and_left_out_when_those_ended() -> None:
+    view, table = View(), Table()
+    ids = [new_job_id(partition, 0, 0) for partition in range(4)]
+    for partition, job_id in enumerate(ids):
+        fold(view, partition, 0, submitted(job_id, client_id=None))
+    table.save_specs(view, 3)
+    assert list(table.specs) == ids[:3]
+    assert table.rows == {}
+    fold(view, 0, 1, ev.JobCancelRequested(job_id=ids[0]))
+    fold(view, 3, 1, ev.JobCancelRequested(job_id=ids[3]))
+    table.save(view, rows_max=1)
+    assert list(table.specs) == ids[1:3]
+    assert sorted(table.rows) == sorted(ids[1:3])
+
+
+def fold(view: View, partition: int, position: int, event: ev.AnyEvent) -> None:
+    """One message of one event."""
+    sequence = ev.EventSequence(queue="q", job_set="s", by="test", events=[event])
+    apply.apply(view, [apply.Message(partition, position, 0, sequence)], {})
+
+
+def change_all(view: View, chance: np.random.Generator) -> None:
+    """Some jobs change, some end, some are new, and partitions in which any did move on."""
+    ids = [JobId(name) for name in sorted(content_of(view))]
+    chosen = [job_id for job_id in ids if chance.random() < 0.4]
+    ending, changing = chosen[::2], chosen[1::2]
+    end_jobs(view, ending)
+    change_jobs(view, chance, changing)
+    before = {*ids}
+    add_jobs(view, chance, int(chance.integers(0, 5)))
+    added = content_of(view).keys() - before
+    for partition in {partition_of_job(job_id) for job_id in (*chosen, *added)}:
+        view.positions[partition] += 1

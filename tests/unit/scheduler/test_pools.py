@@ -1,5 +1,7 @@
 """Pools are whatever jobs and nodes name: anybody may name as many as he likes."""
 
+from typing import Any
+
 from fairlead_common import clusters as records
 from fairlead_common import configuration, reports
 from fairlead_common import events as ev
@@ -8,13 +10,14 @@ from fairlead_common.configuration import Queue
 from fairlead_common.ids import JobId
 from fairlead_common.log import Entry, Record
 from fairlead_common.reports import QueueShare
-from fairlead_scheduler.buckets import PoolBuckets
+from fairlead_scheduler.buckets import Levels, PoolBuckets
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.deciding import Decider
+from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.reporting import Reporter
-from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
+from fairlead_scheduler.settings import PoolRules, Rate, Rules, SchedulerSettings
 from fairlead_scheduler.snapshots.builder import BARE_POOLS_MAX
 from fairlead_scheduler.view import apply
 from fairlead_scheduler.view.columns import View
@@ -125,6 +128,59 @@ def test_buckets_without_rates_are_not_kept() -> None:
     for number in range(100):
         buckets.pool(f"p{number}").started(f"q{number}", 5, 1_000)
     assert buckets.levels() == {}
+
+
+GPU_RULES = Rules(
+    placement="spread",
+    rate=Rate(per_second=1.0, burst=2),
+    floating={"licences": 5},
+    class_limits={"default": {"cpu": 0.5}},
+    pools={
+        "gpu": PoolRules(placement="pack", rate=None, floating={"seats": 3}, lookback=7),
+        "slow": PoolRules(queue_rate=Rate(per_second=1.0, burst=1)),
+    },
+)
+
+
+def test_a_pool_has_its_own_rules_over_those_of_all() -> None:
+    gpu, slow, other = (GPU_RULES.of(name) for name in ("gpu", "slow", "other"))
+    assert other is GPU_RULES
+    assert (gpu.placement, gpu.lookback, gpu.rate) == ("pack", 7, None)
+    assert gpu.floating == {"seats": 3}, "a value is replaced as a whole"
+    assert gpu.class_limits == GPU_RULES.class_limits
+    assert (slow.placement, slow.rate) == ("spread", GPU_RULES.rate)
+
+
+def test_buckets_are_those_of_the_pools_rules() -> None:
+    buckets = PoolBuckets(GPU_RULES)
+    assert buckets.pool("gpu").all.burst == PoolBuckets(Rules()).pool("gpu").all.burst
+    assert buckets.pool("other").all.burst == 2
+    assert buckets.pool("slow").queue("q").burst == 1
+    levels = {"slow": Levels(all=None, preemptions=None, queues={})}
+    assert PoolBuckets(GPU_RULES, levels).pool("slow").queue("q").burst == 1
+
+
+def test_each_pools_round_goes_by_its_rules() -> None:
+    view, clusters, queues = fold(), Clusters(), Queues()
+    asked = {}
+
+    def engine(snapshot: Snapshot, settings: EngineSettings, **more: Any) -> Plan:
+        asked[snapshot.pool] = (settings.placement, settings.lookback, snapshot.floating)
+        return schedule(snapshot, settings, **more)
+
+    for at, pool in enumerate(("gpu", "other")):
+        job = message(at, submitted(f"j{at}", pool=pool))
+        apply.apply(view, [job], {})
+        node = Node(executor="e", name=pool, pool=pool, allocatable={"cpu": 4000, "memory": 2**40})
+        tell(clusters, records.node_record(node))
+    tell(clusters, records.heartbeat_record(Heartbeat(executor="e")))
+    clusters.tick(1)
+    settings = SchedulerSettings(rules=GPU_RULES)
+    decider = Decider(settings, view, clusters, queues, Leases(), began_ms=0, engine=engine)
+    for pool in decider.pools():
+        decider.round(pool, decider.due(1), 1, lambda: 0.0)
+    assert asked["gpu"] == ("pack", 7, ("seats",))
+    assert asked["other"] == ("spread", 0, ("licences",))
 
 
 def test_a_queue_that_submit_has_forgotten_is_forgotten() -> None:

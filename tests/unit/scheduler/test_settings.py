@@ -8,7 +8,7 @@ import pytest
 from fairlead_common.classes import AwayNodeType, Preemption, PriorityClass
 from fairlead_common.clusters import Taint
 from fairlead_common.settings import SettingsError
-from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
+from fairlead_scheduler.settings import PoolRules, Rate, Rules, SchedulerSettings
 
 PLAIN = SchedulerSettings()
 TAINTS = (Taint(key="gpu", value="true"),)
@@ -52,6 +52,14 @@ FAULTS = {
     "a burst below one job": (
         rules(queue_rate=Rate(per_second=1, burst=0.5)),
         "rules.queueRate.burst: is 0.5; it must be at least 1",
+    ),
+    "a placement of a pool that does not exist": (
+        rules(pools={"gpu": PoolRules(placement="tight")}),
+        "rules.pools.gpu.placement: is 'tight'",
+    ),
+    "a limit of a pool for a class that does not exist": (
+        rules(pools={"gpu": PoolRules(class_limits={"nobody": {"cpu": 1.0}})}),
+        "rules.pools.gpu.classLimits.nobody",
     ),
     "a round of nothing": (rules(round_limit={"cpu": 0}), "rules.roundLimit.cpu: is 0"),
     "a round above the pool": (rules(round_limit={"cpu": 2}), "at most 1"),

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 from fairlead_common.disk import Disk
 from fairlead_common.errors import LogUnavailable, LogUrlInvalid
 from fairlead_common.log.disk_guard import DiskGuardedLog
-from fairlead_common.log.kafka import KafkaLog
 from fairlead_common.log.memory import MemoryLog
 from fairlead_common.log.postgres import PostgresLog
 from fairlead_common.log.protocol import EventLog
@@ -51,6 +50,8 @@ async def _open(url: str) -> EventLog:
         case "postgres" | "postgresql":
             return await PostgresLog.open(url)
         case "kafka" | "kafka+tls":
+            from fairlead_common.log.kafka import KafkaLog  # its client takes long to import
+
             return await KafkaLog.open(url)
         case scheme:
             raise LogUrlInvalid(
@@ -68,6 +69,8 @@ async def keep_tidy(log: EventLog, clock: Callable[[], int], *, every_s: float =
     if isinstance(log, DiskGuardedLog):
         log = log.log
     if not isinstance(log, PostgresLog):
+        from fairlead_common.log.kafka import KafkaLog
+
         # Anything else around a log has to be taken off, or nothing would ever be pruned.
         assert isinstance(log, KafkaLog | MemoryLog), f"no upkeep for {type(log).__name__}"
         return

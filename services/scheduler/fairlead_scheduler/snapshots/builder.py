@@ -66,9 +66,9 @@ class Builder:
         self, classes: Sequence[PriorityClass], rules: Rules, *, slack: int = SLACK
     ) -> None:
         self.rules = rules
+        self._own_rules = {pool: rules.of(pool) for pool in rules.pools}
         self._classes = Classes(classes)
         self._slack = slack
-        self._floating = tuple(sorted(rules.floating))
         self.kept_before_ms = 0
         """Jobs submitted before were examined by an earlier leader: they are never rejected."""
         self._nodes = AllNodes()
@@ -96,9 +96,13 @@ class Builder:
         """The classes by row."""
         return self._classes.rows
 
-    def engine_settings(self) -> EngineSettings:
-        """The rules as the engine takes them."""
-        rules = self.rules
+    def rules_of(self, pool: str) -> Rules:
+        """The rules of a pool."""
+        return self._own_rules.get(pool, self.rules)
+
+    def engine_settings(self, pool: str = "") -> EngineSettings:
+        """The rules of a pool as the engine takes them."""
+        rules = self.rules_of(pool)
         assert rules.placement in PLACEMENTS
         return EngineSettings(
             protected_fraction=rules.protected_fraction_of_fair_share,
@@ -182,7 +186,8 @@ class Builder:
     def _of(self, view: View, pool: str) -> Members:
         found = self._members.get(pool)
         if found is None:
-            found = Members(self._homes, self._classes, self._floating, self._slack)
+            floating = tuple(sorted(self.rules_of(pool).floating))
+            found = Members(self._homes, self._classes, floating, self._slack)
             found.kept_before_ms = self.kept_before_ms
             found.move(view, self._nodes.of(pool))
             self._members[pool] = found
@@ -301,8 +306,10 @@ class Builder:
         nodes, shapes, gangs = members.nodes, members.shapes, members.gangs
         shapes.match_nodes(nodes)
         names, queue_names = shapes.names, members.queues.names
+        rules = self.rules_of(pool)
+        floating = tuple(sorted(rules.floating))
         fractions, amounts = self._classes.limits(
-            self.rules.class_limits, queues, queue_names, (*names, *self._floating)
+            rules.class_limits, queues, queue_names, (*names, *floating)
         )
         avoid_job, avoid_node = members.avoided.pairs(nodes)
         own = buckets or Buckets(Rules())
@@ -311,10 +318,8 @@ class Builder:
             pool=pool,
             now_ms=now_ms,
             resources=names,
-            floating=self._floating,
-            floating_total=np.array(
-                [int(self.rules.floating[f]) for f in self._floating], np.int64
-            ),
+            floating=floating,
+            floating_total=np.array([int(rules.floating[name]) for name in floating], np.int64),
             queue_names=queue_names,
             queue_weight=np.array([queue.weight for queue in known]),
             queue_cordoned=np.array([queue.cordoned for queue in known], np.bool_),

@@ -215,8 +215,11 @@ def members(view: View, rows: npt.NDArray[np.intp]) -> list[tuple[int, c.Rare]]:
     rare = view.jobs.rare
     if not rare:
         return []
+    places = np.arange(rows.size)
+    if rows.size > len(rare):
+        places = np.flatnonzero(np.isin(rows, np.fromiter(rare, np.intp, len(rare))))
     return [
         (at, found)
-        for at, row in enumerate(rows.tolist())
+        for at, row in zip(places.tolist(), rows[places].tolist(), strict=True)
         if (found := rare.get(row)) is not None and (found.gang is not None or found.avoid)
     ]

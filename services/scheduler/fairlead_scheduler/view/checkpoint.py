@@ -1,13 +1,13 @@
-"""The view's checkpoint in Postgres: what changed, saved with the log positions in one transaction.
+"""The view's checkpoint in Postgres: what changed, saved with the log positions.
 
-Only the leader saves. Loading gives the view as it was at those positions; the log has the rest.
+Only the leader saves, in parts (`parts.py`) of one transaction each. Loading gives the view as it
+was at the saved positions; the log has the rest.
 """
 
 import gc
-import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -20,14 +20,16 @@ from fairlead_scheduler.buckets import Levels, PoolBuckets
 from fairlead_scheduler.settings import Rules
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view import records
-from fairlead_scheduler.view.columns import Columns, Ended, Rows, View
+from fairlead_scheduler.view.columns import Ended, View
 from fairlead_scheduler.view.loading import Loading
-from fairlead_scheduler.view.saved_names import SavedName, SavedNames
+from fairlead_scheduler.view.parts import Changes
+from fairlead_scheduler.view.saved_names import SavedName
 from fairlead_scheduler.view.specs import Saving
 
 SQL: Final = load("fairlead_scheduler.view", "checkpoint.sql")
 SAVE_S_MAX: Final = 900.0
 """Longest statement of a save: 514,000 jobs took 35 s on a busy machine."""
+DEPOSED: Final = "another scheduler moved the checkpoint: this one is deposed"
 _WEEK_MS: Final = 7 * 86_400_000
 
 
@@ -39,91 +41,11 @@ class NewerFormat(Exception):
     """The records in this database were written by a newer version."""
 
 
-class Changes(msgspec.Struct, frozen=True):
-    """Everything one save writes, copied out of the view at one moment."""
+async def save(pool: Pool, changes: Changes, nodes: Iterable[tuple[str, str, int]] = ()) -> None:
+    """Write the changes if the saved positions are still those before them.
 
-    positions: list[int]
-    jobs: bytes | None
-    """Rows for COPY; None if no job changed."""
-    names: list[SavedName]
-    dropped_names: list[tuple[str, int]]
-    specs: Saving | None
-    """Encoded as they are written; `View.specs` holds them until it is told that they are saved."""
-    ended: list[tuple[JobId, str, str, int]]
-    buckets: bytes
-
-
-def take(view: View, names: SavedNames, partitions: int) -> Changes:
-    """What changed since the last `take`; the view forgets that it changed.
-
-    `names`: those of the checkpoint, which will hold what is new as well.
+    Raises `ViewConflict` if not.
     """
-    jobs = view.jobs
-    rows = np.flatnonzero(jobs.unsaved[: jobs.used])
-    live = rows[~c.IS_ENDED[jobs.state[rows]]]
-    changes = Changes(
-        positions=[view.positions.get(partition, 0) for partition in range(partitions)],
-        jobs=_encode_jobs(jobs, names, live) if live.size else None,
-        names=names.take_added(),
-        dropped_names=_drop_unused_names(view, names),
-        specs=view.specs.save(),
-        ended=[(job_id, e.state.value, e.digest, e.at_ms) for job_id, e in view.ended.items()],
-        buckets=msgspec.json.encode(view.buckets.levels()),
-    )
-    view.recent.update({job_id: ended.state for job_id, ended in view.ended.items()})
-    view.ended = {}
-    jobs.unsaved[rows] = False
-    return changes
-
-
-def _names_of(jobs: Columns) -> dict[str, c.Interned[Any]]:
-    """Column -> the names that its numbers stand for."""
-    return {
-        "pool": jobs.pools,
-        "job_set": jobs.job_sets,
-        "shape": jobs.shapes,
-        "node": jobs.nodes,
-    }
-
-
-def _encode_jobs(jobs: Columns, names: SavedNames, rows: Rows) -> bytes:
-    packed = np.zeros(rows.size, records.RECORD)
-    for field in records.PLAIN:
-        packed[field] = getattr(jobs, field)[rows]
-    for kind, interned in _names_of(jobs).items():
-        packed[kind] = names.column(kind, interned.values, getattr(jobs, kind)[rows])
-    rare = {
-        place: msgspec.json.encode(jobs.rare[row])
-        for place, row in enumerate(rows.tolist())
-        if row in jobs.rare
-    }
-    return records.encode_rows(jobs.rows.keys(rows), packed, rare)
-
-
-def _drop_unused_names(view: View, names: SavedNames) -> list[tuple[str, int]]:
-    """Once this is saved, the checkpoint has a record of each job that has not ended, and no other:
-    the names of those are in use."""
-    crowded = [kind for kind in records.NAMES if names.has_many_unused(kind)]
-    if not crowded:
-        return []
-    jobs = view.jobs
-    rows = view.live_rows()
-    rows = rows[~c.IS_ENDED[jobs.state[rows]]]
-    dropped: list[tuple[str, int]] = []
-    for kind in crowded:
-        values = _names_of(jobs)[kind].values
-        used = np.unique(getattr(jobs, kind)[rows]).tolist()
-        dropped += names.drop_unused(kind, [values[number] for number in used if number >= 0])
-    return dropped
-
-
-async def save(
-    pool: Pool,
-    before: list[int],
-    changes: Changes,
-    nodes: Iterable[tuple[str, str, int]],
-) -> None:
-    """Write the changes if the saved positions are still `before`, else raise `ViewConflict`."""
     numbered = list(nodes)
     async with pool.acquire() as connection:
         if changes.ended:
@@ -132,13 +54,26 @@ async def save(
             await connection.execute(SQL[table])
         async with connection.transaction():
             moved = await connection.execute(
-                SQL["move_view"], before, changes.positions, changes.buckets
+                SQL["move_view"], changes.before, changes.positions, changes.buckets
             )
             if moved != "UPDATE 1":
-                raise ViewConflict("another scheduler moved the checkpoint: this one is deposed")
+                raise ViewConflict(DEPOSED)
             await _write(connection, changes)
             if numbered:
                 await connection.execute(SQL["save_nodes"], *zip(*numbered, strict=True))
+
+
+async def save_specs(pool: Pool, saved: list[int], specs: Saving) -> None:
+    """Write submissions ahead of the changes of their jobs.
+
+    Raises `ViewConflict` if the saved positions are not these.
+    """
+    async with pool.acquire() as connection:
+        await connection.execute(SQL["kept_specs"])
+        async with connection.transaction():
+            if await connection.fetchval(SQL["lock_view"], saved) is None:
+                raise ViewConflict(DEPOSED)
+            await _write_specs(connection, specs)
 
 
 async def _write(connection: Connection, changes: Changes) -> None:
@@ -151,17 +86,14 @@ async def _write(connection: Connection, changes: Changes) -> None:
     if changes.jobs is not None:
         await connection.copy_to_table(
             "kept_jobs",
-            source=io.BytesIO(changes.jobs),
+            source=_pieces(changes.jobs.encode()),
             columns=("job_id", "record", "rare"),
             format="binary",
             timeout=SAVE_S_MAX,
         )
         await connection.execute(SQL["merge_jobs"], timeout=SAVE_S_MAX)
     if changes.specs is not None:
-        await connection.copy_records_to_table(
-            "kept_specs", records=changes.specs, timeout=SAVE_S_MAX
-        )
-        await connection.execute(SQL["merge_specs"], timeout=SAVE_S_MAX)
+        await _write_specs(connection, changes.specs)
     if changes.ended:
         await connection.copy_records_to_table(
             "ended",
@@ -172,6 +104,18 @@ async def _write(connection: Connection, changes: Changes) -> None:
         ids = [row[0] for row in changes.ended]
         await connection.execute(SQL["remove_jobs"], ids, timeout=SAVE_S_MAX)
         await connection.execute(SQL["remove_specs"], ids, timeout=SAVE_S_MAX)
+
+
+async def _write_specs(connection: Connection, specs: Saving) -> None:
+    await connection.copy_records_to_table("kept_specs", records=specs, timeout=SAVE_S_MAX)
+    await connection.execute(SQL["merge_specs"], timeout=SAVE_S_MAX)
+
+
+async def _pieces(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """As COPY takes them: each is encoded when the last one is on its way. Of a file asyncpg would
+    make a class, which keeps it until a full garbage collection."""
+    for piece in pieces:
+        yield piece
 
 
 async def _make_partitions(connection: Connection, weeks: set[int]) -> None:

@@ -10,6 +10,10 @@ INSERT INTO fairlead_scheduler.view (log_id, positions, format) VALUES ($1, $2, 
 -- Compare and set: nobody else has moved the positions since this process read them.
 UPDATE fairlead_scheduler.view SET positions = $2, buckets = $3 WHERE positions = $1
 
+-- name: lock_view
+-- Nobody else has moved the positions, and nobody moves them until this transaction has ended.
+SELECT 1 FROM fairlead_scheduler.view WHERE positions = $1 FOR UPDATE
+
 -- name: relocate_view
 -- The checkpoint continues elsewhere, perhaps in another log; compare and set as `move_view`.
 UPDATE fairlead_scheduler.view SET log_id = $2, positions = $3 WHERE positions = $1
@@ -43,7 +47,10 @@ CREATE TEMPORARY TABLE IF NOT EXISTS kept_specs
     (LIKE fairlead_scheduler.job_specs) ON COMMIT DELETE ROWS
 
 -- name: merge_specs
-INSERT INTO fairlead_scheduler.job_specs SELECT * FROM kept_specs ON CONFLICT DO NOTHING
+-- Submissions are saved before the positions move past them, so some are here already after a kill;
+-- another submission with the same id can only be left over from a part of the log that is lost.
+INSERT INTO fairlead_scheduler.job_specs AS saved SELECT * FROM kept_specs
+ON CONFLICT (job_id) DO UPDATE SET spec = excluded.spec WHERE saved.spec <> excluded.spec
 
 -- name: remove_jobs
 DELETE FROM fairlead_scheduler.jobs WHERE job_id = ANY ($1::text[])

@@ -7,7 +7,7 @@ write records too. Names (pool, job set, shape, node) are numbers of `saved_name
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -68,6 +68,9 @@ _SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0"
 _HEADER: Final = _SIGNATURE + struct.pack(">ii", 0, 0)
 _TRAILER: Final = struct.pack(">h", -1)
 
+ROWS_PER_BLOCK: Final = 1 << 15
+"""Rows that are encoded or decoded at once."""
+
 Keys = npt.NDArray[np.bytes_]
 Records = npt.NDArray[np.void]
 
@@ -76,8 +79,25 @@ class UnreadableRecords(Exception):
     """The rows of the checkpoint are not as this version writes them."""
 
 
-def encode_rows(keys: Keys, records: Records, rare: dict[int, bytes]) -> bytes:
-    """Rows as COPY reads them in its binary format. `rare`: by place in `keys`, where there is."""
+def encode_rows(
+    keys: Keys, records: Records, rare: Mapping[int, bytes], rows_per_block: int = ROWS_PER_BLOCK
+) -> Iterator[bytes]:
+    """Rows as COPY reads them in its binary format, in blocks: the whole would be as large again.
+
+    `rare`: by place in `keys`, where there is any.
+    """
+    yield _HEADER
+    places = np.array(sorted(rare), np.intp)
+    for first in range(0, len(keys), rows_per_block):
+        some = slice(first, first + rows_per_block)
+        lower, upper = np.searchsorted(places, (some.start, some.stop)).tolist()
+        with_rare = {place - first: rare[place] for place in places[lower:upper].tolist()}
+        yield _encode_block(keys[some], records[some], with_rare)
+    yield _TRAILER
+
+
+def _encode_block(keys: Keys, records: Records, rare: Mapping[int, bytes]) -> bytes:
+    """`rare`: by place in `keys`, ascending."""
     rows = np.zeros(len(keys), _WRITTEN)
     rows["fields"] = 3
     rows["id_length"] = JOB_ID_LENGTH
@@ -85,22 +105,21 @@ def encode_rows(keys: Keys, records: Records, rare: dict[int, bytes]) -> bytes:
     rows["record_length"] = RECORD.itemsize
     rows["record"] = records
     rows["rare_length"] = _NULL
-    places = sorted(rare)
-    rows["rare_length"][places] = [len(rare[place]) for place in places]
+    rows["rare_length"][list(rare)] = [len(encoded) for encoded in rare.values()]
     whole = memoryview(rows.tobytes())
-    parts: list[bytes | memoryview] = [_HEADER]
+    parts: list[bytes | memoryview] = []
     done = 0
-    for place in places:
+    for place, encoded in rare.items():
         end = (place + 1) * _WRITTEN.itemsize
-        parts += [whole[done:end], rare[place]]
+        parts += [whole[done:end], encoded]
         done = end
-    return b"".join([*parts, whole[done:], _TRAILER])
+    return b"".join([*parts, whole[done:]])
 
 
 class RowDecoder:
     """Takes what `COPY (SELECT job_id, record ...) TO STDOUT` sends, in pieces of any size."""
 
-    def __init__(self, rows_per_block: int = 1 << 15) -> None:
+    def __init__(self, rows_per_block: int = ROWS_PER_BLOCK) -> None:
         self._block_bytes = rows_per_block * _READ.itemsize
         self._pieces: list[bytes] = []
         self._bytes = 0

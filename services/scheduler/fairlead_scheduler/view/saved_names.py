@@ -4,7 +4,8 @@ They belong to the checkpoint and differ from those of the columns, which each p
 itself. Only the leader assigns them; its transactions write them to the table `names`.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple, assert_never
 
 import numpy as np
@@ -39,6 +40,22 @@ class SavedNames:
             self._numbers[kind][decode_name(kind, parts)] = number
         self._free = {kind: _holes(known.values()) for kind, known in self._numbers.items()}
         self._added: list[SavedName] = []
+        self._needed: dict[str, set[Name]] = {}
+        """Of kinds with many unused names: those that records may refer to when the save ends."""
+
+    def begin_save(self, used: Mapping[str, Iterable[Name]]) -> None:
+        """All changes are saved now, in parts.
+
+        `used`: of kinds with many unused names, those that the view has now. A record that the save
+        leaves as it is refers to such a name, and one that it writes to a name it asks for.
+        """
+        self._needed = {kind: set(names) for kind, names in used.items()}
+
+    def end_save(self) -> list[tuple[str, int]]:
+        """Drop the names that nothing refers to once the last part is saved: kind and number."""
+        dropped = [self._drop_unused(kind, needed) for kind, needed in self._needed.items()]
+        self._needed = {}
+        return list(chain.from_iterable(dropped))
 
     def column(self, kind: str, values: Sequence[Name], numbers: Numbers) -> Numbers:
         """The numbers in the checkpoint of `values[number]`; -1 (none) stays -1."""
@@ -46,6 +63,8 @@ class SavedNames:
         saved = [
             -1 if number < 0 else self._number(kind, values[number]) for number in distinct.tolist()
         ]
+        if kind in self._needed:
+            self._needed[kind].update(values[number] for number in distinct.tolist() if number >= 0)
         return np.array(saved, np.int32)[which]
 
     def _number(self, kind: str, name: Name) -> int:
@@ -65,9 +84,8 @@ class SavedNames:
         """Whether to look for names of a kind that no job has."""
         return len(self._numbers[kind]) > self._unused_max + 2 * self._used[kind]
 
-    def drop_unused(self, kind: str, used: Iterable[Name]) -> list[tuple[str, int]]:
-        """Drop all names of a kind but these; returns kind and number of each dropped one."""
-        known, needed = self._numbers[kind], set(used)
+    def _drop_unused(self, kind: str, needed: set[Name]) -> list[tuple[str, int]]:
+        known = self._numbers[kind]
         dropped = [(name, number) for name, number in known.items() if name not in needed]
         for name, number in dropped:
             del known[name]

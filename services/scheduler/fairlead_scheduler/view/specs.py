@@ -1,8 +1,10 @@
 """What was submitted, for the leases of jobs that start and for filters by label.
 
-Until a checkpoint holds it, a submission stays in the message in which it came. While it is saved,
-it is taken out message by message, so that there is never a second copy of all that is saved at
-once. Some of the saved ones stay in memory, to spare look-ups.
+Until Postgres holds it, a submission stays in the message in which it came. Submissions are saved
+in parts of bounded size, oldest first, before the checkpoint moves past them: a submission never
+changes, so one that is saved early harms nobody. While a part is saved, its submissions are taken
+out of their messages one message at a time, so that there is never a second copy of all of them.
+Some of the saved ones stay in memory, to spare look-ups.
 """
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
@@ -21,15 +23,18 @@ _decoder: Final = msgspec.json.Decoder(JobSubmitted)
 KEPT_MAX: Final = 50_000
 """Specs of saved jobs that stay in memory, so that most leases need no look-up."""
 
+PART_MAX: Final = 25_000
+"""Submissions that are saved together."""
+
 
 class Specs:
-    """Submissions by job. `fresh` holds at most what the log carried since the last checkpoint."""
+    """Submissions by job."""
 
     def __init__(self) -> None:
         self.fresh: dict[JobId, JobSubmitted | bytes] = {}
         """Not saved yet: the submission, or a message that holds it and other submissions only."""
         self.saving: dict[JobId, JobSubmitted | bytes] = {}
-        """As `fresh`: what a checkpoint is being made of."""
+        """As `fresh`: what is being saved."""
         self.saved: dict[JobId, bytes] = {}
         """Some of those that are, oldest first, encoded."""
 
@@ -58,19 +63,23 @@ class Specs:
             self.saving.pop(job_id, None)
             self.saved.pop(job_id, None)
 
-    def save(self, kept_max: int = KEPT_MAX) -> "Saving | None":
-        """Everything that is not saved yet; None if there is nothing.
+    def save(self, count_max: int | None = None, kept_max: int = KEPT_MAX) -> "Saving | None":
+        """The oldest `count_max` that are not saved yet (default: all); None if there are none.
 
         The newest `kept_max` stay in memory. Call `end_save` when all of it is saved.
         """
         assert not self.saving, "the last save has not ended"
         if not self.fresh:
             return None
-        self.saving, self.fresh = self.fresh, {}
-        return Saving(self, len(self.saving) - kept_max)
+        if count_max is None or len(self.fresh) <= count_max:
+            self.saving, self.fresh = self.fresh, {}
+        else:
+            oldest = list(islice(self.fresh, count_max))
+            self.saving = {job_id: self.fresh.pop(job_id) for job_id in oldest}
+        return Saving(self, len(self.saving) + len(self.fresh) - kept_max)
 
     def encode_saving(self, dropped: int) -> Iterator[tuple[JobId, bytes]]:
-        """What is being saved; all but the oldest `dropped` of it stay in memory."""
+        """What is being saved; all but the oldest `dropped` stay in memory."""
         saving = self.saving
         singles = {i: each for i, each in saving.items() if isinstance(each, JobSubmitted)}
         messages = {id(each): each for each in saving.values() if isinstance(each, bytes)}
@@ -79,9 +88,10 @@ class Specs:
             chain(encoded, _taken_out(messages.values(), saving))
         ):
             if job_id in saving:  # else it ended since
+                saved = bytes(spec)
                 if number >= dropped:
-                    self.saved[job_id] = bytes(spec)
-                yield job_id, bytes(spec)
+                    self.saved[job_id] = saved
+                yield job_id, saved
 
     def end_save(self) -> None:
         """What was being saved is saved."""
