@@ -1,18 +1,15 @@
 """Two schedulers, of which one leads: the real view, decider and leases over the simulated log."""
 
-import copy
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
 from fairlead_common import clusters, configuration
-from fairlead_common.errors import AppendRefused, AppendUnknown, ProducerFenced
+from fairlead_common.errors import AppendRefused, AppendUnknown, ProducerFenced, ViewConflict
 from fairlead_common.ids import JobId
-from fairlead_common.lifecycle import JobState
 from fairlead_common.log import caught_up
 from fairlead_common.log.protocol import Appended, Record
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, REPORTS, leases
 from fairlead_scheduler import leasing
-from fairlead_scheduler.buckets import PoolBuckets
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.cycle import Cycle
 from fairlead_scheduler.deciding import Decider
@@ -22,10 +19,11 @@ from fairlead_scheduler.leasing import Leases
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.reporting import Reporter
 from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
-from fairlead_scheduler.view import apply, checkpoint
+from fairlead_scheduler.view import apply
 from fairlead_scheduler.view.columns import Ended, View
-from fairlead_scheduler.view.saved_names import SavedNames
+from fairlead_scheduler.view.saved_names import SavedName, SavedNames
 from tests.simulation.world import EXECUTORS, Tail, World, Writer
+from tests.unit.scheduler.saved import Table
 
 T = TypeVar("T")
 
@@ -40,23 +38,38 @@ SETTINGS = SchedulerSettings(executor_stale_s=30, executor_timeout_s=120, rules=
 
 
 class Checkpoint:
-    """What the leader saved: the view at some positions, and all jobs that ended until then."""
+    """The tables of the checkpoint. A leader that ends while it saves leaves them between parts."""
 
     def __init__(self) -> None:
-        self.view: View | None = None
-        self.ended: dict[JobId, Ended] = {}
+        self.table = Table()
 
-    def save(self, view: View) -> None:
-        """As `checkpoint.save`, all at once."""
-        changes = checkpoint.take(view, SavedNames(), 32)
-        for _ in changes.specs or ():
-            pass  # encoded as they are written
-        view.specs.end_save()
-        for job_id, state, digest, at_ms in changes.ended:
-            self.ended[job_id] = Ended(JobState(state), digest, at_ms)
-        self.view = copy.deepcopy(view)
-        self.view.recent = {}
+    @property
+    def ended(self) -> dict[JobId, Ended]:
+        """What is saved of jobs that ended."""
+        return self.table.ended
+
+    def load(self) -> View:
+        """As `checkpoint.load_view`; all submissions are in memory."""
+        view = self.table.load(rules=RULES)
+        view.specs.looked_up(self.table.specs)
+        return view
+
+    def begin(self) -> None:
+        """A new leader reads the names."""
+        self.table.saved_names = SavedNames(
+            [SavedName(*place, parts) for place, parts in self.table.names.items()], unused_max=2
+        )
+
+    def save(self, view: View, world: World) -> bool:
+        """Save in small parts; False if the leader ends before the last of them."""
+        if world.maybe(0.3):
+            self.table.save_specs(view, world.chance.randint(1, 10))
+        rows_max = world.chance.choice((1, 5, 1_000))
+        for _ in self.table.save_parts(view, rows_max):
+            if world.maybe(0.05) and not world.calm:
+                return False
         view.recent = {}
+        return True
 
 
 class _Interleaved:
@@ -108,9 +121,7 @@ class Scheduler:
     def restart(self) -> None:
         """Start anew from the checkpoint, as after `kill -9`."""
         world = self._world
-        saved = self._saved.view
-        self.view = copy.deepcopy(saved) if saved else View(PoolBuckets(RULES))
-        self.view.positions = self.view.positions or world.log.start_positions(JOBS)
+        self.view = self._saved.load()
         self.clusters, self.queues = Clusters(), Queues()
         self._jobs = Tail(world, JOBS, self.view.positions)
         self._nodes = Tail(world, CLUSTERS)
@@ -157,6 +168,7 @@ class Scheduler:
             wall_ms=lambda: world.now_ms,
             monotonic_s=lambda: world.now_ms / 1000,
         )
+        self._saved.begin()
         self._writer = writer
         self._cycle = Cycle(
             decider,
@@ -200,7 +212,15 @@ class Scheduler:
             return
         assert not self._state.troubles.by_pool, self._state.troubles.said()
         if world.maybe(0.2) or world.calm:
-            self._saved.save(self.view)
+            self._save()
+
+    def _save(self) -> None:
+        try:
+            is_alive = self._saved.save(self.view, self._world)
+        except ViewConflict:
+            is_alive = False
+        if not is_alive:
+            self.restart()
 
     def _beat(self, writer: Writer) -> None:
         beat = clusters.LeaderHeartbeat(instance=self._instance)

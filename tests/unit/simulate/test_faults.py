@@ -304,11 +304,14 @@ def test_the_services_own_settings_file_is_understood(order: command.Order) -> N
         "rules: {lookback: 5}\n"
         "scheduler:\n"
         "  cycleS: 2\n"
-        "  rules: {lookback: 7, costMultipliers: {gpu: 2}}\n"
+        "  rules: {lookback: 7, costMultipliers: {gpu: 2},"
+        " pools: {other: {lookback: 9}, default: {placement: pack, floating: {gpu: 3}}}}\n"
     )
     given = command.read(order).given
     assert given.settings.rules.lookback == 7
     assert given.settings.rules.cost_multipliers == {"nvidia.com/gpu": 2}
+    assert given.settings.rules.placement == "pack", "those of the pool that is simulated"
+    assert given.settings.rules.floating == {"nvidia.com/gpu": 3}
     assert [item.name for item in given.settings.priority_classes] == ["default", "gold"]
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from fairlead_common import clock
 from fairlead_common.clusters import Node
-from fairlead_scheduler.simulate import jobs, machines, rules, swf
+from fairlead_scheduler.simulate import jobs, machines, rules, submissions, swf
 from fairlead_scheduler.simulate.chance import Chance
 from fairlead_scheduler.simulate.faults import Faults
 from fairlead_scheduler.simulate.machines import Machines, Step
@@ -33,6 +33,7 @@ class Order(NamedTuple):
     pool: str = "default"
     swf_processors: int | None = None
     swf_queue: swf.By = "queue"
+    run_s: float | None = None
 
 
 class Input(NamedTuple):
@@ -59,7 +60,7 @@ class Timing(msgspec.Struct, rename="camel"):
 def read(order: Order) -> Input:
     """All input, checked. Raises `BadInput` with everything that is wrong with it."""
     faults = Faults()
-    given = rules.read(order.settings, faults)
+    given = rules.read(order.settings, faults).of(order.pool)
     nodes, steps = Machines([], [])
     if order.nodes is not None:
         nodes, steps = machines.read(order.nodes, order.pool, faults)
@@ -70,14 +71,24 @@ def read(order: Order) -> Input:
         trace, left_out = found.trace, found.left_out
         if order.nodes is None:
             nodes = _machine(order, found.processors, faults)
+    elif order.jobs.suffix in submissions.SUFFIXES:
+        trace = _submitted(order, chance, given, faults)
     else:
         trace = jobs.read(order.jobs, chance, rules.class_names(given.settings), faults)
-        if order.nodes is None:
-            faults.add("--nodes", 0, "", "is missing: which nodes should the jobs run on?")
+    if order.jobs.suffix != SWF and order.nodes is None:
+        faults.add("--nodes", 0, "", "is missing: which nodes should the jobs run on?")
     if not faults.count and not len(trace):
         faults.add(str(order.jobs), 0, "", "has no job")
     faults.check()
     return Input(trace, nodes, steps, given, chance, left_out)
+
+
+def _submitted(order: Order, chance: Chance, given: Given, faults: Faults) -> Trace:
+    if order.run_s is None:
+        faults.add("--run-seconds", 0, "", "is missing: a file of `submit` does not say it")
+        return Trace()
+    classes = rules.class_names(given.settings)
+    return submissions.read(order.jobs, order.run_s, chance, classes, faults)
 
 
 def _machine(order: Order, processors: int, faults: Faults) -> list[Node]:

@@ -95,7 +95,7 @@ _decoder: Final = msgspec.json.Decoder(Line)
 
 def read(path: Path, chance: Chance, classes: list[str], faults: Faults) -> Trace:
     """The jobs of a file in its order, with what the file leaves open drawn by chance."""
-    reading = _Reading(str(path), chance, frozenset(classes), faults)
+    reading = Reading(str(path), chance, frozenset(classes), faults)
     for number, text in lines(path, faults):
         try:
             line = _decoder.decode(text)
@@ -127,7 +127,7 @@ def lines(path: Path, faults: Faults) -> Iterator[tuple[int, bytes]]:
         faults.add(str(path), 0, "", f"cannot be read: {error.strerror or error}")
 
 
-class _Reading:
+class Reading:
     """Turns lines into columns and remembers what must be compared at the end."""
 
     def __init__(self, file: str, chance: Chance, classes: frozenset[str], faults: Faults) -> None:

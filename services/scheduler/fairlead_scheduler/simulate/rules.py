@@ -43,6 +43,13 @@ class Given(msgspec.Struct, frozen=True):
     settings: SchedulerSettings = SchedulerSettings()
     queues: dict[str, Queue] = {}
 
+    def of(self, pool: str) -> "Given":
+        """The same for a simulation of this pool."""
+        rules = self.settings.rules.of(pool)
+        return msgspec.structs.replace(
+            self, settings=msgspec.structs.replace(self.settings, rules=rules)
+        )
+
 
 def read(path: Path | None, faults: Faults) -> Given:
     """The settings of a file; the service's defaults without one."""
@@ -62,11 +69,9 @@ def read(path: Path | None, faults: Faults) -> Given:
     }
     if faults.count > before:
         return Given()
-    for name in _AMOUNTS:
-        if name in rules:
-            rules[name] = form.named(cast(Mapping[str, Any], rules[name]))
-    of_classes = cast(Mapping[str, Mapping[str, Any]], rules.get("classLimits", {}))
-    rules["classLimits"] = {name: form.named(of) for name, of in of_classes.items()}
+    rules = _named(rules)
+    pools = cast(Mapping[str, dict[str, object]], rules.get("pools", {}))
+    rules["pools"] = {name: _named(of) for name, of in pools.items()}
     settings = msgspec.convert({**values, "rules": rules}, SchedulerSettings)
     found = [(fault.pointer.removeprefix("rules."), fault.detail) for fault in settings.faults()]
     for field, reason in [*found, *_faults_of_queues(settings, queues)]:
@@ -74,6 +79,18 @@ def read(path: Path | None, faults: Faults) -> Given:
         place = next((at for at in places if at[-1] == first), (first,))
         faults.add(document.file, document.line(*place, *inner), field, reason)
     return Given(settings, queues)
+
+
+def _named(rules: Mapping[str, object]) -> dict[str, object]:
+    """Rules with the full names of resources. Amounts are as `_take` has found them."""
+    made = dict(rules)
+    for name in _AMOUNTS:
+        if name in made:
+            made[name] = form.named(cast(Mapping[str, Any], made[name]))
+    if "classLimits" in made:
+        of_classes = cast(Mapping[str, Mapping[str, Any]], made["classLimits"])
+        made["classLimits"] = {name: form.named(of) for name, of in of_classes.items()}
+    return made
 
 
 def _gathered(document: Document, faults: Faults) -> tuple[dict[str, object], list[Place]]:
