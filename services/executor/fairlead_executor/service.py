@@ -14,8 +14,8 @@ from fairlead_common.log import EventLog
 from fairlead_common.log.connect import open_log
 from fairlead_common.log.protocol import Producer
 from fairlead_common.quarantine import Quarantine
+from fairlead_common.readiness import Check
 from fairlead_common.screening import ScreenedLog
-from fairlead_common.serving import Check
 from fairlead_executor import api
 from fairlead_executor.backends.cluster import Cluster
 from fairlead_executor.backends.connect import open_cluster

@@ -29,6 +29,10 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     told to. `supervisor_fd`: an inherited pipe whose end means that all runs must end.
     `output_bytes_max`: of each output of a run the newest bytes are kept, at most so many.
     `armada_names`: runs find their environment under the names of Armada as well.
+    `confinement`: how jobs of the process backend are kept from the installation; `auto` takes the
+    first method that works here, `off` none. `job_users`: as whom jobs of a queue run ("*": of the
+    queues that are not named), where this process is root's. `limit_cpu`: a run has only as many
+    processors as it requests.
     `address`: where lookout reaches this process, if not at `http_host` and `http_port`.
     """
 
@@ -46,6 +50,9 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     kept: Kept = Kept()
     output_bytes_max: Count = 256 * 2**20
     armada_names: bool = False
+    confinement: Literal["auto", "namespaces", "landlock", "off"] = "auto"
+    job_users: dict[str, str] = msgspec.field(default_factory=dict)
+    limit_cpu: bool = True
 
     def check(self) -> None:
         """Raises `SettingsError` for what types cannot say."""

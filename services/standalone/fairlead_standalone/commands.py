@@ -56,12 +56,25 @@ def up(
         str | None, typer.Option(help="Use this Redis or Valkey.", metavar="URL")
     ] = None,
     backend: Annotated[Backend, typer.Option(help="Where jobs run.")] = Backend.PROCESS,
+    shared_unconfined: Annotated[
+        bool,
+        typer.Option(
+            "--shared-unconfined",
+            help="Where jobs cannot be confined: make tokens for other people all the same.",
+        ),
+    ] = False,
 ) -> None:
     """Start all of Fairlead on this machine; Ctrl-C ends it."""
     from fairlead_standalone import main  # late: `fairlead --help` needs none of it
 
     main.run_up(
-        data=data, port=port, kafka=kafka, postgres=postgres, redis=redis, backend=backend.value
+        data=data,
+        port=port,
+        kafka=kafka,
+        postgres=postgres,
+        redis=redis,
+        backend=backend.value,
+        shared_unconfined=shared_unconfined,
     )
 
 

@@ -42,6 +42,7 @@ class Secrets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     postgres: str
     redis: str
     signing_key: str
+    secrets_key: str = ""
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,10 +190,15 @@ def _secrets(path: Path) -> Secrets:
             postgres=secrets.token_urlsafe(24),
             redis=secrets.token_urlsafe(24),
             signing_key=secrets.token_urlsafe(32),
+            secrets_key=secrets.token_urlsafe(32),
         )
         write_private(file, msgspec.json.format(msgspec.json.encode(made)) + b"\n")
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Secrets)
+        known = msgspec.json.decode(file.read_bytes(), type=Secrets)
+        if not known.secrets_key:  # written by a version that had no secrets of jobs
+            known = msgspec.structs.replace(known, secrets_key=secrets.token_urlsafe(32))
+            write_private(file, msgspec.json.format(msgspec.json.encode(known)) + b"\n")
+        return known
     except msgspec.DecodeError as error:
         raise FolderRefused(
             f"{file} is damaged ({error}). Put it back from a backup: without it the database of"

@@ -9,6 +9,7 @@ import typer
 
 from fairlead import discovery
 from fairlead.cli import frame
+from fairlead_common import process
 from fairlead_common.errors import WorldError
 from fairlead_standalone import folder as folders
 from fairlead_standalone.up import Options, up
@@ -22,11 +23,19 @@ def run_up(
     postgres: str | None,
     redis: str | None,
     backend: str,
+    shared_unconfined: bool,
 ) -> None:
     """Run until interrupted; a refusal is a sentence and exit code 2."""
     options = Options(
-        data=_data(data), port=port, kafka=kafka, postgres=postgres, redis=redis, backend=backend
+        data=_data(data),
+        port=port,
+        kafka=kafka,
+        postgres=postgres,
+        redis=redis,
+        backend=backend,
+        shared_unconfined=shared_unconfined,
     )
+    process.hide_memory()
     try:
         with contextlib.closing(folders.claim(options.data)) as folder:
             asyncio.run(up(options, folder, _say))

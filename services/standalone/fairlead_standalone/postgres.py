@@ -37,6 +37,7 @@ recovers after a crash, or has all its connections taken."""
 
 SETTINGS: Final[Mapping[str, str]] = {
     "checkpoint_timeout": "15min",
+    "dynamic_shared_memory_type": "mmap",  # in the data folder: /dev/shm is open to jobs
     "jit": "off",
     "listen_addresses": "127.0.0.1",
     "log_timezone": "UTC",

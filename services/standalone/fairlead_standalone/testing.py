@@ -42,7 +42,10 @@ class Whole:
         *options: str,
         port: int | None = None,
         environment: Mapping[str, str] | None = None,
+        shared_unconfined: bool = True,
     ) -> None:
+        if shared_unconfined:  # tests make tokens for others, also where jobs cannot be confined
+            options = (*options, "--shared-unconfined")
         self.data = folder / "data"
         self.port = port or free_port()
         self.address = f"http://127.0.0.1:{self.port}"

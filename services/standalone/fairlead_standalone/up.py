@@ -20,7 +20,7 @@ import msgspec
 
 from fairlead import discovery
 from fairlead_common.disk import MIB, Disk, free_bytes
-from fairlead_standalone import addresses, liveness, space
+from fairlead_standalone import addresses, job_confinement, liveness, space
 from fairlead_standalone.children import Watched
 from fairlead_standalone.folder import DataFolder
 from fairlead_standalone.postgres import Postgres
@@ -37,7 +37,10 @@ Say = Callable[[str], None]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What `fairlead up` was told. A URL of None: the embedded one."""
+    """What `fairlead up` was told. A URL of None: the embedded one.
+
+    `tokens_for_others` is found out at the start: false where jobs can read the secrets.
+    """
 
     data: Path
     port: int = 8080
@@ -45,6 +48,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     postgres: str | None = None
     redis: str | None = None
     backend: str = "process"
+    shared_unconfined: bool = False
+    tokens_for_others: bool = True
 
 
 class Servers(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +65,16 @@ async def up(options: Options, folder: DataFolder, say: Say) -> None:
     """Run everything until SIGINT, SIGTERM or SIGHUP. Raises `WorldError` for what cannot be."""
     addresses.check_free(options.port)
     probes = liveness.load(os.environ)
+    jobs = await asyncio.to_thread(
+        job_confinement.assess,
+        options.backend,
+        folder.path,
+        os.environ,
+        shared_unconfined=options.shared_unconfined,
+    )
+    if jobs.line:
+        say(jobs.line)
+    options = msgspec.structs.replace(options, tokens_for_others=jobs.tokens_for_others)
     servers = choose_servers(options, folder, say)
     with _lifeline() as runners:
         async with Supervisor(folder.logs, say, probes) as children:
@@ -163,8 +178,14 @@ def services(options: Options, servers: Servers, folder: DataFolder, runners: in
         "FAIRLEAD_DATABASE_URL": servers.database_url,
         "FAIRLEAD_REDIS_URL": servers.redis_url,
         "FAIRLEAD_SIGNING_KEY": folder.secrets.signing_key,
+        "FAIRLEAD_SECRETS_KEY": os.environ.get("FAIRLEAD_SECRETS_KEY")
+        or folder.secrets.secrets_key,
         "FAIRLEAD_DATA": str(folder.path),
         "FAIRLEAD_DISK": "" if options.postgres else str(folder.path),
+    }
+    web = {
+        "FAIRLEAD_INSTANCE": "0",
+        "FAIRLEAD_TOKENS_FOR_OTHERS": str(options.tokens_for_others).lower(),
     }
     executor = {"FAIRLEAD_BACKEND": options.backend, "FAIRLEAD_SUPERVISOR_FD": str(runners)}
     free = addresses.free_port
@@ -173,7 +194,7 @@ def services(options: Options, servers: Servers, folder: DataFolder, runners: in
             "web",
             "fairlead_standalone.web",
             port=options.port,
-            settings=common,
+            settings={**common, **web},
             folder=folder.path,
         ),
         Service(

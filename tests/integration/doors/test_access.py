@@ -52,6 +52,19 @@ def allowing(subject: str, *verbs: str) -> dict[str, list[str]]:
 # Tokens ---------------------------------------------------------------------------------------
 
 
+async def test_no_two_tokens_of_one_maker_are_called_alike(app: Whole) -> None:
+    wanted = {"name": "twice", "roles": ["viewer"], "label": "a"}
+    made = await app.client.post("/api/v1/tokens", json=wanted)
+    assert made.status_code == 201
+    again = await app.client.post("/api/v1/tokens", json=wanted)
+    assert again.status_code == 409
+    assert "'twice' with the label 'a' already" in again.json()["detail"]
+    other = await app.client.post("/api/v1/tokens", json={**wanted, "label": "b"})
+    assert other.status_code == 201
+    await app.client.delete(f"/api/v1/tokens/{made.json()['id']}")
+    assert (await app.client.post("/api/v1/tokens", json=wanted)).status_code == 201
+
+
 async def test_a_token_is_made_shown_once_used_and_withdrawn(app: Whole) -> None:
     wanted = {"name": "ci", "roles": ["submitter"], "label": "nightly", "expiresInSeconds": 3600}
     made = await app.client.post("/api/v1/tokens", json=wanted)
@@ -82,7 +95,7 @@ async def test_only_the_digest_of_a_token_is_stored(app: Whole) -> None:
 
 async def test_a_token_for_one_queue_is_good_there_alone(app: Whole) -> None:
     other = await made_queue(app)
-    wanted = {"name": "ci", "roles": ["submitter"], "queues": [app.queue]}
+    wanted = {"name": "one-queue", "roles": ["submitter"], "queues": [app.queue]}
     made = (await app.client.post("/api/v1/tokens", json=wanted)).json()
     headers = bearer(made["token"])
     assert (await submit(app, headers, app.queue)).status_code == 200
@@ -230,7 +243,8 @@ async def test_a_personal_token_does_what_its_owner_may_or_less(people: Whole) -
     async with anonymous(people) as http:
         made = []
         for roles in (["admin"], ["viewer"]):
-            answer = await http.post("/api/v1/tokens", json={"roles": roles}, headers=bob)
+            wanted = {"roles": roles, "label": "-".join(roles)}
+            answer = await http.post("/api/v1/tokens", json=wanted, headers=bob)
             assert answer.status_code == 201
             assert answer.json()["personal"]
             assert answer.json()["expiresAt"], "it ends by itself"

@@ -119,6 +119,19 @@ async def test_idle_connections_make_room_for_those_who_ask() -> None:
             writer.close()
 
 
+async def test_idle_connections_of_whoever_has_the_most_make_room_first() -> None:
+    async with served(ConnectionLimits(connections_max=200, idle_s=600)) as app:
+        reader, writer = await app.connect()
+        writer.write(head("GET", "/here"))  # of a caller; the silent ones below are of nobody
+        await reader.readuntil(b"here")
+        silent = [await app.connect() for _ in range(400)]
+        await still_serves(app)
+        writer.write(head("GET", "/here", "Connection: close"))
+        assert (await ended(reader)).endswith(b"here"), "it was idle the longest, and is open"
+        for _, other in silent:
+            other.close()
+
+
 async def test_thousands_of_idle_connections_do_not_keep_others_out() -> None:
     async with served(ConnectionLimits(idle_s=600, head_s=600)) as app:
         opened = []

@@ -15,7 +15,9 @@ OPEN = {
     "/openapi.json": "how to talk to it, the same for everybody",
     "/problems": "what an error means, for whoever got one",
     "/problems/{slug}": "the same",
-    "/sign-in": "its code is what lets one in",
+    "/sign-in": "its code, or the token in its form, is what lets one in",
+    "/sign-in/oidc": "leads to a provider, where one signs in",
+    "/sign-in/callback": "the provider's code is what lets one in",
     "/static/{name}": "style and scripts of the pages, the same for everybody",
 }
 """Every route that needs no caller, and why."""
@@ -92,11 +94,14 @@ async def test_every_route_but_the_listed_ones_wants_to_know_who_asks(app: Whole
 
 async def test_open_routes_answer_everybody_and_tell_no_secrets(app: Whole) -> None:
     for method, path in paths_of(app):
-        if path in OPEN and path != "/sign-in":
+        if path in OPEN and not path.startswith("/sign-in"):
             answer = await ask(app, method, path, {})
             assert answer.status_code in (200, 404) or path == "/readyz", (method, path)
             assert app.token not in answer.text
     assert (await ask(app, "GET", "/sign-in", {})).status_code == 401
+    assert (await ask(app, "POST", "/sign-in", {})).status_code == 403
+    assert (await ask(app, "GET", "/sign-in/oidc", {})).status_code == 404
+    assert (await ask(app, "GET", "/sign-in/callback", {})).status_code == 401
 
 
 async def test_who_is_known_and_may_nothing_is_refused_everywhere(app: Whole) -> None:

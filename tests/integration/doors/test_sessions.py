@@ -25,12 +25,17 @@ async def make_token(app: Whole, *roles: str, **more: Any) -> dict[str, Any]:
     return made
 
 
+def cookie_of(browser: httpx2.AsyncClient) -> str:
+    """The name of its session's cookie."""
+    return auth.cookie_name(browser.base_url.netloc.decode())
+
+
 async def sign_in(browser: httpx2.AsyncClient, token: str) -> str:
     """Sign the browser in by a link of this API token; returns the session's secret."""
     link = await browser.post("/api/v1/sign-in-links", headers=bearer(token))
     assert link.status_code == 201, link.text
     assert (await browser.get(link.json()["path"])).status_code == 303
-    session: str = browser.cookies[auth.COOKIE]
+    session: str = browser.cookies[cookie_of(browser)]
     return session
 
 
@@ -52,9 +57,9 @@ async def test_a_link_signs_a_browser_in_once_and_out_again(app: Whole) -> None:
         assert "httponly" in cookie
         assert "samesite=strict" in cookie
         assert (await browser.get("/api/v1/queues")).status_code == 200
-        session = browser.cookies[auth.COOKIE]
+        session = browser.cookies[cookie_of(browser)]
         assert (await browser.post("/sign-out", headers=own)).status_code == 303
-        headers = {"Cookie": f"{auth.COOKIE}={session}"}
+        headers = {"Cookie": f"{cookie_of(browser)}={session}"}
         assert (await browser.get("/api/v1/queues", headers=headers)).status_code == 401
     async with anonymous(app) as another:
         assert (await another.get(link)).status_code == 401
@@ -120,7 +125,7 @@ async def test_a_session_is_not_a_bearer_token_and_a_token_is_not_a_session(app:
         session = await sign_in(browser, token["token"])
         assert (await browser.get("/api/v1/queues")).status_code == 200
     async with anonymous(app) as other:
-        cookie = {"Cookie": f"{auth.COOKIE}={token['token']}"}
+        cookie = {"Cookie": f"{cookie_of(other)}={token['token']}"}
         for headers in (bearer(session), cookie):
             assert (await other.get("/api/v1/queues", headers=headers)).status_code == 401
 
@@ -163,7 +168,7 @@ async def test_withdrawing_a_token_ends_open_streams(watched: Whole, by_session:
     async with anonymous(watched) as http:
         headers = bearer(token["token"])
         if by_session:
-            headers = {"Cookie": f"{auth.COOKIE}={await sign_in(http, token['token'])}"}
+            headers = {"Cookie": f"{cookie_of(http)}={await sign_in(http, token['token'])}"}
         async with http.stream("GET", path, headers=headers) as stream:
             assert stream.status_code == 200
             await watched.client.delete(f"/api/v1/tokens/{token['id']}")
@@ -175,7 +180,7 @@ async def test_withdrawing_a_token_ends_open_streams(watched: Whole, by_session:
 async def test_a_token_withdraws_itself_and_nobody_elses(app: Whole) -> None:
     name = f"t-{secrets.token_hex(4)}"
     viewer = await make_token(app, "viewer", name=name)
-    operator = await make_token(app, "operator", name=name)
+    operator = await make_token(app, "operator", name=name, label="other")
     async with anonymous(app) as http:
         headers = bearer(viewer["token"])
         other = await http.delete(f"/api/v1/tokens/{operator['id']}", headers=headers)

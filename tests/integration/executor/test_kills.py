@@ -40,9 +40,11 @@ async def test_runs_go_on_without_their_executor_and_are_told_by_the_next(world:
     assert world.output(long) == "started\ndone\n"
 
 
-async def test_each_run_starts_at_most_once_though_executors_are_killed(world: World) -> None:
+async def test_each_run_starts_at_most_once_though_executors_are_killed(
+    world: World, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Each run writes a line where all can see; a lost one is leased again as another run."""
-    lines = world.folder / "lines"
+    lines = tmp_path_factory.mktemp("shared") / "lines"
     async with world.executor() as first:
         await world.until_ready()
         first.kill()

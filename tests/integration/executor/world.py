@@ -152,13 +152,17 @@ class World:
         """Where the executor keeps this run."""
         return self.folder / "executor" / "local" / kind / run_id(a_lease.job_id, a_lease.run)
 
-    def output(self, a_lease: Lease) -> str:
+    def output(self, a_lease: Lease, stream: str = "stdout") -> str:
         """What the run wrote so far."""
         for kind in ("runs", "kept"):
-            path = self.run_folder(a_lease, kind) / "stdout"
+            path = self.run_folder(a_lease, kind) / stream
             if path.exists():
                 return path.read_text()
         return ""
+
+    def errors(self, a_lease: Lease) -> str:
+        """What the run wrote to its standard error so far."""
+        return self.output(a_lease, "stderr")
 
     @asynccontextmanager
     async def executor(

@@ -10,7 +10,7 @@ from fairlead_common.configuration import Queue
 from fairlead_common.ids import run_id
 from fairlead_common.log import topics
 from fairlead_common.log.coverage import Fault
-from fairlead_common.serving import Degraded
+from fairlead_common.readiness import Degraded
 from fairlead_scheduler.recovery import SchedulerLeads
 from tests.integration.scheduler.world import EXECUTOR, job_id, submitted
 from tests.integration.standalone.repairing import Installation
@@ -225,6 +225,30 @@ async def test_views_go_on_in_a_new_log_and_runs_without_leases_are_started_agai
         states = await anew.states("runs", "waits", "early")
         assert states == dict.fromkeys(("runs", "waits", "early"), "SUCCEEDED")
         assert not await anew.examine()
+
+
+async def test_runs_whose_lease_topic_was_emptied_are_started_again_without_a_repair(
+    installation: Installation,
+) -> None:
+    await fill(installation)
+    await installation.execute(
+        "DELETE FROM fairlead_log.entries USING fairlead_log.parts"
+        f" WHERE parts.part = entries.part AND topic = '{topics.leases(EXECUTOR).name}'"
+    )
+    world = installation.world
+    async with installation.scheduler():
+        lost = await world.first(ev.JobRunLost, "runs")
+        assert "its lease is not in the log any more" in lost.reason
+        # The core is free until the job is queued again.
+        await world.first(ev.JobRunLeased, "waits")
+        await world.tell(*running("waits"), succeeded("waits"))
+        again = run_id(job_id("runs"), 2)
+        await world.live_leases(lambda live: again in live)
+        await world.tell(*running("runs", 2), succeeded("runs", 2))
+        await world.first(ev.JobSucceeded, "runs")
+    states = await installation.states("runs", "waits")
+    assert states == dict.fromkeys(("runs", "waits"), "SUCCEEDED")
+    assert not await installation.examine()
 
 
 async def test_a_log_that_was_restored_from_an_older_backup_gives_no_position_twice(

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from fairlead_common.leases import Lease
+from fairlead_common.secret_values import Keyring
 from fairlead_executor.backends.process.admission import Refused, admit, base_environment
 from tests.unit.executor.build import lease
 
@@ -100,3 +101,24 @@ def test_an_empty_environment_becomes_one_that_works() -> None:
     env = base_environment({})
     assert "/usr/bin" in env["PATH"].split(":")
     assert env.keys() == {"PATH", "HOME", "LANG"}
+
+
+def test_a_secret_gets_into_the_environment_and_never_into_a_command() -> None:
+    ring = Keyring("a key")
+    env = [
+        {"name": "SECRET", "sealed": ring.seal("q", "hidden")},
+        {"name": "DERIVED", "value": "x-$(SECRET)"},
+        {"name": "OPEN", "value": "open"},
+    ]
+    command = ["$(SECRET)", "$(DERIVED)", "$(OPEN)"]
+    admitted = admit(leased({"command": command, "env": env}), {}, ring)
+    assert admitted.argv == ["$(SECRET)", "$(DERIVED)", "open"]
+    assert (admitted.env["SECRET"], admitted.env["DERIVED"]) == ("hidden", "x-hidden")
+
+
+def test_a_secret_that_cannot_be_opened_is_refused_without_showing_it() -> None:
+    sealed = Keyring("another").seal("q", "hidden")
+    env = [{"name": "SECRET", "sealed": sealed}]
+    with pytest.raises(Refused, match="secret variable SECRET") as refused:
+        admit(leased({"command": ["x"], "env": env}), {}, Keyring("a key"))
+    assert sealed not in str(refused.value)

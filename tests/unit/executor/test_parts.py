@@ -129,9 +129,10 @@ def test_a_delegated_group_is_divided(tmp_path: Path) -> None:
     own = delegated(tmp_path, f"{os.getpid()}\n")
     groups = cgroup.find(tmp_path, own)
     assert groups is not None
-    folder = groups.make(RunId("a-1"), 5)
+    folder = groups.make(RunId("a-1"), 5, 1_500)
     assert (Path(folder) / "memory.max").read_text() == "5"
-    assert (tmp_path / "unit" / "cgroup.subtree_control").read_text() == "+memory"
+    assert (Path(folder) / "cpu.max").read_text() == "150000 100000"
+    assert (tmp_path / "unit" / "cgroup.subtree_control").read_text() == "+cpu"
     assert (tmp_path / "unit" / "executor" / "cgroup.procs").read_text() == str(os.getpid())
 
 

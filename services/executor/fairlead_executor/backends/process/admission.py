@@ -11,10 +11,14 @@ import msgspec
 
 from fairlead_common import resources
 from fairlead_common.leases import Lease
+from fairlead_common.secret_values import Keyring, SealBroken
 
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _INHERITED: Final = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR")
 _REFERENCE: Final = re.compile(r"\$(\$|\(([A-Za-z_][A-Za-z0-9_.-]*)\))")
+
+
+NO_KEYS: Final = Keyring("")
 
 
 class Refused(Exception):
@@ -34,6 +38,7 @@ class _Variable(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     value: str | None = None
     value_from: object = None
+    sealed: str | None = None
 
 
 class _Resources(msgspec.Struct, frozen=True):
@@ -63,8 +68,12 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
 _decoder: Final = msgspec.json.Decoder(_Spec)
 
 
-def admit(lease: Lease, base: Mapping[str, str]) -> Command:
-    """The command of the job; `base` is the environment it starts from. Raises `Refused`."""
+def admit(lease: Lease, base: Mapping[str, str], keyring: Keyring = NO_KEYS) -> Command:
+    """The command of the job; `base` is the environment it starts from. Raises `Refused`.
+
+    `keyring` opens secret values. They get into the environment only: `$(NAME)` of a secret stays
+    as it is in a command, which every user of the machine can read.
+    """
     if not bytes(lease.spec):
         raise Refused("its lease holds no pod spec")
     try:
@@ -77,19 +86,38 @@ def admit(lease: Lease, base: Mapping[str, str]) -> Command:
         raise Refused(
             "it names no command, and there is no image here to take one from; set `command`"
         )
-    env = {**base, **lease.env}
-    for variable in container.env or ():
-        if variable.value_from is not None:
-            raise Refused(f"its variable {variable.name} is taken from a cluster (valueFrom)")
-        env[variable.name] = _expand(variable.value or "", env)
-    env |= lease.env  # these say what is so, whatever the pod says
-    argv = [_expand(part, env) for part in (*container.command, *(container.args or ()))]
+    env, public = _environment(lease, container, base, keyring)
+    argv = [_expand(part, public) for part in (*container.command, *(container.args or ()))]
     for text in (*argv, *env.keys(), *env.values(), container.working_dir or ""):
         if "\0" in text:
             raise Refused("its command or environment holds a NUL character")
     if bad := [name for name in env if not name or "=" in name]:
         raise Refused(f"{bad[0]!r} is no name for a variable")
     return Command(argv, env, container.working_dir or "", _memory_bytes(lease, container))
+
+
+def _environment(
+    lease: Lease, container: _Container, base: Mapping[str, str], keyring: Keyring
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The environment of the command, and the part of it that holds no secret."""
+    env = {**base, **lease.env}
+    public = dict(env)
+    for variable in container.env or ():
+        name = variable.name
+        public.pop(name, None)
+        if variable.sealed is not None:
+            try:
+                env[name] = keyring.open(lease.queue, variable.sealed)
+            except SealBroken as error:
+                raise Refused(f"its secret variable {name} cannot be opened: {error}") from error
+        elif variable.value_from is not None:
+            raise Refused(f"its variable {name} is taken from a cluster (valueFrom)")
+        else:
+            env[name] = _expand(variable.value or "", env)
+            if env[name] == (open_value := _expand(variable.value or "", public)):
+                public[name] = open_value
+    env |= lease.env  # these say what is so, whatever the pod says
+    return env, public | lease.env
 
 
 def _refuse_what_needs_a_cluster(spec: _Spec) -> None:

@@ -1,4 +1,5 @@
-"""Control groups (v2) for the memory of runs, where this process's own group was delegated to it.
+"""Control groups (v2) for the memory and processor time of runs, where this process's own group
+was delegated to it.
 
 The kernel lets a group have either processes or limited children, so this process first moves into
 a child of its group; that works only when it is alone there (a systemd unit with `Delegate=yes`, a
@@ -13,21 +14,26 @@ from fairlead_common.ids import RunId
 
 ROOT = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
+PERIOD_US = 100_000
 
 
 class ControlGroups:
     """A delegated group under which each run gets its own."""
 
-    def __init__(self, group: Path) -> None:
+    def __init__(self, group: Path, *, limits_cpu: bool) -> None:
         self._group = group
+        self.limits_cpu = limits_cpu
 
-    def make(self, run: RunId, memory_bytes: int) -> str:
-        """The folder of a new group with that limit; "" when it cannot be had."""
+    def make(self, run: RunId, memory_bytes: int, cpu_milli: int) -> str:
+        """The folder of a new group with those limits (0: none); "" when it cannot be had."""
         folder = self._group / f"run-{run}"
         try:
             folder.mkdir(exist_ok=True)
             if memory_bytes:
                 (folder / "memory.max").write_text(str(memory_bytes))
+            if self.limits_cpu and cpu_milli:
+                quota_us = max(1_000, cpu_milli * PERIOD_US // 1000)
+                (folder / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
             with contextlib.suppress(OSError):  # not every kernel has these
                 (folder / "memory.oom.group").write_text("1")
                 (folder / "memory.swap.max").write_text("0")
@@ -36,8 +42,9 @@ class ControlGroups:
         return str(folder)
 
 
-def find(root: Path = ROOT, own: Path = OWN) -> ControlGroups | None:
-    """Our group, ready to have children with memory limits; None if it is not ours to divide."""
+def find(root: Path = ROOT, own: Path = OWN, *, limit_cpu: bool = True) -> ControlGroups | None:
+    """Our group, ready to have children with memory limits, and where possible (and wanted) limits
+    of processor time; None if it is not ours to divide."""
     try:
         lines = own.read_text().splitlines()
         name = next(line[3:] for line in lines if line.startswith("0::"))
@@ -53,4 +60,9 @@ def find(root: Path = ROOT, own: Path = OWN) -> ControlGroups | None:
         (group / "cgroup.subtree_control").write_text("+memory")
     except (OSError, StopIteration):
         return None
-    return ControlGroups(group)
+    if limit_cpu:
+        try:
+            (group / "cgroup.subtree_control").write_text("+cpu")
+        except OSError:
+            limit_cpu = False
+    return ControlGroups(group, limits_cpu=limit_cpu)

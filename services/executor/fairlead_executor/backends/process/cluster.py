@@ -15,18 +15,28 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from fairlead_common import clock
+from fairlead_common import clock, resources
 from fairlead_common.clusters import Node
 from fairlead_common.errors import WorldError
 from fairlead_common.events import FailureCategory
 from fairlead_common.ids import RunId, run_id
 from fairlead_common.leases import Lease
+from fairlead_common.secret_values import Keyring
 from fairlead_executor import pods
 from fairlead_executor.backends.cluster import LogRequest, NoLog, Stream
-from fairlead_executor.backends.process import admission, cgroup, logs, machine, processes
+from fairlead_executor.backends.process import (
+    admission,
+    cgroup,
+    isolation,
+    logs,
+    machine,
+    processes,
+)
 from fairlead_executor.backends.process.folders import Folders
 from fairlead_executor.backends.process.forkserver import Failure, ForkServer, Request
+from fairlead_executor.backends.process.isolation import Isolation
 from fairlead_executor.backends.process.retention import Retention
+from fairlead_executor.confinement.choice import choose
 from fairlead_executor.pods import End, Phase, Pod
 from fairlead_executor.settings import ExecutorSettings
 
@@ -54,15 +64,18 @@ class ProcessCluster:
         folders: Folders,
         node: Node,
         retention: Retention,
+        isolation: Isolation,
         base: Mapping[str, str],
         settings: ExecutorSettings,
     ) -> None:
         self.folders = folders
         self._nodes = [node]
         self._retention = retention
+        self._isolation = isolation
         self._base = base
+        self._keyring = Keyring(settings.secrets_key)
         self._output_bytes_max = settings.output_bytes_max
-        self._groups = cgroup.find()
+        self._groups = cgroup.find(limit_cpu=settings.limit_cpu)
         self._pods: dict[RunId, Pod] = {}
         self._asked_ms: dict[RunId, int] = {}
         """Runs that were asked for and are not claimed yet, and since when."""
@@ -76,7 +89,11 @@ class ProcessCluster:
         self._notices = _open_notices(notices)
         self._rest = b""
         self.server = ForkServer(
-            notices, settings.supervisor_fd, self._not_begun, self._server_ended
+            notices,
+            settings.supervisor_fd,
+            isolation.choice.method,
+            self._not_begun,
+            self._server_ended,
         )
         asyncio.get_running_loop().add_reader(self._notices, self._noticed)
 
@@ -97,8 +114,9 @@ class ProcessCluster:
             _check_log(folders, log_id)
             retention = Retention(folders.kept, settings.kept.runs, settings.kept.bytes)
             await asyncio.to_thread(retention.load)
+            isolated = await asyncio.to_thread(_isolation, settings, folders)
             base = admission.base_environment(os.environ)
-            cluster = cls(folders, node, retention, base, settings)
+            cluster = cls(folders, node, retention, isolated, base, settings)
         except BaseException:
             os.close(lock)
             raise
@@ -136,14 +154,16 @@ class ProcessCluster:
             run = run_id(lease.job_id, lease.run)
             if run in self._pods:
                 continue
+            user = self._isolation.user_of(lease.queue)
+            base = self._base if user is None else {**self._base, **user.environment}
             try:
-                command = admission.admit(lease, self._base)
+                command = admission.admit(lease, base, self._keyring)
             except admission.Refused as error:
                 self.rule_out(run, pods.failed(FailureCategory.ADMISSION, str(error)), now_ms)
                 continue
             self._put(Pod(run, Phase.CREATED, self._nodes[0].name, grace_s=lease.grace_s))
             self._asked_ms[run] = now_ms
-            requests.append(self._request(run, command, lease.grace_s))
+            requests.append(self._request(run, command, lease, user))
         if requests:
             try:
                 self.server.start(requests)
@@ -218,17 +238,29 @@ class ProcessCluster:
 
     # What becomes of runs.
 
-    def _request(self, run: RunId, command: admission.Command, grace_s: int) -> Request:
-        group = self._groups.make(run, command.memory_bytes) if self._groups else ""
+    def _request(
+        self,
+        run: RunId,
+        command: admission.Command,
+        lease: Lease,
+        user: isolation.User | None,
+    ) -> Request:
+        groups, cpu_milli = self._groups, lease.requests.get(resources.CPU, 0)
+        group = groups.make(run, command.memory_bytes, cpu_milli) if groups else ""
+        by_group = group and groups and groups.limits_cpu
         return Request(
             run=run,
             folder=str(self.folders.folder(run)),
             argv=command.argv,
             env=command.env,
-            grace_s=grace_s,
+            grace_s=lease.grace_s,
             memory_bytes=command.memory_bytes if not group else 0,
             cwd=command.cwd,
             cgroup=group,
+            confinement=self._isolation.choice.method,
+            closed=self._isolation.closed,
+            user=None if user is None else (user.uid, user.gid, user.groups),
+            cpus=[] if by_group else self._isolation.processors.assign(run, cpu_milli),
         )
 
     def _look(self, run: RunId) -> None:
@@ -239,6 +271,7 @@ class ProcessCluster:
         self._asked_ms.pop(run, None)
         if pod.phase is Phase.ENDED:
             self._memory.pop(run, None)
+            self._isolation.processors.release(run)
         elif run not in self._memory:
             start = self.folders.start_of(run)
             if start is not None and start.memory_bytes:
@@ -347,6 +380,19 @@ class ProcessCluster:
 def root_of(settings: ExecutorSettings) -> Path:
     """The folder of this executor."""
     return Path(settings.data).absolute() / "executor" / settings.executor
+
+
+def _isolation(settings: ExecutorSettings, folders: Folders) -> Isolation:
+    """How runs are confined. Blocks: it is tried out. Raises `SettingsError`."""
+    data = Path(settings.data).absolute()
+    users = isolation.find_users(settings.job_users, data)
+    if users:
+        isolation.let_pass((data, data / "executor", folders.root, folders.runs))
+    choice = choose(settings.confinement, data)
+    report = _logger.info if choice.confines else _logger.warning
+    report("%s", isolation.describe(choice))
+    cpus = sorted(machine.processors()) if settings.limit_cpu else []
+    return Isolation(choice, isolation.closed_paths(data, os.environ), users, cpus)
 
 
 def _trim(folders: list[Path], bytes_max: int) -> None:

@@ -10,7 +10,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +28,8 @@ _encoder: Final = msgspec.json.Encoder()
 class Request(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """What a runner is told. `cwd` "": a scratch folder of the run. `cgroup` "": none.
 
-    `memory_bytes`: what the run may use, 0 for no limit; the executor watches that.
+    `memory_bytes`: what the run may use, 0 for no limit; the executor watches that. The last four
+    say how the command is confined: see `Plan` in `confinement/child.py`.
     """
 
     run: RunId
@@ -39,6 +40,10 @@ class Request(msgspec.Struct, frozen=True, rename="camel", gc=False):
     memory_bytes: int
     cwd: str = ""
     cgroup: str = ""
+    confinement: str = "off"
+    closed: Sequence[str] = ()
+    user: tuple[int, int, Sequence[int]] | None = None
+    cpus: Sequence[int] = ()
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -58,11 +63,13 @@ class ForkServer:
         self,
         notices: Path,
         lifeline: int | None,
+        confinement: str,
         on_failure: Callable[[Failure], None],
         on_end: Callable[[], None],
     ) -> None:
         self._notices = notices
         self._lifeline = lifeline
+        self._confinement = confinement
         self._on_failure = on_failure
         self._on_end = on_end
         self._process: subprocess.Popen[bytes] | None = None
@@ -93,6 +100,7 @@ class ForkServer:
     def _spawn(self) -> "subprocess.Popen[bytes]":
         lifeline = -1 if self._lifeline is None else self._lifeline
         command = [sys.executable, "-I", "-S", runner.__file__, str(lifeline), str(self._notices)]
+        command.append(self._confinement)
         # Not asyncio's: its child watcher wants to know of every child; this one ends by its pipe.
         process = subprocess.Popen(
             command,

@@ -1,5 +1,6 @@
 """This machine as a node: its name, its slots, its memory."""
 
+import hashlib
 import os
 import platform
 import re
@@ -27,7 +28,7 @@ def this_machine(
 ) -> Node:
     """The one node of this cluster. `said` replaces what is found. Raises `SettingsError`."""
     allocatable = {
-        resources.CPU: 1000 * _cpus(),
+        resources.CPU: 1000 * (len(processors()) or os.cpu_count() or 1),
         resources.MEMORY: max(_memory_bytes() // 2, _memory_bytes() - OURS_BYTES),
     }
     faults: list[Fault] = []
@@ -48,6 +49,7 @@ def this_machine(
             "kubernetes.io/hostname": name,
             "kubernetes.io/os": platform.system().lower(),
             "kubernetes.io/arch": _ARCHITECTURES.get(platform.machine(), platform.machine()),
+            HOST_USER: host_user(),
             **labels,
         },
     )
@@ -56,16 +58,33 @@ def this_machine(
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
+HOST_USER: Final = "fairlead.dev/host-user"
+"""A label of the node: which user of which machine the commands run as."""
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+
+
+def host_user() -> str:
+    """A digest of this start of this machine, its name and the user.
+
+    A client with the same digest (`fairlead.location`) has the same files: it may send its current
+    folder as `workingDir`.
+    """
+    try:
+        boot = Path(_BOOT_ID).read_text().strip()
+    except OSError:
+        boot = ""
+    text = f"{boot}\0{platform.node()}\0{os.getuid()}"
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
 def _name() -> str:
     name = re.sub(r"[^a-z0-9.-]+", "-", platform.node().lower())[:63].strip("-.")
     return name or "this-machine"
 
 
-def _cpus() -> int:
-    """The processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def processors() -> set[int]:
+    """The processors that this process may use; empty where the system does not say it."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
 
 def _memory_bytes() -> int:

@@ -1,6 +1,6 @@
 """The process beside each run, and the small server that forks it. Needs nothing but Python.
 
-    python -I -S runner.py LIFELINE NOTICES
+    python -I -S runner.py LIFELINE NOTICES CONFINEMENT
 
 A fork server costs one start of Python; each run after that costs a fork. It reads one request per
 line from its standard input (`Request` in `forkserver.py`) and ends when that ends; the runners
@@ -11,7 +11,8 @@ in the life of a run folder, whoever tries. It then starts the command in a proc
 own, waits, ends what is left of it, and writes the exit record. The lock on the start record is
 held until the runner has ended, however that is. LIFELINE is the number of an inherited pipe (-1:
 none): when its other end is closed, the command is ended. NOTICES is a named pipe on which a
-runner says that something has happened; nothing depends on it.
+runner says that something has happened; nothing depends on it. CONFINEMENT is the method by which
+commands are confined.
 """
 
 import contextlib
@@ -28,7 +29,13 @@ import time
 import traceback
 from collections.abc import Iterable
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING or __name__ != "__main__":
+    from fairlead_executor.confinement import child as confinement
+else:  # as a program this file has no package around it
+    sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "confinement"))
+    import child as confinement
 
 Json = dict[str, Any]
 """Records and requests; `Any` because this file has nothing but `json` to read them with."""
@@ -49,8 +56,10 @@ LEFT_OVER_S_MAX = 5.0
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
-def serve(lifeline: int, notices: str) -> None:
+def serve(lifeline: int, notices: str, method: str) -> None:
     """Fork a runner per request until the standard input ends."""
+    confinement.prepare(method)
+    confinement.hide_memory()  # environments of runs pass through here
     as_a_shell_has_them(signal.valid_signals())  # whoever started us may ignore some
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # runners leave no zombies behind
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -146,11 +155,13 @@ class Runner:
         self.listen()
         set_subreaper()
         outputs = [open_output(self.path(name)) for name in (STDOUT, STDERR)]
+        if self.request["user"] is not None:
+            self.give_to(self.request["user"], outputs)
         told, tell = os.pipe()
         runner = os.getpid()
         self.command = os.fork()
         if self.command == 0:
-            execute(self.request, self.path(WORK), outputs, tell, runner)
+            execute(self.request, self.plan(), self.path(WORK), outputs, tell, runner)
         os.close(tell)
         for output in outputs:
             os.close(output)
@@ -165,6 +176,25 @@ class Runner:
         os.waitpid(self.command, 0)
         problem: Problem = json.loads(answer)
         return problem
+
+    def give_to(self, user: list[Any], outputs: list[int]) -> None:
+        """Let the user of the command write its files."""
+        for output in outputs:
+            os.fchown(output, user[0], user[1])
+        if not self.request["cwd"]:
+            os.chmod(self.folder, 0o711)
+            os.chown(self.path(WORK), user[0], user[1])
+
+    def plan(self) -> confinement.Plan:
+        """How the command is confined: of its own folder it has the scratch folder and outputs."""
+        request = self.request
+        own = [] if request["cwd"] else [self.path(WORK)]
+        if request["confinement"] == confinement.LANDLOCK:
+            own += [self.path(STDOUT), self.path(STDERR)]
+        user = None if request["user"] is None else tuple(request["user"])
+        return confinement.Plan(
+            request["confinement"], request["closed"], own, user, request["cpus"]
+        )
 
     def listen(self) -> None:
         """Let signals wake the wait."""
@@ -249,14 +279,20 @@ class Runner:
                 os.close(pipe)
 
 
-def execute(request: Json, work: str, outputs: list[int], tell: int, runner: int) -> NoReturn:
+def execute(
+    request: Json,
+    plan: confinement.Plan,
+    work: str,
+    outputs: list[int],
+    tell: int,
+    runner: int,
+) -> NoReturn:
     """In the command's own process, up to its execution; never returns."""
     step, name = "start", ""
     try:
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         as_a_shell_has_them(CHANGED)
-        die_with(runner)
         if request.get("cgroup"):
             step = "cgroup"
             write_text(os.path.join(request["cgroup"], "cgroup.procs"), "0")
@@ -265,6 +301,9 @@ def execute(request: Json, work: str, outputs: list[int], tell: int, runner: int
         for target, source in enumerate((null, *outputs)):
             os.dup2(source, target)
         os.umask(0o022)
+        step = "confine"
+        confinement.confine(plan)
+        die_with(runner)  # only now: the kernel forgets this when the user changes
         step, name = "cwd", request["cwd"] or work
         os.chdir(name)
         step, name = "exec", request["argv"][0]
@@ -433,4 +472,4 @@ def now_ms() -> int:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), sys.argv[2])
+    serve(int(sys.argv[1]), sys.argv[2], sys.argv[3])

@@ -52,6 +52,8 @@ def could_not_start(step: str, number: int | None, text: str, name: str) -> End:
             reason = f"the command cannot be started in its workingDir {name!r}: {text}"
         case "exec", _:
             reason = f"the command {name!r} cannot be started: {text}"
+        case "confine", _:
+            return pods.returned(f"this machine could not confine the job: {text}")
         case _:
             return pods.returned(f"this machine could not start another process: {text}")
     return pods.failed(FailureCategory.START, reason)

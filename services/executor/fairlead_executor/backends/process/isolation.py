@@ -1,0 +1,125 @@
+"""What a run on this machine is permitted: its user, its processors, and the files closed to it."""
+
+import os
+import pwd
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from fairlead_common.errors import Fault
+from fairlead_common.ids import RunId
+from fairlead_common.settings import FILE_VARIABLE, SettingsError
+from fairlead_executor.confinement import child
+from fairlead_executor.confinement.choice import Choice
+
+EVERY_QUEUE: Final = "*"
+
+
+class User(NamedTuple):
+    """A user of this machine as whom jobs run."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: Sequence[int]
+    home: str
+    shell: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a login would set."""
+        return {"USER": self.name, "LOGNAME": self.name, "HOME": self.home, "SHELL": self.shell}
+
+
+class Isolation:
+    """The confinement of every run of one executor."""
+
+    def __init__(
+        self, choice: Choice, closed: Sequence[str], users: Mapping[str, User], cpus: Sequence[int]
+    ) -> None:
+        self.choice = choice
+        self.closed = list(closed) if choice.confines else []
+        self._users = users
+        self.processors = Processors(cpus)
+
+    def user_of(self, queue: str) -> User | None:
+        """As whom jobs of this queue run; None: as this process."""
+        return self._users.get(queue, self._users.get(EVERY_QUEUE))
+
+
+class Processors:
+    """Which processors each run may use: as many as it requests, those with the least load."""
+
+    def __init__(self, cpus: Sequence[int]) -> None:
+        self._load = dict.fromkeys(cpus, 0.0)
+        self._runs: dict[RunId, tuple[list[int], float]] = {}
+
+    def assign(self, run: RunId, cpu_milli: int) -> list[int]:
+        """The processors of this run from now on; empty: all of them."""
+        count = -(-cpu_milli // 1000)
+        if not 0 < count < len(self._load):
+            return []
+        chosen = sorted(self._load, key=lambda cpu: (self._load[cpu], cpu))[:count]
+        share = cpu_milli / count
+        for cpu in chosen:
+            self._load[cpu] += share
+        self._runs[run] = (chosen, share)
+        return chosen
+
+    def release(self, run: RunId) -> None:
+        """The run has ended."""
+        chosen, share = self._runs.pop(run, ([], 0.0))
+        for cpu in chosen:
+            self._load[cpu] -= share
+
+
+def find_users(names: Mapping[str, str], data: Path) -> dict[str, User]:
+    """The users by queue. Raises `SettingsError` for one that does not exist or has no access."""
+    if names and os.geteuid() != 0:
+        detail = "needs an executor that runs as root"
+        raise SettingsError([Fault("FAIRLEAD_JOB_USERS", detail)])
+    found: dict[str, User] = {}
+    faults: list[Fault] = []
+    for queue, name in names.items():
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            faults.append(Fault("FAIRLEAD_JOB_USERS", f"{queue}: there is no user {name!r}"))
+            continue
+        groups = os.getgrouplist(name, entry.pw_gid)
+        found[queue] = User(name, entry.pw_uid, entry.pw_gid, groups, entry.pw_dir, entry.pw_shell)
+        if entry.pw_uid == 0:
+            faults.append(Fault("FAIRLEAD_JOB_USERS", f"{queue}: {name!r} is root"))
+    if found:
+        for folder in data.parents:
+            if folder.exists() and not folder.stat().st_mode & 0o001:
+                detail = f"other users cannot pass {folder} to reach the data folder {data}"
+                faults.append(Fault("FAIRLEAD_JOB_USERS", detail))
+    if faults:
+        raise SettingsError(faults)
+    return found
+
+
+def let_pass(folders: Sequence[Path]) -> None:
+    """Let users of jobs pass these folders, without seeing what is in them."""
+    for folder in folders:
+        folder.chmod(folder.stat().st_mode | 0o011)
+
+
+def closed_paths(data: Path, environment: Mapping[str, str]) -> list[str]:
+    """The data folder of the installation and its settings file, which may hold passwords."""
+    paths = [os.path.realpath(data)]
+    file = environment.get(FILE_VARIABLE)
+    if file and os.path.isfile(file):
+        path = os.path.realpath(file)
+        if not path.startswith(f"{paths[0]}/"):
+            paths.append(path)
+    return paths
+
+
+def describe(choice: Choice) -> str:
+    """One sentence for the log of the executor."""
+    if not choice.confines:
+        return f"jobs are not confined: {choice.why}"
+    signals = "" if choice.abi >= child.SIGNAL_ABI else ", except for signals (needs Linux 6.12)"
+    return f"jobs are confined by {choice.method}{signals}"

@@ -1,0 +1,44 @@
+"""Whether the jobs of this machine are kept from the installation, and what follows if not."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from fairlead_common import settings
+from fairlead_common.errors import WorldError
+from fairlead_common.settings import SettingsError
+from fairlead_executor.confinement.choice import choose
+from fairlead_executor.settings import ExecutorSettings
+
+ALLOWED = "--shared-unconfined allows tokens for other people all the same."
+REFUSED = "Tokens for other people are refused, unless --shared-unconfined is given."
+
+
+class Assessment(msgspec.Struct, frozen=True):
+    """`line`: what the person at the terminal must know, if anything."""
+
+    tokens_for_others: bool = True
+    line: str = ""
+
+
+def assess(
+    backend: str, data: Path, environment: Mapping[str, str], *, shared_unconfined: bool
+) -> Assessment:
+    """What holds with these settings of the executor. Blocks for some 0.1 s."""
+    if backend != "process":
+        return Assessment()
+    try:
+        executor = settings.load(ExecutorSettings, environment)
+    except SettingsError as error:
+        raise WorldError(f"settings: {error}") from error
+    if "*" in executor.job_users:
+        return Assessment()  # no job runs as the user of this installation
+    choice = choose(executor.confinement, data)
+    if choice.confines:
+        return Assessment()
+    return Assessment(
+        shared_unconfined,
+        f"Jobs are not confined ({choice.why}): they can read the secrets of this installation."
+        f" {ALLOWED if shared_unconfined else REFUSED}",
+    )

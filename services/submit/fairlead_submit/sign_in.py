@@ -1,0 +1,95 @@
+"""Signing a browser in with an OpenID provider: authorization code with PKCE. Pure.
+
+What must be remembered between the two requests of a browser, an `Attempt`, is in a cookie of its
+own, signed, so that any process of submit can finish what another one has begun.
+"""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlencode
+
+import msgspec
+
+from fairlead_common import auth
+from fairlead_common.access import Issuer
+
+COOKIE: Final = "fairlead_sign_in"
+PATH: Final = "/sign-in"
+CALLBACK: Final = "/sign-in/callback"
+ATTEMPT_S: Final = 600
+"""How long somebody is given to sign in with the provider."""
+SECRETS: Final = 3
+"""Secrets of an attempt: state, nonce and verifier."""
+TARGET_LENGTH_MAX: Final = 1_000
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """A sign-in that has begun. `target`: the path of the page to return to."""
+
+    issuer: str
+    state: str
+    nonce: str
+    verifier: str
+    target: str
+
+
+def attempt(issuer: Issuer, secrets: Sequence[str], target: str) -> Attempt:
+    """An attempt with these secrets, each of at least 43 characters."""
+    state, nonce, verifier = secrets
+    return Attempt(issuer.issuer, state, nonce, verifier, local_path(target))
+
+
+def authorization_url(endpoint: str, issuer: Issuer, begun: Attempt, redirect_uri: str) -> str:
+    """Where the provider asks the person to sign in."""
+    query = {
+        "response_type": "code",
+        "client_id": issuer.client_id,
+        "redirect_uri": redirect_uri,
+        "scope": " ".join(issuer.scopes),
+        "state": begun.state,
+        "nonce": begun.nonce,
+        "code_challenge": challenge(begun.verifier),
+        "code_challenge_method": "S256",
+    }
+    return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
+
+
+def challenge(verifier: str) -> str:
+    """The code challenge of a verifier, by the method S256 of RFC 7636."""
+    digest = hashlib.sha256(verifier.encode()).digest()
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def sealed(key: str, begun: Attempt, expires_ms: int) -> str:
+    """The value of the cookie."""
+    return auth.sign(_key(key), msgspec.json.encode(begun).decode(), expires_ms)
+
+
+def opened(key: str, cookie: str, state: str, now_ms: int) -> Attempt | None:
+    """The attempt of this cookie, if it is ours, not too old, and has this state."""
+    text = auth.verify(_key(key), cookie, now_ms)
+    if text is None:
+        return None
+    begun = msgspec.json.decode(text, type=Attempt)
+    return begun if hmac.compare_digest(begun.state.encode(), state.encode()) else None
+
+
+def local_path(target: str) -> str:
+    """The path if it is one of our pages, else `/`: never an address of somebody else."""
+    is_local = (
+        target.startswith("/")
+        and not target.startswith(("//", PATH))
+        and len(target) <= TARGET_LENGTH_MAX
+        and target.isascii()
+        and target.isprintable()
+        and "\\" not in target
+    )
+    return target if is_local else "/"
+
+
+def _key(key: str) -> str:
+    """A key for this purpose alone: no token between services is taken for a cookie."""
+    return f"sign-in:{key}"

@@ -1,0 +1,215 @@
+"""What a job on this machine can reach of the installation that runs it."""
+
+import contextlib
+import json
+import os
+import pwd
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from fairlead_common import events as ev
+from fairlead_common.leases import Lease
+from fairlead_executor.confinement import child
+from fairlead_executor.confinement.choice import choose
+from tests.integration.executor.world import Executor, World
+
+NOBODY = 65534
+
+ATTACK = """
+import ctypes, json, os, socket, sys
+data, other, pid, abstract = sys.argv[1:]
+pid = int(pid)
+def possible(action):
+    try:
+        return action() is not False
+    except (OSError, AssertionError):
+        return False
+def connect():
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect("\\0" + abstract)
+def mount(source, target, kind, flags):
+    libc = ctypes.CDLL(None)
+    return libc.mount(source, target.encode(), kind, flags, None) == 0
+libc = ctypes.CDLL(None)
+print(json.dumps({
+    "read the data folder": possible(lambda: open(data + "/token").read()),
+    "change the data folder": possible(lambda: open(data + "/token", "a").close()),
+    "remove from the data folder": possible(lambda: os.unlink(data + "/spare")),
+    "rename the token": possible(lambda: os.rename(data + "/token", "taken")),
+    "link the token": possible(lambda: os.link(data + "/token", "linked")),
+    "read another run": possible(lambda: open(other + "/stdout").read()),
+    "write into another run": possible(lambda: open(other + "/work/new", "w").close()),
+    "read an environment": possible(lambda: open(f"/proc/{pid}/environ").read()),
+    "read memory": possible(lambda: open(f"/proc/{pid}/mem", "rb").close()),
+    "read through the root of a process": possible(lambda: os.listdir(f"/proc/{pid}/root{data}")),
+    "trace": possible(lambda: libc.ptrace(0x4206, pid, 0, 0) == 0),
+    "signal": possible(lambda: os.kill(pid, 0)),
+    "signal its runner": possible(lambda: os.kill(os.getppid(), 0)),
+    "connect to an abstract socket": possible(connect),
+    "uncover the data folder": libc.umount2(data.encode(), 2) == 0,
+    "mount": mount(b"tmpfs", os.getcwd(), b"tmpfs", 0)  # never on a folder that others use
+        and libc.umount2(os.getcwd().encode(), 2) == 0,
+    "make a namespace to uncover it": possible(
+        lambda: libc.unshare(0x10020000) == 0 and libc.umount2(data.encode(), 2) == 0),
+    "read a disk": any(possible(lambda: open(disk, "rb").read(1) != b"")
+                       for disk in json.loads(os.environ["DISKS"])),
+}))
+"""
+
+ORDINARY = """
+set -e
+echo text > file; test "$(cat file)" = text; mv file other; rm other
+echo more > /dev/stdout
+test "$(pwd)" = "$(/bin/pwd)"
+echo outside > "$1/made"; mkdir "$1/folder"; mv "$1/made" "$1/folder/moved"; cat "$1/folder/moved"
+ls / > /dev/null; cat /proc/self/status > /dev/null
+"""
+ABOVE = ORDINARY + 'file=$(dirname "$FOLDER")/made-by-a-job; echo > "$file"; rm "$file"\n'
+"""Also makes a file in the folder that holds the data folder: Landlock cannot permit that."""
+
+
+def attack(world: World, name: str, victim: Lease, executor: Executor, python: str) -> Lease:
+    """A job that tries everything against the data folder, another run, and the executor."""
+    command = [python, "-I", "-c", ATTACK, str(world.folder)]
+    command += [str(world.run_folder(victim)), str(executor.process.pid), "no-such-socket"]
+    disks = {"name": "DISKS", "value": json.dumps(list(child.raw_devices()))}
+    return world.job(name, command, container={"env": [disks]})
+
+
+async def attacked(
+    world: World, method: str, settings: dict[str, str], python: str = sys.executable
+) -> dict[str, bool]:
+    """What such a job could do."""
+    for name, text in (("token", "fl_secret"), ("spare", "x")):
+        (world.folder / name).write_text(text)
+        (world.folder / name).chmod(0o600)
+    async with world.executor({"FAIRLEAD_CONFINEMENT": method, **settings}) as executor:
+        await world.until_ready()
+        victim = world.job("victim", "echo mine; sleep 100", queue="another")
+        await world.lease(victim)
+        await world.until_told(victim, ev.JobRunRunning)
+        lease = attack(world, "attacker", victim, executor, python)
+        await world.lease(lease)
+        end = await world.until_ended(lease)
+        assert isinstance(end, ev.JobRunSucceeded), (end, world.errors(lease))
+        possible: dict[str, bool] = json.loads(world.output(lease))
+    return possible
+
+
+def let_others_pass(folder: Path) -> None:
+    """Users without rights of their own reach the folder. pytest keeps its folders to itself."""
+    shared = Path(tempfile.gettempdir())
+    for above in folder.parents:
+        if shared in above.parents:
+            above.chmod(above.stat().st_mode | 0o011)
+
+
+def everybodys_python() -> str:
+    """An interpreter that every user can execute; skips where there is none."""
+    for path in (sys.executable, "/usr/bin/python3"):
+        words = [path, "-I", "-c", "import ctypes"]
+        with contextlib.suppress(OSError):
+            if subprocess.run(words, user=NOBODY, cwd="/", check=False).returncode == 0:
+                return path
+    pytest.skip("NOT TESTED: no Python that every user can execute")
+
+
+def need(method: str, folder: Path) -> int:
+    """Skip where this machine cannot do it; the ABI of Landlock."""
+    choice = choose(method, folder)
+    if not choice.confines:
+        pytest.skip(f"NOT TESTED: {method} is impossible on this machine: {choice.why}")
+    return choice.abi
+
+
+@pytest.mark.parametrize("method", [child.NAMESPACES, child.LANDLOCK])
+async def test_a_confined_job_does_not_reach_the_installation(world: World, method: str) -> None:
+    abi = need(method, world.folder)
+    possible = await attacked(world, method, {})
+    if abi < child.SIGNAL_ABI:
+        del possible["signal"], possible["signal its runner"]
+    assert [what for what, done in possible.items() if done] == []
+    assert (world.folder / "token").read_text() == "fl_secret"
+
+
+async def test_without_confinement_a_job_reads_the_data_folder(world: World) -> None:
+    (world.folder / "token").write_text("fl_secret")
+    async with world.executor({"FAIRLEAD_CONFINEMENT": child.OFF}) as executor:
+        await world.until_ready()
+        lease = world.job("reader", ["cat", str(world.folder / "token")])
+        await world.lease(lease)
+        await world.until_ended(lease)
+        assert "jobs are not confined: it is switched off" in executor.log.read_text()
+    assert world.output(lease) == "fl_secret"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: only root can change users")
+async def test_a_user_of_its_own_keeps_a_job_from_the_installation(world: World) -> None:
+    let_others_pass(world.folder)
+    possible = await attacked(
+        world, child.OFF, {"FAIRLEAD_JOB_USERS": '{"q": "nobody"}'}, everybodys_python()
+    )
+    assert [what for what, done in possible.items() if done] == []
+
+
+@pytest.mark.parametrize("method", [child.NAMESPACES, child.LANDLOCK, child.OFF])
+@pytest.mark.parametrize("users", ["{}", '{"q": "nobody"}'])
+async def test_a_confined_job_works_as_usual_elsewhere(
+    world: World, tmp_path_factory: pytest.TempPathFactory, method: str, users: str
+) -> None:
+    if method != child.OFF:
+        need(method, world.folder)
+    if users != "{}" and os.geteuid() != 0:
+        pytest.skip("NOT TESTED: only root can change users")
+    outside = tmp_path_factory.mktemp("outside")
+    outside.chmod(0o777)
+    let_others_pass(world.folder)
+    let_others_pass(outside)
+    settings = {"FAIRLEAD_CONFINEMENT": method, "FAIRLEAD_JOB_USERS": users}
+    async with world.executor(settings):
+        await world.until_ready()
+        script = ORDINARY if method == child.LANDLOCK or users != "{}" else ABOVE
+        folder = {"name": "FOLDER", "value": str(world.folder)}
+        words = ["sh", "-c", script, "sh", str(outside)]
+        here = world.job("here", words, container={"env": [folder]})
+        user = world.job("user", ["id", "-un"], container={"workingDir": str(outside)})
+        await world.lease(here, user)
+        for lease in (here, user):
+            end = await world.until_ended(lease)
+            assert isinstance(end, ev.JobRunSucceeded), (end, world.errors(lease))
+    lines = world.output(here).splitlines()
+    assert lines[:2] == ["more", "outside"]
+    assert world.output(user).strip() == ("nobody" if users != "{}" else current_user())
+
+
+async def test_a_run_has_as_many_processors_as_it_requests(world: World) -> None:
+    available = sorted(os.sched_getaffinity(0))
+    if len(available) < 2:
+        pytest.skip("NOT TESTED: this machine has one processor")
+    script = "import os; print(sorted(os.sched_getaffinity(0)))"
+    command = [sys.executable, "-c", script]
+
+    async def seen(name: str, milli: int) -> Sequence[int]:
+        lease = world.job(name, command, requests={"cpu": milli})
+        await world.lease(lease)
+        await world.until_ended(lease)
+        found: list[int] = json.loads(world.output(lease))
+        return found
+
+    async with world.executor():
+        await world.until_ready()
+        assert len(await seen("one", 500)) == 1
+        assert await seen("all", 64_000) == available
+    async with world.executor({"FAIRLEAD_LIMIT_CPU": "false"}):
+        await world.until_ready()
+        assert await seen("free", 500) == available
+
+
+def current_user() -> str:
+    """The name of the user of this process."""
+    return pwd.getpwuid(os.geteuid()).pw_name
