@@ -2,15 +2,18 @@
 
 import asyncio
 import os
+import socket
 
 from fairlead_common import process, serving, settings
+from fairlead_submit import sign_in_api
 from fairlead_submit.service import Service
 from fairlead_submit.settings import SubmitSettings
 
 
 async def main() -> None:
     """Run until a signal. The first task to fail takes the whole service down with it."""
-    given = settings.load(SubmitSettings, os.environ)
+    host = os.environ.get("HOSTNAME") or socket.gethostname()
+    given = settings.load(SubmitSettings, os.environ).with_instance(host)
     async with Service.open(given) as service, asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(task) for task in service.tasks()]
         app = serving.build_app(
@@ -19,6 +22,7 @@ async def main() -> None:
             service.checks(),
             given,
             identify=service.identify,
+            excuse=sign_in_api.refusal_page,
         )
         await serving.serve(app, given.http_host, given.http_port, given.connections)
         for task in running:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import asyncpg
 import msgspec
 
 from fairlead_common import auth, db
@@ -30,6 +31,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     made_by: str = ""
     parent: int | None = None
     """The number of the API token that a session ends with."""
+    unique_name: str | None = None
+    """What no other token may be called."""
 
 
 class SignedIn(msgspec.Struct, frozen=True):
@@ -73,8 +76,24 @@ async def grant(
         wanted.label,
         wanted.made_by,
         wanted.parent,
+        wanted.unique_name,
     )
     return token, row
+
+
+async def grant_unique(
+    pool: db.Pool, wanted: Grant, ttl_s: float | None
+) -> tuple[str, Mapping[str, Any]] | None:
+    """As `grant`; None if its maker has made a valid one for the same name with the same label."""
+    unique_name = "\n".join((wanted.made_by, wanted.name, wanted.label))
+    wanted = msgspec.structs.replace(wanted, unique_name=unique_name)
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute(SQL["free_token_name"], unique_name)
+        try:
+            async with connection.transaction():
+                return await grant(connection, wanted, ttl_s)
+        except asyncpg.UniqueViolationError:
+            return None
 
 
 async def make_person_link(pool: db.Pool, wanted: Grant, ttl_s: float = LINK_S) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fairlead_common import positions
+from fairlead_common import ids, positions
 from fairlead_common.errors import Fault
 from fairlead_common.ids import JobId
 from fairlead_common.lifecycle import JobState
@@ -16,11 +16,12 @@ from fairlead_common.queue_rights import QueueRights
 from fairlead_submit import actions, asking, faults
 from fairlead_submit.actions import AnyAction, Kind
 from fairlead_submit.asking import Asked
-from fairlead_submit.decoding import Decoder, decoded, invalid
+from fairlead_submit.decoding import Decoder, invalid
 from fairlead_submit.known import FoundJob, Known, KnownJob
 from fairlead_submit.queues import Queues
 from fairlead_submit.requests import Filter, Release
 from fairlead_submit.settings import Limits
+from fairlead_submit.validation import Validator
 from fairlead_submit.writer import Writer
 
 SAMPLE: Final = 10
@@ -37,6 +38,18 @@ class Done(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     sample: list[FoundJob] | UnsetType = UNSET
 
 
+class Named(msgspec.Struct, frozen=True):
+    """Jobs of a request: their ids, and how the request names them."""
+
+    ids: list[JobId]
+    texts: Sequence[str]
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> "Named":
+        """Texts that were checked."""
+        return cls([ids.job_id_of(text) for text in texts], texts)
+
+
 class Acting:
     """What the routes of actions call."""
 
@@ -47,7 +60,9 @@ class Acting:
         queues: Queues,
         known: Known,
         rights: QueueRights,
+        validator: Validator,
     ) -> None:
+        self._validator = validator
         self._ids_max = limits.ids_max
         self._writer = writer
         self._queues = queues
@@ -57,13 +72,13 @@ class Acting:
 
     async def act(self, kind: Kind, body: bytes, asked: Asked, *, dry_run: bool = False) -> Done:
         """Ask this of the jobs that a body names. Raises a `Problem` or `WorldError`."""
-        request, known = await decoded(self._decoders[kind.name], body)
+        request, known = await self._validator.decode(self._decoders[kind.name], body)
         found = actions.check(request, self._ids_max)
         found = [*known, *faults.further(found, known)]
         if isinstance(request, Release) or request.ids is not None:
             if found:
                 raise invalid(found)
-            named = [JobId(text) for text in request.ids or ()]
+            named = Named.of(request.ids or ())
             if dry_run:
                 return await self._look_at(kind, named, asked)
             return await self._by_ids(kind, named, request, asked)
@@ -98,15 +113,13 @@ class Acting:
         records = actions.for_filter(wanted, kind.for_filter(request), asked)
         return Done(positions.encode(await self._writer.append(records)), matched)
 
-    async def _by_ids(
-        self, kind: Kind, named: list[JobId], request: AnyAction, asked: Asked
-    ) -> Done:
+    async def _by_ids(self, kind: Kind, named: Named, request: AnyAction, asked: Asked) -> Done:
         """The event first: a view that lags must not hide a job from its cancellation.
 
         Only who may not do this everywhere has to wait until it is known whose the jobs are.
         """
         reach = await self._rights.reach(asked.caller, kind.verb)
-        given = list(dict.fromkeys(named))
+        given = list(dict.fromkeys(named.ids))
         if reach.is_everything:
             told = given
         else:
@@ -119,11 +132,11 @@ class Acting:
             raise _not_found(named, known)
         return Done(positions.encode(appended), _concerned(kind, known) if is_certain else None)
 
-    async def _look_at(self, kind: Kind, named: list[JobId], asked: Asked) -> Done:
+    async def _look_at(self, kind: Kind, named: Named, asked: Asked) -> Done:
         """What `_by_ids` would concern, of what is known now."""
         reach = await self._rights.reach(asked.caller, kind.verb)
         known = await self._permitted(kind, named, reach, asked)
-        if len(known) < len(set(named)):
+        if len(known) < len(set(named.ids)):
             raise _not_found(named, known)
         sample = [
             FoundJob(job_id, job.job_set, job.state) for job_id, job in list(known.items())[:SAMPLE]
@@ -131,10 +144,10 @@ class Acting:
         return Done(None, _concerned(kind, known), sample)
 
     async def _permitted(
-        self, kind: Kind, named: list[JobId], reach: Reach, asked: Asked
+        self, kind: Kind, named: Named, reach: Reach, asked: Asked
     ) -> dict[str, KnownJob]:
         """Those that the caller sees. Raises a 403 if he may not do this with one of them."""
-        given = list(dict.fromkeys(named))
+        given = list(dict.fromkeys(named.ids))
         known, is_certain = await self._known.settled_now(given)
         if not is_certain:
             raise Problem(
@@ -146,7 +159,7 @@ class Acting:
         visible = {job_id: job for job_id, job in known.items() if job.queue in seen}
         closed = [
             Fault(f"/ids/{index}", f"queue {visible[job_id].queue!r} does not permit it")
-            for index, job_id in enumerate(named)
+            for index, job_id in enumerate(named.ids)
             if job_id in visible and visible[job_id].queue not in reach
         ]
         if closed:
@@ -162,13 +175,13 @@ def _concerned(kind: Kind, known: Mapping[str, KnownJob]) -> int:
     return sum(JobState(job.state) in kind.concerned for job in known.values())
 
 
-def _not_found(named: Sequence[JobId], known: Mapping[str, KnownJob]) -> Problem:
+def _not_found(named: Named, known: Mapping[str, KnownJob]) -> Problem:
     return Problem(
         "not-found",
         "Some of these jobs do not exist; the others were told, unless it was a dry run.",
         [
-            Fault(f"/ids/{index}", f"there is no job {job_id}")
-            for index, job_id in enumerate(named)
+            Fault(f"/ids/{index}", f"there is no job {named.texts[index]}")
+            for index, job_id in enumerate(named.ids)
             if job_id not in known
         ],
     )

@@ -124,7 +124,7 @@ def check_target(given: Sequence[str] | None, chosen: Filter | None, ids_max: in
 
 
 def check_ids(given: Sequence[str], ids_max: int) -> list[Fault]:
-    """What is wrong with a list of job ids."""
+    """What is wrong with a list of jobs: ids, or `queue/jobSet/clientId`."""
     if not given:
         return [Fault("/ids", "names no job")]
     if len(given) > ids_max:
@@ -132,11 +132,10 @@ def check_ids(given: Sequence[str], ids_max: int) -> list[Fault]:
     found = []
     for index, text in enumerate(given):
         try:
-            if ids.partition_of_job(text) < JOB_PARTITIONS:
-                continue
+            ids.job_id_of(text)
         except ValueError:
-            pass
-        found.append(Fault(f"/ids/{index}", f"{faults.shown(text)} is no job id"))
+            detail = f"{faults.shown(text)} is neither a job id nor queue/jobSet/clientId"
+            found.append(Fault(f"/ids/{index}", detail))
     return found
 
 

@@ -18,9 +18,12 @@ from fairlead_submit.fleet import Fleet
 from fairlead_submit.intake import Intake, Submitted
 from fairlead_submit.known import Known
 from fairlead_submit.queue_api import queue_routes
+from fairlead_submit.queue_secrets import Secrets
 from fairlead_submit.queues import Queues
 from fairlead_submit.resubmitting import Progress, Resubmitting, Started
+from fairlead_submit.secret_api import secret_routes
 from fairlead_submit.settings import SubmitSettings
+from fairlead_submit.sign_in_api import sign_in_routes
 from fairlead_submit.token_api import token_routes
 
 
@@ -44,6 +47,7 @@ class Parts(msgspec.Struct, frozen=True):
     rights: QueueRights
     pool: db.Pool
     identify: Authenticator
+    secrets: Secrets
 
 
 def routes(parts: Parts) -> list[APIRouter]:
@@ -51,9 +55,11 @@ def routes(parts: Parts) -> list[APIRouter]:
     classes = frozenset(item.name for item in parts.settings.priority_classes)
     return [
         _job_routes(parts),
-        queue_routes(parts.queues, parts.known, parts.rights, classes),
+        queue_routes(parts.queues, parts.known, parts.rights, classes, parts.secrets),
+        secret_routes(parts.queues, parts.secrets),
         executor_routes(parts.cordons, parts.fleet),
         token_routes(parts.settings, parts.pool, parts.identify),
+        sign_in_routes(parts.settings, parts.pool, parts.identify),
     ]
 
 

@@ -1,6 +1,5 @@
 """From the bytes of a body to a request, with everything that is wrong in it."""
 
-import asyncio
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -13,9 +12,6 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 OBJECTS_MAX: Final = 640_000
 """Most objects in a body: they take more room in memory than in the text."""
-
-ASIDE_BYTES: Final = 256 * 1024
-"""A body with faults that is larger than this is looked through in a thread of its own."""
 
 POINTER_MAX: Final = 1_000
 
@@ -72,17 +68,6 @@ class Decoder(Generic[T]):
         self.check_size(body)
         request = self.fast(body)
         return (request, []) if request is not None else self.slow(body)
-
-
-async def decoded(decoder: Decoder[T], body: bytes) -> tuple[T, list[Fault]]:
-    """What the decoder makes of a body, without keeping others waiting for a large faulty one."""
-    if len(body) <= ASIDE_BYTES:
-        return decoder(body)
-    decoder.check_size(body)
-    request = decoder.fast(body)
-    if request is not None:
-        return request, []
-    return await asyncio.to_thread(decoder.slow, body)
 
 
 def invalid(found: list[Fault]) -> Problem:

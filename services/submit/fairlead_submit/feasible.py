@@ -21,6 +21,10 @@ CHECKS_MAX: Final = 2_000_000
 """Most pairs of a kind of job and a node that one dry run looks at."""
 
 
+PLACES_MAX: Final = 1_000_000
+"""Places on a node for jobs that ask for nothing."""
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """`feasible` None: nobody can tell; `why` says what stands against it."""
 
@@ -34,6 +38,9 @@ class Kind(msgspec.Struct, frozen=True):
     shape: bytes
     priority_class: str
     pool: str
+    members: int = 1
+    uniformity_label: str | None = None
+    """Of a gang: how many must start together, and the label whose value their nodes share."""
 
 
 FITS: Final = Verdict(True)
@@ -83,7 +90,7 @@ def _verdict(
         detail = f"taints, labels or affinity rule out all {len(nodes)} nodes of pool {kind.pool!r}"
         return Verdict(False, detail)
     if any(_has_room(shape, node) for node in suiting):
-        return FITS
+        return _together(kind, shape, suiting)
     too_large = [
         name
         for name, amount in shape.requests.items()
@@ -92,12 +99,45 @@ def _verdict(
     if not too_large:
         return Verdict(False, f"none of the {len(suiting)} nodes that suit it is large enough")
     name = too_large[0]
-    most = max(node.allocatable.get(name, 0) for node in suiting)
+    most = resources.quantity(name, max(node.allocatable.get(name, 0) for node in suiting))
+    wanted = resources.quantity(name, shape.requests[name])
+    where = "the only node that suits it has"
+    if len(suiting) > 1:
+        where = f"of the {len(suiting)} nodes that suit it the largest has"
+    return Verdict(False, f"needs {wanted} {name} on one node; {where} {most}")
+
+
+def _together(kind: Kind, shape: Shape, nodes: Sequence[Node]) -> Verdict:
+    """Whether as many as must start together find places on the empty nodes."""
+    if kind.members == 1:
+        return FITS
+    places: dict[str | None, int] = {}
+    for node in nodes:
+        value = None
+        if kind.uniformity_label is not None:
+            value = node.labels.get(kind.uniformity_label)
+            if value is None:
+                continue
+        places[value] = places.get(value, 0) + _fitting(shape, node)
+    most = max(places.values(), default=0)
+    if most >= kind.members:
+        return FITS
+    where = f" with one value of {kind.uniformity_label!r}" if kind.uniformity_label else ""
     return Verdict(
         False,
-        f"needs {resources.plain(name, shape.requests[name])} {name} on one node; of the"
-        f" {len(suiting)} nodes that suit it the largest has {resources.plain(name, most)}",
+        f"{kind.members} members of its gang must start together; the nodes{where} have places for"
+        f" {most}, also when they are empty",
     )
+
+
+def _fitting(shape: Shape, node: Node) -> int:
+    """How many such jobs fit on the empty node."""
+    counts = [
+        node.allocatable.get(name, 0) // amount
+        for name, amount in shape.requests.items()
+        if amount > 0
+    ]
+    return max(0, min(counts, default=PLACES_MAX))
 
 
 def _beyond_limit(

@@ -3,7 +3,6 @@
 This is where the pure parts meet Postgres and the log; HTTP begins in `api`.
 """
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
@@ -19,18 +18,22 @@ from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.topics import JOBS
 from fairlead_common.permissions import Verb
 from fairlead_common.problems import Problem
-from fairlead_submit import asking, faults, feasible, metrics
+from fairlead_submit import asking, faults, feasible, metrics, secret_env
 from fairlead_submit.asking import Asked
-from fairlead_submit.decoding import ASIDE_BYTES, Decoder, decoded, invalid
+from fairlead_submit.decoding import Decoder, invalid
 from fairlead_submit.feasible import Kind
 from fairlead_submit.fleet import Fleet
 from fairlead_submit.known import Known
 from fairlead_submit.lines import Lines
+from fairlead_submit.queue_secrets import Secrets
 from fairlead_submit.queues import Queues
+from fairlead_submit.quotas import QuotaKeeper
 from fairlead_submit.requests import Submission
+from fairlead_submit.secret_env import QueueSecrets
 from fairlead_submit.settings import SubmitSettings
 from fairlead_submit.submission import Place, Prepared, prepare
 from fairlead_submit.templates import Templates
+from fairlead_submit.validation import LARGE_BYTES, Validator
 from fairlead_submit.writer import Writer
 
 
@@ -66,7 +69,11 @@ class Intake:
         known: Known,
         fleet: Fleet,
         disk: Disk,
+        validator: Validator,
+        quotas: QuotaKeeper,
+        queue_secrets: Secrets,
     ) -> None:
+        self._quotas = quotas
         self.limits: Final = settings.limits
         self._log = log
         self._writer = writer
@@ -74,13 +81,16 @@ class Intake:
         self._known = known
         self._fleet = fleet
         self._disk = disk
+        self._secrets = queue_secrets
         self._classes = {item.name: item for item in settings.priority_classes}
+        self._validator = validator
         self._templates = Templates(settings)
+        self._large_templates = Templates(settings)
         self._submission = Decoder(Submission)
 
     async def submit(self, body: bytes, asked: Asked, *, dry_run: bool = False) -> Submitted:
         """Take all jobs of a body, or none. Raises a `Problem` or `WorldError`."""
-        request, found = await decoded(self._submission, body)
+        request, found = await self._validator.decode(self._submission, body)
         return await self._take(request, found, asked, dry_run=dry_run)
 
     async def submit_lines(
@@ -97,8 +107,8 @@ class Intake:
         try:
             async for piece in pieces:
                 lines.feed(piece)
-            if lines.odd_bytes > ASIDE_BYTES:
-                request, found = await asyncio.to_thread(lines.submission, queue, job_set)
+            if lines.odd_bytes > LARGE_BYTES:
+                request, found = await self._validator.run(lambda: lines.submission(queue, job_set))
             else:
                 request, found = lines.submission(queue, job_set)
             return await self._take(request, found, asked, dry_run=dry_run)
@@ -111,7 +121,12 @@ class Intake:
     ) -> Submitted:
         queue = await self._queue(request.queue, asked, found)
         place = Place(clock.now_ms(), secrets.randbits(79))
-        prepared, found = prepare(request, found, self._templates, self.limits, place)
+        sealing = secret_env.NONE
+        jobs = [*(request.jobs or ()), *([request.defaults] if request.defaults else ())]
+        if queue is not None and secret_env.refers(jobs):
+            asking.require_verb(asked.caller, Verb.SUBMIT, queue)  # before names of secrets show
+            sealing = await self._secrets.of(queue.name)
+        prepared, found = await self._prepare(request, found, place, sealing)
         if found:
             raise invalid(found)
         assert queue is not None
@@ -120,6 +135,7 @@ class Intake:
         await self._check_outside(prepared)
         fresh = [job for job in prepared.jobs if job.job_id not in duplicates]
         if dry_run:
+            await self._quotas.check(prepared.queue, len(fresh), 0)
             return Submitted(None, await self._tried(prepared, queue, duplicates))
         position = positions.encode(await self._append(prepared, fresh, asked))
         metrics.JOBS.inc(len(fresh))
@@ -132,14 +148,26 @@ class Intake:
             ],
         )
 
+    async def _prepare(
+        self, request: Submission, found: list[Fault], place: Place, sealing: QueueSecrets
+    ) -> tuple[Prepared, list[Fault]]:
+        if not self._validator.is_large(request.jobs):
+            return prepare(request, found, self._templates, self.limits, place, sealing)
+        # Templates are not safe to use from two threads: the validator's has its own.
+        templates = self._large_templates
+        return await self._validator.run(
+            lambda: prepare(request, found, templates, self.limits, place, sealing)
+        )
+
     async def _tried(
         self, prepared: Prepared, queue: Queue, duplicates: Mapping[str, str]
     ) -> list[SubmittedJob]:
         """What a dry run says of each job."""
         seen = await self._fleet.now()
-        kinds = [Kind(bytes(job.shape), job.priority_class, job.pool) for job in prepared.jobs]
-        said = await asyncio.to_thread(
-            feasible.verdicts, kinds, seen.nodes.values(), queue, self._classes
+        kinds = [_kind(job) for job in prepared.jobs]
+        nodes = list(seen.nodes.values())
+        said = await self._validator.run(
+            lambda: feasible.verdicts(kinds, nodes, queue, self._classes)
         )
         return [
             SubmittedJob(
@@ -158,17 +186,20 @@ class Intake:
         if not jobs:
             return {}
         self._disk.check(Space.LOW)
-        return await self._writer.append(
-            events.records(
-                prepared.queue,
-                prepared.job_set,
-                asked.caller.name,
-                jobs,
-                request=asked.request,
-                traceparent=asked.traceparent,
-                partition=prepared.partition,
-            )
+        records = events.records(
+            prepared.queue,
+            prepared.job_set,
+            asked.caller.name,
+            jobs,
+            request=asked.request,
+            traceparent=asked.traceparent,
+            partition=prepared.partition,
         )
+        size = sum(len(record.value or b"") for record in records)
+        async with self._quotas.reserve(prepared.queue, len(jobs), size) as reserved:
+            appended = await self._writer.append(records)
+            reserved.appended(appended)
+        return appended
 
     async def _queue(self, name: str | None, asked: Asked, found: list[Fault]) -> Queue | None:
         queue = await self._queues.seen(name, asked.caller)
@@ -216,3 +247,15 @@ class Intake:
                     if job_id not in known
                 ]
             )
+
+
+def _kind(job: events.JobSubmitted) -> Kind:
+    """What decides where the job may run."""
+    gang = job.gang
+    return Kind(
+        bytes(job.shape),
+        job.priority_class,
+        job.pool,
+        members=1 if gang is None else gang.min_size or gang.size,
+        uniformity_label=None if gang is None else gang.uniformity_label,
+    )

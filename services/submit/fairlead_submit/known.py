@@ -22,6 +22,7 @@ ABSENT_S: Final = 5.0
 WAIT_S_MAX: Final = 3.0
 PAUSE_S: Final = 0.05
 
+BYTES_S_MAX: Final = 20.0
 COUNT_S_MAX: Final = 1.5
 COUNTED_MAX: Final = 100_000
 """Jobs of a filter that the view has no counter for are counted up to here, and for so long."""
@@ -121,6 +122,25 @@ class Known:
         """How many jobs of the queue have not ended, as far as is known; None if nothing is."""
         rows = await self._ask("live_jobs", queue)
         return None if rows is None else sum(row["jobs"] for row in rows)
+
+    async def live_by_queue(self) -> dict[str, int] | None:
+        """How many jobs of each queue have not ended; None if there is no view."""
+        rows = await self._ask("live_by_queue")
+        return None if rows is None else {row["queue"]: row["jobs"] for row in rows}
+
+    async def live_bytes_by_queue(self) -> dict[str, int] | None:
+        """How many bytes the events take that submitted them; None if nobody knows in time."""
+        try:
+            async with asyncio.timeout(BYTES_S_MAX):
+                rows = await self._ask("live_bytes_by_queue")
+        except TimeoutError:
+            return None
+        return None if rows is None else {row["queue"]: row["bytes"] or 0 for row in rows}
+
+    async def view_positions(self, partitions: Iterable[int]) -> dict[int, int]:
+        """How far the view has folded these partitions; nothing if there is no view."""
+        rows = await self._ask("view_progress", list(partitions))
+        return {row["partition"]: row["position"] for row in rows or ()}
 
     async def count(self, chosen: JobFilter, states: Iterable[JobState]) -> int | None:
         """How many jobs in these states the filter finds: None if nobody knows in time.

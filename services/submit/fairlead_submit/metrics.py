@@ -13,6 +13,14 @@ APPEND_SECONDS: Final = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
 APPENDS: Final = Counter("fairlead_submit_appends_total", "Appends by outcome.", ["outcome"])
+LIVE_JOBS: Final = Gauge("fairlead_submit_live_jobs", "Live jobs, as quotas count them.", ["queue"])
+LIVE_BYTES: Final = Gauge(
+    "fairlead_submit_live_bytes", "Bytes of live jobs, as quotas count them.", ["queue"]
+)
+QUOTA: Final = Gauge("fairlead_submit_quota", "The quotas, by setting.", ["quota"])
+QUOTA_REFUSALS: Final = Counter(
+    "fairlead_submit_quota_refusals_total", "Requests beyond a quota, by setting.", ["quota"]
+)
 PENDING_REQUESTS: Final = Gauge(
     "fairlead_submit_pending_requests", "Requests that wait for the log."
 )

@@ -19,6 +19,7 @@ from fairlead_common.queue_rights import QueueRights
 from fairlead_submit import asking, body, faults, metrics, names, podspec, query, requests, schemas
 from fairlead_submit.decoding import Decoder, invalid
 from fairlead_submit.known import Known
+from fairlead_submit.queue_secrets import Secrets
 from fairlead_submit.queues import Queues, changed_since, etag, no_queue
 from fairlead_submit.terms import check_labels, retry_policy
 
@@ -60,14 +61,18 @@ _SHOWN: Final[dict[int | str, dict[str, Any]]] = {200: schemas.answer(QueueView,
 
 
 def queue_routes(
-    queues: Queues, known: Known, rights: QueueRights, classes: Collection[str]
+    queues: Queues,
+    known: Known,
+    rights: QueueRights,
+    classes: Collection[str],
+    secrets: Secrets,
 ) -> APIRouter:
     """The routes that make, show and change queues. `classes`: the names of those there are."""
     router = APIRouter(prefix="/api/v1", tags=["queues"])
     _add_reading_routes(router, queues, rights)
     _add_creation(router, queues, classes)
     _add_replacement(router, queues, classes)
-    _add_removal(router, queues, known)
+    _add_removal(router, queues, known, secrets)
     _add_cordon_routes(router, queues)
     return router
 
@@ -182,7 +187,7 @@ def _add_replacement(router: APIRouter, queues: Queues, classes: Collection[str]
         return _shown(changed)
 
 
-def _add_removal(router: APIRouter, queues: Queues, known: Known) -> None:
+def _add_removal(router: APIRouter, queues: Queues, known: Known, secrets: Secrets) -> None:
     @router.delete(
         "/queues/{name}",
         summary="Remove a queue that has no live jobs",
@@ -216,6 +221,7 @@ def _add_removal(router: APIRouter, queues: Queues, known: Known) -> None:
             lambda old: msgspec.structs.replace(old, deleted=True, by=caller.name),
             if_match,
         )
+        await secrets.delete_all(name)
         return Response(status_code=204)
 
 

@@ -21,6 +21,8 @@ YEAR_S: Final = 366 * 86_400
 Amount = str | int | float
 """A Kubernetes quantity, as text or as a plain number."""
 
+SECRET_LENGTH_MAX: Final = 32 * 1024
+SECRET_KEY_LENGTH_MAX: Final = 253
 Name = Annotated[str, Meta(min_length=1, max_length=253)]
 Reason = Annotated[str, Meta(max_length=1_000)]
 Seconds = Annotated[int, Meta(ge=1, le=10 * YEAR_S)]
@@ -81,8 +83,48 @@ class Retry(Request, kw_only=True):
     avoid_node: bool | None = None
 
 
+class SecretKeyRef(Request, kw_only=True):
+    """A value of a secret of the queue. An `optional` one that does not exist is empty."""
+
+    name: Name | None = None
+    key: Name | None = None
+    optional: bool | None = None
+
+
+class ValueFrom(Request, kw_only=True):
+    """Where a value comes from; `secretRef` is another word for `secretKeyRef`."""
+
+    secret_key_ref: SecretKeyRef | None = None
+    secret_ref: SecretKeyRef | None = None
+
+
+class EnvValue(Request, kw_only=True):
+    """A variable of the environment that is more than a text: `secret`, or taken from a secret."""
+
+    value: str | None = None
+    secret: bool | None = None
+    value_from: ValueFrom | None = None
+    secret_ref: SecretKeyRef | None = None
+
+
+class EnvVar(Request, kw_only=True):
+    """A variable as a container of Kubernetes has it, and `secret`."""
+
+    name: Name | None = None
+    value: str | None = None
+    secret: bool | None = None
+    value_from: ValueFrom | None = None
+    secret_ref: SecretKeyRef | None = None
+
+
+Env = (
+    Annotated[dict[str, str | EnvValue], Meta(max_length=1_000)]
+    | Annotated[list[EnvVar], Meta(max_length=1_000)]
+)
+
+
 class Job(Request, kw_only=True):
-    """One job: a pod spec, or the short form (`image, command, env, cpu, memory, gpu`)."""
+    """One job: a pod spec, or the short form (`SHORT_FORM`)."""
 
     client_id: ClientId | None = None
     priority: Int32 | None = None
@@ -104,7 +146,8 @@ class Job(Request, kw_only=True):
     pod_spec: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     image: str | None = None
     command: Annotated[list[str], Meta(max_length=10_000)] | None = None
-    env: Texts | None = None
+    env: Env | None = None
+    working_dir: Annotated[str, Meta(min_length=1, max_length=4_096)] | None = None
     cpu: Amount | None = None
     memory: Amount | None = None
     gpu: Amount | None = None
@@ -112,7 +155,7 @@ class Job(Request, kw_only=True):
     ingresses: list[Any] | None = None  # likewise
 
 
-SHORT_FORM: Final = ("image", "command", "env", "cpu", "memory", "gpu")
+SHORT_FORM: Final = ("image", "command", "env", "working_dir", "cpu", "memory", "gpu")
 """Fields that stand for a pod spec of one container."""
 
 
@@ -161,7 +204,10 @@ class Resubmission(Request, kw_only=True):
     """The body of resubmit: either `ids` or `filter`, and where the new jobs belong.
 
     `clientId` names the action within the queue and job set, so that a repeat makes no other one.
-    `queue` may be left out where the jobs are all of one queue: then it is that one.
+    `queue` may be left out where the jobs are all of one queue: then it is that one. `failed`: of
+    the filter, only jobs that failed or were cancelled because another one did, and in whose place
+    no other was submitted; the new ones belong to the same job set and keep their client ids, with
+    the number of the attempt.
     """
 
     ids: list[str] | None = None
@@ -169,6 +215,7 @@ class Resubmission(Request, kw_only=True):
     queue: str | None = None
     job_set: str | None = None
     client_id: ClientId | None = None
+    failed: bool | None = None
 
 
 class Permission(Request, kw_only=True):
@@ -197,6 +244,18 @@ class Queue(Request, kw_only=True):
     retry_policy: Retry | None = None
 
 
+class Secret(Request, kw_only=True):
+    """The body of `PUT /api/v1/queues/{queue}/secrets/{name}`: all values of the secret."""
+
+    values: (
+        Annotated[
+            dict[str, Annotated[str, Meta(max_length=SECRET_LENGTH_MAX)]],
+            Meta(min_length=1, max_length=100),
+        ]
+        | None
+    ) = None
+
+
 class Cordon(Request, kw_only=True):
     """The body of cordon and uncordon."""
 
@@ -213,6 +272,9 @@ class Mark(Request, kw_only=True):
 REQUIRED: Final[dict[type, tuple[str, ...]]] = {
     Submission: ("queue", "jobSet", "jobs"),
     Gang: ("name", "size"),
+    EnvVar: ("name",),
+    SecretKeyRef: ("name", "key"),
+    Secret: ("values",),
     Filter: ("queue",),
     Release: ("ids",),
     Reprioritization: ("priority",),

@@ -9,21 +9,24 @@ import msgspec
 from fairlead_common import events, ids
 from fairlead_common.events import Gang, JobSubmitted
 from fairlead_common.ids import JobId
-from fairlead_submit import allowed
+from fairlead_submit import allowed, secret_env
 from fairlead_submit.allowed import Allow
+from fairlead_submit.requests import CLIENT_ID_MAX
+from fairlead_submit.secret_env import QueueSecrets
 
-ANNOTATION: Final = "fairlead.dev/resubmitted-from"
 GANG_NAME_MAX: Final = 200
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where the new jobs of an action belong."""
+    """Where the new jobs of an action belong, and whether they keep client ids with a number."""
 
     action: str
     queue: str
     job_set: str
     partition: int
     allow: Allow | None = None
+    keeps_client_ids: bool = False
+    secrets: QueueSecrets = secret_env.NONE
 
 
 class Around(msgspec.Struct, frozen=True):
@@ -31,13 +34,14 @@ class Around(msgspec.Struct, frozen=True):
 
     `members`: how many of its gang are in the action, `member` how many of these before it.
     `items`: jobs it waits for that are in the action, with whether they were refused. `succeeded`:
-    jobs it waits for that are done.
+    jobs it waits for that are done. `ids`: of the jobs in the places of `items`.
     """
 
     members: int
     member: int
     items: Mapping[str, bool]
     succeeded: Collection[str]
+    ids: Mapping[str, JobId]
 
 
 def action_id(queue: str, job_set: str, client_id: str) -> str:
@@ -46,9 +50,26 @@ def action_id(queue: str, job_set: str, client_id: str) -> str:
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
-def new_id(target: Target, job_id: str) -> JobId:
-    """The id of the job that takes this one's place: always the same. No client id is like it."""
+def next_client_id(client_id: str | None, annotations: Mapping[str, str]) -> str | None:
+    """The client id of a job that was submitted as `trial` and is tried again: `trial~2`, then
+    `trial~3`. None where there is none, or it would be too long.
+    """
+    if client_id is None:
+        return None
+    name, tilde, number = client_id.rpartition("~")
+    if not (tilde and number.isdecimal() and events.RESUBMITTED_FROM in annotations):
+        name, number = client_id, "1"
+    made = f"{name}~{int(number) + 1}"
+    return made if len(made) <= CLIENT_ID_MAX else None
+
+
+def new_id(target: Target, job_id: str, client_id: str | None) -> JobId:
+    """The id of the job that takes this one's place: always the same. That of the client id where
+    it keeps one; else no client id is like it.
+    """
     named = f"{target.action}\0{job_id}"
+    if target.keeps_client_ids:
+        named = f"again\0{job_id}" if client_id is None else client_id
     return ids.client_job_id(target.partition, target.queue, target.job_set, named)
 
 
@@ -67,7 +88,10 @@ def again(
         if around.items.get(job_id, True) and job_id not in around.succeeded:
             return f"it waits for job {job_id}, which is neither done nor submitted again with it"
         if not around.items.get(job_id, True):
-            after.append(new_id(target, job_id))
+            after.append(around.ids[job_id])
+    spec = secret_env.again(bytes(old.spec), target.secrets)
+    if isinstance(spec, str):
+        return spec
     shape = old.shape
     if target.allow is not None:
         document = msgspec.json.decode(old.spec, type=dict[str, object])
@@ -76,14 +100,16 @@ def again(
             return f"its {closed[0].pointer.strip('/')} {closed[0].detail}"
         if target.allow.nodes is not None:
             shape = allowed.on_nodes(shape, target.allow.nodes)
+    client_id = next_client_id(old.client_id, old.annotations)
     return msgspec.structs.replace(
         old,
         shape=shape,
-        job_id=new_id(target, old.job_id),
-        client_id=None,
+        spec=msgspec.Raw(spec),
+        job_id=new_id(target, old.job_id, client_id),
+        client_id=client_id if target.keeps_client_ids else None,
         after=tuple(after),
         gang=_gang(old.gang, target, around),
-        annotations={**old.annotations, ANNOTATION: old.job_id},
+        annotations={**old.annotations, events.RESUBMITTED_FROM: old.job_id},
     )
 
 

@@ -22,23 +22,27 @@ from fairlead_common.db.pool import AWAY, REFUSES
 from fairlead_common.disk import Disk, Space
 from fairlead_common.errors import Fault, WorldError
 from fairlead_common.events import JobSubmitted
-from fairlead_common.ids import JobId
-from fairlead_common.lifecycle import JobState
+from fairlead_common.lifecycle import JOB_ENDED, JobState
 from fairlead_common.permissions import Verb
 from fairlead_common.problems import Problem
 from fairlead_common.queue_rights import QueueRights
 from fairlead_submit import actions, asking, faults, known, metrics, names, resubmission
 from fairlead_submit.asking import Asked
-from fairlead_submit.decoding import Decoder, decoded, invalid
+from fairlead_submit.decoding import Decoder, invalid
 from fairlead_submit.known import Known
+from fairlead_submit.queue_secrets import Secrets
 from fairlead_submit.queues import Queues
+from fairlead_submit.quotas import QuotaKeeper
 from fairlead_submit.requests import Resubmission
 from fairlead_submit.resubmission import Around, Target
 from fairlead_submit.settings import SubmitSettings
 from fairlead_submit.store import SQL
+from fairlead_submit.validation import Validator
 from fairlead_submit.writer import Writer
 
 KIND: Final = "resubmit"
+FAILED: Final = JOB_ENDED - {JobState.SUCCEEDED}
+"""States of jobs that `failed` is about; of those that are CANCELLED only some."""
 STEP_JOBS: Final = 1_000
 STEP_BYTES: Final = 8 * 2**20
 POLL_S: Final = 1.0
@@ -97,7 +101,12 @@ class Resubmitting:
         known: Known,
         rights: QueueRights,
         disk: Disk,
+        validator: Validator,
+        quotas: QuotaKeeper,
+        queue_secrets: Secrets,
     ) -> None:
+        self._quotas = quotas
+        self._validator = validator
         self._limits = settings.limits
         self._classes = frozenset(item.name for item in settings.priority_classes)
         self._allow = settings.allow
@@ -107,16 +116,19 @@ class Resubmitting:
         self._known = known
         self._rights = rights
         self._disk = disk
+        self._secrets = queue_secrets
         self._decoder = Decoder(Resubmission)
         self._came = asyncio.Event()
 
     async def start(self, body: bytes, asked: Asked) -> Started:
         """Write the action down. Raises a `Problem` or `WorldError`."""
-        request, found = await decoded(self._decoder, body)
+        request, found = await self._validator.decode(self._decoder, body)
         found = [*found, *faults.further(self._check(request), found)]
         queue = await self._target_queue(request, asked, found)
         if found:
             raise invalid(found)
+        if request.failed and request.filter is not None:
+            request = msgspec.structs.replace(request, job_set=request.filter.job_set)
         assert queue is not None
         self._disk.check(Space.LOW)
         target = await self._queues.seen(queue, asked.caller)
@@ -171,6 +183,8 @@ class Resubmitting:
 
     def _check(self, request: Resubmission) -> list[Fault]:
         found = actions.check_target(request.ids, request.filter, self._limits.ids_max)
+        if request.failed:
+            return found + _check_failed(request)
         if request.job_set is None:
             found.append(Fault("/jobSet", "is missing"))
         elif detail := names.job_set(request.job_set):
@@ -199,13 +213,14 @@ class Resubmitting:
             return request.queue or source.name
         assert request.ids is not None
         reach = await self._rights.reach(asked.caller)
-        jobs, is_certain = await self._known.settled_now([JobId(text) for text in request.ids])
+        named = [ids.job_id_of(text) for text in request.ids]
+        jobs, is_certain = await self._known.settled_now(named)
         if not is_certain:
             raise _no_view()
         missing = [
             Fault(f"/ids/{index}", f"there is no job {text}")
-            for index, text in enumerate(request.ids)
-            if text not in jobs or jobs[text].queue not in reach
+            for index, (text, job_id) in enumerate(zip(request.ids, named, strict=True))
+            if job_id not in jobs or jobs[job_id].queue not in reach
         ]
         if missing:
             raise Problem(
@@ -234,6 +249,7 @@ class Resubmitting:
                 asked.request,
                 asked.traceparent,
                 digest,
+                bool(request.failed),
             )
             if not is_new:
                 row = await connection.fetchrow(SQL["get_action"], action)
@@ -246,18 +262,26 @@ class Resubmitting:
                     )
                 return Started(action, row["total"])
             total = await self._fix(connection, action, request)
+            await self._quotas.check(queue, total, 0)
             await connection.execute(SQL["set_total"], action, total)
         return Started(action, total)
 
     async def _fix(self, connection: db.Connection, action: str, request: Resubmission) -> int:
         """Write down which jobs are concerned, and return how many."""
         if request.filter is None:
-            done = await connection.execute(SQL["fix_named"], action, list(set(request.ids or ())))
+            named = list({ids.job_id_of(text) for text in request.ids or ()})
+            done = await connection.execute(SQL["fix_named"], action, named)
             return _rows(done)
-        wanted = known.arguments(actions.job_filter(request.filter), frozenset(JobState))
+        states = FAILED if request.failed else frozenset(JobState)
+        wanted = known.arguments(actions.job_filter(request.filter), states)
         most = self._limits.resubmitted_max
         done = await connection.execute(
-            SQL["fix_found"], *wanted, most + 1, action, timeout=START_S_MAX
+            SQL["fix_found"],
+            *wanted,
+            most + 1,
+            action,
+            bool(request.failed),
+            timeout=START_S_MAX,
         )
         if _rows(done) > most:
             detail = f"finds more than {most} jobs, which is as many as are allowed"
@@ -283,6 +307,8 @@ class Resubmitting:
             row["job_set"],
             ids.job_set_partition(row["queue"], row["job_set"]),
             self._allow.get(row["queue"]),
+            row["keeps_client_ids"],
+            await self._secrets.of(row["queue"]),
         )
         items = await connection.fetch(SQL["next_items"], action, row["done"], STEP_JOBS)
         step = _Step(target, self._classes)
@@ -331,6 +357,7 @@ class _Step:
         self._members: dict[str, int] = {}
         self._before: Counter[str] = Counter()
         self._items: dict[str, bool] = {}
+        self._ids: dict[str, ids.JobId] = {}
         self._succeeded: set[str] = set()
         self.refused: dict[int, Refused] = {}
         self.last = 0
@@ -364,7 +391,14 @@ class _Step:
         self._members = {row["gang"]: row["members"] for row in sizes}
         self._before = Counter({row["gang"]: row["before"] for row in sizes})
         self._items = {row["job_id"]: row["refused"] for row in items}
+        self._ids = {row["job_id"]: self._new_id(row) for row in items}
         self._succeeded = {name for name, job in jobs.items() if job.state == JobState.SUCCEEDED}
+
+    def _new_id(self, row: Mapping[str, Any]) -> ids.JobId:
+        """The id of the job in the place of one that is waited for."""
+        annotations = msgspec.json.decode(row["annotations"] or "{}", type=dict[str, str])
+        client_id = resubmission.next_client_id(row["client_id"], annotations)
+        return resubmission.new_id(self._target, row["job_id"], client_id)
 
     def made(self) -> list[JobSubmitted]:
         """The new jobs. One that waits for a refused one is refused as well."""
@@ -372,7 +406,11 @@ class _Step:
         for number, gang, old in self._old:
             name = gang or ""
             around = Around(
-                self._members.get(name, 1), self._before[name], self._items, self._succeeded
+                self._members.get(name, 1),
+                self._before[name],
+                self._items,
+                self._succeeded,
+                self._ids,
             )
             self._before[name] += 1
             new = resubmission.again(old, self._target, around, self._classes)
@@ -383,6 +421,25 @@ class _Step:
             else:
                 made.append(new)
         return made
+
+
+def _check_failed(request: Resubmission) -> list[Fault]:
+    """What is wrong with a request for what failed in a job set."""
+    chosen = request.filter
+    if chosen is None:
+        return [Fault("/failed", "stands beside `ids`; it goes with a filter")]
+    found = []
+    if chosen.job_set is None:
+        found.append(Fault("/filter/jobSet", "is missing: `failed` is about one job set"))
+    if chosen.states:
+        found.append(Fault("/filter/states", "stands beside `failed`; say one or the other"))
+    if request.job_set not in (None, chosen.job_set):
+        found.append(Fault("/jobSet", "is not the filter's; `failed` keeps jobs in their job set"))
+    if request.queue not in (None, chosen.queue):
+        found.append(Fault("/queue", "is not the filter's; `failed` keeps jobs in their queue"))
+    if request.client_id is not None and (detail := names.printable(request.client_id)):
+        found.append(Fault("/clientId", detail))
+    return found
 
 
 def _digest(request: Resubmission) -> str:

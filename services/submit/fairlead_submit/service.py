@@ -16,8 +16,9 @@ from fairlead_common.log.coverage import WHAT_TO_DO
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.quarantine import Quarantine
 from fairlead_common.queue_rights import QueueRights
+from fairlead_common.readiness import Check, Degraded
 from fairlead_common.screening import ScreenedLog
-from fairlead_common.serving import Check, Degraded
+from fairlead_common.secret_values import Keyring
 from fairlead_submit import recovery, store
 from fairlead_submit.acting import Acting
 from fairlead_submit.api import Parts, routes
@@ -25,10 +26,13 @@ from fairlead_submit.cordons import Cordons
 from fairlead_submit.fleet import Fleet
 from fairlead_submit.intake import Intake
 from fairlead_submit.known import Known
+from fairlead_submit.queue_secrets import Secrets
 from fairlead_submit.queues import Queues
+from fairlead_submit.quotas import QuotaKeeper
 from fairlead_submit.relay import Relay
 from fairlead_submit.resubmitting import Resubmitting
 from fairlead_submit.settings import SubmitSettings
+from fairlead_submit.validation import Validator
 from fairlead_submit.writer import Writer
 
 POOL_SIZE: int = 8
@@ -60,15 +64,41 @@ class Service:
         self._known = Known(pool, log)
         self._rights = QueueRights(pool)
         self._fleet = Fleet(log)
+        self._validator = Validator()
+        self._quotas = QuotaKeeper(settings.quotas, Known(pool, log))
         disk = Disk(settings.disk)
+        self._secrets = Secrets(pool, Keyring(settings.secrets_key))
         self._intake = Intake(
-            settings, log, self._writer, self._queues, self._known, self._fleet, disk
+            settings,
+            log,
+            self._writer,
+            self._queues,
+            self._known,
+            self._fleet,
+            disk,
+            self._validator,
+            self._quotas,
+            self._secrets,
         )
         self._acting = Acting(
-            settings.limits, self._writer, self._queues, self._known, self._rights
+            settings.limits,
+            self._writer,
+            self._queues,
+            self._known,
+            self._rights,
+            self._validator,
         )
         self._resubmitting = Resubmitting(
-            settings, pool, self._writer, self._queues, self._known, self._rights, disk
+            settings,
+            pool,
+            self._writer,
+            self._queues,
+            self._known,
+            self._rights,
+            disk,
+            self._validator,
+            self._quotas,
+            self._secrets,
         )
 
     @classmethod
@@ -90,7 +120,11 @@ class Service:
                 await log.create(topics.jobs())
                 await log.create(topics.config())
                 await log.create(topics.clusters())
-                yield cls(settings, pool, log, now_s)
+                service = cls(settings, pool, log, now_s)
+                try:
+                    yield service
+                finally:
+                    service._validator.close()
             finally:
                 await log.close()
         finally:
@@ -110,6 +144,7 @@ class Service:
             rights=self._rights,
             pool=self._pool,
             identify=self.identify,
+            secrets=self._secrets,
         )
         return routes(parts)
 
@@ -128,6 +163,7 @@ class Service:
             self._writer.run(),
             self._relay.run(),
             self._resubmitting.run(),
+            self._quotas.run(),
             self._log.quarantine.run(self._log.inner),
         ]
 

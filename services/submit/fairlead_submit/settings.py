@@ -50,21 +50,42 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     gang_size_max: int = 10_000
 
 
+class Quotas(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """How many live jobs there are allowed to be in one queue and in all, and how many bytes the
+    events that submitted them take. Null: no limit.
+    """
+
+    queue_jobs_max: int | None = 500_000
+    jobs_max: int | None = 1_000_000
+    queue_bytes_max: int | None = 2 * 2**30
+    bytes_max: int | None = 4 * 2**30
+
+
 class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
-    """`instance` names this process among its like, the same after a restart: its producer of the
-    log has that name. `allow`: what queues may use, by the queue's name. `pending_bytes_max`: what
-    may wait for the log before requests are refused.
+    """`instance` names this process among all processes of submit, the same after a restart: its
+    producer of the log has that name. Without it the name of the host is taken, which differs
+    between containers. `allow`: what queues may use, by the queue's name. `quotas`: how many live
+    jobs there are allowed to be. `pending_bytes_max`: what may wait for the log before requests are
+    refused. `tokens_for_others`: whether tokens are made for other people, or with fewer rights
+    than an admin's; `fairlead up` switches it off where jobs can read the secrets of the
+    installation.
     """
 
     http_port: int = 8081
-    instance: str = "0"
+    instance: str = ""
     priority_classes: tuple[PriorityClass, ...] = DEFAULT_CLASSES
     job_defaults: JobDefaults = JobDefaults()
     limits: Limits = Limits()
+    quotas: Quotas = Quotas()
     allow: dict[str, Allow] = msgspec.field(default_factory=dict)
     pending_bytes_max: int = 128 * 2**20
     append_bytes_max: int = 16 * 2**20
     sign_in_days: int = 30
+    tokens_for_others: bool = True
+
+    def with_instance(self, host: str) -> "SubmitSettings":
+        """These settings, with the name of the host where `instance` is not set."""
+        return msgspec.structs.replace(self, instance=self.instance or host)
 
     def check(self) -> None:
         """Raises `SettingsError` for what types cannot say."""
@@ -84,5 +105,8 @@ class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
             if bound < 1:
                 detail = f"is {bound}; at least 1 is expected"
                 found.append(Fault(f"limits.{field.encode_name}", detail))
+        for name, most in msgspec.structs.asdict(self.quotas).items():
+            if most is not None and most < 0:
+                found.append(Fault(f"quotas.{name}", f"is {most}; at least 0 is expected"))
         if found:
             raise SettingsError(found)

@@ -60,12 +60,17 @@ WHERE deleted AND changed_at < now() - make_interval(secs => $1) RETURNING name;
 -- name: insert_token
 -- A token or a session. One with a parent ($11) expires no later than its parent.
 INSERT INTO fairlead_submit.tokens
-    (digest, name, roles, kind, expires_at, personal, groups, queues, label, made_by, parent)
+    (digest, name, roles, kind, expires_at, personal, groups, queues, label, made_by, parent,
+     unique_name)
 VALUES ($1, $2, $3, $4,
     least(now() + make_interval(secs => $5::double precision),
         (SELECT p.expires_at FROM fairlead_submit.tokens p WHERE p.number = $11)),
-    $6, $7, $8, $9, $10, $11)
+    $6, $7, $8, $9, $10, $11, $12)
 RETURNING number, name, roles, kind, personal, queues, label, made_by, created_at, expires_at;
+
+-- name: free_token_name
+-- The name of a token that has expired can be used again.
+DELETE FROM fairlead_submit.tokens WHERE unique_name = $1 AND expires_at <= now();
 
 -- name: list_tokens
 -- Those of a name or made by it, or (null) of all, after a number.
@@ -137,6 +142,15 @@ SELECT partition, position FROM fairlead_lookout.progress WHERE partition = ANY 
 -- How many jobs of the queue lookout's view knows that have not ended.
 SELECT coalesce(sum(jobs), 0)::bigint AS jobs FROM fairlead_lookout.live_jobs WHERE queue = $1;
 
+-- name: live_by_queue
+-- How many jobs of each queue have not ended.
+SELECT queue, jobs FROM fairlead_lookout.live_jobs WHERE jobs > 0;
+
+-- name: live_bytes_by_queue
+-- How large the events are that submitted those jobs.
+SELECT queue, sum(octet_length(submitted))::bigint AS bytes FROM fairlead_lookout.found_jobs
+WHERE state IN ('QUEUED', 'LEASED', 'PENDING', 'RUNNING') GROUP BY queue;
+
 -- name: count_by_counter
 -- How many jobs of a queue, maybe of one job set, are in these states and classes.
 SELECT coalesce(sum(jobs), 0)::bigint AS jobs FROM fairlead_lookout.counted_jobs
@@ -165,12 +179,13 @@ ORDER BY number DESC LIMIT $8;
 -- name: insert_action
 -- Nothing is returned when there is an action of that id.
 INSERT INTO fairlead_submit.actions
-    (id, kind, queue, job_set, by_name, request, traceparent, digest, total)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)
+    (id, kind, queue, job_set, by_name, request, traceparent, digest, keeps_client_ids, total)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0)
 ON CONFLICT (id) DO NOTHING RETURNING 1;
 
 -- name: fix_found
--- What a filter finds now becomes the items of an action, oldest first, up to a bound.
+-- What a filter finds now becomes the items of an action, oldest first, up to a bound. $10: only
+-- those that failed, or were cancelled because another one did, and that no other job replaces.
 INSERT INTO fairlead_submit.action_items (action, number, job_id, gang)
 SELECT $9, row_number() OVER (ORDER BY number, job_id), job_id,
     CASE WHEN position('"gang":'::bytea IN submitted) > 0
@@ -181,6 +196,9 @@ FROM (
     AND (cardinality($4::text[]) = 0 OR class = ANY ($4))
     AND ($5::text IS NULL OR labels @> $5::jsonb)
     AND ($6::text IS NULL OR executor = $6) AND ($7::text IS NULL OR node = $7)
+    AND (NOT $10::boolean OR superseded_by IS NULL AND (
+        state <> 'CANCELLED' OR starts_with(reason, 'job ') AND reason LIKE '%, which it waits for, %'
+    ))
     LIMIT $8
 ) found;
 
@@ -227,8 +245,13 @@ FROM fairlead_submit.action_items
 WHERE action = $1 AND gang = ANY ($2) GROUP BY gang;
 
 -- name: items_of
--- Which of these jobs are items of the action.
-SELECT job_id, refused FROM fairlead_submit.action_items WHERE action = $1 AND job_id = ANY ($2);
+-- Which of these jobs are items of the action, and what names the jobs in their places.
+SELECT i.job_id, i.refused, f.client_id, f.annotations
+FROM fairlead_submit.action_items i
+LEFT JOIN LATERAL (
+    SELECT client_id, annotations FROM fairlead_lookout.found_jobs WHERE job_id = i.job_id LIMIT 1
+) f ON true
+WHERE i.action = $1 AND i.job_id = ANY ($2);
 
 -- name: refuse_items
 UPDATE fairlead_submit.action_items SET refused = true WHERE action = $1 AND number = ANY ($2);
@@ -266,3 +289,22 @@ INSERT INTO fairlead_submit.queues (name, version, value, deleted) VALUES ($1, $
 ON CONFLICT (name) DO UPDATE
 SET version = excluded.version, value = excluded.value, deleted = excluded.deleted,
     changed_at = now();
+
+-- name: list_secrets
+SELECT name, sealed::text AS sealed, changed_by, changed_at
+FROM fairlead_submit.secrets WHERE queue = $1 ORDER BY name;
+
+-- name: put_secret
+-- Nothing is returned when the queue has as many as are allowed ($5).
+INSERT INTO fairlead_submit.secrets AS s (queue, name, sealed, changed_by)
+SELECT $1, $2, $3::text::jsonb, $4
+WHERE (SELECT count(*) FROM fairlead_submit.secrets WHERE queue = $1 AND name <> $2) < $5
+ON CONFLICT (queue, name) DO UPDATE
+SET sealed = excluded.sealed, changed_by = excluded.changed_by, changed_at = now()
+RETURNING 1;
+
+-- name: delete_secret
+DELETE FROM fairlead_submit.secrets WHERE queue = $1 AND name = $2 RETURNING 1;
+
+-- name: delete_secrets
+DELETE FROM fairlead_submit.secrets WHERE queue = $1;

@@ -9,9 +9,10 @@ from fairlead_common import events, ids
 from fairlead_common.errors import Fault
 from fairlead_common.ids import JobId
 from fairlead_common.problems import Problem
-from fairlead_submit import faults, names
+from fairlead_submit import faults, names, secret_env
 from fairlead_submit.decoding import invalid
 from fairlead_submit.requests import Job, Submission
+from fairlead_submit.secret_env import QueueSecrets
 from fairlead_submit.settings import Limits
 from fairlead_submit.templates import Template, Templates
 
@@ -37,7 +38,12 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def prepare(
-    request: Submission, known: list[Fault], templates: Templates, limits: Limits, place: Place
+    request: Submission,
+    known: list[Fault],
+    templates: Templates,
+    limits: Limits,
+    place: Place,
+    secrets: QueueSecrets = secret_env.NONE,
 ) -> tuple[Prepared, list[Fault]]:
     """The jobs as events, and every fault, `known` ones first.
 
@@ -62,7 +68,7 @@ def prepare(
         found.append(Fault("/defaults/clientId", "would name every job alike"))
     client_ids = _take_client_ids(jobs, request.defaults)
     batch = _Batch(queue or "", job_set or "", client_ids)
-    shared = templates.shared(queue or "", request.defaults)
+    shared = templates.shared(queue or "", request.defaults, secrets)
     batch.use(limits.events_bytes_max, (templates.of(job, shared) for job in jobs))
     batch.name(place)
     batch.resolve_after(limits.after_max)

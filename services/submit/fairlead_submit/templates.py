@@ -5,7 +5,6 @@ Jobs of a batch are mostly alike: those that differ in nothing but their `client
 """
 
 import hashlib
-from collections.abc import Mapping
 from typing import Final, cast
 
 import msgspec
@@ -14,10 +13,11 @@ from msgspec.structs import replace
 
 from fairlead_common import events
 from fairlead_common.errors import Fault
-from fairlead_submit import allowed, faults, podspec, terms
+from fairlead_submit import allowed, faults, podspec, secret_env, terms
 from fairlead_submit.allowed import Allow
 from fairlead_submit.kept import Kept
-from fairlead_submit.requests import SHORT_FORM, Job
+from fairlead_submit.requests import SHORT_FORM, Env, Job
+from fairlead_submit.secret_env import QueueSecrets
 from fairlead_submit.settings import SubmitSettings
 from fairlead_submit.terms import Terms, spec_of
 
@@ -55,6 +55,7 @@ class Shared(msgspec.Struct, frozen=True):
     defaults: Defaults | None = None
     allow: Allow | None = None
     key: bytes = b""
+    secrets: QueueSecrets = secret_env.NONE
 
 
 class _Pod(msgspec.Struct, frozen=True, gc=False):
@@ -81,14 +82,16 @@ class Templates:
         self._terms: Kept[Terms] = Kept(CACHE_BYTES_MAX)
         self._demands: Kept[podspec.Demand] = Kept(CACHE_BYTES_MAX)
 
-    def shared(self, queue: str, defaults: Job | None) -> Shared:
+    def shared(
+        self, queue: str, defaults: Job | None, secrets: QueueSecrets = secret_env.NONE
+    ) -> Shared:
         """What tells a request apart from others whose jobs are alike."""
         allow = self._settings.allow.get(queue)
-        if defaults is None and allow is None:
+        if defaults is None and allow is None and secrets is secret_env.NONE:
             return _NOT_SHARED
-        text = _encode_ordered((defaults, None if allow is None else queue))
+        text = _encode_ordered((defaults, None if allow is None else queue, secrets.digest))
         key = hashlib.blake2b(text, digest_size=32).digest()
-        return Shared(None if defaults is None else _said(defaults), allow, key)
+        return Shared(None if defaults is None else _said(defaults), allow, key, secrets)
 
     def of(self, job: Job, shared: Shared) -> Template:
         """The template of a job whose `client_id` was taken off."""
@@ -107,13 +110,19 @@ class Templates:
         found: list[Fault] = []
         own_spec = spec_of(job)
         if own_spec is not None:
-            pod = self._long(job, own_spec, found)
+            pod = self._long(job, own_spec, shared.secrets, found)
             said = rest = _encode_ordered(replace(job, pod_spec=UNSET))
         else:
-            pod = self._short(job, found)
-            rest = _encode_ordered(replace(job, pod_spec=UNSET, image=None, command=None, env=None))
+            pod = self._short(job, shared.secrets, found)
+            terms_only = replace(
+                job, pod_spec=UNSET, image=None, command=None, env=None, working_dir=None
+            )
+            rest = _encode_ordered(terms_only)
             as_given = defaults is None and given.pod_spec is UNSET
-            said = text if as_given else _encode_ordered(replace(job, pod_spec=UNSET))
+            if pod.canonical:  # secret values are sealed there
+                said = _encode_ordered(replace(job, pod_spec=UNSET, env=None))
+            else:
+                said = text if as_given else _encode_ordered(replace(job, pod_spec=UNSET))
         agreed = self._terms_of(job, pod, shared, rest)
         if shared.allow is not None and not found:
             document = cast(_Object, msgspec.json.decode(pod.spec))
@@ -142,7 +151,7 @@ class Templates:
             self._terms.put(key, made, 2 * (len(pod.key) + len(rest)) + ENTRY_BYTES)
         return made
 
-    def _long(self, job: Job, text: bytes, found: list[Fault]) -> _Pod:
+    def _long(self, job: Job, text: bytes, secrets: QueueSecrets, found: list[Fault]) -> _Pod:
         if len(text) > self._limits.pod_spec_bytes_max:
             found.append(
                 Fault(
@@ -165,6 +174,14 @@ class Templates:
             if not faults.says_all(text, canonical) and (twice := faults.repeated(text)):
                 found += [Fault(f"/podSpec{fault.pointer}", fault.detail) for fault in twice]
                 return _NOTHING
+            if secret_env.may_have_secrets(canonical):
+                wrong: list[Fault] = []
+                secret_env.seal_values(document, secrets, wrong)
+                canonical = _encode_ordered(document)
+                secret_env.resolve(document, secrets, wrong)
+                if wrong:
+                    found += [Fault(f"/podSpec{item.pointer}", item.detail) for item in wrong]
+                    return _NOTHING
             spec = _encode(podspec.completed(document, demand))
             return _Pod(demand, spec, canonical, key)
         except ValueError as error:
@@ -180,8 +197,9 @@ class Templates:
             self._demands.put((key, priority_class), demand, 2 * len(text) + ENTRY_BYTES)
         return demand
 
-    def _short(self, job: Job, found: list[Fault]) -> _Pod:
+    def _short(self, job: Job, secrets: QueueSecrets, found: list[Fault]) -> _Pod:
         container: _Object = {"name": "main"}
+        canonical = b""
         if job.image is not None:
             container["image"] = job.image
         if job.command is not None:
@@ -192,7 +210,11 @@ class Templates:
             found.append(Fault("", "says nothing to run: a podSpec, command or image is needed"))
         if job.env:
             _check_environment(job.env, found)
-            container["env"] = [{"name": name, "value": value} for name, value in job.env.items()]
+            container["env"], canonical = _environment(job.env, secrets, found)
+        if job.working_dir is not None:
+            if not job.working_dir.startswith("/") or "\0" in job.working_dir:
+                found.append(Fault("/workingDir", "is not an absolute path"))
+            container["workingDir"] = job.working_dir
         demand = self._short_demand(job)
         if demand.faults:
             found += [Fault(_short_pointer(item.pointer), item.detail) for item in demand.faults]
@@ -205,7 +227,7 @@ class Templates:
                     f" at most {self._limits.pod_spec_bytes_max} are allowed",
                 )
             )
-        return _Pod(demand, spec, b"", b"")
+        return _Pod(demand, spec, canonical, b"")
 
     def _short_demand(self, job: Job) -> podspec.Demand:
         key = (job.cpu, job.memory, job.gpu, job.priority_class)
@@ -240,7 +262,7 @@ def merged(job: Job, defaults: Defaults) -> Job:
     A job with a pod spec takes no part of a short form from the defaults, and the other way round.
     """
     own_spec = spec_of(job) is not None
-    parts = (job.image, job.command, job.env, job.cpu, job.memory, job.gpu)
+    parts = (job.image, job.command, job.env, job.working_dir, job.cpu, job.memory, job.gpu)
     fields: dict[str, object] = {} if own_spec else {"pod_spec": UNSET}
     for name, other in defaults:
         if name == "pod_spec":
@@ -250,16 +272,41 @@ def merged(job: Job, defaults: Defaults) -> Job:
             own = getattr(job, name)
             if own is None:
                 fields[name] = other
-            elif isinstance(own, dict):
+            elif isinstance(own, dict) and isinstance(other, dict):
                 fields[name] = {**cast(_Object, other), **own}
     return replace(job, **fields)
 
 
-def _check_environment(env: Mapping[str, str], found: list[Fault]) -> None:
-    for name in env:
+def _check_environment(env: Env, found: list[Fault]) -> None:
+    named = (
+        [(f"/env/{index}/name", item.name or "") for index, item in enumerate(env)]
+        if isinstance(env, list)
+        else [(f"/env/{faults.escape(name)}", name) for name in env]
+    )
+    for place, name in named:
         if not name or "=" in name or not name.isprintable():
-            place = f"/env/{faults.escape(name)}"
             found.append(Fault(place, "is no name of an environment variable"))
+
+
+def _environment(
+    env: Env, secrets: QueueSecrets, found: list[Fault]
+) -> tuple[list[_Object], bytes]:
+    """The variables of the container, and, where there are secrets, how they name the job."""
+    entries = secret_env.entries(env)
+    text = _encode_ordered(entries)
+    if not secret_env.may_have_secrets(text):
+        return entries, b"" if isinstance(env, dict) else text
+    wrong: list[Fault] = []
+    document = {"containers": [{"env": entries}]}
+    secret_env.seal_values(document, secrets, wrong)
+    canonical = _encode_ordered(entries)
+    secret_env.resolve(document, secrets, wrong)
+    names = None if isinstance(env, list) else list(env)
+    for item in wrong:
+        _, _, _, _, number, *rest = item.pointer.split("/")
+        place = number if names is None else faults.escape(names[int(number)])
+        found.append(Fault("/".join(["/env", place, *rest]), item.detail))
+    return entries, canonical
 
 
 def _is_deep(text: bytes, document: object) -> bool:

@@ -11,6 +11,7 @@ from msgspec import UNSET, Raw
 
 from fairlead_common import clock, events
 from fairlead_common.errors import Fault
+from fairlead_common.events import FailureCategory
 from fairlead_common.ids import JobId
 from fairlead_submit import armada, faults, names, podspec
 from fairlead_submit.requests import SHORT_FORM, Gang, Job, Retry
@@ -20,8 +21,23 @@ CHECKPOINT_ANNOTATION: Final = "fairlead.dev/checkpoint-interval"
 EVENT_BYTES: Final = 500
 """About what an event takes besides its pod spec, labels and annotations."""
 
+RETRYABLE: Final = (
+    FailureCategory.EXIT_CODE,
+    FailureCategory.OOM,
+    FailureCategory.EVICTED,
+    FailureCategory.IMAGE_PULL,
+    FailureCategory.NODE_LOST,
+    FailureCategory.POD_DELETED,
+    FailureCategory.INTERNAL,
+)
+"""Failures after which another try may succeed. Without: a run that took too long, a command that
+cannot be started, and what the cluster refuses.
+"""
+
 _NO_JOB: Final = JobId("")
 _NOTHING: Final = Raw(b"{}")
+_ENCODED: Final = dict(zip(Job.__struct_fields__, Job.__struct_encode_fields__, strict=True))
+"""The name of each field of a job in JSON."""
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False):
@@ -94,7 +110,7 @@ def _check_names(
 ) -> None:
     if spec_of(job) is not None:
         found += [
-            Fault(f"/{name}", "stands beside a podSpec; say one or the other")
+            Fault(f"/{_ENCODED[name]}", "stands beside a podSpec; say one or the other")
             for name in SHORT_FORM
             if getattr(job, name) is not None
         ]
@@ -203,12 +219,12 @@ def _gang(gang: Gang | None, size_max: int, found: list[Fault]) -> events.Gang |
 
 
 def retry_policy(given: Retry | None) -> events.RetryPolicy | None:
-    """The policy as the log has it."""
+    """The policy as the log has it. Without `on`, all categories of `RETRYABLE`."""
     if given is None:
         return None
     return events.RetryPolicy(
         limit=given.limit or 0,
-        on=tuple(dict.fromkeys(given.on or ())),
+        on=tuple(dict.fromkeys(RETRYABLE if given.on is None else given.on)),
         memory_factor=given.memory_factor or 1.0,
         avoid_node=bool(given.avoid_node),
     )

@@ -21,7 +21,7 @@ from fairlead_common.errors import Fault
 from fairlead_common.parameters import After, Wait
 from fairlead_common.permissions import LADDER, Role
 from fairlead_common.problems import Problem
-from fairlead_submit import access, body, faults, names, query, requests, schemas
+from fairlead_submit import access, body, faults, names, query, requests, schemas, sign_in_api
 from fairlead_submit.access import Grant
 from fairlead_submit.decoding import Decoder, invalid
 from fairlead_submit.settings import SubmitSettings
@@ -87,18 +87,21 @@ def token_routes(
 ) -> APIRouter:
     """The routes that make, show and withdraw tokens, and those of browsers' sessions."""
     router = APIRouter(tags=["access"])
-    _add_making_routes(router, pool)
+    _add_making_routes(router, settings, pool)
     _add_keeping_routes(router, pool, authenticator)
     _add_session_routes(router, settings, pool, authenticator)
     return router
 
 
-def _add_making_routes(router: APIRouter, pool: db.Pool) -> None:
+def _add_making_routes(router: APIRouter, settings: SubmitSettings, pool: db.Pool) -> None:
     @router.post(
         "/api/v1/tokens",
         summary="Make an API token; its secret is in this answer alone",
         status_code=201,
-        responses={201: schemas.answer(TokenShown, "Made."), **schemas.problems(400, 413, 415)},
+        responses={
+            201: schemas.answer(TokenShown, "Made."),
+            **schemas.problems(400, 409, 413, 415),
+        },
         openapi_extra=schemas.request_body(NewToken, example=_EXAMPLE),
     )
     async def create_token(request: Request) -> Response:
@@ -108,9 +111,14 @@ def _add_making_routes(router: APIRouter, pool: db.Pool) -> None:
         query.of(request)
         given, found = _decoder(await body.read(request))
         wanted = grant_of(given, found, caller)
+        if not settings.tokens_for_others:
+            require_own_grant(wanted, caller)
         ttl_s = given.expires_in_seconds or DEFAULT_TTL_S
         with db.reaching():
-            token, row = await access.grant(pool, wanted, ttl_s)
+            made_token = await access.grant_unique(pool, wanted, ttl_s)
+        if made_token is None:
+            raise _name_taken(wanted)
+        token, row = made_token
         made = _shown(row, token)
         _note("made", caller, made.id, made.name, roles=made.roles, queues=made.queues)
         return _answer(made, 201)
@@ -208,14 +216,7 @@ def _add_session_routes(
                 "This link was used already, or is too old. `fairlead token link` makes another.",
             )
         response = Response(status_code=303, headers={"Location": "/", **_NO_STORE})
-        response.set_cookie(
-            auth.COOKIE,
-            signed_in.token,
-            max_age=session_s,
-            httponly=True,
-            samesite="strict",
-            secure=request.url.scheme == "https",
-        )
+        sign_in_api.set_session(response, request, signed_in.token, session_s)
         return response
 
     @router.post(
@@ -225,12 +226,13 @@ def _add_session_routes(
         responses={303: {"description": "Signed out."}, **schemas.problems()},
     )
     async def sign_out(request: Request) -> Response:
-        token = request.cookies.get(auth.COOKIE, "")
+        cookie = auth.cookie_name(request.headers.get("host", ""))
+        token = request.cookies.get(cookie, "")
         with db.reaching():
             await access.sign_out(pool, token)
         authenticator.forget(auth.digest(token))
         response = Response(status_code=303, headers={"Location": "/", **_NO_STORE})
-        response.delete_cookie(auth.COOKIE, httponly=True, samesite="strict")
+        response.delete_cookie(cookie, httponly=True, samesite="strict")
         return response
 
 
@@ -266,6 +268,29 @@ def grant_of(given: NewToken, known: list[Fault], caller: Caller) -> Grant:
         )
     return Grant(
         name=name, roles=roles, queues=queues, label=given.label or "", made_by=caller.name
+    )
+
+
+def require_own_grant(wanted: Grant, caller: Caller) -> None:
+    """Raises a 403 `Problem` for a token whose limits a job could leave behind."""
+    unlimited = Role.ADMIN in wanted.roles and wanted.queues is None
+    if wanted.name == caller.name and (unlimited or set(wanted.roles) <= {Role.VIEWER}):
+        return
+    raise Problem(
+        "forbidden",
+        "Jobs are not confined on this server, so whoever submits one can read its secrets. Tokens"
+        " for other people, and tokens that submit jobs with limited rights, are therefore refused."
+        " Start the server with `fairlead up --shared-unconfined` to allow them all the same.",
+    )
+
+
+def _name_taken(wanted: Grant) -> Problem:
+    """A 409: of two tokens that are called alike nobody knows which to withdraw."""
+    return Problem(
+        "conflict",
+        f"{wanted.made_by} has made a token for {wanted.name!r} with the label {wanted.label!r}"
+        " already. Send another `label`, or withdraw that token first.",
+        [Fault("/label", "names another token")],
     )
 
 

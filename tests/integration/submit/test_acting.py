@@ -140,3 +140,21 @@ async def test_who_asked_and_why_is_in_every_event(submit: Watched) -> None:
         assert (sequence.by, sequence.traceparent) == ("tester", trace)
         assert sequence.request
         assert [getattr(event, "reason", "") for event in sequence.events] == ["the paper is due"]
+
+
+async def test_jobs_are_named_by_queue_job_set_and_client_id(submit: Watched) -> None:
+    (job_id,) = await had(submit, [{**RUN, "clientId": "one"}])
+    name = f"{submit.queue}/set/one"
+    tried = await submit.post("/jobs/cancel?dryRun=true", {"ids": [name]})
+    assert [job["id"] for job in tried.json()["sample"]] == [job_id]
+    assert (await submit.post("/jobs/cancel", {"ids": [name]})).status_code == 200
+    (event,) = [e for e in await submit.events() if isinstance(e, events.JobCancelRequested)]
+    assert event.job_id == job_id
+    missing = f"{submit.queue}/set/two"
+    answer = await submit.post("/jobs/cancel", {"ids": [name, missing]})
+    assert answer.status_code == 404
+    assert answer.json()["errors"] == [
+        {"pointer": "/ids/1", "detail": f"there is no job {missing}"}
+    ]
+    answer = await submit.post("/jobs/cancel", {"ids": ["one"]})
+    assert "queue/jobSet/clientId" in answer.json()["errors"][0]["detail"]

@@ -18,7 +18,6 @@ from fairlead_lookout.service import Service as Lookout
 from fairlead_lookout.settings import Settings
 from fairlead_standalone.addresses import free_port
 from fairlead_submit import access, queues, store
-from fairlead_submit.resubmission import ANNOTATION
 from tests.integration.submit.served import Served
 
 RUN = {"command": ["true"]}
@@ -194,8 +193,11 @@ async def test_what_is_submitted_again_is_so_once_whoever_is_killed(
         assert killed.kills >= 1
         made: dict[str, set[str]] = {}
         for event in await killed.events():
-            if isinstance(event, events.JobSubmitted) and ANNOTATION in event.annotations:
-                made.setdefault(event.annotations[ANNOTATION], set()).add(event.job_id)
+            if (
+                isinstance(event, events.JobSubmitted)
+                and events.RESUBMITTED_FROM in event.annotations
+            ):
+                made.setdefault(event.annotations[events.RESUBMITTED_FROM], set()).add(event.job_id)
         assert made.keys() == known
         assert {len(ids) for ids in made.values()} == {1}
         for task in folding:

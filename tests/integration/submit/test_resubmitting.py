@@ -9,7 +9,6 @@ import pytest
 
 from fairlead_common import events, ids
 from fairlead_submit import access
-from fairlead_submit.resubmission import ANNOTATION
 from fairlead_submit.store import SQL
 from tests.integration.submit.served import Answer, Served, served
 from tests.integration.submit.watched import Watched, watched
@@ -53,15 +52,21 @@ async def until(submit: Served, question: str) -> None:
             await asyncio.sleep(0.001)
 
 
-async def in_set(submit: Watched, job_set: str) -> dict[str, events.JobSubmitted]:
-    """What was submitted to a job set, by the job that it takes the place of."""
+async def in_set(
+    submit: Watched, job_set: str, missing: str | None = None
+) -> dict[str, events.JobSubmitted]:
+    """What was submitted to a job set, by the job that it takes the place of, else by `missing`."""
     made = {}
     for value in await submit.logged():
         sequence = events.decode(value)
         if (sequence.queue, sequence.job_set) == (submit.queue, job_set):
             for event in sequence.events:
+                if missing is not None and not isinstance(event, events.JobSubmitted):
+                    continue
                 assert isinstance(event, events.JobSubmitted)
-                made[event.annotations[ANNOTATION]] = event
+                replaced = event.annotations.get(events.RESUBMITTED_FROM, missing)
+                assert replaced is not None
+                made[replaced] = event
     return made
 
 
@@ -110,6 +115,94 @@ async def test_who_is_waited_for_and_gangs_are_those_of_the_action(submit: Watch
     assert gangs[0] is not None
     assert (gangs[0].size, gangs[0].min_size, gangs[0].name[:2]) == (2, 2, "g~")
     assert {gang and gang.member for gang in gangs} == {0, 1}
+
+
+def ended(job_id: str, state: str, reason: str = "") -> list[events.AnyEvent]:
+    """A job that was started, and how it ended."""
+    job = ids.JobId(job_id)
+    if state == "cancelled":
+        return [events.JobCancelled(job_id=job, reason=reason)]
+    lease = events.JobRunLeased(job_id=job, run=1, executor="e", node="n", pool="default")
+    if state == "succeeded":
+        return [lease, events.JobSucceeded(job_id=job)]
+    return [
+        lease,
+        events.JobFailed(job_id=job, category=events.FailureCategory.EXIT_CODE, reason="x"),
+    ]
+
+
+async def again(submit: Watched) -> list[str]:
+    """What of the job set `set` failed is submitted again; the client ids of the new jobs."""
+    before = len(await submit.logged())
+    body = {"filter": {"queue": submit.queue, "jobSet": "set"}, "failed": True}
+    shown = await done(submit, await submit.post("/jobs/resubmit", body))
+    assert shown["refused"] == []
+    await submit.seen(shown["position"])
+    new = [events.decode(value) for value in (await submit.logged())[before:]]
+    return [
+        event.client_id or ""
+        for sequence in new
+        for event in sequence.events
+        if isinstance(event, events.JobSubmitted)
+    ]
+
+
+async def test_what_failed_is_submitted_again_in_its_place_and_only_once(submit: Watched) -> None:
+    jobs = [
+        {**RUN, "clientId": "good"},
+        {**RUN, "clientId": "bad"},
+        {**RUN, "clientId": "then", "after": ["bad"]},
+        {**RUN, "clientId": "unwanted"},
+        {**RUN, "clientId": "v~2"},
+    ]
+    good, bad, then, unwanted, odd = await had(submit, jobs)
+    await submit.happened(
+        "set",
+        *ended(good, "succeeded"),
+        *ended(bad, "failed"),
+        *ended(then, "cancelled", f"job {bad}, which it waits for, ended FAILED"),
+        *ended(unwanted, "cancelled", "no longer needed"),
+        *ended(odd, "failed"),
+    )
+    assert sorted(await again(submit)) == ["bad~2", "then~2", "v~2~2"]
+    assert await again(submit) == []
+    second = {name: ids.job_id_of(f"{submit.queue}/set/{name}~2") for name in ("bad", "then")}
+    made = await in_set(submit, "set", missing="")
+    assert made[bad].job_id == second["bad"]
+    assert made[then].after == (second["bad"],)
+    await submit.happened("set", *ended(second["bad"], "failed"))
+    assert await again(submit) == ["bad~3"]
+
+
+async def test_a_job_set_counts_what_was_submitted_again_apart(submit: Watched) -> None:
+    bad, worse = await had(submit, [{**RUN, "clientId": "bad"}, {**RUN, "clientId": "worse"}])
+    await submit.happened("set", *ended(bad, "failed"), *ended(worse, "failed"))
+    assert len(await again(submit)) == 2
+    row = await submit.pool.fetchrow(
+        "SELECT superseded, jobs, live FROM fairlead_lookout.job_sets WHERE queue = $1",
+        submit.queue,
+    )
+    assert row is not None
+    assert dict(row) == {"superseded": 2, "jobs": 4, "live": 2}
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"filter": {"queue": "QUEUE"}}, "/filter/jobSet"),
+        ({"jobSet": "another"}, "/jobSet"),
+        ({"queue": "another"}, "/queue"),
+        ({"filter": {"queue": "QUEUE", "jobSet": "set", "states": ["FAILED"]}}, "/filter/states"),
+    ],
+)
+async def test_what_failed_stays_in_its_job_set(
+    submit: Watched, change: dict[str, Any], pointer: str
+) -> None:
+    body = {"filter": {"queue": submit.queue, "jobSet": "set"}, "failed": True, **change}
+    body["filter"]["queue"] = submit.queue
+    answer = await submit.post("/jobs/resubmit", body)
+    assert answer.status_code == 422
+    assert [fault["pointer"] for fault in answer.json()["errors"]] == [pointer]
 
 
 async def test_who_waits_for_what_is_not_done_and_stays_behind_is_refused(submit: Watched) -> None:
@@ -184,7 +277,11 @@ async def test_an_action_that_was_cut_off_is_finished_by_another_process(
         other.queue = queue
         await until(other, "SELECT ended FROM fairlead_submit.actions")
         taken = [e for e in await other.events() if isinstance(e, events.JobSubmitted)]
-        made = {e.annotations[ANNOTATION]: e.job_id for e in taken if ANNOTATION in e.annotations}
+        made = {
+            e.annotations[events.RESUBMITTED_FROM]: e.job_id
+            for e in taken
+            if events.RESUBMITTED_FROM in e.annotations
+        }
         assert made.keys() == set(known)
         assert len({e.job_id for e in taken}) == 5_000
         assert half["total"] == 2_500

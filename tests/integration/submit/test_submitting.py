@@ -208,7 +208,7 @@ async def test_a_dry_run_says_whether_it_could_ever_run(fresh_database: str) -> 
         said = (await submit.post("/jobs?dryRun=true", body)).json()["jobs"]
         assert [job["feasible"] for job in said] == [True, False, None, None]
         assert said[0]["why"] is None
-        assert said[1]["why"].startswith("needs 9.0 cpu on one node")
+        assert said[1]["why"].startswith("needs 9 cpu on one node")
         assert "feasible" not in (await submit.post("/jobs", body)).json()["jobs"][0]
 
 

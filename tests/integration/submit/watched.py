@@ -1,7 +1,7 @@
 """A submit service with a lookout beside it that folds the same log."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from fairlead_common import events, positions
@@ -40,7 +40,11 @@ class Watched(Served):
 
 @asynccontextmanager
 async def watched(
-    url: str, redis: str, *, roles: tuple[str, ...] = ("admin",)
+    url: str,
+    redis: str,
+    *,
+    roles: tuple[str, ...] = ("admin",),
+    submit_settings: Mapping[str, object] | None = None,
 ) -> AsyncIterator[Watched]:
     """Both, until the end of the block."""
     settings = Settings(
@@ -48,7 +52,10 @@ async def watched(
     )
     log = await open_log(url)
     try:
-        async with served(url, roles=roles) as submit, await Lookout.open(settings, log) as lookout:
+        async with (
+            await Lookout.open(settings, log) as lookout,
+            served(url, roles=roles, settings=submit_settings) as submit,
+        ):
             tasks = [asyncio.create_task(task) for task in lookout.tasks()]
             submit.__class__ = Watched
             assert isinstance(submit, Watched)

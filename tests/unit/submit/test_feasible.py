@@ -96,5 +96,21 @@ def test_a_verdict_says_what_is_too_small() -> None:
     kind = feasible.Kind(bytes(shapes.encode(Shape({"cpu": 9000}))), "default", "default")
     said = feasible.verdicts([kind], [node(), node("n1", 4)], Queue(name="q"), {"default": PLAIN})
     assert said[kind].why == (
-        "needs 9.0 cpu on one node; of the 2 nodes that suit it the largest has 8.0"
+        "needs 9 cpu on one node; of the 2 nodes that suit it the largest has 8"
     )
+
+
+@pytest.mark.parametrize(
+    ("members", "label", "feasible_"),
+    [(4, None, True), (5, None, False), (2, "rack", True), (3, "rack", False), (2, "row", False)],
+)
+def test_a_gang_fits_if_its_members_find_places_together(
+    members: int, label: str | None, feasible_: bool
+) -> None:
+    nodes = [node("n0", 4, labels={"rack": "a"}), node("n1", 4, labels={"rack": "b"})]
+    shape = bytes(shapes.encode(Shape({"cpu": 2000})))
+    kind = feasible.Kind(shape, "default", "default", members, label)
+    verdict = feasible.verdicts([kind], nodes, Queue(name="q"), {"default": PLAIN})[kind]
+    assert verdict.feasible is feasible_
+    if not feasible_:
+        assert f"{members} members of its gang" in (verdict.why or "")

@@ -44,3 +44,8 @@ def test_classes_that_contradict_themselves_are_refused_as_the_scheduler_does() 
 
 def test_the_settings_as_they_come_pass() -> None:
     PLAIN.check()
+
+
+def test_the_host_names_a_process_unless_a_setting_does() -> None:
+    assert PLAIN.with_instance("3f1c9a7be07d").instance == "3f1c9a7be07d"
+    assert msgspec.structs.replace(PLAIN, instance="a").with_instance("b").instance == "a"

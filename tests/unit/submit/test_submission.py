@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fairlead_common.errors import Fault
 from fairlead_common.problems import Problem
+from fairlead_submit import terms
 from fairlead_submit.requests import Submission
 from fairlead_submit.settings import JobDefaults, Limits, SubmitSettings
 from fairlead_submit.submission import Place, Prepared, prepare
@@ -99,6 +100,39 @@ def test_templates_of_other_defaults_are_not_mixed_up() -> None:
     assert amounts[0] == amounts[2] == amounts[3] != amounts[1]
 
 
+def test_a_working_folder_is_that_of_the_container() -> None:
+    made, found = prepared([{**RUN, "workingDir": "/data/in"}], {"workingDir": "/data"})
+    assert found == []
+    assert msgspec.json.decode(made.jobs[0].spec)["containers"][0]["workingDir"] == "/data/in"
+
+
+def test_a_working_folder_of_the_defaults_leaves_pod_specs_alone() -> None:
+    made, found = prepared([{"podSpec": SPEC}], {"workingDir": "/data"})
+    assert found == []
+    assert "workingDir" not in msgspec.json.decode(made.jobs[0].spec)["containers"][0]
+
+
+@pytest.mark.parametrize("folder", ["data", "~/data", "/a\0b"])
+def test_a_working_folder_is_an_absolute_path(folder: str) -> None:
+    _, found = prepared([{**RUN, "workingDir": folder}])
+    assert found == [Fault("/jobs/0/workingDir", "is not an absolute path")]
+
+
+@pytest.mark.parametrize(
+    ("retry", "categories"),
+    [({"limit": 2}, terms.RETRYABLE), ({"limit": 2, "on": []}, ()), ({"on": ["oom"]}, ("oom",))],
+)
+def test_retries_without_causes_follow_every_failure_that_another_try_may_mend(
+    retry: object, categories: tuple[str, ...]
+) -> None:
+    made, found = prepared([{**RUN, "retry": retry}])
+    assert found == []
+    policy = made.jobs[0].retry
+    assert policy is not None
+    assert policy.on == categories
+    assert "start" not in policy.on
+
+
 def some(**fields: tuple[object, ...]) -> st.SearchStrategy[dict[str, object]]:
     """Objects with any of these fields."""
     return st.fixed_dictionaries({}, optional={k: st.sampled_from(v) for k, v in fields.items()})
@@ -133,6 +167,7 @@ words = some(
     gpu=(1,),
     command=(["a"], ["b"], []),
     env=({"A": "1"}, {"A": "2", "B": ""}, {"=": ""}),
+    workingDir=("/work", "relative"),
 )
 any_job = st.one_of(
     words, st.builds(lambda job, spec: {**job, "podSpec": spec}, some(priority=(0, 3)), specs)

@@ -1,0 +1,73 @@
+"""Quotas: live jobs and bytes of a queue and of all, with the reason and the way out."""
+
+from fairlead_common import events
+from fairlead_common.ids import JobId
+from fairlead_submit.settings import Quotas
+from tests.integration.submit.served import Answer
+from tests.integration.submit.watched import watched
+
+RUN = {"command": ["true"]}
+
+
+def refused(answer: Answer, *words: str) -> None:
+    """It is refused as beyond a quota, with these words."""
+    assert answer.status_code == 403, answer.text
+    problem = answer.json()
+    assert problem["type"] == "/problems/forbidden"
+    for word in words:
+        assert word in problem["detail"], problem["detail"]
+
+
+async def test_a_queue_takes_no_more_live_jobs_than_its_quota(
+    fresh_database: str, valkey_url: str
+) -> None:
+    settings = {"quotas": Quotas(queue_jobs_max=3)}
+    async with watched(fresh_database, valkey_url, submit_settings=settings) as submit:
+        first = await submit.submit([RUN, RUN])
+        assert first.status_code == 200, first.text
+        refused(
+            await submit.submit([RUN, RUN]),
+            f"Queue '{submit.queue}' has 2 live jobs, and this request adds 2; the quota is 3",
+            "`quotas.queueJobsMax`",
+            "cancel some",
+        )
+        assert (await submit.submit([RUN])).status_code == 200
+        refused(await submit.submit([RUN]), "has 3 live jobs")
+
+        # What has ended, and is known to have, makes place for more.
+        job_id = JobId(first.json()["jobs"][0]["id"])
+        await submit.happened("set", events.JobCancelled(job_id=job_id, reason="enough"))
+        assert (await submit.submit([RUN])).status_code == 200
+        refused(await submit.submit([RUN]), "has 3 live jobs")
+
+        metrics = (await submit.client.get("/metrics")).text
+        assert f'fairlead_submit_live_jobs{{queue="{submit.queue}"}} 3.0' in metrics
+        assert 'fairlead_submit_quota{quota="queueJobsMax"} 3.0' in metrics
+        assert 'fairlead_submit_quota_refusals_total{quota="queueJobsMax"}' in metrics
+
+
+async def test_all_queues_together_have_a_quota_and_so_have_bytes(
+    fresh_database: str, valkey_url: str
+) -> None:
+    settings = {"quotas": Quotas(jobs_max=2, bytes_max=10_000)}
+    async with watched(fresh_database, valkey_url, submit_settings=settings) as submit:
+        large = {"command": ["echo", "x" * 9_000]}
+        assert (await submit.submit([large])).status_code == 200
+        refused(await submit.submit([large]), "bytes of live jobs", "`quotas.bytesMax`", "10000")
+        assert (await submit.submit([RUN])).status_code == 200
+        refused(await submit.submit([RUN]), "This installation has 2 live jobs", "`quotas.jobsMax`")
+        dry = await submit.post(
+            "/jobs?dryRun=true", {"queue": submit.queue, "jobSet": "set", "jobs": [RUN]}
+        )
+        refused(dry, "This installation has 2 live jobs")
+
+
+async def test_what_is_known_already_needs_no_quota(fresh_database: str, valkey_url: str) -> None:
+    settings = {"quotas": Quotas(queue_jobs_max=1)}
+    async with watched(fresh_database, valkey_url, submit_settings=settings) as submit:
+        job = {**RUN, "clientId": "a"}
+        first = (await submit.submit([job])).json()
+        await submit.seen(first["position"])
+        again = await submit.submit([job])
+        assert again.status_code == 200, again.text
+        assert again.json()["jobs"][0]["duplicate"]
