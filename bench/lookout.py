@@ -79,6 +79,21 @@ class Seeded(msgspec.Struct, frozen=True):
     ids: list[str]
 
 
+@contextlib.contextmanager
+def servers(prefix: str) -> Iterator[tuple[Path, str, str]]:
+    """A folder of this bench alone, and the URLs of a Postgres and a Valkey that run in it."""
+    with tempfile.TemporaryDirectory(prefix=prefix) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        password = secrets.token_hex(8)
+        postgres = Postgres(folder / "pg", password=password, port=free_port())
+        valkey = Valkey(folder / "valkey", password=password, port=free_port())
+        with Running(postgres, folder / "pg.log") as one, Running(valkey, folder / "v.log") as two:
+            one.start()
+            two.start()
+            yield folder, postgres.url(), valkey.url()
+
+
 def main() -> None:
     """Read the arguments, start everything, measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -93,16 +108,8 @@ def main() -> None:
         asyncio.run(write(given.write, given.rate))
         return
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])  # and all that is started here
-    with tempfile.TemporaryDirectory(prefix="fairlead-lookout-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        password = secrets.token_hex(8)
-        postgres = Postgres(folder / "pg", password=password, port=free_port())
-        valkey = Valkey(folder / "valkey", password=password, port=free_port())
-        with Running(postgres, folder / "pg.log") as one, Running(valkey, folder / "v.log") as two:
-            one.start()
-            two.start()
-            found = asyncio.run(run(given, postgres.url(), valkey.url(), folder))
+    with servers("fairlead-lookout-") as (folder, database, redis):
+        found = asyncio.run(run(given, database, redis, folder))
     if not given.json:
         print(json.dumps(found, indent=2))
     print(json.dumps(found))

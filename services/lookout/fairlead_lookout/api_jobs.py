@@ -10,11 +10,12 @@ from fairlead_common.openapi_words import PREFIXES
 from fairlead_common.parameters import After, Wait, readable
 from fairlead_common.permissions import EVERYTHING, Reach
 from fairlead_common.problems import Problem
+from fairlead_common.secret_values import without_sealed
 from fairlead_lookout import filters, lists, shown, standing, why
 from fairlead_lookout.asking import (
     Cursor,
     IfNoneMatch,
-    JobIdText,
+    JobIdOf,
     Limit,
     Text,
     answer,
@@ -123,13 +124,13 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         return answer(shown.JobsShown(jobs=jobs, next=following, count=count))
 
     @router.get(
-        "/jobs/{job_id}",
+        "/jobs/{job:path}",
         summary="Everything about a job; with `If-None-Match` and `wait`, once it has changed",
         responses=answers(shown.JobDetailShown, "The job.", 304, 400, 404),
     )
     async def get_job(
         reach: Seen,
-        job_id: JobIdText,
+        job_id: JobIdOf,
         spec: bool = False,
         after: After = None,
         wait: Wait = None,
@@ -176,8 +177,9 @@ async def describe(
     found = await find(parts, job_id, reach)
     said = found.submitted
     now_ms = clock.now_ms()
+    row = shown.job(found.row, now_ms, found.waits_for_others, found.client_ids)
     return shown.JobDetailShown(
-        **msgspec.structs.asdict(shown.job(found.row, now_ms, found.waits_for_others)),
+        **msgspec.structs.asdict(row),
         why=why.explain(found, parts.reports, parts.quarantine.stopped_partitions(), now_ms),
         position_in_queue=await standing.position(parts, found),
         runs=[shown.run(row) for row in found.runs],
@@ -192,5 +194,5 @@ async def describe(
         gang=said.gang,
         retry=said.retry,
         on_preemption=said.on_preemption,
-        spec=said.spec if spec else None,
+        spec=without_sealed(said.spec) if spec else None,
     )

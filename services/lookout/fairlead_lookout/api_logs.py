@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 from fairlead_common.permissions import EVERYTHING, Reach
 from fairlead_common.problems import Problem
 from fairlead_lookout import api_jobs, filters, logs
-from fairlead_lookout.asking import JobIdText, coming
+from fairlead_lookout.asking import JobIdOf, coming
 from fairlead_lookout.openapi import answers
 from fairlead_lookout.parts import Parts, Place
 
@@ -24,14 +24,14 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
     Seen = Annotated[Reach, Depends(parts.sight)]
 
     @router.get(
-        "/jobs/{job_id}/logs",
+        "/jobs/{job:path}/logs",
         summary="What a run has written, as long as the executor has it",
         responses=answers(str, "The log's bytes.", 400, 404, media="text/plain"),
         dependencies=[coming(parts)],
     )
     async def get_logs(
         reach: Seen,
-        job_id: JobIdText,
+        job_id: JobIdOf,
         run: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
         container: Annotated[str | None, Query(max_length=63)] = None,
         stream: Literal["stdout", "stderr"] = "stdout",

@@ -8,7 +8,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from fastapi import Depends, Header, Path, Query, Response, params
 
-from fairlead_common import clock, configuration, durations, positions
+from fairlead_common import clock, configuration, durations, ids, positions
 from fairlead_common.errors import Fault
 from fairlead_common.parameters import After, Wait
 from fairlead_common.permissions import Reach
@@ -33,7 +33,20 @@ T = TypeVar("T")
 Text = Annotated[str | None, Query(max_length=300)]
 QueueName = Annotated[str, Path(max_length=256)]
 JobSetName = Annotated[str, Path(max_length=256)]
-JobIdText = Annotated[str, Path(max_length=64)]
+JobText = Annotated[
+    str, Path(max_length=512, description="A job's id, or `queue/jobSet/clientId`.")
+]
+
+
+def named_job_id(job: JobText) -> str:
+    """The id of the job that a path names; a text that names none is returned as it is."""
+    try:
+        return ids.job_id_of(job)
+    except ValueError:
+        return job
+
+
+JobIdOf = Annotated[str, Depends(named_job_id)]
 Limit = Annotated[int, Query(ge=1, le=1_000)]
 Cursor = Annotated[str | None, Query(max_length=400)]
 IfNoneMatch = Annotated[str | None, Header(max_length=400)]

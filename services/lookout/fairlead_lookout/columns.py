@@ -17,11 +17,11 @@ def _columns(text: str) -> list[str]:
 JOB_COLUMNS: Final = _columns(
     "id set_number queue class pool number submitted_ms start_after_ms after shape state stopping"
     " stop_cause stop_reason held priority run changed_ms started_ms ended_ms category exit_code"
-    " reason"
+    " reason superseded_by"
 )
 JOB_CHANGES: Final = _columns(
     "id shape state stopping stop_cause stop_reason held priority run changed_ms started_ms"
-    " ended_ms category exit_code reason"
+    " ended_ms category exit_code reason superseded_by"
 )
 SPEC_COLUMNS: Final = _columns("job_id digest client_id labels annotations submitted")
 RUN_COLUMNS: Final = _columns(
@@ -74,6 +74,7 @@ def job_row(job: Job, set_number: int) -> tuple[Any, ...]:
         job.category,
         job.exit_code,
         job.reason,
+        job.superseded_by,
     )
 
 
@@ -94,6 +95,7 @@ def job_change(job: Job) -> tuple[Any, ...]:
         job.category,
         job.exit_code,
         job.reason,
+        job.superseded_by,
     )
 
 
@@ -174,6 +176,7 @@ def job_set(row: Any) -> JobSet:
         held=_decode_held(row["held"]),
         used=_decode_counts(row["used"]),
         metered_ms=row["metered_ms"],
+        superseded=row["superseded"],
     )
 
 
@@ -191,6 +194,7 @@ def job_set_change(known: JobSet) -> tuple[Any, ...]:
         _text(known.held),
         _text(known.used),
         known.metered_ms,
+        known.superseded,
     )
 
 

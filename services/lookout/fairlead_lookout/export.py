@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from fairlead_common.parameters import After, Wait
 from fairlead_common.permissions import Reach
+from fairlead_common.shares import Shares
 from fairlead_lookout import shown
 from fairlead_lookout.api_jobs import BY_NAME, NEWEST, Asked, Sort
 from fairlead_lookout.asking import NDJSON, Text, come_to
@@ -18,7 +19,8 @@ from fairlead_lookout.openapi import answers
 from fairlead_lookout.parts import Parts, Place
 from fairlead_lookout.reads import SetFilter
 
-ROWS: Final = 1_000
+ROWS: Final = 500
+"""Of a page: the event loop is held while they are written."""
 CSV: Final = "text/csv"
 _RISKY: Final = ("=", "+", "-", "@", "\t", "\r")
 """A cell that begins so is taken for a formula by spreadsheets: it gets an apostrophe before it."""
@@ -55,10 +57,12 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         await come_to(parts, after, wait)
 
         async def page(cursor: str | None) -> tuple[Rows, str | None]:
-            return await parts.lists.page(wanted, ROWS, cursor, sort)
+            jobs, following = await parts.exports.lists.page(wanted, ROWS, cursor, sort)
+            return await parts.exports.view.with_specs(jobs), following
 
-        first = await page(None)
-        return _answer(parts, "jobs", shown.JobShown, first, page, _format(format, accept))
+        async with parts.exports.shares.place():
+            first = await page(None)
+        return _answer(parts, "jobs", shown.JobExported, first, page, _format(format, accept))
 
     @router.get(
         "/jobsets/export.csv",
@@ -79,10 +83,11 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         await come_to(parts, after, wait)
 
         async def page(cursor: str | None) -> tuple[Rows, str | None]:
-            found = await parts.view.job_sets(wanted, ROWS, cursor)
+            found = await parts.exports.view.job_sets(wanted, ROWS, cursor)
             return found.job_sets, found.next
 
-        first = await page(None)
+        async with parts.exports.shares.place():
+            first = await page(None)
         return _answer(parts, "jobsets", shown.JobSetShown, first, page, _format(format, accept))
 
 
@@ -104,7 +109,7 @@ def _answer(
     write = _ndjson if format_ == "ndjson" else _csv_of(names)
     begin = b"" if format_ == "ndjson" else _csv([names])
     return StreamingResponse(
-        _written(place, begin, first, page, write),
+        _written(parts.exports.shares, place, begin, first, page, write),
         media_type=NDJSON if format_ == "ndjson" else f"{CSV}; charset=utf-8",
         headers={
             "Cache-Control": "no-store",
@@ -114,23 +119,27 @@ def _answer(
 
 
 async def _written(
+    shares: Shares,
     place: Place,
     begin: bytes,
     first: tuple[Rows, str | None],
     page: NextPage,
     write: Callable[[Rows], bytes],
 ) -> AsyncIterator[bytes]:
-    """A page at a time; never more than one is in memory."""
+    """A page at a time; never more than one is in memory. Exports of a caller take turns."""
     with place:
         if begin:
             yield begin
         rows, following = first
+        written = write(rows) if rows else b""
         while True:
-            if rows:
-                yield write(rows)
+            if written:
+                yield written
             if following is None:
                 return
-            rows, following = await page(following)
+            async with shares.place():
+                rows, following = await page(following)
+                written = write(rows) if rows else b""
 
 
 def _ndjson(rows: Rows) -> bytes:

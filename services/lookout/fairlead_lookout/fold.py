@@ -12,7 +12,7 @@ from typing import Final, assert_never
 import msgspec
 
 from fairlead_common import events, ids
-from fairlead_lookout import runs, states
+from fairlead_lookout import mentions, runs, states
 from fairlead_lookout.mentions import matches
 from fairlead_lookout.metering import Meter
 from fairlead_lookout.model import (
@@ -174,6 +174,8 @@ class Fold:
         job_set.jobs += 1
         job_set.live += 1
         self._count(job_set, (event.priority_class, QUEUED), 1)
+        if replaced := mentions.replaced(event):
+            self._supersede(replaced, job)
         self._telling.tell(
             job_set,
             "submitted",
@@ -183,6 +185,13 @@ class Fold:
             priority=event.priority,
             priority_class=event.priority_class,
         )
+
+    def _supersede(self, job_id: str, new: Job) -> None:
+        """Note that a job of the same job set that did not succeed was submitted again."""
+        old = self._jobs.get(job_id) or self._known.jobs.get(job_id)
+        if old is not None and mentions.is_replaceable(old, new) and (old := self._touch(job_id)):
+            old.superseded_by, old.dirty = new.id, True
+            self._set(new.key).superseded += 1
 
     def _release(self, event: events.JobReleased) -> None:
         job = self._touch(event.job_id)

@@ -62,10 +62,14 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Lists:
-    """Reads lists. Raises `DatabaseUnavailable`, and a `Problem` for what cannot be had."""
+    """Reads lists. Raises `DatabaseUnavailable`, and a `Problem` for what cannot be had.
 
-    def __init__(self, view: View) -> None:
+    `costly`: the view for statements that look at many rows; fewer of them run at a time.
+    """
+
+    def __init__(self, view: View, costly: View | None = None) -> None:
         self._view = view
+        self._costly = costly or view
 
     async def page(
         self, wanted: JobFilter, limit: int, cursor: str | None, sort: str = "-submitted"
@@ -129,8 +133,9 @@ class Lists:
     ) -> Page:
         found: list[tuple[int, str]] = []
         horizon = None
+        view = self._costly if wanted.leaves_out else self._view
         for most in _tries(branches, wanted, limit):
-            rows = await self._view.ask(
+            rows = await view.ask(
                 statement("page", branches.scope, newest=newest, narrow=_is_narrow(wanted)),
                 *self._visited(branches, wanted, place, most),
                 limit + 1,
@@ -156,7 +161,7 @@ class Lists:
         most = (len(branches.keys) + 1, [SORT_ROWS + 1] * len(branches.keys))
         if sum(branches.jobs) > SORT_ROWS and wanted.submitted_after_ms is None:
             raise _too_many_to_sort(name)
-        rows = await self._view.ask(
+        rows = await self._costly.ask(
             statement("sorted_page", branches.scope, newest=newest),
             *self._visited(branches, wanted, (None, None), most),
             limit + 1,
@@ -174,9 +179,12 @@ class Lists:
             return []
         rows = {row["id"]: row for row in await self._view.fetch("jobs_by_id", list(ids))}
         waiting = await self._view.waiting_for_others(list(rows.values()))
+        client_ids = await self._view.client_ids(list(rows.values()))
         now_ms = clock.now_ms()
         return [
-            shown.job(rows[job_id], now_ms, job_id in waiting) for job_id in ids if job_id in rows
+            shown.job(rows[job_id], now_ms, job_id in waiting, client_ids)
+            for job_id in ids
+            if job_id in rows
         ]
 
     async def count(self, wanted: JobFilter) -> str:
@@ -188,7 +196,7 @@ class Lists:
         if not branches.keys:
             return "0"
         most = (len(branches.keys) + 1, branches.shares(GROUP_ROWS))
-        (row,) = await self._view.ask(
+        (row,) = await self._costly.ask(
             statement("count_visited", branches.scope, narrow=_is_narrow(wanted)),
             *self._visited(branches, wanted, (None, None), most),
             COUNT_MAX + 1,
@@ -204,7 +212,7 @@ class Lists:
         branches = await self._branches(wanted)
         if not branches.keys:
             return shown.GroupsShown(groups=[], total="0")
-        rows = await self._view.ask(
+        rows = await self._costly.ask(
             statement("group_visited", branches.scope, narrow=_is_narrow(wanted, by)),
             branches.keys,
             branches.states,

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fairlead_common import events
+from fairlead_common import events, ids
 from fairlead_lookout.model import Job, Message, RunKey
-from fairlead_lookout.states import ENDED, HELD
+from fairlead_lookout.states import ENDED, HELD, SUCCEEDED
 
 BULK: Final = (events.JobsCancelRequested, events.JobsPreemptRequested, events.JobsReprioritized)
 
@@ -36,14 +36,36 @@ def matches(job: Job, wanted: events.JobFilter, labels: Mapping[str, str]) -> bo
 def mentioned(messages: Sequence[Message]) -> dict[str, None]:
     """The ids of all jobs that these messages name, in their order: jobs that are named one after
     the other were often made so, and are near each other in memory."""
-    return dict.fromkeys(
-        [
-            event.job_id
-            for message in messages
-            for event in message.sequence.events
-            if isinstance(event, events.JobEvent)
-        ]
-    )
+    found: list[str] = [
+        event.job_id
+        for message in messages
+        for event in message.sequence.events
+        if isinstance(event, events.JobEvent)
+    ]
+    found += [
+        job_id
+        for message in messages
+        for event in message.sequence.events
+        if isinstance(event, events.JobSubmitted) and (job_id := replaced(event))
+    ]
+    return dict.fromkeys(found)
+
+
+def is_replaceable(old: Job, new: Job) -> bool:
+    """Whether a job is of the same job set, did not succeed and was not submitted again before."""
+    ended_badly = old.state in ENDED and old.state != SUCCEEDED
+    return ended_badly and old.key == new.key and old.superseded_by is None
+
+
+def replaced(event: events.JobSubmitted) -> str | None:
+    """The job of the same partition in whose place this one was submitted."""
+    if not event.annotations:
+        return None
+    job_id = event.annotations.get(events.RESUBMITTED_FROM, "")
+    if not ids.is_job_id(job_id):
+        return None
+    same = ids.partition_of_job(job_id) == ids.partition_of_job(event.job_id)
+    return job_id if same else None
 
 
 def mentioned_runs(messages: Sequence[Message]) -> set[RunKey]:

@@ -55,6 +55,7 @@ class Job(msgspec.Struct, gc=False):
     `preempt`, `stop_cause` and `stop_reason` say why, until the run ends and takes them over: so a
     wish changes one row, also where it is one of 100,000.
 
+    `superseded_by`: the job that was submitted in its place, in the same job set.
     `held` until somebody releases it. `new` and `dirty` say whether the row must be inserted or
     updated; a record that was written has neither.
     """
@@ -81,6 +82,7 @@ class Job(msgspec.Struct, gc=False):
     category: str | None = None
     exit_code: int | None = None
     reason: str | None = None
+    superseded_by: str | None = None
     latest: Run | None = None
     new: bool = False
     dirty: bool = False
@@ -90,7 +92,8 @@ class JobSet(msgspec.Struct):
     """One job set and its counters. `last` is the id of its newest public event.
 
     `failures` counts failed and rejected jobs by category. `held` is what its runs hold now, by
-    pool; `used` what they have used up to `metered_ms` (see `metering.py`).
+    pool; `used` what they have used up to `metered_ms` (see `metering.py`). `superseded`: jobs that
+    did not succeed and in whose place others were submitted.
     """
 
     number: int
@@ -107,6 +110,7 @@ class JobSet(msgspec.Struct):
     held: dict[str, Amounts] = {}
     used: Amounts = {}
     metered_ms: int = 0
+    superseded: int = 0
 
     def copy(self) -> "JobSet":
         """A record of its own, counters included."""

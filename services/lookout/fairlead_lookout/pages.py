@@ -5,31 +5,30 @@ A page and its stream render one fragment from one function, so they never disag
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Annotated, Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import HTMLResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 
-from fairlead_common import clock, resources, shapes
+from fairlead_common import clock, ids, resources, shapes
+from fairlead_common.access import Issuer
 from fairlead_common.errors import WorldError
 from fairlead_common.lifecycle import JobState
 from fairlead_common.permissions import Reach
 from fairlead_common.problems import Problem
 from fairlead_lookout import api_fairness, api_jobs, api_logs, html, picture
-from fairlead_lookout.asking import SSE, find_set
+from fairlead_lookout.asking import SSE, find_set, named_job_id
 from fairlead_lookout.filters import JobFilter
+from fairlead_lookout.live import Shared
 from fairlead_lookout.parts import Parts, Place
 from fairlead_lookout.reads import SetFilter
 
 PAGE: Final = 50
-LIVE_S_MIN: Final = 0.5
-"""A page is rendered anew at most so often."""
 LIVE_S_MAX: Final = 900.0
 """A stream ends after this; the browser opens another, and is asked again who it is."""
-COMMENT_S: Final = 15.0
 LOG_LINES: Final = 500
 LOG_BYTES_MAX: Final = 512 * 1024
 LOG_S_MAX: Final = 10.0
@@ -53,10 +52,16 @@ Flag = Annotated[bool, Query()]
 
 
 class Fragment(msgspec.Struct, frozen=True):
-    """The part of a page that is alive: the template, and how to read its values."""
+    """The part of a page that is alive: the template, and how to read its values.
+
+    `about` tells it apart from others of its template. It changes only with `partition`, if that
+    is given.
+    """
 
     template: str
+    about: tuple[object, ...]
     read: Callable[[Reach], Awaitable[Values]]
+    partition: int | None = None
 
 
 def routes(parts: Parts) -> APIRouter:
@@ -151,6 +156,10 @@ def _job_pages(router: APIRouter, pages: "_Pages") -> None:
 
         return await pages.page(request, "job.html", pages.job(job_id), extra)
 
+    @router.get("/jobs/{queue}/{job_set:path}/{client_id}")
+    async def named_job(request: Request, queue: str, job_set: str, client_id: str) -> Response:
+        return await pages.job_address(request, named_job_id(f"{queue}/{job_set}/{client_id}"))
+
     @router.get("/live/jobs/{job_id}")
     async def live_job(request: Request, job_id: str) -> Response:
         return await pages.live(request, pages.job(job_id))
@@ -169,7 +178,7 @@ class _Pages:
     def __init__(self, parts: Parts, templates: html.Templates) -> None:
         self.parts = parts
         self._templates = templates
-        self._excuse = excuses(templates)
+        self._excuse = excuses(templates, parts.settings.oidc)
 
     # What is alive on each page.
 
@@ -191,7 +200,7 @@ class _Pages:
                 "next": _address("/", query | {"cursor": found.next}) if found.next else None,
             }
 
-        return Fragment("_jobsets.html", read)
+        return Fragment("_jobsets.html", (queue, name, active, cursor), read)
 
     def job_set(self, queue: str, job_set: str, state: str | None, cursor: str | None) -> Fragment:
         """A job set and a page of its jobs."""
@@ -212,7 +221,8 @@ class _Pages:
                 "next": _address(address, query | {"cursor": following}) if following else None,
             }
 
-        return Fragment("_jobset.html", read)
+        partition = ids.job_set_partition(queue, job_set)
+        return Fragment("_jobset.html", (queue, job_set, chosen, cursor), read, partition)
 
     def queue(self, queue: str) -> Fragment:
         """A queue's standing over the last day, why its jobs wait, what they used."""
@@ -234,7 +244,7 @@ class _Pages:
                 "lost": found.lost,
             }
 
-        return Fragment("_queue.html", read)
+        return Fragment("_queue.html", (queue,), read)
 
     def job(self, job_id: str) -> Fragment:
         """A job with its runs."""
@@ -252,7 +262,7 @@ class _Pages:
                 ),
             }
 
-        return Fragment("_job.html", read)
+        return Fragment("_job.html", (job_id,), read)
 
     # How it is sent.
 
@@ -268,38 +278,51 @@ class _Pages:
             caller = await self.parts.sight.caller(request)
             reach = await self.parts.sight.of(caller)
             values = await fragment.read(reach)
-            values |= {"section": "", "who": caller.name}
+            values |= {"section": "", "who": caller.name, "signed_in": caller.is_session}
             if extra is not None:
                 values |= await extra(reach)
         except (Problem, WorldError) as error:
             return self._excuse(request, error)
         return HTMLResponse(self._templates.render(template, **values), headers=HEADERS)
 
+    async def job_address(self, request: Request, job_id: str) -> Response:
+        """A redirect to the page of a job that the caller may view, or a page that says why not."""
+        try:
+            await api_jobs.find(self.parts, job_id, await self.parts.sight(request))
+        except (Problem, WorldError) as error:
+            return self._excuse(request, error)
+        return RedirectResponse(f"/jobs/{job_id}", 303)
+
     async def live(self, request: Request, fragment: Fragment) -> Response:
         """The stream of a fragment. Raises `Problem`: nobody reads that but a program."""
         reach = await self.parts.sight(request)
-        await fragment.read(reach)  # what is not there, or not for this caller, has no stream
         place = Place(self.parts, "streams")
         place.check()
+        shared = Shared(
+            (fragment.template, fragment.about, reach),
+            lambda: self._render(fragment, reach),
+            fragment.partition,
+        )
+        # What is not there, or not for this caller, has no stream.
+        await self.parts.live.ready(shared)
         return StreamingResponse(
-            self._stream(fragment, reach, place),
+            self._stream(shared, place),
             media_type=SSE,
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
 
-    async def _stream(self, fragment: Fragment, reach: Reach, place: Place) -> AsyncIterator[bytes]:
+    async def _render(self, fragment: Fragment, reach: Reach) -> bytes:
+        return _sse(self._templates.render(fragment.template, **await fragment.read(reach)))
+
+    async def _stream(self, shared: Shared, place: Place) -> AsyncIterator[bytes]:
         """The fragment each time it has changed."""
         with place:
-            last = ""
             ends_s = clock.monotonic_s() + LIVE_S_MAX
-            while clock.monotonic_s() < ends_s:
-                text, at = last, self.parts.progress.positions
-                with contextlib.suppress(Problem, WorldError):
-                    text = self._templates.render(fragment.template, **await fragment.read(reach))
-                yield b": still here\n\n" if text == last else _sse(text)
-                last = text
-                await asyncio.sleep(LIVE_S_MIN)
-                await self.parts.progress.beyond(at, COMMENT_S)
+            async with contextlib.aclosing(self.parts.live.follow(shared)) as changes:
+                async for some in changes:
+                    yield some or b": still here\n\n"
+                    if clock.monotonic_s() > ends_s:
+                        return
 
     async def log(self, request: Request, job_id: str, run: int | None, stream: str) -> Response:
         """The end of a run's log; asked for again and again until the run has ended."""
@@ -329,7 +352,9 @@ class _Pages:
         return HTMLResponse(text, headers=headers)
 
 
-def excuses(templates: html.Templates) -> Callable[[Request, Problem | WorldError], Response]:
+def excuses(
+    templates: html.Templates, issuers: Sequence[Issuer] = ()
+) -> Callable[[Request, Problem | WorldError], Response]:
     """Makes pages that say what is wrong, and what to do about it."""
 
     def excuse(request: Request, error: Problem | WorldError) -> Response:
@@ -342,20 +367,26 @@ def excuses(templates: html.Templates) -> Callable[[Request, Problem | WorldErro
             headers |= {name: plain.headers[name] for name in _TOLD if name in plain.headers}
         if status == 401 and request.url.path == "/sign-in":
             text, command = text.partition(". ")[0] + ". This prints another:", SIGN_IN
-        elif status == 401:
+        elif status == 401 and not request.url.path.startswith("/sign-in/"):
             text = (
                 "This browser is not signed in. On the machine that runs Fairlead, this prints a"
                 " link that signs it in:"
             )
             command = SIGN_IN
+        target = _page_of(request)
+        ways = [_way(issuer, target) for issuer in issuers if issuer.client_id]
         body = templates.render(
             "message.html",
             title=title,
             text=text,
             command=command,
             home=status == 404,
+            asks=status == 401,
+            ways=ways,
+            target=target,
             section="",
             who="",
+            signed_in=False,
         )
         return HTMLResponse(body, status_code=status, headers=headers)
 
@@ -374,6 +405,20 @@ _TITLES: Final = {
     404: "There is nothing here",
     503: "Something is away",
 }
+
+
+def _page_of(request: Request) -> str:
+    """The page that was asked for, to return to after signing in."""
+    if request.method != "GET" or request.url.path.startswith(("/sign-in", "/live/")):
+        return "/"
+    query = request.url.query
+    return f"{request.url.path}?{query}" if query else request.url.path
+
+
+def _way(issuer: Issuer, target: str) -> dict[str, str]:
+    """A link to sign in with a provider."""
+    address = _address("/sign-in/oidc", {"issuer": issuer.issuer, "next": target})
+    return {"title": issuer.title or urlsplit(issuer.issuer).netloc, "address": address}
 
 
 def _address(path: str, query: dict[str, str | None]) -> str:

@@ -4,8 +4,9 @@ from typing import Literal
 
 import msgspec
 
-from fairlead_common.problems import Problem
+from fairlead_common.shares import OpenShares, Shares
 from fairlead_lookout.lists import Lists
+from fairlead_lookout.live import LiveFragments
 from fairlead_lookout.logs import Logs
 from fairlead_lookout.mirror import Clusters, Configured, Reports
 from fairlead_lookout.progress import Progress
@@ -16,11 +17,12 @@ from fairlead_lookout.sight import Sight
 from fairlead_lookout.streams import Tail
 
 
-class Budget(msgspec.Struct):
-    """How many streams and long polls are open now."""
+class Exports(msgspec.Struct, frozen=True):
+    """What exports read from: connections of their own, and callers take turns page by page."""
 
-    streams: int = 0
-    waits: int = 0
+    view: View
+    lists: Lists
+    shares: Shares
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -28,6 +30,8 @@ class Parts(msgspec.Struct, frozen=True):
 
     view: View
     lists: Lists
+    exports: Exports
+    live: LiveFragments
     progress: Progress
     tail: Tail
     reports: Reports
@@ -37,31 +41,29 @@ class Parts(msgspec.Struct, frozen=True):
     logs: Logs
     sight: Sight
     settings: Settings
-    budget: Budget
+    streams: OpenShares
+    waits: OpenShares
 
 
 class Place:
-    """A place among the open waits or streams, as a context. Raises a 503 `Problem`.
+    """A place among the open waits or streams, as a context. Raises a 429 `Problem` when the caller
+    has its share of them, a 503 when all are taken.
 
     A stream's place is checked by its route and taken by its generator: one whose reader is gone
     before the first byte never begins.
     """
 
     def __init__(self, parts: Parts, kind: Literal["waits", "streams"]) -> None:
-        self._budget = parts.budget
-        self._kind = kind
-        settings = parts.settings
-        self._most = settings.waits_max if kind == "waits" else settings.streams_max
+        self._shares = parts.waits if kind == "waits" else parts.streams
+        self._caller: str | None = None
 
-    def check(self) -> int:
-        """How many are taken. Raises `Problem` when that is all there are."""
-        taken: int = getattr(self._budget, self._kind)
-        if taken >= self._most:
-            raise Problem("unavailable", f"{taken} {self._kind} are open already.", retry_after_s=5)
-        return taken
+    def check(self) -> None:
+        """Raises a `Problem` when there is no place."""
+        self._shares.check()
 
     def __enter__(self) -> None:
-        setattr(self._budget, self._kind, self.check() + 1)
+        self._caller = self._shares.take()
 
     def __exit__(self, *_: object) -> None:
-        setattr(self._budget, self._kind, getattr(self._budget, self._kind) - 1)
+        assert self._caller is not None
+        self._shares.give_back(self._caller)

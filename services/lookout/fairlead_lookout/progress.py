@@ -73,10 +73,17 @@ class Progress:
                 self._anybody.clear()
         return True
 
-    async def beyond(self, seen: Mapping[int, int], wait_s: float) -> None:
-        """Wait until `positions` is another mapping than `seen`, or for `wait_s`."""
-        if self.positions is seen:
-            await self.moved(wait_s)
+    async def beyond(
+        self, seen: Mapping[int, int], wait_s: float, partition: int | None = None
+    ) -> None:
+        """Wait until `positions` differ from `seen` (in that partition), or for `wait_s`."""
+        deadline = clock.monotonic_s() + wait_s
+        while self.positions is seen or (
+            partition is not None and self.positions.get(partition) == seen.get(partition)
+        ):
+            left_s = deadline - clock.monotonic_s()
+            if left_s <= 0 or not await self.moved(left_s):
+                return
 
     async def refresh(self) -> None:
         """Read the positions now. Raises `DatabaseUnavailable`."""

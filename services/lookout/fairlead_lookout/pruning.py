@@ -94,6 +94,7 @@ class Pruner:
             if row["category"] in job_set.failures:
                 job_set.failures[row["category"]] -= 1
         job_set.jobs -= len(old)
+        job_set.superseded -= sum(row["superseded_by"] is not None for row in old)
         job_set.failures = {name: jobs for name, jobs in job_set.failures.items() if jobs > 0}
         classes, states = map(list, zip(*moved, strict=True))
         queues = [job_set.key[0]] * len(moved)

@@ -4,6 +4,7 @@ Lists of jobs are in `lists.py`.
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, Final
 
 import asyncpg
@@ -12,6 +13,8 @@ import msgspec
 from fairlead_common import clock, events, reports
 from fairlead_common.db import Pool, reaching
 from fairlead_common.permissions import EVERYTHING, Reach
+from fairlead_common.problems import Problem
+from fairlead_common.shares import Shares
 from fairlead_lookout import columns, cursors, shown
 from fairlead_lookout.model import JobSet
 from fairlead_lookout.queries import SQL
@@ -34,12 +37,15 @@ class SetFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobFound(msgspec.Struct, frozen=True):
-    """A job as it was read: its row, its submission, its runs, the states of those it awaits."""
+    """A job as it was read: its row, its submission, its runs, the states of those it awaits, and
+    their client ids where they have one.
+    """
 
     row: Any
     submitted: events.JobSubmitted
     runs: list[Any]
     dependencies: dict[str, str]
+    client_ids: dict[str, str]
     giving_way: list[Any]
     """Of a job that has its node and has not started: runs there that must end first."""
 
@@ -50,10 +56,15 @@ class JobFound(msgspec.Struct, frozen=True):
 
 
 class View:
-    """The tables of the view, for reading. Raises `DatabaseUnavailable`."""
+    """The tables of the view, for reading. Raises `DatabaseUnavailable`, and a `Problem` for a
+    statement that took too long or whose caller has too many waiting.
 
-    def __init__(self, pool: Pool) -> None:
+    `shares`: the places for statements that run at the same time, of which each caller has some.
+    """
+
+    def __init__(self, pool: Pool, shares: Shares | None = None) -> None:
         self._pool = pool
+        self._shares = shares
 
     async def fetch(self, name: str, *arguments: object) -> list[Any]:
         """All rows of a named statement."""
@@ -61,11 +72,19 @@ class View:
 
     async def ask(self, text: str, *arguments: object) -> list[Any]:
         """All rows of a statement; none for a text that no table can hold (with a NUL)."""
+        place = nullcontext() if self._shares is None else self._shares.place()
         try:
-            with reaching():
-                rows: list[Any] = await self._pool.fetch(text, *arguments)
+            async with place:
+                with reaching():
+                    rows: list[Any] = await self._pool.fetch(text, *arguments)
         except asyncpg.CharacterNotInRepertoireError:
             return []
+        except asyncpg.QueryCanceledError:
+            raise Problem(
+                "unavailable",
+                "The query took too long and was ended. Narrow the filter, or try again later.",
+                retry_after_s=5,
+            ) from None
         return rows
 
     async def job_set(self, queue: str, job_set: str) -> JobSet | None:
@@ -141,6 +160,19 @@ class View:
             if any(states.get(each) != "SUCCEEDED" for each in awaited)
         }
 
+    async def client_ids(self, rows: Sequence[Any]) -> dict[str, str]:
+        """The client ids of the jobs because of which these were cancelled, by their ids."""
+        found = {shown.awaited(row["reason"]) for row in rows} - {None}
+        if not found:
+            return {}
+        return {row["id"]: row["client_id"] for row in await self.fetch("client_ids", list(found))}
+
+    async def with_specs(self, jobs: Sequence[shown.JobShown]) -> list[shown.JobExported]:
+        """These jobs with their labels and what they ask for."""
+        rows = await self.fetch("labels_and_requests", [job.id for job in jobs])
+        known = {row["id"]: row for row in rows}
+        return [shown.exported(job, known.get(job.id)) for job in jobs]
+
     async def totals(self, reach: Reach, queue: str | None) -> dict[str, int]:
         """Jobs by state, of a queue or of all."""
         rows = await self.fetch("totals", *reach.arguments(), queue)
@@ -166,9 +198,15 @@ class View:
             return None
         row = rows[0]
         dependencies: dict[str, str] = {}
+        client_ids: dict[str, str] = {}
         if row["after"]:
-            known = {each["id"]: each["state"] for each in await self.fetch("states", row["after"])}
-            dependencies = {each: known.get(each, "UNKNOWN") for each in row["after"]}
+            known = {each["id"]: each for each in await self.fetch("dependencies", row["after"])}
+            dependencies = {
+                each: known[each]["state"] if each in known else "UNKNOWN" for each in row["after"]
+            }
+            client_ids = {
+                each: found["client_id"] for each, found in known.items() if found["client_id"]
+            }
         giving_way: list[Any] = []
         if row["state"] == "LEASED":
             giving_way = await self.fetch("giving_way", job_id, row["run"])
@@ -177,5 +215,6 @@ class View:
             submitted=_submitted.decode(row["submitted"]),
             runs=_runs.decode(row["runs"] or "[]"),
             dependencies=dependencies,
+            client_ids=client_ids,
             giving_way=giving_way,
         )

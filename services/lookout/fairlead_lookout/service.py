@@ -18,15 +18,17 @@ from fairlead_common.log.connect import open_log
 from fairlead_common.log.coverage import WHAT_TO_DO
 from fairlead_common.quarantine import Quarantine
 from fairlead_common.queue_rights import QueueRights
+from fairlead_common.readiness import Check, Degraded
 from fairlead_common.screening import ScreenedLog
-from fairlead_common.serving import Check, Degraded
+from fairlead_common.shares import OpenShares, Shares
 from fairlead_lookout import api, coverage, html, metrics, pages, upkeep
 from fairlead_lookout.fairness_fold import FairnessFolder
 from fairlead_lookout.follow import Folder
 from fairlead_lookout.lists import Lists
+from fairlead_lookout.live import LiveFragments
 from fairlead_lookout.logs import Logs
 from fairlead_lookout.mirror import Clusters, Configured, Reports
-from fairlead_lookout.parts import Budget, Parts
+from fairlead_lookout.parts import Exports, Parts
 from fairlead_lookout.progress import Progress
 from fairlead_lookout.quarantined import QuarantineMirror
 from fairlead_lookout.reads import View
@@ -36,6 +38,12 @@ from fairlead_lookout.store import SCHEMA
 from fairlead_lookout.streams import Streams, Tail
 
 LAG_S_MAX: Final = 30.0
+OWN_CONNECTIONS: Final = 4
+"""For callers' credentials, positions and upkeep: no statement of a caller delays them."""
+LIVE_PLACES: Final = 2
+"""Live fragments that are rendered at the same time, one of each caller."""
+WAITING_MAX: Final = 64
+"""Costly statements and exports of one caller that wait; more are refused."""
 
 
 class Service:
@@ -46,7 +54,7 @@ class Service:
     ) -> None:
         self.parts = parts
         self.identify = parts.sight.authenticate
-        self.excuse = pages.excuses(html.Templates(html.assets()))
+        self.excuse = pages.excuses(html.Templates(html.assets()), settings.oidc)
         self.folder = folder
         self._settings = settings
         self._log = log
@@ -72,7 +80,7 @@ class Service:
                 await log.create(topic)
             pool = await open_pool(
                 _by_index(settings.database_url),
-                size_max=settings.pool_size,
+                size_max=OWN_CONNECTIONS,
                 name="fairlead-lookout",
                 is_reset=False,
             )
@@ -85,11 +93,17 @@ class Service:
             clusters = Clusters(log, away_s=settings.away_s)
             logs = Logs(clusters, settings.signing_key)
             stack.push_async_callback(logs.close)
-            view = View(pool)
+            view, lists = await _open_views(settings, stack)
+            live = LiveFragments(
+                progress, Shares("live fragments", LIVE_PLACES, 1, settings.streams_max)
+            )
+            stack.push_async_callback(live.close)
             authenticate = Authenticator(pool, settings)
             parts = Parts(
                 view=view,
-                lists=Lists(view),
+                lists=lists,
+                exports=await _open_exports(settings, stack),
+                live=live,
                 progress=progress,
                 tail=tail,
                 reports=Reports(log, away_s=settings.away_s),
@@ -99,7 +113,18 @@ class Service:
                 logs=logs,
                 sight=Sight(authenticate, QueueRights(pool)),
                 settings=settings,
-                budget=Budget(),
+                streams=OpenShares(
+                    "streams",
+                    "streamsPerCallerMax",
+                    settings.streams_max,
+                    settings.streams_per_caller_max,
+                ),
+                waits=OpenShares(
+                    "long polls",
+                    "waitsPerCallerMax",
+                    settings.waits_max,
+                    settings.waits_per_caller_max,
+                ),
             )
             folder = Folder(log, streams, progress, settings)
             service = cls(settings, screened, pool, parts, folder)
@@ -182,6 +207,37 @@ class Service:
         except AWAY as error:
             return f"Postgres is away: {error}"
         return None if gap is None else Degraded(f"{gap.describe()} {WHAT_TO_DO}")
+
+
+async def _open_views(settings: Settings, stack: AsyncExitStack) -> tuple[View, Lists]:
+    """What pages and the API read from: callers share its statements."""
+    pool = await _open_reading_pool(settings, stack, settings.pool_size, settings.query_s)
+    places = max(1, settings.pool_size - settings.costly_max)
+    per_caller = max(1, places * 3 // 4)
+    view = View(pool, Shares("queries", places, per_caller, settings.requests.concurrent_max))
+    costly = View(pool, Shares("costly queries", settings.costly_max, 1, WAITING_MAX))
+    return view, Lists(view, costly)
+
+
+async def _open_exports(settings: Settings, stack: AsyncExitStack) -> Exports:
+    size = settings.export_pool_size
+    view = View(await _open_reading_pool(settings, stack, size, settings.export_query_s))
+    return Exports(view=view, lists=Lists(view), shares=Shares("exports", size, 1, WAITING_MAX))
+
+
+async def _open_reading_pool(
+    settings: Settings, stack: AsyncExitStack, size_max: int, query_s: float
+) -> Pool:
+    """Connections for statements of callers, which the database ends after `query_s`."""
+    pool = await open_pool(
+        _by_index(settings.database_url),
+        size_max=size_max,
+        name="fairlead-lookout",
+        is_reset=False,
+        query_s_max=query_s,
+    )
+    stack.push_async_callback(pool.close)
+    return pool
 
 
 def _by_index(url: str) -> str:

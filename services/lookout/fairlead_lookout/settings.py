@@ -19,8 +19,13 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     request about many. `jobs_known_max`: jobs that the fold keeps in memory. `events_days`: days
     for which public events are kept; `jobs_days`: days for which jobs are kept after they ended;
     `usage_days`: days for which resource-hours and shares by the hour are kept. `away_s`: how long
-    the log or the database may be away before the process ends. `streams_max`: event streams open
-    at once; `waits_max`: long polls.
+    the log or the database may be away before the process ends. `streams_max`: event streams, live
+    pages and exports open at once, of which one caller has at most `streams_per_caller_max`;
+    `waits_max` and `waits_per_caller_max`: long polls. `pool_size`: statements of pages and lists
+    that run at a time; `costly_max` of them look at many rows (groups, counts, filters by label),
+    one of each caller; of the others one caller has at most three quarters. Exports have
+    `export_pool_size` connections of their own. A statement is ended after `query_s`, one of an
+    export after `export_query_s`.
     """
 
     priority_classes: tuple[PriorityClass, ...] = DEFAULT_CLASSES
@@ -31,6 +36,12 @@ class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown
     jobs_known_max: Count = 100_000
     events_days: Days = 30
     away_s: Positive = 900.0
-    streams_max: Count = 500
+    streams_max: Count = 1_000
+    streams_per_caller_max: Count = 350
     waits_max: Count = 1_000
+    waits_per_caller_max: Count = 350
     pool_size: Count = 8
+    costly_max: Count = 2
+    export_pool_size: Count = 2
+    query_s: Positive = 15.0
+    export_query_s: Positive = 30.0

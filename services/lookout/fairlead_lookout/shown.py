@@ -1,11 +1,13 @@
 """What the API answers with: JSON in camelCase, times as RFC 3339, absent means nothing to say."""
 
+import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
-from fairlead_common import clock, clusters, events, positions, reports, resources
+from fairlead_common import clock, clusters, events, ids, positions, reports, resources
 from fairlead_lookout import metering
 from fairlead_lookout.fairness import Sums
 from fairlead_lookout.model import JobSet
@@ -26,6 +28,9 @@ SENTENCES: Final = {
 """A sentence for people for each failure category, and for some reasons of rejection."""
 
 
+NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
+
+
 class Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What all answers are."""
 
@@ -35,7 +40,8 @@ class JobSetShown(Shown, frozen=True, kw_only=True):
 
     `failures`: failed and rejected jobs by category. `resourceHours`: what its runs held so far,
     in cores, bytes and units times hours. `eta`: when it will be done if it goes on as it did
-    until its last activity.
+    until its last activity. `superseded`: jobs that did not succeed and were submitted again in
+    this job set (`resubmit` with `failed`).
     """
 
     queue: str
@@ -49,6 +55,7 @@ class JobSetShown(Shown, frozen=True, kw_only=True):
     failures: dict[str, int]
     resource_hours: dict[str, float]
     eta: str | None = None
+    superseded: int = 0
 
 
 class JobSetsShown(Shown, frozen=True, kw_only=True):
@@ -108,6 +115,14 @@ class JobShown(Shown, frozen=True, kw_only=True):
     category: str | None = None
     message: str | None = None
     reason: str | None = None
+    superseded_by: str | None = None
+
+
+class JobExported(JobShown, frozen=True, kw_only=True):
+    """A line of an export. `requests`: what a run is given, in cores, bytes and units."""
+
+    labels: dict[str, str] = {}
+    requests: dict[str, float] = {}
 
 
 class JobsShown(Shown, frozen=True, kw_only=True):
@@ -137,7 +152,8 @@ class WhyShown(Shown, frozen=True, kw_only=True):
     """Why a queued job waits: a code of the scheduler (or what it waits for) and a sentence. One
     that has its node and waits until runs there have made room says `making-room`.
 
-    `nodes`: nodes of the pool by the first thing that rules them out.
+    `nodes`: nodes of the pool by the first thing that rules them out. `dependencies`: states by job
+    id of those it waits for; `client_ids` of them, where they have one.
     """
 
     code: str
@@ -145,6 +161,7 @@ class WhyShown(Shown, frozen=True, kw_only=True):
     nodes: dict[str, int] | None = None
     jobs: int | None = None
     dependencies: dict[str, str] | None = None
+    client_ids: dict[str, str] | None = None
 
 
 class JobDetailShown(JobShown, frozen=True, kw_only=True):
@@ -333,6 +350,7 @@ def job_set(known: JobSet, states: dict[str, int], now_ms: int) -> JobSetShown:
         failures=known.failures,
         resource_hours=resource_hours(metering.used(known, now_ms)),
         eta=time(metering.eta_ms(known, now_ms)),
+        superseded=known.superseded,
     )
 
 
@@ -358,8 +376,30 @@ def resource_hours(used: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def job(row: Any, now_ms: int, waits_for_others: bool) -> JobShown:
-    """A job from a row of the statements that read jobs."""
+_texts: Final = msgspec.json.Decoder(dict[str, str]).decode
+_amounts: Final = msgspec.json.Decoder(dict[str, int]).decode
+_AWAITED: Final = re.compile(rf"^job ([{ids.ALPHABET}]{{{ids.JOB_ID_LENGTH}}}), which it waits for")
+"""How the reason of a job begins that was cancelled because of another one."""
+
+
+def awaited(reason: str | None) -> str | None:
+    """The id of the job because of which one was cancelled that waited for it."""
+    found = _AWAITED.match(reason or "")
+    return None if found is None else found[1]
+
+
+def _named(reason: str | None, client_ids: Mapping[str, str]) -> str | None:
+    """The reason with the client id of the job that it names."""
+    other = awaited(reason)
+    if reason is None or other is None or other not in client_ids:
+        return reason
+    return reason.replace(other, client_ids[other], 1)
+
+
+def job(
+    row: Any, now_ms: int, waits_for_others: bool, client_ids: Mapping[str, str] = NO_NAMES
+) -> JobShown:
+    """A job from a row of the statements that read jobs. `client_ids`: of jobs in its reason."""
     return JobShown(
         id=row["id"],
         queue=row["queue"],
@@ -381,7 +421,19 @@ def job(row: Any, now_ms: int, waits_for_others: bool) -> JobShown:
         exit_code=row["exit_code"],
         category=row["category"],
         message=SENTENCES.get(row["category"] or ""),
-        reason=row["reason"],
+        reason=_named(row["reason"], client_ids),
+        superseded_by=row["superseded_by"],
+    )
+
+
+def exported(job: JobShown, row: Any) -> JobExported:
+    """A job with a row of the statement `labels_and_requests`, or none if it was just forgotten."""
+    labels = _texts(row["labels"]) if row is not None and row["labels"] else {}
+    asked = _amounts(row["requests"]) if row is not None and row["requests"] else {}
+    return JobExported(
+        **msgspec.structs.asdict(job),
+        labels=labels,
+        requests={name: resources.plain(name, amount) for name, amount in asked.items()},
     )
 
 

@@ -14,6 +14,8 @@ from fairlead_common.lifecycle import (
     RunState,
 )
 
+SUCCEEDED: Final = str(JobState.SUCCEEDED)
+
 Steps = Mapping[type[events.Event], Mapping[str, str]]
 """event type -> state -> next state"""
 

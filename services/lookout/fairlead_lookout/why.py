@@ -33,13 +33,17 @@ def explain(
             return shown.WhyShown(code="hold", sentence="It is held until somebody releases it.")
         case "dependencies":
             waiting = {each: s for each, s in found.dependencies.items() if s != "SUCCEEDED"}
+            named = [found.client_ids.get(each, each) for each in list(waiting)[:3]]
+            listed = dict(list(waiting.items())[:100])
             return shown.WhyShown(
                 code="dependencies",
                 sentence=(
                     f"It waits for {len(waiting)} of {len(found.dependencies)} jobs to succeed:"
-                    f" {', '.join(list(waiting)[:3])}{' ...' if len(waiting) > 3 else ''}."
+                    f" {', '.join(named)}{' ...' if len(waiting) > 3 else ''}."
                 ),
-                dependencies=dict(list(waiting.items())[:100]),
+                dependencies=listed,
+                client_ids={each: name for each, name in found.client_ids.items() if each in listed}
+                or None,
             )
         case "startAfter":
             return shown.WhyShown(

@@ -3,9 +3,10 @@
 import asyncio
 
 import httpx2
+import msgspec
 import pytest
 
-from fairlead_common import clusters, events, reports, shapes
+from fairlead_common import clusters, events, ids, reports, shapes
 from fairlead_common.db import open_pool
 from fairlead_common.events import Gang
 from fairlead_common.positions import encode
@@ -110,6 +111,38 @@ async def test_a_job_set_with_a_slash_in_its_name(fresh_database: str, valkey_ur
         assert len(await world.lines("/jobsets/q/x%2Fy/events")) == 1
 
 
+async def test_a_job_is_found_by_queue_job_set_and_client_id(
+    fresh_database: str, valkey_url: str
+) -> None:
+    key = "q/x/y/one"
+    named = ids.job_id_of(key)
+    async with running(fresh_database, valkey_url) as world:
+        told = msgspec.structs.replace(submitted("a"), job_id=named, client_id="one")
+        after = await world.tell(told, job_set="x/y")
+        for path in (f"/jobs/{key}", "/jobs/q%2Fx%2Fy%2Fone", f"/jobs/{named}"):
+            assert (await world.read(path, after))["id"] == named
+        page = await world.client.get(f"/jobs/{key}")
+        assert (page.status_code, page.headers["location"]) == (303, f"/jobs/{named}")
+        assert (await world.client.get("/jobs/q//one")).status_code == 404
+
+
+async def test_a_job_cancelled_for_another_names_it_by_its_client_id(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        other = job_id("first")
+        reason = f"job {other}, which it waits for, ended FAILED"
+        after = await world.tell(
+            submitted("first", client_id="first"),
+            submitted("then", client_id="then", after=(other,)),
+            events.JobCancelled(job_id=job_id("then"), reason=reason),
+        )
+        said = "job first, which it waits for, ended FAILED"
+        assert (await world.read(f"/jobs/{job_id('then')}", after))["reason"] == said
+        listed = await world.read("/jobs", state="CANCELLED")
+        assert [job["reason"] for job in listed["jobs"]] == [said]
+
+
 async def test_a_job_says_everything(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url) as world:
         after = await world.tell(
@@ -176,6 +209,8 @@ async def test_a_job_says_why_it_waits(fresh_database: str, valkey_url: str) -> 
         assert "why" not in await world.read(f"/jobs/{job_id('plain')}")
         merge = (await world.read(f"/jobs/{job_id('merge')}"))["why"]
         assert merge["dependencies"] == {job_id("held"): "QUEUED"}
+        assert merge["clientIds"] == {job_id("held"): "held"}
+        assert "to succeed: held." in merge["sentence"]
         listed = await world.read("/jobs", state="QUEUED")
         assert {job["clientId"]: job["waitingFor"] for job in listed["jobs"]} == {
             "held": "hold",
@@ -279,7 +314,7 @@ async def test_a_position_that_never_comes_is_said_so(fresh_database: str, valke
         ("/jobsets/q/nothing/events", {}, 404, None),
         ("/jobs/0000", {}, 404, None),
         ("/jobs/0000/logs", {}, 404, None),
-        ("/jobs/" + "x" * 65, {}, 422, "/path/job_id"),
+        ("/jobs/" + "x" * 513, {}, 422, "/path/job"),
         ("/jobs/0000/logs", {"stream": "stdin"}, 422, "/query/stream"),
     ],
 )

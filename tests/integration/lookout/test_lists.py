@@ -323,3 +323,13 @@ async def test_a_job_set_says_how_its_jobs_failed_and_what_it_used(
         found = await world.read("/jobsets/q/s")
         assert found["failures"] == {"exit-code": 1}
         assert set(found["resourceHours"]) <= {"cpu"}
+
+
+async def test_an_export_has_labels_and_requests(fresh_database: str, valkey_url: str) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        after = await world.tell(submitted("a", labels={"team": "x"}))
+        lines = (await world.get("/jobs/export.csv", after)).text.splitlines()
+        (row,) = csv.DictReader(lines)
+        assert (row["labels"], row["requests"]) == ('{"team":"x"}', '{"cpu":1.0}')
+        answer = await world.get("/jobs/export.csv", after, format="ndjson")
+        assert answer.json()["requests"] == {"cpu": 1.0}

@@ -61,7 +61,7 @@ ORDER BY hour_ms, pool, resource LIMIT $4;
 -- name: held_now
 -- What the runs of a queue hold now, by job set, and up to when that was counted.
 SELECT number, queue, job_set, partition, jobs, live, first_ms, last_ms, position,
-       last_position, last_item, failures, held, used, metered_ms
+       last_position, last_item, failures, held, used, metered_ms, superseded
 FROM fairlead_lookout.job_sets
 WHERE queue = $1 AND active AND held <> '{}' ORDER BY number DESC LIMIT $2;
 

@@ -57,7 +57,8 @@ RETURNING number, queue, job_set, partition;
 
 -- name: sets_by_key
 SELECT s.number, s.queue, s.job_set, s.partition, s.jobs, s.live, s.first_ms, s.last_ms,
-       s.position, s.last_position, s.last_item, s.failures, s.held, s.used, s.metered_ms
+       s.position, s.last_position, s.last_item, s.failures, s.held, s.used, s.metered_ms,
+       s.superseded
 FROM fairlead_lookout.job_sets s
 JOIN unnest($1::text[], $2::text[]) AS k (queue, job_set)
     ON s.queue = k.queue AND s.job_set = k.job_set;
@@ -76,7 +77,7 @@ CROSS JOIN LATERAL (
     SELECT j.id, j.set_number, j.class, j.number, j.submitted_ms, j.shape, j.state, j.priority,
            j.changed_ms, j.pool, j.after, j.held, j.start_after_ms, j.stopping, j.stop_cause,
            j.stop_reason, j.run, j.started_ms, j.ended_ms, j.category, j.exit_code, j.reason,
-           r.number, r.state, r.executor, r.node, r.pool, r.leased_ms, r.pending_ms, r.running_ms,
+           j.superseded_by, r.number, r.state, r.executor, r.node, r.pool, r.leased_ms, r.pending_ms, r.running_ms,
            r.ended_ms, r.exit_code, r.category, r.reason, r.cause, r.shape
     FROM fairlead_lookout.jobs j
     LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
@@ -139,11 +140,12 @@ UPDATE fairlead_lookout.job_sets s
 SET jobs = n.jobs, live = n.live, active = n.live > 0, first_ms = n.first_ms,
     last_ms = n.last_ms, position = n.position, last_position = n.last_position,
     last_item = n.last_item, failures = n.failures, held = n.held, used = n.used,
-    metered_ms = n.metered_ms
+    metered_ms = n.metered_ms, superseded = n.superseded
 FROM unnest($1::int[], $2::int[], $3::int[], $4::bigint[], $5::bigint[], $6::bigint[],
-            $7::bigint[], $8::int[], $9::text[], $10::text[], $11::text[], $12::bigint[])
+            $7::bigint[], $8::int[], $9::text[], $10::text[], $11::text[], $12::bigint[],
+            $13::int[])
     AS n (number, jobs, live, first_ms, last_ms, position, last_position, last_item, failures,
-          held, used, metered_ms)
+          held, used, metered_ms, superseded)
 WHERE s.number = n.number;
 
 -- name: write_counters
@@ -193,7 +195,8 @@ SET used = usage.used + excluded.used, lost = usage.lost + excluded.lost;
 CREATE TEMP TABLE IF NOT EXISTS job_changes (
     id text COLLATE "C", shape text COLLATE "C", state text COLLATE "C",
     stopping text COLLATE "C", stop_cause text COLLATE "C", stop_reason text, held boolean,
-    priority int, run int, changed_ms bigint, started_ms bigint, ended_ms bigint, category text COLLATE "C", exit_code int, reason text
+    priority int, run int, changed_ms bigint, started_ms bigint, ended_ms bigint, category text COLLATE "C", exit_code int, reason text,
+    superseded_by text COLLATE "C"
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS run_changes (
     job_id text COLLATE "C", number int, state text COLLATE "C", pending_ms bigint,
@@ -205,7 +208,8 @@ CREATE TEMP TABLE IF NOT EXISTS run_changes (
 UPDATE fairlead_lookout.jobs j
 SET shape = c.shape, state = c.state, stopping = c.stopping, stop_cause = c.stop_cause,
     stop_reason = c.stop_reason, held = c.held, priority = c.priority, run = c.run, changed_ms = c.changed_ms, started_ms = c.started_ms,
-    ended_ms = c.ended_ms, category = c.category, exit_code = c.exit_code, reason = c.reason
+    ended_ms = c.ended_ms, category = c.category, exit_code = c.exit_code, reason = c.reason,
+    superseded_by = c.superseded_by
 FROM job_changes c WHERE j.id = c.id;
 
 -- name: merge_runs
@@ -245,7 +249,7 @@ SET position = greatest(events_dropped.position, excluded.position);
 -- name: old_sets
 -- Job sets behind number $1 that may have jobs that ended before $3.
 SELECT number, queue, job_set, partition, jobs, live, first_ms, last_ms, position,
-       last_position, last_item, failures, held, used, metered_ms
+       last_position, last_item, failures, held, used, metered_ms, superseded
 FROM fairlead_lookout.job_sets
 WHERE number > $1 AND partition = ANY($2::int[]) AND first_ms < $3
 ORDER BY number LIMIT $4;
@@ -255,7 +259,7 @@ ORDER BY number LIMIT $4;
 SELECT old.*
 FROM unnest($2::text[]) AS w (state)
 CROSS JOIN LATERAL (
-    SELECT j.id, j.class, j.state, j.category
+    SELECT j.id, j.class, j.state, j.category, j.superseded_by
     FROM fairlead_lookout.jobs j
     WHERE j.set_number = $1 AND j.state = w.state AND j.number < $3 AND j.ended_ms < $4
     ORDER BY j.number, j.id LIMIT $5

@@ -233,7 +233,7 @@ LIMIT $7;
 
 -- name: set_by_key
 SELECT number, queue, job_set, partition, jobs, live, first_ms, last_ms, position,
-       last_position, last_item, failures, held, used, metered_ms
+       last_position, last_item, failures, held, used, metered_ms, superseded
 FROM fairlead_lookout.job_sets WHERE queue = $1 AND job_set = $2 AND jobs > 0;
 
 -- name: counts_of_sets
@@ -325,6 +325,22 @@ ORDER BY r.job_id;
 
 -- name: states
 SELECT id, state FROM fairlead_lookout.jobs WHERE id = ANY($1::text[]);
+
+-- name: dependencies
+SELECT j.id, j.state, p.client_id
+FROM fairlead_lookout.jobs j JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
+WHERE j.id = ANY($1::text[]);
+
+-- name: labels_and_requests
+SELECT j.id, p.labels, s.requests
+FROM fairlead_lookout.jobs j
+JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
+LEFT JOIN fairlead_lookout.shapes s ON s.key = j.shape
+WHERE j.id = ANY($1::text[]);
+
+-- name: client_ids
+SELECT job_id AS id, client_id FROM fairlead_lookout.job_specs
+WHERE job_id = ANY($1::text[]) AND client_id IS NOT NULL;
 
 -- name: jobs_before
 -- How many of the oldest queued jobs of a queue (at most $2 are looked at) would go before one of
