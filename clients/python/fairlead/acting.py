@@ -59,6 +59,20 @@ def resubmit(jobs: Jobs, job_set: str, *, queue: str | None = None) -> Flow[Star
     return (yield from asking.ask(asking.post("/jobs/resubmit", body), Started))
 
 
+def resubmit_failed(queue: str, job_set: str) -> Flow[Started]:
+    """Submit again what failed in a job set, or was cancelled because another job of it failed.
+
+    The new jobs are `trial~2` for `trial`, and take the place of the old ones, which are not
+    submitted again a second time: only what failed since is.
+    """
+    body = {
+        "filter": Filter(queue=queue, job_set=job_set),
+        "failed": True,
+        "clientId": f"{(yield from steps.draw()):016x}",
+    }
+    return (yield from asking.ask(asking.post("/jobs/resubmit", body), Started))
+
+
 def action(action_id: str) -> Flow[Action]:
     """How far an action is that goes on after its answer."""
     return (yield from asking.ask(asking.get(f"/actions/{asking.part(action_id)}"), Action))

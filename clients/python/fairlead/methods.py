@@ -10,11 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from fairlead import acting, discovery, follow, looking, managing, reporting, submitting
+from fairlead import acting, discovery, follow, location, looking, managing, reporting, submitting
+from fairlead import secrets as queue_secrets
 from fairlead.fleet import Cluster, Node, QuarantineRecord
 from fairlead.models import Action, Event, JobDetail, JobSet, JobView, Queue
 from fairlead.retries import Retries, retrying
-from fairlead.steps import Flow
+from fairlead.steps import Flow, Wrote
 from fairlead.tokens import Token
 from fairlead.writes import Writes, remembering
 
@@ -90,6 +91,7 @@ class Methods(ABC):
     reprioritize = Call(acting.reprioritize)
     release = Call(acting.release)
     resubmit = Call(acting.resubmit)
+    resubmit_failed = Call(acting.resubmit_failed)
     action = Call(acting.action)
     watch_action = Each(acting.watch_action, Action)
 
@@ -123,6 +125,7 @@ class Methods(ABC):
     priority_classes = Call(managing.priority_classes)
     clusters = Each(managing.clusters, Cluster)
     nodes = Each(managing.nodes, Node)
+    location = Call(location.location)
     quarantine = Each(managing.quarantine, QuarantineRecord)
     cordon = Call(managing.cordon)
     uncordon = Call(managing.uncordon)
@@ -130,6 +133,9 @@ class Methods(ABC):
     create_token = Call(managing.create_token)
     revoke_token = Call(managing.revoke_token)
     sign_in_link = Call(managing.sign_in_link)
+    set_secret = Call(queue_secrets.set_secret)
+    secrets = Each(queue_secrets.secrets, queue_secrets.Secret)
+    delete_secret = Call(queue_secrets.delete_secret)
     fetch = Call(managing.fetch)
 
     def __init__(
@@ -146,6 +152,10 @@ class Methods(ABC):
         self._met = False
         self._writes = Writes()
         self._connect()
+
+    def expect(self, queue: str, job_set: str, position: str) -> None:
+        """Let reads see this position, at which another client submitted to the job set."""
+        self._writes.note(Wrote(queue, job_set, position))
 
     def _patiently(self, flow: Flow[T]) -> Flow[T]:
         """The flow, repeating what may be repeated; notes when the server has answered."""

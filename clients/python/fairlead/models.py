@@ -64,17 +64,21 @@ class Retry(Sent, frozen=True, kw_only=True):
 
 
 class Job(Sent, frozen=True, kw_only=True):
-    """A job to submit: the short form (`command`, `cpu`, `memory`, `gpu`, `env`) or a `pod_spec`.
+    """A job to submit: the short form (`command`, `cpu`, `memory`, `gpu`, `env`, `working_dir`) or
+    a `pod_spec`.
 
     `client_id` names the job within its queue and job set: submitting it again creates nothing.
     The client library makes one up where it is absent, so that its own retries are safe.
+    A value of `env` may be `{"value": ..., "secret": True}`, which nobody is shown, or
+    `{"secretRef": {"name": ..., "key": ...}}`, a secret of the queue (`set_secret`).
     `after` lists jobs of the same job set (client ids or ids) that must succeed first.
     """
 
     client_id: str | None = None
     image: str | None = None
     command: tuple[str, ...] | None = None
-    env: Mapping[str, str] | None = None
+    env: Mapping[str, str | Mapping[str, object]] | None = None
+    working_dir: str | None = None
     cpu: str | int | float | None = None
     memory: str | int | None = None
     gpu: str | int | None = None
@@ -266,6 +270,7 @@ class JobSet(Answer, frozen=True, kw_only=True):
 
     `failures`: failed and rejected jobs by category. `resource_hours`: what its runs held so far,
     in cores, bytes and units times hours. `eta`: when it is done if it goes on as it did.
+    `superseded`: jobs that did not succeed and in whose place others were submitted.
     """
 
     queue: str
@@ -279,6 +284,7 @@ class JobSet(Answer, frozen=True, kw_only=True):
     failures: dict[str, int] = {}
     resource_hours: dict[str, float] = {}
     eta: str | None = None
+    superseded: int = 0
 
     @property
     def is_finished(self) -> bool:
@@ -292,8 +298,8 @@ class JobSet(Answer, frozen=True, kw_only=True):
 
     @property
     def bad(self) -> int:
-        """How many ended otherwise than well."""
-        return self.ended - self.states.get(SUCCEEDED, 0)
+        """How many ended otherwise than well, without those that were submitted again."""
+        return self.ended - self.states.get(SUCCEEDED, 0) - self.superseded
 
 
 class AboutJob(Answer, frozen=True, kw_only=True):
@@ -325,6 +331,7 @@ class AboutJob(Answer, frozen=True, kw_only=True):
     category: str | None = None
     message: str | None = None
     reason: str | None = None
+    superseded_by: str | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -371,7 +378,8 @@ class Run(Answer, frozen=True, kw_only=True):
 class Why(Answer, frozen=True, kw_only=True):
     """Why a job waits: in its queue, or (`making-room`) until runs on its node have made room.
 
-    `nodes`: nodes of its pool by the first thing that rules them out.
+    `nodes`: nodes of its pool by the first thing that rules them out. `dependencies`: states by job
+    id of those it waits for; `client_ids` of them, where they have one.
     """
 
     code: str
@@ -379,6 +387,7 @@ class Why(Answer, frozen=True, kw_only=True):
     nodes: dict[str, int] | None = None
     jobs: int | None = None
     dependencies: dict[str, str] | None = None
+    client_ids: dict[str, str] | None = None
 
 
 class JobDetail(AboutJob, frozen=True, kw_only=True):

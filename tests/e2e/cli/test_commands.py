@@ -60,6 +60,30 @@ def test_a_command_gets_the_environment_asked_for(terminal: Terminal) -> None:
     assert done.stdout == "green default\n"
 
 
+def test_a_command_reads_and_writes_files_of_the_folder_that_it_is_typed_in(
+    terminal: Terminal,
+) -> None:
+    (terminal.folder / "hello.py").write_text("open('out.txt', 'w').write('hello')")
+    terminal("run", "--cpu", "100m", "--", "python3", "hello.py")
+    assert (terminal.folder / "out.txt").read_text() == "hello"
+
+
+def test_jobs_of_a_file_start_where_it_is_submitted_or_where_they_say(
+    terminal: Terminal, job_set: str
+) -> None:
+    (terminal.folder / "data").mkdir()
+    jobs = "[{command: [touch, here]}, {command: [touch, there], workingDir: data}]"
+    submitted(terminal, job_set, jobs, "--wait")
+    assert (terminal.folder / "here").exists()
+    assert (terminal.folder / "data" / "there").exists()
+
+
+def test_a_scratch_run_has_an_empty_folder_of_its_own(terminal: Terminal) -> None:
+    done = terminal("run", "--cpu", "100m", "--scratch", "--", "sh", "-c", "ls -A; pwd")
+    assert done.stdout.count("\n") == 1
+    assert str(terminal.folder) not in done.stdout
+
+
 def test_ctrl_c_cancels_the_job(terminal: Terminal, job_set: str) -> None:
     words = terminal.words(
         ["run", "--cpu", "100m", "--jobset", job_set, "--", "sh", "-c", "echo on; sleep 600"]
@@ -239,10 +263,11 @@ def test_jobs_are_found_by_label_and_cancelled_by_filter(terminal: Terminal, job
 def test_the_end_of_a_job_is_told_in_sentences(terminal: Terminal, job_set: str) -> None:
     command = "[{command: [sh, -c, 'exit 3'], retry: {limit: 1, on: [exit-code]}}]"
     (job_id,) = submitted(terminal, job_set, command, "--wait", want=1)
+    job = json.loads(terminal("describe", "job", job_id, "-o", "json").stdout)
     told = terminal("why", job_id).stdout.splitlines()
     assert told[0].startswith("FAILED: ")
     assert [line[:5] for line in told[2:4]] == ["Run 1", "Run 2"]
-    assert f"fairlead logs {job_id}" in told[-1]
+    assert f"fairlead logs default/{job_set}/{job['clientId']}" in told[-1]
 
 
 def test_nodes_are_cordoned_and_listed(terminal: Terminal) -> None:

@@ -42,6 +42,13 @@ def test_a_server_that_misses_something_says_what() -> None:
     assert bad.code == frame.EXIT_UNREACHABLE
 
 
+def test_a_problem_is_not_a_services_readiness() -> None:
+    assert checks.is_readiness(ok(WELL))
+    assert checks.is_readiness(Reply(503, {}, b'{"ready": false, "checks": {}}'))
+    assert not checks.is_readiness(Reply(401, {}, b'{"type": "/problems/unauthenticated"}'))
+    assert not checks.is_readiness(Reply(404, {}, b"not found"))
+
+
 def test_a_server_that_goes_on_without_something_is_not_unreachable() -> None:
     _, bad = checks.health(ok({"ready": True, "checks": {"log": "ok", "cache": "away"}}))
     assert bad.code == frame.EXIT_JOBS_FAILED

@@ -19,7 +19,7 @@ from tests.unit.client import served
 from tests.unit.client.served import FILE, Asked, Served, accept
 
 JOB = {
-    "id": "0a",
+    "id": "0a00000000000000000000000000",
     "queue": "q",
     "jobSet": "s",
     "state": "FAILED",
@@ -69,7 +69,7 @@ def test_a_file_is_submitted(server: Served, file: str, capsys: pytest.CaptureFi
     server.routes["POST /api/v1/jobs"] = accept
     assert cli.invoke(["submit", file]) == 0
     assert capsys.readouterr().out == "submitted 2 jobs to q/s\n"
-    body = server.asked[0].json()
+    body = server.asked[-1].json()
     assert isinstance(body, dict)
     assert body["defaults"] == {"cpu": 1}
 
@@ -194,7 +194,7 @@ def test_a_file_that_is_no_submission_ends_with_2(
         ["get", "jbos"],
         ["cancel"],
         ["cancel", "id", "--queue", "q"],
-        ["cancel", "id", "--jobset", "s"],
+        ["cancel", "id", "--state", "QUEUED"],
         ["queue", "create", "a", "--label", "novalue"],
         ["run"],
         ["no-such-command"],
@@ -222,7 +222,7 @@ def test_jobs_are_listed_as_a_table(server: Served, capsys: pytest.CaptureFixtur
         "AGE",
         "REASON",
     ]
-    assert row.startswith("0a   q       s         one         FAILED")
+    assert row.startswith("0a00000000000000000000000000   q       s         one         FAILED")
     query = server.asked[0].query
     assert (query["queue"], query["state"]) == ("q", "FAILED")
 
@@ -234,7 +234,7 @@ def test_lists_can_be_read_by_programs(server: Served, capsys: pytest.CaptureFix
     assert cli.invoke(["get", "jobs", "-o", "yaml"]) == 0
     assert "jobSet: s" in capsys.readouterr().out
     assert cli.invoke(["get", "jobs", "-o", "name"]) == 0
-    assert capsys.readouterr().out == "0a\n"
+    assert capsys.readouterr().out == "0a00000000000000000000000000\n"
 
 
 def test_an_empty_list_says_so_on_stderr_only(
@@ -253,15 +253,15 @@ def test_a_longer_list_says_that_there_is_more(
     server.routes["GET /api/v1/jobs"] = lambda _: {"jobs": [JOB, JOB, JOB]}
     assert cli.invoke(["get", "jobs", "--limit", "2", "-o", "name"]) == 0
     told = capsys.readouterr()
-    assert told.out == "0a\n0a\n"
+    assert told.out == 2 * "0a00000000000000000000000000\n"
     assert "the first 2" in told.err
 
 
 def test_a_job_is_described_with_its_runs(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.routes["GET /api/v1/jobs/0a"] = lambda _: DETAIL
-    assert cli.invoke(["describe", "job", "0a"]) == 0
+    server.routes["GET /api/v1/jobs/0a00000000000000000000000000"] = lambda _: DETAIL
+    assert cli.invoke(["describe", "job", "0a00000000000000000000000000"]) == 0
     text = capsys.readouterr().out
     assert "Exit code:  3" in text.replace("         ", "  ")
     assert "n1" in text
@@ -336,7 +336,7 @@ def test_jobs_that_are_in_no_state_for_it_are_told_apart_from_none(
 ) -> None:
     verb = arguments[0]
     server.routes[f"POST /api/v1/jobs/{verb}"] = lambda _: {"position": "p", "matched": 0}
-    assert cli.invoke([*arguments, "0a"]) == 0
+    assert cli.invoke([*arguments, "0a00000000000000000000000000"]) == 0
     told = capsys.readouterr()
     assert f"nothing to {verb}: none of these jobs is in a state for it" in told.err
     assert told.out == ""
@@ -371,15 +371,16 @@ def test_a_job_is_run_with_its_output_and_exit_code(
     def log(asked: Asked) -> object:
         return served.Answered(asked.query["stream"].encode() + b"\n")
 
-    done = {"position": "p", "jobs": [{"id": "0a"}]}
+    done = {"position": "p", "jobs": [{"id": "0a00000000000000000000000000"}]}
     server.routes["POST /api/v1/jobs"] = lambda _: done
-    server.routes["GET /api/v1/jobs/0a"] = lambda _: DETAIL
-    server.routes["GET /api/v1/jobs/0a/logs"] = log
+    server.routes["GET /api/v1/jobs/0a00000000000000000000000000"] = lambda _: DETAIL
+    server.routes["GET /api/v1/jobs/0a00000000000000000000000000/logs"] = log
     assert cli.invoke(["run", "--cpu", "2", "--", "sh", "-c", "exit 3"]) == 3
     told = capfdbinary.readouterr()
     assert told.out == b"stdout\n"
     assert told.err.startswith(b"stderr\n")
-    body = server.asked[0].json()
+    (posted,) = [each for each in server.asked if each.method == "POST"]
+    body = posted.json()
     assert isinstance(body, dict)
     assert body["jobs"][0]["command"] == ["sh", "-c", "exit 3"]
 
@@ -395,20 +396,33 @@ def test_ctrl_c_while_jobs_are_submitted_again_says_that_the_server_goes_on(
 
     server.routes["POST /api/v1/jobs/resubmit"] = lambda _: {"action": "a", "total": 2}
     server.routes["GET /api/v1/actions/a"] = interrupted
-    assert cli.invoke(["resubmit", "0a", "0b", "--into", "t"]) == 130
+    assert (
+        cli.invoke(
+            [
+                "resubmit",
+                "0a00000000000000000000000000",
+                "0b00000000000000000000000000",
+                "--into",
+                "t",
+            ]
+        )
+        == 130
+    )
     assert "the server goes on" in capsys.readouterr().err
 
 
 def test_a_job_whose_server_went_away_is_said_to_go_on(server: Served) -> None:
     async def attend() -> None:
-        server.routes["GET /api/v1/jobs/0a"] = lambda _: served.Answered(broken=True)
+        server.routes["GET /api/v1/jobs/0a00000000000000000000000000"] = lambda _: served.Answered(
+            broken=True
+        )
         once = Retries(attempts_max=1)
         async with AsyncClient(server.url, token="fl_t", retries=once) as client:
-            await run.attend(client, "0a", "p")
+            await run.attend(client, "0a00000000000000000000000000", "p")
 
     with pytest.raises(ServerUnreachable) as gone:
         asyncio.run(attend())
-    assert "`fairlead logs -f 0a`" in gone.value.__notes__[0]
+    assert "`fairlead logs -f 0a00000000000000000000000000`" in gone.value.__notes__[0]
     assert {asked.method for asked in server.asked} == {"GET"}
 
 
@@ -416,7 +430,7 @@ def test_a_job_that_was_there_already_is_one(
     server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "one.yaml").write_text("{queue: q, jobSet: s, jobs: [{clientId: a}]}")
-    known = {"position": "p", "jobs": [{"id": "0a", "duplicate": True}]}
+    known = {"position": "p", "jobs": [{"id": "0a00000000000000000000000000", "duplicate": True}]}
     server.routes["POST /api/v1/jobs"] = lambda _: known
     assert cli.invoke(["submit", str(tmp_path / "one.yaml")]) == 0
     assert capsys.readouterr().out == "submitted 1 job to q/s (it was there already)\n"
@@ -426,11 +440,13 @@ def test_what_others_wrote_is_told_in_one_line_that_does_not_steer_the_terminal(
     server: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     forged = {**DETAIL, "reason": "\x1b[2Jgone\nSUCCEEDED", "runs": []}
-    server.routes["GET /api/v1/jobs/0a"] = lambda _: forged
-    assert cli.invoke(["why", "0a"]) == 0
+    server.routes["GET /api/v1/jobs/0a00000000000000000000000000"] = lambda _: forged
+    assert cli.invoke(["why", "0a00000000000000000000000000"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "FAILED: �[2Jgone SUCCEEDED."
-    server.routes["GET /api/v1/jobs/0b"] = lambda _: served.problem(404, "no \x1b[2Jb")
-    assert cli.invoke(["why", "0b"]) == 3
+    server.routes["GET /api/v1/jobs/0b00000000000000000000000000"] = lambda _: served.problem(
+        404, "no \x1b[2Jb"
+    )
+    assert cli.invoke(["why", "0b00000000000000000000000000"]) == 3
     assert "no �[2Jb" in capsys.readouterr().err
 
 

@@ -34,7 +34,7 @@ def test_a_waiting_job_says_why_and_which_nodes_it_does_not_fit() -> None:
 
 def test_a_held_job_says_how_to_let_it_go() -> None:
     why = Why(code="hold", sentence="It is held.")
-    assert story.of(job("QUEUED", why=why), NOW)[-1] == "`fairlead release 0a` lets it go."
+    assert story.of(job("QUEUED", why=why), NOW)[-1] == "`fairlead release q/s/one` lets it go."
 
 
 def test_a_job_that_waits_for_others_names_them() -> None:
@@ -74,7 +74,7 @@ def test_an_ended_job_tells_every_run() -> None:
         " STOPPED: it was preempted (urgency).",
         "Run 2 was placed on n2 of c 4m0s ago, started 0s later, ran for 3m0s, and ended as"
         " FAILED: the command ended with exit code 3.",
-        "`fairlead logs 0a` shows what it wrote.",
+        "`fairlead logs q/s/one` shows what it wrote.",
     ]
 
 

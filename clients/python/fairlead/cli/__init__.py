@@ -1,56 +1,48 @@
 """The `fairlead` command.
 
-Each module of this package adds its commands to the app; other packages add theirs through the
-entry point group `fairlead.commands`, whose callables take the app. They are only looked up when
-the first word is none of ours, and modules import what is heavy only when a command runs, so that
-the command line starts quickly.
+`COMMANDS` names the modules of this package and the commands that each adds to the app; other
+packages add theirs through the entry point group `fairlead.commands`, whose callables take the app.
+Only the module of the command that is typed is imported, and other packages are looked up when it
+is none of ours, so that the command line starts quickly. Modules import what is heavy when a
+command runs.
 """
 
+import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import typer
 
-from fairlead.cli import (
-    act,
-    apply,
-    cluster,
-    completion,
-    context,
-    describe,
-    doctor,
-    export,
-    frame,
-    get,
-    logs,
-    queue,
-    run,
-    submit,
-    token,
-    watch,
-)
+from fairlead.cli import frame
 
-MODULES: Final = (
-    run,
-    submit,
-    watch,
-    get,
-    export,
-    describe,
-    logs,
-    act,
-    queue,
-    apply,
-    cluster,
-    token,
-    context,
-    doctor,
-    completion,
+COMMANDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "run": ("run",),
+        "submit": ("submit",),
+        "watch": ("watch",),
+        "get": ("get",),
+        "export": ("export",),
+        "describe": ("describe", "why"),
+        "logs": ("logs",),
+        "act": ("cancel", "preempt", "reprioritize", "release", "resubmit"),
+        "queue": ("queue",),
+        "apply": ("apply",),
+        "cluster": ("cluster", "drain"),
+        "token": ("token",),
+        "secrets": ("secrets",),
+        "context": ("context",),
+        "doctor": ("doctor",),
+        "completion": ("completion",),
+    }
 )
-"""In the order of the help."""
+"""The commands of each module, in the order of the help."""
+
+VALUED: Final = ("--server", "--context")
+"""Options before the command that take a value."""
 
 GROUP: Final = "fairlead.commands"
 ELSEWHERE: Final = {
@@ -71,19 +63,36 @@ def main() -> None:
 
 def invoke(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
-    app = build()
-    words = [word for word in arguments if not word.startswith("-")]
     completes = any(name.startswith("_FAIRLEAD_COMPLETE") for name in os.environ)
-    if completes or not words or words[0] not in _own_names(app):
+    word = command_of(arguments)
+    module = None if completes else module_of(word)
+    app = build(module)
+    if module is None:
         add_plugins(app)
-        if words and (package := missing(words[0], _own_names(app))):
-            frame.say(f"fairlead: `{words[0]}` is not installed here; pip install '{package}'")
+        if word is not None and (package := missing(word, _own_names(app))):
+            frame.say(f"fairlead: `{word}` is not installed here; pip install '{package}'")
             return frame.EXIT_USAGE
     return frame.guard(lambda: app(args=list(arguments), prog_name="fairlead"))
 
 
-def build() -> typer.Typer:
-    """The app with the commands of this package."""
+def command_of(arguments: Sequence[str]) -> str | None:
+    """The command that is typed: the first word that is no option, nor the value of one."""
+    words = iter(arguments)
+    for word in words:
+        if word in VALUED:
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return None
+
+
+def module_of(command: str | None) -> str | None:
+    """The module of this package that has the command."""
+    return next((module for module, own in COMMANDS.items() if command in own), None)
+
+
+def build(module: str | None = None) -> typer.Typer:
+    """The app with the commands of one module of this package, or of all."""
     app = typer.Typer(
         name="fairlead",
         help="Submit batch jobs to Fairlead and see what becomes of them.",
@@ -93,8 +102,8 @@ def build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(frame.options)
-    for module in MODULES:
-        module.register(app)
+    for name in COMMANDS if module is None else (module,):
+        importlib.import_module(f"fairlead.cli.{name}").register(app)
     return app
 
 

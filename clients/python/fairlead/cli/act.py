@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fairlead.cli import choose, frame, output
+from fairlead.cli import choose, frame, output, recent
 
 if TYPE_CHECKING:
-    from fairlead import Acted, Client, Filter
+    from fairlead import Acted, Client, Filter, Started
 
 ASK_ABOVE: Final = 100
 """So many jobs are changed without a question."""
@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
         "cancel",
         short_help="Cancel jobs.",
         epilog=frame.examples(
-            "fairlead cancel 0h01ja5y7d1s8xk2v4m6n8p0qr",
+            "fairlead cancel trial-7 trial-8 --jobset sweep",
             "fairlead cancel --queue default --jobset nightly --state QUEUED",
             "fairlead cancel --queue default --label team=vision --dry-run",
         ),
@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
         "preempt",
         short_help="Stop the runs of jobs.",
         epilog=frame.examples(
-            "fairlead preempt 0h01ja5y7d1s8xk2v4m6n8p0qr",
+            "fairlead preempt trial-7",
             "fairlead preempt --queue default --node n1 --reason 'n1 is replaced today'",
         ),
     )(preempt)
@@ -45,20 +45,21 @@ def register(app: typer.Typer) -> None:
         "reprioritize",
         short_help="Change the place of jobs within their queue.",
         epilog=frame.examples(
-            "fairlead reprioritize --priority 10 0h01ja5y7d1s8xk2v4m6n8p0qr",
+            "fairlead reprioritize --priority 10 trial-7 --jobset sweep",
             "fairlead reprioritize --priority -5 --queue default --jobset nightly",
         ),
     )(reprioritize)
     app.command(
         "release",
         short_help="Let jobs go that are held.",
-        epilog=frame.examples("fairlead release 0h01ja5y7d1s8xk2v4m6n8p0qr"),
+        epilog=frame.examples("fairlead release trial-7 --jobset sweep"),
     )(release)
 
     app.command(
         "resubmit",
         short_help="Submit jobs again, as new ones.",
         epilog=frame.examples(
+            "fairlead resubmit --failed --jobset nightly",
             "fairlead resubmit --queue default --jobset nightly --state FAILED --into nightly-2",
             "fairlead resubmit 0h01ja5y7d1s8xk2v4m6n8p0qr --into again",
         ),
@@ -122,11 +123,13 @@ def reprioritize(
 
 def release(
     context: typer.Context,
-    ids: Annotated[list[str], typer.Argument(metavar="ID", help="Job ids.")],
+    ids: Annotated[list[str], typer.Argument(metavar="JOB", help=choose.JOB_HELP)],
+    queue: choose.OfQueue = "",
+    jobset: choose.OfJobSet = "",
 ) -> None:
     """Let jobs go that were submitted with `hold: true`."""
     with frame.connect(context) as client:
-        done = client.release(ids)
+        done = client.release(choose.named(client, ids, queue, jobset))
     matched = len(ids) if done.matched is None else done.matched
     _report(ids, matched, ("release", "release"))
 
@@ -135,7 +138,13 @@ def release(
 def resubmit(
     context: typer.Context,
     chosen: "Filter",
-    into: Annotated[str, typer.Option(help="The job set of the new jobs.", metavar="NAME")],
+    into: Annotated[str, typer.Option(help="The job set of the new jobs.", metavar="NAME")] = "",
+    failed: Annotated[
+        bool,
+        typer.Option(
+            "--failed", help="What failed in a job set, in its place: `trial` becomes `trial~2`."
+        ),
+    ] = False,
     ids: choose.Ids = None,
     into_queue: Annotated[
         str, typer.Option(help="The queue of the new jobs; theirs otherwise.", metavar="NAME")
@@ -144,13 +153,20 @@ def resubmit(
 ) -> None:
     """Submit new jobs like those, into a job set; the old ones stay as they are.
 
-    Prints the progress on a terminal. Interrupted, the server still goes on to the end.
+    With --failed, those of a job set that failed, or were cancelled because another one did, and
+    that were not submitted again yet: the new ones take their places in the job set. Interrupted,
+    the server still goes on to the end.
     """
-    jobs = choose.ids_or_filter(ids, chosen)
     with frame.connect(context) as client:
-        if not isinstance(jobs, list):
-            _confirm_many(client, chosen, yes)
-        started = client.resubmit(jobs, into, queue=into_queue or None)
+        if failed:
+            started = _resubmit_failed(client, chosen, [*(ids or []), into, into_queue], yes)
+        else:
+            if not into:
+                frame.fail("say --into JOBSET, or --failed")
+            jobs = choose.jobs_of(client, ids, chosen)
+            if not isinstance(jobs, list):
+                _confirm_many(client, chosen, yes)
+            started = client.resubmit(jobs, into, queue=into_queue or None)
         last = None
         try:
             for last in client.watch_action(started.action):
@@ -159,13 +175,32 @@ def resubmit(
             frame.say("\nfairlead: the server goes on to submit them again")
             raise
     assert last is not None, "an action says at least once how far it is"
+    if last.total == 0 and failed:
+        typer.echo(f"nothing to submit again: no job of {last.queue}/{last.job_set} is failed")
+        return
     if last.total == 0:
         frame.fail("no such jobs; nothing was done")
+    if last.position is not None:
+        recent.save(client.server.url, last.queue, last.job_set, last.position)
     for refused in last.refused[: frame.FAULTS_SHOWN_MAX]:
         frame.say(f"{refused.id}: {refused.reason}")
     typer.echo(f"submitted {output.many(last.made, 'job')} to {last.queue}/{last.job_set}")
     if last.made < last.total:
         raise typer.Exit(frame.EXIT_JOBS_FAILED)
+
+
+def _resubmit_failed(client: "Client", chosen: "Filter", others: list[str], yes: bool) -> "Started":
+    """What failed in the job set that is named, or was used last."""
+    from fairlead import Filter
+
+    queue, job_set = choose.place(client, chosen.queue or "", chosen.job_set or "")
+    if any(others) or chosen != Filter(queue=chosen.queue, job_set=chosen.job_set):
+        frame.fail("--failed goes with --queue and --jobset, and nothing else")
+    bad = client.job_set(queue, job_set).bad
+    if bad > ASK_ABOVE:
+        what = output.many(bad, "job")
+        frame.confirm(f"Submit {what} again?", f"this would submit {what}", yes)
+    return client.resubmit_failed(queue, job_set)
 
 
 def _confirm_many(client: "Client", chosen: "Filter", yes: bool) -> None:
@@ -189,8 +224,8 @@ def _act(
 ) -> None:
     """Ask for it; of many jobs not without a question. `words`: the verb, and the noun."""
     verb, _ = words
-    jobs = choose.ids_or_filter(ids, chosen)
     with frame.connect(context) as client:
+        jobs = choose.jobs_of(client, ids, chosen)
         if dry_run:
             _show(ask(client, jobs, True), verb)
             return

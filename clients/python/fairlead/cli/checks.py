@@ -77,6 +77,15 @@ def clock(headers: Mapping[str, str], now: datetime.datetime) -> Finding:
     )
 
 
+def is_readiness(reply: Reply) -> bool:
+    """Whether this is the answer of a service about its readiness."""
+    try:
+        msgspec.json.decode(reply.body, type=Health)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
 def health(reply: Reply) -> list[Finding]:
     """What the server says of what it needs."""
     try:

@@ -1,17 +1,28 @@
 """Which jobs a command is about: ids, or options that filter, the same for all commands."""
 
 import inspect
+import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from fairlead.cli import frame
 
 if TYPE_CHECKING:
-    from fairlead import Filter
+    from fairlead import Client, Filter
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Job ids.")]
+JOB_HELP: Final = "An id, a client id of the job set, or QUEUE/JOBSET/CLIENTID."
+Ids = Annotated[list[str] | None, typer.Argument(metavar="JOB", help=JOB_HELP)]
+OneJob = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)]
+OfQueue = Annotated[str, typer.Option("--queue", help="The queue of a client id.", metavar="NAME")]
+OfJobSet = Annotated[
+    str,
+    typer.Option(
+        "--jobset", help="The job set of a client id; else the last one used.", metavar="NAME"
+    ),
+]
+_ID: Final = re.compile(r"[0-9abcdefghjkmnpqrstvwxyz]{28}")
 Queue = Annotated[str, typer.Option(help="Jobs of this queue.", metavar="NAME")]
 JobSet = Annotated[str, typer.Option(help="Only of this job set.", metavar="NAME")]
 States = Annotated[
@@ -96,12 +107,44 @@ def is_empty(chosen: "Filter") -> bool:
     return chosen == Filter()
 
 
-def ids_or_filter(ids: list[str] | None, chosen: "Filter") -> "list[str] | Filter":
-    """What an action is about: either ids or a filter with a queue, nothing else."""
-    if ids and not is_empty(chosen):
-        frame.fail("say which jobs: either ids or options like --queue, not both")
-    if ids:
-        return ids
+def jobs_of(client: "Client", texts: list[str] | None, chosen: "Filter") -> "list[str] | Filter":
+    """What an action is about: jobs by name (then a filter's queue and job set are theirs), or a
+    filter with a queue.
+    """
+    from fairlead import Filter
+
+    if texts:
+        if chosen != Filter(queue=chosen.queue, job_set=chosen.job_set):
+            frame.fail("say which jobs: either their names or options like --state, not both")
+        return named(client, texts, chosen.queue or "", chosen.job_set or "")
     if chosen.queue is None:
         frame.fail("say which jobs: either ids, or --queue NAME (and --jobset, --state, --label)")
     return chosen
+
+
+def named(client: "Client", texts: list[str], queue: str = "", job_set: str = "") -> list[str]:
+    """What the server calls these jobs: an id, or `queue/jobSet/clientId`."""
+    return [_reference(client, text, queue, job_set) for text in texts]
+
+
+def _reference(client: "Client", text: str, queue: str, job_set: str) -> str:
+    if _ID.fullmatch(text) or (text.count("/") > 1 and not (queue or job_set)):
+        return text
+    if "/" in text:
+        frame.fail(f"{text!r}: name a job whose client id has a slash by its id")
+    queue, job_set = place(client, queue, job_set)
+    return f"{queue}/{job_set}/{text}"
+
+
+def place(client: "Client", queue: str, job_set: str) -> tuple[str, str]:
+    """Queue and job set of a client id: as they are given, else those used last."""
+    from fairlead.cli import recent
+
+    known = recent.load(client.server.url)
+    if not job_set:
+        if known is None or queue not in ("", known.queue):
+            frame.fail("say of which job set: --jobset NAME, or QUEUE/JOBSET/CLIENTID")
+        return known.queue, known.job_set
+    if not queue:
+        queue = known.queue if known is not None and known.job_set == job_set else "default"
+    return queue, job_set

@@ -1,11 +1,16 @@
 """`fairlead cluster cordon` and `uncordon`: whether a cluster, or nodes of it, take new jobs."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fairlead.cli import frame
+from fairlead.cli import frame, output
 
+if TYPE_CHECKING:
+    from fairlead import Client
+
+POLL_S: Final = 0.5
+WAY_OUT: Final = "`fairlead get clusters` and `fairlead get nodes` list them"
 Name = Annotated[
     str, typer.Argument(metavar="CLUSTER", help="Name of the cluster, as `get clusters` says it.")
 ]
@@ -34,6 +39,15 @@ def register(app: typer.Typer) -> None:
         ),
     )(uncordon)
     app.add_typer(group, name="cluster")
+    app.command(
+        "drain",
+        short_help="Empty a cluster or nodes of it.",
+        epilog=frame.examples(
+            "fairlead drain local --dry-run",
+            "fairlead drain rack-7 n1 n2 --reason 'new disks'",
+            "fairlead drain rack-7 n1 --keep-running",
+        ),
+    )(drain)
 
 
 def cordon(
@@ -44,6 +58,89 @@ def cordon(
 ) -> None:
     """Place nothing new there; what runs goes on."""
     _mark(context, cluster, nodes or [], reason, cordoned=True)
+
+
+def drain(
+    context: typer.Context,
+    cluster: Name,
+    nodes: Nodes = None,
+    reason: Annotated[str, typer.Option(help="Why, for whoever asks later.", metavar="TEXT")] = "",
+    keep_running: Annotated[
+        bool, typer.Option("--keep-running", help="Wait for what runs instead of preempting it.")
+    ] = False,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Return when it has been asked for.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be stopped, do nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Empty a cluster, or nodes of it: cordon it, preempt the runs of all queues there, wait.
+
+    Preempted jobs wait for another place, or end, as their `onPreemption` says. `fairlead cluster
+    uncordon` lets it be used again.
+    """
+    from fairlead import NotFound
+
+    with frame.connect(context) as client, frame.hint(WAY_OUT, NotFound):
+        there = _runs(client, cluster, nodes)
+        what = f"{output.many(sum(there.values()), 'run')} on {_where(cluster, nodes)}"
+        if dry_run:
+            stops = "would wait for" if keep_running else "would preempt"
+            typer.echo(f"{stops} {what}; nothing was done")
+            return
+        if there and not keep_running:
+            frame.confirm(f"Preempt {what}?", f"this would preempt {what}", yes)
+        for node in nodes or (None,):
+            client.cordon(cluster, node, reason=reason or "drained")
+        typer.echo(f"{_where(cluster, nodes)} cordoned")
+        if not keep_running:
+            asked = _preempt_all(client, cluster, nodes, reason or "its node is drained")
+            typer.echo(f"preemption of {output.many(asked, 'run')} requested")
+        if not no_wait:
+            _wait_until_empty(client, cluster, nodes)
+            typer.echo(f"{_where(cluster, nodes)} is empty")
+
+
+def _where(cluster: str, nodes: list[str] | None) -> str:
+    if not nodes:
+        return f"cluster {cluster}"
+    return f"{'node' if len(nodes) == 1 else 'nodes'} {', '.join(nodes)} of cluster {cluster}"
+
+
+def _runs(client: "Client", cluster: str, nodes: list[str] | None) -> dict[str, int]:
+    """How many runs each of these nodes has, of those that have any. Raises `NotFound`."""
+    found = {node.node: node.runs for node in client.nodes(cluster)}
+    missing = [name for name in nodes or () if name not in found]
+    if missing:
+        frame.fail(f"cluster {cluster} has no node {missing[0]!r}", frame.EXIT_REFUSED)
+    return {name: runs for name, runs in found.items() if runs and (not nodes or name in nodes)}
+
+
+def _preempt_all(client: "Client", cluster: str, nodes: list[str] | None, reason: str) -> int:
+    """Preempt what runs there, of every queue; how many runs the server knew of."""
+    from fairlead import Filter
+
+    asked = 0
+    for queue in client.queues():
+        for node in nodes or (None,):
+            chosen = Filter(queue=queue.name, cluster=cluster, node=node)
+            asked += client.preempt(chosen, reason=reason).matched or 0
+    return asked
+
+
+def _wait_until_empty(client: "Client", cluster: str, nodes: list[str] | None) -> None:
+    """Return when nothing runs there any more; at a terminal it says how many still do."""
+    import time
+
+    last = 0
+    while there := _runs(client, cluster, nodes):
+        left = sum(there.values())
+        if left != last and frame.is_terminal():
+            frame.say(f"fairlead: {output.many(left, 'run')} still there")
+        last = left
+        time.sleep(POLL_S)
 
 
 def uncordon(context: typer.Context, cluster: Name, nodes: Nodes = None) -> None:
@@ -57,9 +154,8 @@ def _mark(
     from fairlead import NotFound
 
     word = "cordoned" if cordoned else "uncordoned"
-    way_out = "`fairlead get clusters` and `fairlead get nodes` list them"
-    with frame.connect(context) as client, frame.hint(way_out, NotFound):
-        for node in (*nodes,) or (None,):
+    with frame.connect(context) as client, frame.hint(WAY_OUT, NotFound):
+        for node in nodes or (None,):
             if cordoned:
                 client.cordon(cluster, node, reason=reason)
             else:

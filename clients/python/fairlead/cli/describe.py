@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli import frame, output, report, story
+from fairlead.cli import choose, frame, output, report, story
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from fairlead import JobDetail, Run
-
-JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -32,21 +30,24 @@ def register(app: typer.Typer) -> None:
     app.command(
         "why",
         short_help="Say why a job waits, or what happened to it.",
-        epilog=frame.examples("fairlead why 0h01ja5y7d1s8xk2v4m6n8p0qr"),
+        epilog=frame.examples("fairlead why trial-7", "fairlead why default/sweep/trial-7"),
     )(why)
 
 
 def describe(
     context: typer.Context,
-    job_id: JobId,
+    job: choose.OneJob,
     spec: Annotated[bool, typer.Option("--spec", help="With what was submitted.")] = False,
+    queue: choose.OfQueue = "",
+    jobset: choose.OfJobSet = "",
     output_format: output.FormatOption = output.Format.TABLE,
 ) -> None:
     """Show all about a job: its state, why, and every run."""
     from datetime import UTC, datetime
 
     with frame.connect(context) as client:
-        detail = client.job(job_id, spec=spec)
+        (name,) = choose.named(client, [job], queue, jobset)
+        detail = client.job(name, spec=spec)
     match output_format:
         case output.Format.JSON | output.Format.YAML:
             output.thing(detail, output_format)
@@ -58,14 +59,17 @@ def describe(
 
 def why(
     context: typer.Context,
-    job_id: JobId,
+    job: choose.OneJob,
+    queue: choose.OfQueue = "",
+    jobset: choose.OfJobSet = "",
     output_format: output.FormatOption = output.Format.TABLE,
 ) -> None:
     """Say why a job waits or, when it has started or ended, what happened to it, in sentences."""
     from datetime import UTC, datetime
 
     with frame.connect(context) as client:
-        detail = client.job(job_id)
+        (name,) = choose.named(client, [job], queue, jobset)
+        detail = client.job(name)
     match output_format:
         case output.Format.JSON | output.Format.YAML:
             told = {"id": detail.id, "state": detail.state, "why": detail.why}

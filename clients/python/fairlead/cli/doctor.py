@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fairlead import Client
     from fairlead.cli.checks import Finding
     from fairlead.discovery import Server
+    from fairlead.steps import Reply
 
 _AWAY: Final = "is it running? `fairlead up` starts one on this machine; else look at the network"
 _TOKEN: Final = (
@@ -85,16 +86,26 @@ def _of_server(client: "Client") -> "list[Finding]":
         found = [checks.server(client.server.url, alive, time.monotonic() - began_s)]
         if found[0].code:
             return found
-        ready = client.fetch("/readyz")
+        readiness = _readiness(client)
         found += [
-            *checks.health(ready),
-            checks.versions(transport.version(), ready),
+            *(finding for reply in readiness for finding in checks.health(reply)),
+            *(checks.versions(transport.version(), reply) for reply in readiness),
             checks.clock(alive.headers, datetime.now(UTC)),
             checks.lag(client.fetch("/metrics")),
         ]
     except FairleadError as error:
         return [checks.Finding("server", str(error), _AWAY, frame.EXIT_UNREACHABLE)]
     return [*found, *_with_token(client)]
+
+
+def _readiness(client: "Client") -> "list[Reply]":
+    """What each service behind a gateway says of itself, else what the only one says."""
+    from fairlead.cli import checks
+
+    replies = [client.fetch(f"/readyz/{service}") for service in ("submit", "lookout")]
+    if all(checks.is_readiness(reply) for reply in replies):
+        return replies
+    return [client.fetch("/readyz")]
 
 
 def _with_token(client: "Client") -> "list[Finding]":

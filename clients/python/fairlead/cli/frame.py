@@ -84,7 +84,9 @@ def connect(context: typer.Context, data: "Path | None" = None) -> AbstractConte
     from fairlead import Client
 
     found = find(context, data)
-    return Client(found, retries=retries(found))
+    client = Client(found, retries=retries(found))
+    _expect_recent(client)
+    return client
 
 
 def connect_async(context: typer.Context) -> AbstractAsyncContextManager["AsyncClient"]:
@@ -92,7 +94,18 @@ def connect_async(context: typer.Context) -> AbstractAsyncContextManager["AsyncC
     from fairlead import AsyncClient
 
     found = find(context)
-    return AsyncClient(found, retries=retries(found))
+    client = AsyncClient(found, retries=retries(found))
+    _expect_recent(client)
+    return client
+
+
+def _expect_recent(client: "Client | AsyncClient") -> None:
+    """Let reads see what another `fairlead` of this user has just submitted."""
+    from fairlead.cli import recent
+
+    known = recent.load(client.server.url)
+    if known is not None and known.is_fresh:
+        client.expect(known.queue, known.job_set, known.position)
 
 
 def retries(server: "Server") -> "Retries":

@@ -7,6 +7,8 @@ import typer
 from fairlead.cli import amounts, choose, frame, output, queue, watch
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from fairlead import Client, Cluster, Filter, JobSet, JobView, Node
 
 LimitOption = Annotated[int, typer.Option(min=1, help="At most so many.", metavar="NUMBER")]
@@ -71,7 +73,7 @@ def jobs(
         ),
     ] = "",
     limit: LimitOption = 100,
-    output_format: output.FormatOption = output.Format.TABLE,
+    output_format: output.WideFormatOption = output.WideFormat.TABLE,
 ) -> None:
     """List jobs, newest first."""
     from datetime import UTC, datetime
@@ -86,6 +88,9 @@ def jobs(
         "AGE": lambda job: output.age(job.submitted, now),
         "REASON": lambda job: job.reason or job.message or job.waiting_for,
     }
+    is_wide = output_format is output.WideFormat.WIDE
+    if is_wide:
+        columns = {**columns, **_WIDE}
     with frame.connect(context) as client:
         found = client.iter_jobs(
             chosen,
@@ -97,7 +102,37 @@ def jobs(
         )
         shown = output.limited(found, limit)
     spare = ("QUEUE", "JOB SET", "REASON", "AGE")
-    output.items(shown, output_format, columns, lambda job: job.id, "No such jobs.", spare)
+    output.items(
+        shown,
+        output_format.plain,
+        columns,
+        lambda job: job.id,
+        "No such jobs.",
+        spare,
+        is_wide=is_wide,
+    )
+
+
+_WIDE: "output.Columns[JobView]" = {
+    "EXIT": lambda job: job.exit_code,
+    "CATEGORY": lambda job: job.category,
+    "CLUSTER": lambda job: job.cluster,
+    "NODE": lambda job: job.node,
+    "RUN": lambda job: job.run or None,
+    "CLASS": lambda job: job.priority_class,
+    "PRIORITY": lambda job: job.priority,
+    "SUBMITTED": lambda job: job.submitted,
+    "STARTED": lambda job: job.started,
+    "ENDED": lambda job: job.ended,
+    "RAN FOR": lambda job: output.age(job.started, _time(job.ended)) if job.ended else None,
+}
+"""What `-o wide` adds."""
+
+
+def _time(text: str) -> "datetime":
+    from datetime import datetime
+
+    return datetime.fromisoformat(text)
 
 
 def job_sets(
@@ -118,9 +153,7 @@ def job_sets(
         "JOB SET": lambda found: found.job_set,
         "JOBS": lambda found: found.jobs,
         "ENDED": lambda found: found.ended,
-        "STATES": lambda found: ", ".join(
-            f"{found.states[state]} {state}" for state in watch.ordered(found)
-        ),
+        "STATES": lambda found: watch.counts(found),
     }
     with frame.connect(context) as client:
         sets = client.job_sets(queue=queue or None, active=True if active else None, q=text or None)

@@ -1,15 +1,16 @@
 """`fairlead logs ID`: what a job wrote."""
 
 import sys
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli import frame, story
+from fairlead.cli import choose, frame, output, story
 
 if TYPE_CHECKING:
-    from fairlead import Client
+    from fairlead import Client, Filter
 
 
 class Stream(StrEnum):
@@ -24,15 +25,18 @@ def register(app: typer.Typer) -> None:
     app.command(
         "logs",
         epilog=frame.examples(
-            "fairlead logs 0h01ja5y7d1s8xk2v4m6n8p0qr -f",
+            "fairlead logs trial-7 -f",
+            "fairlead logs --jobset sweep --state FAILED --stream stderr --tail 5",
             "fairlead logs 0h01ja5y7d1s8xk2v4m6n8p0qr --stream stderr --tail 20",
         ),
     )(logs)
 
 
+@choose.filtered
 def logs(
     context: typer.Context,
-    job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.")],
+    chosen: "Filter",
+    jobs: choose.Ids = None,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Wait for the run, and go on until it has ended.")
     ] = False,
@@ -46,25 +50,78 @@ def logs(
     container: Annotated[
         str, typer.Option(help="Of this container; the first otherwise.", metavar="NAME")
     ] = "",
+    limit: Annotated[
+        int, typer.Option(min=1, help="Of at most so many jobs.", metavar="NUMBER")
+    ] = 100,
 ) -> None:
-    """Print the log of a job's run. With -f it waits for the run to start."""
+    """Print what jobs wrote: those named, or all that the options find.
+
+    Of several jobs, each line begins with the job's client id. With -f it waits for the run to
+    start (of one job).
+    """
     from fairlead import NotFound
 
-    way_out = f"`fairlead why {job_id}` says how the job stands; `fairlead get jobs` lists jobs"
+    way_out = "`fairlead why JOB` says how a job stands; `fairlead get jobs` lists jobs"
     with frame.connect(context) as client, frame.hint(way_out, NotFound):
-        if follow:
-            _say_what_it_waits_for(client, job_id, run)
-        chunks = client.logs(
-            job_id,
-            follow=follow,
-            stream=stream.value,
-            tail=tail,
-            run=run,
-            container=container or None,
-        )
-        for chunk in chunks:
-            sys.stdout.buffer.write(chunk)
-            sys.stdout.buffer.flush()
+        wanted = _wanted(client, jobs, chosen, limit)
+        if follow and len(wanted) > 1:
+            frame.fail("-f follows one job; name it")
+        for name, shown in wanted.items():
+            if follow:
+                _say_what_it_waits_for(client, name, run)
+            begin = f"{output.harmless(shown)} | ".encode() if len(wanted) > 1 else b""
+            chunks = client.logs(
+                name,
+                follow=follow,
+                stream=stream.value,
+                tail=tail,
+                run=run,
+                container=container or None,
+            )
+            try:
+                _copy(chunks, begin)
+            except NotFound as error:
+                if len(wanted) == 1:
+                    raise
+                frame.say(f"{shown}: {error}")
+
+
+def _wanted(
+    client: "Client", jobs: list[str] | None, chosen: "Filter", limit: int
+) -> dict[str, str]:
+    """The jobs by the name that the server understands, with the one to show."""
+    import msgspec
+
+    if jobs:
+        named = choose.jobs_of(client, jobs, chosen)
+        assert isinstance(named, list)
+        return dict(zip(named, jobs, strict=True))
+    if choose.is_empty(chosen):
+        frame.fail("say of which jobs: their names, or --jobset, --state, --label, ...")
+    if chosen.job_set is not None and chosen.queue is None:
+        queue, _ = choose.place(client, "", chosen.job_set)
+        chosen = msgspec.structs.replace(chosen, queue=queue)
+    found = output.limited(client.iter_jobs(chosen, sort="submitted"), limit)
+    if not found:
+        frame.fail("no such jobs", frame.EXIT_JOBS_FAILED)
+    return {job.id: job.client_id or job.id for job in found}
+
+
+def _copy(chunks: Iterable[bytes], begin: bytes) -> None:
+    """Write the chunks, each line behind `begin`."""
+    out = sys.stdout.buffer
+    is_new = True
+    for chunk in chunks:
+        if begin:
+            lines = chunk.splitlines(keepends=True)
+            marked = [(begin if n or is_new else b"") + line for n, line in enumerate(lines)]
+            is_new = chunk.endswith(b"\n")
+            chunk = b"".join(marked)
+        out.write(chunk)
+        out.flush()
+    if begin and not is_new:
+        out.write(b"\n")
+        out.flush()
 
 
 def _say_what_it_waits_for(client: "Client", job_id: str, run: int | None) -> None:

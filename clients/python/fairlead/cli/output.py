@@ -44,6 +44,25 @@ class Format(StrEnum):
     NAME = "name"
 
 
+class WideFormat(StrEnum):
+    """How to print a list of jobs; `wide`: a table of all columns, never cut."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+    @property
+    def plain(self) -> Format:
+        """How to print it, however wide."""
+        return Format.TABLE if self is WideFormat.WIDE else Format(self.value)
+
+
+WideFormatOption = Annotated[
+    WideFormat,
+    typer.Option("-o", "--output", help="How to print: table, wide, json, yaml or name."),
+]
 FormatOption = Annotated[
     Format, typer.Option("-o", "--output", help="How to print: table, json, yaml or name.")
 ]
@@ -58,16 +77,19 @@ def items(
     name: Callable[[T], str],
     none: str,
     spare: Sequence[str] = (),
+    *,
+    is_wide: bool = False,
 ) -> None:
     """Print a list. `none` is said on stderr when a table would be empty.
 
     `spare`: headings of columns that are left out of a table that is too wide, these first.
+    `is_wide`: a table may be wider than the terminal.
     """
     match output:
         case Format.TABLE:
             rows = [[_cell(value(item)) for value in columns.values()] for item in found]
             if rows:
-                table(list(columns), rows, terminal_columns(), spare)
+                table(list(columns), rows, None if is_wide else terminal_columns(), spare)
             else:
                 typer.echo(none, err=True)
         case Format.NAME:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
-from fairlead.cli import choose, frame, story
+from fairlead.cli import choose, frame, recent, story, workdir
 
 if TYPE_CHECKING:
     from fairlead import AsyncClient, Job, JobDetail
@@ -51,6 +51,8 @@ def run(
     jobset: Annotated[
         str, typer.Option(help="The job set; one of its own otherwise.", metavar="NAME")
     ] = "",
+    working_dir: workdir.FolderOption = "",
+    scratch: workdir.ScratchOption = False,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Print the job's id and return.")
     ] = False,
@@ -58,6 +60,7 @@ def run(
     """Run a command as a job and wait for it.
 
     Its output is printed as it comes, and its exit code is that of this command. Ctrl-C cancels it.
+    Where jobs run on this machine as the same user, it starts in the current folder.
     """
     import asyncio
 
@@ -75,15 +78,30 @@ def run(
     )
     name = jobset or f"run-{token}"
     try:
-        code = asyncio.run(_run(context, queue, name, job, detach))
+        code = asyncio.run(_run(context, queue, name, job, (working_dir, scratch), detach))
     except KeyboardInterrupt:
         code = frame.EXIT_INTERRUPTED
     raise typer.Exit(code)
 
 
-async def _run(context: typer.Context, queue: str, name: str, job: "Job", detach: bool) -> int:
+async def _run(
+    context: typer.Context,
+    queue: str,
+    name: str,
+    job: "Job",
+    folder: tuple[str, bool],
+    detach: bool,
+) -> int:
+    """`folder`: what `--working-dir` and `--scratch` say."""
+    import msgspec
+
     async with frame.connect_async(context) as client:
+        location = await client.location()
+        if job.image:
+            workdir.warn_of_image(location)
+        job = msgspec.structs.replace(job, working_dir=workdir.choose(location, *folder))
         done = await client.submit(queue, name, [job])
+        recent.save(client.server.url, queue, name, done.position)
         job_id = done.jobs[0].id
         if not detach:
             return await attend(client, job_id, done.position)

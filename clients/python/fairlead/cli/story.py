@@ -1,6 +1,7 @@
 """What happened to a job, told in sentences from what the server knows of it. Pure."""
 
 import datetime
+import shlex
 from typing import TYPE_CHECKING
 
 from fairlead.cli import output
@@ -36,6 +37,8 @@ def of(detail: "JobDetail", now: datetime.datetime) -> list[str]:
         told.append(_run(run, now))
     if detail.has_ended and not detail.runs:
         told.append(f"It never ran, and ended {_ago(detail.ended, now)}.")
+    if detail.superseded_by:
+        told.append(f"It was submitted again as job {detail.superseded_by}.")
     return told + _help(detail)
 
 
@@ -50,8 +53,8 @@ def _waiting(detail: "JobDetail", why: "Why") -> list[str]:
     told = []
     for reason, nodes in (why.nodes or {}).items():
         told.append(f"  {output.many(nodes, 'node')}: {reason}")
-    for name, state in (why.dependencies or {}).items():
-        told.append(f"  {name}: {state}")
+    for job_id, state in (why.dependencies or {}).items():
+        told.append(f"  {(why.client_ids or {}).get(job_id, job_id)}: {state}")
     if detail.position_in_queue and why.code not in ("hold", "dependencies", "startAfter"):
         told.append(f"Its place in the queue {detail.queue} is {detail.position_in_queue}.")
     return told
@@ -91,11 +94,18 @@ def _help(detail: "JobDetail") -> list[str]:
     """What one may want to type next."""
     match detail.state:
         case "QUEUED" if detail.why is not None and detail.why.code == "hold":
-            return [f"`fairlead release {detail.id}` lets it go."]
+            return [f"`fairlead release {_typed(detail)}` lets it go."]
         case "FAILED" if detail.runs:
-            return [f"`fairlead logs {detail.id}` shows what it wrote."]
+            return [f"`fairlead logs {_typed(detail)}` shows what it wrote."]
         case _:
             return []
+
+
+def _typed(detail: "JobDetail") -> str:
+    """How to name it on a command line: by its client id if a shell takes that as it is."""
+    name = f"{detail.queue}/{detail.job_set}/{detail.client_id}"
+    is_plain = detail.client_id and "/" not in detail.client_id and shlex.quote(name) == name
+    return name if is_plain else detail.id
 
 
 def _sentence(text: str) -> str:

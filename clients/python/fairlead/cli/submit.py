@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairlead.cli import frame, output, watch
+from fairlead.cli import frame, output, recent, watch, workdir
 
 if TYPE_CHECKING:
     from fairlead import Checked, Client, Submitted, SubmittedJob
@@ -43,19 +43,32 @@ def submit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Have the server check the jobs, create nothing.")
     ] = False,
+    working_dir: workdir.FolderOption = "",
+    scratch: workdir.ScratchOption = False,
     output_format: output.FormatOption = output.Format.TABLE,
 ) -> None:
     """Submit the jobs of a file.
 
     The file holds {queue, jobSet, defaults, jobs: [...]}, or several such documents. With --wait
-    or --watch the exit code is 1 when one of the submitted jobs did not succeed.
+    or --watch the exit code is 1 when one of the submitted jobs did not succeed. Where jobs run on
+    this machine as the same user, those without a `workingDir` start in the current folder.
     """
-    from fairlead import Invalid
+    from fairlead import Conflict, Invalid
     from fairlead.cli import documents
 
     found = [documents.placed(item, queue, jobset) for item in documents.read(file)]
     way_out = "every fault is listed with its place; `--dry-run` checks without creating"
-    with frame.connect(context) as client, frame.hint(way_out, Invalid):
+    other = "a client id names one job: has the file changed, or the folder that you submit from?"
+    with (
+        frame.connect(context) as client,
+        frame.hint(way_out, Invalid),
+        frame.hint(other, Conflict),
+    ):
+        location = client.location()
+        folder = workdir.choose(location, working_dir, scratch)
+        found = [workdir.fill(item, location, folder) for item in found]
+        if any(job.get("image") for item in found for job in (item.defaults or {}, *item.jobs)):
+            workdir.warn_of_image(location)
         if dry_run:
             for item in found:
                 done = client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
@@ -93,7 +106,9 @@ def _submit(client: "Client", item: "Submission") -> "Submitted":
         if whole > batches.JOBS_MAX:
             frame.progress(taken, whole)
 
-    return client.submit(item.queue, item.job_set, item.jobs, defaults=item.defaults, told=told)
+    done = client.submit(item.queue, item.job_set, item.jobs, defaults=item.defaults, told=told)
+    recent.save(client.server.url, item.queue, item.job_set, done.position)
+    return done
 
 
 def _report(sent: "list[tuple[Submission, Submitted]]", output_format: output.Format) -> None:

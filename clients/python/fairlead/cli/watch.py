@@ -83,8 +83,14 @@ def _drawn(changes: "Iterable[JobSet]") -> "JobSet":
 
 def sentence(job_set: "JobSet") -> str:
     """The counts in one line."""
-    counts = ", ".join(f"{job_set.states[state]} {state}" for state in ordered(job_set))
-    return f"{job_set.queue}/{job_set.job_set}: {job_set.ended} of {job_set.jobs} ended: {counts}"
+    ended = f"{job_set.ended} of {job_set.jobs} ended"
+    return f"{job_set.queue}/{job_set.job_set}: {ended}: {counts(job_set)}"
+
+
+def counts(job_set: "JobSet") -> str:
+    """Jobs by state, and how many of those that did not succeed were submitted again."""
+    text = ", ".join(f"{job_set.states[state]} {state}" for state in ordered(job_set))
+    return f"{text} ({job_set.superseded} submitted again)" if job_set.superseded else text
 
 
 def ordered(job_set: "JobSet") -> list[str]:
@@ -100,11 +106,13 @@ def _picture(job_set: "JobSet", width: int) -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
 
-    counts = Table.grid(padding=(0, 2))
+    rows = Table.grid(padding=(0, 2))
     for state in ordered(job_set):
-        counts.add_row(Text(state, output.COLOURS[state]), Text(f"{job_set.states[state]:,}"))
+        rows.add_row(Text(state, output.COLOURS[state]), Text(f"{job_set.states[state]:,}"))
     title = Text(f"{job_set.queue}/{job_set.job_set}", "bold")
     title.append(f"  {job_set.ended:,} of {job_set.jobs:,} ended", "not bold")
     bar = Table.grid()  # a row, because the bar alone does not end its line
     bar.add_row(ProgressBar(total=max(job_set.jobs, 1), completed=job_set.ended, width=width))
-    return Group(title, bar, counts)
+    if job_set.superseded:
+        rows.add_row(Text("submitted again"), Text(f"{job_set.superseded:,}"))
+    return Group(title, bar, rows)

@@ -1,0 +1,25 @@
+"""A new user does fifteen things of a first day literally as `docs/first-day.md` shows them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.e2e.guide.guides import blocks, matches
+from tests.e2e.guide.test_guide import run, script, shown_after
+
+
+def test_every_command_of_the_first_day_does_what_is_shown(
+    home: Path, environment: Mapping[str, str]
+) -> None:
+    folder = home / "first-day"
+    folder.mkdir()
+    written = blocks("first-day.md")
+    for block in written:
+        if block.name:
+            (folder / block.name).write_text(block.text)
+    typed = [block for block in written if block.language == "sh"]
+    printed = run(script(typed), folder, environment)
+    for block in typed:
+        shown = shown_after(block, written)
+        if shown is not None:
+            told = printed[block.line]
+            assert matches(shown, told), f"line {block.line} of the first day printed:\n{told}"

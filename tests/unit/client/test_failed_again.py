@@ -1,0 +1,59 @@
+"""`fairlead resubmit --failed`, and how job sets count what was submitted again."""
+
+import pytest
+
+from fairlead import cli
+from tests.unit.client.served import Served
+
+SET = {"queue": "q", "jobSet": "s", "jobs": 5, "states": {"FAILED": 2, "SUCCEEDED": 3}}
+DONE = {"action": "a", "kind": "resubmit", "queue": "q", "jobSet": "s", "state": "DONE"}
+
+
+def answers(server: Served, count: int) -> None:
+    """The server finds so many jobs that failed."""
+    server.routes["GET /api/v1/jobsets/q/s"] = lambda _: SET
+    server.routes["POST /api/v1/jobs/resubmit"] = lambda _: {"action": "a", "total": count}
+    server.routes["GET /api/v1/actions/a"] = lambda _: {
+        **DONE,
+        "total": count,
+        "done": count,
+        "made": count,
+        "position": "p",
+    }
+
+
+def test_what_failed_in_a_job_set_is_submitted_again(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers(server, 2)
+    assert cli.invoke(["resubmit", "--failed", "--queue", "q", "--jobset", "s"]) == 0
+    assert capsys.readouterr().out == "submitted 2 jobs to q/s\n"
+    (posted,) = [each.json() for each in server.asked if each.method == "POST"]
+    assert isinstance(posted, dict)
+    assert posted["filter"] == {"queue": "q", "jobSet": "s"}
+    assert posted["failed"] is True
+
+
+def test_nothing_that_failed_is_no_mistake(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers(server, 0)
+    assert cli.invoke(["resubmit", "--failed", "--queue", "q", "--jobset", "s"]) == 0
+    assert "nothing to submit again" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "more", [["--state", "FAILED"], ["--into", "t"], ["one"]], ids=lambda words: words[0]
+)
+def test_failed_goes_with_a_job_set_and_nothing_else(server: Served, more: list[str]) -> None:
+    words = ["resubmit", "--failed", "--queue", "q", "--jobset", "s", *more]
+    assert cli.invoke(words) == 2
+    assert server.asked == []
+
+
+def test_a_job_set_whose_failures_were_submitted_again_ended_well(
+    server: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.routes["GET /api/v1/jobsets/q/s"] = lambda _: {**SET, "superseded": 2}
+    assert cli.invoke(["watch", "q", "s"]) == 0
+    assert "2 FAILED (2 submitted again)" in capsys.readouterr().out

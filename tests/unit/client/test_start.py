@@ -1,0 +1,65 @@
+"""What a command line imports before it does anything: that is most of the time that it takes."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fairlead import cli
+
+HEAVY = ("pydantic", "asyncio", "yaml", "rich", "email.mime", "fairlead_common")
+"""Nothing that a look at the server needs."""
+
+REAL = """
+import sys
+from fairlead import cli
+code = cli.invoke(sys.argv[1:])
+print(code, *sorted(sys.modules))
+"""
+
+
+def imported(*arguments: str) -> set[str]:
+    """The modules that a command line leaves imported. It asks a port at which nobody listens."""
+    environment = {**os.environ, "FAIRLEAD_SERVER": "http://127.0.0.1:9", "FAIRLEAD_TOKEN": "fl_t"}
+    done = subprocess.run(
+        [sys.executable, "-c", REAL, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    code, *modules = done.stdout.splitlines()[-1].split()
+    assert code == "4", done.stderr
+    return set(modules)
+
+
+def test_a_command_imports_its_own_module_and_nothing_heavy() -> None:
+    modules = imported("get", "queues")
+    assert not modules & {*HEAVY}
+    own = {name for name in cli.COMMANDS if f"fairlead.cli.{name}" in modules}
+    assert own == {"get", "queue", "watch"}  # `get` lists queues as `queue` does
+
+
+@pytest.mark.parametrize("module", cli.COMMANDS)
+def test_modules_add_the_commands_that_they_are_known_for(module: str) -> None:
+    app = cli.build(module)
+    names = [command.name for command in app.registered_commands]
+    names += [str(group.name) for group in app.registered_groups]
+    assert sorted(map(str, names)) == sorted(cli.COMMANDS[module])
+
+
+@pytest.mark.parametrize(
+    ("typed", "command"),
+    [
+        (["get", "jobs"], "get"),
+        (["--server", "http://get", "logs", "x"], "logs"),
+        (["--context=work", "run", "--", "get"], "run"),
+        (["--version"], None),
+        (["--server"], None),
+    ],
+)
+def test_the_command_is_the_first_word_that_no_option_takes(
+    typed: list[str], command: str | None
+) -> None:
+    assert cli.command_of(typed) == command

@@ -1,0 +1,108 @@
+"""Which folder `run` and `submit` let jobs start in."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from fairlead import cli, location
+from fairlead_executor.backends.process import machine
+from tests.unit.client.served import FILE, Served, accept
+
+
+def clusters(server: Served, backend: str, labels: Mapping[str, str]) -> None:
+    """One cluster of one node."""
+    server.routes["GET /api/v1/clusters"] = lambda _: {
+        "clusters": [{"executor": "local", "backend": backend}]
+    }
+    server.routes["GET /api/v1/clusters/local/nodes"] = lambda _: {
+        "nodes": [{"node": "n", "labels": labels}]
+    }
+
+
+HERE = {location.HOST_USER: location.host_user()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def sent(server: Served) -> dict[str, object]:
+    """What was submitted."""
+    (posted,) = [each for each in server.asked if each.path == "/api/v1/jobs"]
+    body = posted.json()
+    assert isinstance(body, dict)
+    return body
+
+
+def submit(server: Served, folder: Path, text: str, *options: str) -> dict[str, object]:
+    server.routes["POST /api/v1/jobs"] = accept
+    (folder / "jobs.yaml").write_text(text)
+    assert cli.invoke(["submit", str(folder / "jobs.yaml"), *options]) == 0
+    return sent(server)
+
+
+def test_client_and_executor_name_machine_and_user_alike() -> None:
+    node = machine.this_machine("local", "default", {}, {})
+    assert location.are_here([node.labels])
+    assert machine.HOST_USER == location.HOST_USER
+
+
+def test_jobs_start_in_the_current_folder_where_they_run_here(server: Served, folder: Path) -> None:
+    clusters(server, "process", HERE)
+    assert submit(server, folder, FILE)["defaults"] == {"cpu": 1, "workingDir": str(folder)}
+
+
+def test_a_relative_working_dir_is_one_of_the_current_folder(server: Served, folder: Path) -> None:
+    clusters(server, "process", HERE)
+    text = FILE + "  - {clientId: three, command: [ls], workingDir: data}\n"
+    jobs = submit(server, folder, text)["jobs"]
+    assert json.dumps(jobs).count(str(folder / "data")) == 1
+
+
+def test_scratch_leaves_the_folder_to_the_run(server: Served, folder: Path) -> None:
+    clusters(server, "process", HERE)
+    assert submit(server, folder, FILE, "--scratch")["defaults"] == {"cpu": 1}
+
+
+@pytest.mark.parametrize(
+    ("backend", "labels"),
+    [
+        ("process", {location.HOST_USER: "another"}),
+        ("process", {}),
+        ("simulated", HERE),
+        ("kubernetes", HERE),
+    ],
+)
+def test_jobs_that_run_elsewhere_get_no_folder(
+    server: Served, folder: Path, backend: str, labels: Mapping[str, str]
+) -> None:
+    clusters(server, backend, labels)
+    assert submit(server, folder, FILE)["defaults"] == {"cpu": 1}
+
+
+def test_pod_specs_keep_their_own_folder(server: Served, folder: Path) -> None:
+    clusters(server, "process", HERE)
+    text = "{queue: q, jobSet: s, defaults: {podSpec: {containers: []}}, jobs: [{clientId: a}]}"
+    assert submit(server, folder, text)["defaults"] == {"podSpec": {"containers": []}}
+
+
+def test_a_relative_folder_is_refused_where_jobs_run_elsewhere(
+    server: Served, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clusters(server, "kubernetes", {})
+    assert cli.invoke(["run", "--working-dir", "data", "--", "true"]) == 2
+    assert "absolute path" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("backend", "warned"), [("process", True), ("kubernetes", False)])
+def test_an_image_that_no_backend_uses_is_said(
+    server: Served, capsys: pytest.CaptureFixture[str], backend: str, warned: bool
+) -> None:
+    clusters(server, backend, {})
+    server.routes["POST /api/v1/jobs"] = accept
+    assert cli.invoke(["run", "--detach", "--image", "python:3.12", "--", "true"]) == 0
+    assert ("image is not used" in capsys.readouterr().err) is warned
