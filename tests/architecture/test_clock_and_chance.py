@@ -33,6 +33,9 @@ ALLOWED = {
     (f"{COMMON}/doors.py", "secrets.token_hex"): "a request without an id is given one",
     ("services/submit/fairlead_submit/intake.py", "secrets.randbits"): "ids of new jobs",
     ("services/submit/fairlead_submit/resubmitting.py", "secrets.token_hex"): "ids of new actions",
+    ("services/submit/fairlead_submit/sign_in_api.py", "secrets.token_urlsafe"): (
+        "the secrets of a sign-in with a provider"
+    ),
     ("services/lookout/fairlead_lookout/follow.py", "secrets.randbelow"): (
         "a lock of its own for each process"
     ),

@@ -51,6 +51,10 @@ class Issuer(_Part, frozen=True, kw_only=True):
     must name `audience`. `name_claim` and `groups_claim` say whom it speaks for, each with its
     prefix, so that two issuers cannot be confused. `leeway_s`: how far its clock may be off.
     `keys_s`: how long its keys are used before they are fetched anew.
+
+    With `client_id`, people sign in with their browser: `title` names the provider on that page,
+    `scopes` are asked for, and `client_secret` is sent if the provider gave one. The provider must
+    know `https://<host>/sign-in/callback`. A session ends after `session_s`.
     """
 
     issuer: str
@@ -62,6 +66,11 @@ class Issuer(_Part, frozen=True, kw_only=True):
     algorithms: tuple[str, ...] = ("RS256", "ES256", "EdDSA")
     leeway_s: Annotated[float, Meta(ge=0, le=300)] = 30.0
     keys_s: Positive = 3600.0
+    client_id: str = ""
+    client_secret: str = ""
+    title: str = ""
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    session_s: Positive = 12 * 3600.0
 
 
 class RequestLimits(_Part, frozen=True, kw_only=True):
@@ -102,8 +111,8 @@ class ConnectionLimits(_Part, frozen=True, kw_only=True):
     head_bytes_max: Annotated[int, Meta(ge=4096)] = 65_536
 
 
-def faults(issuers: tuple[Issuer, ...]) -> list[Fault]:
-    """What is wrong with these issuers."""
+def faults(issuers: tuple[Issuer, ...], *, has_signing_key: bool = True) -> list[Fault]:
+    """What is wrong with these issuers, where `signingKey` is set or not."""
     found = []
     for index, issuer in enumerate(issuers):
         place = f"oidc/{index}"
@@ -117,6 +126,20 @@ def faults(issuers: tuple[Issuer, ...]) -> list[Fault]:
                 found.append(Fault(f"{place}/algorithms", f"{name!r} is none of {words}"))
         if not issuer.algorithms:
             found.append(Fault(f"{place}/algorithms", "names none"))
+        found += _client_faults(place, issuer, has_signing_key)
     if len({issuer.issuer for issuer in issuers}) < len(issuers):
         found.append(Fault("oidc", "names one issuer twice"))
+    return found
+
+
+def _client_faults(place: str, issuer: Issuer, has_signing_key: bool) -> list[Fault]:
+    """What is wrong with the settings for browsers."""
+    if not issuer.client_id:
+        needless = [Fault(f"{place}/clientSecret", "needs `clientId`")]
+        return needless if issuer.client_secret else []
+    found = []
+    if not has_signing_key:
+        found.append(Fault(f"{place}/clientId", "needs the setting `signingKey`"))
+    if "openid" not in issuer.scopes:
+        found.append(Fault(f"{place}/scopes", "must contain `openid`"))
     return found

@@ -4,19 +4,20 @@ uvicorn parses and answers; it times nothing but a connection that is idle after
 each connection notes what it is doing and since when, which costs a request a few hundred
 nanoseconds, and one look at all of them each second ends those that are too slow: with their head,
 with their body, in taking their answer, or idle for too long. When all places are taken, those that
-have been idle the longest make room.
+have been idle the longest of the caller with the most of them make room.
 """
 
 import asyncio
 import contextlib
 import resource
+from collections import Counter
 from enum import Enum, auto
 from typing import Final
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from fairlead_common import problems
+from fairlead_common import problems, refusals
 from fairlead_common.access import ConnectionLimits
 from fairlead_common.keepalive import KeepAlive
 from fairlead_common.together import Together
@@ -52,6 +53,16 @@ class Connection(HttpToolsProtocol):
     stalled_s: float | None = None
     closing_s: float | None = None
     refused_s: float | None = None
+
+    @property
+    def holder(self) -> str:
+        """Who made the newest request on it, or from where it comes if nobody is known."""
+        caller = self.cycle.scope["state"].get("caller") if self.cycle is not None else None
+        return (
+            f"caller {caller.name}"
+            if caller is not None
+            else f"address {(self.client or ('',))[0]}"
+        )
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a place; without one, say so."""
@@ -118,6 +129,7 @@ class Connection(HttpToolsProtocol):
 
     def refuse(self, slug: str, detail: str) -> None:
         """Answer before any route could, unless an answer has begun, and close."""
+        refusals.ALL.note(slug, (self.client or ("",))[0])
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
@@ -187,7 +199,9 @@ class Connection(HttpToolsProtocol):
 
 
 def make_room(newest: Connection) -> bool:
-    """Close those that wait for nothing of ours, the oldest first; whether there were any."""
+    """Close those that wait for nothing of ours, first the oldest of the caller (or address) that
+    has the most of them; whether there were any.
+    """
     waiting = [
         each
         for each in newest.connections
@@ -196,7 +210,8 @@ def make_room(newest: Connection) -> bool:
         and each.phase in (Phase.IDLE, Phase.HEAD)
         and not each.transport.is_closing()
     ]
-    waiting.sort(key=lambda each: (each.phase is Phase.HEAD, each.since_s))
+    held = Counter(each.holder for each in waiting)
+    waiting.sort(key=lambda each: (-held[each.holder], each.phase is Phase.HEAD, each.since_s))
     for each in waiting[:EVICTED]:
         each.transport.abort()
     return bool(waiting)

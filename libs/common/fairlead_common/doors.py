@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fairlead_common import clock, journal, limits, problems
+from fairlead_common import clock, journal, limits, problems, shares
 from fairlead_common.auth.authenticator import Headers, check_origin
 from fairlead_common.errors import WorldError
 from fairlead_common.limits import Buckets, UnderWay
@@ -23,7 +23,17 @@ from fairlead_common.permissions import Caller
 from fairlead_common.problems import Excuse, Problem, shown
 from fairlead_common.settings import Settings
 
-OPEN: Final = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/sign-in"})
+OPEN: Final = frozenset(
+    {
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/openapi.json",
+        "/sign-in",
+        "/sign-in/oidc",
+        "/sign-in/callback",
+    }
+)
 OPEN_BELOW: Final = ("/problems", "/static/")
 """What everybody may see: that it lives, how to talk to it, and how to sign in."""
 
@@ -155,6 +165,7 @@ class Doors:
             if not self._is_open(scope["path"]):
                 caller = await self._caller(scope, headers)
                 state["caller"] = caller
+                shares.CALLER.set(caller.name)
                 check_origin(scope["method"], headers)
                 self._count(caller, extra)
         except (Problem, WorldError) as error:

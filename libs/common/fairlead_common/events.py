@@ -30,6 +30,10 @@ Seconds = Annotated[int, Meta(ge=-(2**43), le=2**43)]
 """Ranges that every fold's columns and tables can hold; submit admits less."""
 
 
+RESUBMITTED_FROM: Final = "fairlead.dev/resubmitted-from"
+"""An annotation: the id of the job in whose place this one was submitted."""
+
+
 class FailureCategory(StrEnum):
     """Why a run failed, in one word that policies and people can use."""
 

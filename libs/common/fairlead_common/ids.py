@@ -71,6 +71,21 @@ def client_job_ids(
     return made
 
 
+def job_id_of(reference: str) -> JobId:
+    """The id of the job that is named: by its id, or as `queue/jobSet/clientId`.
+
+    Raises ValueError for a text of neither form. A job set's name may hold slashes; a client id
+    that does cannot be named so.
+    """
+    if is_job_id(reference):
+        return JobId(reference)
+    queue, _, rest = reference.partition("/")
+    job_set, _, client_id = rest.rpartition("/")
+    if not (queue and job_set and client_id):
+        raise ValueError(f"{reference!r} is neither a job id nor queue/jobSet/clientId")
+    return client_job_id(job_set_partition(queue, job_set), queue, job_set, client_id)
+
+
 def partition_of_job(job_id: str) -> int:
     """The partition named by the id. Raises ValueError for what is no job id."""
     if len(job_id) != JOB_ID_LENGTH or not set(job_id) <= _VALUES.keys():

@@ -30,7 +30,10 @@ SCHEMES: Final = {
         "type": "apiKey",
         "in": "cookie",
         "name": "fairlead_session",
-        "description": "A browser that was signed in by a link (`fairlead token link`).",
+        "description": (
+            "A browser that was signed in by a link (`fairlead token link`). The name ends with the"
+            " port where the address has one: `fairlead_session_8080`."
+        ),
     },
 }
 MET_BY_ALL: Final = (400, 408, 429, 431, 500, 503)

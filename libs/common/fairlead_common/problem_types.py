@@ -57,11 +57,15 @@ TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
                 "The server knows who asks, but neither a role nor the queue's `permissions` let"
                 " that caller do this; or the token is scoped to less than its owner may; or a"
                 " browser's session was used from a page that is not Fairlead's.",
+                "Or a quota is used up: the queue, or the whole installation, would have more live"
+                " jobs than it allows, or jobs that take more bytes. Nothing was done.",
             ),
             (
                 "`detail` names what would be needed. Roles are bound to users and groups in the"
                 " setting `roles`; a queue's `permissions` are changed by operators, with `PUT"
                 " /api/v1/queues/{queue}`.",
+                "Of a quota `detail` names the setting, the limit and what is used. Wait until jobs"
+                " have ended, or cancel some; operators raise the limit in the setting `quotas`.",
             ),
         ),
         "not-found": ProblemType(

@@ -92,11 +92,15 @@ def shown(request: Request, problem: Problem, excuse: Excuse | None) -> Response
     return problem.response(request)
 
 
-def answer(request: Request, error: Problem | WorldError | ClientDisconnect) -> Response:
+def answer(
+    request: Request,
+    error: Problem | WorldError | ClientDisconnect,
+    excuse: Excuse | None = None,
+) -> Response:
     """What is answered to what a route raised."""
     if isinstance(error, ClientDisconnect):
         return Response(status_code=400)  # it went away while it sent: nobody reads this
-    return told(error).response(request)
+    return shown(request, told(error), excuse)
 
 
 def told(error: Problem | WorldError) -> Problem:
@@ -117,9 +121,7 @@ def install(app: FastAPI, excuse: Excuse | None = None) -> None:
 
     async def on_expected(request: Request, error: Exception) -> Response:
         assert isinstance(error, EXPECTED)
-        if isinstance(error, ClientDisconnect):
-            return answer(request, error)
-        return shown(request, told(error), excuse)
+        return answer(request, error, excuse)
 
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

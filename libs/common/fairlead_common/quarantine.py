@@ -16,7 +16,7 @@ from fairlead_common import clock
 from fairlead_common.errors import LogError
 from fairlead_common.log import topics
 from fairlead_common.log.protocol import Entry, EventLog, Record
-from fairlead_common.serving import Check, Degraded
+from fairlead_common.readiness import Check, Degraded
 
 RECORDS_MAX: Final = 1_000
 """Most records that one process notes; those beyond are counted only."""

@@ -9,8 +9,7 @@ import contextlib
 import gc
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from importlib import metadata
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import asyncpg
@@ -21,24 +20,24 @@ from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import PlainTextResponse
 from fastapi.telemetry import TelemetryConfig
 
-from fairlead_common import connections, doors, openapi, openapi_words, problem_pages, problems
+from fairlead_common import (
+    connections,
+    doors,
+    openapi,
+    openapi_words,
+    problem_pages,
+    problems,
+    refusals,
+)
 from fairlead_common.access import ConnectionLimits
 from fairlead_common.disk import Disk
 from fairlead_common.doors import Doors, Identify
 from fairlead_common.errors import WorldError
+from fairlead_common.readiness import VERSION, Check, Degraded
 from fairlead_common.settings import Settings
 from fairlead_common.straight import Straight
 from fairlead_common.write_gate import WriteGate
 
-Check = Callable[[], Awaitable[str | None]]
-"""None when well, else a sentence that says what is not ready; a `Degraded` one is only shown."""
-
-
-class Degraded(str):
-    """What people should know of a service that is ready all the same."""
-
-
-VERSION: Final = metadata.version("fairlead-common")
 CHECK_S_MAX: Final = 2.0
 BACKLOG: Final = 2_048
 GRACE_S: Final = 5.0
@@ -49,6 +48,7 @@ LETTING_IN_TURNS: Final = 3
 """Turns of the loop until a connection that was just taken is made, and closed."""
 _SILENT: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "logs": False}
 """The framework would look for a tracer with each request; ours are counted by the services."""
+_silent_parser: Final = refusals.SilentParser()
 _logger = logging.getLogger("fairlead.http")
 
 
@@ -82,7 +82,7 @@ def build_app(
     for router in included:
         app.include_router(router)
     openapi.install(app, tuple(doors.OPEN), (*doors.OPEN_BELOW, *open_below))
-    app.add_middleware(Straight, routers=included)
+    app.add_middleware(Straight, routers=included, excuse=excuse)
     app.add_middleware(WriteGate, disk=disk)
     app.add_middleware(
         Doors, settings=settings, identify=identify, open_below=open_below, excuse=excuse
@@ -179,6 +179,7 @@ async def serve(
         server_header=False,
         timeout_keep_alive=3600,  # a second look at connections is ours
     )
+    logging.getLogger("uvicorn.error").addFilter(_silent_parser)
     server = _Server(config)
     gc.collect()
     gc.freeze()
@@ -237,6 +238,7 @@ class _Server(uvicorn.Server):
         while True:
             await asyncio.sleep(connections.LOOK_S)
             now_s = loop.time()
+            refusals.ALL.log(now_s)
             for connection in self._connections():
                 connection.look(now_s)
 

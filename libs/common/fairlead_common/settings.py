@@ -37,6 +37,8 @@ class Settings(
 
     `log_url`: `postgres://...`, or `kafka://...` or `kafka+tls://...` as docs/log.md says.
     `signing_key`: the secret under which services sign short-lived tokens for one another.
+    `secrets_key`: the key that encrypts secret values of jobs, the same for submit and executors;
+    of several, separated by commas, the first encrypts and all decrypt.
     `hosts`: the names by which this server may be called. Who calls: `oidc` (providers whose
     tokens are believed), `password_file` (lines of `fairlead_common.auth.basic`), and with
     `anonymous` whoever sends no credentials, who then has `anonymous_roles` (off by default; for
@@ -59,6 +61,7 @@ class Settings(
     requests: access.RequestLimits = access.RequestLimits()
     connections: access.ConnectionLimits = access.ConnectionLimits()
     signing_key: str = ""
+    secrets_key: str = ""
     skip_records: tuple[str, ...] = ()
     log_level: str = "INFO"
     data: str = ""
@@ -92,7 +95,7 @@ def load(kind: type[S], environment: Mapping[str, str]) -> S:
         made = msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         raise SettingsError([Fault("settings", str(error))]) from None
-    if faults := access.faults(made.oidc):
+    if faults := access.faults(made.oidc, has_signing_key=bool(made.signing_key)):
         raise SettingsError(faults)
     return made
 

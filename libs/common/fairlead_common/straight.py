@@ -22,8 +22,14 @@ Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 class Straight:
     """The layer before the framework's own: calls these routes itself where it can."""
 
-    def __init__(self, app: ASGIApp, routers: Iterable[APIRouter]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        routers: Iterable[APIRouter],
+        excuse: problems.Excuse | None = None,
+    ) -> None:
         self._app = app
+        self._excuse = excuse
         self._endpoints = endpoints(routers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -36,7 +42,7 @@ class Straight:
         try:
             answer = await endpoint(request)
         except problems.EXPECTED as error:
-            answer = problems.answer(request, error)
+            answer = problems.answer(request, error, self._excuse)
         await answer(scope, receive, send)
 
 

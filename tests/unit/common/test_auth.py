@@ -81,6 +81,17 @@ async def test_a_session_is_sent_as_a_cookie(pool: Pool) -> None:
     assert answer.json()["name"] == "ada"
 
 
+async def test_two_servers_on_one_host_have_sessions_of_their_own(pool: Pool) -> None:
+    await keep(pool, "fl_1", "viewer", kind=auth.KIND_SESSION)
+    both = f"{auth.cookie_name('localhost:8081')}=fl_other; {auth.cookie_name('localhost')}=fl_1"
+    async with client(Authenticator(pool, Settings())) as http:
+        assert (await http.get("/me", headers={"Cookie": both})).json()["name"] == "ada"
+        elsewhere = {"Cookie": both, "Host": "localhost:8081"}
+        assert (await http.get("/me", headers=elsewhere)).status_code == 401
+    assert auth.cookie_name("[::1]:9") == f"{auth.COOKIE}_9"
+    assert auth.cookie_name("[::1]") == auth.cookie_name("x:y") == auth.COOKIE
+
+
 @pytest.mark.parametrize(
     "header", ["bearer fl_1", "BEARER fl_1", "Bearer  fl_1"], ids=["small", "large", "spaced"]
 )

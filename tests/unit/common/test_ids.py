@@ -147,3 +147,17 @@ def test_two_partitions_never_give_one_number(
 
 def test_the_number_has_room_for_every_partition() -> None:
     assert JOB_PARTITIONS <= 32
+
+
+@pytest.mark.parametrize("job_set", ["s", "team/nightly/7"])
+def test_a_job_is_named_by_queue_job_set_and_client_id(job_set: str) -> None:
+    partition = ids.job_set_partition("q", job_set)
+    expected = ids.client_job_id(partition, "q", job_set, "trial-7")
+    assert ids.job_id_of(f"q/{job_set}/trial-7") == expected
+    assert ids.job_id_of(expected) == expected
+
+
+@pytest.mark.parametrize("text", ["", "trial-7", "s/trial-7", "//", "q//c", "/s/c", "q/s/"])
+def test_what_names_no_job_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="neither a job id"):
+        ids.job_id_of(text)

@@ -14,9 +14,9 @@ from fairlead_common.log import Entry, Record, topics
 from fairlead_common.log.memory import MemoryLog
 from fairlead_common.log.topics import CLUSTERS, JOBS, REPORTS
 from fairlead_common.quarantine import Quarantine
+from fairlead_common.readiness import Degraded
 from fairlead_common.records import Undecodable, UnknownEventType
 from fairlead_common.screening import ScreenedLog, ScreenedReader
-from fairlead_common.serving import Degraded
 from tests import poison
 from tests.poison import PARTITION, TOPICS, Poison
 

@@ -15,7 +15,7 @@ import uvloop
 from fastapi import APIRouter, Request
 
 from fairlead_common import doors, serving
-from fairlead_common.serving import Check, Degraded
+from fairlead_common.readiness import Check, Degraded
 from fairlead_common.settings import Settings
 from fairlead_standalone.addresses import free_port
 from tests.unit.common.callers import Only

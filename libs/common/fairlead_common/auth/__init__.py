@@ -5,6 +5,7 @@
 
 from fairlead_common.auth.authenticator import COOKIE as COOKIE
 from fairlead_common.auth.authenticator import Authenticator as Authenticator
+from fairlead_common.auth.authenticator import cookie_name as cookie_name
 from fairlead_common.auth.signed import sign as sign
 from fairlead_common.auth.signed import verify as verify
 from fairlead_common.auth.tokens import KIND_SESSION as KIND_SESSION

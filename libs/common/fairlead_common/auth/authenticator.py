@@ -18,7 +18,7 @@ from fairlead_common.problems import Problem
 from fairlead_common.settings import Settings
 
 COOKIE: Final = "fairlead_session"
-_COOKIE: Final = COOKIE.encode() + b"="
+"""The beginning of the name of a session's cookie."""
 
 Headers = Mapping[bytes, bytes]
 """Of a request, by names in lower case, as ASGI has them."""
@@ -31,7 +31,7 @@ class Authenticator:
         self, pool: Pool, settings: Settings, now_s: Callable[[], float] = clock.monotonic_s
     ) -> None:
         self._tokens = Tokens(pool, settings.roles, now_s)
-        self._issuers = Issuers(settings.oidc, settings.roles, now_s)
+        self.issuers = Issuers(settings.oidc, settings.roles, now_s)
         self._has_issuers = bool(settings.oidc)
         self._passwords = (
             Passwords(Path(settings.password_file), settings.roles, now_s)
@@ -52,7 +52,7 @@ class Authenticator:
         """The caller, if a moment ago the same credentials were found to be good: costs nothing."""
         match _split(headers):
             case "bearer", token if self._is_of_issuer(token):
-                return self._issuers.kept(token)
+                return self.issuers.kept(token)
             case (("bearer" | "cookie") as kind, token):
                 return self._tokens.kept(token, is_session=kind == "cookie")
             case "basic", text if self._passwords is not None:
@@ -67,7 +67,7 @@ class Authenticator:
         """The caller. Raises a 401 `Problem` that says what to do, or `WorldError`."""
         match _split(headers):
             case "bearer", token if self._is_of_issuer(token):
-                return await self._issuers.find(token, clock.now_ms())
+                return await self.issuers.find(token, clock.now_ms())
             case (("bearer" | "cookie") as kind, token):
                 return await self._tokens.find(token, is_session=kind == "cookie")
             case "basic", text if self._passwords is not None:
@@ -101,6 +101,15 @@ class Authenticator:
         return {} if self._passwords is None else {"WWW-Authenticate": both}
 
 
+def cookie_name(host: str) -> str:
+    """The name of the session's cookie for a `Host` header. Browsers send a cookie to every port of
+    a host: with the port in its name, two servers on one host do not end each other's sessions.
+    """
+    port = host.rpartition(":")[2]
+    has_port = ":" in host and port.isascii() and port.isdecimal()
+    return f"{COOKIE}_{port}" if has_port else COOKIE
+
+
 def check_origin(method: str, headers: Headers) -> None:
     """Raises a 403 `Problem` for a change that a foreign page may have made a browser ask for."""
     if method in origin.SAFE:
@@ -121,10 +130,12 @@ def _split(headers: Headers) -> tuple[str, str]:
     if header:
         scheme, _, value = header.decode("latin-1").partition(" ")
         return (scheme.lower(), value.strip()) if value.strip() else ("unreadable", "")
-    for part in headers.get(b"cookie", b"").split(b";"):
-        part = part.strip()
-        if part.startswith(_COOKIE):
-            return "cookie", part[len(_COOKIE) :].decode("latin-1")
+    if cookies := headers.get(b"cookie"):
+        begin = cookie_name(headers.get(b"host", b"").decode("latin-1")).encode("latin-1") + b"="
+        for part in cookies.split(b";"):
+            part = part.strip()
+            if part.startswith(begin):
+                return "cookie", part[len(begin) :].decode("latin-1")
     return "", ""
 
 

@@ -90,12 +90,15 @@ async def open_pool(
     connect_s_max: float = CONNECT_S_MAX,
     name: str = "fairlead",
     is_reset: bool = True,
+    query_s_max: float | None = None,
 ) -> Pool:
     """A pool of at most `size_max` connections. Raises `DatabaseUnavailable` past the bound.
 
     Not `is_reset`: whoever borrows a connection leaves no setting, lock or cursor of the session
     behind, which saves a statement after each of his. Transactions are always rolled back.
+    `query_s_max`: the database ends a statement after this (`asyncpg.QueryCanceledError`).
     """
+    limit = {} if query_s_max is None else {"statement_timeout": f"{query_s_max * 1000:.0f}"}
     deadline = clock.monotonic_s() + connect_s_max
     is_said = False
     while True:
@@ -106,7 +109,7 @@ async def open_pool(
                 max_size=size_max,
                 command_timeout=STATEMENT_S_MAX,
                 reset=None if is_reset else _leave,
-                server_settings={"application_name": name, **PLANNING},
+                server_settings={"application_name": name, **PLANNING, **limit},
             )
         except AWAY as error:
             if clock.monotonic_s() > deadline:
