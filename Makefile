@@ -9,14 +9,20 @@ CODE := libs services clients/python tests bench tools deploy $(wildcard example
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 ARGS ?=
+EXAMPLES ?= 200
 
-.PHONY: up setup check test nightly kernels needs lint types layers bench clean help
+.PHONY: up setup wheels check test nightly fuzz kernels needs lint types layers bench clean help
 .DELETE_ON_ERROR:
 
 up: .venv/.ready-run  ## start Fairlead on this machine; Ctrl-C ends it
 	@exec $(BIN)/fairlead up $(ARGS)
 
 setup: .venv/.ready-dev  ## make .venv with every member and all tools
+
+wheels:  ## a wheel of every member in dist/: pip install dist/fairlead-*.whl is the client alone
+	@rm -rf dist
+	@tools/setup.sh wheels
+	@ls dist/*.whl
 
 check: lint types layers kernels  ## format, lint, types, layers, unit and contract tests
 	$(PYTEST) tests/unit tests/architecture tests/contract -m "not kafka and not nightly"
@@ -26,7 +32,13 @@ test: lint types layers kernels needs  ## everything of check, and all other tes
 
 nightly: .venv/.ready-dev kernels needs  ## the long tests: 1,000 simulation seeds and long chaos
 	FAIRLEAD_SEEDS=1000 $(PYTEST) tests/simulation
+	@seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
+	echo "Properties with fresh random examples; again: FAIRLEAD_EXAMPLES=$(EXAMPLES) pytest tests/properties --hypothesis-seed=$$seed"; \
+	FAIRLEAD_EXAMPLES=$(EXAMPLES) $(PYTEST) tests/properties --hypothesis-seed=$$seed
 	$(PYTEST) tests -m nightly
+
+fuzz: .venv/.ready-dev kernels  ## 100,000 spoilt requests to a Fairlead of its own: no 500, no hang
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 # The engine's kernels: a minute after each change to them, and nothing when they are there.
 kernels: .venv/.ready-dev
@@ -57,7 +69,7 @@ bench: .venv/.ready-dev  ## the figures of this system, each bench ending in one
 	@set -e; for bench in $(BENCHES); do echo "== bench/$$bench"; $(BIN)/python bench/$$bench; done
 
 clean:  ## remove what the targets made here; no data of a running Fairlead
-	rm -rf .venv .tools .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .tools .cache dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile

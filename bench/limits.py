@@ -60,6 +60,13 @@ def missed(result: Result) -> list[str]:
             if have < want if least else have > want:
                 wish = "at least" if least else "at most"
                 faults.append(f"{name}: {figure} is {have}, {wish} {want} wanted")
+    if "uneven_cores_max" in limit:
+        least_cores, most_cores = result["queueCores"]
+        if most_cores - least_cores > limit["uneven_cores_max"]:
+            faults.append(
+                f"{name}: queues of equal weight got {least_cores} to {most_cores} cores, a"
+                f" difference of at most {limit['uneven_cores_max']} is allowed"
+            )
     return faults
 
 

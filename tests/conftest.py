@@ -124,7 +124,8 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server
     yield from _served(program, program.url(), folder)
 
 
-async def _create_database(server: str, name: str) -> None:
+async def create_database(server: str, name: str) -> None:
+    """Make an empty database on a server."""
     connection = await asyncpg.connect(server)
     try:
         await connection.execute(f'CREATE DATABASE "{name}"')
@@ -143,7 +144,7 @@ async def _drop_database(server: str, name: str) -> None:
 def made_database(server: Server) -> Iterator[str]:
     """The URL of an empty database, which goes afterwards."""
     name = f"test_{secrets.token_hex(6)}"
-    blocking(_create_database(server.url(), name))
+    blocking(create_database(server.url(), name))
     yield server.url(name)
     blocking(_drop_database(server.url(), name))
 

@@ -58,6 +58,8 @@ JOB: Final[Mapping[str, str]] = MappingProxyType(
         "image": "Short form: the container's image.",
         "command": "Short form: the command and its arguments.",
         "env": "Short form: environment variables.",
+        "workingDir": "Short form: the folder that the command starts in, an absolute path."
+        " Default: a new, empty folder of the run (on this machine), or the image's own.",
         "cpu": "Short form: cores, as 2 or `500m`.",
         "memory": "Short form: memory, as `512Mi` or `2Gi`.",
         "gpu": "Short form: how many GPUs (`nvidia.com/gpu`).",
@@ -79,7 +81,8 @@ GANG: Final[Mapping[str, str]] = MappingProxyType(
 RETRY: Final[Mapping[str, str]] = MappingProxyType(
     {
         "limit": "So many failed runs are followed by another one.",
-        "on": "After failures of these categories; without any, no run is tried again.",
+        "on": "After failures of these categories. Default: all but `start`, `deadline` and"
+        " `admission`. An empty list: after none.",
         "memoryFactor": "After `oom`, the next run asks for so many times the memory.",
         "avoidNode": "The next run goes to another node where there is one.",
     }
@@ -289,7 +292,7 @@ def _default(field: types.Field) -> str:
     if field.default_factory is not NODEFAULT:
         return _shown(field.default_factory())
     if field.default is NODEFAULT:
-        return "**required**"
+        return "**required**" if field.required else "as for all pools"
     return _shown(field.default)
 
 

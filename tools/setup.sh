@@ -1,9 +1,10 @@
 #!/bin/sh
 # Makes .venv. `run`: what Fairlead needs to run; `dev`: also what checks and tests need.
+# `wheels` makes no environment, but a wheel of every member in a folder (default: dist/).
 # Needs Python 3.11 to 3.13 with pip and nothing else; what is missing is named with its install line.
 set -eu
 cd "$(dirname "$0")/.."
-kind=${1:?usage: setup.sh run|dev}
+kind=${1:?usage: setup.sh run|dev|wheels [FOLDER]}
 uv_version=0.13.8
 
 say() { printf '%s\n' "fairlead: $*" >&2; }
@@ -48,6 +49,9 @@ python=$(find_python)
 uv=$(find_uv "$python")
 export UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=.venv
 unset VIRTUAL_ENV
+if [ "$kind" = wheels ]; then
+    exec "$uv" build --quiet --all-packages --wheel --out-dir "${2:-dist}" --python "$python"
+fi
 say "making .venv ($kind) with $("$python" --version)"
 if [ "$kind" = run ]; then
     # --inexact: what the tests need stays when it is there already

@@ -379,6 +379,72 @@ DOORS: Final = {
     "another host": Case("GET", "/queues", 400, "", None, {"Host": "evil.example"}),
 }
 
+EVERY_OTHER_CALL: Final = {
+    "clusters: a position that nobody gave": Case(
+        "GET", "/clusters?after=never", 400, "/query/after"
+    ),
+    "nodes: of no such cluster": Case("GET", "/clusters/nobody/nodes", 404),
+    "nodes: a wait that is no time": Case(
+        "GET", "/clusters/local/nodes?wait=long", 422, "/query/wait"
+    ),
+    "events: without a queue": Case("GET", "/events", 422, "/query/queue"),
+    "events: of no such queue": Case("GET", "/events?queue=nobody", 404),
+    "events: behind an event that nobody gave": Case(
+        "GET", "/events?queue={queue}&lastEventId=xyz", 400, "/header/last-event-id"
+    ),
+    "fairness: a time that is none": Case(
+        "GET", "/fairness?queue={queue}&from=yesterday", 422, "/query/from"
+    ),
+    "fairness: of no such queue": Case("GET", "/fairness?queue=nobody", 404),
+    "export: another format": Case("GET", "/jobs/export.csv?format=xml", 422, "/query/format"),
+    "export: sorted by nothing known": Case(
+        "GET", "/jobs/export.csv?sort=name", 422, "/query/sort"
+    ),
+    "job sets: no such limit": Case("GET", "/jobsets?limit=0", 422, "/query/limit"),
+    "job sets: active or what": Case("GET", "/jobsets?active=perhaps", 422, "/query/active"),
+    "job sets: a cursor that nobody gave": Case("GET", "/jobsets?cursor=xyz", 400, "/query/cursor"),
+    "export of job sets: a parameter too many": Case(
+        "GET", "/jobsets/export.csv?colour=red", 422, "/query/colour"
+    ),
+    "pool: no such pool": Case("GET", "/pools/nobody/report", 404),
+    "pool: a position that nobody gave": Case(
+        "GET", "/pools/default/report?after=x", 400, "/query/after"
+    ),
+    "rounds: more than there may be": Case(
+        "GET", "/pools/default/rounds?limit=100000", 422, "/query/limit"
+    ),
+    "quarantine: a limit that is no number": Case(
+        "GET", "/quarantine?limit=all", 422, "/query/limit"
+    ),
+    "uncordon: no such queue": post("/queues/nobody/uncordon", 404, "", None),
+    "uncordon: a version that it does not have": Case(
+        "POST", "/queues/{queue}/uncordon", 412, "", None, {"If-Match": '"never"'}
+    ),
+    "secrets: of no such queue": Case("GET", "/queues/nobody/secrets", 404),
+    "secrets: a wait that is none": Case(
+        "GET", "/queues/{queue}/secrets?wait=1h", 422, "/query/wait"
+    ),
+    "secret: none in the body": Case("PUT", "/queues/{queue}/secrets/s", 422, "/values", {}),
+    "secret: a value that is no text": Case(
+        "PUT", "/queues/{queue}/secrets/s", 422, "/values/a", {"values": {"a": 1}}
+    ),
+    "secret: a key without a name": Case(
+        "PUT", "/queues/{queue}/secrets/s", 422, "/values", {"values": {"": "x"}}
+    ),
+    "secret: a name with a NUL": Case(
+        "PUT", "/queues/{queue}/secrets/%00", 422, "/name", {"values": {"a": "x"}}
+    ),
+    "secret: of no such queue": Case("DELETE", "/queues/nobody/secrets/s", 404),
+    "secret: removing what is not there": Case("DELETE", "/queues/{queue}/secrets/s", 404),
+    "queue report: of no such queue": Case("GET", "/queues/nobody/report", 404),
+    "sign-in link: a parameter too many": Case(
+        "POST", "/sign-in-links?for=root", 422, "/query/for"
+    ),
+    "token: no such token": Case("DELETE", "/tokens/999999999", 404),
+    "token: an id that is no number": Case("DELETE", "/tokens/mine", 404),
+}
+"""At least one for each call that is not in the tables above."""
+
 FILTERS_THAT_FIND_NOTHING: Final = {
     "no job of a class": Case("GET", "/jobs?queue={queue}&class=none", 200),
     "no job of a queue": Case("GET", "/jobs?queue=nobody", 200),
@@ -399,6 +465,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Case]]] = {
     "queues": QUEUES,
     "looking": LOOKING,
     "doors": DOORS,
+    "others": EVERY_OTHER_CALL,
     "nothing": FILTERS_THAT_FIND_NOTHING,
 }
 CASES: Final = {

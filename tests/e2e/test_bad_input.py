@@ -1,6 +1,8 @@
 """Each request of the table is answered as it says, by a whole system, and nothing is done."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import httpx2
@@ -13,6 +15,8 @@ from tests.e2e.bad_input import CASES, Case
 
 QUEUE: Final = "bad-input"
 ANSWER_S_MAX: Final = 60.0
+API: Final = "/api/v1"
+DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "openapi.json"
 
 
 class Running(NamedTuple):
@@ -62,6 +66,28 @@ def ask(case: Case, running: Running) -> httpx2.Response:
 
 def test_the_table_is_as_long_as_it_should_be() -> None:
     assert len(CASES) >= 80
+
+
+def test_the_table_has_a_wrong_request_for_every_call() -> None:
+    document = msgspec.json.decode(DOCUMENT.read_bytes())
+    calls = {
+        (method.upper(), path.removeprefix(API))
+        for path, item in document["paths"].items()
+        for method in item
+        if path.startswith(API)
+    }
+    wrong = [(case.method, case.path) for case in CASES.values() if case.status >= 400]
+    missing = {
+        (method, path)
+        for method, path in calls
+        if not any(method == other and is_of(path, asked) for other, asked in wrong)
+    }
+    assert not missing
+
+
+def is_of(path: str, asked: str) -> bool:
+    """Whether this request goes to that path of the document."""
+    return re.fullmatch(re.sub(r"\{[^}]*\}", "[^/]+", path), asked.partition("?")[0]) is not None
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

@@ -54,12 +54,12 @@ def test_no_secret_is_in_any_log(whole: Whole, http: httpx2.Client) -> None:
     for wrong in (
         {"Authorization": f"Bearer {SECRET}"},
         {"Authorization": f"Basic {SECRET}"},
-        {"Cookie": f"fairlead_session={SECRET}"},
+        {"Cookie": f"fairlead_session_{http.base_url.port}={SECRET}"},
     ):
         assert http.get("/api/v1/queues", headers=wrong).status_code == 401
     assert http.get(f"/sign-in?code={SECRET}").status_code == 401
     assert http.get(f"/sign-in?code={printed}").status_code == 303
-    session = http.cookies["fairlead_session"]
+    session = http.cookies[f"fairlead_session_{http.base_url.port}"]
     http.cookies.clear()
     wanted = {"name": "ci", "roles": ["viewer"]}
     made = http.post("/api/v1/tokens", json=wanted, headers=mine).json()["token"]

@@ -228,8 +228,9 @@ async def test_who_is_not_signed_in_is_told_how(
         await page.goto(address(world, "/"))
         await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in to see this")
         await expect(page.locator("pre")).to_have_text("fairlead token link")
+        cookie = auth.cookie_name(world.client.base_url.netloc.decode())
         await page.context.add_cookies(
-            [{"name": auth.COOKIE, "value": session, "url": str(world.client.base_url)}]
+            [{"name": cookie, "value": session, "url": str(world.client.base_url)}]
         )
         await page.reload()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Job sets")

@@ -26,6 +26,10 @@ class Container(msgspec.Struct, frozen=True):
 
     image: str | None = None
     build: Build | None = None
+    command: list[str] = []
+    container_name: str | None = None
+    stop_grace_period: str | None = None
+    networks: dict[str, dict[str, str]] = {}
     environment: dict[str, str | int] = {}
     ports: list[str] = []
     volumes: list[str] = []
@@ -33,10 +37,25 @@ class Container(msgspec.Struct, frozen=True):
     depends_on: dict[str, object] | list[str] = []
 
 
+class Subnet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    subnet: str
+    gateway: str
+    ip_range: str
+
+
+class Ipam(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    config: list[Subnet]
+
+
+class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    ipam: Ipam
+
+
 class Compose(msgspec.Struct, frozen=True):
     name: str
     services: dict[str, Container]
     volumes: dict[str, None]
+    networks: dict[str, Network]
 
 
 class Instruction(msgspec.Struct, frozen=True):
@@ -49,6 +68,11 @@ class Instruction(msgspec.Struct, frozen=True):
 
 def compose() -> Compose:
     return msgspec.convert(yaml.safe_load(COMPOSE.read_text()), Compose)
+
+
+def gateway_address() -> str:
+    """The address of the gateway in the network of the compose file."""
+    return compose().services["gateway"].networks["default"]["ipv4_address"]
 
 
 def dockerfile(service: str) -> list[Instruction]:

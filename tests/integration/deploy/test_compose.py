@@ -2,6 +2,8 @@
 
 import importlib
 import importlib.util
+import ipaddress
+import json
 import os
 import re
 import shutil
@@ -17,6 +19,7 @@ from tests.conftest import ROOT
 from tests.integration.deploy import files
 
 INSTALL_S_MAX = 500
+STOP_S_MIN = 30
 
 
 def settings_of(service: str) -> set[str]:
@@ -54,6 +57,37 @@ def test_only_the_gateway_is_reachable_and_only_from_this_machine() -> None:
     containers = files.compose().services
     assert {name for name, item in containers.items() if item.ports} == {"gateway"}
     assert all(port.startswith("127.0.0.1:") for port in containers["gateway"].ports)
+
+
+def test_services_trust_the_gateway_and_nobody_else() -> None:
+    for service in files.SERVICES:
+        given = files.compose().services[service].environment["FAIRLEAD_CONNECTIONS"]
+        assert json.loads(str(given)) == {"proxies": [files.gateway_address()]}
+
+
+def test_no_other_container_can_get_the_address_of_the_gateway() -> None:
+    (network,) = files.compose().networks["default"].ipam.config
+    gateway = ipaddress.ip_address(files.gateway_address())
+    assert gateway in ipaddress.ip_network(network.subnet)
+    assert gateway not in ipaddress.ip_network(network.ip_range)
+    assert str(gateway) != network.gateway
+
+
+def test_every_container_is_given_time_to_end_and_can_run_several_times() -> None:
+    for name, container in files.compose().services.items():
+        assert container.container_name is None
+        if name != "valkey":  # holds a cache
+            assert int(str(container.stop_grace_period).removesuffix("s")) >= STOP_S_MIN, name
+
+
+def test_the_scheduler_image_holds_compiled_kernels() -> None:
+    """Compiled as the user and with the variables that the service has, in the last stage."""
+    lines = files.dockerfile("scheduler")
+    last = [f"{line.word} {line.rest}" for line in lines if line.stage == lines[-1].stage]
+    compiling = last.index("RUN python -m fairlead_scheduler.kernels")
+    before = [line.split()[0] for line in last[:compiling]]
+    assert {"USER", "ENV"} <= set(before)
+    assert files.image_environment("scheduler")["NUMBA_CACHE_DIR"] in last[1]
 
 
 def test_volumes_and_mounted_files_exist() -> None:

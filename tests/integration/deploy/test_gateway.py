@@ -54,8 +54,8 @@ class Gateway:
                 )
             elif found := re.match(r"handle(?: @(\w+))? \{", line):
                 name = found[1] or ""
-            elif found := re.match(r"(?:reverse_proxy|respond) (\S+)", line):
-                self.targets.append((name, found[1].removesuffix(":8080")))
+            elif found := re.match(r"(?:import to|respond) (\S+)", line):
+                self.targets.append((name, found[1]))
 
     def target(self, method: str, path: str) -> str:
         for name, target in self.targets:

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -50,9 +51,31 @@ def test_without_pip_it_says_what_to_install(tmp_path: Path) -> None:
     assert "apt-get install -y python3-pip" in done.stderr
 
 
-@pytest.mark.parametrize("target", ["up", "setup", "check", "test", "bench", "clean"])
+@pytest.mark.parametrize("target", ["up", "setup", "wheels", "check", "test", "bench", "clean"])
 def test_make_knows_the_target(target: str) -> None:
     done = subprocess.run(
         ["make", "-n", target], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_wheels_hold_all_files_of_their_packages(tmp_path: Path) -> None:
+    """Modules, and the SQL, templates and static files that they read."""
+    script = ROOT / "tools" / "setup.sh"
+    subprocess.run([script, "wheels", tmp_path], check=True, timeout=120)
+    packages = [
+        file.parent
+        for pattern in ("libs/*/*", "services/*/*", "clients/python/*")
+        for file in ROOT.glob(f"{pattern}/__init__.py")
+    ]
+    wheels = {wheel.name.split("-")[0]: wheel for wheel in tmp_path.glob("*.whl")}
+    assert wheels.keys() == {package.name for package in packages}
+    for package in packages:
+        wanted = {
+            str(file.relative_to(package.parent))
+            for file in package.rglob("*")
+            if file.is_file() and "__pycache__" not in file.parts
+        }
+        with zipfile.ZipFile(wheels[package.name]) as wheel:
+            held = {name for name in wheel.namelist() if not name.endswith("/")}
+        assert wanted == {name for name in held if ".dist-info/" not in name}

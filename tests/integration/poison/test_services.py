@@ -11,7 +11,7 @@ from fairlead_common.ids import run_id
 from fairlead_common.log import EventLog, Record, topics
 from fairlead_common.log.memory import MemoryCore
 from fairlead_common.log.topics import JOBS
-from fairlead_common.serving import Degraded
+from fairlead_common.readiness import Degraded
 from fairlead_scheduler.service import Service
 from fairlead_scheduler.settings import SchedulerSettings
 from tests import poison

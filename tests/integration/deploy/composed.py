@@ -1,0 +1,262 @@
+"""The containers of docker-compose.yml as processes of this machine, without a container engine.
+
+Each service is started with the command and variables of its image, and those of the compose file
+over them; Postgres, Kafka and Caddy get what the compose file says to theirs. Only addresses and
+folders differ: names of hosts become loopback addresses of a network of their own (`127.x.y.*`).
+"""
+
+import http.client
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, Self
+
+from fairlead_standalone.addresses import free_port
+from fairlead_standalone.children import Command, Program, Running
+from fairlead_standalone.postgres import SETTINGS_OF_TESTS, Postgres
+from fairlead_standalone.valkey import Valkey
+from tests.conftest import ROOT, blocking, create_database
+from tests.integration.deploy import files
+from tests.kafka_broker import KafkaBroker
+
+READY_S: Final = 120.0
+STOP_S: Final = 30.0
+PROBE_S: Final = 3.0
+SCALED: Final = "submit"
+OF_THE_NETWORK: Final = ("LISTENER", "QUORUM", "NODE_ID", "PROCESS_ROLES", "LOG_DIRS")
+"""Parts of Kafka's variables that the broker of tests says for itself."""
+
+
+class Container:
+    """A `children.Program`: one service in one container."""
+
+    ready_s = READY_S
+
+    def __init__(
+        self, name: str, address: str, argv: tuple[str, ...], environment: dict[str, str]
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.environment = environment
+        self._argv = argv
+
+    def prepare(self) -> None:
+        """Nothing: the image is built."""
+
+    def command(self) -> Command:
+        """The image's command."""
+        return Command(argv=self._argv, env=self.environment, stop_s=STOP_S)
+
+    def is_ready(self, pid: int) -> bool:
+        """What the image's HEALTHCHECK asks."""
+        connection = http.client.HTTPConnection(self.address, 8080, timeout=PROBE_S)
+        try:
+            connection.request("GET", "/readyz", headers={"Host": "127.0.0.1:8080"})
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+
+class Gateway:
+    """A `children.Program`: Caddy with the Caddyfile, at `port` of 127.0.0.1, as is published."""
+
+    name = "gateway"
+    ready_s = 30.0
+
+    def __init__(self, folder: Path, upstreams: Mapping[str, list[str]], address: str) -> None:
+        self.port = free_port()
+        self._folder = folder
+        self._upstreams = upstreams
+        self._address = address
+        self._caddy = str(Path(sys.executable).with_name("caddy"))
+
+    def prepare(self) -> None:
+        """Write the configuration that Caddy makes of the Caddyfile, with our addresses."""
+        words = [self._caddy, "adapt", "--config", str(ROOT / "deploy" / "Caddyfile")]
+        done = subprocess.run(words, capture_output=True, check=True, timeout=60)
+        self._folder.mkdir(exist_ok=True)
+        adapted = self._placed(json.loads(done.stdout))
+        (self._folder / "caddy.json").write_text(json.dumps(adapted))
+
+    def _placed(self, part: Any) -> Any:
+        """The same with our addresses. `Any`: JSON at every depth."""
+        match part:
+            case {"handler": "reverse_proxy", "upstreams": [{"dial": str(dial)}]}:
+                service, _, port = dial.partition(":")
+                at = [{"dial": f"{address}:{port}"} for address in self._upstreams[service]]
+                transport = {"protocol": "http", "local_address": self._address}
+                return {**part, "upstreams": at, "transport": transport}
+            case {"listen": [":8080"]}:
+                rest = {name: self._placed(item) for name, item in part.items()}
+                return {**rest, "listen": [f"127.0.0.1:{self.port}"]}
+            case {"root": "/srv"} | {"handler": "vars", "root": "/srv"}:
+                return {**part, "root": str(ROOT / "docs")}
+            case dict():
+                return {name: self._placed(item) for name, item in part.items()}
+            case list():
+                return [self._placed(item) for item in part]
+            case _:
+                return part
+
+    def command(self) -> Command:
+        """As the image runs it, but for the form of the file."""
+        return Command(
+            argv=(self._caddy, "run", "--config", str(self._folder / "caddy.json")),
+            env={"HOME": str(self._folder), "PATH": os.defpath},
+        )
+
+    def is_ready(self, pid: int) -> bool:
+        """Whether it accepts connections."""
+        try:
+            socket.create_connection(("127.0.0.1", self.port), PROBE_S).close()
+        except OSError:
+            return False
+        return True
+
+
+class Composed:
+    """All that `docker compose up --scale submit=2` starts. `address`: the published gateway."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self._network = f"127.{secrets.randbelow(200) + 30}.{secrets.randbelow(200) + 30}"
+        self._compose = files.compose()
+        names = [f"{SCALED}-1", f"{SCALED}-2", "scheduler", "executor", "lookout"]
+        self._hosts = {name: f"{self._network}.{at + 11}" for at, name in enumerate(names)}
+        self.containers: dict[str, Container] = {}
+        self.running: dict[str, Running] = {}
+        self.gateway_address = f"{self._network}.10"
+        self._variables = {
+            name: secrets.token_hex(24) for name in files.variables(files.EXAMPLE_ENV)
+        }
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def address(self) -> str:
+        """The gateway's URL."""
+        return f"http://127.0.0.1:{self._gateway.port}"
+
+    def exec(self, container: str, *words: str) -> str:
+        """`docker compose exec`: what the command prints."""
+        environment = self.containers[container].environment
+        done = subprocess.run(
+            [self._python(words[0]), *words[1:]],
+            env=environment,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            check=True,
+            text=True,
+            timeout=60,
+        )
+        return done.stdout.strip()
+
+    def _start(self) -> None:
+        servers = self._start_servers()
+        for name in self._hosts:
+            self.containers[name] = self._container(name, servers)
+            self._run(self.containers[name], name)
+        upstreams: dict[str, list[str]] = {}
+        for name, host in self._hosts.items():
+            upstreams.setdefault(name.partition("-")[0], []).append(host)
+        self._gateway = Gateway(self._folder / "gateway", upstreams, self.gateway_address)
+        self._run(self._gateway, "gateway")
+
+    def _run(self, program: Program, name: str) -> None:
+        running = self._stack.enter_context(Running(program, self._folder / f"{name}.log"))
+        running.start()
+        self.running[name] = running
+
+    def _start_servers(self) -> dict[str, str]:
+        """Kafka, Postgres and Valkey; `host:port` as the compose file has them, and ours."""
+        kafka = KafkaBroker(self._folder / "kafka", settings=self._kafka_settings())
+        postgres = Postgres(
+            self._folder / "postgres",
+            password=self._variables["FAIRLEAD_POSTGRES_PASSWORD"],
+            port=free_port(),
+            settings={**SETTINGS_OF_TESTS, **self._postgres_settings()},
+        )
+        valkey = Valkey(
+            self._folder,
+            password=self._variables["FAIRLEAD_REDIS_PASSWORD"],
+            port=free_port(),
+        )
+        self._run(kafka, "kafka")
+        self._run(postgres, "postgres")
+        self._run(valkey, "valkey")
+        database = str(self._compose.services["postgres"].environment["POSTGRES_DB"])
+        blocking(create_database(postgres.url(), database))
+        return {
+            "kafka:9092": f"127.0.0.1:{kafka.port}",
+            "postgres:5432": f"127.0.0.1:{postgres.port}",
+            "valkey:6379": f"127.0.0.1:{valkey.port}",
+        }
+
+    def _kafka_settings(self) -> dict[str, str]:
+        """`KAFKA_A_B` is `a.b`, as the image has it."""
+        return {
+            name.removeprefix("KAFKA_").lower().replace("_", "."): str(value)
+            for name, value in self._compose.services["kafka"].environment.items()
+            if name.startswith("KAFKA_") and not any(part in name for part in OF_THE_NETWORK)
+        }
+
+    def _postgres_settings(self) -> dict[str, str]:
+        program, *words = self._compose.services["postgres"].command
+        assert program == "postgres"
+        assert set(words[::2]) == {"-c"}
+        return dict(setting.split("=", 1) for setting in words[1::2])
+
+    def _container(self, name: str, servers: Mapping[str, str]) -> Container:
+        """A container with what its image and the compose file say."""
+        service = name.partition("-")[0]
+        given = {**files.image_environment(service)}
+        given |= {
+            variable: self._filled(str(value))
+            for variable, value in self._compose.services[service].environment.items()
+        }
+        places = {
+            **servers,
+            "http://executor:8080": f"http://{self._hosts['executor']}:8080",
+            '"executor"': f'"{self._hosts["executor"]}"',
+            files.gateway_address(): self.gateway_address,
+            "0.0.0.0": self._hosts[name],
+            "/var/lib/fairlead": str(self._folder / "runs"),
+            "/app/.venv/bin": str(Path(sys.executable).parent),
+            "/var/cache/fairlead": os.environ["NUMBA_CACHE_DIR"],
+        }
+        for variable, value in given.items():
+            for from_, to in places.items():
+                value = value.replace(from_, to)
+            given[variable] = value
+        program, *words = files.command(service)
+        # What the engine sets besides: the container's name, and a home.
+        given |= {"HOSTNAME": name, "HOME": str(self._folder)}
+        return Container(name, self._hosts[name], (self._python(program), *words), given)
+
+    def _filled(self, text: str) -> str:
+        for name, value in self._variables.items():
+            text = text.replace(f"${{{name}:?write it into .env}}", value)
+        assert "${" not in text
+        return text
+
+    def _python(self, program: str) -> str:
+        assert program == "python"
+        return sys.executable
