@@ -136,7 +136,8 @@ def test_on_a_full_disk_reads_go_on_and_work_resumes_with_space(
                 (small_disk / name).unlink()
             whole.wait_for(lambda: asked.submits().status_code == 200)
             done = client.wait("default", "full")
-            assert done.states == {"SUCCEEDED": JOBS + 1}
+            failed = http.get("/api/v1/jobs?state=FAILED,PREEMPTED,CANCELLED").json()["jobs"]
+            assert done.states == {"SUCCEEDED": JOBS + 1}, failed
         ran = Counter(lines(tmp_path))
         assert len(ran) == JOBS + 1
         assert set(ran.values()) == {1}
