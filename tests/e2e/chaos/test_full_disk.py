@@ -3,8 +3,6 @@
 The disk is a small file system in memory, which only root can mount.
 """
 
-import errno
-import os
 import re
 import subprocess
 from collections import Counter
@@ -16,43 +14,19 @@ import pytest
 
 from fairlead import Client
 from fairlead_standalone.testing import Whole
+from tests import disks
+from tests.disks import MIB, fill
 from tests.e2e.chaos.test_kills import check_views, database_of, has_lines, kill_child, lines
 
 DISK = "700m"
 JOBS = 600
-PIECE = 2**20
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of its own at the place of the data folder of `Whole(tmp_path)`."""
-    place = tmp_path / "data"
-    place.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=700", "tmpfs", str(place)]
-    mounted = subprocess.run(words, capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        pytest.skip(f"no file system can be mounted: {mounted.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
-def fill(file: Path, leave: int = 0) -> None:
-    """Fill the disk except for this number of bytes."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT)
-    size = 0
-    try:
-        while True:
-            found = os.fstatvfs(descriptor)
-            piece = min(64 * PIECE, found.f_bavail * found.f_frsize - leave)
-            if piece <= 0:
-                return
-            os.posix_fallocate(descriptor, size, piece)
-            size += piece
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-    finally:
-        os.close(descriptor)
+    with disks.small_disk(tmp_path / "data", DISK) as folder:
+        yield folder
 
 
 def job(folder: Path, number: int) -> dict[str, object]:
@@ -118,7 +92,7 @@ def test_on_a_full_disk_reads_go_on_and_work_resumes_with_space(
             client.submit("default", "full", [job(tmp_path, number) for number in range(JOBS)])
             whole.wait_for(lambda: has_lines(tmp_path, JOBS // 6))
 
-            fill(small_disk / "filler", leave=100 * PIECE)
+            fill(small_disk / "filler", leave=100 * MIB)
             whole.wait_for(lambda: asked.refuses("almost full"))
             assert asked.makes_a_queue().status_code == 201  # there is space for small things
 
@@ -149,7 +123,7 @@ def test_on_a_full_disk_reads_go_on_and_work_resumes_with_space(
 def test_a_start_on_a_disk_that_is_too_small_names_the_amount(
     tmp_path: Path, small_disk: Path
 ) -> None:
-    fill(small_disk / "filler", leave=400 * PIECE)
+    fill(small_disk / "filler", leave=400 * MIB)
     (small_disk / "lock").touch()  # as in a folder of ours
     whole = Whole(tmp_path)
     refused = subprocess.run(whole.words, capture_output=True, text=True, check=False, timeout=60)

@@ -31,6 +31,7 @@ from fairlead_executor.backends.process import (
     logs,
     machine,
     processes,
+    runner,
 )
 from fairlead_executor.backends.process.folders import Folders
 from fairlead_executor.backends.process.forkserver import Failure, ForkServer, Request
@@ -189,6 +190,8 @@ class ProcessCluster:
             self.folders.rule_out(run, end, now_ms)
         except OSError as error:
             _logger.error("cannot write down that %s never starts: %s", run, error)
+            if error.errno in runner.NO_SPACE:
+                return  # the next look tries again; a runner may wait to claim it
             if self.folders.start_of(run) is None:
                 self._put(Pod(run, Phase.ENDED, ended_ms=now_ms, end=end))
                 return
@@ -404,11 +407,11 @@ def _trim(folders: list[Path], bytes_max: int) -> None:
 def _over_limit(watched: dict[RunId, tuple[int, int]]) -> list[tuple[RunId, int]]:
     """The runs that use more than they may, and how much. Blocks: reads all of /proc."""
     table = processes.table()
-    used = processes.resident_bytes(table, [runner for runner, _ in watched.values()])
+    used = processes.resident_bytes(table, [number for number, _ in watched.values()])
     over: list[tuple[RunId, int]] = []
-    for run, (runner, limit_bytes) in watched.items():
-        if used[runner] > limit_bytes:
-            exact = processes.proportional_bytes(table, runner)
+    for run, (number, limit_bytes) in watched.items():
+        if used[number] > limit_bytes:
+            exact = processes.proportional_bytes(table, number)
             if exact > limit_bytes:
                 over.append((run, exact))
     return over

@@ -19,6 +19,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import functools
 import gc
 import json
 import os
@@ -27,9 +28,9 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING or __name__ != "__main__":
     from fairlead_executor.confinement import child as confinement
@@ -37,6 +38,7 @@ else:  # as a program this file has no package around it
     sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "confinement"))
     import child as confinement
 
+T = TypeVar("T")
 Json = dict[str, Any]
 """Records and requests; `Any` because this file has nothing but `json` to read them with."""
 Problem = list[Any]
@@ -52,6 +54,9 @@ TOLD_GRACE_S = 5.0
 LOOK_S = 5.0
 """A runner looks for its stop record as often as this, whatever signals were lost."""
 LEFT_OVER_S_MAX = 5.0
+SPACE_S = 0.5
+"""How often a runner tries again to write on a full disk."""
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -119,9 +124,10 @@ class Runner:
     def run(self) -> None:
         """Claim, start, wait, tell."""
         os.setsid()
-        os.makedirs(self.folder if self.request["cwd"] else self.path(WORK), 0o700, exist_ok=True)
-        told = {name: self.request[name] for name in ("graceS", "memoryBytes")}
-        start = claim(self.folder, told | whoami())
+        folder = self.folder if self.request["cwd"] else self.path(WORK)
+        self.with_space(lambda: os.makedirs(folder, 0o700, exist_ok=True))
+        limits = {name: self.request[name] for name in ("graceS", "memoryBytes")}
+        start = self.with_space(lambda: claim(self.folder, limits | whoami()))
         if start is None:
             return
         self.detach()
@@ -130,15 +136,26 @@ class Runner:
         except OSError as failure:
             error = ["start", failure.errno, str(failure)[:500], ""]
         if error is None:
-            write_all(start, json.dumps({"atMs": now_ms()}).encode() + b"\n")
+            write_all(start, json.dumps({"atMs": now_ms()}).encode() + b"\n", self.with_space)
             self.notice()
             self.wait()
             end_left_overs(self.command)
         end: Json = {"status": self.status, "stop": self.stop, "error": error, "atMs": now_ms()}
         if self.request.get("cgroup"):
             end["oom"] = leave_cgroup(self.request["cgroup"])
-        write_record(self.folder, EXIT, end)
+        self.with_space(lambda: write_record(self.folder, EXIT, end))
         self.notice()
+
+    def with_space(self, write: Callable[[], T]) -> T:
+        """Call `write` until the disk has space for it. Raises `OSError`: other errors at once,
+        and the missing space when Fairlead has ended."""
+        lifeline = [self.lifeline] if self.lifeline >= 0 else []
+        while True:
+            try:
+                return write()
+            except OSError as error:
+                if error.errno not in NO_SPACE or any(select.select(lifeline, [], [], SPACE_S)):
+                    raise
 
     def path(self, name: str) -> str:
         return os.path.join(self.folder, name)
@@ -154,7 +171,10 @@ class Runner:
         """Fork and execute the command; None, or what went wrong."""
         self.listen()
         set_subreaper()
-        outputs = [open_output(self.path(name)) for name in (STDOUT, STDERR)]
+        outputs = [
+            self.with_space(functools.partial(open_output, self.path(name)))
+            for name in (STDOUT, STDERR)
+        ]
         if self.request["user"] is not None:
             self.give_to(self.request["user"], outputs)
         told, tell = os.pipe()
@@ -390,13 +410,15 @@ def claim(folder: str, record: Json) -> int | None:
     """
     own = os.path.join(folder, f"{START}.{os.getpid()}")
     descriptor = os.open(own, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
-        write_all(descriptor, json.dumps(record).encode() + b"\n")
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        write_all(descriptor, json.dumps(record).encode() + b"\n", lambda write: write())
         os.link(own, os.path.join(folder, START))
-    except FileExistsError:
+    except OSError as error:
         os.close(descriptor)
-        return None
+        if error.errno == errno.EEXIST:
+            return None
+        raise
     finally:
         os.unlink(own)
     return descriptor
@@ -432,9 +454,10 @@ def write_record(folder: str, name: str, record: Json) -> None:
     os.rename(f"{path}.new", path)
 
 
-def write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes, call: Callable[[Callable[[], int]], int]) -> None:
+    """Write all of the data; `call` is given each write and decides about its errors."""
     while data:
-        data = data[os.write(descriptor, data) :]
+        data = data[call(functools.partial(os.write, descriptor, data)) :]
 
 
 def write_text(path: str, text: str) -> None:
