@@ -88,9 +88,8 @@ def simulate(
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_BAD_INPUT) from None
     read_s = clock.monotonic_s() - began_s
-    if given.left_out:
-        left_out = "1 job" if given.left_out == 1 else f"{given.left_out:,} jobs"
-        typer.echo(f"{left_out} without a run in the trace left out", err=True)
+    for note in given.notes:
+        typer.echo(note, err=True)
     _choose_kernels(len(given.trace))
     _run(order, given, out, read_s, json)
 

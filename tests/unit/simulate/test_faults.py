@@ -131,8 +131,8 @@ def test_a_folder_is_no_file(order: command.Order) -> None:
 
 
 NODE_FILES = {
-    "no YAML": ("- {name: n", 1, "", "is no YAML"),
-    "a tab": ("- name: n\n\tx: 1", 2, "", "is no YAML"),
+    "no YAML": ("- {name: n", 1, "", "is not valid YAML"),
+    "a tab": ("- name: n\n\tx: 1", 2, "", "is not valid YAML"),
     "no list": ("name: n", 1, "", "is no list of nodes"),
     "nothing": ("", 1, "", "is no list of nodes"),
     "no node": ("[]", 1, "", "names no node of pool default"),

@@ -66,7 +66,10 @@ def test_jobs_that_failed_fail_again_after_their_time(tmp_path: Path) -> None:
 def test_jobs_that_never_ran_are_left_out_and_counted(tmp_path: Path) -> None:
     text = HEADER + line(1, 0, -1, 1) + line(2, 0, 5, 0) + line(3, 0, 5, 1)
     given = command.read(written(tmp_path, text))
-    assert (given.trace.ids, given.left_out) == (["3"], 2)
+    assert (given.trace.ids, given.notes) == (
+        ["3"],
+        ["2 jobs without a run in the trace left out"],
+    )
 
 
 def test_with_nodes_of_ones_own_memory_counts_too(tmp_path: Path) -> None:

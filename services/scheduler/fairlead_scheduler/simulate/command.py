@@ -44,7 +44,8 @@ class Input(NamedTuple):
     steps: list[Step]
     given: Given
     chance: Chance
-    left_out: int
+    notes: list[str]
+    """What of the input is not simulated, for people."""
 
 
 class Timing(msgspec.Struct, rename="camel"):
@@ -65,14 +66,16 @@ def read(order: Order) -> Input:
     if order.nodes is not None:
         nodes, steps = machines.read(order.nodes, order.pool, faults)
     chance = Chance(order.seed)
-    left_out = 0
+    notes: list[str] = []
     if order.jobs.suffix == SWF:
         found = swf.read(order.jobs, order.swf_queue, order.nodes is not None, faults)
-        trace, left_out = found.trace, found.left_out
+        trace = found.trace
+        if found.left_out:
+            notes.append(f"{_count(found.left_out)} without a run in the trace left out")
         if order.nodes is None:
             nodes = _machine(order, found.processors, faults)
     elif order.jobs.suffix in submissions.SUFFIXES:
-        trace = _submitted(order, chance, given, faults)
+        trace = _submitted(order, given, notes, faults)
     else:
         trace = jobs.read(order.jobs, chance, rules.class_names(given.settings), faults)
     if order.jobs.suffix != SWF and order.nodes is None:
@@ -80,15 +83,21 @@ def read(order: Order) -> Input:
     if not faults.count and not len(trace):
         faults.add(str(order.jobs), 0, "", "has no job")
     faults.check()
-    return Input(trace, nodes, steps, given, chance, left_out)
+    return Input(trace, nodes, steps, given, chance, notes)
 
 
-def _submitted(order: Order, chance: Chance, given: Given, faults: Faults) -> Trace:
+def _count(jobs: int) -> str:
+    return "1 job" if jobs == 1 else f"{jobs:,} jobs"
+
+
+def _submitted(order: Order, given: Given, notes: list[str], faults: Faults) -> Trace:
     if order.run_s is None:
         faults.add("--run-seconds", 0, "", "is missing: a file of `submit` does not say it")
         return Trace()
-    classes = rules.class_names(given.settings)
-    return submissions.read(order.jobs, order.run_s, chance, classes, faults)
+    found = submissions.read(order.jobs, order.run_s, order.pool, given, faults)
+    if found.other_pools:
+        notes.append(f"{_count(found.other_pools)} of other pools than {order.pool} left out")
+    return found.trace
 
 
 def _machine(order: Order, processors: int, faults: Faults) -> list[Node]:

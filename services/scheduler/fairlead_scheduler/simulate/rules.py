@@ -42,6 +42,8 @@ class Given(msgspec.Struct, frozen=True):
 
     settings: SchedulerSettings = SchedulerSettings()
     queues: dict[str, Queue] = {}
+    job_defaults: dict[str, Any] = {}
+    """The setting `jobDefaults` of the section `submit`, as it was read."""
 
     def of(self, pool: str) -> "Given":
         """The same for a simulation of this pool."""
@@ -78,7 +80,16 @@ def read(path: Path | None, faults: Faults) -> Given:
         first, *inner = _parts(field)
         place = next((at for at in places if at[-1] == first), (first,))
         faults.add(document.file, document.line(*place, *inner), field, reason)
-    return Given(settings, queues)
+    return Given(settings, queues, _job_defaults(document, faults))
+
+
+def _job_defaults(document: Document, faults: Faults) -> dict[str, Any]:
+    found = _at(document.value, ("submit", "jobDefaults"))
+    if found is None or isinstance(found, dict):
+        return found or {}
+    line = document.line("submit", "jobDefaults")
+    faults.add(document.file, line, "submit.jobDefaults", "is not a mapping of settings")
+    return {}
 
 
 def _named(rules: Mapping[str, object]) -> dict[str, object]:
@@ -194,7 +205,11 @@ def _faults_of_queues(
                     yield f"{place}.{resource}", f"is {limit}; a fraction of the pool is expected"
 
 
+def classes_of(settings: SchedulerSettings) -> tuple[PriorityClass, ...]:
+    """The priority classes of the settings, or those that every installation has."""
+    return settings.priority_classes or DEFAULT_CLASSES
+
+
 def class_names(settings: SchedulerSettings) -> list[str]:
     """The priority classes that jobs may name."""
-    classes: tuple[PriorityClass, ...] = settings.priority_classes or DEFAULT_CLASSES
-    return [item.name for item in classes]
+    return [item.name for item in classes_of(settings)]

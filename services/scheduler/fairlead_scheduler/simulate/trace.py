@@ -48,6 +48,8 @@ class Trace:
         self.retry: dict[int, ev.RetryPolicy] = {}
         self.checkpoint_ms: dict[int, int] = {}
         self.preempted_is_final: set[int] = set()
+        self.infeasible_waits: set[int] = set()
+        """Jobs that stay queued when no node could ever run them; others are rejected."""
         self.stop_ms: dict[int, int] = {}
         """How long a run takes to end once it is told to; others end at once."""
 

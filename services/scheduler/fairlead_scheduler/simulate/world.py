@@ -145,6 +145,7 @@ class World:
             after=tuple(JobId(other) for other in trace.after.get(job, ())),
             runtime_s_max=None if limit_ms == NEVER else -(-limit_ms // 1000),
             checkpoint_s=None if checkpoint_ms is None else -(-checkpoint_ms // 1000),
+            when_infeasible="wait" if job in trace.infeasible_waits else "reject",
             on_preemption="fail" if job in trace.preempted_is_final else "requeue",
             gang=trace.gangs.get(job),
             retry=trace.retry.get(job),
