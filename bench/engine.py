@@ -85,9 +85,11 @@ def with_orders(made: Snapshot) -> Snapshot:
     """The same with the orders that the service keeps between rounds."""
     from dataclasses import replace
 
-    from fairlead_scheduler.engine import order
+    from fairlead_scheduler.engine.preparation import job_order
 
-    return replace(made, queued_order=order.queued(made), running_order=order.running(made))
+    return replace(
+        made, queued_order=job_order.order_queued(made), running_order=job_order.order_running(made)
+    )
 
 
 def fill(jobs: int, nodes: int, queues: int = 10) -> Snapshot:

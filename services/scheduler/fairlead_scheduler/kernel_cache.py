@@ -34,7 +34,7 @@ def has_compiler() -> bool:
 @functools.cache
 def _digest() -> str:
     digest = hashlib.sha256(repr((str(_SOURCES), *_target())).encode())
-    for source in sorted(_SOURCES.glob("*.py")):
+    for source in sorted(_SOURCES.rglob("*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
 

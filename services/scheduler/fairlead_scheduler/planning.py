@@ -7,8 +7,9 @@ from fairlead_common import events as ev
 from fairlead_common.events import FailureCategory, PreemptionCause
 from fairlead_common.ids import JobId, RunId, run_id
 from fairlead_scheduler import leasing
-from fairlead_scheduler.engine import Plan, explain
+from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.leasing import LeaseChange
 from fairlead_scheduler.snapshots import Built
 from fairlead_scheduler.units import Unit, too_large
@@ -42,7 +43,7 @@ def units(
     for job, code in zip(plan.rejected_job.tolist(), plan.rejected_code.tolist(), strict=True):
         event: ev.AnyEvent = ev.JobRejected(
             job_id=made.id_of(job),
-            code=explain.NAMES[engine.Code(code)],
+            code=reason_texts.CODE_NAMES[engine.Code(code)],
             reason=reasons.of(job, code),
         )
         made.add(job, event)
@@ -52,7 +53,7 @@ def units(
         event = ev.JobFailed(
             job_id=made.id_of(job),
             category=FailureCategory.ADMISSION,
-            reason=f"{explain.NAMES[engine.Code(code)]}: {reasons.of(job, code)}",
+            reason=f"{reason_texts.CODE_NAMES[engine.Code(code)]}: {reasons.of(job, code)}",
         )
         made.add(job, event)
     made.fail_tried(plan.failed_job[plan.failed_code == engine.Code.ALL_NODES_TRIED].tolist())
@@ -125,7 +126,7 @@ class _Units:
         """N10: these came back from every node that suits them, or their gang has such a member."""
         rare = {job: self._view.jobs.rare.get(self._rows.item(job)) or c.Rare() for job in jobs}
         gangs: dict[c.GangName | None, str] = {}
-        name = explain.NAMES[engine.Code.ALL_NODES_TRIED]
+        name = reason_texts.CODE_NAMES[engine.Code.ALL_NODES_TRIED]
         for job in sorted(jobs, key=lambda job: not rare[job].avoid):
             own = rare[job]
             reason = gangs.get(own.gang) or (
@@ -224,8 +225,8 @@ class _Sentences:
         row = self._row.get((queue, -1, gang)) if gang >= 0 else None
         row = self._row.get((queue, shape, -1)) if row is None else row
         if row is None:
-            return explain.NAMES[engine.Code(code)]
+            return reason_texts.CODE_NAMES[engine.Code(code)]
         if (row, code) not in self._made:
-            said = explain.sentence(snapshot, self._plan, row, engine.Code(code))
+            said = reason_texts.describe_reason(snapshot, self._plan, row, engine.Code(code))
             self._made[row, code] = said
         return self._made[row, code]

@@ -13,8 +13,10 @@ from fairlead_common import reports, shapes
 from fairlead_common.log.protocol import Record
 from fairlead_common.reports import QueueShare, Report, Round, Waiting
 from fairlead_scheduler import metrics
-from fairlead_scheduler.engine import Plan, explain, order
+from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.engine.plan import reason_texts
+from fairlead_scheduler.engine.preparation import job_order
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.snapshots import Built
 from fairlead_scheduler.view import columns as c
@@ -160,7 +162,7 @@ def _waiting(
             Waiting(
                 pool=plan.pool,
                 queue=queue,
-                code=explain.NAMES[engine.Code(int(reasons.code[row]))],
+                code=reason_texts.CODE_NAMES[engine.Code(int(reasons.code[row]))],
                 sentence=_sentence(view, built, plan, queues, row, classes),
                 shape=shape,
                 job_set=job_set,
@@ -193,7 +195,7 @@ def _sentence(
         return f"queue {queue.name} is cordoned{why}: it starts nothing new"
     if not built.nodes:
         return f"pool {plan.pool} has no nodes: no executor has reported any"
-    said = explain.sentence(snapshot, plan, row)
+    said = reason_texts.describe_reason(snapshot, plan, row)
     if shape >= 0 and classes:
         name = view.jobs.shapes.values[built.shapes[shape]].priority_class
         if name not in classes:
@@ -277,9 +279,9 @@ def _counted(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.ND
 
 def _shares(view: View, built: Built, plan: Plan, queues: Queues) -> list[QueueShare]:
     snapshot, shares = built.snapshot, plan.shares
-    assert snapshot.sums is not None, "the builder keeps them"
-    running = snapshot.sums.running.sum(axis=1).tolist()
-    queued = snapshot.sums.queued.sum(axis=1).tolist()
+    assert snapshot.job_totals is not None, "the builder keeps them"
+    running = snapshot.job_totals.running.sum(axis=1).tolist()
+    queued = snapshot.job_totals.queued.sum(axis=1).tolist()
     first = _first_waiting(view, built, plan)
     return [
         QueueShare(
@@ -307,7 +309,7 @@ def _shares(view: View, built: Built, plan: Plan, queues: Queues) -> list[QueueS
 def _skipped(counts: npt.NDArray[np.int64]) -> dict[str, int]:
     """Jobs of a queue that wait, by reason code."""
     codes = np.flatnonzero(counts).tolist()
-    return {explain.NAMES[engine.Code(code)]: int(counts[code]) for code in codes}
+    return {reason_texts.CODE_NAMES[engine.Code(code)]: int(counts[code]) for code in codes}
 
 
 def _first_waiting(view: View, built: Built, plan: Plan) -> list[str]:
@@ -316,8 +318,8 @@ def _first_waiting(view: View, built: Built, plan: Plan) -> list[str]:
     kept = built.snapshot.queued_order is not None
     if max(positions, default=-1) < 0 or not (kept or len(built.rows) <= SORTED_MAX):
         return [""] * len(positions)
-    queued = order.queued(built.snapshot)
-    starts = order.bounds(queued, built.snapshot.job_queue, len(positions))[:-1]
+    queued = job_order.order_queued(built.snapshot)
+    starts = job_order.find_queue_bounds(queued, built.snapshot.job_queue, len(positions))[:-1]
     return [
         "" if at < 0 else view.jobs.rows.of(built.rows[queued[start + at]])
         for start, at in zip(starts.tolist(), positions, strict=True)
@@ -335,5 +337,5 @@ def _round(built: Built, plan: Plan, now_ms: int, steps_ms: dict[str, float]) ->
         waiting=int(plan.queue_waiting.sum()),
         nodes=len(built.nodes),
         outcome="stopped" if stopped else "finished",
-        stopped_by=explain.NAMES[stopped] if stopped else "",
+        stopped_by=reason_texts.CODE_NAMES[stopped] if stopped else "",
     )

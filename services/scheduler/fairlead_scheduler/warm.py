@@ -11,7 +11,7 @@ from fairlead_common.ids import JobId
 from fairlead_common.log import Entry
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.engine import schedule
-from fairlead_scheduler.engine.warm import warm
+from fairlead_scheduler.engine.warm_up import compile_all
 from fairlead_scheduler.queues import Queues
 from fairlead_scheduler.settings import Rules
 from fairlead_scheduler.snapshots import Builder
@@ -21,7 +21,7 @@ from fairlead_scheduler.view.columns import View
 
 def up() -> None:
     """Rounds over tiny pools: with every rule, and as the snapshot builder makes them."""
-    warm()
+    compile_all()
     view, clusters = View(), Clusters()
     node = cluster_records.node_record(Node(executor="e", name="n", allocatable={"cpu": 3000}))
     clusters.apply([Entry(0, 0, node.key, node.value, 0)])

@@ -10,7 +10,7 @@ import pytest
 
 from examples.simulate import make_jobs
 from fairlead_common.classes import DEFAULT_CLASSES
-from fairlead_scheduler.engine import explain
+from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.snapshot import Code
 from fairlead_scheduler.simulate.jobs import Line
 from tools import pictures
@@ -47,7 +47,7 @@ def test_the_jobs_of_the_examples_are_those_that_the_script_makes() -> None:
 
 def test_the_guide_names_every_reason_every_class_and_every_field() -> None:
     rows = "\n".join(line for line in GUIDE.read_text().splitlines() if line.startswith("| `"))
-    codes = {explain.NAMES[code] for code in Code if code is not Code.NONE}
+    codes = {reason_texts.CODE_NAMES[code] for code in Code if code is not Code.NONE}
     classes = {item.name for item in DEFAULT_CLASSES}
     fields = set(Line.__struct_encode_fields__)
     assert {name for name in codes | classes | fields if f"`{name}`" not in rows} == set()

@@ -31,5 +31,5 @@ def mixed(snapshot: Snapshot, seed: int) -> tuple[Snapshot, list[int], list[int]
     if snapshot.avoid_job is not None and snapshot.avoid_node is not None:
         changed["avoid_job"] = new_job[snapshot.avoid_job]
         changed["avoid_node"] = new_node[snapshot.avoid_node]
-    changed |= {"sums": None, "queued_order": None, "running_order": None}
+    changed |= {"job_totals": None, "queued_order": None, "running_order": None}
     return replace(snapshot, **changed), jobs.tolist(), nodes.tolist()  # type: ignore[arg-type]

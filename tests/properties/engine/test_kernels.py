@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_scheduler.engine import shares, tree
+from fairlead_scheduler.engine.preparation import fair_shares
+from fairlead_scheduler.engine.state import capacity_tree
 from tests.properties.engine.worlds import BOUNDED
 from tests.unit.engine import pools
 
@@ -41,7 +42,7 @@ def test_the_tree_finds_the_first_leaf_that_a_scan_would_find(
     rows, kinds, asked = search
     free = np.array(rows, np.int64)
     bits = np.array([1 << kind for kind in kinds], np.uint64)
-    amounts, types = tree.build(free.copy(), bits)
+    amounts, types = capacity_tree.build_tree(free.copy(), bits)
     for wanted, mask in asked:
         request = np.array(wanted, np.int64)
         suits = (free >= request).all(axis=1) & ((bits & np.uint64(mask)) != 0)
@@ -55,12 +56,12 @@ def test_the_tree_finds_the_first_leaf_that_a_scan_would_find(
 
 def _find(amounts: Any, types: Any, request: Any, mask: int) -> int:
     """`tree.first_fit` as Python: compiled it is only a part of other kernels."""
-    python = getattr(tree.first_fit, "py_func", tree.first_fit)
+    python = getattr(capacity_tree.find_first_fit, "py_func", capacity_tree.find_first_fit)
     return int(python(amounts, types, request, np.uint64(mask), 0))
 
 
 def _take(amounts: Any, p: int, request: Any) -> None:
-    python = getattr(tree.take, "py_func", tree.take)
+    python = getattr(capacity_tree.subtract_request, "py_func", capacity_tree.subtract_request)
     python(amounts, p, request, 1)
 
 
@@ -76,7 +77,7 @@ def test_water_filling_reaches_one_level_per_weight(
     weight = np.array([w for w, _, _ in queues])
     demand = np.array([d for _, d, _ in queues])
     part = np.array([p for _, _, p in queues])
-    fair = shares.fill(weight, demand, part, -1)
+    fair = fair_shares.fill_by_weight(weight, demand, part, -1)
     thirsty = part & (fair < demand - 1e-5)
     levels = (fair / weight)[thirsty]
     assert np.ptp(levels) < 1e-4 if levels.size else True

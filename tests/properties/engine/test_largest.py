@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_common.resources import AMOUNT_MAX
-from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, canonical, door, schedule
+from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
+from fairlead_scheduler.engine.preparation import array_types, snapshot_checks
 from fairlead_scheduler.engine.snapshot import TOTAL_MAX
 from tests.properties.engine.worlds import BOUNDED
 
@@ -98,13 +99,13 @@ def pools(draw: st.DrawFn) -> Snapshot:
 def test_no_amount_is_so_large_that_a_round_fails_or_counts_wrong(
     snapshot: Snapshot, protected: float, placement: Any
 ) -> None:
-    assert door.faults(snapshot) == []
+    assert snapshot_checks.list_problems(snapshot) == []
     settings = EngineSettings(
         protected_fraction=protected, placement=placement, cost_multipliers=MULTIPLIERS
     )
     plan = schedule(snapshot, settings)
-    check_room(canonical.of(snapshot), plan)
-    check_shares(canonical.of(snapshot), plan)
+    check_room(array_types.convert_arrays(snapshot), plan)
+    check_shares(array_types.convert_arrays(snapshot), plan)
 
 
 def check_room(snapshot: Snapshot, plan: Plan) -> None:

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from fairlead_scheduler.cases.form import Case, Round
 from fairlead_scheduler.cases.world import World
-from fairlead_scheduler.engine import Plan, door, explain, schedule
+from fairlead_scheduler.engine import Plan, schedule
+from fairlead_scheduler.engine.plan import reason_texts
+from fairlead_scheduler.engine.preparation import snapshot_checks
 from fairlead_scheduler.snapshots import Built
 from tests.properties.engine import mixing, plain
 from tests.properties.engine.plain import Pool
@@ -22,13 +24,13 @@ FEW = 10
 def one_round(world: World) -> tuple[Built, Plan]:
     """A round with all its checks, folded back."""
     built = world.build()
-    assert door.faults(built.snapshot) == []
+    assert snapshot_checks.list_problems(built.snapshot) == []
     plan = schedule(built.snapshot, world.engine)
     pool = Pool(built.snapshot, world.engine)
     plain.check(pool, plan)
     check_reasons(pool, plan)
     for row in range(plan.reasons.code.size):
-        assert explain.sentence(built.snapshot, plan, row)
+        assert reason_texts.describe_reason(built.snapshot, plan, row)
         assert plan.reasons.counts[row].sum() == built.snapshot.node_number.size
     world.settle(built, plan)
     return built, plan

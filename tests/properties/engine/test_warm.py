@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fairlead_scheduler.engine.compiled import COMPILED
+from fairlead_scheduler.engine.compiler.decorators import COMPILED
 
 
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled here")

@@ -13,8 +13,10 @@ import numpy as np
 from fairlead_common.clusters import Node
 from fairlead_common.lifecycle import RunState
 from fairlead_scheduler.clusters import Clusters
-from fairlead_scheduler.engine import Plan, explain, kept, order
+from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.engine.plan import reason_texts
+from fairlead_scheduler.engine.preparation import job_order, job_totals
 from fairlead_scheduler.snapshots import Built
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import NodeName, View
@@ -154,7 +156,7 @@ def told_of_jobs(view: View, built: Built) -> Said:
             "value": int(s.job_value[at]),
             "interval": int(s.job_checkpoint_interval_ms[at]),
             "stopping": bool(s.job_flags[at] & engine.JobFlag.STOPPING),
-            "kept": bool(s.job_flags[at] & engine.JobFlag.KEPT),
+            "kept": bool(s.job_flags[at] & engine.JobFlag.WAITS_IF_INFEASIBLE),
             "gang": built.gangs[gang] if gang >= 0 else None,
             "avoids": avoids.get(at, set()),
         }
@@ -208,10 +210,10 @@ def told_of_nodes(built: Built) -> Said:
 def check_kept(built: Built) -> None:
     """Orders and sums that are kept equal those made from the snapshot."""
     s = built.snapshot
-    bare = replace(s, queued_order=None, running_order=None, sums=None)
-    assert order.queued(s).tolist() == order.queued(bare).tolist()
-    assert order.running(s).tolist() == order.running(bare).tolist()
-    have, want = s.sums, kept.of(bare)
+    bare = replace(s, queued_order=None, running_order=None, job_totals=None)
+    assert job_order.order_queued(s).tolist() == job_order.order_queued(bare).tolist()
+    assert job_order.order_running(s).tolist() == job_order.order_running(bare).tolist()
+    have, want = s.job_totals, job_totals.count_jobs(bare)
     assert have is not None
     for name in ("used", "runs", "running", "queued", "values"):
         assert getattr(have, name).tolist() == getattr(want, name).tolist(), name
@@ -235,7 +237,7 @@ def told_of_plan(view: View, built: Built, plan: Plan) -> Said:
         reasons[s.queue_names[plan.reasons.queue[row]], of] = (
             int(plan.reasons.code[row]),
             int(plan.reasons.waiting[row]),
-            explain.sentence(s, plan, row),
+            reason_texts.describe_reason(s, plan, row),
         )
     shares = {
         name: (plan.shares.fair[q], plan.shares.actual[q], plan.shares.demand[q])

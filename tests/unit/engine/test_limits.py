@@ -24,7 +24,9 @@ def test_when_time_is_up_nothing_new_starts_and_what_is_evicted_returns() -> Non
     made, names = pool(
         run("a", "A", "n0", cpu=4), run("b", "A", "n1", cpu=4), {"id": "c", "queue": "B", "cpu": 4}
     )
-    plan = schedule(made, EngineSettings(protected_fraction=0.0, stretch=1), expired=lambda: True)
+    plan = schedule(
+        made, EngineSettings(protected_fraction=0.0, offers_per_check=1), expired=lambda: True
+    )
     assert placed(plan, names) in ([], ["c0"])
     assert len(preempted(plan, names)) == len(placed(plan, names))
     assert plan.stopped_by == Code.TIME_LIMIT
@@ -50,7 +52,7 @@ def test_time_is_asked_for_between_stretches_and_never_within_one() -> None:
         asked.append(1)
         return len(asked) == 2
 
-    plan = schedule(made, EngineSettings(stretch=3), expired=expired)
+    plan = schedule(made, EngineSettings(offers_per_check=3), expired=expired)
     assert placed(plan, names) == [f"a{n}" for n in range(6)]
     assert codes(plan) == {Code.NOT_REACHED}
     assert plan.stopped_by == Code.TIME_LIMIT

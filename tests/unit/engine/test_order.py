@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairlead_scheduler.engine import Snapshot, order, warm
+from fairlead_scheduler.engine import Snapshot, warm_up
+from fairlead_scheduler.engine.preparation import job_order
 from fairlead_scheduler.engine.snapshot import Int32
 
 
@@ -14,7 +15,7 @@ def pool(jobs: int, seed: int) -> Snapshot:
     """Random queued and running jobs of two classes and two queues."""
     chance = np.random.default_rng(seed)
     return replace(
-        warm.tiny_pool(plain=True),
+        warm_up.tiny_pool(plain=True),
         job_queue=chance.integers(0, 2, jobs).astype(np.int32),
         job_shape=chance.integers(0, 2, jobs).astype(np.int32),
         job_priority=chance.integers(-2, 3, jobs),
@@ -40,8 +41,8 @@ def by_hand(snapshot: Snapshot, *, live: bool) -> list[int]:
 
 def test_jobs_stand_by_class_then_priority_then_start_or_submission() -> None:
     made = pool(300, 1)
-    assert order.queued(made).tolist() == by_hand(made, live=False)
-    assert order.running(made).tolist() == by_hand(made, live=True)
+    assert job_order.order_queued(made).tolist() == by_hand(made, live=False)
+    assert job_order.order_running(made).tolist() == by_hand(made, live=True)
 
 
 def test_an_order_that_is_kept_equals_one_made_anew() -> None:
@@ -49,13 +50,13 @@ def test_an_order_that_is_kept_equals_one_made_anew() -> None:
         made = pool(200, seed)
         chance = np.random.default_rng(seed)
         for live in (False, True):
-            full = order.running(made) if live else order.queued(made)
+            full = job_order.order_running(made) if live else job_order.order_queued(made)
             new: Int32 = full[chance.random(full.size) < 0.3]
             gone = chance.random(200) < 0.2
             old = full[~np.isin(full, new)]
             want = [j for j in full if not gone[j] or j in new]
             gone[new] = False
-            kept = order.Order()
+            kept = job_order.JobOrder()
             kept.change(np.zeros(200, np.bool_), old, made, live=live)
             assert kept.rows.tolist() == old.tolist()
             kept.change(gone, new, made, live=live)
@@ -64,4 +65,10 @@ def test_an_order_that_is_kept_equals_one_made_anew() -> None:
 
 def test_bounds_tell_where_each_queue_begins() -> None:
     queue = np.array([0, 0, 2, 2, 2], np.int32)
-    assert order.bounds(np.arange(5, dtype=np.int32), queue, 4).tolist() == [0, 2, 2, 5, 5]
+    assert job_order.find_queue_bounds(np.arange(5, dtype=np.int32), queue, 4).tolist() == [
+        0,
+        2,
+        2,
+        5,
+        5,
+    ]

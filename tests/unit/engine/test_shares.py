@@ -5,47 +5,60 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairlead_scheduler.engine import schedule, shares
+from fairlead_scheduler.engine import schedule
+from fairlead_scheduler.engine.preparation import fair_shares
 from tests.unit.engine.pools import BALANCE, pool
 
 ALL = np.ones(3, np.bool_)
 
 
 def test_shares_follow_weights_when_everybody_wants_more() -> None:
-    fair = shares.fill(np.array([1.0, 2.0, 5.0]), np.array([9.0, 9.0, 9.0]), ALL, -1)
+    fair = fair_shares.fill_by_weight(np.array([1.0, 2.0, 5.0]), np.array([9.0, 9.0, 9.0]), ALL, -1)
     assert fair.tolist() == [0.125, 0.25, 0.625]
 
 
 def test_what_one_queue_does_not_want_goes_to_the_others_by_weight() -> None:
-    fair = shares.fill(np.ones(3), np.array([0.01, 0.4, 10.0]), ALL, -1)
+    fair = fair_shares.fill_by_weight(np.ones(3), np.array([0.01, 0.4, 10.0]), ALL, -1)
     assert fair == pytest.approx([0.01, 0.4, 0.59], abs=1e-6)
 
 
 def test_the_uncapped_share_is_what_a_queue_would_get_if_it_wanted_everything() -> None:
-    uncapped = shares.uncapped(np.ones(3), np.array([0.01, 0.4, 10.0]), ALL)
+    uncapped = fair_shares.uncapped_shares(np.ones(3), np.array([0.01, 0.4, 10.0]), ALL)
     assert uncapped == pytest.approx([1 / 3, 0.495, 0.59], abs=1e-6)
 
 
 def test_a_queue_that_takes_no_part_has_no_share_and_takes_none_from_others() -> None:
     part = np.array([True, False, True])
-    assert shares.weight_shares(np.array([1.0, 5.0, 1.0]), part).tolist() == [0.5, 0.0, 0.5]
-    assert shares.fill(np.array([1.0, 5.0, 1.0]), np.ones(3), part, -1).tolist() == [0.5, 0.0, 0.5]
+    assert fair_shares.weight_shares(np.array([1.0, 5.0, 1.0]), part).tolist() == [0.5, 0.0, 0.5]
+    assert fair_shares.fill_by_weight(np.array([1.0, 5.0, 1.0]), np.ones(3), part, -1).tolist() == [
+        0.5,
+        0.0,
+        0.5,
+    ]
 
 
 def test_shares_never_exceed_demand_or_the_pool() -> None:
     chance = np.random.default_rng(5)
     for _ in range(200):
         weight, demand = chance.uniform(0.1, 9, 20), chance.uniform(0, 0.2, 20)
-        fair = shares.fill(weight, demand, np.ones(20, np.bool_), -1)
+        fair = fair_shares.fill_by_weight(weight, demand, np.ones(20, np.bool_), -1)
         assert (fair <= demand + 1e-12).all()
         assert fair.sum() <= 1 + 1e-9
         assert fair.sum() >= min(1.0, demand.sum()) - 1e-6
 
 
 def test_the_cost_is_the_dominant_share_and_an_ignored_resource_costs_nothing() -> None:
-    factor = shares.factors(np.array([10, 100, 0]), np.array([1.0, 2.0, 1.0]))
-    assert shares.cost(np.array([[5, 10, 7], [1, 40, 0]]), factor).tolist() == [0.5, 0.8]
-    assert shares.cost(np.array([9, 9]), shares.factors(np.array([9, 9]), np.zeros(2))) == 0.0
+    factor = fair_shares.cost_factors(np.array([10, 100, 0]), np.array([1.0, 2.0, 1.0]))
+    assert fair_shares.dominant_share(np.array([[5, 10, 7], [1, 40, 0]]), factor).tolist() == [
+        0.5,
+        0.8,
+    ]
+    assert (
+        fair_shares.dominant_share(
+            np.array([9, 9]), fair_shares.cost_factors(np.array([9, 9]), np.zeros(2))
+        )
+        == 0.0
+    )
 
 
 def test_demand_beyond_a_limit_is_no_demand() -> None:

@@ -6,8 +6,9 @@ import msgspec
 
 from fairlead_common.ids import JobId
 from fairlead_scheduler import planning
-from fairlead_scheduler.engine import Plan, explain
+from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.snapshots import Built
 from fairlead_scheduler.view.names import Names
 
@@ -65,7 +66,8 @@ def _shares(built: Built, plan: Plan) -> dict[str, dict[str, float]]:
 
 def _coded(ids: Sequence[JobId], jobs: Sequence[int], codes: Sequence[int]) -> dict[str, str]:
     return {
-        ids[job]: explain.NAMES[engine.Code(code)] for job, code in zip(jobs, codes, strict=True)
+        ids[job]: reason_texts.CODE_NAMES[engine.Code(code)]
+        for job, code in zip(jobs, codes, strict=True)
     }
 
 
@@ -73,7 +75,7 @@ def _waiting(built: Built, plan: Plan, ids: Sequence[JobId]) -> dict[str, str]:
     """The reason of every queued job that still waits after the round."""
     snapshot, reasons = built.snapshot, plan.reasons
     code_of = {
-        (queue, shape, gang): explain.NAMES[engine.Code(code)]
+        (queue, shape, gang): reason_texts.CODE_NAMES[engine.Code(code)]
         for queue, shape, gang, code in zip(
             reasons.queue.tolist(),
             reasons.shape.tolist(),

@@ -3,7 +3,7 @@
 Arrays in, arrays out: nothing here does I/O, reads a clock, rolls dice or writes a log.
 """
 
-from .round import schedule
-from .snapshot import EngineSettings, Plan, Snapshot
+from fairlead_scheduler.engine.round import schedule
+from fairlead_scheduler.engine.snapshot import EngineSettings, Plan, Snapshot
 
 __all__ = ["EngineSettings", "Plan", "Snapshot", "schedule"]

@@ -7,10 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from . import aftermath, begin, canonical, door, model, passes, pool, queues, results
-from .results import Round
-from .snapshot import Code, EngineSettings, Int32, Int64, Plan, Snapshot
-from .stopping import GONE
+from fairlead_scheduler.engine.plan import round_result
+from fairlead_scheduler.engine.plan.round_result import Round
+from fairlead_scheduler.engine.preparation import (
+    array_types,
+    prepared_pool,
+    round_setup,
+    snapshot_checks,
+)
+from fairlead_scheduler.engine.scheduling import oversubscription, queue_selection, scheduling_pass
+from fairlead_scheduler.engine.snapshot import Code, EngineSettings, Int32, Int64, Plan, Snapshot
+from fairlead_scheduler.engine.state import round_state
+from fairlead_scheduler.engine.state.run_states import PREEMPTED
 
 
 def never() -> bool:
@@ -38,24 +46,24 @@ def schedule(
     """
     times = [clock_s()]
     # 1. Who takes part, what is free, who is entitled to what (R1, S1 to S6, section 6).
-    snapshot = canonical.of(snapshot)
-    door.check(snapshot)
-    start = pool.prepare(snapshot, settings)
+    snapshot = array_types.convert_arrays(snapshot)
+    snapshot_checks.check_snapshot(snapshot)
+    start = prepared_pool.prepare_pool(snapshot, settings)
     times.append(clock_s())
     # 2. The order of nodes, which serves the whole round (N3), and of jobs (R3); what is taken
     #    off its node in thought (R2).
-    round_ = begin.round_of(snapshot, settings, start)
+    round_ = round_setup.set_up_round(snapshot, settings, start)
     times.append(clock_s())
     # 3. The pass: the queue that R4 names places its next job (N1 to N10).
     _pass(round_, settings, expired)
     times.append(clock_s())
     # 4. Where something urgent was put on top, the least urgent goes (R6); who can, returns (R7).
     if round_.runs.active:
-        aftermath.make_fit(round_.tables, round_.model, round_.runs)
+        oversubscription.resolve_oversubscription(round_.tables, round_.model, round_.runs)
         _second_pass(round_)
     times.append(clock_s())
     # 5. What came of it, and why the rest waits (R8, E1 to E5).
-    plan = results.plan(round_)
+    plan = round_result.build_plan(round_)
     times.append(clock_s())
     names = ("prepare", "order", "pass", "fit", "explain")
     took = zip(names, times[:-1], times[1:], strict=True)
@@ -70,23 +78,23 @@ def _pass(round_: Round, settings: EngineSettings, expired: Callable[[], bool]) 
     """
     t, m, v = round_.tables, round_.model, round_.runs
     if v.active:
-        queues.begin(t, m, v)
+        queue_selection.start_queues(t, m, v)
     else:
-        queues.begin_plain(t, m)
+        queue_selection.start_plain_queues(t, m)
     while True:
         if v.active:
-            state = passes.run(t, m, v, settings.stretch)
+            state = scheduling_pass.run_pass(t, m, v, settings.offers_per_check)
         else:
-            state = passes.run_plain(t, m, settings.stretch)
-        if state == passes.DONE:
+            state = scheduling_pass.run_plain_pass(t, m, settings.offers_per_check)
+        if state == scheduling_pass.DONE:
             return
-        if m.number[model.N_STOP] == Code.NONE and expired():
-            m.number[model.N_STOP] = Code.TIME_LIMIT
+        if m.number[round_state.N_STOP] == Code.NONE and expired():
+            m.number[round_state.N_STOP] = Code.TIME_LIMIT
 
 
 def _second_pass(round_: Round) -> None:
     snapshot, v, m = round_.snapshot, round_.runs, round_.model
-    gone = np.flatnonzero((v.state == GONE) & (snapshot.job_node >= 0)).astype(np.int32)
+    gone = np.flatnonzero((v.state == PREEMPTED) & (snapshot.job_node >= 0)).astype(np.int32)
     if not gone.size:
         return
     keys: list[Int64 | Int32] = [
@@ -103,4 +111,4 @@ def _second_pass(round_: Round) -> None:
     m.next[:] = first[:-1]
     gang = v.gang[gone]
     away = np.bincount(gang[gang >= 0], minlength=v.gang_min.size).astype(np.int64)
-    aftermath.second_pass(round_.tables, m, v, rows, first, away)
+    oversubscription.run_second_pass(round_.tables, m, v, rows, first, away)

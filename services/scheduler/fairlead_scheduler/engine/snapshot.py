@@ -64,7 +64,7 @@ class JobFlag(enum.IntFlag):
 
     STOPPING = 1
     """Its run was told to stop and still holds its room: never evicted, never a victim."""
-    KEPT = 2
+    WAITS_IF_INFEASIBLE = 2
     """The job waits on purpose when it is infeasible: it is never listed in `Plan.rejected_job` as
     `INFEASIBLE`, it only has the reason. One such member keeps its whole gang."""
 
@@ -93,8 +93,8 @@ class Cause(enum.IntEnum):
     GANG = 2
 
 
-class Rung(enum.IntEnum):
-    """On which rung of the ladder (N2) a job found its node."""
+class Tier(enum.IntEnum):
+    """On which tier of the ladder (N2) a job found its node."""
 
     FREE = 0
     FAIR_SHARE = 1
@@ -155,20 +155,20 @@ class EngineSettings:
     lookback: int = 0
     """L5: new jobs examined per queue and round; 0 = all."""
     placement: Literal["best-fit", "spread", "pack", "fragmentation"] = "best-fit"
-    """N3: the order in which nodes are tried on rung (a)."""
+    """N3: the order in which nodes are tried on tier (a)."""
     fit_order: tuple[str, ...] = ()
     """N3: resources by which best fit compares, first first; () = devices by name, cpu, memory."""
     gang_assembly_timeout_ms: int = 0
     """N9: an incomplete gang older than this is rejected; 0 = never."""
-    stretch: int = 4096
+    offers_per_check: int = 4096
     """L6: offers handled between two questions to `expired()`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Sums:
-    """What the jobs of a snapshot come to. The service may keep them and apply what changed.
+class JobTotals:
+    """Totals over the jobs of a snapshot. The service may keep them and apply what changed.
 
-    `kept.of` makes them from the snapshot, which is also what they must equal (`head`, `link` and
+    They must equal what `job_totals.count_jobs` computes from the snapshot (`head`, `link` and
     `back` up to the order of the runs of a node).
     """
 
@@ -307,10 +307,10 @@ class Snapshot:
     """[A] ... and the node rows that they avoid."""
 
     # What the service may keep between rounds (None = the engine sorts, and adds up) ----------
-    sums: Sums | None = None
+    job_totals: JobTotals | None = None
     queued_order: Int32 | None = None
     """Rows of all queued jobs by queue ascending, class value descending, priority descending,
-    submission ascending. See order.py for keeping it."""
+    submission ascending. See job_order.py for keeping it."""
     running_order: Int32 | None = None
     """Rows of all jobs with a live run by queue ascending, class value descending, priority
     descending, start ascending, submission ascending."""
@@ -390,7 +390,7 @@ class Plan:
     """[P]"""
     placed_value: Int64
     """[P] the value it runs at."""
-    placed_rung: Byte
+    placed_tier: Byte
     """[P] a `Rung`."""
     placed_away: Int8
     """[P] number of the away entry it runs under, -1 at home."""
@@ -408,7 +408,7 @@ class Plan:
     """[V] share / fair share of the taker's queue with its job placed (E5)."""
 
     rejected_job: Int32
-    """[X] queued jobs that can never run: `INFEASIBLE` (without `JobFlag.KEPT`),
+    """[X] queued jobs that can never run: `INFEASIBLE` (without `JobFlag.WAITS_IF_INFEASIBLE`),
     `GANG_EXCEEDS_BURST`, `GANG_INCOMPLETE` (assembly time-out)."""
     rejected_code: Byte
     """[X]"""

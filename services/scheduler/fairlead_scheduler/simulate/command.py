@@ -124,7 +124,7 @@ def run(
 
     `progress` is told the jobs that ended, all jobs, and the virtual time in ms.
     """
-    from fairlead_scheduler.engine.compiled import COMPILED
+    from fairlead_scheduler.engine.compiler.decorators import COMPILED
     from fairlead_scheduler.simulate import figures, outputs, report
     from fairlead_scheduler.simulate.ledger import Ledger
     from fairlead_scheduler.simulate.loop import Loop

@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from fairlead_common import resources
 from fairlead_common.lifecycle import JobState
-from fairlead_scheduler.engine import explain
 from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.simulate.ledger import NOT_YET, Ledger, RunEnd
 from fairlead_scheduler.simulate.loop import Loop
 from fairlead_scheduler.simulate.world import World
@@ -231,8 +231,10 @@ def _stuck(world: World, ledger: Ledger, loop: Loop) -> list[Stuck]:
         key = (int(reasons.queue[row]), int(reasons.shape[row]), int(reasons.gang[row]))
         found.append(
             Stuck(
-                code=explain.NAMES[engine.Code(int(reasons.code[row]))],
-                reason=explain.sentence(built.snapshot, plan, row) if built.nodes else NO_NODES,
+                code=reason_texts.CODE_NAMES[engine.Code(int(reasons.code[row]))],
+                reason=reason_texts.describe_reason(built.snapshot, plan, row)
+                if built.nodes
+                else NO_NODES,
                 jobs=int(reasons.waiting[row]),
                 queue=jobs.queue_names[key[0]],
                 job=example.get(key, ""),

@@ -18,8 +18,9 @@ from fairlead_common.clusters import Node
 from fairlead_common.events import PreemptionCause
 from fairlead_common.lifecycle import JobState
 from fairlead_scheduler.deciding import Round
-from fairlead_scheduler.engine import explain, shares
 from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.engine.plan import reason_texts
+from fairlead_scheduler.engine.preparation import fair_shares
 from fairlead_scheduler.simulate.rules import Given
 from fairlead_scheduler.simulate.series import Float, Series
 from fairlead_scheduler.simulate.trace import Trace
@@ -131,7 +132,9 @@ class Ledger:
             for name in self.resources
         ]
         multipliers = [rules.cost_multipliers.get(name, 1.0) for name in self.resources]
-        self._factor = shares.factors(np.array(self.capacity, np.int64), np.array(multipliers))
+        self._factor = fair_shares.cost_factors(
+            np.array(self.capacity, np.int64), np.array(multipliers)
+        )
 
     # What happens to jobs ---------------------------------------------------------------------
 
@@ -239,7 +242,7 @@ class Ledger:
 
     def _actual(self) -> Float:
         """S5: each queue's dominant share of what there is."""
-        return shares.cost(self._held, self._factor)
+        return fair_shares.dominant_share(self._held, self._factor)
 
     def round_done(self, decided: Round) -> None:
         """A round was decided and is folded back."""
@@ -253,7 +256,7 @@ class Ledger:
         reasons = plan.reasons
         for code, jobs in zip(reasons.code.tolist(), reasons.waiting.tolist(), strict=True):
             if jobs > 0:
-                name = explain.NAMES[engine.Code(code)]
+                name = reason_texts.CODE_NAMES[engine.Code(code)]
                 self._why[name] = self._why.get(name, 0) + jobs
         self._may_say()
 
@@ -263,8 +266,8 @@ class Ledger:
         self._why = {}
         order = self._by_name
         part, weight = self._running[order] > 0, self._weight[order]
-        self._shares[0, order] = shares.weight_shares(weight, part)
-        self._shares[1, order] = shares.fill(weight, self._actual()[order], part, -1)
+        self._shares[0, order] = fair_shares.weight_shares(weight, part)
+        self._shares[1, order] = fair_shares.fill_by_weight(weight, self._actual()[order], part, -1)
         self._may_say()
 
     def _may_say(self) -> None:

@@ -393,7 +393,7 @@ def _jobs(members: Members) -> dict[str, Any]:
         **{name: getattr(members, name)[span] for name in names},
         "queued_order": members.queued_order.rows,
         "running_order": members.running_order.rows,
-        "sums": members.sums,
+        "job_totals": members.sums,
     }
 
 

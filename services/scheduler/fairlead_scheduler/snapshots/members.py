@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_scheduler.engine import kept, order
 from fairlead_scheduler.engine import snapshot as engine
-from fairlead_scheduler.engine.snapshot import Sums
+from fairlead_scheduler.engine.preparation import job_order, job_totals
+from fairlead_scheduler.engine.snapshot import JobTotals
 from fairlead_scheduler.snapshots.classes import Classes
 from fairlead_scheduler.snapshots.gangs import Avoided, Gangs, members
 from fairlead_scheduler.snapshots.nodes import NodeRows, Nodes, no_nodes
@@ -121,8 +121,8 @@ class Members:
         self.node_rows = NodeRows(self.nodes)
         self.homeless: set[int] = set()
         """Rows of the view whose run is on a node that is not in the pool."""
-        self.queued_order = order.Order()
-        self.running_order = order.Order()
+        self.queued_order = job_order.JobOrder()
+        self.running_order = job_order.JobOrder()
         self._values: dict[int, int] = {}
         self._used = np.zeros((0, 0), np.int64)
         self._runs = np.zeros(0, np.int64)
@@ -143,9 +143,9 @@ class Members:
         return self.shapes.row_class
 
     @property
-    def sums(self) -> Sums:
+    def sums(self) -> JobTotals:
         """What the jobs come to."""
-        return Sums(
+        return JobTotals(
             used=self._used,
             runs=self._runs,
             running=self._running,
@@ -230,7 +230,7 @@ class Members:
             "job_node": nodes,
             "job_value": np.where(runs, jobs.value[rows], 0),
             "job_flags": stopping * np.uint8(engine.JobFlag.STOPPING)
-            + kept_ * np.uint8(engine.JobFlag.KEPT),
+            + kept_ * np.uint8(engine.JobFlag.WAITS_IF_INFEASIBLE),
         }
 
     def _register(self, view: View, rows: Rows) -> None:
@@ -322,7 +322,7 @@ class Members:
     # What jobs come to --------------------------------------------------------------------------
 
     def _shift(self, slots: Int32, sign: int) -> None:
-        kept.shift(
+        job_totals.count_rows(
             slots,
             sign,
             self.job_node,
@@ -355,7 +355,7 @@ class Members:
     def _count_anew(self) -> None:
         """All sums from all slots: rows of nodes, queues or shapes, or resources, have changed."""
         queues, shapes = len(self.queues.names), len(self.shapes.numbers)
-        made = kept.nothing(
+        made = job_totals.empty_totals(
             len(self.nodes.names),
             len(self.shapes.names),
             queues,

@@ -1,0 +1,1 @@
+"""How kernels are compiled where numba is installed."""

@@ -1,0 +1,487 @@
+"""What came of a round: the plan, from the model as the passes left it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from fairlead_scheduler.engine.compiler.decorators import kernel
+from fairlead_scheduler.engine.plan import fair_share_check, waiting_reasons
+from fairlead_scheduler.engine.preparation import gang_table, prepared_pool
+from fairlead_scheduler.engine.preparation.gang_table import GangTable
+from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
+from fairlead_scheduler.engine.snapshot import (
+    Bool,
+    Byte,
+    Cause,
+    Code,
+    EngineSettings,
+    Int32,
+    Int64,
+    Plan,
+    Preemption,
+    Reasons,
+    Snapshot,
+    Tier,
+)
+from fairlead_scheduler.engine.state import round_state
+from fairlead_scheduler.engine.state.round_state import Model, Tables
+from fairlead_scheduler.engine.state.run_states import (
+    DISPLACED,
+    FAILED,
+    GANG_WAITS,
+    PLACED,
+    PREEMPTED,
+    QUEUED,
+    SHARE_STEPS,
+    Runs,
+)
+
+UNLIMITED_LEFT: Final = 2.0**62
+"""What is left where there is no limit: as much as fits a column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Round:
+    """A round under way."""
+
+    snapshot: Snapshot
+    settings: EngineSettings
+    start: PreparedPool
+    position: Int32
+    """[N] rows of nodes in the order of N3."""
+    levels: Int64
+    """[L] the distinct values that anything runs at."""
+    first: Int64
+    """[Q+1] where each queue begins in the order of queued jobs."""
+    balance: Bool
+    """[Q] queues evicted by R2."""
+    gangs: GangTable
+    tables: Tables
+    model: Model
+    runs: Runs
+
+
+def build_plan(round_: Round) -> Plan:
+    """The answer of `schedule`."""
+    snapshot, start, state, runs = round_.snapshot, round_.start, round_.model, round_.runs
+    placed = _placed(round_)
+    job = state.placed_job[placed]
+    preempted = _preempted(round_)
+    takers = _preemptors(round_, preempted)
+    _spare_further_members(round_)
+    failed, failed_code = _failed(round_)
+    rejected, rejected_code = _rejected(round_)
+    ended = np.concatenate([job, failed, rejected])
+    queued = start.queued - _pair_counts(snapshot, ended, start.queued.shape)
+    queue_count = len(snapshot.queue_names)
+    tokens_left = state.tokens[-1]
+    balanced = snapshot.preemption_tokens - tokens_left if np.isfinite(tokens_left) else 0
+    refused = np.concatenate([failed, rejected])
+    rows = _reasons(round_, queued, refused, np.concatenate([failed_code, rejected_code]))
+    return Plan(
+        pool=snapshot.pool,
+        placed_job=job,
+        placed_node=round_.position[state.placed_at[placed]],
+        placed_value=_placed_value(round_, job),
+        placed_tier=runs.tier[job] if runs.active else np.full(job.size, Tier.FREE, np.uint8),
+        placed_away=(state.placed_away[placed] - 1).astype(np.int8),
+        preempted_job=preempted,
+        preempted_cause=_causes(runs, preempted),
+        preempted_for=takers,
+        preempted_share=runs.share_before[preempted],
+        preempted_for_share=runs.above[runs.queue[takers]] / SHARE_STEPS,
+        rejected_job=rejected,
+        rejected_code=rejected_code,
+        failed_job=failed,
+        failed_code=failed_code,
+        reasons=rows,
+        shares=start.shares,
+        shape_feasible=start.feasible.shape,
+        gang_feasible=_feasible_gangs(round_),
+        capacity=start.capacity,
+        queue_scheduled=np.bincount(snapshot.job_queue[job], minlength=queue_count),
+        queue_preempted=np.bincount(snapshot.job_queue[preempted], minlength=queue_count),
+        queue_waiting=queued.sum(axis=1),
+        queue_skipped=_skipped(rows, queue_count),
+        queue_position=_positions(round_, ended, queued.sum(axis=1)),
+        stopped_by=_stopped(round_),
+        limited=_limited(round_, rows),
+        tokens_used=job.size,
+        preemption_tokens_used=round(balanced),
+    )
+
+
+def _skipped(rows: Reasons, queues: int) -> Int64:
+    """[Q, codes] what waits by reason (E4)."""
+    pair = rows.queue * len(Code) + rows.code
+    total = np.bincount(pair, weights=rows.waiting, minlength=queues * len(Code))
+    return total.astype(np.int64).reshape(queues, len(Code))
+
+
+def _stopped(round_: Round) -> Code:
+    return Code(int(round_.model.number[round_state.N_STOP]))
+
+
+def _limited(round_: Round, rows: Reasons) -> bool:
+    """Whether something was held back that the same input could let through next time."""
+    passing = (
+        Code.ROUND_LIMIT,
+        Code.RATE_LIMIT,
+        Code.TIME_LIMIT,
+        Code.LOOKBACK_LIMIT,
+        Code.PREEMPTION_LIMIT,
+    )
+    given = np.bincount(rows.code, minlength=len(Code))
+    return _stopped(round_) != Code.NONE or any(given[code] > 0 for code in passing)
+
+
+def _placed(round_: Round) -> Int64:
+    """Places in the model's list of placements that still stand."""
+    n = int(round_.model.number[round_state.N_PLACED])
+    if not round_.runs.active:
+        return np.arange(n)
+    return np.flatnonzero(round_.runs.state[round_.model.placed_job[:n]] == PLACED)
+
+
+def _placed_value(round_: Round, job: Int32) -> Int64:
+    if round_.runs.active:
+        return round_.levels[round_.runs.level[job]]
+    return round_.start.shape_value[round_.snapshot.job_shape[job]]
+
+
+def _preempted(round_: Round) -> Int32:
+    """R8: runs that gave way and did not return, by submission."""
+    if not round_.runs.active:
+        return np.zeros(0, np.int32)
+    rows = np.flatnonzero(round_.runs.state == PREEMPTED)
+    return rows[np.argsort(round_.snapshot.job_submission[rows])].astype(np.int32)
+
+
+def _final_preemptors(runs: Runs, preempted: Int32) -> Int32:
+    """R8: what a displaced job had displaced names the one that displaced it."""
+    takers = runs.for_job[preempted]
+    for _ in range(takers.size + 1):
+        displaced = runs.state[takers] == DISPLACED
+        if not displaced.any():
+            break
+        takers = np.where(displaced, runs.for_job[takers], takers)
+    return takers.astype(np.int32)
+
+
+def _preemptors(round_: Round, preempted: Int32) -> Int32:
+    """E5: whom each run made room for. A mate of a victim (N8) on another node made room for what
+    was placed there and is no less urgent, where that took its room, else for whom the victim did.
+    """
+    runs, state, snapshot = round_.runs, round_.model, round_.snapshot
+    takers = _final_preemptors(runs, preempted)
+    mates = np.flatnonzero(runs.cause[preempted] == Cause.GANG)
+    if not mates.size:
+        return takers
+    placed = _placed(round_)
+    newest = np.full(snapshot.node_number.size, -1, np.int32)
+    newest[round_.position[state.placed_at[placed]]] = state.placed_job[placed]
+    rows = preempted[mates]
+    node = snapshot.job_node[rows]
+    short = snapshot.shape_request[snapshot.job_shape[rows]] > _free_after(round_)[node]
+    there = (newest[node] >= 0) & short.any(axis=1) & (runs.at[takers[mates]] != runs.at[rows])
+    there &= runs.level[newest[node]] >= runs.level[rows]
+    takers[mates[there]] = newest[node[there]]
+    return takers
+
+
+def _causes(runs: Runs, preempted: Int32) -> Byte:
+    """R8: who gave way for balance to what was itself displaced stops for what displaced it."""
+    cause = runs.cause[preempted]
+    displaced = runs.state[runs.for_job[preempted]] == DISPLACED
+    cause[displaced & (cause == Cause.FAIR_SHARE)] = Cause.URGENCY
+    return cause
+
+
+def _spare_further_members(round_: Round) -> None:
+    """N7: members do not fail for want of a place beside a gang that was itself displaced."""
+    runs = round_.runs
+    if not round_.gangs.present:
+        return
+    member = np.flatnonzero((runs.state == FAILED) & (runs.gang >= 0))
+    member = member[~np.isin(member, round_.gangs.tried)]
+    runs.state[member[runs.gang_live[runs.gang[member]] == 0]] = QUEUED
+
+
+def _failed(round_: Round) -> tuple[Int32, Byte]:
+    """Queued jobs that end: left over or without a place under `rest: fail`, or out of nodes."""
+    if not round_.runs.active:
+        return np.zeros(0, np.int32), np.zeros(0, np.uint8)
+    rows = np.flatnonzero(round_.runs.state == FAILED)
+    rows = rows[np.argsort(round_.snapshot.job_submission[rows])].astype(np.int32)
+    code = np.full(rows.size, Code.GANG_REST, np.uint8)
+    code[np.isin(rows, round_.gangs.tried)] = Code.ALL_NODES_TRIED
+    return rows.astype(np.int32), code.astype(np.uint8)
+
+
+def _rejected(round_: Round) -> tuple[Int32, Byte]:
+    """Queued jobs that can never run, by submission (section 6, L4, N9)."""
+    snapshot = round_.snapshot
+    single = _infeasible_jobs(round_)
+    rows, codes = [single], [np.full(single.size, Code.INFEASIBLE, np.uint8)]
+    gangs = round_.gangs
+    if gangs.present:
+        final = np.isin(gangs.code, [Code.INFEASIBLE, Code.GANG_EXCEEDS_BURST])
+        late = gang_table.find_late_gangs(snapshot, round_.settings)
+        final |= late & (gangs.code == Code.GANG_INCOMPLETE)
+        if final.any():
+            mine = np.flatnonzero((gangs.of_job >= 0) & (snapshot.job_node == -1))
+            mine = mine[final[gangs.of_job[mine]]].astype(np.int32)
+            code = gangs.code[gangs.of_job[mine]]
+            keep = ~(
+                (code == Code.INFEASIBLE)
+                & prepared_pool.find_wait_if_infeasible(snapshot, mine.astype(np.intp))
+            )
+            rows.append(mine[keep])
+            codes.append(code[keep])
+    job, code = np.concatenate(rows), np.concatenate(codes)
+    by = np.argsort(snapshot.job_submission[job])
+    return job[by].astype(np.int32), code[by]
+
+
+def _infeasible_jobs(round_: Round) -> Int32:
+    """Single queued rows of shapes that can never run, but for those that are kept."""
+    snapshot = round_.snapshot
+    never = (round_.model.pair_code == Code.INFEASIBLE) & (round_.start.queued > 0)
+    if snapshot.shape_fitted is not None and not round_.gangs.present:
+        never &= ~snapshot.shape_fitted
+    if not never.any():
+        return np.zeros(0, np.int32)
+    chosen = (snapshot.job_node == -1) & never[snapshot.job_queue, snapshot.job_shape]
+    if round_.gangs.present:
+        chosen &= round_.gangs.of_job < 0
+    rows = np.flatnonzero(chosen).astype(np.int32)
+    return rows[~prepared_pool.find_wait_if_infeasible(snapshot, rows.astype(np.intp))]
+
+
+def _feasible_gangs(round_: Round) -> Bool:
+    """[G] gangs that were found to fit: complete, or running already."""
+    gangs = round_.gangs
+    if not gangs.present:
+        size = 0 if round_.snapshot.gang_min is None else round_.snapshot.gang_min.size
+        return np.zeros(size, np.bool_)
+    complete = np.diff(gangs.first) >= gangs.minimum
+    return np.asarray(round_.start.feasible.gang & complete)
+
+
+def _pair_counts(snapshot: Snapshot, rows: Int32, size: tuple[int, ...]) -> Int64:
+    """[Q, S] how often each pair occurs among these rows."""
+    if not rows.size:
+        return np.zeros(size, np.int64)
+    pair = snapshot.job_queue[rows].astype(np.int64) * size[1] + snapshot.job_shape[rows]
+    return np.bincount(pair, minlength=size[0] * size[1]).reshape(size).astype(np.int64)
+
+
+def _reasons(round_: Round, queued: Int64, refused: Int32, refused_code: Byte) -> Reasons:
+    """Rows for single jobs by (queue, shape), then for gangs; `queued` counts both, [Q, S].
+
+    Where nothing waits but something was refused there is a row too, for the sentence.
+    """
+    snapshot, state = round_.snapshot, round_.model
+    members, gang_rows = _waiting_gangs(round_)
+    single = queued - _pair_counts(snapshot, members, queued.shape)
+    pair_code = state.pair_code.copy()
+    in_gang = _gang_of(round_, refused) >= 0
+    of_refused = (snapshot.job_queue[refused[~in_gang]], snapshot.job_shape[refused[~in_gang]])
+    gone = np.zeros(single.shape, np.bool_)
+    gone[of_refused] = True
+    gone &= single == 0
+    alone_refused = gone[of_refused]
+    pair_code[of_refused] = np.where(alone_refused, refused_code[~in_gang], pair_code[of_refused])
+    told = (single > 0) | gone
+    pair = np.flatnonzero(told)
+    queue = np.repeat(np.arange(told.shape[0]), np.count_nonzero(told, axis=1))
+    shape = pair - queue * told.shape[1]
+    code = pair_code.ravel()[pair]
+    alone = state.queue_stop[queue]
+    rest = Code.NOT_REACHED if _stopped(round_) != Code.NONE else Code.INSUFFICIENT_RESOURCES
+    code = np.where(code != 0, code, np.where(alone != 0, alone, np.uint8(rest)))
+    gangs = np.flatnonzero(gang_rows)
+    lead = np.zeros(gangs.size, np.int64)
+    if gangs.size:
+        lead = members[np.searchsorted(round_.gangs.of_job[members], gangs)].astype(np.int64)
+    ended, last, last_code = _refused_gangs(
+        round_, refused[in_gang], refused_code[in_gang], gang_rows
+    )
+    gang_code = np.concatenate([_gang_codes(round_, gangs, lead), last_code])
+    gangs, lead = np.concatenate([gangs, ended]), np.concatenate([lead, last])
+    whose = np.concatenate([shape, snapshot.job_shape[lead]]).astype(np.int32)
+    free = _free_after(round_)
+    made = waiting_reasons.build_reasons(
+        snapshot,
+        np.concatenate([queue, snapshot.job_queue[lead]]).astype(np.int32),
+        whose,
+        np.concatenate([np.full(queue.size, -1), gangs]).astype(np.int32),
+        np.concatenate([code, gang_code]).astype(np.uint8),
+        np.concatenate([single.ravel()[pair], gang_rows[gangs]]),
+        free,
+        round_.start.overfull,
+    )
+    _mark_over_fair_share(round_, made, free)
+    _describe_limits(round_, made, whose)
+    return made
+
+
+def _gang_of(round_: Round, rows: Int32) -> Int32:
+    """The gangs of these jobs; -1 for those of none, and for those left over (N9)."""
+    if not round_.gangs.present:
+        return np.full(rows.size, -1, np.int32)
+    return round_.gangs.of_job[rows]
+
+
+def _refused_gangs(
+    round_: Round, refused: Int32, code: Byte, waiting: Int64
+) -> tuple[Int64, Int64, Byte]:
+    """Gangs of which all that waited was refused: them, one member of each, and its code."""
+    gangs, at = np.unique(_gang_of(round_, refused), return_index=True)
+    alone = waiting[gangs] == 0
+    at = at[alone]
+    return gangs[alone].astype(np.int64), refused[at].astype(np.int64), code[at]
+
+
+def _describe_limits(round_: Round, made: Reasons, shape: Int32) -> None:
+    """Of what waits for a limit: the resource, how much of it is needed and how much is left.
+
+    `shape` is that of each row, or of a member of its gang.
+    """
+    tables, state = round_.tables, round_.model
+    for code in (Code.QUEUE_LIMIT, Code.FLOATING_LIMIT):
+        rows = np.flatnonzero(made.code == code)
+        if not rows.size:
+            continue
+        whole = round_.start.whole[shape[rows]]
+        if code == Code.QUEUE_LIMIT:
+            at = (made.queue[rows], round_.snapshot.shape_class[shape[rows]])
+            left = tables.limit[at] - state.class_held[at]
+        else:
+            left = np.broadcast_to((tables.beside - state.fresh).astype(np.float64), whole.shape)
+        short = (whole > 0) & (whole > left)
+        first = short.argmax(axis=1)
+        each = np.arange(rows.size)
+        made.resource[rows] = np.where(short.any(axis=1), first, -1)
+        made.needed[rows] = whole[each, first]
+        made.best[rows] = np.clip(left[each, first], 0, UNLIMITED_LEFT)
+
+
+def _waiting_gangs(round_: Round) -> tuple[Int32, Int64]:
+    """Queued members of gangs that wait after the round, by gang; and how many per gang."""
+    gangs, runs = round_.gangs, round_.runs
+    if not gangs.present:
+        return np.zeros(0, np.int32), np.zeros(0, np.int64)
+    members = gangs.members
+    waits = (round_.snapshot.job_node[members] == -1) & np.isin(
+        runs.state[members], [QUEUED, DISPLACED]
+    )
+    members = members[waits]
+    rejected, _ = _rejected(round_)
+    members = members[~np.isin(members, rejected)]
+    return members, np.bincount(gangs.of_job[members], minlength=gangs.size)
+
+
+def _gang_codes(round_: Round, gangs: Int64, lead: Int64) -> Byte:
+    """Why these gangs, or their further members, wait."""
+    runs, state = round_.runs, round_.model
+    if not gangs.size:
+        return np.zeros(0, np.uint8)
+    snapshot = round_.snapshot
+    code = runs.gang_code[gangs].astype(np.uint8)
+    pair = state.pair_code[snapshot.job_queue[lead], snapshot.job_shape[lead]]
+    further = (runs.gang_mode[gangs] != GANG_WAITS) | (runs.gang_live[gangs] > 0)
+    code = np.where((code == 0) & further, pair, code)
+    alone = state.queue_stop[snapshot.job_queue[lead]]
+    rest = np.where(further, Code.INSUFFICIENT_RESOURCES, Code.GANG_DOES_NOT_FIT)
+    if _stopped(round_) != Code.NONE:
+        rest = np.full(gangs.size, Code.NOT_REACHED)
+    return np.where(code != 0, code, np.where(alone != 0, alone, rest)).astype(np.uint8)
+
+
+def _mark_over_fair_share(round_: Round, made: Reasons, free: Int64) -> None:
+    """Turn `insufficient-resources` into `over-fair-share` where that is what it is (E1)."""
+    rows = np.flatnonzero((made.code == Code.INSUFFICIENT_RESOURCES) & (made.gang < 0))
+    if not rows.size:
+        return
+    snapshot, start, runs, state = round_.snapshot, round_.start, round_.runs, round_.model
+    over = fair_share_check.waits_for_share(
+        _collect_allocations(round_),
+        made.queue[rows],
+        made.shape[rows],
+        snapshot.shape_request,
+        start.whole,
+        snapshot.shape_match,
+        snapshot.node_type,
+        waiting_reasons.find_closed_nodes(snapshot, start.overfull),
+        free,
+        runs.held if runs.active else state.stands,
+        round_.tables.weight,
+        start.factor,
+    )
+    made.code[rows[over]] = Code.OVER_FAIR_SHARE
+
+
+def _collect_allocations(round_: Round) -> fair_share_check.Allocations:
+    """What holds room as the round ends, for `overshare`."""
+    snapshot, start, runs = round_.snapshot, round_.start, round_.runs
+    nodes = snapshot.node_number.size
+    place = np.empty_like(round_.position)
+    place[round_.position] = np.arange(nodes, dtype=np.int32)
+    placed = np.zeros(0, np.int64) if runs.active else _placed(round_)
+    new_first, new_rows = fair_share_check.group_by_node(
+        round_.position[round_.model.placed_at[placed]], nodes
+    )
+    return fair_share_check.Allocations(
+        active=runs.active,
+        place=place,
+        head=runs.head,
+        link=runs.link,
+        state=runs.state,
+        kind=runs.kind,
+        level=runs.level,
+        levels=round_.levels,
+        run_head=start.job_totals.head,
+        run_link=start.job_totals.link,
+        new_first=new_first,
+        new_rows=new_rows,
+        new_job=round_.model.placed_job[placed],
+        node=snapshot.job_node,
+        queue=snapshot.job_queue,
+        shape=snapshot.job_shape,
+        value=np.zeros(0, np.int64) if snapshot.job_value is None else snapshot.job_value,
+        soft=start.shape_preemption == Preemption.ANY,
+        shape_value=start.shape_value,
+        balance=round_.balance,
+    )
+
+
+def _free_after(round_: Round) -> Int64:
+    """[N, R] free beside everything, by row of the snapshot."""
+    size = round_.tables.types.size // 2
+    result = np.empty_like(round_.start.free)
+    result[round_.position] = round_.model.tree[size : size + round_.position.size]
+    return result
+
+
+def _positions(round_: Round, gone: Int32, waiting: Int64) -> Int64:
+    chosen = np.zeros(round_.snapshot.job_queue.size, np.bool_)
+    chosen[gone] = True
+    return _first_waiting(round_.tables.order, round_.first, chosen, waiting)
+
+
+@kernel
+def _first_waiting(order: Int32, first: Int64, gone: Bool, waiting: Int64) -> Int64:
+    """[Q] place in each queue's order of its first job that waits, -1 for none."""
+    result = np.full(waiting.size, -1, np.int64)
+    for q in range(waiting.size):
+        if waiting[q] == 0:
+            continue
+        for i in range(first[q], first[q + 1]):
+            if not gone[order[i]]:
+                result[q] = i - first[q]
+                break
+    return result

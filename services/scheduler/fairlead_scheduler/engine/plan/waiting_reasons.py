@@ -1,0 +1,243 @@
+"""Why what waits does wait (rules E1 to E3): one row per (queue, shape) or gang, never per job.
+
+Nodes are counted by the first thing that rules them out, as the round leaves them; each row of
+counts adds up to the nodes of the pool.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from fairlead_scheduler.engine.compiler.decorators import inlined, kernel
+from fairlead_scheduler.engine.plan.fair_share_check import group_by_node
+from fairlead_scheduler.engine.snapshot import (
+    Bool,
+    Bucket,
+    Byte,
+    Code,
+    Int32,
+    Int64,
+    NodeFlag,
+    Reasons,
+    Snapshot,
+)
+
+BUCKETS: Final = len(Bucket)
+_TAINT: Final = int(Bucket.TAINT)
+_TOO_SMALL: Final = int(Bucket.TOO_SMALL)
+_LAGGING: Final = int(Bucket.LAGGING)
+_BUSY: Final = int(Bucket.BUSY)
+_OPEN: Final = int(Bucket.OPEN)
+
+GROUPS: Final = 256
+"""How many kinds of nodes are told apart at once."""
+
+ELIGIBLE: Final = 1
+FREE_CAPACITY: Final = 2
+
+
+def find_closed_nodes(snapshot: Snapshot, overfull: Bool) -> Byte:
+    """[N] the `Bucket` of nodes that get nothing new whatever the shape, else 255."""
+    flags = snapshot.node_flags
+    result = np.full(flags.size, 255, np.uint8)
+    result[(flags & NodeFlag.LAGGING) != 0] = Bucket.LAGGING
+    result[overfull] = Bucket.OVERFULL
+    result[(flags & NodeFlag.CORDONED) != 0] = Bucket.CORDONED
+    result[(flags & NodeFlag.LOST) != 0] = Bucket.LOST
+    return result
+
+
+@kernel
+def group_nodes(node_type: Int32, allocatable: Int64, bar: Byte) -> Int64:
+    """[N] a group per node: nodes of one group differ only in what is free.
+
+    Beyond `GROUPS` groups nodes are groups of their own, so that this stays one pass.
+    """
+    group = np.empty(node_type.size, np.int64)
+    lead = np.empty(node_type.size, np.int64)
+    groups = 0
+    for n in range(node_type.size):
+        group[n] = groups
+        for g in range(min(groups, GROUPS)):
+            k = lead[g]
+            same = node_type[k] == node_type[n] and bar[k] == bar[n]
+            for r in range(allocatable.shape[1]):
+                if allocatable[k, r] != allocatable[n, r]:
+                    same = False
+            if same:
+                group[n] = g
+                break
+        if group[n] == groups:
+            lead[groups] = n
+            groups += 1
+    return group
+
+
+@kernel
+def most_free(group: Int64, groups: int, free: Int64) -> Int64:
+    """[groups, R] the most that is free on any node of each group, at least 0."""
+    most = np.zeros((groups, free.shape[1]), np.int64)
+    for n in range(group.size):
+        for r in range(free.shape[1]):
+            most[group[n], r] = max(most[group[n], r], free[n, r])
+    return most
+
+
+@inlined
+def find_lacking(request: Int64, amounts: Int64) -> int:
+    """The first resource of which there is too little, or -1."""
+    for r in range(request.size):
+        if request[r] > amounts[r]:
+            return r
+    return -1
+
+
+@inlined
+def has_node_with_capacity(
+    request: Int64, first: Int64, nodes: Int32, group: int, free: Int64
+) -> bool:
+    """Whether any node of a group has room for the request."""
+    for i in range(first[group], first[group + 1]):
+        if find_lacking(request, free[nodes[i]]) < 0:
+            return True
+    return False
+
+
+@kernel
+def count_nodes(
+    shapes: Int32,
+    request: Int64,
+    match: Byte,
+    node_type: Int32,
+    allocatable: Int64,
+    free: Int64,
+    bar: Byte,
+    first: Int64,
+    nodes: Int32,
+    most: Int64,
+) -> tuple[Int32, Int32, Int64, Byte]:
+    """E3 for each of `shapes` ([M]): counts [M, 10], the scarce resource [M], most free [M], and
+    what nodes that get nothing new could do: `SUIT`, or `ROOM` on one whose executor lags [M].
+
+    `nodes` are the nodes by group (see `alike`), `first` where each group begins, `most` [groups,
+    R] the most that is free in each. A node that is short of several resources counts for the
+    first of them. The scarce resource is the one that most busy nodes are short of (the first
+    among equals, -1 when none is busy), with the most of it that is free on any node which suits.
+    """
+    resources = request.shape[1]
+    counts = np.zeros((shapes.size, BUCKETS), np.int32)
+    scarce = np.full(shapes.size, -1, np.int32)
+    best = np.zeros(shapes.size, np.int64)
+    short = np.zeros(resources, np.int64)
+    top = np.zeros(resources, np.int64)
+    apart = np.zeros(shapes.size, np.uint8)
+    for m in range(shapes.size):
+        s = shapes[m]
+        short[:] = 0
+        top[:] = 0
+        for g in range(first.size - 1):
+            size = first[g + 1] - first[g]
+            lead = nodes[first[g]]
+            why = match[s, 0, node_type[lead]]
+            for w in range(1, match.shape[1]):
+                if match[s, w, node_type[lead]] == 0:
+                    why = np.uint8(0)
+            small = find_lacking(request[s], allocatable[lead]) >= 0
+            if bar[lead] != 255:
+                counts[m, bar[lead]] += size
+                if not why and not small:
+                    apart[m] |= ELIGIBLE
+                    if bar[lead] == _LAGGING and has_node_with_capacity(
+                        request[s], first, nodes, g, free
+                    ):
+                        apart[m] |= FREE_CAPACITY
+                continue
+            if why:
+                counts[m, _TAINT + why - 1] += size
+                continue
+            if small:
+                counts[m, _TOO_SMALL] += size
+                continue
+            for r in range(resources):
+                top[r] = max(top[r], most[g, r])
+            if request[s, 0] > most[g, 0]:
+                short[0] += size
+                continue
+            for i in range(first[g], first[g + 1]):
+                lacks = find_lacking(request[s], free[nodes[i]])
+                if lacks < 0:
+                    counts[m, _OPEN] += 1
+                else:
+                    short[lacks] += 1
+        for r in range(resources):
+            counts[m, _BUSY] += short[r]
+            if short[r] > 0 and (scarce[m] < 0 or short[r] > short[scarce[m]]):
+                scarce[m] = r
+        if scarce[m] >= 0:
+            best[m] = top[scarce[m]]
+    return counts, scarce, best, apart
+
+
+def build_reasons(
+    snapshot: Snapshot,
+    queue: Int32,
+    shape: Int32,
+    gang: Int32,
+    codes: Byte,
+    waiting: Int64,
+    free: Int64,
+    overfull: Bool,
+) -> Reasons:
+    """The rows [M] for what waits, given their codes as the pass left them.
+
+    `shape` is a gang's first waiting member's in a gang's row.
+    """
+    waits = np.zeros(snapshot.shape_class.size, np.bool_)
+    waits[shape] = True
+    distinct = np.flatnonzero(waits).astype(np.int32)
+    back = (np.cumsum(waits) - 1)[shape]
+    bar = find_closed_nodes(snapshot, overfull)
+    group = group_nodes(snapshot.node_type, snapshot.node_allocatable, bar)
+    first, nodes = group_by_node(group.astype(np.int32), int(group.max(initial=-1)) + 1)
+    most = most_free(group, first.size - 1, free)
+    counts, scarce, best, apart = count_nodes(
+        distinct,
+        snapshot.shape_request,
+        snapshot.shape_match,
+        snapshot.node_type,
+        snapshot.node_allocatable,
+        free,
+        bar,
+        first,
+        nodes,
+        most,
+    )
+    needed = np.where(
+        scarce >= 0, snapshot.shape_request[distinct, np.maximum(scarce, 0)], 0
+    ).astype(np.int64)
+    return Reasons(
+        queue=queue,
+        shape=np.where(gang >= 0, -1, shape).astype(np.int32),
+        gang=gang,
+        code=refine_codes(codes, back, counts, apart),
+        counts=counts.take(back, axis=0),
+        resource=scarce[back],
+        needed=needed[back],
+        best=best[back],
+        waiting=waiting.astype(np.int64),
+    )
+
+
+def refine_codes(codes: Byte, back: Int64, counts: Int32, apart: Byte) -> Byte:
+    """What was tried in vain, told apart: a lagging executor has the room, or no node suits.
+
+    A node that is cordoned or out of contact suits all the same (N1): it is not the job's fault.
+    `counts` and `apart` are per shape that waits, `back` says which of them each code is of.
+    """
+    suits = (counts[:, _BUSY] > 0) | (counts[:, _OPEN] > 0) | (apart != 0)
+    verdict = np.where(suits, Code.INSUFFICIENT_RESOURCES, Code.NO_MATCHING_NODE)
+    verdict[(apart & FREE_CAPACITY) != 0] = Code.EXECUTOR_LAGGING
+    tried = (codes == Code.INSUFFICIENT_RESOURCES) | (codes == Code.NO_MATCHING_NODE)
+    return np.where(tried, verdict.astype(np.uint8)[back], codes)

@@ -1,0 +1,1 @@
+"""What a round needs before its scheduling pass: checks, totals, shares, order."""

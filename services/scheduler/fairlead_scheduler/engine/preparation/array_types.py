@@ -1,0 +1,57 @@
+"""A snapshot's arrays in the one form that the kernels are compiled for.
+
+Kernels are compiled per type of array, and a sliced, read-only or narrower column would cost
+another compilation of everything in the middle of a round. What is in form already is not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from fairlead_scheduler.engine.snapshot import TOTAL_MAX, Snapshot
+
+DTYPES: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "Bool": np.bool_,
+        "Byte": np.uint8,
+        "Int8": np.int8,
+        "Int32": np.int32,
+        "Int64": np.int64,
+        "Float": np.float64,
+    }
+)
+"""Array types by the names that `Snapshot` annotates its columns with."""
+
+COLUMNS: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        field.name: DTYPES[str(field.type).split(" ")[0]]
+        for field in fields(Snapshot)
+        if str(field.type).split(" ")[0] in DTYPES
+    }
+)
+
+
+def convert_arrays(snapshot: Snapshot) -> Snapshot:
+    """The same snapshot with every column contiguous, writeable and of its own type.
+
+    Where nodes have more together than sums can tell, none counts as more than its even part.
+    """
+    changed = {}
+    for name, dtype in COLUMNS.items():
+        column = getattr(snapshot, name)
+        if column is None:
+            continue
+        made = np.require(column, dtype, ["C", "W"])
+        if made is not column:
+            changed[name] = made
+    nodes = changed.get("node_allocatable", snapshot.node_allocatable)
+    if nodes.size and int(nodes.max()) * nodes.shape[0] >= TOTAL_MAX:
+        over = nodes.sum(axis=0, dtype=np.float64) >= TOTAL_MAX
+        most = np.where(over, TOTAL_MAX // nodes.shape[0], np.iinfo(np.int64).max)
+        changed["node_allocatable"] = np.minimum(nodes, most)
+    return replace(snapshot, **changed) if changed else snapshot

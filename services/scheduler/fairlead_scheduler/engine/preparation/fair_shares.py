@@ -1,0 +1,83 @@
+"""Fair shares (rules S1 to S6): who is entitled to what part of the pool.
+
+Sums run over queues in the order of the snapshot, which is by name, so the same input gives the
+same bits; amounts are summed as integers, so the order of jobs cannot matter.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from fairlead_scheduler.engine.compiler.decorators import kernel
+from fairlead_scheduler.engine.snapshot import Bool, Float, Int64
+
+LEFT_OVER: Final = 1e-6
+"""Water filling ends when less than this is left to hand out (S3)."""
+
+
+def cost_factors(capacity: Int64, multipliers: Float) -> Float:
+    """[R+F] what a unit of each resource costs: multiplier / pool total, 0 where none is."""
+    result: Float = np.zeros(capacity.size, np.float64)
+    np.divide(multipliers, capacity, out=result, where=capacity > 0)
+    return result
+
+
+def dominant_share(amounts: Int64, factor: Float) -> Float:
+    """Dominant share of each row of amounts ([..., R+F] -> [...])."""
+    result: Float = (amounts * factor).max(axis=-1, initial=0.0)
+    return result
+
+
+def weight_shares(weight: Float, takes_part: Bool) -> Float:
+    """S1, [Q]; zeros for queues that take no part."""
+    part = np.where(takes_part, weight, 0.0)
+    total = _total(part)
+    return part / total if total > 0 else part
+
+
+@kernel
+def _total(values: Float) -> float:
+    total = 0.0
+    for q in range(values.size):
+        total += values[q]
+    return total
+
+
+@kernel
+def fill_by_weight(weight: Float, demand: Float, takes_part: Bool, thirsty: int) -> Float:
+    """S3: hand out 1.0 by weight, nobody beyond its demand; `thirsty` (or -1) wants everything."""
+    share = np.zeros(weight.size, np.float64)
+    full = np.zeros(weight.size, np.bool_)
+    for q in range(weight.size):
+        full[q] = not takes_part[q] or (demand[q] <= 0.0 and q != thirsty)
+    left = 1.0
+    while left >= LEFT_OVER:
+        total = 0.0
+        for q in range(weight.size):
+            if not full[q]:
+                total += weight[q]
+        if total <= 0.0:
+            break
+        unused = 0.0
+        for q in range(weight.size):
+            if full[q]:
+                continue
+            share[q] += left * weight[q] / total
+            if q != thirsty and share[q] >= demand[q]:
+                unused += share[q] - demand[q]
+                share[q] = demand[q]
+                full[q] = True
+        left = unused
+    return share
+
+
+@kernel
+def uncapped_shares(weight: Float, demand: Float, takes_part: Bool) -> Float:
+    """S4, [Q]: the share of each queue if it alone wanted everything."""
+    result = np.zeros(weight.size, np.float64)
+    for q in range(weight.size):
+        if takes_part[q]:
+            result[q] = fill_by_weight(weight, demand, takes_part, q)[q]
+    return result

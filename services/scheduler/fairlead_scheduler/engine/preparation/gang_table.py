@@ -1,0 +1,229 @@
+"""Gangs as the round starts: members, what they are offered as, and where they are bound to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead_scheduler.engine.preparation import job_order
+from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
+from fairlead_scheduler.engine.snapshot import (
+    Bool,
+    Byte,
+    Code,
+    EngineSettings,
+    Int32,
+    Int64,
+    NodeFlag,
+    Rest,
+    Snapshot,
+)
+from fairlead_scheduler.engine.state.run_states import GANG_NOT_OFFERED, GANG_RUNS, GANG_WAITS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GangTable:
+    """G gangs; the columns that `Runs` names `gang_*`, and who fails or is rejected."""
+
+    present: bool
+    size: int
+    of_job: Int32
+    """[J] -1 for jobs of no gang, and for those left over when a gang has ended (N9).
+    [0] when there are no gangs."""
+    first: Int64
+    queued: Int64
+    members: Int32
+    minimum: Int32
+    rest: Byte
+    mode: Byte
+    code: Byte
+    label: Int32
+    value: Int32
+    value_first: Int32
+    value_rows: Int32
+    failed: Int32
+    """Rows of jobs left over that fail by `rest: fail`."""
+    tried: Int32
+    """Rows of jobs that avoid every node that suits them, and gangs that fail with them (N10)."""
+
+
+def build_gang_table(snapshot: Snapshot, start: PreparedPool, position: Int32) -> GangTable:
+    """Sort members by gang, live ones first, and decide what each gang is offered as."""
+    gangs = snapshot.gang_min.size if snapshot.gang_min is not None else 0
+    column = snapshot.job_gang
+    if column is None or not gangs or not (column[snapshot.job_node >= -1] >= 0).any():
+        return _none(snapshot, start)
+    assert snapshot.gang_started is not None, "a snapshot with gangs has all their columns"
+    assert snapshot.gang_rest is not None, "a snapshot with gangs has all their columns"
+    assert snapshot.gang_min is not None, "a snapshot with gangs has all their columns"
+    assert snapshot.gang_label is not None, "a snapshot with gangs has all their columns"
+    of_job = column.copy()
+    running = job_order.order_running(snapshot)
+    running = running[column[running] >= 0]
+    runs = np.bincount(column[running], minlength=gangs) > 0
+    left_over = snapshot.gang_started & ~runs
+    ends = left_over & (snapshot.gang_rest == Rest.FAIL)
+    mine = np.flatnonzero((column >= 0) & (snapshot.job_node == -1))
+    failed = mine[ends[column[mine]]].astype(np.int32)
+    alone = mine[left_over[column[mine]]]
+    of_job[alone] = -1
+    waiting = job_order.order_queued(snapshot)
+    waiting = waiting[of_job[waiting] >= 0]
+    if snapshot.avoid_job is not None:  # who has fewer nodes to choose from chooses first
+        avoided = np.bincount(snapshot.avoid_job, minlength=of_job.size)
+        waiting = waiting[np.argsort(-avoided[waiting], kind="stable")]
+    both = np.concatenate([running, waiting])
+    members = both[np.argsort(column[both], kind="stable")]
+    live = np.bincount(column[running], minlength=gangs)
+    total = live + np.bincount(column[waiting], minlength=gangs)
+    first = np.concatenate([[0], np.cumsum(total)]).astype(np.int64)
+    code = _codes(snapshot, start, total - live)
+    mode = np.where(runs, GANG_RUNS, np.where(code != 0, GANG_NOT_OFFERED, GANG_WAITS)).astype(
+        np.uint8
+    )
+    value_first, value_rows = _values(snapshot, position)
+    tried, given_up = _find_failed_gangs(
+        snapshot, waiting, of_job, total - live, runs, _find_all_tried(snapshot, start)
+    )
+    return GangTable(
+        present=True,
+        size=gangs,
+        of_job=of_job,
+        first=first,
+        queued=first[:-1] + live,
+        members=members,
+        minimum=snapshot.gang_min,
+        rest=snapshot.gang_rest,
+        mode=np.where(given_up, np.uint8(GANG_NOT_OFFERED), mode),
+        code=np.where(runs, 0, code).astype(np.uint8),
+        label=snapshot.gang_label,
+        value=_bound_values(snapshot, running, gangs),
+        value_first=value_first,
+        value_rows=value_rows,
+        failed=failed,
+        tried=tried,
+    )
+
+
+def _none(snapshot: Snapshot, start: PreparedPool) -> GangTable:
+    empty = np.zeros(0, np.int32)
+    return GangTable(
+        present=False,
+        size=0,
+        of_job=empty,
+        first=np.zeros(1, np.int64),
+        queued=np.zeros(0, np.int64),
+        members=empty,
+        minimum=empty,
+        rest=empty.astype(np.uint8),
+        mode=empty.astype(np.uint8),
+        code=empty.astype(np.uint8),
+        label=empty,
+        value=empty,
+        value_first=np.zeros((0, 1), np.int32),
+        value_rows=np.zeros((0, 0), np.int32),
+        failed=empty,
+        tried=_find_all_tried(snapshot, start),
+    )
+
+
+def _codes(snapshot: Snapshot, start: PreparedPool, count: Int64) -> Byte:
+    """[G] why a gang of which none runs is not even offered (N9, L4, section 6); 0: it is."""
+    assert snapshot.gang_min is not None, "a snapshot with gangs has all their columns"
+    need = snapshot.gang_min
+    code = np.where(start.feasible.gang, np.uint8(0), np.uint8(Code.INFEASIBLE))
+    code[count < need] = Code.GANG_INCOMPLETE
+    code[need > min(snapshot.burst, snapshot.queue_burst)] = Code.GANG_EXCEEDS_BURST
+    code[count == 0] = Code.NONE
+    return code
+
+
+def find_late_gangs(
+    snapshot: Snapshot, settings: EngineSettings
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """[G] gangs whose time to assemble is over (N9)."""
+    submitted = snapshot.gang_submitted_ms
+    assert submitted is not None, "a snapshot with gangs has all their columns"
+    limit = settings.gang_assembly_timeout_ms
+    if limit <= 0:
+        return np.zeros(submitted.size, np.bool_)
+    return np.asarray(snapshot.now_ms - submitted > limit)
+
+
+def _find_failed_gangs(
+    snapshot: Snapshot, waiting: Int32, of_job: Int32, count: Int64, runs: Bool, tried: Int32
+) -> tuple[Int32, Bool]:
+    """N10 for gangs: who fails, and which gangs fail as a whole as too few of them are left."""
+    given_up = np.zeros(count.size, np.bool_)
+    mine = tried[of_job[tried] >= 0]
+    if not mine.size or snapshot.gang_min is None:
+        return tried, given_up
+    lost = np.bincount(of_job[mine], minlength=count.size)
+    given_up = (lost > 0) & ~runs & (count >= snapshot.gang_min)
+    given_up &= count - lost < snapshot.gang_min
+    mates = waiting[given_up[of_job[waiting]]]
+    return np.union1d(tried, mates).astype(np.int32), given_up
+
+
+def _find_all_tried(snapshot: Snapshot, start: PreparedPool) -> Int32:
+    """Queued jobs without a known node that suits and that they do not avoid."""
+    jobs, nodes = snapshot.avoid_job, snapshot.avoid_node
+    if jobs is None or nodes is None or not jobs.size:
+        return np.zeros(0, np.int32)
+    result = []
+    for j in np.unique(jobs[snapshot.job_node[jobs] == -1]).tolist():
+        s = snapshot.job_shape[j]
+        suits = start.shape_types[s].any(axis=0)[snapshot.node_type] & (
+            snapshot.node_allocatable >= snapshot.shape_request[s]
+        ).all(axis=1)
+        suits[nodes[jobs == j]] = False
+        if start.feasible.shape[s] and not suits.any():
+            result.append(j)
+    return np.array(result, np.int32)
+
+
+def _values(snapshot: Snapshot, position: Int32) -> tuple[Int32, Int32]:
+    """Positions by value of each uniformity label, in the order of N3."""
+    label = snapshot.node_label
+    if label is None or not label.size:
+        return np.zeros((len(snapshot.label_names), 1), np.int32), np.zeros(
+            (len(snapshot.label_names), 0), np.int32
+        )
+    at = label[:, position]
+    values = int(label.max()) + 1
+    rows = np.argsort(at, axis=1, kind="stable").astype(np.int32)
+    first = np.empty((label.shape[0], values + 1), np.int32)
+    for u in range(label.shape[0]):
+        first[u] = np.searchsorted(np.sort(at[u]), np.arange(values + 1))
+    return first, rows
+
+
+def _bound_values(snapshot: Snapshot, running: Int32, gangs: int) -> Int32:
+    """[G] the label value that a gang's live members are on, -1 when none is."""
+    assert snapshot.gang_label is not None, "a snapshot with gangs has all their columns"
+    assert snapshot.job_gang is not None, "a snapshot with gangs has all their columns"
+    value = np.full(gangs, -1, np.int32)
+    gang = snapshot.job_gang[running]
+    label = snapshot.gang_label[gang]
+    chosen = label >= 0
+    if chosen.any() and snapshot.node_label is not None:
+        node = snapshot.job_node[running]
+        value[gang[chosen]] = snapshot.node_label[label[chosen], node[chosen]]
+    return value
+
+
+def find_gang_preemption(
+    snapshot: Snapshot, start: PreparedPool, of_job: Int32, gangs: int
+) -> Byte:
+    """[G] the strictest `Preemption` of any member; a gang with a lost or stopping one is safe."""
+    result = np.zeros(gangs, np.uint8)
+    mine = np.flatnonzero((of_job >= 0) & (snapshot.job_node >= -1))
+    gang = of_job[mine]
+    np.maximum.at(result, gang, start.shape_preemption[snapshot.job_shape[mine]])
+    live = mine[snapshot.job_node[mine] >= 0]
+    unsafe = (snapshot.node_flags[snapshot.job_node[live]] & NodeFlag.LOST) != 0
+    if snapshot.job_flags is not None:
+        unsafe |= (snapshot.job_flags[live] & 1) != 0
+    result[of_job[live[unsafe]]] = 2
+    return result

@@ -1,0 +1,122 @@
+"""What the jobs of a snapshot come to: sums by node, queue and shape, made anew or kept.
+
+Adding up two million jobs every round would cost more than deciding about the few that changed. The
+service may keep the sums of a snapshot and let `shift` apply what changed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairlead_scheduler.engine.compiler.decorators import kernel
+from fairlead_scheduler.engine.snapshot import Int32, Int64, JobTotals, Snapshot
+
+
+def count_jobs(snapshot: Snapshot) -> JobTotals:
+    """`Snapshot.sums`, from one pass over all jobs."""
+    sums = empty_totals(
+        snapshot.node_number.size,
+        snapshot.shape_request.shape[1],
+        len(snapshot.queue_names),
+        snapshot.shape_request.shape[0],
+        snapshot.job_node.size,
+        np.zeros(0, np.int64)
+        if snapshot.job_value is None
+        else np.unique(snapshot.job_value[snapshot.job_node >= 0]),
+    )
+    count_rows(
+        np.arange(snapshot.job_node.size, dtype=np.int32),
+        1,
+        snapshot.job_node,
+        snapshot.job_queue,
+        snapshot.job_shape,
+        snapshot.shape_request,
+        sums.used,
+        sums.runs,
+        sums.running,
+        sums.queued,
+        sums.head,
+        sums.link,
+        sums.back,
+    )
+    return sums
+
+
+def empty_totals(
+    nodes: int, resources: int, queues: int, shapes: int, jobs: int, values: Int64
+) -> JobTotals:
+    """The sums before any job is counted; `values` are taken as they are."""
+    return JobTotals(
+        used=np.zeros((nodes, resources), np.int64),
+        runs=np.zeros(nodes, np.int64),
+        running=np.zeros((queues, shapes), np.int64),
+        queued=np.zeros((queues, shapes), np.int64),
+        head=np.full(nodes, -1, np.int32),
+        link=np.empty(jobs, np.int32),
+        back=np.empty(jobs, np.int32),
+        values=values,
+    )
+
+
+@kernel
+def count_rows(
+    rows: Int32,
+    sign: int,
+    node: Int32,
+    queue: Int32,
+    shape: Int32,
+    request: Int64,
+    used: Int64,
+    runs: Int64,
+    running: Int64,
+    queued: Int64,
+    head: Int32,
+    link: Int32,
+    back: Int32,
+) -> None:
+    """Count these rows (sign 1), or count them no longer (sign -1), as they are described now."""
+    for i in range(rows.size):
+        j = rows[i]
+        n = node[j]
+        if n < -1:
+            continue
+        if n < 0:
+            queued[queue[j], shape[j]] += sign
+            continue
+        running[queue[j], shape[j]] += sign
+        runs[n] += sign
+        for r in range(request.shape[1]):
+            used[n, r] += sign * request[shape[j], r]
+        if sign > 0:
+            after = head[n]
+            link[j] = after
+            back[j] = -1
+            if after >= 0:
+                back[after] = j
+            head[n] = j
+        else:
+            if back[j] >= 0:
+                link[back[j]] = link[j]
+            else:
+                head[n] = link[j]
+            if link[j] >= 0:
+                back[link[j]] = back[j]
+
+
+@kernel
+def exclude_nodes(
+    nodes: Int64,
+    head: Int32,
+    link: Int32,
+    queue: Int32,
+    shape: Int32,
+    running: Int64,
+    away: Int64,
+) -> None:
+    """Count the runs of these nodes as away ([S]) instead of running ([Q, S])."""
+    for i in range(nodes.size):
+        j = head[nodes[i]]
+        while j >= 0:
+            running[queue[j], shape[j]] -= 1
+            away[shape[j]] += 1
+            j = link[j]

@@ -1,0 +1,88 @@
+"""What must hold of a snapshot: at the door what is quick to see, on request everything.
+
+The kernels look nothing up twice: a row that points nowhere would read another's memory. `check`
+is asked in every round and looks at columns of queues, classes, shapes, nodes and gangs;
+`faults` looks at those of jobs too, for tests and for whoever builds snapshots by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from fairlead_scheduler.engine.snapshot import Int32, Int64, Snapshot
+
+COUNTED_SPAN: Final = 16
+"""Numbers below so many times their count are told apart by counting instead of sorting."""
+
+
+class InvalidSnapshotError(ValueError):
+    """The snapshot breaks a rule of its columns; the message names the column and the fault."""
+
+
+def check_snapshot(snapshot: Snapshot) -> None:
+    """Raise `InvalidSnapshotError` for the first fault that can be seen without looking at jobs."""
+    for fault in _column_problems(snapshot):
+        raise InvalidSnapshotError(f"snapshot of pool {snapshot.pool}: {fault}")
+
+
+def list_problems(snapshot: Snapshot) -> list[str]:
+    """Everything that is wrong with a snapshot, in words; empty for a sound one."""
+    return [*_column_problems(snapshot), *_job_problems(snapshot)]
+
+
+def _column_problems(snapshot: Snapshot) -> Iterator[str]:
+    names = snapshot.queue_names
+    if list(names) != sorted(set(names)):
+        yield "queue_names are not ascending, each once"
+    for name, weight in zip(names, snapshot.queue_weight.tolist(), strict=True):
+        if not 0 < weight < np.inf:
+            yield f"queue_weight of {name!r} is {weight}; it must be a number above 0"
+    for column in ("node_allocatable", "shape_request", "shape_floating", "floating_total"):
+        amounts = getattr(snapshot, column)
+        if amounts is not None and amounts.size and int(amounts.min()) < 0:
+            yield f"{column} has a negative amount ({int(amounts.min())})"
+    for column in ("queue_limit_fraction", "queue_limit_amount", "queue_tokens"):
+        numbers = getattr(snapshot, column)
+        if numbers is not None and np.isnan(numbers).any():
+            yield f"{column} has something that is no number"
+    yield from _outside("shape_class", snapshot.shape_class, snapshot.class_value.size)
+    yield from _outside("node_type", snapshot.node_type, snapshot.shape_match.shape[2])
+    if (snapshot.class_preemption > 2).any():
+        yield "class_preemption has a value that is no Preemption"
+    if _has_duplicates(snapshot.node_number):
+        yield "node_number has the same number twice"
+    if snapshot.gang_min is not None and (snapshot.gang_min < 1).any():
+        yield "gang_min is below 1 for a gang; at least one member must run"
+
+
+def _job_problems(snapshot: Snapshot) -> Iterator[str]:
+    there = snapshot.job_node >= -1
+    yield from _outside("job_queue", snapshot.job_queue[there], len(snapshot.queue_names))
+    yield from _outside("job_shape", snapshot.job_shape[there], snapshot.shape_class.size)
+    yield from _outside("job_node", snapshot.job_node, snapshot.node_type.size, -2)
+    if snapshot.job_gang is not None:
+        gangs = 0 if snapshot.gang_min is None else snapshot.gang_min.size
+        yield from _outside("job_gang", snapshot.job_gang[there], gangs, -1)
+    if _has_duplicates(snapshot.job_submission[there]):
+        yield "job_submission has the same number twice"
+
+
+def _has_duplicates(numbers: Int64) -> bool:
+    """Whether any number is there twice. Small ones are counted, in a tenth of the time."""
+    if (
+        numbers.size
+        and int(numbers.min()) >= 0
+        and int(numbers.max()) < COUNTED_SPAN * numbers.size
+    ):
+        return bool((np.bincount(numbers) > 1).any())
+    ascending = np.sort(numbers)
+    return bool((ascending[1:] == ascending[:-1]).any())
+
+
+def _outside(column: str, rows: Int32, size: int, least: int = 0) -> Iterator[str]:
+    if rows.size and not (least <= int(rows.min()) and int(rows.max()) < size):
+        low, high = int(rows.min()), int(rows.max())
+        yield f"{column} has rows from {low} to {high}, but there are only {size}"

@@ -1,0 +1,1 @@
+"""The scheduling pass: which queue is next, where its job goes, who is preempted."""

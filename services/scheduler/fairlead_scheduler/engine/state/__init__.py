@@ -1,0 +1,1 @@
+"""The state of a round that the kernels share."""

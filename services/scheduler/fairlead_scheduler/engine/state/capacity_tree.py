@@ -1,0 +1,87 @@
+"""The tournament tree over nodes: the first node in order that has room, in one descent.
+
+Leaves are nodes in the order of N3; an inner node holds, per resource, the greatest free amount of
+any leaf below it, and which node types are below it as bits (type modulo 64). The greatest amounts
+may belong to different leaves, so a descent may find nothing below a node that looked right; it
+then goes on to the right. Leaves that get nothing new, and those that only fill the tree up to a
+power of two, have no type bits and are never found.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_scheduler.engine.compiler.decorators import inlined, kernel
+from fairlead_scheduler.engine.snapshot import Int64
+
+Bits = npt.NDArray[np.uint64]
+
+
+@kernel
+def build_tree(free: Int64, bits: Bits) -> tuple[Int64, Bits]:
+    """The tree ([2*size, R] amounts, [2*size] bits) over leaves with these amounts and bits."""
+    leaves = free.shape[0]
+    resources = free.shape[1]
+    size = 1
+    while size < leaves:
+        size *= 2
+    tree = np.zeros((2 * size, resources), np.int64)
+    types = np.zeros(2 * size, np.uint64)
+    for p in range(leaves):
+        types[size + p] = bits[p]
+        for r in range(resources):
+            tree[size + p, r] = free[p, r]
+    for i in range(size - 1, 0, -1):
+        types[i] = types[2 * i] | types[2 * i + 1]
+        for r in range(resources):
+            tree[i, r] = max(tree[2 * i, r], tree[2 * i + 1, r])
+    return tree, types
+
+
+@inlined
+def find_first_fit(tree: Int64, types: Bits, request: Int64, bits: np.uint64, start: int) -> int:
+    """The first leaf from `start` on with room for `request` and one of the type bits, or -1."""
+    size = types.size // 2
+    resources = request.size
+    if start >= size:
+        return -1
+    i = size + start
+    while True:
+        fits = (types[i] & bits) != 0
+        if fits:
+            for r in range(resources):
+                if request[r] > tree[i, r]:
+                    fits = False
+                    break
+        if fits:
+            if i >= size:
+                return i - size
+            i = 2 * i
+            continue
+        while i & 1:
+            i >>= 1
+        if i == 0:
+            return -1
+        i += 1
+
+
+@inlined
+def subtract_request(tree: Int64, p: int, request: Int64, sign: int) -> None:
+    """Subtract `sign` * `request` from what is free on leaf `p` (sign -1 gives it back)."""
+    size = tree.shape[0] // 2
+    resources = request.size
+    i = size + p
+    for r in range(resources):
+        tree[i, r] -= sign * request[r]
+    i >>= 1
+    while i:
+        changed = False
+        for r in range(resources):
+            most = max(tree[2 * i, r], tree[2 * i + 1, r])
+            if tree[i, r] != most:
+                tree[i, r] = most
+                changed = True
+        if not changed:
+            return
+        i >>= 1

@@ -1,0 +1,59 @@
+"""Compiles every kernel once, so that no round has to wait for it.
+
+Compiling takes a minute of one core; the result stays in NUMBA_CACHE_DIR. Call `warm` where
+the program is installed (a set-up step, the build of an image) or beside a starting service.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairlead_scheduler.engine.round import schedule
+from fairlead_scheduler.engine.snapshot import EngineSettings, NodeFlag, Plan, Snapshot
+
+
+def compile_all() -> tuple[Plan, Plan]:
+    """Schedule two tiny pools: one with nothing but single jobs, one with everything."""
+    settings = EngineSettings(protected_fraction=0.0)
+    return schedule(tiny_pool(plain=True), settings), schedule(tiny_pool(plain=False), settings)
+
+
+def tiny_pool(*, plain: bool) -> Snapshot:
+    """Three nodes, one out of contact; queue `a` fills two, `b` wants its share, a gang waits."""
+    jobs = 2 if plain else 9
+    node = np.array([0, 0, 1, 1, 2, -1, -1, -1, -1], np.int32)
+    gangs = np.array([-1, -1, -1, -1, -1, -1, -1, 0, 0], np.int32)
+    return Snapshot(
+        pool="warm",
+        now_ms=1_000,
+        resources=("cpu", "memory"),
+        queue_names=("a", "b"),
+        queue_weight=np.ones(2),
+        queue_cordoned=np.zeros(2, np.bool_),
+        class_names=("low", "high"),
+        class_value=np.array([0, 1]),
+        class_preemption=np.zeros(2, np.uint8),
+        shape_request=np.array([[1, 1], [1, 1]]),
+        shape_class=np.array([0, 1], np.int32),
+        shape_match=np.zeros((2, 1, 1), np.uint8),
+        node_number=np.arange(3),
+        node_allocatable=np.full((3, 2), 2),
+        node_type=np.zeros(3, np.int32),
+        node_flags=np.array([0, 0, NodeFlag.LOST], np.uint8),
+        label_names=("rack",),
+        node_label=np.zeros((1, 3), np.int32),
+        job_queue=np.array([0, 0, 0, 0, 1, 1, 1, 1, 1], np.int32)[:jobs],
+        job_shape=np.array([0, 0, 0, 0, 0, 0, 1, 1, 1], np.int32)[:jobs],
+        job_priority=np.zeros(jobs, np.int64),
+        job_submission=np.arange(jobs),
+        job_node=np.full(jobs, -1, np.int32) if plain else node,
+        job_gang=None if plain else gangs,
+        job_started_ms=np.zeros(jobs, np.int64),
+        gang_queue=np.ones(1, np.int32),
+        gang_size=np.full(1, 2, np.int32),
+        gang_min=np.full(1, 2, np.int32),
+        gang_label=np.zeros(1, np.int32),
+        gang_rest=np.zeros(1, np.uint8),
+        gang_started=np.zeros(1, np.bool_),
+        gang_submitted_ms=np.zeros(1, np.int64),
+    )

@@ -1,0 +1,71 @@
+"""Named tuples of arrays that kernels pass on by address read as they do in Python."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from fairlead_scheduler.engine.compiler.decorators import (
+    COMPILED,
+    by_address,
+    entry_point,
+    internal,
+)
+from fairlead_scheduler.engine.snapshot import Bool, Byte, Float, Int64
+
+pytestmark = pytest.mark.skipif(not COMPILED, reason="kernels run as Python here")
+
+
+@by_address
+class Held(NamedTuple):
+    """One array of each kind, and a number."""
+
+    flag: Bool
+    kind: Byte
+    share: Float
+    amount: Int64
+    now_ms: int
+
+
+@entry_point
+def raised(held: Held, by: int) -> float:
+    """Raise the last amounts of each row; all amounts together, by digits of their place."""
+    total = float(held.now_ms) + held.flag[-1]
+    for i in range(held.amount.shape[0]):
+        raise_row(held, i, by)
+        for k in range(held.amount.shape[1]):
+            for r in range(held.amount.shape[2]):
+                total += held.amount[i, k, r] * 10.0 ** (4 * i + 2 * k + r)
+        total += held.share[i] * held.kind[i]
+    return float(total)
+
+
+@internal
+def raise_row(held: Held, i: int, by: int) -> None:
+    """Raise what stands in one row."""
+    held.share[i] += by
+    held.amount[i, held.amount.shape[1] - 1][-1] += by
+
+
+def held() -> Held:
+    return Held(
+        flag=np.array([True, False]),
+        kind=np.array([3, 200], np.uint8),
+        share=np.array([0.5, 0.25]),
+        amount=np.arange(8, dtype=np.int64).reshape(2, 2, 2),
+        now_ms=-7,
+    )
+
+
+def test_a_kernel_and_what_it_calls_read_and_change_the_arrays() -> None:
+    mine = held()
+    assert raised(mine, 1) == 86544210 - 7 + 1.5 * 3 + 1.25 * 200
+    assert mine.share.tolist() == [1.5, 1.25]
+    assert mine.amount.tolist() == [[[0, 1], [2, 4]], [[4, 5], [6, 8]]]
+
+
+def test_an_array_that_is_not_in_one_piece_is_refused() -> None:
+    with pytest.raises(AssertionError, match="contiguous"):
+        raised(held()._replace(share=np.zeros(4)[::2]), 1)

@@ -1,0 +1,235 @@
+"""Rules E: why what waits does wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairlead_scheduler.engine import EngineSettings, schedule
+from fairlead_scheduler.engine.plan import reason_texts
+from fairlead_scheduler.engine.snapshot import Bucket, Code
+from tests.unit.engine.pools import BALANCE, CORES, pool, run
+
+
+def test_every_node_is_counted_once_by_what_rules_it_out_first() -> None:
+    """E3."""
+    nodes = [
+        {"name": "small", "resources": {"cpu": 1, "memory": "64Gi"}},
+        {"name": "busy", "resources": {"cpu": 4, "memory": "64Gi"}},
+        {"name": "cordoned", "resources": {"cpu": 4, "memory": "64Gi"}, "unschedulable": True},
+        {
+            "name": "tainted",
+            "resources": {"cpu": 4, "memory": "64Gi"},
+            "taints": [{"key": "k", "effect": "NoSchedule"}],
+        },
+    ]
+    made, _ = pool(
+        run("x", "A", "busy0", cpu=3, priorityClass="p3np"),
+        {"id": "a", "queue": "B", "cpu": 3},
+        nodes=nodes,
+    )
+    plan = schedule(made, BALANCE)
+    counts = {Bucket(b).name: int(n) for b, n in enumerate(plan.reasons.counts[0]) if n}
+    assert counts == {"TOO_SMALL": 1, "BUSY": 1, "CORDONED": 1, "TAINT": 1}
+    assert reason_texts.describe_reason(made, plan, 0) == (
+        "needs 3 cpu on one node; 1 node suits it, the most free on any is 1; "
+        "queue is at 0.00 of its fair share"
+    )
+
+
+def test_a_queues_first_waiting_job_has_its_place_told() -> None:
+    made, _ = pool({"id": "a", "queue": "A", "count": 3, "cpu": 4})
+    plan = schedule(made, BALANCE)
+    assert plan.queue_position.tolist() == [2]
+    assert plan.queue_waiting.tolist() == [1]
+
+
+def test_each_queue_is_told_how_many_of_its_jobs_wait_for_which_reason() -> None:
+    """E4."""
+    made, _ = pool(
+        run("x", "B", "n0", cpu=4, priorityClass="p3np"),
+        run("y", "B", "n1", cpu=4, priorityClass="p3np"),
+        {"id": "a", "queue": "A", "count": 3, "cpu": 1},
+        {"id": "g", "queue": "A", "count": 2, "cpu": 1, "gang": {}},
+    )
+    plan = schedule(made, BALANCE)
+    told = {Code(code).name: int(n) for code, n in enumerate(plan.queue_skipped[0]) if n}
+    assert told == {"INSUFFICIENT_RESOURCES": 3, "GANG_DOES_NOT_FIT": 2}
+    assert plan.queue_scheduled.tolist() == [0, 0]
+
+
+def test_a_round_tells_how_long_each_step_took_by_the_clock_it_was_given() -> None:
+    """E4."""
+    made, _ = pool({"id": "a", "queue": "A", "cpu": 1})
+    seconds = iter(range(10))
+    plan = schedule(made, BALANCE, clock_s=lambda: float(next(seconds)))
+    assert plan.steps_ms == dict.fromkeys(("prepare", "order", "pass", "fit", "explain"), 1000.0)
+
+
+def test_a_preemption_tells_both_queues_shares_as_they_were_and_as_they_become() -> None:
+    """E5: A held all of the pool, twice its share; B ends with its own."""
+    made, _ = pool(
+        run("a", "A", "n0", cpu=2, count=2),
+        run("x", "A", "n1", cpu=2, count=2),
+        {"id": "b", "queue": "B", "cpu": 2},
+        {"id": "c", "queue": "B", "cpu": 9, "priorityClass": "p1"},
+        {"id": "d", "queue": "B", "cpu": 2},
+    )
+    plan = schedule(made, BALANCE)
+    assert plan.preempted_share.tolist() == [1.5, 2.0]
+    assert plan.preempted_for_share.tolist() == [1.0, 1.0]
+
+
+def test_a_mate_of_a_victim_made_room_for_what_took_its_own_node() -> None:
+    """E5: b makes the whole gang go, c finds the room that g1 leaves, and n2 stays free."""
+    nodes = [{"name": "n", "count": 3, "resources": {"cpu": 4, "memory": "64Gi"}}]
+    made, names = pool(
+        *(run(f"g{n}", "A", f"n{n}", cpu=4, gang={"name": "g", "size": 3}) for n in range(3)),
+        {"id": "b", "queue": "B", "cpu": 4},
+        {"id": "c", "queue": "C", "cpu": 4},
+        nodes=nodes,
+    )
+    plan = schedule(made, BALANCE)
+    node = {names[j]: int(n) for j, n in zip(plan.placed_job, plan.placed_node, strict=True)}
+    made_room = {
+        int(made.job_node[j]): names[k]
+        for j, k in zip(plan.preempted_job, plan.preempted_for, strict=True)
+    }
+    assert node.keys() == {"b0", "c0"}
+    assert len(made_room) == 3
+    assert all(made_room[node[name]] == name for name in node)
+
+
+GANG = {"id": "g", "queue": "A", "cpu": 4}
+FULL = [run(f"r{n}", "B", f"n{n}", cpu=4, priorityClass="p3np") for n in range(2)]
+RACKS = {"labels": {"rack": "a"}, **CORES[0]}
+SENTENCES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], str]] = {
+    "too large": (
+        {},
+        [{"id": "a", "queue": "A", "cpu": 9}],
+        "infeasible: it can never run here: it needs 9 cpu on one node, and the largest that suits"
+        " has 4; of 2 nodes 2 too small",
+    ),
+    "above its queue's limit": (
+        {"queues": {"A": {"limits": {"p0": {"cpu": 0.25}}}}},
+        [{"id": "a", "queue": "A", "cpu": 3}],
+        "infeasible: it can never run here: it needs 3 cpu, and queue A may hold 2 at most in class"
+        " p0",
+    ),
+    "more licences than there are": (
+        {"settings": {"floating": {"licences": 6}}},
+        [{"id": "a", "queue": "A", "cpu": 1, "resources": {"licences": 8}}],
+        "infeasible: it can never run here: it needs 8 licences, and the pool has 6",
+    ),
+    "a gang that is too large": (
+        {},
+        [{**GANG, "count": 3, "gang": {}}],
+        "infeasible: the 3 members that must start together can never run here, for want of nodes"
+        " or within the limit of the queue: of 2 nodes 2 could take a member",
+    ),
+    "a gang above the burst": (
+        {"settings": {"rate": {"perSecond": 1, "burst": 2}}},
+        [{**GANG, "cpu": 1, "count": 3, "gang": {}}],
+        "gang-exceeds-burst: the 3 members that must start together are more than the burst of the"
+        " start rate (2) lets start at once, so it could never start",
+    ),
+    "at its queue's limit": (
+        {"queues": {"A": {"limits": {"p0": {"cpu": 0.5}}}}},
+        [{"id": "a", "queue": "A", "count": 2, "cpu": 3}],
+        "queue-limit: the queue is at its limit for this priority class: it needs 3 cpu, and 1 of"
+        " it can still be had; queue is at 0.00 of its fair share",
+    ),
+    "licences in use": (
+        {"settings": {"floating": {"licences": 6}}},
+        [{"id": "a", "queue": "A", "count": 2, "cpu": 1, "resources": {"licences": 4}}],
+        "floating-limit: the pool's resources beside its nodes (licences, bandwidth) are in use: it"
+        " needs 4 licences, and 2 of it can still be had",
+    ),
+    "members are missing": (
+        {},
+        [{**GANG, "gang": {"name": "g", "size": 3, "minSize": 2}}],
+        "gang-incomplete: 1 of the 2 members that must start together is here",
+    ),
+    "no room for a gang in a rack": (
+        {"nodes": [RACKS]},
+        [*FULL, {**GANG, "count": 2, "gang": {"uniformityLabel": "rack"}}],
+        "gang-does-not-fit: there is no room for the 2 members that must start together on nodes"
+        " with one value of rack; a member needs 4 cpu on one node; 2 nodes suit it, the most free"
+        " on any is 0; queue is at 0.00 of its fair share",
+    ),
+    "no further members": (
+        {},
+        [{**GANG, "count": 3, "gang": {"minSize": 2, "rest": "fail"}}],
+        "gang-rest: the gang runs and has no place for further members: of 2 nodes 2 busy",
+    ),
+    "the start rate": (
+        {"settings": {"rate": {"perSecond": 1, "burst": 1}}},
+        [{"id": "a", "queue": "A", "count": 2, "cpu": 1}],
+        "rate-limit: starts per second are limited: 0 of 1 may start just now, and more as time"
+        " goes on",
+    ),
+    "the start rate of a queue, for a gang": (
+        {
+            "settings": {
+                "rate": {"perSecond": 9, "burst": 9},
+                "queueRate": {"perSecond": 1, "burst": 3},
+            }
+        },
+        [{"id": "a", "queue": "A", "cpu": 1}, {**GANG, "cpu": 1, "count": 3, "gang": {}}],
+        "rate-limit: starts per second of this queue are limited: 2 of 3 may start just now, and"
+        " more as time goes on",
+    ),
+    "as much as a round may start": (
+        {"settings": {"roundLimit": {"cpu": 0.25}}},
+        [{"id": "a", "queue": "A", "count": 3, "cpu": 2}],
+        "round-limit: the round started 2 jobs, as much as one round may; the next goes on",
+    ),
+    "behind more than a round looks at": (
+        {"settings": {"lookback": 1}},
+        [{"id": "a", "queue": "A", "count": 2, "cpu": 1}],
+        "lookback-limit: a round looks at so many jobs of a queue and no more, and 1 of this one"
+        " waits; a greater priority would put it before others",
+    ),
+    "preemptions are limited": (
+        {"settings": {"preemptionRate": {"perSecond": 1, "burst": 1}}},
+        [
+            run("x", "B", "n0", cpu=4),
+            run("y", "B", "n1", cpu=4),
+            {"id": "c", "queue": "C", "cpu": 3},
+            {"id": "a", "queue": "A", "cpu": 2},
+        ],
+        "preemption-limit: needs 2 cpu on one node; 2 nodes suit it, the most free on any is 1;"
+        " runs of queues above their share could make room, but preemptions for balance are"
+        " limited, and 0 more are allowed just now; queue is at 0.00 of its fair share",
+    ),
+    "a label that no node has": (
+        {"nodes": [{**CORES[0], "unschedulable": True}, {**CORES[0], "name": "m"}]},
+        [{"id": "a", "queue": "A", "cpu": 1, "nodeSelector": {"disk": "nvme"}}],
+        "infeasible: it can never run here: of 4 nodes 2 cordoned, 2 without the labels",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SENTENCES.values(), ids=SENTENCES.keys())
+def test_what_waits_or_is_refused_says_why_with_its_numbers(
+    case: tuple[dict[str, Any], list[dict[str, Any]], str],
+) -> None:
+    """E1."""
+    more, groups, want = case
+    told, _ = pool(*groups, **more)
+    rules = more.get("settings", {})
+    settings = EngineSettings(
+        protected_fraction=0.0,
+        round_limit=rules.get("roundLimit", {}),
+        lookback=rules.get("lookback", 0),
+    )
+    plan = schedule(told, settings)
+    rows = np.flatnonzero(plan.reasons.code != Code.NOT_REACHED).tolist()
+    said = [
+        f"{reason_texts.CODE_NAMES[Code(int(plan.reasons.code[row]))]}: "
+        f"{reason_texts.describe_reason(told, plan, row)}"
+        for row in rows
+    ]
+    assert said == [want]
