@@ -28,11 +28,11 @@ from fairlead_common import clock, events, ids, shapes
 from fairlead_common.db import migrate, open_pool
 from fairlead_common.log import Producer, Record, topics
 from fairlead_common.log.memory import MemoryLog
-from fairlead_lookout.follow import Folder
-from fairlead_lookout.progress import Progress
-from fairlead_lookout.settings import Settings
-from fairlead_lookout.store import SCHEMA
-from fairlead_lookout.streams import Streams
+from fairlead_lookout.service.fold_loop import Folder
+from fairlead_lookout.service.settings import Settings
+from fairlead_lookout.store.event_streams import Streams
+from fairlead_lookout.store.fold.fold_store import SCHEMA
+from fairlead_lookout.store.view_progress import Progress
 
 SETS = 100
 QUEUES = 10
@@ -111,7 +111,7 @@ async def run(arguments: argparse.Namespace) -> None:
     await log.create(topics.jobs())
     producer = await log.producer("bench")
     pool = await open_pool(arguments.database)
-    await migrate(pool, SCHEMA, "fairlead_lookout", "sql/migrations")
+    await migrate(pool, SCHEMA, "fairlead_lookout.store", "sql/migrations")
     progress, streams = Progress(pool), Streams(arguments.redis)
     folder = Folder(log, streams, progress, settings)
     slices = _slices(arguments)

@@ -55,7 +55,7 @@ FILL_S_MAX: Final = 7_200.0
 REPEATS: Final = 5
 GOAL_MS: Final = 50.0
 LETTERS: Final = "0123456789abcdefghjkmnpqrstvwxyz"
-LOOKOUT: Final = load("fairlead_lookout", "sql/fold.sql")
+LOOKOUT: Final = load("fairlead_lookout.store", "sql/fold.sql")
 SUBMIT: Final = load("fairlead_submit", "statements.sql")
 SCHEDULER: Final = load("fairlead_scheduler.view", "checkpoint.sql")
 
@@ -159,7 +159,7 @@ async def run(given: argparse.Namespace, url: str) -> dict[str, Any]:
     """Fill the tables unless they are full, and measure every look-up."""
     pool = await open_pool(url, size_max=2)
     try:
-        await migrate(pool, "fairlead_lookout", "fairlead_lookout", "sql/migrations")
+        await migrate(pool, "fairlead_lookout", "fairlead_lookout.store", "sql/migrations")
         await migrate(pool, "fairlead_scheduler", "fairlead_scheduler", "migrations")
         filled = await fill(pool, given.jobs)
         async with pool.acquire() as connection:

@@ -36,9 +36,9 @@ from fairlead_common import clock, events, ids, positions, shapes
 from fairlead_common.db import migrate, open_pool
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.connect import open_log
-from fairlead_lookout import columns
-from fairlead_lookout.model import Job, Run
-from fairlead_lookout.store import SCHEMA
+from fairlead_lookout.domain.model import Job, Run
+from fairlead_lookout.store.fold import table_rows
+from fairlead_lookout.store.fold.fold_store import SCHEMA
 from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import Running
 from fairlead_standalone.postgres import Postgres
@@ -123,7 +123,7 @@ def tell(text: str) -> None:
 async def run(given: argparse.Namespace, database: str, redis: str, folder: Path) -> dict[str, Any]:
     """Fill the view, start lookout, ask while it folds."""
     pool = await open_pool(database)
-    await migrate(pool, SCHEMA, "fairlead_lookout", "sql/migrations")
+    await migrate(pool, SCHEMA, "fairlead_lookout.store", "sql/migrations")
     began_s = time.perf_counter()
     seeded = await seed(pool, given.jobs)
     filled_s = time.perf_counter() - began_s
@@ -380,9 +380,9 @@ async def seed(pool: Any, jobs: int) -> Seeded:
             tell(f"filling the view: {first} of {jobs} jobs")
             made = list(_jobs(first, min(SLICE, jobs - first), jobs, sets, numbers))
             for table, names, place in (
-                ("jobs", columns.JOB_COLUMNS, 0),
-                ("job_specs", columns.SPEC_COLUMNS, 1),
-                ("runs", columns.RUN_COLUMNS, 2),
+                ("jobs", table_rows.JOB_COLUMNS, 0),
+                ("job_specs", table_rows.SPEC_COLUMNS, 1),
+                ("runs", table_rows.RUN_COLUMNS, 2),
             ):
                 await connection.copy_records_to_table(
                     table,
@@ -455,8 +455,8 @@ def _jobs(
             category=category,
             shape=shape,
         )
-        row = columns.job_row(job, numbers[own])
-        yield row, spec, columns.run_row(((job_id, run), attempt)) if run else None
+        row = table_rows.job_row(job, numbers[own])
+        yield row, spec, table_rows.run_row(((job_id, run), attempt)) if run else None
 
 
 async def _count(connection: Any) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from fairlead_common import openapi
-from fairlead_lookout.service import Service as Lookout
-from fairlead_lookout.settings import Settings as LookoutSettings
+from fairlead_lookout.service.service import Service as Lookout
+from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_standalone import web
 from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import Running

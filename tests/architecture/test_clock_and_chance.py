@@ -36,7 +36,7 @@ ALLOWED = {
     ("services/submit/fairlead_submit/sign_in_api.py", "secrets.token_urlsafe"): (
         "the secrets of a sign-in with a provider"
     ),
-    ("services/lookout/fairlead_lookout/follow.py", "secrets.randbelow"): (
+    ("services/lookout/fairlead_lookout/service/fold_loop.py", "secrets.randbelow"): (
         "a lock of its own for each process"
     ),
     ("services/executor/fairlead_executor/service.py", "secrets.token_hex"): (
@@ -84,8 +84,8 @@ def test_nobody_is_listed_for_nothing() -> None:
 
 
 def test_who_writes_times_as_text_asks_for_none() -> None:
-    (telling,) = [s for s in sources("services") if s.path.endswith("/telling.py")]
-    asked = {m.name for m in references(telling) if m.name.startswith(CLOCK)}
+    (writer,) = [s for s in sources("services") if s.path.endswith("/event_writer.py")]
+    asked = {m.name for m in references(writer) if m.name.startswith(CLOCK)}
     assert asked <= {CLOCK, f"{CLOCK}.rfc3339", f"{CLOCK}.parse_rfc3339"}
 
 

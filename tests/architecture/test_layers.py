@@ -10,7 +10,7 @@ PURE = {
     "fairlead_scheduler.view.apply",
     "fairlead_scheduler.view.columns",
     "fairlead_executor.reconcile",
-    "fairlead_lookout.fold",
+    "fairlead_lookout.domain",
 }
 """What decides: without network, loop, clock, chance or logger."""
 

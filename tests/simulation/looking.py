@@ -3,8 +3,8 @@
 from fairlead_common import events as ev
 from fairlead_common.lifecycle import JOB_ENDED
 from fairlead_common.log.topics import JOBS
-from fairlead_lookout import fold, mentions
-from fairlead_lookout.model import Job, JobSet, Known, Message, Run, RunKey, SetKey
+from fairlead_lookout.domain import job_fold, references
+from fairlead_lookout.domain.model import Job, JobSet, Known, Message, Run, RunKey, SetKey
 from tests.simulation.world import Tail, World
 
 
@@ -28,14 +28,14 @@ class Lookout:
             for entry in batch.entries
             if entry.value is not None
         ]
-        for message in fold.fresh(messages, self.positions):
+        for message in job_fold.fresh(messages, self.positions):
             self._fold(message)
         self.positions = tail.positions
 
     def _fold(self, message: Message) -> None:
         for key, partition in self._keys(message):
             self.sets.setdefault(key, JobSet(len(self.sets), key, partition))
-        changes = fold.apply(
+        changes = job_fold.apply(
             Known(
                 jobs=self.jobs,
                 sets=self.sets,
@@ -54,7 +54,7 @@ class Lookout:
         return [((message.sequence.queue, message.sequence.job_set), message.partition)]
 
     def _candidates(self, message: Message) -> dict[tuple[int, int], list[str]]:
-        if not mentions.bulk([message]):
+        if not references.bulk([message]):
             return {}
         ended = {state.value for state in JOB_ENDED}
         ids = [

@@ -4,8 +4,8 @@ import asyncio
 import os
 
 from fairlead_common import process, serving, settings
-from fairlead_lookout.service import Service
-from fairlead_lookout.settings import Settings
+from fairlead_lookout.service.service import Service
+from fairlead_lookout.service.settings import Settings
 
 
 async def main() -> None:

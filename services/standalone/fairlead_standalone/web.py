@@ -11,8 +11,8 @@ from fairlead import discovery
 from fairlead_common import db, process, serving, settings
 from fairlead_common.errors import StorageFull
 from fairlead_common.settings import Settings
-from fairlead_lookout.service import Service as Lookout
-from fairlead_lookout.settings import Settings as LookoutSettings
+from fairlead_lookout.service.service import Service as Lookout
+from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_standalone import first
 from fairlead_standalone.folder import LINK_FILE, write_private
 from fairlead_submit.service import Service as Submit

@@ -11,8 +11,8 @@ from fastapi import FastAPI
 
 from fairlead_common import serving
 from fairlead_common.settings import Settings
-from fairlead_lookout.service import Service as Lookout
-from fairlead_lookout.settings import Settings as LookoutSettings
+from fairlead_lookout.service.service import Service as Lookout
+from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_submit.service import Service as Submit
 from fairlead_submit.settings import SubmitSettings
 from tests.conftest import ROOT

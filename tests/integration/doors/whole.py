@@ -10,8 +10,8 @@ import httpx2
 from fastapi import FastAPI
 
 from fairlead_common import clock, db, serving
-from fairlead_lookout.service import Service as Lookout
-from fairlead_lookout.settings import Settings as LookoutSettings
+from fairlead_lookout.service.service import Service as Lookout
+from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_standalone import web
 from fairlead_standalone.addresses import free_port
 from fairlead_submit import access, queues

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from fairlead_common import events
-from fairlead_lookout import columns
-from fairlead_lookout.columns import JOB_COLUMNS
-from fairlead_lookout.model import Job, Message, Run
+from fairlead_lookout.domain.model import Job, Message, Run
+from fairlead_lookout.store.fold import table_rows
+from fairlead_lookout.store.fold.table_rows import JOB_COLUMNS
 from tests.integration.lookout.world import running
 from tests.unit.lookout.builders import JOB_SET, QUEUE, PlainView
 from tests.unit.lookout.histories import history
@@ -87,7 +87,7 @@ async def _compare(connection: Any, plain: PlainView) -> None:
         assert (row["used"], row["lost"]) == (plain.used[place], plain.lost[place])
     assert len(usage) == len(plain.used)
     row = await connection.fetchrow("SELECT * FROM fairlead_lookout.job_sets")
-    kept = columns.job_set(row)
+    kept = table_rows.job_set(row)
     assert (kept.failures, kept.held, kept.used, kept.metered_ms) == (
         job_set.failures,
         job_set.held,

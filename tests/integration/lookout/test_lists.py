@@ -11,10 +11,10 @@ import asyncpg
 import pytest
 
 from fairlead_common import db, events
-from fairlead_lookout import lists
-from fairlead_lookout.filters import JobFilter
-from fairlead_lookout.lists import Lists
-from fairlead_lookout.reads import View
+from fairlead_lookout.http.list_filters import JobFilter
+from fairlead_lookout.store.queries import job_lists
+from fairlead_lookout.store.queries.job_lists import Lists
+from fairlead_lookout.store.queries.view_reader import View
 from tests.integration.lookout.world import World, running
 from tests.unit.lookout.builders import (
     cancel,
@@ -214,9 +214,11 @@ async def test_a_page_is_whole_up_to_its_cursor_however_many_branches_there_are(
     ("sizes", "rows"), [([5, 5, 5], 9), ([1, 1000], 100), ([10], 100), ([3, 7, 100_000], 30)]
 )
 def test_branches_are_visited_as_far_back_as_each_other(sizes: list[int], rows: int) -> None:
-    branches = lists.Branches("queue", ["q"] * len(sizes), ["QUEUED"] * len(sizes), sizes, sizes)
+    branches = job_lists.Branches(
+        "queue", ["q"] * len(sizes), ["QUEUED"] * len(sizes), sizes, sizes
+    )
     shares = branches.shares(rows)
-    assert sum(map(min, shares, sizes)) <= rows + (lists.BRANCH_ROWS_MIN + 1) * len(sizes)
+    assert sum(map(min, shares, sizes)) <= rows + (job_lists.BRANCH_ROWS_MIN + 1) * len(sizes)
     if sum(sizes) <= rows:
         assert all(share > size for share, size in zip(shares, sizes, strict=True))
 

@@ -7,7 +7,7 @@ from fairlead_common import clock
 from fairlead_common.log.postgres import PostgresLog
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import JOB_PARTITIONS, leases
-from fairlead_lookout.partitions import Partitions
+from fairlead_lookout.store.fold.partition_locks import Partitions
 
 RUNS = 3_000
 LIVE = 50

@@ -5,8 +5,8 @@ from typing import Final
 
 from fairlead_common.db import Pool, load, migrate, open_pool
 
-LOOKOUT: Final = load("fairlead_lookout", "sql/fold.sql")
-READS: Final = load("fairlead_lookout", "sql/read.sql")
+LOOKOUT: Final = load("fairlead_lookout.store", "sql/fold.sql")
+READS: Final = load("fairlead_lookout.store", "sql/read.sql")
 SCHEDULER: Final = load("fairlead_scheduler.view", "checkpoint.sql")
 SUBMIT: Final = load("fairlead_submit", "statements.sql")
 
@@ -51,7 +51,7 @@ def statements() -> Iterator[tuple[str, str, tuple[object, ...]]]:
 async def filled(url: str) -> Pool:
     """The tables of lookout and the scheduler with many ended jobs."""
     pool = await open_pool(url)
-    await migrate(pool, "fairlead_lookout", "fairlead_lookout", "sql/migrations")
+    await migrate(pool, "fairlead_lookout", "fairlead_lookout.store", "sql/migrations")
     await migrate(pool, "fairlead_scheduler", "fairlead_scheduler")
     await pool.execute(FILL)
     await pool.execute("VACUUM ANALYZE")

@@ -13,14 +13,14 @@ from fairlead_common.db import migrate, open_pool
 from fairlead_common.lifecycle import JobState
 from fairlead_common.log import topics
 from fairlead_common.log.memory import MemoryCore, MemoryLog
-from fairlead_lookout import chunks
-from fairlead_lookout.chunks import Chunk
-from fairlead_lookout.follow import Folder
-from fairlead_lookout.model import Message
-from fairlead_lookout.progress import Progress
-from fairlead_lookout.settings import Settings
-from fairlead_lookout.store import SCHEMA
-from fairlead_lookout.streams import Streams
+from fairlead_lookout.domain import event_chunks as chunks
+from fairlead_lookout.domain.event_chunks import Chunk
+from fairlead_lookout.domain.model import Message
+from fairlead_lookout.service.fold_loop import Folder
+from fairlead_lookout.service.settings import Settings
+from fairlead_lookout.store.event_streams import Streams
+from fairlead_lookout.store.fold.fold_store import SCHEMA
+from fairlead_lookout.store.view_progress import Progress
 from tests.unit.lookout.builders import QUEUE, PlainView, leased, submitted
 
 PART = 4
@@ -64,7 +64,7 @@ async def test_a_request_folded_in_parts_by_many_processes_is_what_one_fold_make
     core, pool = MemoryCore(), await open_pool(fresh_database)
     log = MemoryLog(clock.now_ms, core)
     await log.create(topics.jobs())
-    await migrate(pool, SCHEMA, "fairlead_lookout", "sql/migrations")
+    await migrate(pool, SCHEMA, "fairlead_lookout.store", "sql/migrations")
     await _submit(log, asked)
     settings = Settings(
         database_url=fresh_database,

@@ -6,7 +6,7 @@ import pytest
 
 from fairlead_common.db import lock_session
 from fairlead_common.log.topics import JOB_PARTITIONS
-from fairlead_lookout.partitions import Partitions
+from fairlead_lookout.store.fold.partition_locks import Partitions
 
 PATIENCE_S = 60.0
 

@@ -11,8 +11,8 @@ import msgspec
 from fairlead_common import clock, events, positions, serving
 from fairlead_common.log import Record, topics
 from fairlead_common.log.memory import MemoryCore, MemoryLog
-from fairlead_lookout.service import Service
-from fairlead_lookout.settings import Settings
+from fairlead_lookout.service.service import Service
+from fairlead_lookout.service.settings import Settings
 from fairlead_standalone.addresses import free_port
 
 WAIT_S = 60.0

@@ -18,8 +18,8 @@ from fairlead_common.screening import ScreenedLog
 from fairlead_executor.backends.simulated import SimulatedCluster, Simulation
 from fairlead_executor.core import Core
 from fairlead_executor.executor import Executor, fence
-from fairlead_lookout.mirror import Clusters as ClustersMirror
-from fairlead_lookout.mirror import Configured, Mirror, Reports
+from fairlead_lookout.store.topic_caches import Clusters as ClustersMirror
+from fairlead_lookout.store.topic_caches import Configured, Mirror, Reports
 from fairlead_scheduler import follower
 from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.follower import State

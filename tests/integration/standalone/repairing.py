@@ -14,8 +14,8 @@ from fairlead_common.ids import JobId
 from fairlead_common.log import topics
 from fairlead_common.log.postgres import PostgresLog
 from fairlead_common.restatement import Knowledge
-from fairlead_lookout.recovery import Recovery as Lookout
-from fairlead_lookout.settings import Settings as LookoutSettings
+from fairlead_lookout.service.recovery import Recovery as Lookout
+from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler.follower import CHECKPOINT
 from fairlead_scheduler.service import Service
 from fairlead_scheduler.settings import SchedulerSettings

@@ -14,8 +14,8 @@ import pytest
 
 from fairlead_common import db, events, positions
 from fairlead_common.log.connect import open_log
-from fairlead_lookout.service import Service as Lookout
-from fairlead_lookout.settings import Settings
+from fairlead_lookout.service.service import Service as Lookout
+from fairlead_lookout.service.settings import Settings
 from fairlead_standalone.addresses import free_port
 from fairlead_submit import access, queues, store
 from tests.integration.submit.served import Served

@@ -8,8 +8,8 @@ from fairlead_common import events, positions
 from fairlead_common.log.connect import open_log
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import JOBS
-from fairlead_lookout.service import Service as Lookout
-from fairlead_lookout.settings import Settings
+from fairlead_lookout.service.service import Service as Lookout
+from fairlead_lookout.service.settings import Settings
 from tests.integration.submit.served import Served, served
 
 

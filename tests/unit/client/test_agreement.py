@@ -8,7 +8,8 @@ from fairlead import fleet, models, tokens
 from fairlead import reports as client_reports
 from fairlead_common import classes, clusters, reports
 from fairlead_common.lifecycle import JOB_ENDED, JobState
-from fairlead_lookout import public, shown
+from fairlead_lookout.domain import public_events
+from fairlead_lookout.http import responses
 from fairlead_submit import acting, intake, known, queue_api, requests, resubmitting, token_api
 
 SAME: dict[str, tuple[type, type, set[str]]] = {
@@ -30,24 +31,24 @@ SAME: dict[str, tuple[type, type, set[str]]] = {
     "priority class": (fleet.PriorityClass, classes.PriorityClass, {"awayNodeTypes"}),
     "taint": (fleet.Taint, clusters.Taint, set()),
     "queue": (models.Queue, queue_api.QueueView, set()),
-    "job set": (models.JobSet, shown.JobSetShown, set()),
-    "job in a list": (models.JobView, shown.JobShown, set()),
-    "job": (models.JobDetail, shown.JobDetailShown, set()),
-    "group": (models.Group, shown.GroupShown, set()),
-    "cluster": (fleet.Cluster, shown.ClusterShown, set()),
-    "node": (fleet.Node, shown.NodeShown, set()),
-    "run": (models.Run, shown.RunShown, set()),
-    "why": (models.Why, shown.WhyShown, set()),
+    "job set": (models.JobSet, responses.JobSetShown, set()),
+    "job in a list": (models.JobView, responses.JobShown, set()),
+    "job": (models.JobDetail, responses.JobDetailShown, set()),
+    "group": (models.Group, responses.GroupShown, set()),
+    "cluster": (fleet.Cluster, responses.ClusterShown, set()),
+    "node": (fleet.Node, responses.NodeShown, set()),
+    "run": (models.Run, responses.RunShown, set()),
+    "why": (models.Why, responses.WhyShown, set()),
     "why jobs wait": (client_reports.Waiting, reports.Waiting, set()),
     "a queue's share": (client_reports.QueueShare, reports.QueueShare, set()),
-    "round": (client_reports.Round, shown.RoundShown, set()),
-    "rounds": (client_reports.Rounds, shown.RoundsShown, set()),
-    "queue report": (client_reports.QueueReport, shown.QueueReportShown, set()),
-    "pool report": (client_reports.PoolReport, shown.PoolReportShown, set()),
-    "standing": (client_reports.Standing, shown.StandingShown, set()),
-    "usage": (client_reports.Usage, shown.UsageShown, set()),
-    "fairness": (client_reports.Fairness, shown.FairnessShown, set()),
-    "event": (models.Event, public.PublicEvent, {"final"}),
+    "round": (client_reports.Round, responses.RoundShown, set()),
+    "rounds": (client_reports.Rounds, responses.RoundsShown, set()),
+    "queue report": (client_reports.QueueReport, responses.QueueReportShown, set()),
+    "pool report": (client_reports.PoolReport, responses.PoolReportShown, set()),
+    "standing": (client_reports.Standing, responses.StandingShown, set()),
+    "usage": (client_reports.Usage, responses.UsageShown, set()),
+    "fairness": (client_reports.Fairness, responses.FairnessShown, set()),
+    "event": (models.Event, public_events.PublicEvent, {"final"}),
 }
 """The client's struct, the server's, and the fields in which they differ on purpose."""
 

@@ -10,9 +10,9 @@ from fairlead_common import restatement, shapes
 from fairlead_common.ids import JobId, client_job_id, job_set_partition
 from fairlead_common.lifecycle import JobState, RunState
 from fairlead_common.restatement import Choice, Knowledge
-from fairlead_lookout import fold
-from fairlead_lookout.model import JobSet, Known
-from fairlead_lookout.model import Message as LookoutMessage
+from fairlead_lookout.domain import job_fold
+from fairlead_lookout.domain.model import JobSet, Known
+from fairlead_lookout.domain.model import Message as LookoutMessage
 from fairlead_scheduler.view import apply
 from fairlead_scheduler.view import columns as c
 from fairlead_scheduler.view.columns import View
@@ -61,7 +61,7 @@ class Folds:
             place = (PARTITION, self._position, 1_800_000_000_000 + self._position)
             self._position += 1
             apply.apply(self.view, [apply.Message(*place, sequence)], {})
-            changes = fold.apply(self.lookout, [LookoutMessage(*place, sequence)])
+            changes = job_fold.apply(self.lookout, [LookoutMessage(*place, sequence)])
             self.lookout = Known(
                 jobs={**self.lookout.jobs, **changes.jobs},
                 sets={**self.lookout.sets, **changes.sets},

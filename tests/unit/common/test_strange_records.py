@@ -11,7 +11,7 @@ from fairlead_common import records
 from fairlead_common.ids import partition_of_job
 from fairlead_common.log import Entry
 from fairlead_common.records import Undecodable
-from fairlead_lookout.model import Message
+from fairlead_lookout.domain.model import Message
 from fairlead_scheduler.view import apply
 from fairlead_scheduler.view.columns import View
 from tests.unit.lookout.builders import PlainView

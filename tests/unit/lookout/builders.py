@@ -7,9 +7,11 @@ from typing import Any
 import msgspec
 
 from fairlead_common import events, ids, shapes
-from fairlead_lookout import fold, mentions, sums
-from fairlead_lookout.cache import Cache
-from fairlead_lookout.model import Changes, JobSet, Known, Message, Run, RunKey, SetKey
+from fairlead_lookout.domain import job_fold as fold
+from fairlead_lookout.domain import references
+from fairlead_lookout.domain.model import Changes, JobSet, Known, Message, Run, RunKey, SetKey
+from fairlead_lookout.store.fold import shared_counters
+from fairlead_lookout.store.fold.fold_cache import Cache
 
 QUEUE = "q"
 JOB_SET = "s"
@@ -106,9 +108,9 @@ class PlainView:
         new = fold.fresh(messages, self.positions)
         known = self.known(new)
         changes = fold.apply(known, new)
-        for queue, class_, state, change in sums.queue_counts(known, changes):
+        for queue, class_, state, change in shared_counters.queue_counts(known, changes):
             self.counted[queue, class_, state] += change
-        for queue, pool, hour, resource, used, lost in sums.usage(changes):
+        for queue, pool, hour, resource, used, lost in shared_counters.usage(changes):
             self.used[queue, pool, hour, resource] += used
             self.lost[queue, pool, hour, resource] += lost
         for key, lines in changes.lines.items():
@@ -132,7 +134,7 @@ class PlainView:
                 for job in self.cache.jobs.values()
                 if sets[job.key].partition == each.partition
             ]
-            for each, _ in mentions.bulk(messages)
+            for each, _ in references.bulk(messages)
         }
         return Known(
             jobs=self.cache.jobs,

@@ -8,10 +8,13 @@ import pytest
 from fairlead_common import events
 from fairlead_common.events import JobFilter
 from fairlead_common.problems import Problem
-from fairlead_lookout import chunks, cursors, html, partitions, public
-from fairlead_lookout.batches import cut
-from fairlead_lookout.cache import Cache
-from fairlead_lookout.model import JobSet, Line
+from fairlead_lookout.domain import event_chunks, public_events
+from fairlead_lookout.domain.batches import cut
+from fairlead_lookout.domain.model import JobSet, Line
+from fairlead_lookout.http.pages import rendering
+from fairlead_lookout.store.fold import partition_locks
+from fairlead_lookout.store.fold.fold_cache import Cache
+from fairlead_lookout.store.queries import list_cursors
 from tests.unit.lookout.builders import PlainView, job_id, leased, message, submitted
 
 KEY = ("q", "s")
@@ -30,44 +33,44 @@ def lines(count: int, size: int = 20) -> list[Line]:
 
 def test_chunks_hold_every_line_once_and_in_order() -> None:
     told = lines(2_000, size=500)
-    packed = list(chunks.pack({KEY: JobSet(1, KEY, 0)}, {KEY: told}))
+    packed = list(event_chunks.pack({KEY: JobSet(1, KEY, 0)}, {KEY: told}))
     assert len(packed) > 1
     assert packed[0].previous == (-1, 0)
     for before, after in itertools.pairwise(packed):
         assert after.previous == before.last
-    seen = [line for chunk in packed for _, line in chunks.after(chunk.data, (-1, 0))]
+    seen = [line for chunk in packed for _, line in event_chunks.after(chunk.data, (-1, 0))]
     assert seen == [line.json for line in told]
-    assert all(len(chunk.data) < chunks.CHUNK_BYTES_MAX for chunk in packed)
+    assert all(len(chunk.data) < event_chunks.CHUNK_BYTES_MAX for chunk in packed)
 
 
 @pytest.mark.parametrize("count", [1, 7, 300])
 def test_a_chunk_is_read_behind_any_of_its_events(count: int) -> None:
     told = lines(count)
-    (chunk,) = chunks.pack({KEY: JobSet(1, KEY, 0)}, {KEY: told})
+    (chunk,) = event_chunks.pack({KEY: JobSet(1, KEY, 0)}, {KEY: told})
     for index, line in enumerate(told):
-        rest = [place for place, _ in chunks.after(chunk.data, (line.position, line.item))]
+        rest = [place for place, _ in event_chunks.after(chunk.data, (line.position, line.item))]
         assert rest == [(each.position, each.item) for each in told[index + 1 :]]
 
 
 def test_a_line_longer_than_a_chunk_is_a_chunk_of_its_own() -> None:
-    told = [*lines(1), *lines(1, size=chunks.CHUNK_BYTES_MAX), *lines(1)]
-    assert len(list(chunks.pack({KEY: JobSet(1, KEY, 0)}, {KEY: told}))) == 3
+    told = [*lines(1), *lines(1, size=event_chunks.CHUNK_BYTES_MAX), *lines(1)]
+    assert len(list(event_chunks.pack({KEY: JobSet(1, KEY, 0)}, {KEY: told}))) == 3
 
 
 def test_a_cursor_leads_back_to_its_place_in_its_list() -> None:
     query = ("jobs", "q", None, ["QUEUED"])
-    cursor = cursors.encode(query, -5, "0abc")
-    assert cursors.decode(query, cursor) == (-5, "0abc")
-    assert cursors.decode(query, None) is None
+    cursor = list_cursors.encode(query, -5, "0abc")
+    assert list_cursors.decode(query, cursor) == (-5, "0abc")
+    assert list_cursors.decode(query, None) is None
     for wrong in (("jobs", "q", None, []), ("jobsets", "q", None, ["QUEUED"])):
         with pytest.raises(Problem):
-            cursors.decode(wrong, cursor)
+            list_cursors.decode(wrong, cursor)
 
 
 @pytest.mark.parametrize("text", ["", "%", "AAAA", "W10", "x" * 400, "é", "W251bGxd"])
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     with pytest.raises(Problem) as refused:
-        cursors.decode(("jobs",), text)
+        list_cursors.decode(("jobs",), text)
     (fault,) = refused.value.faults
     assert fault.detail == "This cursor cannot be used here: it is none that a list has given."
 
@@ -78,7 +81,7 @@ def test_what_is_no_cursor_is_refused(text: str) -> None:
 )
 def test_what_is_no_event_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not the id of an event"):
-        public.parse_id(text)
+        public_events.parse_id(text)
 
 
 def test_a_request_about_many_jobs_is_a_batch_by_itself() -> None:
@@ -128,7 +131,7 @@ def test_positions_that_move_without_messages_are_written_too() -> None:
 
 @pytest.mark.parametrize("folders", [1, 2, 3, 5, 31, 32, 40])
 def test_shares_of_partitions_add_up_to_all(folders: int) -> None:
-    shares = [partitions.share(folders, rank) for rank in range(folders)]
+    shares = [partition_locks.share(folders, rank) for rank in range(folders)]
     assert sum(shares) == 32
     assert max(shares) - min(shares) <= 1
 
@@ -147,6 +150,6 @@ def test_the_bar_of_states_fills_its_width() -> None:
     for _ in range(20):
         states = {state: chance.randrange(5) for state in ("QUEUED", "RUNNING", "FAILED")}
         total = sum(states.values())
-        pieces = html.pieces(states, total)
+        pieces = rendering.pieces(states, total)
         assert sum(piece.width for piece in pieces) == pytest.approx(100 if total else 0, abs=0.01)
-        assert html.summary(states).count(",") == max(0, len(pieces) - 1)
+        assert rendering.summary(states).count(",") == max(0, len(pieces) - 1)

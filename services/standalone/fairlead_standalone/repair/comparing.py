@@ -15,8 +15,8 @@ from fairlead_common.ids import JobId, partition_of_job
 from fairlead_common.lifecycle import JOB_ENDED, JobState
 from fairlead_common.log import Record, filler
 from fairlead_common.restatement import Choice, Knowledge
-from fairlead_lookout.recovery import Recovery as LookoutRecovery
-from fairlead_lookout.recovery import Shown
+from fairlead_lookout.service.recovery import Recovery as LookoutRecovery
+from fairlead_lookout.service.recovery import Shown
 from fairlead_scheduler.recovery import Recovery as SchedulerRecovery
 
 PAGE: Final = 10_000

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from fairlead_common import settings
-from fairlead_lookout.settings import Settings as LookoutSettings
+from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler.settings import SchedulerSettings
 from fairlead_standalone import folder as folders
 from fairlead_standalone.folder import FolderRefused

@@ -28,8 +28,8 @@ from fairlead_common.quarantine import Quarantine
 from fairlead_common.records import Undecodable, decode_jobs
 from fairlead_common.restatement import Choice
 from fairlead_common.screening import ScreenedLog
-from fairlead_lookout.recovery import Recovery as LookoutRecovery
-from fairlead_lookout.settings import Settings as LookoutSettings
+from fairlead_lookout.service.recovery import Recovery as LookoutRecovery
+from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler import leader, recovery
 from fairlead_scheduler.recovery import Recovery as SchedulerRecovery
 from fairlead_scheduler.settings import SchedulerSettings

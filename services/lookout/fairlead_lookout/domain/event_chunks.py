@@ -1,0 +1,86 @@
+"""Public events in chunks: the lines of one job set and one batch, as tables and streams keep them.
+
+A chunk is newline-delimited JSON, deflated when that makes it smaller. It is named by the id of
+its last event and knows the id of the event before its first, so that a reader notices a gap.
+"""
+
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from fairlead_lookout.domain.model import JobSet, Line, SetKey
+
+CHUNK_BYTES_MAX: Final = 256 * 1024
+DEFLATE_BYTES_MIN: Final = 1024
+_DEFLATED: Final = 0x78
+"""First byte of what zlib writes; a line of JSON begins otherwise."""
+
+
+class Chunk(msgspec.Struct, frozen=True, gc=False):
+    """Consecutive public events of one job set. Ids are (position, item)."""
+
+    key: SetKey
+    previous: tuple[int, int]
+    first: tuple[int, int]
+    last: tuple[int, int]
+    time_ms: int
+    data: bytes
+
+
+def pack(sets: Mapping[SetKey, JobSet], lines: Mapping[SetKey, list[Line]]) -> Iterator[Chunk]:
+    """The chunks that hold these lines, one by one; `sets` as they were before the lines."""
+    for key, told in lines.items():
+        previous = sets[key].last
+        for part in _parts(told):
+            first, last = part[0], part[-1]
+            chunk = Chunk(
+                key=key,
+                previous=previous,
+                first=(first.position, first.item),
+                last=(last.position, last.item),
+                time_ms=last.time_ms,
+                data=deflate(b"\n".join([line.json for line in part])),
+            )
+            yield chunk
+            previous = chunk.last
+
+
+def _parts(lines: list[Line]) -> Iterator[list[Line]]:
+    part: list[Line] = []
+    size = 0
+    for line in lines:
+        if part and size + len(line.json) > CHUNK_BYTES_MAX:
+            yield part
+            part, size = [], 0
+        part.append(line)
+        size += len(line.json) + 1
+    if part:
+        yield part
+
+
+def deflate(text: bytes) -> bytes:
+    """Smaller, if it is long enough to be worth it."""
+    return zlib.compress(text, 1) if len(text) >= DEFLATE_BYTES_MIN else text
+
+
+def inflate(data: bytes) -> bytes:
+    """The lines of a chunk, separated by newlines, without one at the end."""
+    return zlib.decompress(data) if data[0] == _DEFLATED else data
+
+
+class _Identified(msgspec.Struct, frozen=True, gc=False):
+    id: str
+
+
+_decode_id: Final = msgspec.json.Decoder(_Identified).decode
+
+
+def after(data: bytes, seen: tuple[int, int]) -> Iterator[tuple[tuple[int, int], bytes]]:
+    """The events of a chunk behind `seen`: their ids and their lines."""
+    for line in inflate(data).split(b"\n"):
+        _, position, item = _decode_id(line).id.split("-")
+        place = (int(position), int(item))
+        if place > seen:
+            yield place, line

@@ -1,0 +1,1 @@
+"""Routes, request and response types, pages."""

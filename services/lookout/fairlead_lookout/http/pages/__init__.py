@@ -1,0 +1,1 @@
+"""The pages, their live fragments and static files."""

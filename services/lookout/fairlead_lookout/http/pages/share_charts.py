@@ -1,0 +1,69 @@
+"""Shares over time as lines of an SVG, computed here so that pages need no script. Pure."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from fairlead_lookout.http.responses import FairnessShown, StandingShown
+
+WIDTH = 1_000
+HEIGHT = 220
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """Lines in a box of `WIDTH` x `HEIGHT`, `top` being the share at its upper edge."""
+
+    pool: str
+    top: float
+    share: str
+    fair_share: str
+    demand_share: str
+    latest: StandingShown
+
+
+def pictures(found: FairnessShown) -> list[Picture]:
+    """One picture for each pool in which the queue had any standing."""
+    return [
+        _picture(found, pool, [point for point in found.points if point.pool == pool])
+        for pool in sorted({point.pool for point in found.points})
+    ]
+
+
+def _picture(found: FairnessShown, pool: str, points: Sequence[StandingShown]) -> Picture:
+    highest = max(max(point.share, point.fair_share, point.demand_share) for point in points)
+    top = min(1.0, max(0.1, highest * 1.1))
+
+    def line(value: Callable[[StandingShown], float]) -> str:
+        return _line(found, points, value, top)
+
+    return Picture(
+        pool=pool,
+        top=top,
+        share=line(lambda point: point.share),
+        fair_share=line(lambda point: point.fair_share),
+        demand_share=line(lambda point: point.demand_share),
+        latest=points[-1],
+    )
+
+
+def _line(
+    found: FairnessShown,
+    points: Sequence[StandingShown],
+    value: Callable[[StandingShown], float],
+    top: float,
+) -> str:
+    """The points of a line in steps: each mean holds for its whole step."""
+    begin, end = _seconds(found.from_), _seconds(found.to)
+    made: list[str] = []
+    for point in points:
+        at = _seconds(point.time)
+        y = HEIGHT * (1 - min(value(point), top) / top)
+        for x_s in (at, at + found.step_seconds):
+            x = WIDTH * (min(max(x_s, begin), end) - begin) / (end - begin)
+            made.append(f"{x:.1f},{y:.1f}")
+    return " ".join(made)
+
+
+def _seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()

@@ -1,0 +1,147 @@
+"""Lookout's part of `fairlead repair`: what its view knows of jobs, and folding it to the end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from fairlead_common import clock
+from fairlead_common.db import Pool, migrate
+from fairlead_common.events import FailureCategory, JobSubmitted
+from fairlead_common.ids import JobId
+from fairlead_common.lifecycle import JobState, RunState
+from fairlead_common.log import EventLog
+from fairlead_common.log import coverage as log_coverage
+from fairlead_common.log.coverage import Gap
+from fairlead_common.log.topics import JOBS
+from fairlead_common.restatement import UNKNOWN_NODE, Knowledge
+from fairlead_lookout.domain.transitions import LIVE
+from fairlead_lookout.service.fold_loop import Folder
+from fairlead_lookout.service.settings import Settings
+from fairlead_lookout.store import view_coverage
+from fairlead_lookout.store.event_streams import Streams
+from fairlead_lookout.store.fold.fold_store import SCHEMA
+from fairlead_lookout.store.view_coverage import SQL
+from fairlead_lookout.store.view_progress import Progress
+
+POLL_S: Final = 0.05
+PAGE: Final = 10_000
+_decode: Final = msgspec.json.Decoder(JobSubmitted).decode
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A job as lookout shows it. `submitted` is None where its specification is lost."""
+
+    job_id: JobId
+    queue: str
+    job_set: str
+    knowledge: Knowledge
+    submitted: JobSubmitted | None
+
+
+class Recovery:
+    """Lookout's view during a repair."""
+
+    def __init__(self, log: EventLog, pool: Pool, settings: Settings) -> None:
+        self.gap: Gap | None = None
+        """What keeps the log from continuing the view."""
+        self.unrepaired: Gap | None = None
+        """What the view lacks since earlier."""
+        self._log = log
+        self._pool = pool
+        self._settings = settings
+
+    @classmethod
+    async def load(cls, log: EventLog, pool: Pool, settings: Settings) -> "Recovery":
+        """Bring the schema up to date and see what the view lacks."""
+        await migrate(pool, SCHEMA, "fairlead_lookout.store", "sql/migrations")
+        recovery = cls(log, pool, settings)
+        recovery.gap = await view_coverage.find_gap(pool, log)
+        state = await log_coverage.read_log_state(log, JOBS)
+        recovery.unrepaired = await view_coverage.find_unrepaired(pool, state)
+        return recovery
+
+    def is_complete(self, partition: int) -> bool:
+        """Whether the view has folded, or can fold, all events of this partition."""
+        gaps = (self.gap, self.unrepaired)
+        return all(gap is None or partition not in gap.missing for gap in gaps)
+
+    async def positions(self) -> dict[int, int]:
+        """The positions that the view reads next."""
+        saved = await view_coverage.read_progress(self._pool)
+        return {} if saved is None else saved[1]
+
+    async def relocate(self) -> None:
+        """Have the view continue where the log can; what it lacks is noted until `settle`."""
+        if self.gap is not None:
+            await view_coverage.relocate(self._pool, self._log, self.gap)
+
+    async def fold(self, end: Mapping[int, int]) -> None:
+        """Fold at least to these positions, together with whatever lookout runs.
+
+        Raises what ends a fold.
+        """
+        progress = Progress(self._pool)
+        streams = Streams(self._settings.redis_url)
+        folder = Folder(self._log, streams, progress, self._settings)
+        folding = asyncio.create_task(folder.run())
+        try:
+            while not folding.done():
+                known = await self.positions()
+                wanted = {n: at for n, at in end.items() if n not in folder.stopped}
+                if all(known.get(number, 0) >= position for number, position in wanted.items()):
+                    return
+                if folder.unusable is not None:
+                    raise folder.unusable
+                await asyncio.sleep(POLL_S)
+            folding.result()
+        finally:
+            folding.cancel()
+            await asyncio.gather(folding, return_exceptions=True)
+            await streams.close()
+
+    async def live_jobs(self) -> AsyncIterator[list[JobId]]:
+        """The ids of all jobs that the view shows as live, some at a time."""
+        last = ""
+        while True:
+            rows = await self._pool.fetch(SQL["live_jobs"], sorted(LIVE), last, PAGE)
+            if not rows:
+                return
+            yield [JobId(row["job_id"]) for row in rows]
+            last = rows[-1]["job_id"]
+
+    async def find(self, ids: Iterable[JobId]) -> dict[JobId, Shown]:
+        """What the view shows of these jobs; those that it does not know are left out."""
+        rows = await self._pool.fetch(SQL["known_jobs"], list(ids))
+        return {JobId(row["job_id"]): _shown(row) for row in rows}
+
+    async def settle(self) -> None:
+        """What was lost is settled: the view shows no warning any more."""
+        await self._pool.execute(SQL["close_gaps"], clock.now_ms())
+
+
+def _shown(row: Any) -> Shown:
+    run_state = row["run_state"]
+    known = Knowledge(
+        state=JobState(row["state"]),
+        run=row["run"],
+        run_state=None if run_state is None else RunState(run_state),
+        executor=row["executor"] or UNKNOWN_NODE,
+        node=row["node"] or UNKNOWN_NODE,
+        pool=row["run_pool"] or row["pool"],
+        priority=row["priority"],
+        hold=row["held"],
+        stopping=row["stopping"],
+        category=_category(row["category"]),
+        reason=row["reason"] or row["stop_reason"] or Knowledge().reason,
+        exit_code=row["exit_code"],
+    )
+    submitted = None if row["submitted"] is None else _decode(row["submitted"])
+    return Shown(JobId(row["job_id"]), row["queue"], row["job_set"], known, submitted)
+
+
+def _category(text: str | None) -> FailureCategory:
+    """A rejected job has the code of its rejection there."""
+    found = {str(each): each for each in FailureCategory}
+    return found.get(text or "", FailureCategory.INTERNAL)

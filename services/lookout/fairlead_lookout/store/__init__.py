@@ -1,0 +1,1 @@
+"""What lookout keeps and reads: Postgres, Redis, and topics in memory."""

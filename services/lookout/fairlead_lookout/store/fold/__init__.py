@@ -1,0 +1,1 @@
+"""Writes the view: one connection, which holds the locks of its partitions."""

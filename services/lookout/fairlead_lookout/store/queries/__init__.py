@@ -1,0 +1,1 @@
+"""Reads the view for the API and the pages."""

@@ -1,0 +1,421 @@
+-- Statements of the readers: API and pages.
+--
+-- A list of jobs is merged from branches: the jobs of one queue (or job set) in one state, newest
+-- first by an index. Of each branch at most so many jobs are visited; the newest place at which a
+-- branch was cut off is the horizon, and what lies behind it is left to the next page. So every
+-- page is complete up to its horizon and bounded in its cost, whatever its filters find.
+-- `{scope}`, `{down}` and such are filled in by `list_statements.py`.
+
+-- name: queues
+SELECT DISTINCT queue FROM fairlead_lookout.queue_counts
+WHERE jobs > 0 AND ($1::text[] IS NULL OR queue = ANY($1)) AND queue <> ALL($2::text[])
+  AND ($3::text IS NULL OR queue = $3)
+ORDER BY queue LIMIT $4;
+
+-- name: branches_of_queues
+-- Which queues have jobs in which states: how many, and how many of the wanted classes.
+SELECT queue AS key, state, sum(jobs)::bigint AS jobs,
+       (sum(jobs) FILTER (WHERE cardinality($6::text[]) = 0 OR class = ANY($6)))::bigint AS wanted
+FROM fairlead_lookout.queue_counts
+WHERE jobs > 0 AND ($1::text[] IS NULL OR queue = ANY($1)) AND queue <> ALL($2::text[])
+  AND ($3::text IS NULL OR queue = $3) AND $4::text IS NULL
+  AND (cardinality($5::text[]) = 0 OR state = ANY($5))
+GROUP BY queue, state
+HAVING bool_or(cardinality($6::text[]) = 0 OR class = ANY($6))
+ORDER BY queue, state LIMIT $7;
+
+-- name: branches_of_sets
+-- The same for a job set's name, in whichever queues it is.
+SELECT s.number AS key, c.state, sum(c.jobs)::bigint AS jobs,
+       (sum(c.jobs) FILTER (WHERE cardinality($6::text[]) = 0 OR c.class = ANY($6)))::bigint
+           AS wanted
+FROM (
+    SELECT DISTINCT queue FROM fairlead_lookout.queue_counts
+    WHERE jobs > 0 AND ($1::text[] IS NULL OR queue = ANY($1)) AND queue <> ALL($2::text[])
+      AND ($3::text IS NULL OR queue = $3)
+) q
+JOIN fairlead_lookout.job_sets s ON s.queue = q.queue AND s.job_set = $4::text
+JOIN fairlead_lookout.counters c ON c.set_number = s.number
+WHERE c.jobs > 0 AND (cardinality($5::text[]) = 0 OR c.state = ANY($5))
+GROUP BY s.number, c.state
+HAVING bool_or(cardinality($6::text[]) = 0 OR c.class = ANY($6))
+ORDER BY s.number, c.state LIMIT $7;
+
+-- name: visited
+-- $1, $2 the branches, $3 the least number, $4 the time after which they were submitted, $5, $6
+-- the place behind which to begin, $7 the most branches (the newest ones), $8 the most jobs of each.
+WITH heads AS MATERIALIZED (
+    SELECT w.key, w.state, w.most, head.number, head.id,
+           row_number() OVER (ORDER BY head.number {down}, head.id {down}) AS rank
+    FROM unnest($1::{keys}[], $2::text[], $8::int[]) AS w (key, state, most)
+    CROSS JOIN LATERAL (
+        SELECT o.number, o.id
+        FROM fairlead_lookout.jobs o
+        WHERE o.{scope} = w.key AND o.state = w.state AND o.number >= $3
+          AND ($4::bigint IS NULL OR o.submitted_ms > $4)
+          AND ($5::bigint IS NULL OR (o.number, o.id) {behind} ($5, $6))
+        ORDER BY o.number {down}, o.id {down} LIMIT 1
+    ) head
+    ORDER BY head.number {down}, head.id {down} LIMIT $7
+),
+visited AS MATERIALIZED (
+    SELECT found.*, h.most
+    FROM heads h
+    CROSS JOIN LATERAL (
+        SELECT {columns},
+               row_number() OVER (ORDER BY o.number {down}, o.id {down}) AS rank
+        FROM fairlead_lookout.jobs o
+        WHERE o.{scope} = h.key AND o.state = h.state AND o.number >= $3
+          AND ($4::bigint IS NULL OR o.submitted_ms > $4)
+          AND ($5::bigint IS NULL OR (o.number, o.id) {behind} ($5, $6))
+        ORDER BY o.number {down}, o.id {down} LIMIT h.most
+    ) found
+),
+horizon AS MATERIALIZED (
+    SELECT number, id
+    FROM (
+        SELECT number, id FROM visited WHERE rank = most
+        UNION ALL
+        SELECT number, id FROM heads WHERE rank = $7
+    ) cut
+    ORDER BY number {down}, id {down} LIMIT 1
+)
+
+-- name: whole
+-- What filters, groups and orders look at.
+o.id, o.number, o.state, o.queue, o.set_number, o.class, o.category, o.run, o.priority,
+o.changed_ms, o.started_ms, o.ended_ms
+
+-- name: narrow_queue
+-- What the index of queues has: for filters and groups that need no more no row is read.
+o.id, o.number, o.state, o.queue, NULL::int AS set_number, NULL::text AS class,
+NULL::text AS category, NULL::int AS run
+
+-- name: narrow_set
+-- What the index of job sets has.
+o.id, o.number, o.state, NULL::text AS queue, o.set_number, NULL::text AS class,
+NULL::text AS category, NULL::int AS run
+
+-- name: matching
+-- What a filter says of a visited job: $9 to $15.
+(cardinality($9::text[]) = 0 OR v.class = ANY($9))
+AND ($10::text IS NULL OR v.category = $10)
+AND ($11::text IS NULL OR r.executor = $11)
+AND ($12::text IS NULL OR r.node = $12)
+AND ($13::jsonb IS NULL OR s.labels @> $13)
+AND ($14::jsonb IS NULL OR s.annotations @> $14)
+AND ($15::text IS NULL OR starts_with(v.id, $15) OR strpos(s.client_id, $15) > 0
+     OR strpos(t.job_set, $15) > 0)
+
+-- name: joined
+-- What the filters and groups look at of a job `v`; what none of them needs is not read.
+LEFT JOIN fairlead_lookout.job_sets t ON t.number = v.set_number
+LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = v.id
+LEFT JOIN fairlead_lookout.runs r ON r.job_id = v.id AND r.number = v.run
+
+-- name: page
+-- $16 the most jobs of a page.
+{visited}
+SELECT h.number AS horizon_number, h.id AS horizon_id, found.number, found.id
+FROM (SELECT) one
+LEFT JOIN horizon h ON true
+LEFT JOIN LATERAL (
+    SELECT v.number, v.id
+    FROM visited v {joined}
+    WHERE (h.number IS NULL OR (v.number, v.id) {reached} (h.number, h.id)) AND {matching}
+    ORDER BY v.number {down}, v.id {down} LIMIT $16
+) found ON true
+ORDER BY found.number {down}, found.id {down};
+
+-- name: sorted_page
+-- By another column ($17), of so few jobs that all were visited; $18, $19 the place behind which
+-- the page begins. Jobs that have no such time are taken as the oldest.
+{visited},
+keyed AS (
+    SELECT v.id, coalesce(CASE $17::text WHEN 'changed' THEN v.changed_ms
+                                         WHEN 'started' THEN v.started_ms
+                                         WHEN 'ended' THEN v.ended_ms
+                                         WHEN 'priority' THEN v.priority END, 0) AS key
+    FROM visited v {joined}
+    WHERE {matching}
+)
+SELECT EXISTS (SELECT FROM horizon) AS cut, found.key, found.id
+FROM (SELECT) one
+LEFT JOIN LATERAL (
+    SELECT key, id FROM keyed
+    WHERE ($18::bigint IS NULL OR (key, id) {behind} ($18, $19))
+    ORDER BY key {down}, id {down} LIMIT $16
+) found ON true
+ORDER BY found.key {down}, found.id {down};
+
+-- name: count_visited
+-- How many match, at most $16, and whether there are jobs that were not visited.
+{visited}
+SELECT (SELECT count(*) FROM (SELECT FROM visited v {joined} WHERE {matching} LIMIT $16) m) AS jobs,
+       EXISTS (SELECT FROM horizon) AS cut;
+
+-- name: group_visited
+-- Jobs by what is in $6; $7 has the names of up to three labels. Greatest first, $5 groups. $1 to
+-- $4 and $8 as in `visited`. Nobody asks which jobs these are: they are counted as they come, and
+-- none is kept. `cut`: a branch had as many as are visited of it, so that there may be more.
+WITH counted AS (
+    SELECT b.branch, b.most,
+           CASE WHEN 'queue' = ANY($6::text[]) THEN v.queue END AS queue,
+           CASE WHEN 'jobSet' = ANY($6) THEN t.job_set END AS job_set,
+           CASE WHEN 'state' = ANY($6) THEN v.state END AS state,
+           CASE WHEN 'class' = ANY($6) THEN v.class END AS class,
+           CASE WHEN 'cluster' = ANY($6) THEN r.executor END AS cluster,
+           CASE WHEN 'node' = ANY($6) THEN r.node END AS node,
+           CASE WHEN cardinality($7::text[]) > 0 THEN s.labels ->> ($7)[1] END AS label_1,
+           CASE WHEN cardinality($7) > 1 THEN s.labels ->> ($7)[2] END AS label_2,
+           CASE WHEN cardinality($7) > 2 THEN s.labels ->> ($7)[3] END AS label_3,
+           count(*) AS visited, count(*) FILTER (WHERE {matching}) AS jobs
+    FROM unnest($1::{keys}[], $2::text[], $8::int[]) WITH ORDINALITY AS b (key, state, most, branch)
+    CROSS JOIN LATERAL (
+        SELECT {columns}
+        FROM fairlead_lookout.jobs o
+        WHERE o.{scope} = b.key AND o.state = b.state AND o.number >= $3
+          AND ($4::bigint IS NULL OR o.submitted_ms > $4)
+        ORDER BY o.number {down}, o.id {down} LIMIT b.most
+    ) v
+    {joined}
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+)
+SELECT queue, job_set, state, class, cluster, node, label_1, label_2, label_3,
+       sum(jobs)::bigint AS jobs, sum(sum(jobs)) OVER () AS total,
+       EXISTS (SELECT FROM counted GROUP BY branch, most HAVING sum(visited) >= most) AS cut
+FROM counted
+GROUP BY queue, job_set, state, class, cluster, node, label_1, label_2, label_3
+HAVING sum(jobs) > 0
+ORDER BY jobs DESC, queue, job_set, state, class, cluster, node, label_1, label_2, label_3
+LIMIT $5;
+
+-- name: jobs_by_id
+SELECT found.*
+FROM unnest($1::text[]) AS wanted (id)
+CROSS JOIN LATERAL (
+    SELECT j.*, t.job_set, p.client_id, r.executor, r.node, r.pool AS run_pool
+    FROM fairlead_lookout.jobs j
+    JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
+    JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
+    LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
+    WHERE j.id = wanted.id OFFSET 0
+) found;
+
+-- name: queue_counts
+-- Jobs by queue, class and state, from the counters by queue.
+SELECT queue, class, state, jobs
+FROM fairlead_lookout.queue_counts
+WHERE jobs > 0 AND ($1::text[] IS NULL OR queue = ANY($1)) AND queue <> ALL($2::text[])
+  AND ($3::text IS NULL OR queue = $3)
+  AND (cardinality($4::text[]) = 0 OR state = ANY($4))
+  AND (cardinality($5::text[]) = 0 OR class = ANY($5))
+LIMIT $6;
+
+-- name: set_counts
+-- The same by job set, of the newest ones: at most $7 counters are looked at.
+SELECT found.*
+FROM (
+    SELECT DISTINCT queue FROM fairlead_lookout.queue_counts
+    WHERE jobs > 0 AND ($1::text[] IS NULL OR queue = ANY($1)) AND queue <> ALL($2::text[])
+      AND ($3::text IS NULL OR queue = $3)
+) q
+CROSS JOIN LATERAL (
+    SELECT s.queue, s.job_set, c.class, c.state, c.jobs
+    FROM fairlead_lookout.job_sets s
+    JOIN fairlead_lookout.counters c ON c.set_number = s.number
+    WHERE s.queue = q.queue AND ($6::text IS NULL OR s.job_set = $6) AND c.jobs > 0
+      AND (cardinality($4::text[]) = 0 OR c.state = ANY($4))
+      AND (cardinality($5::text[]) = 0 OR c.class = ANY($5))
+    ORDER BY s.number DESC LIMIT $7
+) found
+LIMIT $7;
+
+-- name: set_by_key
+SELECT number, queue, job_set, partition, jobs, live, first_ms, last_ms, position,
+       last_position, last_item, failures, held, used, metered_ms, superseded
+FROM fairlead_lookout.job_sets WHERE queue = $1 AND job_set = $2 AND jobs > 0;
+
+-- name: counts_of_sets
+SELECT set_number, state, sum(jobs)::int AS jobs
+FROM fairlead_lookout.counters WHERE set_number = ANY($1::int[]) AND jobs > 0
+GROUP BY set_number, state;
+
+-- name: newest_sets
+-- The newest job sets of all queues: $3 where to begin, $4 how many to look at.
+WITH visited AS MATERIALIZED (
+    SELECT number, queue, job_set, jobs, row_number() OVER (ORDER BY number DESC) AS rank
+    FROM fairlead_lookout.job_sets
+    WHERE $3::int IS NULL OR number < $3
+    ORDER BY number DESC LIMIT $4
+)
+SELECT h.number AS horizon, s.*
+FROM (SELECT max(number) FILTER (WHERE rank = $4) AS number FROM visited) h
+LEFT JOIN LATERAL (
+    SELECT s.*
+    FROM visited v JOIN fairlead_lookout.job_sets s ON s.number = v.number
+    WHERE v.jobs > 0 AND ($1::text[] IS NULL OR v.queue = ANY($1)) AND v.queue <> ALL($2::text[])
+      AND ($5::text IS NULL OR strpos(v.job_set, $5) > 0)
+    ORDER BY v.number DESC LIMIT $6
+) s ON true
+ORDER BY s.number DESC;
+
+-- name: sets_of_queues
+-- The newest job sets of some queues ($1), of each at most $4 looked at; `active` null means any.
+WITH visited AS MATERIALIZED (
+    SELECT found.*
+    FROM unnest($1::text[]) AS w (queue)
+    CROSS JOIN LATERAL (
+        SELECT o.number, o.job_set, o.jobs, row_number() OVER (ORDER BY o.number DESC) AS rank
+        FROM fairlead_lookout.job_sets o
+        WHERE o.queue = w.queue AND ($2::boolean IS NULL OR o.active = $2)
+          AND ($3::int IS NULL OR o.number < $3)
+        ORDER BY o.number DESC LIMIT $4
+    ) found
+)
+SELECT h.number AS horizon, s.*
+FROM (SELECT max(number) FILTER (WHERE rank = $4) AS number FROM visited) h
+LEFT JOIN LATERAL (
+    SELECT s.*
+    FROM visited v JOIN fairlead_lookout.job_sets s ON s.number = v.number
+    WHERE v.jobs > 0 AND (h.number IS NULL OR v.number >= h.number)
+      AND ($5::text IS NULL OR strpos(v.job_set, $5) > 0)
+    ORDER BY v.number DESC LIMIT $6
+) s ON true
+ORDER BY s.number DESC;
+
+-- name: totals
+SELECT state, sum(jobs)::bigint AS jobs
+FROM fairlead_lookout.queue_counts
+WHERE jobs > 0 AND ($1::text[] IS NULL OR queue = ANY($1)) AND queue <> ALL($2::text[])
+  AND ($3::text IS NULL OR queue = $3)
+GROUP BY state;
+
+-- name: job
+-- A job with its runs (JSON), newest first: one answer and one moment. Why a run that still lives
+-- is to give way is in its job's row.
+SELECT j.*, t.job_set, p.client_id, p.submitted, r.executor, r.node, r.pool AS run_pool,
+       (
+           SELECT json_agg(a ORDER BY a.number DESC)
+           FROM (
+               SELECT number, state, executor, node, pool, leased_ms, pending_ms, running_ms,
+                      ended_ms, exit_code, category,
+                      coalesce(reason, CASE WHEN number = j.run THEN j.stop_reason END) AS reason,
+                      coalesce(cause, CASE WHEN number = j.run THEN j.stop_cause END) AS cause
+               FROM fairlead_lookout.runs WHERE job_id = $1 ORDER BY number DESC LIMIT 1000
+           ) a
+       ) AS runs
+FROM fairlead_lookout.jobs j
+JOIN fairlead_lookout.job_sets t ON t.number = j.set_number
+JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
+LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
+WHERE j.id = $1;
+
+-- name: giving_way
+-- Runs on the node of a run ($1, $2) that were there before it, are to give way and have not ended.
+-- Those that people asked to stop are not meant: they made room for nobody.
+SELECT r.job_id, j.queue, j.stop_cause
+FROM fairlead_lookout.runs own
+JOIN fairlead_lookout.runs r
+  ON r.executor = own.executor AND r.node = own.node AND r.ended_ms IS NULL
+ AND r.leased_ms <= own.leased_ms AND r.job_id <> own.job_id
+JOIN fairlead_lookout.jobs j ON j.id = r.job_id AND j.run = r.number
+WHERE own.job_id = $1 AND own.number = $2 AND j.stopping = 'preempt' AND j.stop_cause <> 'request'
+ORDER BY r.job_id;
+
+-- name: states
+SELECT id, state FROM fairlead_lookout.jobs WHERE id = ANY($1::text[]);
+
+-- name: dependencies
+SELECT j.id, j.state, p.client_id
+FROM fairlead_lookout.jobs j JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
+WHERE j.id = ANY($1::text[]);
+
+-- name: labels_and_requests
+SELECT j.id, p.labels, s.requests
+FROM fairlead_lookout.jobs j
+JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
+LEFT JOIN fairlead_lookout.shapes s ON s.key = j.shape
+WHERE j.id = ANY($1::text[]);
+
+-- name: client_ids
+SELECT job_id AS id, client_id FROM fairlead_lookout.job_specs
+WHERE job_id = ANY($1::text[]) AND client_id IS NOT NULL;
+
+-- name: jobs_before
+-- How many of the oldest queued jobs of a queue (at most $2 are looked at) would go before one of
+-- this pool, class value, priority, number and id; $8 and $9 are the values of the classes.
+SELECT count(*) AS looked_at,
+       count(*) FILTER (
+           WHERE o.pool = $3 AND NOT o.held AND o.id <> $7
+             AND (-coalesce(v.value, 0), -o.priority, o.number, o.id) < (-$4::int, -$5::int, $6, $7)
+       ) AS before
+FROM (
+    SELECT id, class, priority, number, pool, held
+    FROM fairlead_lookout.jobs
+    WHERE queue = $1 AND state = 'QUEUED' ORDER BY number, id LIMIT $2
+) o
+LEFT JOIN unnest($8::text[], $9::int[]) AS v (class, value) ON v.class = o.class;
+
+-- name: runs_on
+-- What runs on the nodes of a cluster: by node and shape.
+SELECT node, shape, count(*) AS runs, (array_agg(job_id))[1:20] AS jobs
+FROM (
+    SELECT node, shape, job_id FROM fairlead_lookout.runs
+    WHERE executor = $1 AND ended_ms IS NULL LIMIT $2
+) live
+GROUP BY node, shape;
+
+-- name: shapes
+SELECT key, requests FROM fairlead_lookout.shapes WHERE key = ANY($1::text[]);
+
+-- name: events_after
+-- Chunks that end behind an id, in order: at most $4, and none behind so many bytes ($5).
+SELECT last_position, last_item, lines
+FROM (
+    SELECT last_position, last_item, lines,
+           sum(octet_length(lines)) OVER (ORDER BY last_position, last_item)
+               - octet_length(lines) AS bytes_before
+    FROM (
+        SELECT last_position, last_item, lines
+        FROM fairlead_lookout.events
+        WHERE set_number = $1 AND (last_position, last_item) > ($2, $3)
+        ORDER BY last_position, last_item LIMIT $4
+    ) behind
+) summed
+WHERE bytes_before < $5
+ORDER BY last_position, last_item;
+
+-- name: queue_events_after
+-- Chunks of a queue behind a place of each partition: those of a partition in the order in which
+-- they were written, those of several by time.
+SELECT e.partition, e.last_position, e.set_number, e.last_item, e.time_ms, e.day
+FROM unnest($2::int[], $3::bigint[], $4::int[], $5::int[])
+    AS w (partition, position, set_number, item)
+CROSS JOIN LATERAL (
+    SELECT o.partition, o.last_position, o.set_number, o.last_item, o.time_ms, o.day
+    FROM fairlead_lookout.events o
+    WHERE o.queue = $1 AND o.partition = w.partition
+      AND (o.last_position, o.set_number, o.last_item) > (w.position, w.set_number, w.item)
+    ORDER BY o.last_position, o.set_number, o.last_item LIMIT $6
+) e
+ORDER BY e.time_ms, e.partition, e.last_position, e.set_number, e.last_item LIMIT $6;
+
+-- name: chunk_lines
+SELECT lines FROM fairlead_lookout.events
+WHERE set_number = $1 AND last_position = $2 AND last_item = $3 AND day = $4;
+
+-- name: dropped
+SELECT position FROM fairlead_lookout.events_dropped WHERE partition = $1;
+
+-- name: dropped_of_queue
+SELECT partition, position FROM fairlead_lookout.queue_events_dropped WHERE queue = $1;
+
+-- name: view_name
+SELECT view FROM fairlead_lookout.source;
+
+-- name: queues_of
+SELECT id, queue FROM fairlead_lookout.jobs WHERE id = ANY($1::text[]);
+
+-- name: rounds
+SELECT report FROM fairlead_lookout.rounds WHERE pool = $1 ORDER BY at_ms DESC LIMIT $2;

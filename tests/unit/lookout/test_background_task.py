@@ -1,0 +1,96 @@
+"""Work behind other work: in its order, and never lost sight of."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from fairlead_lookout.service.background_task import Behind
+
+
+class Trouble(Exception):
+    """What a piece of work may end with."""
+
+
+async def test_a_piece_begins_when_the_one_before_is_done() -> None:
+    told: list[str] = []
+    gate = asyncio.Event()
+
+    async def work(name: str) -> None:
+        told.append(f"{name} begins")
+        await gate.wait()
+        told.append(f"{name} ends")
+
+    async with Behind() as behind:
+        await behind.begin(work("one"))
+        await asyncio.sleep(0)
+        assert told == ["one begins"]
+        gate.set()
+        await behind.begin(work("two"))
+        assert told == ["one begins", "one ends"]
+    assert told == ["one begins", "one ends", "two begins", "two ends"]
+
+
+async def test_a_failure_ends_what_comes_after_it() -> None:
+    told: list[str] = []
+
+    async def fail() -> None:
+        raise Trouble
+
+    async def work() -> None:
+        told.append("begun")
+
+    async def all_of_it(*pieces: Coroutine[Any, Any, None]) -> None:
+        async with Behind() as behind:
+            for piece in pieces:
+                await behind.begin(piece)
+
+    with pytest.raises(Trouble):
+        await all_of_it(fail(), work())
+    assert not told
+    with pytest.raises(Trouble):
+        await all_of_it(work(), fail())
+    assert told == ["begun"]
+
+
+async def test_who_fails_ends_what_goes_on_behind() -> None:
+    told: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.append("ended")
+
+    async def fails_meanwhile() -> None:
+        async with Behind() as behind:
+            await behind.begin(work())
+            await asyncio.sleep(0)
+            raise Trouble
+
+    with pytest.raises(Trouble):
+        await fails_meanwhile()
+    assert told == ["ended"]
+
+
+async def test_who_is_cancelled_while_waiting_ends_what_is_waited_for() -> None:
+    told: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.append("ended")
+
+    async def waits() -> None:
+        async with Behind() as behind:
+            await behind.begin(work())
+
+    waiting = asyncio.create_task(waits())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert told == ["ended"]

@@ -1,0 +1,300 @@
+"""What the fold makes of the facts, one sentence at a time."""
+
+from fairlead_common import events, ids
+from fairlead_common.events import JobFilter
+from fairlead_common.lifecycle import JobState
+from fairlead_lookout.domain import job_fold
+from tests.unit.lookout.builders import (
+    JOB_SET,
+    QUEUE,
+    PlainView,
+    cancel,
+    failed_run,
+    job_id,
+    leased,
+    message,
+    pending,
+    requeued,
+    running,
+    submitted,
+    succeeded,
+)
+
+
+def test_a_job_goes_the_whole_way() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a")), message(1, leased("a"), pending("a"), running("a")))
+    assert view.state("a") == "RUNNING"
+    view.fold(message(2, *succeeded("a")))
+    assert view.state("a") == "SUCCEEDED"
+    assert view.counts() == {"SUCCEEDED": 1}
+    assert view.types() == ["submitted", "leased", "pending", "running", "succeeded", "finished"]
+
+
+def test_the_first_submission_of_an_id_counts() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a", priority=1)))
+    view.fold(message(1, submitted("a", priority=2)), message(2, submitted("a", priority=3)))
+    assert view.cache.jobs[job_id("a")].priority == 1
+    assert view.counts() == {"QUEUED": 1}
+    assert view.types() == ["submitted"]
+
+
+def test_a_submission_repeated_within_one_message_counts_once() -> None:
+    view = PlainView()
+    changes = view.fold(message(0, submitted("a"), submitted("a")))
+    assert len(changes.submitted) == 1
+    assert view.cache.sets[QUEUE, JOB_SET].jobs == 1
+
+
+def test_a_lost_run_that_had_succeeded_is_the_success_of_its_queued_job() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), pending("a"), running("a")))
+    view.fold(message(1, events.JobRunLost(job_id=job_id("a"), run=1, reason="silent")))
+    view.fold(message(2, requeued("a")), message(3, *succeeded("a")))
+    assert view.state("a") == "SUCCEEDED"
+    run = view.runs[job_id("a"), 1]
+    assert (run.state, run.reason, run.exit_code) == ("SUCCEEDED", None, 0)
+    assert view.cache.sets[QUEUE, JOB_SET].held == {}
+
+
+def test_events_of_a_job_nobody_knows_change_nothing() -> None:
+    view = PlainView()
+    changes = view.fold(message(0, leased("ghost"), cancel("ghost"), *succeeded("ghost")))
+    assert not changes.jobs
+    assert not changes.runs
+    assert not changes.lines
+
+
+def test_a_late_event_of_an_older_run_touches_only_that_run() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), pending("a"), running("a")))
+    view.fold(message(1, events.JobRunLost(job_id=job_id("a"), run=1, reason="silent")))
+    view.fold(message(2, requeued("a"), leased("a", run=2)))
+    told = len(view.types())
+    view.fold(message(3, pending("a", run=1), *succeeded("a", run=1)[:1]))
+    assert view.state("a") == "LEASED"
+    assert view.runs[job_id("a"), 1].state == "SUCCEEDED"
+    assert len(view.types()) == told
+
+
+def test_an_older_run_that_never_ended_is_still_followed() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), running("a"), requeued("a")))
+    view.fold(message(1, leased("a", run=2)))
+    view.fold(message(2, failed_run("a", run=1)))
+    assert view.runs[job_id("a"), 1].state == "FAILED"
+    assert view.state("a") == "LEASED"
+
+
+def test_a_queued_job_ends_when_its_cancellation_is_asked_for() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), cancel("a")))
+    assert view.state("a") == "CANCELLED"
+    assert view.told[QUEUE, JOB_SET][1]["reason"] == "enough"
+    assert view.told[QUEUE, JOB_SET][1]["by"] == "anna"
+
+
+def test_a_running_job_shows_that_it_is_being_cancelled_and_keeps_its_state() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), running("a"), cancel("a"), cancel("a")))
+    assert view.state("a") == "RUNNING"
+    assert view.cache.jobs[job_id("a")].stopping == "cancel"
+    view.fold(
+        message(1, events.JobRunStopped(job_id=job_id("a"), run=1, reason="asked to")),
+        message(2, events.JobCancelled(job_id=job_id("a"), reason="enough")),
+    )
+    assert view.state("a") == "CANCELLED"
+    assert view.cache.jobs[job_id("a")].stopping is None
+    assert view.types()[-3:] == ["cancelling", "cancelled", "finished"]
+
+
+def test_a_job_that_succeeds_while_it_is_being_cancelled_has_succeeded() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), running("a"), cancel("a")))
+    view.fold(message(1, *succeeded("a")))
+    assert view.state("a") == "SUCCEEDED"
+    assert view.cache.jobs[job_id("a")].stopping is None
+
+
+def test_a_lease_of_a_cancelled_job_makes_a_run_but_leaves_the_job_alone() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), cancel("a")), message(1, leased("a")))
+    assert view.state("a") == "CANCELLED"
+    assert view.runs[job_id("a"), 1].state == "LEASED"
+    assert view.types() == ["submitted", "cancelled", "finished"]
+
+
+def test_an_ended_job_stays_as_it_ended() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), running("a"), *succeeded("a")))
+    failed = events.JobFailed(
+        job_id=job_id("a"), category=events.FailureCategory.OOM, reason="late"
+    )
+    view.fold(message(1, failed, requeued("a"), cancel("a")))
+    assert view.state("a") == "SUCCEEDED"
+    assert view.cache.jobs[job_id("a")].reason is None
+
+
+def test_a_failed_run_is_told_with_what_became_of_the_job() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), running("a"), failed_run("a")))
+    assert view.types() == ["submitted", "leased", "running"]
+    view.fold(message(1, requeued("a")))
+    told = view.told[QUEUE, JOB_SET][3]
+    assert (told["type"], told["willRetry"], told["exitCode"]) == ("runFailed", True, 3)
+    assert view.types()[4:] == ["requeued"]
+    view.fold(message(2, leased("a", run=2), failed_run("a", run=2)))
+    view.fold(
+        message(
+            3,
+            events.JobFailed(
+                job_id=job_id("a"),
+                category=events.FailureCategory.EXIT_CODE,
+                reason="exit code 3",
+                exit_code=3,
+            ),
+        )
+    )
+    assert view.types()[6:] == ["runFailed", "failed", "finished"]
+    assert view.told[QUEUE, JOB_SET][6]["willRetry"] is False
+
+
+def test_a_preempted_run_is_told_and_its_job_waits_again() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), running("a")))
+    preempting = events.JobRunPreempting(
+        job_id=job_id("a"),
+        run=1,
+        cause=events.PreemptionCause.FAIR_SHARE,
+        reason="above its share",
+        for_job=job_id("b"),
+    )
+    view.fold(message(1, preempting))
+    assert view.cache.jobs[job_id("a")].stopping == "preempt"
+    view.fold(message(2, requeued("a")))
+    assert view.state("a") == "QUEUED"
+    assert view.cache.jobs[job_id("a")].stopping is None
+    assert view.runs[job_id("a"), 1].cause == "fair-share"
+    assert view.types()[3:] == ["preempting", "preempted", "requeued"]
+    assert view.told[QUEUE, JOB_SET][3]["forJob"] == job_id("b")
+
+
+def test_why_a_run_is_to_give_way_is_its_jobs_until_it_ends() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), running("a")))
+    wanted = events.JobFilter(queue=QUEUE)
+    changes = view.fold(message(1, events.JobsPreemptRequested(filter=wanted, reason="room")))
+    assert not changes.runs
+    job = view.cache.jobs[job_id("a")]
+    assert (job.stop_cause, job.stop_reason) == ("request", "room")
+    view.fold(message(2, events.JobRunStopped(job_id=job_id("a"), run=1, reason="asked to")))
+    run = view.runs[job_id("a"), 1]
+    assert (run.state, run.cause, run.reason) == ("STOPPED", "request", "room")
+    view.fold(message(3, events.JobPreempted(job_id=job_id("a"), reason="room")))
+    job = view.cache.jobs[job_id("a")]
+    assert (job.state, job.stop_cause, job.stop_reason) == ("PREEMPTED", None, None)
+
+
+def test_a_run_that_ends_badly_while_it_is_to_give_way_says_both() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), running("a")))
+    view.fold(message(1, events.JobPreemptRequested(job_id=job_id("a"), reason="room")))
+    view.fold(message(2, failed_run("a"), requeued("a"), leased("a", run=2)))
+    old, new = view.runs[job_id("a"), 1], view.runs[job_id("a"), 2]
+    assert (old.cause, old.reason) == ("request", "exit code 3")
+    assert (new.cause, new.reason) == (None, None)
+
+
+def test_a_job_set_has_finished_each_time_its_last_live_job_ends() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), submitted("b"), cancel("a")))
+    assert "finished" not in view.types()
+    view.fold(message(1, cancel("b")))
+    assert view.told[QUEUE, JOB_SET][-1]["counts"] == {"CANCELLED": 2}
+    view.fold(message(2, submitted("c"), cancel("c")))
+    assert view.types().count("finished") == 2
+
+
+def test_a_filter_finds_the_jobs_known_at_its_place() -> None:
+    view = PlainView()
+    wanted = JobFilter(queue=QUEUE, job_set=JOB_SET)
+    view.fold(message(0, submitted("before")))
+    view.fold(
+        message(1, submitted("same"), events.JobsCancelRequested(filter=wanted), submitted("after"))
+    )
+    assert view.state("before") == "CANCELLED"
+    assert view.state("same") == "CANCELLED"
+    assert view.state("after") == "QUEUED"
+
+
+def test_a_filter_looks_at_the_states_of_its_place() -> None:
+    view = PlainView()
+    queued = JobFilter(queue=QUEUE, states=(JobState.QUEUED,))
+    view.fold(message(0, submitted("a"), submitted("b"), leased("a")))
+    view.fold(message(1, leased("b"), events.JobsCancelRequested(filter=queued)))
+    assert view.cache.jobs[job_id("b")].stopping is None
+    view.fold(message(2, requeued("a"), events.JobsCancelRequested(filter=queued)))
+    assert view.state("a") == "CANCELLED"
+    assert view.state("b") == "LEASED"
+
+
+def test_a_filter_can_name_class_label_cluster_and_node() -> None:
+    view = PlainView()
+    view.fold(
+        message(
+            0,
+            submitted("a", labels={"team": "x"}),
+            submitted("b", priority_class="urgent"),
+            submitted("c"),
+            leased("c", node="n7"),
+        )
+    )
+    for position, (wanted, name) in enumerate(
+        [
+            (JobFilter(queue=QUEUE, labels={"team": "x"}), "a"),
+            (JobFilter(queue=QUEUE, classes=("urgent",)), "b"),
+            (JobFilter(queue=QUEUE, executor="e", node="n7"), "c"),
+        ],
+        start=1,
+    ):
+        view.fold(message(position, events.JobsReprioritized(filter=wanted, priority=9)))
+        changed = [job.id for job in view.cache.jobs.values() if job.priority == 9]
+        assert job_id(name) in changed
+        assert len(changed) == position
+
+
+def test_a_filter_leaves_other_queues_alone() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a")))
+    view.fold(message(1, events.JobsCancelRequested(filter=JobFilter(queue="other"))))
+    assert view.state("a") == "QUEUED"
+
+
+def test_a_held_job_is_released_once() -> None:
+    view = PlainView()
+    released = events.JobReleased(job_id=job_id("a"))
+    view.fold(message(0, submitted("a", hold=True)), message(1, released), message(2, released))
+    assert not view.cache.jobs[job_id("a")].held
+    assert view.types() == ["submitted", "queued"]
+
+
+def test_a_batch_leaves_what_was_known_untouched() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a")))
+    known = view.known([message(1, running("a"))])
+    before = known.jobs[job_id("a")]
+    job_fold.apply(known, [message(1, running("a"), *succeeded("a"))])
+    assert before.state == "LEASED"
+    assert before.latest is not None
+    assert before.latest.state == "LEASED"
+    assert view.counts() == {"LEASED": 1}
+
+
+def test_no_two_events_have_the_same_id() -> None:
+    view = PlainView()
+    view.fold(message(4, submitted("a"), submitted("b")), message(9, leased("a")))
+    partition = ids.job_set_partition(QUEUE, JOB_SET)
+    assert [event["id"] for event in view.told[QUEUE, JOB_SET]] == [
+        f"{partition}-{place}" for place in ("4-0", "4-1", "9-0")
+    ]

@@ -1,0 +1,116 @@
+"""However the log is cut, and whatever of it is read again, the view is the same."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead_common import events
+from fairlead_common.events import JobFilter
+from fairlead_common.lifecycle import JobState
+from fairlead_lookout.domain.model import Message
+from tests.unit.lookout.builders import (
+    QUEUE,
+    PlainView,
+    cancel,
+    failed_run,
+    job_id,
+    leased,
+    message,
+    pending,
+    requeued,
+    running,
+    submitted,
+    succeeded,
+)
+
+NAMES = ("a", "b", "c")
+
+
+def _events() -> st.SearchStrategy[list[events.AnyEvent]]:
+    names = st.sampled_from(NAMES)
+    runs = st.integers(1, 3)
+    one: list[st.SearchStrategy[list[events.AnyEvent]]] = [
+        names.map(lambda name: [submitted(name, hold=name == "c")]),
+        st.tuples(names, runs).map(lambda at: [leased(*at)]),
+        st.tuples(names, runs).map(lambda at: [pending(*at)]),
+        st.tuples(names, runs).map(lambda at: [running(*at)]),
+        st.tuples(names, runs).map(lambda at: succeeded(*at)),
+        st.tuples(names, runs).map(lambda at: [failed_run(*at), requeued(at[0])]),
+        names.map(lambda name: [cancel(name)]),
+        names.map(lambda name: [events.JobReleased(job_id=job_id(name))]),
+        st.sampled_from([(), (JobState.QUEUED,), (JobState.RUNNING,)]).map(
+            lambda states: [
+                events.JobsCancelRequested(filter=JobFilter(queue=QUEUE, states=states))
+            ]
+        ),
+        st.integers(0, 3).map(
+            lambda priority: [
+                events.JobsReprioritized(filter=JobFilter(queue=QUEUE), priority=priority)
+            ]
+        ),
+    ]
+    return st.one_of(one)
+
+
+def _messages() -> st.SearchStrategy[list[Message]]:
+    parts = st.lists(st.lists(_events(), min_size=1, max_size=4), min_size=1, max_size=25)
+    return parts.map(
+        lambda found: [
+            message(2 * place, *[event for some in part for event in some])
+            for place, part in enumerate(found)
+        ]
+    )
+
+
+def _whole(view: PlainView) -> tuple[object, ...]:
+    return (
+        dict(view.cache.jobs),
+        view.runs,
+        {
+            key: (each.jobs, each.live, each.by_state(), each.last)
+            for key, each in view.cache.sets.items()
+        },
+        view.told,
+        view.positions,
+    )
+
+
+@given(_messages(), st.data())
+@settings(max_examples=150)
+def test_any_cut_of_the_log_into_batches_gives_the_same_view(
+    messages: list[Message], data: st.DataObject
+) -> None:
+    whole, cut = PlainView(), PlainView()
+    whole.fold(*messages)
+    rest = list(messages)
+    while rest:
+        size = data.draw(st.integers(1, len(rest)), label="batch")
+        cut.fold(*rest[:size])
+        del rest[:size]
+    assert _whole(cut) == _whole(whole)
+
+
+@given(_messages(), st.data())
+@settings(max_examples=100)
+def test_reading_parts_of_the_log_again_changes_nothing(
+    messages: list[Message], data: st.DataObject
+) -> None:
+    once, again = PlainView(), PlainView()
+    once.fold(*messages)
+    for end in range(1, len(messages) + 1):
+        start = data.draw(st.integers(0, end - 1), label="start")
+        again.fold(*messages[start:end])
+    assert _whole(again) == _whole(once)
+
+
+@given(_messages())
+@settings(max_examples=150)
+def test_counters_always_agree_with_the_jobs(messages: list[Message]) -> None:
+    view = PlainView()
+    for each in messages:
+        view.fold(each)
+        states = [job.state for job in view.cache.jobs.values()]
+        for job_set in view.cache.sets.values():
+            assert job_set.by_state() == {state: states.count(state) for state in set(states)}
+            assert job_set.jobs == len(states)
+            live = [job for job in view.cache.jobs.values() if job.ended_ms is None]
+            assert job_set.live == len(live)

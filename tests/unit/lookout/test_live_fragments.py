@@ -1,0 +1,121 @@
+"""Live fragments: one rendering for all who follow the same, and many of one delay no other."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from fairlead_common.problems import Problem
+from fairlead_common.shares import CALLER, Shares
+from fairlead_lookout.http.pages.live_fragments import LiveFragments, Shared
+from fairlead_lookout.store.view_progress import Progress
+
+WAIT_S = 60.0
+
+
+class Renders:
+    """Counts renderings by name; each says how many there were."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.order: list[str] = []
+
+    def shared(self, name: str, partition: int | None = None) -> Shared:
+        async def render() -> bytes:
+            self.counts[name] += 1
+            self.order.append(name)
+            return f"{name} {self.counts[name]}".encode()
+
+        return Shared(name, render, partition)
+
+
+@asynccontextmanager
+async def fragments() -> AsyncIterator[tuple[LiveFragments, Progress]]:
+    progress = Progress(None)
+    live = LiveFragments(progress, Shares("live fragments", 1, 1, 1_000))
+    async with asyncio.timeout(WAIT_S):
+        yield live, progress
+    await live.close()
+
+
+async def test_tabs_that_show_the_same_share_one_rendering() -> None:
+    renders = Renders()
+    async with fragments() as (live, progress):
+        tabs = [live.follow(renders.shared("overview")) for _ in range(100)]
+        first = [await anext(tab) for tab in tabs]
+        assert set(first) == {b"overview 1"}
+        progress.advance({1: 1})
+        assert {await anext(tab) for tab in tabs} == {b"overview 2"}
+        assert renders.counts["overview"] == 2
+        for tab in tabs:
+            await tab.aclose()
+
+
+async def test_a_fragment_of_one_partition_waits_for_that() -> None:
+    renders = Renders()
+    async with fragments() as (live, progress):
+        one, two = (live.follow(renders.shared(f"set {n}", n)) for n in (1, 2))
+        await asyncio.gather(anext(one), anext(two))
+        progress.advance({1: 5})
+        assert await anext(one) == b"set 1 2"
+        assert renders.counts["set 2"] == 1
+        await one.aclose()
+        await two.aclose()
+
+
+async def test_what_cannot_be_shown_is_refused_to_all_who_ask() -> None:
+    async def render() -> bytes:
+        raise Problem("not-found", "There is no such job set.")
+
+    async with fragments() as (live, _):
+        asked = [live.ready(Shared("never", render)) for _ in range(3)]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(each) for each in answers] == [Problem] * 3
+        assert len(live) == 0
+
+
+async def test_a_fragment_stays_as_it_was_while_the_database_is_away() -> None:
+    answers: list[bytes | Problem] = [b"one", Problem("unavailable", "away"), b"two"]
+    failed = asyncio.Event()
+
+    async def render() -> bytes:
+        answer = answers.pop(0)
+        if isinstance(answer, Problem):
+            failed.set()
+            raise answer
+        return answer
+
+    async with fragments() as (live, progress):
+        tab = live.follow(Shared("page", render))
+        assert await anext(tab) == b"one"
+        progress.advance({1: 1})
+        await failed.wait()
+        progress.advance({1: 2})
+        assert await anext(tab) == b"two"
+        await tab.aclose()
+
+
+async def test_many_fragments_of_one_caller_do_not_delay_that_of_another() -> None:
+    renders = Renders()
+
+    async def open_tab(caller: str, name: str) -> None:
+        CALLER.set(caller)
+        await live.ready(renders.shared(name))
+
+    async with fragments() as (live, _):
+        tabs = [asyncio.create_task(open_tab("greedy", f"g{n}")) for n in range(50)]
+        await asyncio.sleep(0)
+        tabs.append(asyncio.create_task(open_tab("patient", "p")))
+        await asyncio.gather(*tabs)
+        assert renders.order.index("p") <= 2
+
+
+async def test_an_error_of_ours_ends_the_stream() -> None:
+    async def render() -> bytes:
+        raise ValueError("a template is wrong")
+
+    async with fragments() as (live, _):
+        with pytest.raises(ValueError, match="template is wrong"):
+            await live.ready(Shared("broken", render))

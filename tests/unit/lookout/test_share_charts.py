@@ -1,0 +1,51 @@
+"""The picture of shares: lines that fill their box and stay in it."""
+
+import random
+
+from fairlead_common import clock
+from fairlead_lookout.http.pages import share_charts
+from fairlead_lookout.http.responses import FairnessShown, StandingShown
+
+HOUR_MS = 3_600_000
+
+
+def found(points: list[StandingShown]) -> FairnessShown:
+    """These points in a day that begins at 0."""
+    return FairnessShown(
+        queue="q",
+        from_=clock.rfc3339(0),
+        to=clock.rfc3339(24 * HOUR_MS),
+        step_seconds=3_600,
+        points=points,
+        usage=[],
+        used={},
+        lost={},
+    )
+
+
+def test_lines_stay_in_their_box_and_there_is_one_picture_a_pool() -> None:
+    chance = random.Random(4)
+    points = [
+        StandingShown(
+            time=clock.rfc3339(hour * HOUR_MS),
+            pool=pool,
+            share=chance.random() / 3,
+            fair_share=chance.random() / 3,
+            demand_share=3 * chance.random(),
+            queued=0,
+            running=0,
+        )
+        for hour in range(24)
+        for pool in ("a", "b")
+    ]
+    pictures = share_charts.pictures(found(points))
+    assert [each.pool for each in pictures] == ["a", "b"]
+    for each in pictures:
+        assert 0.1 <= each.top <= 1
+        for line in (each.share, each.fair_share, each.demand_share):
+            places = [tuple(map(float, place.split(","))) for place in line.split()]
+            assert len(places) == 48
+            assert places[0][0] == 0
+            assert places[-1][0] == share_charts.WIDTH
+            assert all(0 <= y <= share_charts.HEIGHT for _, y in places)
+    assert share_charts.pictures(found([])) == []

@@ -1,0 +1,99 @@
+"""How the fold works beside others: it gives way to them, and outlasts what it needs being away."""
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from fairlead_common import clock
+from fairlead_common.db.pool import DatabaseUnavailable
+from fairlead_common.errors import LogUnavailable, PositionGone
+from fairlead_lookout.store.fold.time_slice import ITEMS, TURN_S, Turns
+from fairlead_lookout.store.outages import Outages
+
+
+class Ended(Exception):
+    """What is no outage."""
+
+
+async def test_long_work_gives_others_their_turns_and_keeps_its_order() -> None:
+    turns_of_others = 0
+
+    async def other() -> None:
+        nonlocal turns_of_others
+        while True:
+            turns_of_others += 1
+            await asyncio.sleep(0)
+
+    def slow(number: int) -> int:
+        if number % ITEMS == 0:
+            over_s = clock.monotonic_s() + TURN_S
+            while clock.monotonic_s() < over_s:
+                pass
+        return -number
+
+    beside = asyncio.create_task(other())
+    made = await Turns().each(slow, range(10 * ITEMS))
+    beside.cancel()
+    assert made == [-number for number in range(10 * ITEMS)]
+    assert turns_of_others >= 9
+
+
+async def test_an_outage_within_the_bound_is_waited_out() -> None:
+    outages = Outages("the fold", away_s=60.0)
+    troubles: list[str | None] = []
+    ends = iter(
+        [
+            LogUnavailable("no broker"),
+            PositionGone("fairlead.jobs", 0, 1, 2),
+            OSError("refused"),
+            Ended(),
+        ]
+    )
+
+    async def session() -> None:
+        troubles.append(outages.trouble)
+        outages.well()
+        raise next(ends)
+
+    with pytest.raises(Ended):
+        await outages.outlast(session)
+    assert troubles == [
+        "the fold has not begun",
+        "the fold waits: no broker",
+        None,
+        "the fold waits: refused",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("away", "raised"),
+    [(LogUnavailable("no broker"), LogUnavailable), (OSError(), DatabaseUnavailable)],
+)
+async def test_an_outage_beyond_the_bound_ends_the_worker(
+    away: Exception, raised: type[Exception]
+) -> None:
+    async def session() -> None:
+        raise away
+
+    with pytest.raises(raised, match="the fold: away for"):
+        await Outages("the fold", away_s=-1.0).outlast(session)
+
+
+async def test_a_full_disk_is_waited_for_beyond_any_bound() -> None:
+    outages = Outages("the fold", away_s=0.0)
+    ends = iter([asyncpg.DiskFullError("could not extend file"), Ended()])
+    found: list[str | None] = []
+
+    async def session() -> None:
+        found.append(outages.full)
+        raise next(ends)
+
+    with pytest.raises(Ended):
+        await outages.outlast(session)
+    assert found == [
+        None,
+        "The disk of Postgres is full, nothing was written: could not extend file",
+    ]
+    outages.well()
+    assert outages.full is None
