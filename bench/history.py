@@ -57,7 +57,7 @@ GOAL_MS: Final = 50.0
 LETTERS: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 LOOKOUT: Final = load("fairlead_lookout.store", "sql/fold.sql")
 SUBMIT: Final = load("fairlead_submit", "statements.sql")
-SCHEDULER: Final = load("fairlead_scheduler.view", "checkpoint.sql")
+SCHEDULER: Final = load("fairlead_scheduler.store", "checkpoint.sql")
 
 JOB_SET: Final = (
     f"(n % {JOB_PARTITIONS} + {JOB_PARTITIONS} * (n / ({JOB_PARTITIONS} * {SET_JOBS})))"
@@ -160,7 +160,7 @@ async def run(given: argparse.Namespace, url: str) -> dict[str, Any]:
     pool = await open_pool(url, size_max=2)
     try:
         await migrate(pool, "fairlead_lookout", "fairlead_lookout.store", "sql/migrations")
-        await migrate(pool, "fairlead_scheduler", "fairlead_scheduler", "migrations")
+        await migrate(pool, "fairlead_scheduler", "fairlead_scheduler.store", "migrations")
         filled = await fill(pool, given.jobs)
         async with pool.acquire() as connection:
             looks = {name: look async for name, look in _looks(connection)}

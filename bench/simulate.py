@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 from typing import Final
 
-from fairlead_scheduler import kernels
+from fairlead_scheduler.kernels import compilation
 
-kernels.choose(os.environ)
+compilation.choose(os.environ)
 
-from fairlead_scheduler.simulate import command  # noqa: E402  kernels are chosen first
+from fairlead_scheduler.simulate import simulation  # noqa: E402  kernels are chosen first
 
 DAY_S: Final = 86_400
 NODES: Final = 1_000
@@ -30,7 +30,7 @@ BUSY: Final = 0.8
 SIZES: Final = (1, 1, 2, 4, 8)
 
 
-def write(folder: Path, jobs: int, arrivals: str) -> command.Order:
+def write(folder: Path, jobs: int, arrivals: str) -> simulation.Order:
     """The input of the bench."""
     chance = random.Random(1)
     run_s = BUSY * NODES * CORES * DAY_S / (jobs * sum(SIZES) / len(SIZES))
@@ -51,7 +51,7 @@ def write(folder: Path, jobs: int, arrivals: str) -> command.Order:
             for at in range(number, min(jobs, number + count)):
                 file.write(json.dumps({"id": f"job-{at}", **line}) + "\n")
             number += count
-    return command.Order(folder / "jobs.jsonl", folder / "nodes.yaml")
+    return simulation.Order(folder / "jobs.jsonl", folder / "nodes.yaml")
 
 
 def main() -> None:
@@ -64,9 +64,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         order = write(folder, options.jobs, options.arrivals)
-        given = command.read(order)
+        given = simulation.read(order)
         began_s = time.process_time()
-        outcome = command.run(order, given, folder / "out", lambda done, jobs, now_ms: None)
+        outcome = simulation.run(order, given, folder / "out", lambda done, jobs, now_ms: None)
     cpu_s = time.process_time() - began_s
     timing, summary = outcome.timing, outcome.summary
     found = {

@@ -29,17 +29,18 @@ from fairlead_common.leases import Wish
 from fairlead_common.lifecycle import JobState, RunState
 from fairlead_common.log import Entry, Record
 from fairlead_common.log.topics import JOB_PARTITIONS
-from fairlead_scheduler import follower, leasing
-from fairlead_scheduler.clusters import Clusters
-from fairlead_scheduler.deciding import Decider
-from fairlead_scheduler.queues import Queues
-from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
-from fairlead_scheduler.units import Unit, appends
-from fairlead_scheduler.view import apply
-from fairlead_scheduler.view import columns as c
-from fairlead_scheduler.view.columns import View
-from fairlead_scheduler.view.parts import Parts
-from fairlead_scheduler.view.saved_names import SavedNames
+from fairlead_scheduler.rules import lease_changes
+from fairlead_scheduler.rules.append_batches import Unit, appends
+from fairlead_scheduler.rules.decider import Decider
+from fairlead_scheduler.service import follower
+from fairlead_scheduler.service.settings import Rate, Rules, SchedulerSettings
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.checkpoint_names import SavedNames
+from fairlead_scheduler.state.checkpoint_parts import Parts
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.queue_state import Queues
 
 JOBS: Final = 1_000_000
 """As many run, and as many are queued."""
@@ -68,7 +69,7 @@ class World:
         self.clusters = Clusters()
         self.queues = Queues()
         self.saved_names = SavedNames()
-        self.leases = leasing.Leases()
+        self.leases = lease_changes.Leases()
         self.settings = SchedulerSettings(
             rules=Rules(
                 rate=Rate(per_second=50_000, burst=200_000),
@@ -158,7 +159,7 @@ class World:
         jobs.digest[rows] = [b"%032x" % row for row in rows.tolist()]
         for row in range(self.jobs):
             executor = f"cluster-{row // CORES % EXECUTORS:02d}"
-            self.leases.held[RunId(f"{ids[row]}-1")] = leasing.held(executor, Wish.RUN)
+            self.leases.held[RunId(f"{ids[row]}-1")] = lease_changes.held(executor, Wish.RUN)
 
     # What happens -----------------------------------------------------------------------------
 
@@ -223,10 +224,10 @@ class World:
 
     def fold(self, entries: Sequence[Entry]) -> None:
         """As the follower does, but that nothing is looked up in Postgres."""
-        messages = apply.decode(entries)
-        apply.wanted(self.view, messages)
-        apply.label_filters(self.view, messages)
-        apply.apply(self.view, messages, {})
+        messages = job_fold.decode(entries)
+        job_fold.wanted(self.view, messages)
+        job_fold.label_filters(self.view, messages)
+        job_fold.apply(self.view, messages, {})
 
     def write(self, units: Sequence[Unit]) -> None:
         """Append what was decided and fold it back; executors start what they were given."""

@@ -34,7 +34,7 @@ import hypothesis
 import pytest
 from redis import Redis
 
-from fairlead_scheduler import kernels
+from fairlead_scheduler.kernels import compilation
 from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import Program, Running
 from fairlead_standalone.postgres import SETTINGS_OF_TESTS, Postgres
@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Who runs the tests in the background of a script hands down an ignored Ctrl-C, which programs
     that tests start would inherit.
     """
-    kernels.choose(os.environ)
+    compilation.choose(os.environ)
     config.addinivalue_line("markers", "kafka: needs a real Kafka broker")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from fairlead_scheduler import kernels
+from fairlead_scheduler.kernels import compilation
 
-kernels.choose(os.environ)
+compilation.choose(os.environ)
 
-from fairlead_scheduler.simulate import command, report  # noqa: E402  kernels are chosen first
+from fairlead_scheduler.simulate import simulation  # noqa: E402
+from fairlead_scheduler.simulate.output import html_report  # noqa: E402  kernels are chosen first
 
 ROOT: Final = Path(__file__).parent.parent
 EXAMPLES: Final = ROOT / "examples" / "simulate"
@@ -29,13 +30,13 @@ def drawn(name: str) -> str:
     """One picture: the shares of the queues over time."""
     example, settings = PICTURES[name]
     folder = EXAMPLES / example
-    order = command.Order(
+    order = simulation.Order(
         folder / "jobs.jsonl",
         folder / "nodes.yaml",
         None if settings is None else folder / settings,
     )
-    outcome = command.run(order, command.read(order), None, lambda done, jobs, now_ms: None)
-    return report.shares(report.history(outcome.ledger), alone=True)
+    outcome = simulation.run(order, simulation.read(order), None, lambda done, jobs, now_ms: None)
+    return html_report.shares(html_report.history(outcome.ledger), alone=True)
 
 
 def main() -> int:

@@ -21,7 +21,7 @@ from msgspec import inspect as types
 from fairlead_common.settings import Settings
 from fairlead_executor.settings import ExecutorSettings
 from fairlead_lookout.service.settings import Settings as LookoutSettings
-from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_submit import requests
 from fairlead_submit.settings import SubmitSettings
 

@@ -42,7 +42,7 @@ ALLOWED = {
     ("services/executor/fairlead_executor/service.py", "secrets.token_hex"): (
         "the name of one process after another"
     ),
-    ("services/scheduler/fairlead_scheduler/heartbeat.py", "secrets.token_hex"): (
+    ("services/scheduler/fairlead_scheduler/service/leader_heartbeat.py", "secrets.token_hex"): (
         "the name of one leader after another"
     ),
     ("services/standalone/fairlead_standalone/folder.py", "secrets.token_urlsafe"): (
@@ -54,7 +54,7 @@ ALLOWED = {
     ("services/executor/fairlead_executor/backends/process/runner.py", "time.time_ns"): (
         "a program of its own, which imports nothing of Fairlead so that it starts at once"
     ),
-    ("services/scheduler/fairlead_scheduler/cases/world.py", "time.perf_counter"): (
+    ("services/scheduler/fairlead_scheduler/cases/case_world.py", "time.perf_counter"): (
         "a command for people: it prints how long each round took"
     ),
 }

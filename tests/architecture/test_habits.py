@@ -13,7 +13,7 @@ BROAD = {
     "services/executor/fairlead_executor/backends/process/runner.py": (
         "the runner's only way to tell is the record that it leaves"
     ),
-    "services/scheduler/fairlead_scheduler/cycle.py": (
+    "services/scheduler/fairlead_scheduler/service/cycle.py": (
         "a failing pool is logged, counted, shown and tried again; it does not stop the others"
     ),
 }

@@ -7,8 +7,8 @@ from tests.architecture.sources import ROOT
 
 PURE = {
     "fairlead_scheduler.engine",
-    "fairlead_scheduler.view.apply",
-    "fairlead_scheduler.view.columns",
+    "fairlead_scheduler.rules",
+    "fairlead_scheduler.state",
     "fairlead_executor.reconcile",
     "fairlead_lookout.domain",
 }

@@ -9,19 +9,19 @@ from fairlead_common.ids import JobId
 from fairlead_common.log import caught_up
 from fairlead_common.log.protocol import Appended, Record
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, REPORTS, leases
-from fairlead_scheduler import leasing
-from fairlead_scheduler.clusters import Clusters
-from fairlead_scheduler.cycle import Cycle
-from fairlead_scheduler.deciding import Decider
-from fairlead_scheduler.follower import State
-from fairlead_scheduler.heartbeat import LogClock
-from fairlead_scheduler.leasing import Leases
-from fairlead_scheduler.queues import Queues
-from fairlead_scheduler.reporting import Reporter
-from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
-from fairlead_scheduler.view import apply
-from fairlead_scheduler.view.columns import Ended, View
-from fairlead_scheduler.view.saved_names import SavedName, SavedNames
+from fairlead_scheduler.rules import lease_changes
+from fairlead_scheduler.rules.decider import Decider
+from fairlead_scheduler.rules.lease_changes import Leases
+from fairlead_scheduler.service.cycle import Cycle
+from fairlead_scheduler.service.follower import State
+from fairlead_scheduler.service.leader_heartbeat import LogClock
+from fairlead_scheduler.service.reporter import Reporter
+from fairlead_scheduler.service.settings import Rate, Rules, SchedulerSettings
+from fairlead_scheduler.state.checkpoint_names import SavedName, SavedNames
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.job_table import Ended, View
+from fairlead_scheduler.state.queue_state import Queues
 from tests.simulation.world import EXECUTORS, Tail, World, Writer
 from tests.unit.scheduler.saved import Table
 
@@ -156,7 +156,7 @@ class Scheduler:
         held = Leases()
         for executor in EXECUTORS:
             held.read_back(executor, newest_values(world, leases(executor).name))
-        self.view.loose_runs.update(leasing.compare(self.view, held))
+        self.view.loose_runs.update(lease_changes.compare(self.view, held))
         decider = Decider(
             SETTINGS, self.view, self.clusters, self.queues, held, began_ms=world.now_ms
         )
@@ -184,10 +184,10 @@ class Scheduler:
     def follow(self) -> None:
         """Fold a little of each topic."""
         batch = self._jobs.read(again=True)
-        messages = apply.decode(batch.entries)
-        wanted = apply.wanted(self.view, messages)
+        messages = job_fold.decode(batch.entries)
+        wanted = job_fold.wanted(self.view, messages)
         known = {job: self._saved.ended[job] for job in wanted if job in self._saved.ended}
-        apply.apply(self.view, messages, known)
+        job_fold.apply(self.view, messages, known)
         self.clusters.apply(self._nodes.read().entries)
         self.queues.apply(self._config.read().entries, self.clusters)
 

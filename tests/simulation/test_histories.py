@@ -15,8 +15,8 @@ from fairlead_common import reports
 from fairlead_common.ids import JobId
 from fairlead_common.lifecycle import JOB_ENDED, JobState
 from fairlead_common.log import topics
-from fairlead_scheduler.view import apply
-from fairlead_scheduler.view.columns import IS_HELD, GangName, View
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.job_table import IS_HELD, GangName, View
 from tests.simulation.clusters import VirtualCluster
 from tests.simulation.executing import Executor
 from tests.simulation.looking import Lookout
@@ -188,7 +188,7 @@ def _check_losses(history: History) -> None:
                 beats_ms[entry.key].append(entry.time_ms)
     leased: dict[tuple[JobId, int], tuple[str, int]] = {}
     for batch in Tail(world, topics.JOBS).read_all():
-        for message in apply.read(batch.entries):
+        for message in job_fold.read(batch.entries):
             for event in message.sequence.events:
                 if isinstance(event, ev.JobRunLeased):
                     leased[event.job_id, event.run] = (event.executor, message.time_ms)
@@ -242,7 +242,7 @@ def _check_starts(history: History) -> None:
     view = View()
     times_ms: list[int] = []
     for batch in Tail(history.world, topics.JOBS).read_all():
-        for message in apply.read(batch.entries):
+        for message in job_fold.read(batch.entries):
             leased = [e for e in message.sequence.events if isinstance(e, ev.JobRunLeased)]
             gangs = Counter(_gang_of(history, event.job_id) for event in leased)
             for gang, count in gangs.items():
@@ -250,7 +250,7 @@ def _check_starts(history: History) -> None:
                     continue
                 least = view.gangs[gang].min_size
                 assert count >= least, f"only {count} of {gang} were given nodes"
-            apply.apply(view, [message], {})
+            job_fold.apply(view, [message], {})
             times_ms += [message.time_ms] * len(leased)
     _check_rate(sorted(times_ms))
 
@@ -279,7 +279,7 @@ def _check_replays(history: History, final: dict[JobId, str]) -> None:
     """Fresh folds of the whole log know the same."""
     view = View()
     for batch in Tail(history.world, topics.JOBS).read_all():
-        apply.apply(view, apply.decode(batch.entries), {})
+        job_fold.apply(view, job_fold.decode(batch.entries), {})
     assert {job_id: ended.state.value for job_id, ended in view.ended.items()} == final
     again = Lookout(history.world)
     while again.positions != history.lookout.positions:

@@ -4,18 +4,20 @@ import asyncio
 import os
 
 from fairlead_common import process, settings
-from fairlead_scheduler import kernels, memory
-from fairlead_scheduler.kernels import KernelsReady
-from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_scheduler.kernels import compilation
+from fairlead_scheduler.kernels.compilation import KernelsReady
+from fairlead_scheduler.service import heap
+from fairlead_scheduler.service.settings import SchedulerSettings
 
 _anew: list[bool] = []
 
 
 async def main() -> None:
     """Run until a signal. The first task to fail takes the whole service down with it."""
-    memory.limit_heaps()
-    kernels.choose(os.environ)
-    from fairlead_scheduler.service import Service  # imports numba, if it is to be used
+    heap.limit_heaps()
+    compilation.choose(os.environ)
+    # imports numba, if it is to be used
+    from fairlead_scheduler.service.service import Service
 
     values = settings.load(SchedulerSettings, os.environ)
     try:
@@ -39,4 +41,4 @@ def _import_serving() -> None:
 if __name__ == "__main__":
     process.run(main)
     if _anew:
-        kernels.start_anew()
+        compilation.start_anew()

@@ -9,8 +9,9 @@ from fairlead_common import events as ev
 from fairlead_common.log import Entry, caught_up
 from fairlead_common.log.connect import open_log
 from fairlead_common.log.topics import JOBS
-from fairlead_scheduler.view import apply, records
-from fairlead_scheduler.view.columns import JOB_STATES, View
+from fairlead_scheduler.state import checkpoint_rows
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.job_table import JOB_STATES, View
 
 
 async def logged(log_url: str) -> AsyncIterator[list[Entry]]:
@@ -32,7 +33,7 @@ async def replayed(log_url: str) -> dict[str, str]:
     """job -> state after a fold of the whole log."""
     view = View()
     async for entries in logged(log_url):
-        apply.apply(view, apply.decode(entries), {})
+        job_fold.apply(view, job_fold.decode(entries), {})
     states: dict[str, str] = {i: ended.state.value for i, ended in view.ended.items()}
     for job_id, row in view.jobs.rows.items():
         states.setdefault(job_id, JOB_STATES[int(view.jobs.state[row])].value)
@@ -57,7 +58,7 @@ async def saved_by_scheduler(database_url: str) -> dict[str, str]:
         live = await connection.fetch("SELECT job_id, record FROM fairlead_scheduler.jobs")
     finally:
         await connection.close()
-    packed = np.frombuffer(b"".join(row["record"] for row in live), records.RECORD)
+    packed = np.frombuffer(b"".join(row["record"] for row in live), checkpoint_rows.RECORD)
     states = {
         row["job_id"]: JOB_STATES[code].value
         for row, code in zip(live, packed["state"].tolist(), strict=True)

@@ -12,7 +12,7 @@ from examples.simulate import make_jobs
 from fairlead_common.classes import DEFAULT_CLASSES
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.snapshot import Code
-from fairlead_scheduler.simulate.jobs import Line
+from fairlead_scheduler.simulate.input.job_lines import Line
 from tools import pictures
 
 ROOT = Path(__file__).parents[3]

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import async_playwright
 
-from fairlead_scheduler.simulate import command
+from fairlead_scheduler.simulate import simulation
 from tests.e2e.pages.test_pages import ARGUMENTS, EVIL
-from tests.unit.simulate.builders import job, nothing, write
+from tests.unit.simulate.simulations import job, nothing, write
 
 
 def report(folder: Path) -> Path:
@@ -17,7 +17,7 @@ def report(folder: Path) -> Path:
     jobs += [job(EVIL, cpu=64), job("stuck", gang={"name": EVIL, "size": 2})]
     jobs += [job(f"q{n}", queue=f"queue {n}", submitSeconds=n) for n in range(9)]
     order = write(folder, jobs)
-    command.run(order, command.read(order), folder / "out", nothing)
+    simulation.run(order, simulation.read(order), folder / "out", nothing)
     return folder / "out" / "report.html"
 
 

@@ -7,7 +7,7 @@ from fairlead_common.db import Pool, load, migrate, open_pool
 
 LOOKOUT: Final = load("fairlead_lookout.store", "sql/fold.sql")
 READS: Final = load("fairlead_lookout.store", "sql/read.sql")
-SCHEDULER: Final = load("fairlead_scheduler.view", "checkpoint.sql")
+SCHEDULER: Final = load("fairlead_scheduler.store", "checkpoint.sql")
 SUBMIT: Final = load("fairlead_submit", "statements.sql")
 
 JOBS: Final = 20_000
@@ -52,7 +52,7 @@ async def filled(url: str) -> Pool:
     """The tables of lookout and the scheduler with many ended jobs."""
     pool = await open_pool(url)
     await migrate(pool, "fairlead_lookout", "fairlead_lookout.store", "sql/migrations")
-    await migrate(pool, "fairlead_scheduler", "fairlead_scheduler")
+    await migrate(pool, "fairlead_scheduler", "fairlead_scheduler.store")
     await pool.execute(FILL)
     await pool.execute("VACUUM ANALYZE")
     return pool

@@ -20,13 +20,13 @@ from fairlead_executor.core import Core
 from fairlead_executor.executor import Executor, fence
 from fairlead_lookout.store.topic_caches import Clusters as ClustersMirror
 from fairlead_lookout.store.topic_caches import Configured, Mirror, Reports
-from fairlead_scheduler import follower
-from fairlead_scheduler.clusters import Clusters
-from fairlead_scheduler.follower import State
-from fairlead_scheduler.leasing import Leases
-from fairlead_scheduler.queues import Queues
-from fairlead_scheduler.reporting import Reporter
-from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.rules.lease_changes import Leases
+from fairlead_scheduler.service import follower
+from fairlead_scheduler.service.follower import State
+from fairlead_scheduler.service.reporter import Reporter
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.queue_state import Queues
 from fairlead_submit.fleet import Fleet
 from tests import poison
 from tests.poison import LEASES, PARTITION, Poison

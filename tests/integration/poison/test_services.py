@@ -12,8 +12,8 @@ from fairlead_common.log import EventLog, Record, topics
 from fairlead_common.log.memory import MemoryCore
 from fairlead_common.log.topics import JOBS
 from fairlead_common.readiness import Degraded
-from fairlead_scheduler.service import Service
-from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_scheduler.service.service import Service
+from fairlead_scheduler.service.settings import SchedulerSettings
 from tests import poison
 from tests.integration.lookout.world import running as lookout
 from tests.integration.scheduler.world import World, job_id, submitted

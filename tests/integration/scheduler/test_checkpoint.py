@@ -18,12 +18,14 @@ from fairlead_common.errors import ViewConflict
 from fairlead_common.ids import JobId, partition_of_job
 from fairlead_common.lifecycle import JobState
 from fairlead_common.log.topics import JOB_PARTITIONS
-from fairlead_scheduler.clusters import Clusters
-from fairlead_scheduler.settings import Rules
-from fairlead_scheduler.view import apply, checkpoint, records
-from fairlead_scheduler.view.columns import Ended, NodeName, View
-from fairlead_scheduler.view.parts import ROWS_MAX, Parts
-from fairlead_scheduler.view.saved_names import SavedNames
+from fairlead_scheduler.service.settings import Rules
+from fairlead_scheduler.state import checkpoint_rows
+from fairlead_scheduler.state.checkpoint_names import SavedNames
+from fairlead_scheduler.state.checkpoint_parts import ROWS_MAX, Parts
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.job_table import Ended, NodeName, View
+from fairlead_scheduler.store import checkpoint
 from tests.integration.scheduler.test_following import locked, scheduler_database, somebody_waits
 from tests.integration.scheduler.world import JOB_SET, QUEUE, job_id, submitted
 from tests.unit.scheduler.saved import (
@@ -70,7 +72,7 @@ async def load(pool: Pool) -> View:
 def fold(view: View, position: int, *events: ev.AnyEvent) -> None:
     """One message of the one job set."""
     sequence = ev.EventSequence(queue=QUEUE, job_set=JOB_SET, by="test", events=list(events))
-    apply.apply(view, [apply.Message(0, position, WEEK_MS, sequence)], {})
+    job_fold.apply(view, [job_fold.Message(0, position, WEEK_MS, sequence)], {})
 
 
 async def test_a_log_read_from_far_back_is_saved_although_its_jobs_ended_over_many_weeks(
@@ -218,7 +220,7 @@ async def test_a_checkpoint_of_the_old_tables_is_converted(fresh_database: str) 
         await make_old_tables(pool)
         view = random_view(7, 300)
         await save_in_old_tables(pool, view)
-        await migrate(pool, "fairlead_scheduler", "fairlead_scheduler")
+        await migrate(pool, "fairlead_scheduler", "fairlead_scheduler.store")
         assert content_of(await load(pool)) == content_of(view)
         add_jobs(view, np.random.default_rng(8), 30)
         await save(pool, view)
@@ -234,7 +236,7 @@ async def make_old_tables(pool: Pool) -> None:
         "CREATE TABLE fairlead_scheduler.migrations"
         " (name text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())"
     )
-    folder = resources.files("fairlead_scheduler").joinpath("migrations")
+    folder = resources.files("fairlead_scheduler.store").joinpath("migrations")
     for name in ("0001_view.sql", "0002_running_and_buckets.sql", "0003_room.sql"):
         await pool.execute(folder.joinpath(name).read_text())
         await pool.execute("INSERT INTO fairlead_scheduler.migrations (name) VALUES ($1)", name)
@@ -247,7 +249,7 @@ async def save_in_old_tables(pool: Pool, view: View) -> None:
     await pool.execute(
         "INSERT INTO fairlead_scheduler.view (log_id, positions) VALUES ('log', $1)", positions
     )
-    plain = [name for name in records.PLAIN if name != "digest"]
+    plain = [name for name in checkpoint_rows.PLAIN if name != "digest"]
     for row in view.live_rows().tolist():
         shape = jobs.shapes.values[jobs.shape[row]]
         key = shapes.key(*shape)

@@ -13,12 +13,12 @@ from fairlead_common.events import JobFilter
 from fairlead_common.ids import JobId
 from fairlead_common.lifecycle import JobState
 from fairlead_common.log import topics
-from fairlead_scheduler import follower
-from fairlead_scheduler.clusters import Clusters
-from fairlead_scheduler.follower import State, load_specs, tidy
-from fairlead_scheduler.queues import Queues
-from fairlead_scheduler.view.columns import View
-from fairlead_scheduler.view.specs import KEPT_MAX
+from fairlead_scheduler.service import follower
+from fairlead_scheduler.service.follower import State, load_specs, tidy
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.specs import KEPT_MAX
 from tests.integration.scheduler.world import QUEUE, World, job_id, submitted
 
 
@@ -27,7 +27,7 @@ async def scheduler_database(url: str) -> AsyncIterator[tuple[Pool, Connection]]
     """The scheduler's tables, and a connection of somebody else who may lock them."""
     pool, other = await open_pool(url, name="follower"), await open_pool(url, name="other")
     try:
-        await migrate(pool, "fairlead_scheduler", "fairlead_scheduler")
+        await migrate(pool, "fairlead_scheduler", "fairlead_scheduler.store")
         async with other.acquire() as connection:
             yield pool, connection
     finally:

@@ -17,11 +17,11 @@ from fairlead_common.leases import Wish
 from fairlead_common.log import topics
 from fairlead_common.readiness import Degraded
 from fairlead_common.reports import Round, Waiting
-from fairlead_scheduler.deciding import Engine
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
-from fairlead_scheduler.follower import CHECKPOINT
-from fairlead_scheduler.service import Service
-from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
+from fairlead_scheduler.rules.decider import Engine
+from fairlead_scheduler.service.follower import CHECKPOINT
+from fairlead_scheduler.service.service import Service
+from fairlead_scheduler.service.settings import Rate, Rules, SchedulerSettings
 from tests.full_disk import full_disk
 from tests.integration.scheduler.world import World, job_id, submitted
 

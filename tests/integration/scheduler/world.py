@@ -15,7 +15,7 @@ from fairlead_common.configuration import Cordon, Queue
 from fairlead_common.ids import JobId, client_job_id, job_set_partition
 from fairlead_common.log import EventLog, Producer, Record, topics
 from fairlead_common.log.connect import open_log
-from fairlead_scheduler.leader import APPLICATION
+from fairlead_scheduler.service.leader import APPLICATION
 
 QUEUE, JOB_SET = "research", "trials"
 EXECUTOR = "e0"

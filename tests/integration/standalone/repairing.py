@@ -16,9 +16,9 @@ from fairlead_common.log.postgres import PostgresLog
 from fairlead_common.restatement import Knowledge
 from fairlead_lookout.service.recovery import Recovery as Lookout
 from fairlead_lookout.service.settings import Settings as LookoutSettings
-from fairlead_scheduler.follower import CHECKPOINT
-from fairlead_scheduler.service import Service
-from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_scheduler.service.follower import CHECKPOINT
+from fairlead_scheduler.service.service import Service
+from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_standalone.repair.repairing import Findings, Repair
 from tests.integration.scheduler.world import World, job_id
 

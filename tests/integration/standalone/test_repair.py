@@ -11,7 +11,7 @@ from fairlead_common.ids import run_id
 from fairlead_common.log import topics
 from fairlead_common.log.coverage import Fault
 from fairlead_common.readiness import Degraded
-from fairlead_scheduler.recovery import SchedulerLeads
+from fairlead_scheduler.service.recovery import SchedulerLeads
 from tests.integration.scheduler.world import EXECUTOR, job_id, submitted
 from tests.integration.standalone.repairing import Installation
 

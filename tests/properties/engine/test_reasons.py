@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_scheduler.cases.form import Round
+from fairlead_scheduler.cases.case_file import Round
 from fairlead_scheduler.engine import EngineSettings, schedule
 from tests.properties.engine.plain import Pool
 from tests.properties.engine.plain_reasons import check_reasons

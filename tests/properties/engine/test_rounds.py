@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_scheduler.cases.form import Case, Round
-from fairlead_scheduler.cases.world import World
+from fairlead_scheduler.cases.case_file import Case, Round
+from fairlead_scheduler.cases.case_world import World
 from fairlead_scheduler.engine import Plan, schedule
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.preparation import snapshot_checks

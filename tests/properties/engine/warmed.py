@@ -11,14 +11,14 @@ from typing import Any
 
 from hypothesis import given, settings
 
-from fairlead_scheduler import kernels
+from fairlead_scheduler.kernels import compilation
 
-kernels.choose(os.environ)
+compilation.choose(os.environ)
 
-from fairlead_scheduler import warm  # noqa: E402  (what kernels are used is chosen before)
-from fairlead_scheduler.cases import form  # noqa: E402
-from fairlead_scheduler.cases.command import play  # noqa: E402
-from fairlead_scheduler.cases.form import Case  # noqa: E402
+from fairlead_scheduler.cases import case_file  # noqa: E402
+from fairlead_scheduler.cases.case_file import Case  # noqa: E402
+from fairlead_scheduler.cases.case_runner import play  # noqa: E402
+from fairlead_scheduler.kernels import warm_up  # noqa: E402  (what kernels are used is chosen before)
 from tests.properties.engine.worlds import BOUNDED, cases  # noqa: E402
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -49,10 +49,10 @@ def random_worlds(case: Case) -> None:
 
 def main() -> None:
     """Warm up, play, and say what was compiled late."""
-    warm.up()
+    warm_up.up()
     before = set(signatures())
     for file in (*sorted(CASES.rglob("*.yaml")), LARGE):
-        for case in form.read(file):
+        for case in case_file.read(file):
             play(case)
     random_worlds()
     for late in sorted(set(signatures()) - before):

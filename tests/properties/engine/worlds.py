@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from fairlead_scheduler.cases.form import Case
+from fairlead_scheduler.cases.case_file import Case
 
 CLASSES = ["p0", "p0", "p1", "p2", "p3", "p2np", "p2u", "away", "home"]
 QUEUES = "ABCDEFGH"

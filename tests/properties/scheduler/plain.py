@@ -12,14 +12,14 @@ import numpy as np
 
 from fairlead_common.clusters import Node
 from fairlead_common.lifecycle import RunState
-from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.preparation import job_order, job_totals
 from fairlead_scheduler.snapshots import Built
-from fairlead_scheduler.view import columns as c
-from fairlead_scheduler.view.columns import NodeName, View
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.job_table import NodeName, View
 
 Said = dict[Any, Any]
 

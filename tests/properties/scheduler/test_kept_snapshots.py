@@ -20,15 +20,15 @@ from fairlead_common.clusters import Node, Taint
 from fairlead_common.events import FailureCategory, Gang, JobFilter, PreemptionCause
 from fairlead_common.ids import JobId
 from fairlead_common.log import Entry
-from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.engine import schedule
-from fairlead_scheduler.queues import Queues
-from fairlead_scheduler.settings import Rules
+from fairlead_scheduler.service.settings import Rules
 from fairlead_scheduler.snapshots import Builder, Built
-from fairlead_scheduler.view import apply
-from fairlead_scheduler.view import columns as c
-from fairlead_scheduler.view.columns import View
-from fairlead_scheduler.view.forgetting import forget_names
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.unused_names import forget_names
 from tests.properties.scheduler import plain
 
 EXAMPLES = int(os.environ.get("FAIRLEAD_EXAMPLES", "0"))
@@ -82,7 +82,7 @@ class History(RuleBasedStateMachine):
         position = self.view.positions.get(0, 0)
         sequence = ev.EventSequence(queue=queue, job_set="s", by="test", events=list(events))
         for view in (self.view, self.whole):
-            apply.apply(view, [apply.Message(0, position, self.now_ms, sequence)], {})
+            job_fold.apply(view, [job_fold.Message(0, position, self.now_ms, sequence)], {})
 
     def _some(self, pick: int, live: bool | None = None) -> JobId | None:
         """A job, if there is one: with a live run, without, or any."""

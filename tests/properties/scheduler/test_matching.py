@@ -11,11 +11,11 @@ from fairlead_common.classes import AwayNodeType, PriorityClass
 from fairlead_common.clusters import Node, Taint
 from fairlead_common.shapes import Preference, Requirement, SelectorTerm, Shape, Toleration
 from fairlead_scheduler.engine.snapshot import Match
-from fairlead_scheduler.snapshots.classes import Classes
-from fairlead_scheduler.snapshots.matching import RANKS_MAX
-from fairlead_scheduler.snapshots.nodes import no_nodes
-from fairlead_scheduler.snapshots.shapes import ShapeTable
-from fairlead_scheduler.view.columns import Columns, NodeName, ShapeClass
+from fairlead_scheduler.snapshots.class_table import Classes
+from fairlead_scheduler.snapshots.node_matching import RANKS_MAX
+from fairlead_scheduler.snapshots.node_table import no_nodes
+from fairlead_scheduler.snapshots.shape_table import ShapeTable
+from fairlead_scheduler.state.job_table import Columns, NodeName, ShapeClass
 
 AWAY = (Taint("gpu", "yes", "NoSchedule"),)
 CLASSES = [

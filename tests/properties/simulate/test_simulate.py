@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_scheduler.simulate.series import STRETCHES_MAX, Series
+from fairlead_scheduler.simulate.model.series import STRETCHES_MAX, Series
 from tests.properties.engine.worlds import BOUNDED, EXAMPLES
-from tests.unit.simulate.builders import Result, job, simulate
+from tests.unit.simulate.simulations import Result, job, simulate
 
 Job = dict[str, Any]  # one line of jobs.jsonl
 QUICK = settings(BOUNDED, max_examples=EXAMPLES or 25)

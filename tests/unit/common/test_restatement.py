@@ -13,9 +13,9 @@ from fairlead_common.restatement import Choice, Knowledge
 from fairlead_lookout.domain import job_fold
 from fairlead_lookout.domain.model import JobSet, Known
 from fairlead_lookout.domain.model import Message as LookoutMessage
-from fairlead_scheduler.view import apply
-from fairlead_scheduler.view import columns as c
-from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.folds import job_fold as apply
+from fairlead_scheduler.state.job_table import View
 
 PARTITION = job_set_partition("q", "s")
 JOB: JobId = client_job_id(PARTITION, "q", "s", "a")

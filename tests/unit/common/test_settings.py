@@ -7,7 +7,7 @@ import pytest
 from fairlead_common.settings import FILE_VARIABLE, Settings, SettingsError, load
 from fairlead_executor.settings import ExecutorSettings
 from fairlead_lookout.service.settings import Settings as LookoutSettings
-from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_submit.settings import SubmitSettings
 
 

@@ -12,8 +12,8 @@ from fairlead_common.ids import partition_of_job
 from fairlead_common.log import Entry
 from fairlead_common.records import Undecodable
 from fairlead_lookout.domain.model import Message
-from fairlead_scheduler.view import apply
-from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.job_table import View
 from tests.unit.lookout.builders import PlainView
 
 GOLDEN: Final = [
@@ -63,6 +63,6 @@ def test_what_can_be_decoded_can_be_folded(history: list[list[dict[str, Any]]]) 
         entries.append((entry, Message(PARTITION, number, entry.time_ms, sequence)))
     assume(len(entries) > 1)
     view, shown = View(), PlainView()
-    apply.apply(view, apply.decode([entry for entry, _ in entries]), {})
+    job_fold.apply(view, job_fold.decode([entry for entry, _ in entries]), {})
     for _, message in entries:
         shown.fold(message)

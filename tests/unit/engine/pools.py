@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from fairlead_scheduler.cases.form import Case
-from fairlead_scheduler.cases.world import World
+from fairlead_scheduler.cases.case_file import Case
+from fairlead_scheduler.cases.case_world import World
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot
 from fairlead_scheduler.engine.snapshot import Code
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_scheduler.cases import command, form
-from fairlead_scheduler.cases.form import Case
+from fairlead_scheduler.cases import case_file, case_runner
+from fairlead_scheduler.cases.case_file import Case
 
 FOLDER = Path(__file__).parents[2] / "cases"
 CASES = {
     f"{path.relative_to(FOLDER).with_suffix('')}: {case.name}": case
     for path in sorted(FOLDER.rglob("*.yaml"))
-    for case in form.read(path)
+    for case in case_file.read(path)
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_the_worked_case_comes_out_as_written(case: Case) -> None:
-    assert command.play(case)[1] == []
+    assert case_runner.play(case)[1] == []
 
 
 def written(folder: Path, text: str) -> str:
@@ -41,7 +41,7 @@ def test_a_case_that_fails_says_what_it_wanted_and_what_it_got(
         f"- {{name: both start, {NODE}, rounds: [{{submit: [{{id: a, queue: A, count: 3, cpu: 1}}],"
         " expect: {scheduled: [a0-2]}}]}",
     )
-    assert command.main([path]) == 1
+    assert case_runner.main([path]) == 1
     assert capsys.readouterr().out == (
         "FAIL case.yaml: both start\n"
         "     round 0: scheduled: wanted ['a0', 'a1', 'a2'], got ['a0', 'a1']\n"
@@ -57,7 +57,7 @@ def test_json_tells_what_each_round_decided(
         f"- {{name: one waits, {NODE}, rounds: [{{submit: [{{id: a, queue: A, count: 2, cpu: 2}}]"
         "}, {submit: [{id: b, queue: A, cpu: 1, priorityClass: p1}]}]}",
     )
-    assert command.main(["--json", path]) == 0
+    assert case_runner.main(["--json", path]) == 0
     first, second = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     del first["ms"], second["ms"]
     shares = {"weight": 1.0, "fair": 1.0, "uncapped": 1.0, "actual": 0.0, "demand": 2.0}
@@ -84,7 +84,7 @@ def test_json_names_as_waiting_only_what_waits(
         f"- {{name: one waits, {NODE}, rounds: [{{submit: [{{id: a, queue: A, count: 4, cpu: 1}},"
         " {id: b, queue: A, cpu: 3}]}, {finish: [a0]}]}",
     )
-    assert command.main(["--json", path]) == 0
+    assert case_runner.main(["--json", path]) == 0
     first, second = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert first["rejected"] == {"b0": "infeasible"}
     assert first["waiting"].keys() == {"a2", "a3"}
@@ -112,7 +112,7 @@ def test_an_unknown_key_is_an_error_that_names_its_place(
     tmp_path: Path, text: str, place: str
 ) -> None:
     with pytest.raises(SystemExit, match=r"case\.yaml: .*") as stopped:
-        command.main([written(tmp_path, text)])
+        case_runner.main([written(tmp_path, text)])
     assert place in str(stopped.value)
 
 
@@ -120,7 +120,7 @@ def test_a_case_that_names_what_is_not_there_fails_and_says_what(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path, f"- {{name: x, {NODE}, rounds: [{{finish: [a0]}}]}}")
-    assert command.main([path]) == 1
+    assert case_runner.main([path]) == 1
     assert "there is no job 'a0', or it has ended" in capsys.readouterr().out
 
 

@@ -7,9 +7,9 @@ import msgspec
 from fairlead_common import events as ev
 from fairlead_common import shapes
 from fairlead_common.ids import JobId
-from fairlead_scheduler.view import apply
-from fairlead_scheduler.view import columns as c
-from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.job_table import View
 
 SHAPE = shapes.encode(shapes.Shape(requests={"cpu": 1000}))
 
@@ -29,17 +29,17 @@ def leased(name: str, run: int = 1, node: str = "n0") -> ev.JobRunLeased:
 
 def message(
     position: int, *events: ev.AnyEvent, queue: str = "q", time_ms: int | None = None
-) -> apply.Message:
+) -> job_fold.Message:
     """One message of partition 0, a second after the one before it."""
     sequence = ev.EventSequence(queue=queue, job_set="s", by="test", events=list(events))
-    return apply.Message(0, position, 1000 * position if time_ms is None else time_ms, sequence)
+    return job_fold.Message(0, position, 1000 * position if time_ms is None else time_ms, sequence)
 
 
-def fold(*batches: Sequence[ev.AnyEvent], known: apply.Known | None = None) -> View:
+def fold(*batches: Sequence[ev.AnyEvent], known: job_fold.Known | None = None) -> View:
     """A view after these messages."""
     view = View()
     for position, events in enumerate(batches):
-        apply.apply(view, [message(position, *events)], known or {})
+        job_fold.apply(view, [message(position, *events)], known or {})
     return view
 
 

@@ -10,16 +10,16 @@ from fairlead_common.errors import ViewConflict
 from fairlead_common.events import FailureCategory, RetryPolicy
 from fairlead_common.ids import JobId, new_job_id, partition_of_job
 from fairlead_common.lifecycle import JobState, RunState
-from fairlead_scheduler.buckets import Levels, PoolBuckets
-from fairlead_scheduler.settings import Rules
-from fairlead_scheduler.view import columns as c
-from fairlead_scheduler.view import parts, records
-from fairlead_scheduler.view.columns import View
-from fairlead_scheduler.view.loading import Loading
-from fairlead_scheduler.view.saved_names import SavedName, SavedNames
+from fairlead_scheduler.service.settings import Rules
+from fairlead_scheduler.state import checkpoint_parts, checkpoint_rows
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.checkpoint_loader import Loading
+from fairlead_scheduler.state.checkpoint_names import SavedName, SavedNames
+from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.token_buckets import Levels, PoolBuckets
 
 PARTITIONS = 32
-SAVED = (*records.FIELDS, "partition", "queue")
+SAVED = (*checkpoint_rows.FIELDS, "partition", "queue")
 """Columns that a checkpoint restores."""
 FLAGS_MAX = 1 << 15
 """The old tables held flags as a signed number of 16 bits."""
@@ -38,14 +38,14 @@ class Table:
         self.ended: dict[JobId, c.Ended] = {}
         self.buckets = b"{}"
 
-    def save(self, view: View, rows_max: int = parts.ROWS_MAX) -> None:
+    def save(self, view: View, rows_max: int = checkpoint_parts.ROWS_MAX) -> None:
         """As `Saver.save`."""
         for _ in self.save_parts(view, rows_max):
             pass
 
     def save_parts(self, view: View, rows_max: int) -> Iterator[None]:
         """As `Saver.save`, with a pause after each part."""
-        left = parts.Parts(view, self.saved_names, self.positions, rows_max)
+        left = checkpoint_parts.Parts(view, self.saved_names, self.positions, rows_max)
         while not left.is_done:
             self.write(left.take())
             view.specs.end_save()
@@ -56,7 +56,7 @@ class Table:
         self.specs |= dict(view.specs.save(count) or ())
         view.specs.end_save()
 
-    def write(self, changes: parts.Changes) -> None:
+    def write(self, changes: checkpoint_parts.Changes) -> None:
         """As `checkpoint.save`."""
         if changes.before != self.positions:
             raise ViewConflict("another one has saved")
@@ -88,7 +88,7 @@ class Table:
         view = View(PoolBuckets(rules or Rules(), levels))
         view.positions = dict(enumerate(self.positions))
         names = [SavedName(*place, named) for place, named in self.names.items()]
-        loading, decoder = Loading(view, names), records.RowDecoder(rows_per_block=7)
+        loading, decoder = Loading(view, names), checkpoint_rows.RowDecoder(rows_per_block=7)
         for first in range(0, len(answer), piece_bytes):
             for block in decoder.feed(answer[first : first + piece_bytes]):
                 loading.add(block)
@@ -135,7 +135,7 @@ def change_jobs(view: View, chance: np.random.Generator, ids: list[JobId]) -> No
     jobs = view.jobs
     for job_id in ids:
         row = jobs.rows[job_id]
-        for field in records.PLAIN:
+        for field in checkpoint_rows.PLAIN:
             column = getattr(jobs, field)
             if column.dtype.kind in "iu":
                 bounds = np.iinfo(column.dtype)

@@ -13,16 +13,16 @@ from fairlead_common.ids import JobId
 from fairlead_common.log.protocol import Appended, Entry, Record
 from fairlead_common.log.topics import REPORTS
 from fairlead_common.reports import QueueShare
-from fairlead_scheduler.clusters import Clusters
-from fairlead_scheduler.cycle import Cycle
-from fairlead_scheduler.deciding import Decider
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
-from fairlead_scheduler.follower import State
-from fairlead_scheduler.leasing import Leases
-from fairlead_scheduler.queues import Queues
-from fairlead_scheduler.reporting import Reporter
-from fairlead_scheduler.settings import SchedulerSettings
-from fairlead_scheduler.view import apply
+from fairlead_scheduler.rules.decider import Decider
+from fairlead_scheduler.rules.lease_changes import Leases
+from fairlead_scheduler.service.cycle import Cycle
+from fairlead_scheduler.service.follower import State
+from fairlead_scheduler.service.reporter import Reporter
+from fairlead_scheduler.service.settings import SchedulerSettings
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.queue_state import Queues
 from tests.unit.scheduler.facts import fold, message, submitted
 
 ROUND_S_MAX: Final = 30.0
@@ -44,9 +44,9 @@ class _Busy:
             async with self._state.folding:
                 view = self._state.view
                 cancelled = ev.JobCancelRequested(job_id=WAITS)
-                apply.apply(view, [message(1, cancelled, time_ms=1_000)], {})
-                apply.apply(view, [message(2, queue="other", time_ms=100_000)], {})
-                apply.apply(view, [message(3, submitted(LATER), queue="other")], {})
+                job_fold.apply(view, [message(1, cancelled, time_ms=1_000)], {})
+                job_fold.apply(view, [message(2, queue="other", time_ms=100_000)], {})
+                job_fold.apply(view, [message(3, submitted(LATER), queue="other")], {})
         self.appended += records
         return {}
 

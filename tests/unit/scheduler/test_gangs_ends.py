@@ -7,10 +7,10 @@ from fairlead_common import leases
 from fairlead_common.events import FailureCategory, Gang, PreemptionCause
 from fairlead_common.ids import JobId
 from fairlead_common.leases import Wish
-from fairlead_scheduler.units import Unit
-from fairlead_scheduler.view import apply
-from fairlead_scheduler.view import columns as c
-from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.rules.append_batches import Unit
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.job_table import View
 from tests.unit.scheduler.facts import fold, leased, message, state, submitted
 from tests.unit.scheduler.test_housekeeping import decide, events, held, kept
 
@@ -41,7 +41,7 @@ def stops(units: list[Unit]) -> set[str]:
 
 def back(view: View, *found: ev.AnyEvent) -> None:
     """The decisions come back through the log."""
-    apply.apply(view, [message(view.positions[0], *found)], {})
+    job_fold.apply(view, [message(view.positions[0], *found)], {})
 
 
 def test_a_member_that_cannot_start_takes_its_gang_back_in_one_append() -> None:
@@ -152,7 +152,7 @@ def test_a_later_member_that_says_otherwise_of_its_gang_fails_alone_and_says_how
     )
     back(view, failed)
     assert state(view, "a") == "QUEUED"
-    apply.apply(view, [message(view.positions[0], submitted("c", gang=first))], {})
+    job_fold.apply(view, [message(view.positions[0], submitted("c", gang=first))], {})
     assert view.gang_members[c.GangName("q", "s", "g")] == {A, C}
 
 

@@ -13,15 +13,15 @@ from fairlead_common.ids import JobId, RunId
 from fairlead_common.leases import Wish
 from fairlead_common.lifecycle import JobState
 from fairlead_common.log import Entry
-from fairlead_scheduler import housekeeping, leasing
-from fairlead_scheduler.clusters import Clusters
-from fairlead_scheduler.housekeeping import Bounds, Housekeeping
-from fairlead_scheduler.leasing import Held, Leases
-from fairlead_scheduler.queues import Queues
-from fairlead_scheduler.units import Unit
-from fairlead_scheduler.view import apply
-from fairlead_scheduler.view.columns import NodeName, View
-from fairlead_scheduler.watch import Watch
+from fairlead_scheduler.rules import housekeeping, lease_changes
+from fairlead_scheduler.rules.append_batches import Unit
+from fairlead_scheduler.rules.housekeeping import Bounds, Housekeeping
+from fairlead_scheduler.rules.lease_changes import Held, Leases
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.deadlines import Watch
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.job_table import NodeName, View
+from fairlead_scheduler.state.queue_state import Queues
 from tests.unit.scheduler.facts import fold, leased, message, submitted
 
 A = JobId("a")
@@ -186,7 +186,7 @@ def test_a_run_that_was_told_to_stop_is_looked_at_again_when_its_job_changes() -
     assert told() == ["a-1"]
     assert told() == []
     again: list[ev.AnyEvent] = [ev.JobRequeued(job_id=A, reason="again"), leased("a", run=2)]
-    apply.apply(view, [message(3, *again, ev.JobPreemptRequested(job_id=A))], {})
+    job_fold.apply(view, [message(3, *again, ev.JobPreemptRequested(job_id=A))], {})
     live.held[RunId("a-2")] = Held("e0", Wish.RUN)
     assert told() == ["a-2"]
     assert told() == []
@@ -289,7 +289,7 @@ def test_a_run_that_was_to_follow_a_success_is_stopped_before_it_starts() -> Non
     (unit,) = decide(view, held("a-2"), clusters=silent(1))
     (change,) = unit.leases
     assert (change.run, change.held) == ("a-2", Held("e0", Wish.STOP))
-    apply.apply(view, [message(9, ev.JobSucceeded(job_id=A))], {})
+    job_fold.apply(view, [message(9, ev.JobSucceeded(job_id=A))], {})
     assert view.state_of(A) is JobState.SUCCEEDED
     assert decide(view, held("a-2", wish=Wish.STOP)) == []
 
@@ -315,7 +315,7 @@ def test_a_failure_of_a_lost_run_does_not_end_its_job() -> None:
 
 def test_a_new_leader_leaves_the_leases_of_lost_runs_to_their_executors() -> None:
     live = held("a-1", wish=Wish.STOP)
-    assert leasing.compare(fold(*LOST_AND_QUEUED), live) == []
+    assert lease_changes.compare(fold(*LOST_AND_QUEUED), live) == []
     assert live.given_up == {"a-1": A}
 
 
@@ -349,7 +349,7 @@ def test_a_new_leader_finds_the_leases_that_nobody_wants() -> None:
         [leased("a"), leased("b")],
         [ev.JobRunSucceeded(job_id=A, run=1), ev.JobSucceeded(job_id=A)],
     )
-    assert list(leasing.compare(view, held("a-1", "b-1", "x-1"))) == ["a-1", "x-1"]
+    assert list(lease_changes.compare(view, held("a-1", "b-1", "x-1"))) == ["a-1", "x-1"]
 
 
 def test_what_a_round_must_leave_alone_is_marked() -> None:

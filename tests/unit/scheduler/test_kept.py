@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from fairlead_common import events as ev
 from fairlead_common.ids import JobId, new_job_id
-from fairlead_scheduler.view import apply
-from fairlead_scheduler.view.columns import JobSet, View
-from fairlead_scheduler.view.journal import MANY, RowJournal
-from fairlead_scheduler.view.names import NOBODY, Names, unpacked
-from fairlead_scheduler.view.specs import Specs
+from fairlead_scheduler.state.change_journal import MANY, RowJournal
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.job_index import NOBODY, Names, unpacked
+from fairlead_scheduler.state.job_table import JobSet, View
+from fairlead_scheduler.state.specs import Specs
 from tests.unit.scheduler.facts import submitted
 
 A, B, C = JobId("a"), JobId("b"), JobId("c")
@@ -116,7 +116,7 @@ def test_job_sets_without_jobs_are_forgotten_and_their_numbers_used_again() -> N
     for number in range(6):
         told = [submitted(f"j{number}"), submitted(f"k{number}")][: 1 + number % 2]
         sequence = ev.EventSequence(queue="q", job_set=f"s{number}", by="test", events=list(told))
-        apply.apply(view, [apply.Message(number, 0, 0, sequence)], {})
+        job_fold.apply(view, [job_fold.Message(number, 0, 0, sequence)], {})
     for row in (0, 1, 3):
         view.jobs.release(row)
     view.jobs.forget_job_sets(spare=2)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import fairlead_scheduler
-from fairlead_scheduler import kernels
+from fairlead_scheduler.kernels import compilation
 
 SOURCE = Path(fairlead_scheduler.__file__).parent
 
@@ -17,14 +17,16 @@ def checkout(folder: Path) -> Path:
     """A package of that name that holds the module and the engine's sources, as another clone."""
     package = folder / "fairlead_scheduler"
     shutil.copytree(SOURCE / "engine", package / "engine")
-    shutil.copy(SOURCE / "kernel_cache.py", package)
+    (package / "kernels").mkdir()
+    for file in ("__init__.py", "kernel_cache.py"):
+        shutil.copy(SOURCE / "kernels" / file, package / "kernels")
     shutil.copy(SOURCE / "__init__.py", package)
     return folder
 
 
 def folder_of(checkout: Path, **environment: str) -> str:
     """What a process that runs this checkout says is the folder of its kernels."""
-    asks = "from fairlead_scheduler import kernel_cache as k; print(k.folder())"
+    asks = "from fairlead_scheduler.kernels import kernel_cache as k; print(k.folder())"
     given: Mapping[str, str] = {
         **os.environ,
         "NUMBA_CACHE_DIR": "/kept",
@@ -62,12 +64,12 @@ def test_a_changed_source_has_kernels_of_its_own(tmp_path: Path) -> None:
 
 
 def test_only_the_kernels_that_were_used_last_are_kept(tmp_path: Path) -> None:
-    folders = [tmp_path / f"engine-{number}" for number in range(kernels.KEPT_MAX + 3)]
+    folders = [tmp_path / f"engine-{number}" for number in range(compilation.KEPT_MAX + 3)]
     for used_s, folder in enumerate(folders):
         folder.mkdir()
         (folder / "ready").touch()
         os.utime(folder / "ready", (used_s, used_s))
         os.utime(folder, (0, 0))
     os.utime(folders[1] / "ready", (1_000, 1_000))
-    kernels.drop_unused(folders[-1] / "ready")
+    compilation.drop_unused(folders[-1] / "ready")
     assert {folder for folder in folders if folder.exists()} == {folders[1], *folders[4:]}

@@ -12,15 +12,15 @@ from fairlead_common.configuration import Cordon, Queue
 from fairlead_common.events import FailureCategory, Gang, RetryPolicy
 from fairlead_common.ids import JobId
 from fairlead_common.log import Entry, Record
-from fairlead_scheduler.buckets import PoolBuckets
-from fairlead_scheduler.clusters import Clusters
-from fairlead_scheduler.deciding import Decider
-from fairlead_scheduler.leasing import Leases
-from fairlead_scheduler.queues import Queues
-from fairlead_scheduler.reporting import Reporter
-from fairlead_scheduler.settings import Rate, Rules, SchedulerSettings
-from fairlead_scheduler.view import apply
-from fairlead_scheduler.view.columns import View
+from fairlead_scheduler.rules.decider import Decider
+from fairlead_scheduler.rules.lease_changes import Leases
+from fairlead_scheduler.service.reporter import Reporter
+from fairlead_scheduler.service.settings import Rate, Rules, SchedulerSettings
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.token_buckets import PoolBuckets
 from tests.unit.scheduler.facts import leased, message, submitted
 
 NAMES = [f"j{number}" for number in range(8)]
@@ -148,7 +148,7 @@ def test_a_cycle_never_raises_and_its_own_decisions_fit(
     reporter = Reporter(item.name for item in SETTINGS.priority_classes)
     for turn, (events, cluster, configuration_) in enumerate(turns):
         now_ms = 4_000 * turn
-        apply.apply(view, [message(view.positions.get(0, 0), *events, time_ms=now_ms)], {})
+        job_fold.apply(view, [message(view.positions.get(0, 0), *events, time_ms=now_ms)], {})
         clusters.apply(map(entry, cluster))
         clusters.tick(40)
         queues.apply(map(entry, configuration_), clusters)
@@ -167,4 +167,4 @@ def test_a_cycle_never_raises_and_its_own_decisions_fit(
                     assert event.node in {name.node for name in clusters.nodes}
             facts = [event for _, event in unit.facts]
             if facts:
-                apply.apply(view, [message(view.positions[0], *facts, time_ms=now_ms)], {})
+                job_fold.apply(view, [message(view.positions[0], *facts, time_ms=now_ms)], {})

@@ -10,19 +10,19 @@ from fairlead_common.configuration import Queue
 from fairlead_common.ids import JobId
 from fairlead_common.log import Entry, Record
 from fairlead_common.reports import QueueShare
-from fairlead_scheduler.buckets import Levels, PoolBuckets
-from fairlead_scheduler.clusters import Clusters
-from fairlead_scheduler.deciding import Decider
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
-from fairlead_scheduler.leasing import Leases
-from fairlead_scheduler.queues import Queues
-from fairlead_scheduler.reporting import Reporter
-from fairlead_scheduler.settings import PoolRules, Rate, Rules, SchedulerSettings
+from fairlead_scheduler.rules.decider import Decider
+from fairlead_scheduler.rules.lease_changes import Leases
+from fairlead_scheduler.service.reporter import Reporter
+from fairlead_scheduler.service.settings import PoolRules, Rate, Rules, SchedulerSettings
 from fairlead_scheduler.snapshots.builder import BARE_POOLS_MAX
-from fairlead_scheduler.view import apply
-from fairlead_scheduler.view.columns import View
-from fairlead_scheduler.view.ending import LINGER_MS
-from fairlead_scheduler.view.forgetting import forget_names
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.folds.end_events import LINGER_MS
+from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.token_buckets import Levels, PoolBuckets
+from fairlead_scheduler.state.unused_names import forget_names
 from tests.unit.scheduler.facts import fold, message, submitted
 
 
@@ -35,7 +35,7 @@ def view_with_many_pools(count: int) -> View:
     view = fold()
     for number in range(count):
         view.jobs.pools.number(f"p{number}")
-    apply.apply(view, [message(0, submitted("a", pool="late"))], {})
+    job_fold.apply(view, [message(0, submitted("a", pool="late"))], {})
     return view
 
 
@@ -102,10 +102,10 @@ def test_pools_come_and_go_without_end() -> None:
     for number in range(30):
         job, at, time_ms = f"j{number}", 2 * number, LINGER_MS * number
         told = message(at, submitted(job, pool=f"p{number}"), time_ms=time_ms)
-        apply.apply(view, [told], {})
+        job_fold.apply(view, [told], {})
         decider.round(f"p{number}", decider.due(0), 0, lambda: 0.0)
         over = message(at + 1, ev.JobCancelRequested(job_id=JobId(job)), time_ms=time_ms)
-        apply.apply(view, [over], {})
+        job_fold.apply(view, [over], {})
         forget_names(view, spare=3)
     decider.due(0)
     assert len(decider.pools()) <= 6
@@ -170,7 +170,7 @@ def test_each_pools_round_goes_by_its_rules() -> None:
 
     for at, pool in enumerate(("gpu", "other")):
         job = message(at, submitted(f"j{at}", pool=pool))
-        apply.apply(view, [job], {})
+        job_fold.apply(view, [job], {})
         node = Node(executor="e", name=pool, pool=pool, allocatable={"cpu": 4000, "memory": 2**40})
         tell(clusters, records.node_record(node))
     tell(clusters, records.heartbeat_record(Heartbeat(executor="e")))
@@ -196,5 +196,5 @@ def test_a_queue_that_submit_has_forgotten_is_forgotten() -> None:
 def test_a_job_that_ends_before_what_it_waits_for_is_waited_with_no_more() -> None:
     view = fold([submitted("b", after=("never",))])
     assert view.dependents.keys() == {"never"}
-    apply.apply(view, [message(1, ev.JobCancelRequested(job_id=JobId("b")))], {})
+    job_fold.apply(view, [message(1, ev.JobCancelRequested(job_id=JobId("b")))], {})
     assert view.dependents == {}

@@ -8,7 +8,7 @@ import pytest
 from fairlead_common.classes import AwayNodeType, Preemption, PriorityClass
 from fairlead_common.clusters import Taint
 from fairlead_common.settings import SettingsError
-from fairlead_scheduler.settings import PoolRules, Rate, Rules, SchedulerSettings
+from fairlead_scheduler.service.settings import PoolRules, Rate, Rules, SchedulerSettings
 
 PLAIN = SchedulerSettings()
 TAINTS = (Taint(key="gpu", value="true"),)

@@ -3,9 +3,9 @@
 from fairlead_common import clusters as records
 from fairlead_common.clusters import Heartbeat, LeaderHeartbeat, Node
 from fairlead_common.log import Entry, Record
-from fairlead_scheduler.clusters import Clusters
-from fairlead_scheduler.heartbeat import LogClock
-from fairlead_scheduler.view.columns import NodeName
+from fairlead_scheduler.service.leader_heartbeat import LogClock
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.job_table import NodeName
 
 STEP_S_MAX = 10.0
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.simulate.builders import job, simulate
+from tests.unit.simulate.simulations import job, simulate
 
 GANG = {"name": "g", "size": 2}
 FAIRLY = {"protectedFractionOfFairShare": 1}

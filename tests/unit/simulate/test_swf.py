@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_scheduler.simulate import command
-from fairlead_scheduler.simulate.faults import BadInput
-from tests.unit.simulate.builders import Value, nothing
+from fairlead_scheduler.simulate import simulation
+from fairlead_scheduler.simulate.input.input_errors import BadInput
+from tests.unit.simulate.simulations import Value, nothing
 
 HEADER = "; Version: 2.2\n;  MaxProcs: 4\n; Note: a machine of four processors\n"
 
@@ -20,16 +20,16 @@ def line(number: int, submit: int, run: int, processors: int, **other: int) -> s
     return " ".join(map(str, fields)) + "\n"
 
 
-def written(folder: Path, text: str, **changes: Value) -> command.Order:
+def written(folder: Path, text: str, **changes: Value) -> simulation.Order:
     """A trace file."""
     trace = folder / "trace.swf"
     trace.write_text(text)
-    return command.Order(trace)._replace(**changes)
+    return simulation.Order(trace)._replace(**changes)
 
 
-def jobs(order: command.Order, folder: Path) -> dict[str, dict[str, str]]:
+def jobs(order: simulation.Order, folder: Path) -> dict[str, dict[str, str]]:
     """`jobs.csv` by id."""
-    command.run(order, command.read(order), folder / "out", nothing)
+    simulation.run(order, simulation.read(order), folder / "out", nothing)
     with (folder / "out" / "jobs.csv").open() as file:
         return {row["id"]: row for row in csv.DictReader(file)}
 
@@ -65,7 +65,7 @@ def test_jobs_that_failed_fail_again_after_their_time(tmp_path: Path) -> None:
 
 def test_jobs_that_never_ran_are_left_out_and_counted(tmp_path: Path) -> None:
     text = HEADER + line(1, 0, -1, 1) + line(2, 0, 5, 0) + line(3, 0, 5, 1)
-    given = command.read(written(tmp_path, text))
+    given = simulation.read(written(tmp_path, text))
     assert (given.trace.ids, given.notes) == (
         ["3"],
         ["2 jobs without a run in the trace left out"],
@@ -96,7 +96,7 @@ FAULTS = {
 def test_a_bad_line_is_named_with_its_field(tmp_path: Path, name: str) -> None:
     text, at, field, reason = FAULTS[name]
     with pytest.raises(BadInput) as caught:
-        command.read(written(tmp_path, text, swf_processors=4))
+        simulation.read(written(tmp_path, text, swf_processors=4))
     (fault,) = caught.value.faults.kept
     assert (fault.line, fault.field) == (at, field)
     assert reason in fault.reason
@@ -104,4 +104,4 @@ def test_a_bad_line_is_named_with_its_field(tmp_path: Path, name: str) -> None:
 
 def test_a_machine_of_unknown_size_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="--swf-processors"):
-        command.read(written(tmp_path, line(1, 0, 1, 1)))
+        simulation.read(written(tmp_path, line(1, 0, 1, 1)))

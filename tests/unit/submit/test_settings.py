@@ -5,7 +5,7 @@ import pytest
 
 from fairlead_common.classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.settings import SettingsError
-from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_submit.settings import JobDefaults, Limits, SubmitSettings
 
 PLAIN = SubmitSettings()

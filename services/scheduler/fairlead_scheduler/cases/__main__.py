@@ -3,16 +3,16 @@
 import os
 import sys
 
-from fairlead_scheduler import kernels
+from fairlead_scheduler.kernels import compilation
 
 
 def main() -> int:
     """With compiled kernels if there are any: compiling them takes longer than all cases."""
-    kernels.choose(os.environ)
-    from fairlead_scheduler.cases import command  # imports numba, if it is to be used
+    compilation.choose(os.environ)
+    from fairlead_scheduler.cases import case_runner  # imports numba, if it is to be used
 
     try:
-        code = command.main()
+        code = case_runner.main()
         sys.stdout.flush()
     except BrokenPipeError:  # as in `... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from fairlead_scheduler.cases.form import Expect, expand
+from fairlead_scheduler.cases.case_file import Expect, expand
+from fairlead_scheduler.cases.case_world import World
 from fairlead_scheduler.cases.outcome import Decided
-from fairlead_scheduler.cases.world import World
 
 SHARES_DIFFER: Final = 1e-4
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import msgspec
 
 from fairlead_common.ids import JobId
-from fairlead_scheduler import planning
 from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts
+from fairlead_scheduler.rules import plan_batches
 from fairlead_scheduler.snapshots import Built
-from fairlead_scheduler.view.names import Names
+from fairlead_scheduler.state.job_index import Names
 
 
 class Decided(msgspec.Struct, rename="camel", omit_defaults=False):
@@ -43,7 +43,7 @@ def of(case: str, number: int, names: Names, built: Built, plan: Plan, ms: float
         placed={ids[job]: built.nodes[node].node for job, node in placed},
         preempted={
             ids[job]: {
-                "cause": planning.CAUSES[engine.Cause(cause)].value,
+                "cause": plan_batches.CAUSES[engine.Cause(cause)].value,
                 "for": ids[taker],
             }
             for job, cause, taker in preempted

@@ -1,7 +1,8 @@
 """Snapshots of pools for the engine, kept from round to round. Pure.
 
-`builder.py` puts them together; `members.py` keeps a pool's jobs, `nodes.py`, `shapes.py`,
-`ranks.py` (queues), `classes.py`, `gangs.py` and `leased.py` what their names say.
+`builder.py` puts them together; `pool_jobs.py` keeps the jobs of a pool, `node_table.py`,
+`shape_table.py`, `queue_rows.py`, `class_table.py`, `gang_columns.py` and `unacknowledged.py`
+(leases) what their names say.
 docs/decisions/0011 says how all of that is kept right.
 """
 

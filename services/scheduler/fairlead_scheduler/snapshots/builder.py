@@ -14,19 +14,19 @@ import numpy.typing as npt
 
 from fairlead_common.classes import PriorityClass
 from fairlead_common.timers import Timers
-from fairlead_scheduler.buckets import Buckets
-from fairlead_scheduler.clusters import Clusters
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot
 from fairlead_scheduler.engine import snapshot as engine
-from fairlead_scheduler.queues import Queues
-from fairlead_scheduler.settings import PLACEMENTS, Rules
-from fairlead_scheduler.snapshots import nodes as node_columns
-from fairlead_scheduler.snapshots.classes import Classes
-from fairlead_scheduler.snapshots.leased import Leased
-from fairlead_scheduler.snapshots.members import HOLE, WAITS, Homes, Members, Rows
-from fairlead_scheduler.snapshots.nodes import AllNodes, Nodes
-from fairlead_scheduler.view import columns as c
-from fairlead_scheduler.view.columns import NodeName, View, changed_rows
+from fairlead_scheduler.service.settings import PLACEMENTS, Rules
+from fairlead_scheduler.snapshots import node_table as node_columns
+from fairlead_scheduler.snapshots.class_table import Classes
+from fairlead_scheduler.snapshots.node_table import AllNodes, Nodes
+from fairlead_scheduler.snapshots.pool_jobs import HOLE, WAITS, Homes, Members, Rows
+from fairlead_scheduler.snapshots.unacknowledged import Leased
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.job_table import NodeName, View, changed_rows
+from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.token_buckets import Buckets
 
 SLACK: Final = 64
 """Rows of queues and shapes without jobs that are left alone, beside as many as have jobs."""

@@ -17,7 +17,7 @@ from fairlead_common.log import Record, filler
 from fairlead_common.restatement import Choice, Knowledge
 from fairlead_lookout.service.recovery import Recovery as LookoutRecovery
 from fairlead_lookout.service.recovery import Shown
-from fairlead_scheduler.recovery import Recovery as SchedulerRecovery
+from fairlead_scheduler.service.recovery import Recovery as SchedulerRecovery
 
 PAGE: Final = 10_000
 

@@ -13,7 +13,7 @@ import msgspec
 
 from fairlead_common import settings
 from fairlead_lookout.service.settings import Settings as LookoutSettings
-from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_standalone import folder as folders
 from fairlead_standalone.folder import FolderRefused
 from fairlead_standalone.supervisor import Supervisor

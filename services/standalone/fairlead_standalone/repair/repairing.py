@@ -30,9 +30,9 @@ from fairlead_common.restatement import Choice
 from fairlead_common.screening import ScreenedLog
 from fairlead_lookout.service.recovery import Recovery as LookoutRecovery
 from fairlead_lookout.service.settings import Settings as LookoutSettings
-from fairlead_scheduler import leader, recovery
-from fairlead_scheduler.recovery import Recovery as SchedulerRecovery
-from fairlead_scheduler.settings import SchedulerSettings
+from fairlead_scheduler.service import leader, recovery
+from fairlead_scheduler.service.recovery import Recovery as SchedulerRecovery
+from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_standalone.repair.comparing import Comparison, Difference, messages
 from fairlead_submit import recovery as configuration
 from fairlead_submit import store as submit_store

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from fairlead_scheduler import kernel_cache
+from fairlead_scheduler.kernels import kernel_cache
 
 try:
     import numba

@@ -1,0 +1,330 @@
+"""How a case is written: the structs of its YAML, and the classes that every case has.
+
+Unknown keys are errors. Simulations read nodes in the same form.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+import yaml
+
+from fairlead_common import clusters, resources, shapes
+from fairlead_common import events as ev
+from fairlead_common.classes import AwayNodeType, Preemption, PriorityClass
+from fairlead_scheduler.service.settings import Rules
+
+V = TypeVar("V")
+Amount = str | int | float
+Text = str | int | float | bool
+"""A label as people write it in YAML, where `true` and `1` are no strings."""
+
+
+def _away(value: int) -> tuple[AwayNodeType, ...]:
+    return tuple(
+        AwayNodeType(taints=(clusters.Taint(key=kind, value="true"),), value=value)
+        for kind in ("gpu", "large")
+    )
+
+
+FIXTURE_CLASSES: Final = (
+    *(PriorityClass(name=f"p{value}", value=value) for value in range(4)),
+    PriorityClass(name="p2np", value=2, preemption=Preemption.NONE),
+    PriorityClass(name="p3np", value=3, preemption=Preemption.NONE),
+    PriorityClass(name="p2u", value=2, preemption=Preemption.URGENCY),
+    PriorityClass(name="home", value=30_000),
+    PriorityClass(name="away", value=30_000, away_node_types=_away(29_000)),
+    PriorityClass(name="awaylow", value=30_000, away_node_types=_away(28_000)),
+)
+
+
+class Form(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """What every part of a case has in common."""
+
+
+class Taint(Form):
+    """A taint of a node, as Kubernetes writes it."""
+
+    key: str
+    value: Text = ""
+    effect: str = "NoSchedule"
+
+
+class Toleration(Form):
+    """A toleration of a job, as Kubernetes writes it."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: Text = ""
+    effect: str = ""
+
+
+class Nodes(Form):
+    """`count` equal nodes; they are called by the name and a number from 0 on."""
+
+    name: str
+    resources: dict[str, Amount]
+    count: int = 1
+    labels: dict[str, Text] = {}
+    taints: tuple[Taint, ...] = ()
+    pool: str = "default"
+    executor: str = "e0"
+    unschedulable: bool = False
+
+    def node(self, name: str) -> clusters.Node:
+        """One of them."""
+        return clusters.Node(
+            executor=self.executor,
+            name=name,
+            pool=self.pool,
+            allocatable=parse_all(self.resources, round_up=False),
+            labels=_texts(self.labels),
+            taints=tuple(clusters.Taint(t.key, text(t.value), t.effect) for t in self.taints),
+            unschedulable=self.unschedulable,
+        )
+
+
+class Gang(Form):
+    """The group is a gang, or with a name a part of one."""
+
+    name: str | None = None
+    size: int | None = None
+    min_size: int | None = None
+    uniformity_label: str | None = None
+    rest: str = "wait"
+
+
+class Running(Form):
+    """The jobs run already when the case starts."""
+
+    on_node: str
+    since: float = 0
+
+
+class Requirement(Form):
+    """One expression over a label."""
+
+    key: str
+    operator: str
+    values: tuple[Text, ...] = ()
+
+
+class Term(Form):
+    """Of several terms one must be met, with all that is in it."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+
+class Preferred(Form):
+    """Nodes that meet the term come first, the more the greater its weight."""
+
+    weight: int
+    preference: Term
+
+
+class Affinity(Form):
+    """Node affinity: what is required, and what only ranks."""
+
+    node_selector_terms: tuple[Term, ...] = ()
+    preferred: tuple[Preferred, ...] = ()
+
+
+class Group(Form):
+    """`count` equal jobs; they are called by the id and a number from 0 on."""
+
+    id: str
+    queue: str
+    count: int = 1
+    cpu: Amount | None = None
+    memory: Amount | None = None
+    gpu: Amount | None = None
+    resources: dict[str, Amount] = {}
+    priority_class: str = "p0"
+    priority: int = 0
+    node_selector: dict[str, Text] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    gang: Gang | None = None
+    max_runtime_seconds: int | None = None
+    running: Running | None = None
+
+    def shape(self) -> msgspec.Raw:
+        """What decides where its jobs may run."""
+        own = {"cpu": self.cpu, "memory": self.memory, "gpu": self.gpu}
+        amounts = self.resources | {name: a for name, a in own.items() if a is not None}
+        affinity = self.affinity or Affinity()
+        return shapes.encode(
+            shapes.Shape(
+                requests=parse_all(amounts, round_up=True),
+                node_selector=_texts(self.node_selector),
+                affinity=tuple(_term(term) for term in affinity.node_selector_terms),
+                tolerations=tuple(
+                    shapes.Toleration(t.key, t.operator, text(t.value), t.effect)
+                    for t in self.tolerations
+                ),
+                preferred=tuple(
+                    shapes.Preference(wish.weight, _term(wish.preference))
+                    for wish in affinity.preferred
+                ),
+            )
+        )
+
+    def gang_of(self) -> ev.Gang | None:
+        """The gang that its jobs are members of."""
+        if self.gang is None:
+            return None
+        return ev.Gang(
+            name=self.gang.name or self.id,
+            size=self.gang.size or self.count,
+            min_size=self.gang.min_size,
+            uniformity_label=self.gang.uniformity_label,
+            rest=self.gang.rest,
+        )
+
+
+class Queue(Form):
+    """What is configured of a queue."""
+
+    weight: float = 1.0
+    cordoned: bool = False
+    limits: dict[str, dict[str, float | str]] = {}
+
+
+class SameLabel(Form):
+    """These jobs are on nodes with one value of the label."""
+
+    jobs: list[str]
+    label: str
+
+
+class Shares(Form):
+    """Shares with which a round starts; what is left out is not checked."""
+
+    weight: float | None = None
+    fair: float | None = None
+    uncapped: float | None = None
+    actual: float | None = None
+    demand: float | None = None
+
+
+class Expect(Form):
+    """What a round must come to; what is left out is not checked."""
+
+    scheduled: list[str] | None = None
+    preempted: list[str] | None = None
+    queued: list[str] | None = None
+    scheduled_count: int | None = None
+    preempted_count: int | None = None
+    running: dict[str, int] = {}
+    on_node: dict[str, str] = {}
+    same_node: list[list[str]] = []
+    same_label: SameLabel | None = None
+    reasons: dict[str, str] = {}
+    causes: dict[str, str] = {}
+    shares: dict[str, Shares] = {}
+    rejected: dict[str, str] = {}
+    failed: dict[str, str] = {}
+
+
+class Round(Form):
+    """What happens before a round, and what it must come to."""
+
+    at: float | None = None
+    submit: list[Group] = []
+    finish: list[str] = []
+    cancel: list[str] = []
+    cordon_nodes: list[str] = []
+    uncordon_nodes: list[str] = []
+    remove_nodes: list[str] = []
+    add_nodes: list[Nodes] = []
+    resize_nodes: dict[str, dict[str, Amount]] = {}
+    cordon_queues: list[str] = []
+    uncordon_queues: list[str] = []
+    lose_executors: list[str] = []
+    restore_executors: list[str] = []
+    cordon_executors: list[str] = []
+    uncordon_executors: list[str] = []
+    repeat: int = 1
+    expect: Expect = msgspec.field(default_factory=Expect)
+
+
+class Settings(Rules, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """The scheduler's rules with the defaults of cases, and what becomes of preempted jobs."""
+
+    protected_fraction_of_fair_share: float = 0.0
+    requeue_preempted: bool = False
+
+    def rules(self) -> Rules:
+        """What the engine is told, with the short name of GPUs written out."""
+        given = {name: getattr(self, name) for name in Rules.__struct_fields__}
+        for name in ("cost_multipliers", "round_limit", "floating"):
+            given[name] = named(given[name])
+        given["class_limits"] = {name: named(of) for name, of in self.class_limits.items()}
+        return Rules(**given)
+
+
+class Case(Form):
+    """One case of a file."""
+
+    name: str
+    nodes: list[Nodes]
+    rounds: list[Round]
+    settings: Settings = Settings()
+    priority_classes: list[PriorityClass] = []
+    queues: dict[str, Queue] = {}
+
+
+def read(path: Path) -> list[Case]:
+    """The cases of a file. Raises `msgspec.ValidationError` naming the place of a fault."""
+    return msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), list[Case])
+
+
+def expand(names: Iterable[str]) -> list[str]:
+    """`a0-3` is `a0, a1, a2, a3`."""
+    result: list[str] = []
+    for name in names:
+        match = re.fullmatch(r"(.*?)(\d+)-(\d+)", name)
+        if match is None:
+            result.append(name)
+        else:
+            result += [f"{match[1]}{n}" for n in range(int(match[2]), int(match[3]) + 1)]
+    return result
+
+
+def named(amounts: Mapping[str, V]) -> dict[str, V]:
+    """The same with `gpu` by the name that nodes report it under."""
+    return {_resource(name): amount for name, amount in amounts.items()}
+
+
+def parse_all(amounts: Mapping[str, Amount], *, round_up: bool) -> dict[str, int]:
+    """Amounts in the fixed unit of each resource."""
+    return {
+        name: resources.parse(name, amount, round_up=round_up)
+        for name, amount in named(amounts).items()
+    }
+
+
+def text(value: Text) -> str:
+    """A label's value as Kubernetes has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _texts(labels: Mapping[str, Text]) -> dict[str, str]:
+    return {key: text(value) for key, value in labels.items()}
+
+
+def _resource(name: str) -> str:
+    return resources.GPU if name == "gpu" else name
+
+
+def _term(given: Term) -> shapes.SelectorTerm:
+    return shapes.SelectorTerm(
+        _requirements(given.match_expressions), _requirements(given.match_fields)
+    )
+
+
+def _requirements(given: tuple[Requirement, ...]) -> tuple[shapes.Requirement, ...]:
+    return tuple(shapes.Requirement(r.key, r.operator, tuple(map(text, r.values))) for r in given)

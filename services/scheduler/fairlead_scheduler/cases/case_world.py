@@ -1,0 +1,313 @@
+"""The little world in which a case happens: folds like the service's, fed by what a case says."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from fairlead_common import clusters as cluster_records
+from fairlead_common import configuration
+from fairlead_common import events as ev
+from fairlead_common.clusters import Heartbeat, Node
+from fairlead_common.ids import JobId
+from fairlead_common.log import Entry
+from fairlead_common.log.protocol import Record
+from fairlead_scheduler.cases import case_file, outcome
+from fairlead_scheduler.cases.case_file import Case, Group, Round, expand
+from fairlead_scheduler.cases.outcome import Decided
+from fairlead_scheduler.engine import Plan, schedule
+from fairlead_scheduler.snapshots import Builder, Built
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.token_buckets import Buckets
+
+
+class World:
+    """The little world in which a case happens."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.view, self.clusters, self.queues = View(), Clusters(), Queues()
+        rules = case.settings.rules()
+        self.builder = Builder((*case_file.FIXTURE_CLASSES, *case.priority_classes), rules)
+        self.engine = self.builder.engine_settings()
+        self.buckets = Buckets(rules)
+        self.stale: set[str] = set()
+        self.position = 0
+        self.versions = 0
+        self.node_counts: dict[str, int] = {}
+        self.round = -1
+        self.now_ms = 0
+        self.names: set[str] = set()
+        for node in case.nodes:
+            self.add_nodes(node)
+        for name, queue in case.queues.items():
+            self.configure(name, queue.weight, queue.cordoned, queue.limits)
+
+    # Telling the folds ------------------------------------------------------------------
+
+    def append(self, queue: str, events: Sequence[ev.AnyEvent], at_ms: int | None = None) -> None:
+        """Feed events of a queue to the view, as one message."""
+        sequence = ev.EventSequence(queue=queue, job_set="s", by="case", events=list(events))
+        time_ms = self.now_ms if at_ms is None else at_ms
+        job_fold.apply(self.view, [job_fold.Message(0, self.position, time_ms, sequence)], {})
+        self.position += 1
+
+    def _report(self, record: Record) -> None:
+        self.clusters.apply([Entry(0, 0, record.key, record.value, self.now_ms)])
+
+    def add_nodes(self, group: case_file.Nodes) -> None:
+        """Nodes of a group, numbered on from those of the same name."""
+        if group.executor not in self.clusters.heard:
+            heartbeat = Heartbeat(executor=group.executor)
+            self._report(cluster_records.heartbeat_record(heartbeat))
+        first = self.node_counts.get(group.name, 0)
+        self.node_counts[group.name] = first + group.count
+        for number in range(first, first + group.count):
+            self._report(cluster_records.node_record(group.node(f"{group.name}{number}")))
+
+    def node(self, name: str) -> Node:
+        """The node of that name."""
+        for key, node in self.clusters.nodes.items():
+            if key.node == name:
+                return node
+        raise ValueError(f"there is no node {name!r}")
+
+    def row_of(self, name: str) -> int:
+        """The row of a job that is queued or runs."""
+        row = self.view.jobs.rows.get(JobId(name))
+        if row is None:
+            raise ValueError(f"there is no job {name!r}, or it has ended")
+        return row
+
+    def change_node(self, name: str, **changes: Any) -> None:  # whatever fields a Node has
+        """The node reports itself with these fields changed."""
+        self._report(
+            cluster_records.node_record(msgspec.structs.replace(self.node(name), **changes))
+        )
+
+    def configure(
+        self, name: str, weight: float, cordoned: bool, limits: dict[str, dict[str, float | str]]
+    ) -> None:
+        """The queue gets this configuration."""
+        self.versions += 1
+        queue = configuration.Queue(
+            name=name,
+            version=self.versions,
+            weight=weight,
+            cordoned=cordoned,
+            limits={of: case_file.named(amounts) for of, amounts in limits.items()},
+        )
+        record = configuration.record(queue)
+        self.queues.apply([Entry(0, 0, record.key, record.value, 0)], self.clusters)
+
+    def cordon_executor(self, name: str, cordoned: bool) -> None:
+        """An operator's mark."""
+        self.versions += 1
+        self.clusters.cordon(
+            configuration.Cordon(executor=name, version=self.versions, cordoned=cordoned)
+        )
+
+    # One round --------------------------------------------------------------------------
+
+    def begin(self, turn: Round, again: int) -> None:
+        """Apply what a round brings; `again` counts its repetitions."""
+        self.round += 1
+        self.now_ms = self._time_of(turn, again)
+        if again:
+            return
+        for name in expand(turn.finish):
+            self._end(name, ev.JobRunSucceeded, ev.JobSucceeded(job_id=JobId(name)))
+        for name in expand(turn.cancel):
+            self._cancel(name)
+        self._change_nodes(turn)
+        for name in turn.cordon_queues + turn.uncordon_queues:
+            queue = self.queues.get(name)
+            self.configure(name, queue.weight, name in turn.cordon_queues, queue.limits)
+        self.stale = (self.stale | set(turn.lose_executors)) - set(turn.restore_executors)
+        for name in turn.cordon_executors + turn.uncordon_executors:
+            self.cordon_executor(name, name in turn.cordon_executors)
+        for group in turn.submit:
+            self._submit(group)
+
+    def _time_of(self, turn: Round, again: int) -> int:
+        """The round's number in seconds where it says nothing else; time never runs back."""
+        if turn.at is not None:
+            return round(1000 * (turn.at + again))
+        own = 1000 * self.round
+        return own if own >= self.now_ms else self.now_ms + 1000
+
+    def _change_nodes(self, turn: Round) -> None:
+        for name in expand(turn.cordon_nodes):
+            self.change_node(name, unschedulable=True)
+        for name in expand(turn.uncordon_nodes):
+            self.change_node(name, unschedulable=False)
+        for name, amounts in turn.resize_nodes.items():
+            changed = self.node(name).allocatable | case_file.parse_all(amounts, round_up=False)
+            self.change_node(name, allocatable=changed)
+        for name in expand(turn.remove_nodes):
+            node = self.node(name)
+            for job_id in self._running_on(c.NodeName(node.executor, name)):
+                self._end(job_id, None, ev.JobRequeued(job_id=job_id, reason="node-lost"))
+            self._report(cluster_records.node_gone_record(node.executor, name))
+        for group in turn.add_nodes:
+            self.add_nodes(group)
+
+    def _running_on(self, name: c.NodeName) -> list[JobId]:
+        jobs = self.view.jobs
+        number = jobs.nodes.find(name)
+        rows = [row for row in self.view.live_rows().tolist() if jobs.node[row] == number]
+        return [jobs.rows.of(row) for row in rows if c.IS_LIVE_RUN[jobs.run_state[row]]]
+
+    def _queue_of(self, name: str) -> str:
+        row = self.row_of(name)
+        return self.view.jobs.queues.values[int(self.view.jobs.queue[row])]
+
+    def _end(self, name: str, how: type[ev.JobRunSucceeded] | None, event: ev.AnyEvent) -> None:
+        """The job's run has succeeded, or (None) is gone; `event` is what becomes of the job."""
+        row = self.row_of(name)
+        if not c.IS_LIVE_RUN[self.view.jobs.run_state[row]]:
+            raise ValueError(f"job {name!r} does not run")
+        run = int(self.view.jobs.run[row])
+        ended: ev.AnyEvent = (
+            how(job_id=JobId(name), run=run)
+            if how is not None
+            else ev.JobRunLost(job_id=JobId(name), run=run, reason="gone")
+        )
+        self.append(self._queue_of(name), [ended, event])
+
+    def _cancel(self, name: str) -> None:
+        job_id = JobId(name)
+        queue = self._queue_of(name)
+        self.append(queue, [ev.JobCancelRequested(job_id=job_id)])
+        row = self.row_of(name)
+        if c.IS_LIVE_RUN[self.view.jobs.run_state[row]]:
+            run = int(self.view.jobs.run[row])
+            stopped = ev.JobRunStopped(job_id=job_id, run=run, reason="")
+            self.append(queue, [stopped, ev.JobCancelled(job_id=job_id, reason="")])
+
+    def _submit(self, group: Group) -> None:
+        names = [JobId(f"{group.id}{number}") for number in range(group.count)]
+        if not self.names.isdisjoint(names):
+            raise ValueError(f"there are jobs {group.id}0 and so on already")
+        self.names.update(names)
+        values = {item.name: item.value for item in self.builder.classes}
+        if group.priority_class not in values:
+            raise ValueError(f"{group.id}: there is no priority class {group.priority_class!r}")
+        shape, gang = group.shape(), group.gang_of()
+        events: list[ev.AnyEvent] = [
+            ev.JobSubmitted(
+                job_id=name,
+                shape=shape,
+                spec=msgspec.Raw(b"{}"),
+                digest="",
+                priority=group.priority,
+                priority_class=group.priority_class,
+                runtime_s_max=group.max_runtime_seconds,
+                gang=gang,
+            )
+            for name in names
+        ]
+        self.append(group.queue, events)
+        if group.running is not None:
+            self._start(names, group.queue, group.running, values[group.priority_class])
+
+    def _start(
+        self, names: list[JobId], queue: str, running: case_file.Running, value: int
+    ) -> None:
+        """The jobs run already, and their executor has taken them up."""
+        node = self.node(running.on_node)
+        events: list[ev.AnyEvent] = []
+        for name in names:
+            leased = ev.JobRunLeased(
+                job_id=name, run=1, executor=node.executor, node=node.name, value=value
+            )
+            events += [leased, ev.JobRunRunning(job_id=name, run=1)]
+        self.append(queue, events, at_ms=round(1000 * running.since))
+
+    def decide(self) -> Decided:
+        """Run the engine and fold its decisions back."""
+        built = self.build()
+        begun = time.perf_counter()
+        plan = schedule(built.snapshot, self.engine)
+        ms = 1000 * (time.perf_counter() - begun)
+        return self.settle(built, plan, ms)
+
+    def build(self) -> Built:
+        """What the engine is given now."""
+        return self.builder.build(
+            self.view,
+            self.clusters,
+            self.queues,
+            "default",
+            now_ms=self.now_ms,
+            stale=frozenset(self.stale),
+            buckets=self.buckets,
+        )
+
+    def settle(self, built: Built, plan: Plan, ms: float = 0.0) -> Decided:
+        """Fold a plan back."""
+        self.builder.remember_feasible(built, plan)
+        for name, count in zip(built.snapshot.queue_names, plan.queue_scheduled, strict=True):
+            self.buckets.started(name, int(count), self.now_ms)
+        self.buckets.preemptions.take(plan.preemption_tokens_used, self.now_ms)
+        decided = outcome.of(self.case.name, self.round, self.view.jobs.rows, built, plan, ms)
+        self._fold(plan, decided)
+        return decided
+
+    def _fold(self, plan: Plan, decided: Decided) -> None:
+        for name in decided.preempted:
+            job_id, queue = JobId(name), self._queue_of(name)
+            run = int(self.view.jobs.run[self.row_of(name)])
+            end: ev.AnyEvent = (
+                ev.JobRequeued(job_id=job_id, reason="preempted")
+                if self.case.settings.requeue_preempted
+                else ev.JobPreempted(job_id=job_id, reason="preempted")
+            )
+            self.append(queue, [ev.JobRunStopped(job_id=job_id, run=run, reason=""), end])
+        values = plan.placed_value.tolist()
+        for (name, node), value in zip(decided.placed.items(), values, strict=True):
+            row = self.row_of(name)
+            leased = ev.JobRunLeased(
+                job_id=JobId(name),
+                run=int(self.view.jobs.run[row]) + 1,
+                executor=self.node(node).executor,
+                node=node,
+                value=value,
+            )
+            self.append(self._queue_of(name), [leased])
+        for name, code in decided.rejected.items():
+            rejected = ev.JobRejected(job_id=JobId(name), code=code, reason="")
+            self.append(self._queue_of(name), [rejected])
+        for name, code in decided.failed.items():
+            failed = ev.JobFailed(
+                job_id=JobId(name), category=ev.FailureCategory.ADMISSION, reason=code
+            )
+            self.append(self._queue_of(name), [failed])
+
+    def running(self) -> dict[str, int]:
+        """Live runs by queue."""
+        jobs = self.view.jobs
+        counts: dict[str, int] = {}
+        for row in self.view.live_rows().tolist():
+            if c.IS_LIVE_RUN[jobs.run_state[row]]:
+                name = jobs.queues.values[int(jobs.queue[row])]
+                counts[name] = counts.get(name, 0) + 1
+        return counts
+
+    def queued(self) -> set[str]:
+        """Jobs that wait."""
+        jobs = self.view.jobs
+        return {jobs.rows.of(row) for row in self.view.live_rows() if jobs.state[row] == c.QUEUED}
+
+    def place_of(self, name: str) -> str | None:
+        """The node of a live run."""
+        jobs = self.view.jobs
+        row = jobs.rows.get(JobId(name))
+        if row is None or not c.IS_LIVE_RUN[jobs.run_state[row]]:
+            return None
+        return jobs.nodes.values[int(jobs.node[row])].node

@@ -1,0 +1,1 @@
+"""Compiling the engine's kernels, and starting without them."""

@@ -1,0 +1,126 @@
+"""Compiled kernels without waiting for them: the first start runs as Python while they are made.
+
+Compiling takes a minute or two of one core, once per version, checkout and kind of processor. A
+scheduler that finds nothing compiled begins with the same source as ordinary Python, has a child
+process compile it at low priority, and then starts itself anew (as the next leader it goes on from
+the log, as always).
+`python -m fairlead_scheduler.kernels` compiles ahead, for images and set-up steps.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+import sys
+import threading
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Final
+
+from fairlead_scheduler.kernels import kernel_cache
+
+NICE: Final = 10
+"""How far the compiler stands back behind the work of the machine."""
+KEPT_MAX: Final = 8
+"""Folders of kernels (some 40 MB each) that are kept: of other versions, checkouts, processors."""
+_PLAIN: Final = "NUMBA_DISABLE_JIT"
+_WITH_PARENT: Final = "--with-parent"
+"""The compiler ends at once when its standard input is closed: its parent is gone."""
+_logger = logging.getLogger("fairlead.scheduler.kernels")
+
+
+class KernelsReady(Exception):
+    """The kernels are compiled: this process may start itself anew and use them."""
+
+
+def choose(environment: MutableMapping[str, str]) -> None:
+    """Decide, before numba is imported, where compiled kernels are kept and whether to use them."""
+    cache = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    environment.setdefault("NUMBA_CACHE_DIR", str(Path(cache) / "fairlead" / "numba"))
+    marker = _marker()
+    if marker is None:
+        return
+    if not marker.exists():
+        environment[_PLAIN] = "1"
+    elif os.access(marker, os.W_OK):
+        marker.touch()
+
+
+def are_ready() -> bool:
+    """Whether there is nothing left to compile (also where there is no compiler)."""
+    marker = _marker()
+    return marker is None or marker.exists()
+
+
+def drop_unused(marker: Path) -> None:
+    """Of the folders of kernels beside this one keep those that were used last."""
+    beside = [folder for folder in marker.parent.parent.glob("engine-*") if folder.is_dir()]
+    beside.sort(key=_last_used_s, reverse=True)
+    for folder in beside[KEPT_MAX:]:
+        shutil.rmtree(folder)
+
+
+def _last_used_s(folder: Path) -> float:
+    """A start touches the marker; who still compiles adds files."""
+    return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+
+
+def _marker() -> Path | None:
+    """What is written once everything is compiled; None where nothing can be."""
+    folder = kernel_cache.folder()
+    return folder / "ready" if folder is not None and kernel_cache.has_compiler() else None
+
+
+async def compile_beside() -> None:
+    """Have a child process compile everything, then raise `KernelsReady`.
+
+    A child that fails is told of and nothing else: the scheduler goes on as Python.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != _PLAIN}
+    _logger.info("kernels are being compiled; until then rounds run as Python, and slower")
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "fairlead_scheduler.kernels", _WITH_PARENT),
+        stdin=asyncio.subprocess.PIPE,
+        env=environment,
+    )
+    try:
+        code = await child.wait()
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    if code == 0:
+        raise KernelsReady
+    _logger.warning("the kernels could not be compiled (exit code %d): rounds stay slow", code)
+
+
+def start_anew() -> None:
+    """Replace this process by a fresh start of itself. Does not return."""
+    os.environ.pop(_PLAIN, None)
+    sys.stderr.flush()
+    os.execv(sys.executable, sys.orig_argv)
+
+
+def main() -> None:
+    """Compile everything that is not compiled yet, and leave the marker."""
+    if _WITH_PARENT in sys.argv:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.nice(NICE)
+    choose(os.environ)
+    os.environ.pop(_PLAIN, None)
+    marker = _marker()
+    if marker is None or marker.exists():
+        return
+    sys.stderr.write("compiling the engine's kernels: a minute, once per version ...\n")
+    from fairlead_scheduler.kernels import warm_up
+
+    warm_up.up()
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.touch()
+    drop_unused(marker)
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 1):
+        pass
+    os._exit(1)

@@ -1,0 +1,40 @@
+"""Compiles or loads the engine's kernels before the first round needs them."""
+
+import msgspec
+
+from fairlead_common import clusters as cluster_records
+from fairlead_common import events as ev
+from fairlead_common import shapes
+from fairlead_common.classes import DEFAULT_CLASSES
+from fairlead_common.clusters import Node
+from fairlead_common.ids import JobId
+from fairlead_common.log import Entry
+from fairlead_scheduler.engine import schedule
+from fairlead_scheduler.engine.warm_up import compile_all
+from fairlead_scheduler.service.settings import Rules
+from fairlead_scheduler.snapshots import Builder
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.queue_state import Queues
+
+
+def up() -> None:
+    """Rounds over tiny pools: with every rule, and as the snapshot builder makes them."""
+    compile_all()
+    view, clusters = View(), Clusters()
+    node = cluster_records.node_record(Node(executor="e", name="n", allocatable={"cpu": 3000}))
+    clusters.apply([Entry(0, 0, node.key, node.value, 0)])
+    shape = shapes.encode(shapes.Shape(requests={"cpu": 1000}))
+    for position, queue in enumerate(("a", "b")):
+        jobs: list[ev.AnyEvent] = [
+            ev.JobSubmitted(
+                job_id=JobId(f"{queue}{number}"), shape=shape, spec=msgspec.Raw(b"{}"), digest=""
+            )
+            for number in range(3)
+        ]
+        sequence = ev.EventSequence(queue=queue, job_set="s", by="", events=jobs)
+        job_fold.apply(view, [job_fold.Message(0, position, 0, sequence)], {})
+    builder = Builder(DEFAULT_CLASSES, Rules())
+    built = builder.build(view, clusters, Queues(), "default", now_ms=0)
+    schedule(built.snapshot, builder.engine_settings())

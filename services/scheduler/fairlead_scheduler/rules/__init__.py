@@ -1,0 +1,1 @@
+"""What the scheduler decides outside of a round: pure."""

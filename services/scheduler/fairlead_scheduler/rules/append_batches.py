@@ -1,0 +1,91 @@
+"""What a cycle appends: units that are never split, cut into appends within bounds. Pure."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from fairlead_common import events as ev
+from fairlead_common.errors import RecordTooLarge
+from fairlead_common.ids import partition_of_job
+from fairlead_common.log.limits import check_append
+from fairlead_common.log.protocol import RECORD_BYTES_MAX, Record
+from fairlead_scheduler.rules.lease_changes import LeaseChange
+from fairlead_scheduler.service.settings import APPEND_BYTES_MAX, LEASES_PER_APPEND_MAX
+from fairlead_scheduler.state.job_table import BY_SCHEDULER, JobSet
+
+UNKNOWN = JobSet("", "")
+"""For a fact about a job of which nothing but its id is known any more."""
+
+
+class Unit(msgspec.Struct, frozen=True, gc=False):
+    """Facts and leases that become true together: a job or gang, and what it displaces."""
+
+    facts: tuple[tuple[JobSet, ev.AnyEvent], ...]
+    leases: tuple[LeaseChange, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it has."""
+        return sum(len(change.record.value or b"") for change in self.leases) + 256 * len(
+            self.facts
+        )
+
+
+class Append(NamedTuple):
+    """The records of one atomic append, and what becomes of leases by it."""
+
+    records: list[Record]
+    leases: list[LeaseChange]
+
+
+def appends(units: Iterable[Unit]) -> Iterator[Append]:
+    """Atomic appends, in order; facts of one job set share messages."""
+    facts: dict[JobSet, list[ev.AnyEvent]] = {}
+    leases: list[LeaseChange] = []
+    count = size = 0
+    for unit in units:
+        more = unit.size
+        if (count or leases) and (
+            count + len(unit.facts) > 2 * LEASES_PER_APPEND_MAX
+            or len(leases) + len(unit.leases) > LEASES_PER_APPEND_MAX
+            or size + more > APPEND_BYTES_MAX
+        ):
+            yield _append(facts, leases)
+            facts, leases, count, size = {}, [], 0, 0
+        for job_set, event in unit.facts:
+            found = facts.get(job_set)
+            if found is None:
+                facts[job_set] = [event]
+            else:
+                found.append(event)
+        leases += unit.leases
+        count += len(unit.facts)
+        size += more
+    if facts or leases:
+        yield _append(facts, leases)
+
+
+def too_large(unit: Unit) -> str | None:
+    """Why no log takes it, None if one does."""
+    if unit.size <= RECORD_BYTES_MAX:
+        return None
+    try:
+        for append in appends([unit]):
+            check_append(append.records)
+    except RecordTooLarge as error:
+        return str(error)
+    return None
+
+
+def _append(facts: dict[JobSet, list[ev.AnyEvent]], leases: list[LeaseChange]) -> Append:
+    records: list[Record] = []
+    for (queue, name), events in facts.items():
+        if name:
+            records += ev.records(queue, name, BY_SCHEDULER, events)
+            continue
+        for event in events:
+            assert isinstance(event, ev.JobEvent), "only a job's id says where it belongs"
+            partition = partition_of_job(event.job_id)
+            records += ev.records(queue, name, BY_SCHEDULER, [event], partition=partition)
+    return Append(records + [change.record for change in leases], leases)

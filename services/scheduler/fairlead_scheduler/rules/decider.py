@@ -1,0 +1,184 @@
+"""The decisions of one cycle, without I/O: what is due, then a round for each pool.
+
+The live cycle and simulations use it alike. Time is an argument; the only clock here is the one
+given for the soft limit of a round.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from fairlead_common.ids import JobId
+from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
+from fairlead_scheduler.rules import housekeeping, plan_batches
+from fairlead_scheduler.rules.append_batches import Unit
+from fairlead_scheduler.rules.housekeeping import Bounds, Housekeeping
+from fairlead_scheduler.rules.lease_changes import Leases
+from fairlead_scheduler.service.settings import SchedulerSettings
+from fairlead_scheduler.snapshots import Builder, Built
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.deadlines import Watch
+from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.unused_names import forget_names
+
+EXAMINED_MS = 60_000
+"""Jobs submitted this long before a leader began were examined by an earlier one."""
+
+
+class Round(NamedTuple):
+    """What a round looked at and decided, and how long its steps took (s)."""
+
+    built: Built
+    plan: Plan
+    steps_s: dict[str, float]
+
+
+class Engine(Protocol):
+    """Whatever decides a round; `engine.schedule` does."""
+
+    def __call__(
+        self,
+        snapshot: Snapshot,
+        settings: EngineSettings,
+        *,
+        expired: Callable[[], bool],
+        clock_s: Callable[[], float],
+    ) -> Plan:
+        """What to start and to stop in this pool."""
+        ...
+
+
+class _Pool(msgspec.Struct):
+    """What is kept of a pool from cycle to cycle."""
+
+    settled: object = None
+    """What the last round looked at, if that round left nothing to do."""
+    due_ms: int = 0
+    """When the next gang's time to assemble is over."""
+
+
+def _next_late_gang_ms(snapshot: Snapshot, settings: EngineSettings) -> int:
+    """When the time of the next gang to assemble is over (N9); `NEVER_MS` if there is none."""
+    since_ms, limit_ms = snapshot.gang_submitted_ms, settings.gang_assembly_timeout_ms
+    if since_ms is None or limit_ms <= 0:
+        return c.NEVER_MS
+    open_ms = since_ms[(since_ms < c.NEVER_MS) & (since_ms + limit_ms >= snapshot.now_ms)]
+    return int(open_ms.min()) + limit_ms + 1 if len(open_ms) else c.NEVER_MS
+
+
+class Decider:
+    """Decides, and keeps between cycles what a leader must remember."""
+
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        view: View,
+        clusters: Clusters,
+        queues: Queues,
+        leases: Leases,
+        *,
+        began_ms: int,
+        engine: Engine = schedule,
+    ) -> None:
+        self.view = view
+        self.clusters = clusters
+        self.queues = queues
+        self.leases = leases
+        self._settings = settings
+        self._builder = Builder(settings.priority_classes, settings.rules)
+        self._builder.kept_before_ms = began_ms - EXAMINED_MS
+        self._schedule = engine
+        self._engine = self._builder.engine_settings()
+        self._engines = {pool: self._builder.engine_settings(pool) for pool in settings.rules.pools}
+        self._pools: dict[str, _Pool] = {}
+        self._bounds = Bounds(
+            stale_s=settings.executor_stale_s,
+            lost_s=settings.executor_timeout_s,
+            node_gone_s=settings.node_gone_s,
+            deadline_s=settings.deadline_grace_s,
+            unstarted=settings.retries_unstarted_max,
+        )
+        self._watch = Watch(round(1000 * settings.deadline_grace_s))
+        self._watch.keep_up(view)
+        clusters.expect(self._watch.in_use(view))
+
+    def due(self, now_ms: int) -> Housekeeping:
+        """Run ends, stops, deadlines and lost executors: decided before anything is scheduled.
+
+        A cycle begins here: no number of a name that an earlier one looked up is needed any more.
+        """
+        forget_names(self.view)
+        kept = housekeeping.decide(
+            self.view,
+            self._watch,
+            self.leases,
+            self.queues,
+            self.clusters,
+            self._bounds,
+            now_ms=now_ms,
+        )
+        self.view.loose_runs.clear()
+        gone = self.clusters.gone(self._bounds.node_gone_s, self._bounds.stale_s)
+        self.clusters.forget(gone)
+        return kept
+
+    def pools(self) -> list[str]:
+        """The pools to schedule, in their order. What is kept of others is forgotten."""
+        found = self._builder.pools(self.view, self.clusters)
+        if len(self._pools) > len(found):
+            self._pools = {name: self._pools[name] for name in found if name in self._pools}
+        return found
+
+    def round(
+        self, name: str, kept: Housekeeping, now_ms: int, timer_s: Callable[[], float]
+    ) -> Round | None:
+        """A round of one pool; None when nothing changed since one that left nothing to do."""
+        pool = self._pools.get(name)
+        if pool is None:
+            pool = self._pools[name] = _Pool()
+        begun_s = timer_s()
+        self._builder.keep_up(self.view, self.clusters, now_ms, kept.left_out)
+        stale = self.clusters.silent(self._settings.executor_stale_s)
+        key = (self._builder.version(name), self.queues.version, stale, self._builder.lagging())
+        if pool.settled == key and now_ms < pool.due_ms:
+            return None
+        built = self._builder.build(
+            self.view,
+            self.clusters,
+            self.queues,
+            name,
+            now_ms=now_ms,
+            stale=stale,
+            buckets=self.view.buckets.pool(name),
+            left_out=kept.left_out,
+        )
+        built_s = timer_s()
+        engine = self._engines.get(name, self._engine)
+        plan = self._schedule(
+            built.snapshot,
+            engine,
+            expired=lambda: timer_s() - built_s > self._settings.round_s_max,
+            clock_s=timer_s,
+        )
+        steps = {"build": built_s - begun_s, "plan": timer_s() - built_s}
+        self._builder.remember_feasible(built, plan)
+        idle = not plan.limited and not len(plan.placed_job) and not len(plan.preempted_job)
+        pool.settled = key if idle else None
+        pool.due_ms = _next_late_gang_ms(built.snapshot, engine)
+        return Round(built, plan, steps)
+
+    def again(self, name: str) -> None:
+        """Have a round of this pool in the next cycle even if nothing changes."""
+        self._pools[name].settled = None
+
+    def specs_needed(self, decided: Round) -> list[JobId]:
+        """The jobs whose specs must be in `view.specs` before `units` is asked."""
+        return plan_batches.placed_ids(self.view, decided.built, decided.plan)
+
+    def units(self, decided: Round) -> list[Unit]:
+        """What the log is told of a round."""
+        specs = self.view.specs.of(self.specs_needed(decided))
+        return plan_batches.units(self.view, decided.built, decided.plan, specs)

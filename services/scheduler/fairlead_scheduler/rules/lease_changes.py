@@ -1,0 +1,270 @@
+"""Live leases as this leader knows them, and the records that make, change and end them.
+
+A new leader reads them back from the lease topics before it decides anything; from then on it
+keeps them in step with what it appended. `compare` compares them with the runs of the view, so
+that a lost or doubled decision cannot leave a lease behind.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from fairlead_common import events as ev
+from fairlead_common import leases, resources, shapes
+from fairlead_common.events import FailureCategory
+from fairlead_common.ids import JobId, RunId, parse_run_id, partition_of_job, run_id
+from fairlead_common.leases import Lease, Wish
+from fairlead_common.lifecycle import RunState
+from fairlead_common.log.protocol import Record
+from fairlead_common.log.topics import leases as leases_of
+from fairlead_scheduler.rules import run_ends
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.job_table import View
+
+
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """What is known of one live lease. `given_up`: the scheduler counts its run as lost."""
+
+    executor: str
+    wish: Wish
+    given_up: bool = False
+
+
+@lru_cache(maxsize=4096)
+def held(executor: str, wish: Wish, given_up: bool = False) -> Held:
+    """One object for all leases of an executor with the same wish: there may be a million."""
+    return Held(executor, wish, given_up)
+
+
+class LeaseChange(msgspec.Struct, frozen=True, gc=False):
+    """A record that makes, changes or ends a lease, and what is then known of it (None: ended)."""
+
+    run: RunId
+    held: Held | None
+    record: Record
+
+
+class Leases:
+    """Live leases by run. `given_up`: those of runs that the scheduler counts as lost, whose
+    executors have still to report that they have ended."""
+
+    def __init__(self) -> None:
+        self.held: dict[RunId, Held] = {}
+        self.given_up: dict[RunId, JobId] = {}
+
+    def read_back(self, executor: str, newest: dict[str, bytes]) -> None:
+        """Take over what the topic of an executor holds."""
+        for run, value in newest.items():
+            self.held[RunId(run)] = held(executor, _wish.decode(value).wish)
+
+    def assume_wanted(self, view: View) -> None:
+        """Live runs whose lease could not be read back: their executors may still have it."""
+        jobs = view.jobs
+        rows = view.decidable(_live_runs(view))
+        runs = map(run_id, jobs.rows.every(rows), jobs.run[rows].tolist())
+        for run, node in zip(runs, jobs.node[rows].tolist(), strict=True):
+            if run not in self.held:
+                self.held[run] = held(jobs.nodes.values[node].executor, Wish.RUN)
+
+    def apply(self, changes: Iterable[LeaseChange]) -> None:
+        """Keep in step with an append that is done."""
+        for change in changes:
+            if change.held is None:
+                self.held.pop(change.run, None)
+                self.given_up.pop(change.run, None)
+            else:
+                self.held[change.run] = change.held
+                if change.held.given_up:
+                    self.given_up[change.run] = JobId(parse_run_id(change.run)[0])
+
+    def is_given_up(self, run: RunId) -> bool:
+        """Whether the executor of this run has still to report the end of a run that is lost."""
+        return run in self.given_up
+
+
+class _OnlyWish(msgspec.Struct, frozen=True):
+    wish: Wish = Wish.RUN
+
+
+_wish: Final = msgspec.json.Decoder(_OnlyWish)
+
+
+def new_lease(
+    view: View, row: int, submitted: ev.JobSubmitted, node: c.NodeName, after: tuple[RunId, ...]
+) -> LeaseChange:
+    """The lease that starts the job's next run on this node."""
+    jobs = view.jobs
+    job_id, run = jobs.rows.of(row), int(jobs.run[row]) + 1
+    job_set = jobs.job_sets.values[jobs.job_set[row]]
+    environment = {
+        "FAIRLEAD_JOB_ID": job_id,
+        "FAIRLEAD_QUEUE": job_set.queue,
+        "FAIRLEAD_JOB_SET": job_set.name,
+        "FAIRLEAD_RUN": str(run),
+        **_gang_environment(submitted.gang),
+    }
+    shape = jobs.shapes.values[int(jobs.shape[row])].raw
+    requests = jobs.shape_of(int(jobs.shape[row])).requests
+    spec = submitted.spec
+    if shape != bytes(submitted.shape):  # a retry gave it more memory
+        before = shapes.decode(submitted.shape).requests[resources.MEMORY]
+        spec = run_ends.with_memory(bytes(spec), before, requests[resources.MEMORY])
+    lease = Lease(
+        job_id=job_id,
+        run=run,
+        queue=job_set.queue,
+        job_set=job_set.name,
+        node=node.node,
+        grace_s=submitted.grace_s,
+        runtime_s_max=submitted.runtime_s_max,
+        namespace=submitted.namespace,
+        after=after,
+        env=environment,
+        labels=submitted.labels,
+        annotations=submitted.annotations,
+        requests=requests,
+        spec=spec,
+    )
+    return _written(node.executor, lease)
+
+
+def _written(executor: str, lease: Lease, *, given_up: bool = False) -> LeaseChange:
+    record = leases.record(executor, lease)
+    return LeaseChange(RunId(record.key), held(executor, lease.wish, given_up), record)
+
+
+def _gang_environment(gang: ev.Gang | None) -> dict[str, str]:
+    if gang is None:
+        return {}
+    said = {
+        "FAIRLEAD_GANG_NAME": gang.name,
+        "FAIRLEAD_GANG_SIZE": str(gang.size),
+        "FAIRLEAD_GANG_MIN_SIZE": str(gang.min_size or gang.size),
+    }
+    if gang.member is not None:
+        said["FAIRLEAD_GANG_MEMBER"] = str(gang.member)
+    if gang.uniformity_label is not None:
+        said["FAIRLEAD_GANG_UNIFORMITY_LABEL"] = gang.uniformity_label
+    return said
+
+
+def stop_lease(
+    view: View,
+    row: int,
+    why: str,
+    failure: FailureCategory | None = None,
+    *,
+    given_up: bool = False,
+) -> LeaseChange:
+    """The lease that asks the job's live run to end; with a `failure` it then counts as failed.
+
+    `given_up`: the run counts as lost already; the lease stays until its executor reports an end.
+    """
+    jobs = view.jobs
+    node = jobs.nodes.values[jobs.node.item(row)]
+    job_set = jobs.job_sets.values[jobs.job_set.item(row)]
+    lease = Lease(
+        job_id=jobs.rows.of(row),
+        run=jobs.run.item(row),
+        queue=job_set.queue,
+        job_set=job_set.name,
+        node=node.node,
+        wish=Wish.STOP,
+        why=why,
+        failure=failure,
+        grace_s=jobs.grace_s.item(row),
+    )
+    return _written(node.executor, lease, given_up=given_up)
+
+
+def clear(held: Leases, run: RunId, executor: str | None = None) -> tuple[LeaseChange, ...]:
+    """The record that ends the lease of a run, none if there is no such lease."""
+    known = held.held.get(run)
+    name = known.executor if known is not None else executor
+    return () if name is None else (LeaseChange(run, None, leases.cleared(name, run)),)
+
+
+def clear_all(runs: Sequence[RunId], executors: Sequence[str]) -> list[LeaseChange]:
+    """The records that end the leases of these runs, which were on nodes of these executors."""
+    topics = {name: leases_of(name).name for name in set(executors)}
+    return [
+        LeaseChange(run, None, Record(topics[executor], run, None))
+        for run, executor in zip(runs, executors, strict=True)
+    ]
+
+
+NO_LEASE: Final = (
+    "its lease is not in the log any more: the log was restored from a backup or created again"
+)
+
+
+def executors_in_use(view: View) -> set[str]:
+    """The executors that have live runs."""
+    numbers = np.unique(view.jobs.node[_live_runs(view)])
+    nodes = view.jobs.nodes.values
+    return {nodes[number].executor for number in numbers.tolist() if number >= 0}
+
+
+def runs_without_lease(view: View, held: Leases) -> dict[RunId, tuple[c.JobSet, ev.JobRunLost]]:
+    """Live runs of which no lease says that they exist, and the ends of them.
+
+    A lease is appended together with its run, and its null together with what ends the run: in an
+    intact log there are none. A new leader looks once it has read both to the end.
+    """
+    jobs = view.jobs
+    rows = view.decidable(_live_runs(view))
+    found = {}
+    for job_id, row in zip(jobs.rows.every(rows), rows.tolist(), strict=True):
+        run = run_id(job_id, jobs.run.item(row))
+        if run not in held.held:
+            lost = ev.JobRunLost(job_id=job_id, run=jobs.run.item(row), reason=NO_LEASE)
+            found[run] = jobs.job_sets.values[jobs.job_set.item(row)], lost
+    return found
+
+
+def _live_runs(view: View) -> c.Rows:
+    rows = view.live_rows()
+    live: c.Rows = rows[c.IS_LIVE_RUN[view.jobs.run_state[rows]]]
+    return live
+
+
+def compare(view: View, held: Leases) -> list[RunId]:
+    """Live leases of runs that have ended, or of which the view knows nothing: all are looked at.
+
+    A new leader calls this first of all; later `View.loose_runs` and `View.attention` name them.
+    Of those that wish a lost run to stop, the executor has still to report the end: they stay, as
+    `held.given_up`. If it has reported that already, it does so again.
+    """
+    jobs = view.jobs
+    unwanted = []
+    for run, known in held.held.items():
+        if is_stopped(view, run):
+            continue
+        job_id, number = parse_run_id(run)
+        row = jobs.rows.get(JobId(job_id))
+        if row is None:
+            unwanted.append(run)
+            continue
+        newest = jobs.run.item(row)
+        run_state = jobs.run_state.item(row)
+        if newest < number or (newest == number and c.LIVE_RUN[run_state]):
+            continue
+        is_decided_next = newest == number and c.HELD[jobs.state.item(row)]
+        if is_decided_next and (run_state != _LOST or known.wish is Wish.RUN):
+            continue
+        if known.wish is Wish.STOP:
+            held.given_up[run] = JobId(job_id)
+        else:
+            unwanted.append(run)
+    return unwanted
+
+
+_LOST: Final = c.RUN_CODE[RunState.LOST]
+
+
+def is_stopped(view: View, run: RunId) -> bool:
+    """Whether the log of this run's job cannot be read on: nobody knows then what became of it."""
+    return bool(view.stopped) and partition_of_job(parse_run_id(run)[0]) in view.stopped

@@ -1,0 +1,232 @@
+"""From the engine's plan to what the log is told: leases, preemptions, refusals. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from fairlead_common import events as ev
+from fairlead_common.events import FailureCategory, PreemptionCause
+from fairlead_common.ids import JobId, RunId, run_id
+from fairlead_scheduler.engine import Plan
+from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.engine.plan import reason_texts
+from fairlead_scheduler.rules import lease_changes
+from fairlead_scheduler.rules.append_batches import Unit, too_large
+from fairlead_scheduler.rules.lease_changes import LeaseChange
+from fairlead_scheduler.snapshots import Built
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.job_table import JobSet, View
+
+CAUSES: Final = {
+    engine.Cause.FAIR_SHARE: PreemptionCause.FAIR_SHARE,
+    engine.Cause.URGENCY: PreemptionCause.URGENCY,
+    engine.Cause.GANG: PreemptionCause.GANG,
+}
+
+
+def placed_ids(view: View, built: Built, plan: Plan) -> list[JobId]:
+    """The jobs that start, whose specs are needed to write their leases."""
+    return view.jobs.rows.every(built.rows[plan.placed_job])
+
+
+def units(
+    view: View, built: Built, plan: Plan, specs: Mapping[JobId, ev.JobSubmitted]
+) -> list[Unit]:
+    """One unit per job or gang that starts, with what it displaces; then refusals."""
+    made = _Units(view, built)
+    after = made.preempt(plan)
+    nodes = plan.placed_node.tolist()
+    values = plan.placed_value.tolist()
+    jobs = plan.placed_job.tolist()
+    for job, node, value in zip(jobs, nodes, values, strict=True):
+        made.place(job, node, value, specs, after.get(node, ()), plan.pool)
+    reasons = _Sentences(built, plan)
+    for job, code in zip(plan.rejected_job.tolist(), plan.rejected_code.tolist(), strict=True):
+        event: ev.AnyEvent = ev.JobRejected(
+            job_id=made.id_of(job),
+            code=reason_texts.CODE_NAMES[engine.Code(code)],
+            reason=reasons.of(job, code),
+        )
+        made.add(job, event)
+    for job, code in zip(plan.failed_job.tolist(), plan.failed_code.tolist(), strict=True):
+        if code == engine.Code.ALL_NODES_TRIED:
+            continue
+        event = ev.JobFailed(
+            job_id=made.id_of(job),
+            category=FailureCategory.ADMISSION,
+            reason=f"{reason_texts.CODE_NAMES[engine.Code(code)]}: {reasons.of(job, code)}",
+        )
+        made.add(job, event)
+    made.fail_tried(plan.failed_job[plan.failed_code == engine.Code.ALL_NODES_TRIED].tolist())
+    return made.units()
+
+
+class _Units:
+    """Collects facts and leases by the unit they belong to: a gang, or a single job."""
+
+    def __init__(self, view: View, built: Built) -> None:
+        self._view = view
+        self._built = built
+        self._rows = built.rows
+        self._facts: dict[int, list[tuple[JobSet, ev.AnyEvent]]] = {}
+        self._leases: dict[int, list[LeaseChange]] = {}
+        self._gang = built.snapshot.job_gang
+
+    def id_of(self, job: int) -> JobId:
+        """The id of a job of the snapshot."""
+        return self._view.jobs.rows.of(self._rows.item(job))
+
+    def _key(self, job: int) -> int:
+        """Gangs count from -1 downwards, single jobs are their row."""
+        gang = -1 if self._gang is None else self._gang.item(job)
+        return job if gang < 0 else -1 - gang
+
+    def add(
+        self, job: int, event: ev.AnyEvent, lease: LeaseChange | None = None, of: int = -1
+    ) -> None:
+        """A fact about `job` that belongs to the unit of `of` (default: its own)."""
+        key = self._key(job if of < 0 else of)
+        jobs = self._view.jobs
+        job_set = jobs.job_sets.values[jobs.job_set.item(self._rows.item(job))]
+        self._facts.setdefault(key, []).append((job_set, event))
+        if lease is not None:
+            self._leases.setdefault(key, []).append(lease)
+
+    def preempt(self, plan: Plan) -> dict[int, tuple[RunId, ...]]:
+        """Stop what gives way; returns node -> the runs that leave it."""
+        leaving = self._leaving_already()
+        node_of = self._built.snapshot.job_node
+        for at, job in enumerate(plan.preempted_job.tolist()):
+            taker = int(plan.preempted_for[at])
+            cause = CAUSES[engine.Cause(int(plan.preempted_cause[at]))]
+            row, job_id = self._rows.item(job), self.id_of(job)
+            run = int(self._view.jobs.run[row])
+            reason = _why(self._built.snapshot, plan, at, cause, self.id_of(taker))
+            event = ev.JobRunPreempting(
+                job_id=job_id, run=run, cause=cause, reason=reason, for_job=self.id_of(taker)
+            )
+            self.add(job, event, lease_changes.stop_lease(self._view, row, reason), of=taker)
+            node = int(node_of[job])
+            leaving[node] = (*leaving.get(node, ()), run_id(job_id, run))
+        return leaving
+
+    def _leaving_already(self) -> dict[int, tuple[RunId, ...]]:
+        """Node -> runs that an earlier round stopped there and that are not gone yet."""
+        jobs = self._view.jobs
+        leaving: dict[int, tuple[RunId, ...]] = {}
+        rows = sorted(self._built.leaving)
+        at = {name: row for row, name in enumerate(self._built.nodes)} if rows else {}
+        for row in rows:
+            node = at.get(jobs.nodes.values[int(jobs.node[row])])
+            if node is not None:
+                run = run_id(jobs.rows.of(row), int(jobs.run[row]))
+                leaving[node] = (*leaving.get(node, ()), run)
+        return leaving
+
+    def fail_tried(self, jobs: list[int]) -> None:
+        """N10: these came back from every node that suits them, or their gang has such a member."""
+        rare = {job: self._view.jobs.rare.get(self._rows.item(job)) or c.Rare() for job in jobs}
+        gangs: dict[c.GangName | None, str] = {}
+        name = reason_texts.CODE_NAMES[engine.Code.ALL_NODES_TRIED]
+        for job in sorted(jobs, key=lambda job: not rare[job].avoid):
+            own = rare[job]
+            reason = gangs.get(own.gang) or (
+                f"{name}: every node that suits it was tried; the last of"
+                f" {len(own.avoid)} said: {own.failure_reason}"
+            )
+            if own.gang is not None:
+                mate = f"{self.id_of(job)}, a member of its gang, could not start: {reason}"
+                gangs.setdefault(own.gang, mate)
+            event = ev.JobFailed(
+                job_id=self.id_of(job),
+                category=own.failure or FailureCategory.ADMISSION,
+                reason=reason,
+                exit_code=own.exit_code,
+            )
+            self.add(job, event)
+
+    def place(
+        self,
+        job: int,
+        node: int,
+        value: int,
+        specs: Mapping[JobId, ev.JobSubmitted],
+        after: tuple[RunId, ...],
+        pool: str,
+    ) -> None:
+        """Start a job on a node once `after` are gone."""
+        row, name = self._rows.item(job), self._built.nodes[node]
+        job_id = self.id_of(job)
+        event = ev.JobRunLeased(
+            job_id=job_id,
+            run=self._view.jobs.run.item(row) + 1,
+            executor=name.executor,
+            node=name.node,
+            pool=pool,
+            value=value,
+        )
+        self.add(job, event, lease_changes.new_lease(self._view, row, specs[job_id], name, after))
+
+    def units(self) -> list[Unit]:
+        """In the order in which the first fact of each came."""
+        made = []
+        for key, facts in self._facts.items():
+            unit = Unit(tuple(facts), tuple(self._leases.get(key, ())))
+            why = too_large(unit)
+            made.append(unit if why is None else _failed(unit, why))
+        return made
+
+
+def _failed(unit: Unit, why: str) -> Unit:
+    """The end of jobs whose start no log takes: every leader would try it again, and end."""
+    reason = f"what the log is told of its start, and at once, is too large: {why}"
+    ended = [
+        (
+            job_set,
+            ev.JobFailed(job_id=event.job_id, category=FailureCategory.ADMISSION, reason=reason),
+        )
+        for job_set, event in unit.facts
+        if isinstance(event, ev.JobRunLeased)
+    ]
+    return Unit(tuple(ended))
+
+
+def _why(
+    snapshot: engine.Snapshot, plan: Plan, at: int, cause: PreemptionCause, name: JobId
+) -> str:
+    """E5: the cause, the job that takes the room, and both queues' shares."""
+    victim, taker = int(plan.preempted_job[at]), int(plan.preempted_for[at])
+    own = snapshot.queue_names[snapshot.job_queue[victim]]
+    other = snapshot.queue_names[snapshot.job_queue[taker]]
+    return (
+        f"{cause.value}: makes room for {name} of queue {other}; queue {own} was at"
+        f" {float(plan.preempted_share[at]):.2f} of its fair share, queue {other} is at"
+        f" {float(plan.preempted_for_share[at]):.2f} with it"
+    )
+
+
+class _Sentences:
+    """Reasons in words, made once per row of `plan.reasons` that somebody asks for."""
+
+    def __init__(self, built: Built, plan: Plan) -> None:
+        self._built = built
+        self._plan = plan
+        reasons = plan.reasons
+        keys: Iterable[tuple[int, int, int]] = zip(
+            reasons.queue.tolist(), reasons.shape.tolist(), reasons.gang.tolist(), strict=True
+        )
+        self._row = {key: row for row, key in enumerate(keys)}
+        self._made: dict[tuple[int, int], str] = {}
+
+    def of(self, job: int, code: int) -> str:
+        """The sentence that goes with the job's refusal."""
+        snapshot = self._built.snapshot
+        queue, shape = int(snapshot.job_queue[job]), int(snapshot.job_shape[job])
+        gang = -1 if snapshot.job_gang is None else int(snapshot.job_gang[job])
+        row = self._row.get((queue, -1, gang)) if gang >= 0 else None
+        row = self._row.get((queue, shape, -1)) if row is None else row
+        if row is None:
+            return reason_texts.CODE_NAMES[engine.Code(code)]
+        if (row, code) not in self._made:
+            said = reason_texts.describe_reason(snapshot, self._plan, row, engine.Code(code))
+            self._made[row, code] = said
+        return self._made[row, code]

@@ -1,0 +1,188 @@
+"""What the end of a run means for its job: retries, more memory, other nodes. Pure."""
+
+from fractions import Fraction
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from fairlead_common import events as ev
+from fairlead_common import resources, shapes
+from fairlead_common.events import FailureCategory, RetryPolicy
+from fairlead_common.ids import JobId
+from fairlead_common.lifecycle import RunState
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.queue_state import Queues
+
+End = ev.JobSucceeded | ev.JobFailed | ev.JobCancelled | ev.JobPreempted | ev.JobRequeued
+DEFAULT_POLICY: Final = RetryPolicy(limit=1, on=(FailureCategory.NODE_LOST,))
+"""For jobs of which neither they nor their queue say anything: what failed was not the command."""
+
+
+def decide_end(
+    view: View,
+    row: int,
+    queues: Queues,
+    clusters: Clusters,
+    unstarted_max: int,
+    together: "Together",
+) -> End:
+    """What the end of its newest run means for the job."""
+    jobs = view.jobs
+    job_id, state = jobs.rows.of(row), c.RUN_STATES[jobs.run_state.item(row)]
+    if state is RunState.SUCCEEDED:
+        return ev.JobSucceeded(job_id=job_id)
+    flags, rare = jobs.flags.item(row), jobs.rare.get(row) or c.Rare()
+    if flags & c.STOP_CANCEL:
+        return ev.JobCancelled(job_id=job_id, reason=rare.stop_reason or "cancelled")
+    if rare.gang_doom:
+        return doomed(job_id, rare)
+    if state is RunState.RETURNED:
+        return _returned(view, row, rare, unstarted_max)
+    if flags & c.STOP_PREEMPT:
+        if flags & c.PREEMPTED_IS_FINAL:
+            return ev.JobPreempted(job_id=job_id, reason=rare.stop_reason)
+        return ev.JobRequeued(job_id=job_id, reason=f"preempted: {rare.stop_reason}")
+    if flags & c.STOP_GANG:
+        return ev.JobRequeued(job_id=job_id, reason=rare.stop_reason)
+    match state:
+        case RunState.FAILED:
+            if together.misses(row):
+                return _returned(view, row, rare, unstarted_max)
+            return _failed(view, row, rare, queues, clusters)
+        case RunState.STOPPED | RunState.LOST:
+            return ev.JobRequeued(job_id=job_id, reason=rare.failure_reason or "its run was lost")
+        case RunState.LEASED | RunState.PENDING | RunState.RUNNING:
+            raise AssertionError(f"the run of {job_id} has not ended")
+        case _:
+            assert_never(state)
+
+
+def doomed(job_id: JobId, rare: c.Rare) -> ev.JobFailed:
+    """The end of a job whose gang can never start: all members have one reason."""
+    return ev.JobFailed(job_id=job_id, category=FailureCategory.ADMISSION, reason=rare.doom)
+
+
+def _ended_unstarted(view: View, row: int) -> bool:
+    """Whether the newest run ended before its command ran, and nobody had asked for that."""
+    jobs = view.jobs
+    over = c.IS_HELD[jobs.state[row]] and not c.IS_LIVE_RUN[jobs.run_state[row]]
+    succeeded = jobs.run_state[row] == c.RUN_CODE[RunState.SUCCEEDED]
+    asked = jobs.flags[row] & c.STOPPING
+    return bool(over and not succeeded and not asked and jobs.state[row] != c.RUNNING)
+
+
+def node_name(view: View, row: int) -> str:
+    """The node of the newest run, as `JobRequeued.avoid_node` names it."""
+    name = view.jobs.nodes.values[view.jobs.node[row]]
+    return f"{name.executor}/{name.node}"
+
+
+def _returned(view: View, row: int, rare: c.Rare, unstarted_max: int) -> End:
+    """It never started: another node may do, but not for ever."""
+    job_id = view.jobs.rows.of(row)
+    if len(rare.avoid) + 1 >= unstarted_max:
+        return ev.JobFailed(
+            job_id=job_id,
+            category=FailureCategory.ADMISSION,
+            reason=f"{len(rare.avoid) + 1} nodes could not start it; the last: "
+            f"{rare.failure_reason}",
+        )
+    return ev.JobRequeued(
+        job_id=job_id,
+        reason=f"could not start: {rare.failure_reason}",
+        avoid_node=node_name(view, row),
+    )
+
+
+def _failed(view: View, row: int, rare: c.Rare, queues: Queues, clusters: Clusters) -> End:
+    jobs, job_id = view.jobs, view.jobs.rows.of(row)
+    category = rare.failure or FailureCategory.INTERNAL
+    policy = rare.retry or queues.get(jobs.queues.values[jobs.queue[row]]).retry_policy
+    policy = policy or DEFAULT_POLICY
+    used = int(jobs.retries[row])
+    if category not in policy.on or used >= policy.limit:
+        return ev.JobFailed(
+            job_id=job_id,
+            category=category,
+            reason=rare.failure_reason,
+            exit_code=rare.exit_code,
+        )
+    reason = f"retry {used + 1} of {policy.limit} after {category.value}: {rare.failure_reason}"
+    avoid = node_name(view, row) if policy.avoid_node else None
+    shape = jobs.shape_of(int(jobs.shape[row]))
+    memory = shape.requests.get(resources.MEMORY, 0)
+    more = memory
+    if category is FailureCategory.OOM:
+        most = clusters.most(jobs.pools.values[jobs.pool[row]], resources.MEMORY)
+        more = more_memory(memory, policy.memory_factor, most)
+    if more == memory:
+        return ev.JobRequeued(job_id=job_id, reason=reason, counted=True, avoid_node=avoid)
+    amounts = (resources.quantity(resources.MEMORY, amount) for amount in (memory, more))
+    return ev.JobRequeued(
+        job_id=job_id,
+        reason=f"{reason}; memory {' -> '.join(amounts)}",
+        counted=True,
+        avoid_node=avoid,
+        shape=shapes.encode(
+            msgspec.structs.replace(shape, requests=shape.requests | {resources.MEMORY: more})
+        ),
+    )
+
+
+class Together:
+    """Gangs that must start together, as the view is now: the members of each are counted once."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._on: dict[c.GangName, int] = {}
+
+    def misses(self, row: int) -> bool:
+        """Whether this job could not start, and its gang is too small to start without it."""
+        view = self._view
+        rare = view.jobs.rare.get(row)
+        if rare is None or rare.gang is None or rare.gang in view.gang_started:
+            return False
+        if not _ended_unstarted(view, row):
+            return False
+        on = self._on.get(rare.gang)
+        if on is None:
+            members = view.gang_members.get(rare.gang, ())
+            on = sum(is_on(view, view.jobs.rows[job_id]) for job_id in members)
+            self._on[rare.gang] = on
+        return on < view.gangs[rare.gang].min_size
+
+
+def is_on(view: View, row: int) -> bool:
+    """Whether a run of the job lives and nobody has asked it to stop."""
+    jobs = view.jobs
+    return bool(c.IS_LIVE_RUN[jobs.run_state[row]] and not jobs.flags[row] & c.STOPPING)
+
+
+# More memory ----------------------------------------------------------------------------------
+
+
+def more_memory(memory: int, factor: float, most: int) -> int:
+    """`memory` times the factor (bytes), but no more than any node has, and never less."""
+    wanted = min(round(memory * factor), resources.AMOUNT_MAX)
+    return max(memory, min(wanted, most) if most else wanted)
+
+
+def with_memory(spec: bytes, before: int, after: int) -> msgspec.Raw:
+    """The pod spec with the memory of all its containers, requested and at most, in proportion."""
+    decoded: dict[str, Any] = msgspec.json.decode(spec)  # a pod spec as somebody wrote it
+    ratio = Fraction(after, before)
+    for kind in ("initContainers", "containers"):
+        for container in decoded.get(kind) or ():
+            asked = container.get("resources") or {}
+            for amounts in (asked.get("requests"), asked.get("limits")):
+                if amounts and amounts.get(resources.MEMORY) is not None:
+                    amounts[resources.MEMORY] = _times(amounts[resources.MEMORY], ratio)
+    return msgspec.Raw(msgspec.json.encode(decoded))
+
+
+def _times(quantity: str | int | float, ratio: Fraction) -> str:
+    amount = resources.parse(resources.MEMORY, quantity, round_up=True) * ratio
+    whole = min(-(-amount.numerator // amount.denominator), resources.AMOUNT_MAX)
+    return resources.quantity(resources.MEMORY, whole)

@@ -1,0 +1,105 @@
+"""The leader's saving of its view, again and again, so that a start has little of the log to read.
+
+A save goes part by part (`state/checkpoint_parts.py`), each in a transaction of its own: neither
+the memory nor the longest transaction of a save grows with what has to be saved, and a kill in the
+middle loses the parts that are not saved yet and no other.
+"""
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from fairlead_common import clock
+from fairlead_common.db import Pool
+from fairlead_scheduler.service import metrics
+from fairlead_scheduler.service.follower import CHECKPOINT, State, tidy
+from fairlead_scheduler.service.full_disk import FullDisk
+from fairlead_scheduler.service.settings import SchedulerSettings
+from fairlead_scheduler.state.checkpoint_names import SavedNames
+from fairlead_scheduler.state.checkpoint_parts import Parts
+from fairlead_scheduler.state.specs import PART_MAX
+from fairlead_scheduler.store import checkpoint
+
+REST: Final = 3.0
+REST_S_MAX: Final = 10.0
+"""After a save this many times what it took passes before the next, at most so long: under load
+jobs change again and again, and what is saved later is saved once."""
+SPECS_S: Final = 0.5
+"""How often the saver looks meanwhile whether too many submissions wait in memory."""
+
+
+class Saver:
+    """Saves the leader's view. `saved`, `names`: the positions and names of the checkpoint."""
+
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        pool: Pool,
+        state: State,
+        saved: list[int],
+        names: SavedNames,
+        full_disk: FullDisk,
+    ) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._state = state
+        self._saved = saved
+        self._names = names
+        self._full_disk = full_disk
+
+    async def run(self) -> None:
+        """Save what changed every `checkpoint_s`, under load for a part of the time only.
+
+        Ends by an error only; `ViewConflict` if another scheduler has saved.
+        """
+        took_s = 0.0
+        while True:
+            await self._rest(max(self._settings.checkpoint_s, min(REST * took_s, REST_S_MAX)))
+            begun_s = clock.monotonic_s()
+            if await self.save():
+                took_s = clock.monotonic_s() - begun_s
+                metrics.CHECKPOINT_SECONDS.observe(took_s)
+
+    async def save(self) -> bool:
+        """Save everything that has changed until now; False if nothing has."""
+        state = self._state
+        async with state.folding:
+            parts = Parts(state.view, self._names, self._saved)
+        is_saved = False
+        while not parts.is_done:
+            await self.save_specs()
+            async with state.folding:
+                changes = parts.take()
+                nodes, state.clusters.unsaved = state.clusters.unsaved, []
+            if changes.is_empty and not nodes:
+                continue
+            await self._full_disk.outlast(partial(checkpoint.save, self._pool, changes, nodes))
+            self._saved = changes.positions
+            await self._end_specs()
+            await state.moved(CHECKPOINT, dict(enumerate(self._saved)))
+            is_saved = True
+        return is_saved
+
+    async def save_specs(self) -> None:
+        """Save the oldest submissions while there are more than are saved together."""
+        state = self._state
+        specs = state.view.specs
+        while len(specs.fresh) > PART_MAX:
+            async with state.folding:
+                saving = specs.save(PART_MAX)
+            if saving is not None:
+                save = partial(checkpoint.save_specs, self._pool, self._saved, saving)
+                await self._full_disk.outlast(save)
+            await self._end_specs()
+
+    async def _end_specs(self) -> None:
+        async with self._state.recalling, self._state.folding:  # nobody is using them
+            self._state.view.specs.end_save()
+        await tidy(self._state)
+
+    async def _rest(self, rest_s: float) -> None:
+        """Wait so long, but let no submissions pile up meanwhile."""
+        end_s = clock.monotonic_s() + rest_s
+        while (left_s := end_s - clock.monotonic_s()) > 0:
+            await asyncio.sleep(min(left_s, SPECS_S))
+            await self.save_specs()

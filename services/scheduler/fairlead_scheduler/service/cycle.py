@@ -1,0 +1,236 @@
+"""One cycle of the leader: look, decide, append, fold back. The shell around `deciding`.
+
+Everything that is read from the view is read while `State.folding` is held: as soon as it is
+released, events may give a row to another job. What leaves the lock names jobs by their ids. Rounds
+run in a thread, so a task that changes the view, the clusters or the queues holds that lock.
+
+A pool whose round raises is logged, counted, shown and tried again later; the others go on. What
+fails outside of the pure decisions (log, database) ends the term as ever.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from fairlead_common import clock
+from fairlead_common.db import Pool
+from fairlead_common.disk import Disk, Space
+from fairlead_common.log import Producer, Record
+from fairlead_common.log.topics import JOBS
+from fairlead_scheduler.rules.append_batches import Unit, appends
+from fairlead_scheduler.rules.decider import Decider, Round
+from fairlead_scheduler.rules.housekeeping import Housekeeping
+from fairlead_scheduler.service import metrics
+from fairlead_scheduler.service.follower import State, load_specs
+from fairlead_scheduler.service.full_disk import FullDisk
+from fairlead_scheduler.service.reporter import Reporter
+
+T = TypeVar("T")
+_logger = logging.getLogger("fairlead.scheduler")
+
+REPORT_S_MIN: Final = 1.0
+"""Reports of a pool are written at most this often."""
+
+
+class Offload(Protocol):
+    """Runs a function so that the event loop goes on meanwhile."""
+
+    async def __call__(self, work: Callable[[], T]) -> T:
+        """The result of `work`; raises what it raises."""
+        ...
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run it in a thread. Kernels release the interpreter's lock, so that a long round delays
+    neither the lock session nor heartbeats nor requests."""
+    return await asyncio.to_thread(work)
+
+
+class Decided(NamedTuple):
+    """What a cycle appends, in this order: nothing in it refers to rows of the view."""
+
+    housekeeping: Housekeeping
+    rounds: list[list[Unit]]
+    reports: list[list[Record]]
+
+
+class Cycle:
+    """What the leader keeps from cycle to cycle. `written`: where its own decisions end."""
+
+    def __init__(
+        self,
+        decider: Decider,
+        state: State,
+        producer: Producer,
+        pool: Pool,
+        reporter: Reporter,
+        *,
+        full_disk: FullDisk | None = None,
+        now_ms: Callable[[], int] = clock.now_ms,
+        monotonic_s: Callable[[], float] = clock.monotonic_s,
+        offload: Offload = in_thread,
+    ) -> None:
+        self._decider = decider
+        self._state = state
+        self._producer = producer
+        self._database = pool
+        self._reporter = reporter
+        self._full_disk = full_disk or FullDisk(Disk())
+        self._reported_s: dict[str, float] = {}
+        self.written: dict[int, int] = {}
+        self._now_ms = now_ms
+        self._monotonic_s = monotonic_s
+        self._offload = offload
+
+    async def turn(self) -> None:
+        """Decide everything that is due now, append it, and wait until it is folded back."""
+        begun_s = self._monotonic_s()
+        await self.decide_and_append()
+        await self._state.reached(JOBS, self.written)
+        metrics.CYCLE_SECONDS.labels("all").observe(self._monotonic_s() - begun_s)
+
+    async def decide_and_append(self) -> None:
+        """Decide everything that is due now, and append it."""
+        begun_s = self._monotonic_s()
+        async with self._state.folding:
+            decided = await self._decide(begun_s)
+        decided_s = self._monotonic_s()
+        await self._append(decided.housekeeping.units())
+        for units in decided.rounds:
+            await self._append(units)
+        appended_s = self._monotonic_s()
+        for records in decided.reports:
+            await self._append_records(records)
+        metrics.CYCLE_SECONDS.labels("decide").observe(decided_s - begun_s)
+        metrics.CYCLE_SECONDS.labels("append").observe(appended_s - decided_s)
+
+    async def _decide(self, begun_s: float) -> Decided:
+        """Everything that is due now. `State.folding` is held."""
+        now_ms = self._now_ms()
+        housekeeping = self._decider.due(now_ms)
+        metrics.DECIDED.inc(housekeeping.decisions)
+        pools = self._decider.pools()
+        troubles = self._state.troubles
+        for pool in troubles.gone(pools):
+            metrics.POOL_FAILING.labels(pool).set(0)
+        rounds, reports = [], []
+        # While the disk is nearly full, what runs is looked after and nothing new is started.
+        has_space = self._full_disk.disk.space is Space.ENOUGH
+        for pool in pools if has_space else ():
+            if troubles.waits(pool, begun_s):
+                continue
+            found = await self._round(pool, housekeeping, now_ms)
+            if found is not None:
+                decided, units = found
+                rounds.append(units)
+                reports.append(self._report(decided, now_ms))
+        reports += [self._report_trouble(pool, now_ms) for pool in troubles.by_pool]
+        reports.append(self._forget_pools(pools))
+        return Decided(housekeeping, rounds, [records for records in reports if records])
+
+    async def _round(
+        self, pool: str, kept: Housekeeping, now_ms: int
+    ) -> tuple[Round, list[Unit]] | None:
+        try:
+            decided = await self._offload(
+                lambda: self._decider.round(pool, kept, now_ms, self._monotonic_s)
+            )
+        except Exception as error:
+            self._failed(pool, error)
+            return None
+        if decided is None:
+            return None
+        needed = self._decider.specs_needed(decided)
+        await load_specs(self._database, self._state.view, needed)
+        units = self._attempt(pool, lambda: self._decider.units(decided))
+        if units is None:
+            return None
+        for step, seconds in decided.steps_s.items():
+            metrics.ROUND_SECONDS.labels(pool, step).observe(seconds)
+        metrics.LEASED.labels(pool).inc(len(decided.plan.placed_job))
+        metrics.PREEMPTED.labels(pool).inc(len(decided.plan.preempted_job))
+        return decided, units
+
+    def _attempt(self, pool: str, work: Callable[[], T]) -> T | None:
+        """What a pure part of a pool's round gives; None when it raised."""
+        try:
+            return work()
+        except Exception as error:
+            self._failed(pool, error)
+            return None
+
+    def _failed(self, pool: str, error: Exception) -> None:
+        """Note that the round of this pool raised; the pool is tried again later."""
+        trouble = self._state.troubles.failed(pool, error, self._monotonic_s())
+        metrics.POOL_FAILURES.labels(pool).inc()
+        metrics.POOL_FAILING.labels(pool).set(1)
+        _logger.error(
+            "the round of pool %s failed, for the %d. time in a row",
+            pool,
+            trouble.times,
+            exc_info=error,
+        )
+
+    async def _append(self, units: Iterable[Unit]) -> None:
+        for append in appends(units):
+            await self._append_records(append.records)
+            self._decider.leases.apply(append.leases)
+
+    async def _append_records(self, records: list[Record]) -> None:
+        appended = await self._full_disk.outlast(partial(self._producer.append, records))
+        for (topic, partition), position in appended.items():
+            if topic == JOBS:
+                self.written[partition] = position
+
+    def _report(self, decided: Round, now_ms: int) -> list[Record]:
+        """What has changed of the reports of this pool; the rest follows after the next round."""
+        pool = decided.plan.pool
+        now_s = self._monotonic_s()
+        if not self._may_report(pool, now_s):
+            self._decider.again(pool)
+            return []
+        self._reported_s[pool] = now_s
+        steps_ms = {step: round(1000 * s, 3) for step, s in decided.steps_s.items()}
+        state = self._state
+        records = self._attempt(
+            pool,
+            lambda: self._reporter.changed(
+                state.view,
+                decided.built,
+                decided.plan,
+                state.queues,
+                now_ms=now_ms,
+                steps_ms=steps_ms,
+            ),
+        )
+        if records is None:
+            self._decider.again(pool)
+            return []
+        if self._state.troubles.well(pool):
+            _logger.info("pool %s goes on", pool)
+            metrics.POOL_FAILING.labels(pool).set(0)
+        if self._reporter.is_behind(pool):
+            self._decider.again(pool)
+        return records
+
+    def _forget_pools(self, pools: Sequence[str]) -> list[Record]:
+        """What takes back the reports of pools that have neither nodes nor jobs any more."""
+        for pool in self._reported_s.keys() - set(pools):
+            del self._reported_s[pool]
+            metrics.forget_pool(pool)
+        return self._reporter.forget(pools)
+
+    def _may_report(self, pool: str, now_s: float) -> bool:
+        """Whether it is known what was reported before, and that is not too recent."""
+        reported_s = self._reported_s.get(pool, -REPORT_S_MIN)
+        return self._reporter.is_ready and now_s - reported_s >= REPORT_S_MIN
+
+    def _report_trouble(self, pool: str, now_ms: int) -> list[Record]:
+        now_s = self._monotonic_s()
+        if not self._may_report(pool, now_s):
+            return []
+        self._reported_s[pool] = now_s
+        why = self._state.troubles.by_pool[pool].why
+        return self._reporter.failing(self._state.view, pool, why, now_ms=now_ms)

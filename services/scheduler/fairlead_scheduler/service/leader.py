@@ -1,0 +1,227 @@
+"""Standby and leader: one process leads at a time, the others follow and are ready.
+
+A Postgres advisory lock elects, in a session that Postgres ends when its holder falls silent, and
+that is confirmed before each append. The log's producer fencing makes a deposed leader harmless:
+its next append fails, whatever it believes. Whatever goes wrong while leading ends the process; the
+next leader starts from the log.
+"""
+
+import asyncio
+import logging
+from functools import partial
+
+from fairlead_common import clock
+from fairlead_common.db import Pool
+from fairlead_common.db.lock_session import LockSession, holding
+from fairlead_common.db.locks import SCHEDULER_LEADER
+from fairlead_common.errors import TopicMismatch
+from fairlead_common.log import EventLog, Producer, fold
+from fairlead_common.log.guarded import GuardedProducer
+from fairlead_common.log.topics import CLUSTERS, CONFIG, JOB_PARTITIONS, JOBS, REPORTS, leases
+from fairlead_common.screening import ScreenedLog
+from fairlead_scheduler.rules import lease_changes
+from fairlead_scheduler.rules.append_batches import Unit, appends
+from fairlead_scheduler.rules.decider import Decider, Engine
+from fairlead_scheduler.rules.lease_changes import Leases
+from fairlead_scheduler.service import metrics
+from fairlead_scheduler.service.checkpoint_saver import Saver
+from fairlead_scheduler.service.cycle import Cycle
+from fairlead_scheduler.service.follower import State, tidy
+from fairlead_scheduler.service.full_disk import FullDisk
+from fairlead_scheduler.service.leader_heartbeat import LeaderHeartbeats, LogClock
+from fairlead_scheduler.service.reporter import Reporter
+from fairlead_scheduler.service.settings import SchedulerSettings
+from fairlead_scheduler.state.checkpoint_names import SavedNames
+from fairlead_scheduler.state.unused_names import forget_names
+from fairlead_scheduler.store import checkpoint
+
+PRODUCER = "scheduler"
+APPLICATION = "fairlead-scheduler"
+"""What the sessions of a scheduler's pool are called in Postgres."""
+PRUNE_SAVED_S = 3_600.0
+_DAY_MS = 86_400_000
+PRUNE_S = 2.0
+_logger = logging.getLogger("fairlead.scheduler")
+
+
+async def stand_by_and_lead(
+    settings: SchedulerSettings,
+    log: EventLog,
+    pool: Pool,
+    state: State,
+    engine: Engine,
+    full_disk: FullDisk,
+) -> None:
+    """Follow until this process holds the lock, then lead until something fails."""
+    log_id = await log.identity()
+    pruned_s = 0.0
+
+    async def prune() -> None:
+        """Keep of the view what the leader has not saved."""
+        nonlocal pruned_s
+        state.settled.set()
+        if clock.monotonic_s() - pruned_s <= PRUNE_S:
+            return
+        pruned_s = clock.monotonic_s()
+        saved = await checkpoint.read_positions(pool, log_id, JOB_PARTITIONS)
+        if saved is not None:
+            checkpoint.prune(state.view, saved)
+        await tidy(state)
+        async with state.folding:
+            forget_names(state.view)
+        state.view.loose_runs.clear()  # a new leader compares all leases anyway
+
+    lock = holding(
+        settings.database_url,
+        SCHEDULER_LEADER,
+        name=f"{APPLICATION}-lock",
+        poll_s=settings.standby_poll_s,
+        waiting=prune,
+    )
+    async with lock as session, asyncio.TaskGroup() as tasks:
+        tasks.create_task(session.renew(), name="lock")
+        await lead(settings, log, pool, session, state, engine, full_disk)
+
+
+async def lead(
+    settings: SchedulerSettings,
+    log: EventLog,
+    pool: Pool,
+    session: LockSession,
+    state: State,
+    engine: Engine,
+    full_disk: FullDisk,
+) -> None:
+    """Take over from whoever led before, then cycle until something fails."""
+    await session.end_silent_transactions(APPLICATION)
+    producer = GuardedProducer(await log.producer(PRODUCER), session.confirm)
+    heartbeats = LeaderHeartbeats.of(settings, producer, since_ms=clock.now_ms())
+    state.clusters.lead(heartbeats.instance, step_s_max=heartbeats.step_s_max)
+    await full_disk.outlast(heartbeats.append)
+    for topic in (JOBS, CLUSTERS, CONFIG):
+        await state.reached(topic, await log.end_positions(topic))
+    log_clock = LogClock(state.clusters, heartbeats.step_s_max)
+    held = await _read_back(log, state)
+    await _give_up_runs_without_lease(log, producer, state, held)
+    held.assume_wanted(state.view)
+    reporter = Reporter((item.name for item in settings.priority_classes), is_ready=False)
+    saved = await _saved_positions(log, pool)
+    # after the positions: if a deposed leader saves in between, the first save here fails
+    names = SavedNames(await checkpoint.read_names(pool))
+    state.clusters.numbers_are(await checkpoint.read_nodes(pool))
+    state.view.loose_runs.update(lease_changes.compare(state.view, held))
+    decider = Decider(
+        settings,
+        state.view,
+        state.clusters,
+        state.queues,
+        held,
+        began_ms=log_clock.now_ms(),
+        engine=engine,
+    )
+    cycle = Cycle(
+        decider,
+        state,
+        producer,
+        pool,
+        reporter,
+        full_disk=full_disk,
+        now_ms=log_clock.now_ms,
+    )
+    _logger.info(
+        "leads, with %d live jobs and %d leases", len(state.view.jobs.rows), len(held.held)
+    )
+    metrics.LEADING.set(1)
+    async with asyncio.TaskGroup() as tasks:
+        saver = Saver(settings, pool, state, saved, names, full_disk)
+        tasks.create_task(saver.run(), name="checkpoint")
+        tasks.create_task(heartbeats.run(), name="heartbeat")
+        tasks.create_task(_cycle(settings, log, state, cycle, reporter), name="cycle")
+        tasks.create_task(_prune(settings, pool, state, full_disk), name="prune")
+
+
+async def _read_back(log: EventLog, state: State) -> Leases:
+    held = Leases()
+    for executor in sorted(
+        state.clusters.heard.keys() | lease_changes.executors_in_use(state.view)
+    ):
+        try:
+            newest, _ = await fold.newest(log, leases(executor).name)
+        except TopicMismatch:  # no executor of ours wrote its heartbeat: they make it before
+            await log.create(leases(executor))
+            continue
+        held.read_back(executor, newest)
+    return held
+
+
+async def _give_up_runs_without_lease(
+    log: EventLog, producer: Producer, state: State, held: Leases
+) -> None:
+    """Live runs of which the lease topics hold nothing, not even a record that cannot be decoded:
+    the log was restored or created again, and their executors end them. They are lost."""
+    missing = lease_changes.runs_without_lease(state.view, held)
+    if not missing:
+        return
+    there = await _lease_keys(log, state)
+    lost = [Unit((fact,)) for run, fact in missing.items() if run not in there]
+    if lost:
+        _logger.warning("gives up %d runs: %s", len(lost), lease_changes.NO_LEASE)
+    for records, _ in appends(lost):
+        appended = await producer.append(records)
+        await state.reached(JOBS, {partition: at for (_, partition), at in appended.items()})
+
+
+async def _lease_keys(log: EventLog, state: State) -> set[str]:
+    """The keys of all records of the lease topics that are not null, whatever is in them."""
+    log = log.inner if isinstance(log, ScreenedLog) else log
+    keys: set[str] = set()
+    for executor in state.clusters.heard.keys() | lease_changes.executors_in_use(state.view):
+        await log.create(leases(executor))
+        keys |= (await fold.newest(log, leases(executor).name))[0].keys()
+    return keys
+
+
+async def _saved_positions(log: EventLog, pool: Pool) -> list[int]:
+    log_id = await log.identity()
+    saved = await checkpoint.read_positions(pool, log_id, JOB_PARTITIONS)
+    if saved is None:
+        start = await log.start_positions(JOBS)
+        await checkpoint.begin(pool, log_id, start, JOB_PARTITIONS)
+        saved = [start[partition] for partition in range(JOB_PARTITIONS)]
+    return saved
+
+
+async def _cycle(
+    settings: SchedulerSettings, log: EventLog, state: State, cycle: Cycle, reporter: Reporter
+) -> None:
+    """A cycle when something changed, at most every `cycle_s_min`; else every `cycle_s`."""
+    while True:
+        began_s = clock.monotonic_s()
+        metrics.show_silence(state.clusters.silence_s)
+        state.changed.clear()
+        await cycle.turn()
+        state.settled.set()
+        if not reporter.is_ready:  # the first leases do not wait for that
+            reporter.read_back((await fold.newest(log, REPORTS))[0])
+        await asyncio.sleep(max(0.0, began_s + settings.cycle_s_min - clock.monotonic_s()))
+        remaining_s = began_s + settings.cycle_s - clock.monotonic_s()
+        if remaining_s > 0 and not state.changed.is_set():
+            try:
+                async with asyncio.timeout(remaining_s):
+                    await state.changed.wait()
+            except TimeoutError:
+                continue
+
+
+async def _prune(
+    settings: SchedulerSettings, pool: Pool, state: State, full_disk: FullDisk
+) -> None:
+    """Forget jobs that ended long ago (their ids may then be used again), and names out of use."""
+    while True:
+        before_ms = clock.now_ms() - settings.ended_kept_days * _DAY_MS
+        for name in await full_disk.outlast(partial(checkpoint.prune_ended, pool, before_ms)):
+            _logger.info("dropped %s: all its jobs ended long ago", name)
+        async with state.folding:
+            numbers = state.clusters.forget_numbers()
+        await full_disk.outlast(partial(checkpoint.prune_nodes, pool, numbers))
+        await asyncio.sleep(PRUNE_SAVED_S)

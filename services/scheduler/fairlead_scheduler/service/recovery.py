@@ -1,0 +1,199 @@
+"""The scheduler's part of `fairlead repair`: what its checkpoint and the log still know of jobs.
+
+Works on a copy in memory. Nothing is written here but `Recovery.relocate`, which is the last step
+of a repair: whoever breaks off before it can begin again.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from fairlead_common.db import Pool, migrate
+from fairlead_common.db.locks import SCHEDULER_LEADER
+from fairlead_common.errors import WorldError
+from fairlead_common.events import JobSubmitted
+from fairlead_common.ids import JobId
+from fairlead_common.log import fold, topics
+from fairlead_common.log.coverage import Gap
+from fairlead_common.log.topics import CLUSTERS, JOB_PARTITIONS, JOBS
+from fairlead_common.restatement import Knowledge
+from fairlead_common.screening import ScreenedLog
+from fairlead_scheduler.rules import lease_changes
+from fairlead_scheduler.service import follower
+from fairlead_scheduler.service.follower import State
+from fairlead_scheduler.service.settings import Rules
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.token_buckets import PoolBuckets
+from fairlead_scheduler.store import checkpoint, checkpoint_progress
+
+
+class SchedulerLeads(WorldError):
+    """A scheduler leads, so its checkpoint must not be touched."""
+
+
+@asynccontextmanager
+async def hold_leadership(pool: Pool) -> AsyncIterator[None]:
+    """No scheduler leads while the block runs. Raises `SchedulerLeads` if one does."""
+    async with pool.acquire() as connection:
+        await migrate_schema(pool)
+        if not await connection.fetchval(
+            "SELECT pg_try_advisory_lock($1)", SCHEDULER_LEADER.number
+        ):
+            raise SchedulerLeads(
+                "A scheduler is working with this database. Stop all schedulers (or `fairlead up`),"
+                " then run `fairlead repair` again."
+            )
+        try:
+            yield
+        finally:
+            await connection.execute("SELECT pg_advisory_unlock($1)", SCHEDULER_LEADER.number)
+
+
+async def migrate_schema(pool: Pool) -> None:
+    """Bring the scheduler's schema up to date."""
+    await migrate(pool, "fairlead_scheduler", "fairlead_scheduler.store")
+
+
+class Recovery:
+    """The checkpoint, folded to the end of the log in memory, whatever the log no longer has."""
+
+    def __init__(self, log: ScreenedLog, pool: Pool, state: State, gap: Gap | None) -> None:
+        self.state = state
+        self.gap = gap
+        self.start: dict[int, int] = dict(state.view.positions)
+        """Where the log continues the checkpoint."""
+        self.leased: set[JobId] = set()
+        """Jobs of which the lease topics hold a lease."""
+        self._log = log
+        self._pool = pool
+
+    @classmethod
+    async def load(cls, log: ScreenedLog, pool: Pool, rules: Rules) -> "Recovery":
+        """The checkpoint as it is, at the positions from which the log can continue it."""
+        gap = await checkpoint_progress.find_gap(log, pool)
+        saved = await checkpoint_progress.read_progress(pool)
+        view = None
+        if saved is not None:
+            view = await checkpoint.load_view(pool, saved[0], JOB_PARTITIONS, rules)
+        if view is None:
+            view = View(PoolBuckets(rules))
+        start = await log.start_positions(JOBS)
+        view.positions = {n: max(view.positions.get(n, 0), first) for n, first in start.items()}
+        return cls(log, pool, State(view, Clusters(), Queues()), gap)
+
+    def is_decidable(self, partition: int) -> bool:
+        """Whether the partition can be read to its end: an event of an unknown type stops it."""
+        return partition not in self.state.view.stopped
+
+    def is_complete(self, partition: int) -> bool:
+        """Whether the checkpoint has folded, or can fold, all events of this partition."""
+        return self.gap is None or partition not in self.gap.missing
+
+    def cap(self, end: Mapping[int, int]) -> None:
+        """Read nothing of partitions that end below the checkpoint: nothing is to be written."""
+        positions = self.state.view.positions
+        self.state.view.positions = {n: min(positions[n], at) for n, at in end.items()}
+
+    async def fold(self, end: Mapping[int, int]) -> None:
+        """Fold at least to these positions, as far as the log has them.
+
+        Raises what reading the log raises.
+        """
+        last = await self._log.end_positions(JOBS)
+        end = {number: min(at, last[number]) for number, at in end.items()}
+        following = asyncio.create_task(follower.follow_jobs(self._log, self._pool, self.state))
+        reached = asyncio.create_task(self.state.reached(JOBS, end))
+        try:
+            await asyncio.wait((following, reached), return_when=asyncio.FIRST_COMPLETED)
+            if following.done():
+                following.result()
+        finally:
+            following.cancel()
+            reached.cancel()
+            await asyncio.gather(following, reached, return_exceptions=True)
+
+    async def read_leases(self) -> None:
+        """Read the lease topics of all executors that the log or the checkpoint names."""
+        log = self._log.inner  # a lease that cannot be decoded is one all the same
+        heard, _ = await fold.newest(log, CLUSTERS)
+        executors = {key for key in heard if "/" not in key}
+        executors |= lease_changes.executors_in_use(self.state.view)
+        self.leased = set()
+        for executor in sorted(executors):
+            await log.create(topics.leases(executor))
+            leases, _ = await fold.newest(log, topics.leases(executor).name)
+            self.leased |= {JobId(run.rpartition("-")[0]) for run in leases}
+
+    def live_jobs(self) -> list[JobId]:
+        """All jobs that have not ended, as far as is known."""
+        jobs = self.state.view.jobs
+        rows = self.state.view.live_rows()
+        return jobs.rows.every(rows[~c.IS_ENDED[jobs.state[rows]]])
+
+    async def knowledge(self, ids: Iterable[JobId]) -> dict[JobId, Knowledge]:
+        """What is known of these jobs; nothing of those that are not in the answer."""
+        view, found, others = self.state.view, dict[JobId, Knowledge](), list[JobId]()
+        for job_id in ids:
+            row = view.jobs.rows.get(job_id)
+            if row is not None:
+                found[job_id] = _of_row(view, row)
+            elif (state := view.state_of(job_id)) is not None:
+                found[job_id] = Knowledge(state=state)
+            else:
+                others.append(job_id)
+        ended = await checkpoint.find_ended(self._pool, others) if others else {}
+        found |= {job_id: Knowledge(state=each.state) for job_id, each in ended.items()}
+        return found
+
+    async def submissions(self, ids: list[JobId]) -> dict[JobId, JobSubmitted]:
+        """What was submitted as these live jobs."""
+        await follower.load_specs(self._pool, self.state.view, ids)
+        return self.state.view.specs.of(each for each in ids if each in self.state.view.specs)
+
+    def job_set(self, job_id: JobId) -> c.JobSet | None:
+        """The job set of a live job."""
+        jobs = self.state.view.jobs
+        row = jobs.rows.get(job_id)
+        return None if row is None else jobs.job_sets.values[jobs.job_set.item(row)]
+
+    def awaited(self) -> set[JobId]:
+        """Jobs of which nothing is known, and for which live jobs wait."""
+        view = self.state.view
+        return {job_id for job_id in view.dependents if view.state_of(job_id) is None}
+
+    async def relocate(self) -> None:
+        """Let the checkpoint continue where the log can; the log has the rest."""
+        await checkpoint_progress.relocate(self._pool, await self._log.identity(), self.start)
+
+
+def _of_row(view: View, row: int) -> Knowledge:
+    jobs = view.jobs
+    number, run_state = jobs.node.item(row), jobs.run_state.item(row)
+    node = jobs.nodes.values[number] if number >= 0 else None
+    rare = jobs.rare.get(row) or c.Rare()
+    flags = jobs.flags.item(row)
+    stopping = "cancel" if flags & c.STOP_CANCEL else None
+    if stopping is None and flags & (c.STOP_PREEMPT | c.STOP_GANG):
+        stopping = "preempt"
+    known = Knowledge(
+        state=c.JOB_STATES[jobs.state.item(row)],
+        run=jobs.run.item(row),
+        run_state=None if run_state == c.NO_RUN else c.RUN_STATES[run_state],
+        pool=jobs.pools.values[jobs.pool.item(row)],
+        value=jobs.value.item(row),
+        priority=jobs.priority.item(row),
+        hold=bool(flags & c.HOLD),
+        stopping=stopping,
+        reason=rare.stop_reason or rare.failure_reason or Knowledge().reason,
+        exit_code=rare.exit_code,
+    )
+    return known if node is None else _at(known, node)
+
+
+def _at(known: Knowledge, node: c.NodeName) -> Knowledge:
+    return msgspec.structs.replace(known, executor=node.executor, node=node.node)

@@ -1,0 +1,341 @@
+"""What a round has to say, as records of `fairlead.reports`: only what changed since the last time.
+
+Pure, except that it remembers what it said. Shares are rounded so that noise is no change.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common import reports, shapes
+from fairlead_common.log.protocol import Record
+from fairlead_common.reports import QueueShare, Report, Round, Waiting
+from fairlead_scheduler.engine import Plan
+from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.engine.plan import reason_texts
+from fairlead_scheduler.engine.preparation import job_order
+from fairlead_scheduler.service import metrics
+from fairlead_scheduler.snapshots import Built
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.queue_state import Queues
+
+REPORTS_MAX: Final = 5_000
+"""Most reports written after one round; what is left follows after the next."""
+SORTED_MAX: Final = 100_000
+"""Jobs that are sorted for the sake of a report alone; more only when their order is kept."""
+POOL_FAILING: Final = "pool-failing"
+GANG_STOPPING: Final = "gang-stopping"
+
+
+class Reporter:
+    """Remembers what was last said, per pool. `classes` are those that are configured."""
+
+    def __init__(
+        self, classes: Iterable[str] = (), *, reports_max: int = REPORTS_MAX, is_ready: bool = True
+    ) -> None:
+        self._classes = frozenset(classes)
+        self._reports_max = reports_max
+        self._behind: set[str] = set()
+        self._said: dict[str, dict[str, Report]] = {}
+        self._shown: dict[str, metrics.Shown] = {}
+        self.is_ready = is_ready
+        """False until `read_back`: nothing can be compared yet, so nothing is to be written."""
+
+    def read_back(self, newest: dict[str, bytes]) -> None:
+        """A new leader goes on from what its predecessor said."""
+        for key, value in newest.items():
+            report = reports.decode(value)
+            self._said.setdefault(report.pool, {})[key] = report
+        self.is_ready = True
+
+    def changed(
+        self,
+        view: View,
+        built: Built,
+        plan: Plan,
+        queues: Queues,
+        *,
+        now_ms: int,
+        steps_ms: dict[str, float],
+    ) -> list[Record]:
+        """The records that bring the readers up to date with this round."""
+        waiting = [*_waiting(view, built, plan, queues, self._classes)]
+        waiting += _stopping(view, plan.pool, {reports.key(report) for report in waiting})
+        shares = _shares(view, built, plan, queues)
+        self._show(plan.pool, [*waiting, *shares])
+        round_ = _round(built, plan, now_ms, steps_ms)
+        return self._difference(plan.pool, [*waiting, *shares], round_, len(plan.placed_job) > 0)
+
+    def failing(self, view: View, pool: str, why: str, *, now_ms: int) -> list[Record]:
+        """The records that say that this pool's rounds fail, and that all its jobs wait for that.
+
+        What was said of shares stays: nothing has changed them.
+        """
+        said = self._said.get(pool, {})
+        shares = [report for report in said.values() if isinstance(report, QueueShare)]
+        waiting = _all_wait(view, pool, f"the rounds of pool {pool} fail just now: {why}")
+        self._show(pool, [*waiting, *shares])
+        round_ = Round(
+            pool=pool,
+            at_ms=now_ms,
+            waiting=sum(report.jobs for report in waiting),
+            outcome="failed",
+            error=why,
+        )
+        before = said.get(pool)
+        news = not isinstance(before, Round) or before.error != why
+        return self._difference(pool, [*waiting, *shares], round_, news)
+
+    def forget(self, pools: Collection[str]) -> list[Record]:
+        """Records that take back what was said of all pools but these; the rest follows when this
+        is asked again."""
+        records: list[Record] = []
+        for pool in self._said.keys() - set(pools):
+            said = self._said[pool]
+            for key in list(said)[: self._reports_max - len(records)]:
+                del said[key]
+                records.append(reports.nothing_to_say(key))
+            if not said:
+                del self._said[pool]
+            self._show(pool, [])
+            del self._shown[pool]
+            self._behind.discard(pool)
+        return records
+
+    def is_behind(self, pool: str) -> bool:
+        """Whether there was more to say than is said at once."""
+        return pool in self._behind
+
+    def _show(self, pool: str, found: list[Report]) -> None:
+        shown = self._shown.get(pool)
+        if shown is None:
+            shown = self._shown[pool] = metrics.Shown(pool)
+        shown.show(found)
+
+    def _difference(
+        self, pool: str, found: list[Report], round_: Round, news: bool
+    ) -> list[Record]:
+        """What differs from what was said; the round too, if anything does or it is news."""
+        said = self._said.setdefault(pool, {})
+        now = {reports.key(report): report for report in found}
+        records = [reports.record(report) for key, report in now.items() if said.get(key) != report]
+        gone = [key for key in said if key not in now and key != pool]
+        records += [reports.nothing_to_say(key) for key in gone]
+        before = said.get(pool)
+        other = not isinstance(before, Round) or before.outcome != round_.outcome
+        if records or news or other:
+            now[pool] = round_
+            records.insert(0, reports.record(round_))
+        self._behind.discard(pool)
+        if len(records) > self._reports_max:
+            self._behind.add(pool)
+        records = records[: self._reports_max]
+        for record in records:
+            if record.value is None:
+                del said[record.key]
+            else:
+                said[record.key] = now[record.key]
+        return records
+
+
+def _waiting(
+    view: View, built: Built, plan: Plan, queues: Queues, classes: frozenset[str]
+) -> list[Waiting]:
+    snapshot, reasons = built.snapshot, plan.reasons
+    found = []
+    for row in range(len(reasons.code)):
+        if reasons.waiting[row] <= 0:
+            continue
+        gang = int(reasons.gang[row])
+        shape, job_set, gang_name = "", "", ""
+        if gang >= 0:
+            _, job_set, gang_name = built.gangs[gang]
+        else:
+            number = built.shapes[int(reasons.shape[row])]
+            shape = shapes.key(*view.jobs.shapes.values[number])
+        counts = reasons.counts[row].tolist()
+        queue = snapshot.queue_names[int(reasons.queue[row])]
+        found.append(
+            Waiting(
+                pool=plan.pool,
+                queue=queue,
+                code=reason_texts.CODE_NAMES[engine.Code(int(reasons.code[row]))],
+                sentence=_sentence(view, built, plan, queues, row, classes),
+                shape=shape,
+                job_set=job_set,
+                gang=gang_name,
+                jobs=int(reasons.waiting[row]),
+                nodes={
+                    bucket.name.lower().replace("_", "-"): counts[bucket]
+                    for bucket in engine.Bucket
+                    if counts[bucket]
+                },
+            )
+        )
+    return found
+
+
+def _sentence(
+    view: View, built: Built, plan: Plan, queues: Queues, row: int, classes: frozenset[str]
+) -> str:
+    """The engine's sentence, or a better one where the service knows more than arrays say."""
+    snapshot, reasons = built.snapshot, plan.reasons
+    queue = queues.get(snapshot.queue_names[int(reasons.queue[row])])
+    shape = int(reasons.shape[row])
+    if reasons.code[row] == engine.Code.QUEUE_CORDONED:
+        if queue.deleted:
+            return (
+                f"queue {queue.name} was deleted: its jobs wait until there is a queue of that name"
+                " again, or until they are cancelled"
+            )
+        why = f" ({queue.reason})" if queue.reason else ""
+        return f"queue {queue.name} is cordoned{why}: it starts nothing new"
+    if not built.nodes:
+        return f"pool {plan.pool} has no nodes: no executor has reported any"
+    said = reason_texts.describe_reason(snapshot, plan, row)
+    if shape >= 0 and classes:
+        name = view.jobs.shapes.values[built.shapes[shape]].priority_class
+        if name not in classes:
+            return (
+                f"{said}; its priority class {name} is configured no more and counts with value 0"
+            )
+    return said
+
+
+def _stopping(view: View, pool: str, said: set[str]) -> list[Waiting]:
+    """Members of gangs that wait until the others, which are being stopped, have ended."""
+    jobs = view.jobs
+    gangs: set[c.GangName] = set()
+    for row in view.attention if view.gangs else ():
+        rare = jobs.rare.get(row)
+        if rare is None or rare.gang is None:
+            continue
+        if jobs.pools.values[jobs.pool[row]] == pool and jobs.flags[row] & c.STOPPING:
+            gangs.add(rare.gang)
+    found = []
+    for gang in sorted(gangs):
+        rows = [jobs.rows[job_id] for job_id in view.gang_members.get(gang, ())]
+        queued = sum(1 for row in rows if jobs.state[row] == c.QUEUED)
+        report = Waiting(
+            pool=pool,
+            queue=gang.queue,
+            code=GANG_STOPPING,
+            sentence=f"members of its gang {gang.name} are being stopped; it waits for their end,"
+            " so that all can start together",
+            job_set=gang.job_set,
+            gang=gang.name,
+            jobs=queued,
+        )
+        if queued and reports.key(report) not in said:
+            found.append(report)
+    return found
+
+
+def _all_wait(view: View, pool: str, sentence: str) -> list[Waiting]:
+    """One reason for every queued job of a pool, by queue and shape, and by gang."""
+    jobs = view.jobs
+    here = jobs.pools.find(pool)
+    rows = np.flatnonzero(jobs.pool[: jobs.used] == (-1 if here is None else here))
+    rows = rows[(jobs.state[rows] == c.QUEUED) & ((jobs.flags[rows] & c.FREE) == 0)]
+    number = np.int64(len(jobs.shapes))
+    by_kind, counts = _counted(jobs.queue[rows] * number + jobs.shape[rows])
+    found = [
+        Waiting(
+            pool=pool,
+            queue=jobs.queues.values[key // number],
+            code=POOL_FAILING,
+            sentence=sentence,
+            shape=shapes.key(*jobs.shapes.values[key % number]),
+            jobs=count,
+        )
+        for key, count in zip(by_kind.tolist(), counts.tolist(), strict=True)
+    ]
+    gangs = {rare.gang for row, rare in jobs.rare.items() if rare.gang and here == jobs.pool[row]}
+    found += [
+        Waiting(
+            pool=pool,
+            queue=gang.queue,
+            code=POOL_FAILING,
+            sentence=sentence,
+            job_set=gang.job_set,
+            gang=gang.name,
+        )
+        for gang in sorted(gangs)
+    ]
+    return found
+
+
+def _counted(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The different keys and how often each is there, without a sort where they are small."""
+    if not keys.size or keys.max() > 4 * keys.size:
+        return np.unique(keys, return_counts=True)
+    counts = np.bincount(keys)
+    found = np.flatnonzero(counts)
+    return found, counts[found]
+
+
+def _shares(view: View, built: Built, plan: Plan, queues: Queues) -> list[QueueShare]:
+    snapshot, shares = built.snapshot, plan.shares
+    assert snapshot.job_totals is not None, "the builder keeps them"
+    running = snapshot.job_totals.running.sum(axis=1).tolist()
+    queued = snapshot.job_totals.queued.sum(axis=1).tolist()
+    first = _first_waiting(view, built, plan)
+    return [
+        QueueShare(
+            pool=plan.pool,
+            queue=name,
+            weight=queues.get(name).weight,
+            weight_share=round(float(shares.weight[row]), 4),
+            fair_share=round(float(shares.fair[row]), 4),
+            uncapped_share=round(float(shares.uncapped[row]), 4),
+            actual_share=round(float(shares.actual[row]), 4),
+            demand_share=round(float(shares.demand[row]), 4),
+            queued=int(plan.queue_waiting[row]),
+            running=running[row],
+            scheduled=int(plan.queue_scheduled[row]),
+            preempted=int(plan.queue_preempted[row]),
+            skipped=_skipped(plan.queue_skipped[row]),
+            first_waiting=first[row],
+            first_position=int(plan.queue_position[row]),
+        )
+        for row, name in enumerate(snapshot.queue_names)
+        if running[row] or queued[row]
+    ]
+
+
+def _skipped(counts: npt.NDArray[np.int64]) -> dict[str, int]:
+    """Jobs of a queue that wait, by reason code."""
+    codes = np.flatnonzero(counts).tolist()
+    return {reason_texts.CODE_NAMES[engine.Code(code)]: int(counts[code]) for code in codes}
+
+
+def _first_waiting(view: View, built: Built, plan: Plan) -> list[str]:
+    """[Q] the first job of each queue that waits, "" where none does."""
+    positions = plan.queue_position.tolist()
+    kept = built.snapshot.queued_order is not None
+    if max(positions, default=-1) < 0 or not (kept or len(built.rows) <= SORTED_MAX):
+        return [""] * len(positions)
+    queued = job_order.order_queued(built.snapshot)
+    starts = job_order.find_queue_bounds(queued, built.snapshot.job_queue, len(positions))[:-1]
+    return [
+        "" if at < 0 else view.jobs.rows.of(built.rows[queued[start + at]])
+        for start, at in zip(starts.tolist(), positions, strict=True)
+    ]
+
+
+def _round(built: Built, plan: Plan, now_ms: int, steps_ms: dict[str, float]) -> Round:
+    stopped = engine.Code(plan.stopped_by)
+    return Round(
+        pool=plan.pool,
+        at_ms=now_ms,
+        steps_ms={**steps_ms, **{step: round(ms, 3) for step, ms in plan.steps_ms.items()}},
+        scheduled=len(plan.placed_job),
+        preempted=len(plan.preempted_job),
+        waiting=int(plan.queue_waiting.sum()),
+        nodes=len(built.nodes),
+        outcome="stopped" if stopped else "finished",
+        stopped_by=reason_texts.CODE_NAMES[stopped] if stopped else "",
+    )

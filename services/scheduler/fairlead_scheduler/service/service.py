@@ -1,0 +1,194 @@
+"""The scheduler, wired: what it opens, what it serves, and the tasks it runs."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+
+from fairlead_common import clock
+from fairlead_common.db import Pool, migrate, open_pool
+from fairlead_common.db.pool import CONNECT_S_MAX
+from fairlead_common.disk import Disk
+from fairlead_common.log import topics
+from fairlead_common.log.connect import keep_tidy, open_log
+from fairlead_common.log.coverage import ViewUnusable
+from fairlead_common.log.protocol import EventLog
+from fairlead_common.quarantine import Quarantine
+from fairlead_common.readiness import Check, Degraded
+from fairlead_common.screening import ScreenedLog
+from fairlead_scheduler.engine import schedule
+from fairlead_scheduler.kernels import compilation, warm_up
+from fairlead_scheduler.kernels.round_size import Compiling
+from fairlead_scheduler.rules.decider import Engine
+from fairlead_scheduler.service import follower, heap, leader, metrics
+from fairlead_scheduler.service.follower import State
+from fairlead_scheduler.service.full_disk import FullDisk
+from fairlead_scheduler.service.settings import Rules, SchedulerSettings
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.token_buckets import PoolBuckets
+from fairlead_scheduler.store import checkpoint, checkpoint_progress
+
+ODD_SHOWN_MAX: Final = 20
+"""Most records that make no sense that `/readyz` names."""
+SETTLE_S_MAX: Final = 5.0
+"""Health is served so long after the checkpoint was loaded, whatever the first cycle waits for."""
+REPAIR_CHECK_S: Final = 1.0
+"""How often a scheduler whose checkpoint cannot be used looks whether it was repaired."""
+_logger: Final = logging.getLogger("fairlead.scheduler")
+
+
+class Service:
+    """One scheduler process: a standby until it leads."""
+
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        log: ScreenedLog,
+        pool: Pool,
+        state: State,
+        engine: Engine,
+        full_disk: FullDisk | None = None,
+    ) -> None:
+        self.settings = settings
+        self.state = state
+        self._log = log
+        self._pool = pool
+        self._engine = engine
+        self._full_disk = full_disk or FullDisk(Disk())
+        self.unusable: ViewUnusable | None = None
+        """Why this process waits for a repair, if it does."""
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls, settings: SchedulerSettings, engine: Engine = schedule
+    ) -> AsyncIterator["Service"]:
+        """Connect, bring the schema up to date, make the topics, load the saved view."""
+        settings.check()
+        _logger.info("loads its checkpoint")
+        pool = await open_pool(settings.database_url, name=leader.APPLICATION)
+        quarantine = Quarantine("scheduler", settings.skip_records)
+        disk = Disk(settings.disk)
+        log = ScreenedLog(await open_log(settings.log_url, disk, wait_s=CONNECT_S_MAX), quarantine)
+        try:
+            await migrate(pool, "fairlead_scheduler", "fairlead_scheduler.store")
+            for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
+                await log.create(topic)
+            unusable = None
+            try:
+                _, state = await asyncio.gather(
+                    asyncio.to_thread(warm_up.up), load_state(log, pool, settings.rules)
+                )
+            except ViewUnusable as error:
+                state, unusable = State(View(), Clusters(), Queues()), error
+            service = cls(settings, log, pool, state, engine, FullDisk(disk))
+            service.unusable = unusable
+            yield service
+        finally:
+            await log.close()
+            await pool.close()
+
+    def checks(self) -> Mapping[str, Check]:
+        """What `/readyz` asks."""
+
+        async def database() -> str | None:
+            await self._pool.fetchval("SELECT 1")
+            return None
+
+        async def checkpoint_usable() -> str | None:
+            # The process is well and waits: starting it again would change nothing.
+            return None if self.unusable is None else Degraded(str(self.unusable))
+
+        async def pools() -> str | None:
+            said = self.state.troubles.said()
+            return None if said is None else Degraded(said)
+
+        async def records() -> str | None:
+            odd = {**self.state.queues.odd, **self.state.clusters.odd}
+            said = "; ".join(f"{key}: {why}" for key, why in sorted(odd.items())[:ODD_SHOWN_MAX])
+            return Degraded(said) if said else None
+
+        async def writing() -> str | None:
+            problem = self._full_disk.problem
+            return None if problem is None else Degraded(problem)
+
+        return {
+            "database": database,
+            "scheduler view": checkpoint_usable,
+            "pools": pools,
+            "records": records,
+            "quarantine": self._log.quarantine.check(),
+            "writing": writing,
+        }
+
+    async def run(self) -> None:
+        """Follow, stand by, lead; ends only by failure or cancellation."""
+        await self._await_repair()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(follower.follow_jobs(self._log, self._pool, self.state))
+            tasks.create_task(follower.follow_clusters(self._log, self.state))
+            tasks.create_task(follower.follow_config(self._log, self.state))
+            tasks.create_task(heap.give_back_regularly())
+            tasks.create_task(self._mirror())
+            tasks.create_task(keep_tidy(self._log.inner, clock.now_ms))
+            tasks.create_task(self._log.quarantine.run(self._log.inner))
+            if not compilation.are_ready():
+                self._engine = compiling = Compiling(self._engine)
+                tasks.create_task(_compile(compiling))
+            tasks.create_task(self._lead())
+
+    async def settled(self) -> None:
+        """Return once this process leads and has decided all that waited, stands by, or waits for a
+        repair; and after `SETTLE_S_MAX` in any case. What the first lease does not need waits."""
+        if self.unusable is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SETTLE_S_MAX):
+                    await self.state.settled.wait()
+
+    async def _mirror(self) -> None:
+        await self.settled()
+        from fairlead_scheduler.service.cluster_mirror import (
+            mirror,  # the client of Redis takes long to import
+        )
+
+        await mirror(self._log, self.settings.redis_url)
+
+    async def _await_repair(self) -> None:
+        """Return once the log can continue the checkpoint, with the view loaded."""
+        if self.unusable is None:
+            return
+        _logger.error("waits for a repair: %s", self.unusable)
+        metrics.VIEW_UNUSABLE.set(1)
+        while self.unusable is not None:
+            await asyncio.sleep(REPAIR_CHECK_S)
+            try:
+                self.state = await load_state(self._log, self._pool, self.settings.rules)
+                self.unusable = None
+            except ViewUnusable as error:
+                self.unusable = error
+        metrics.VIEW_UNUSABLE.set(0)
+        _logger.info("the checkpoint was repaired: going on")
+
+    async def _lead(self) -> None:
+        await leader.stand_by_and_lead(
+            self.settings, self._log, self._pool, self.state, self._engine, self._full_disk
+        )
+
+
+async def _compile(compiling: Compiling) -> None:
+    """Returns only if that failed: then rounds of any size are Python's."""
+    await compilation.compile_beside()
+    compiling.over = True
+
+
+async def load_state(log: EventLog, pool: Pool, rules: Rules) -> State:
+    """The saved view, or an empty one at the start of the log. Raises `ViewUnusable`."""
+    await checkpoint_progress.require_usable(log, pool)
+    view = await checkpoint.load_view(pool, await log.identity(), topics.JOB_PARTITIONS, rules)
+    if view is None:
+        view = View(PoolBuckets(rules))
+        view.positions = await log.start_positions(topics.JOBS)
+    return State(view, Clusters(await checkpoint.read_nodes(pool)), Queues())

@@ -1,0 +1,1 @@
+"""Reading the jobs, nodes and settings of a simulation."""

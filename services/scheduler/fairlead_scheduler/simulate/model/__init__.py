@@ -1,0 +1,1 @@
+"""The simulated jobs, nodes and time: pure."""

@@ -1,0 +1,281 @@
+"""The service in virtual time: its view and its decider, and runs that take as long as the trace
+says. Pure.
+
+Facts go through the same fold as in the service; only the log, the leases and the way to the
+executors are left out, so that what is decided at a time is true at that time (`runs`: what follows
+from it then and later).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from fairlead_common import clusters as cluster_records
+from fairlead_common import configuration, leases
+from fairlead_common import events as ev
+from fairlead_common.clusters import Heartbeat, Node
+from fairlead_common.events import EVENTS_MAX
+from fairlead_common.ids import JobId, parse_run_id
+from fairlead_common.lifecycle import JOB_ENDED, JobState
+from fairlead_common.log import Entry
+from fairlead_common.log.protocol import Record
+from fairlead_scheduler.rules.append_batches import Unit
+from fairlead_scheduler.rules.decider import Decider, Round
+from fairlead_scheduler.rules.lease_changes import Leases
+from fairlead_scheduler.simulate.input.node_file import Step
+from fairlead_scheduler.simulate.input.settings_file import Given
+from fairlead_scheduler.simulate.model.ledger import Ledger
+from fairlead_scheduler.simulate.model.random_draws import Chance
+from fairlead_scheduler.simulate.model.simulated_runs import Report, Runs
+from fairlead_scheduler.simulate.model.trace import NEVER, Trace
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.job_table import JobSet, View
+from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.token_buckets import PoolBuckets
+
+JOB_SET: Final = "simulated"
+_SPEC: Final = msgspec.Raw(b"{}")
+_TICK_MS: Final = 4
+_POSITIONS: Final = 512
+"""Submission numbers count ticks of 4 ms and 512 positions in each (`ids.submission_number`)."""
+_ENDS: Final = {
+    ev.JobSucceeded: JobState.SUCCEEDED,
+    ev.JobFailed: JobState.FAILED,
+    ev.JobCancelled: JobState.CANCELLED,
+    ev.JobPreempted: JobState.PREEMPTED,
+    ev.JobRejected: JobState.REJECTED,
+}
+
+
+class World:
+    """Jobs, nodes and the scheduler that decides about them."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        nodes: Sequence[Node],
+        given: Given,
+        pool: str,
+        chance: Chance,
+        ledger: Ledger,
+    ) -> None:
+        self.trace, self.pool, self.ledger = trace, pool, ledger
+        self._runs = Runs(trace, chance, ledger)
+        self.view = View(PoolBuckets(given.settings.rules))
+        self._clusters, self._queues = Clusters(), Queues()
+        self._position = 0
+        self._tick = -1
+        self._tick_began = 0
+        """The place of the log at which submissions of this tick begin."""
+        self._nodes = {node.name: node for node in nodes}
+        for node in nodes:
+            self._report(node)
+        for queue in given.queues.values():
+            record = configuration.record(queue)
+            entry = Entry(0, 0, record.key, record.value, 0)
+            self._queues.apply([entry], self._clusters)
+        self._decider = Decider(
+            given.settings, self.view, self._clusters, self._queues, Leases(), began_ms=0
+        )
+
+    def _tell(self, record: Record) -> None:
+        self._clusters.apply([Entry(0, 0, record.key, record.value, 0)])
+
+    def _report(self, node: Node) -> None:
+        if node.executor not in self._clusters.heard:
+            self._tell(cluster_records.heartbeat_record(Heartbeat(executor=node.executor)))
+        self._tell(cluster_records.node_record(node))
+
+    # What happens -------------------------------------------------------------------------
+
+    def nodes_change(self, now_ms: int, steps: Iterable[Step]) -> None:
+        """Nodes come, change or go; what runs on one that goes is lost with it."""
+        gone: list[str] = []
+        for step in steps:
+            name = step.node.name
+            if step.gone:
+                self._nodes.pop(name, None)
+                self._tell(cluster_records.node_gone_record(step.node.executor, name))
+                gone.append(name)
+            else:
+                self._nodes[name] = step.node
+                self._report(step.node)
+        self.ledger.nodes_are(self._nodes.values())
+        for name in gone:
+            self._hear(self._runs.lose(name, now_ms), now_ms)
+        self._hear(self._runs.begin_ready(now_ms), now_ms)
+        self.settle(now_ms)
+
+    def submit(self, now_ms: int, jobs: Iterable[int]) -> None:
+        """These jobs are submitted now, in this order."""
+        by_queue: dict[int, list[ev.AnyEvent]] = {}
+        for job in jobs:
+            by_queue.setdefault(self.trace.queue[job], []).append(self._submitted(job))
+            self.ledger.submitted(job)
+        for queue, events in by_queue.items():
+            for start in range(0, len(events), EVENTS_MAX):
+                self._fold(queue, events[start : start + EVENTS_MAX], self._told_apart_ms(now_ms))
+
+    def _told_apart_ms(self, now_ms: int) -> int:
+        """The log's time of the next submissions: later, where a tick cannot tell more apart."""
+        tick = max(now_ms // _TICK_MS, self._tick)
+        if tick == self._tick and self._position - self._tick_began >= _POSITIONS:
+            tick += 1
+        if tick != self._tick:
+            self._tick = tick
+            self._position += -self._position % _POSITIONS
+            self._tick_began = self._position
+        return max(now_ms, tick * _TICK_MS)
+
+    def _submitted(self, job: int) -> ev.JobSubmitted:
+        trace = self.trace
+        limit_ms = trace.runtime_ms_max[job]
+        checkpoint_ms = trace.checkpoint_ms.get(job)
+        return ev.JobSubmitted(
+            job_id=JobId(trace.ids[job]),
+            shape=msgspec.Raw(trace.shapes.values[trace.shape[job]]),
+            spec=_SPEC,
+            digest="",
+            priority=trace.priority[job],
+            priority_class=trace.classes.values[trace.priority_class[job]],
+            pool=self.pool,
+            after=tuple(JobId(other) for other in trace.after.get(job, ())),
+            runtime_s_max=None if limit_ms == NEVER else -(-limit_ms // 1000),
+            checkpoint_s=None if checkpoint_ms is None else -(-checkpoint_ms // 1000),
+            when_infeasible="wait" if job in trace.infeasible_waits else "reject",
+            on_preemption="fail" if job in trace.preempted_is_final else "requeue",
+            gang=trace.gangs.get(job),
+            retry=trace.retry.get(job),
+        )
+
+    @property
+    def next_end_ms(self) -> int | None:
+        """When the next run ends."""
+        return self._runs.next_end_ms
+
+    def end_due(self, now_ms: int) -> None:
+        """Runs end whose time has come."""
+        ended = self._runs.end_due(now_ms)
+        self._hear(ended, now_ms)
+        self._hear(self._runs.begin_ready(now_ms), now_ms)
+        failed = not all(isinstance(event, ev.JobRunSucceeded) for _, event in ended)
+        if failed or self.trace.after:  # the job itself may start once more, or others
+            self.settle(now_ms)
+
+    def _hear(self, reports: Iterable[Report], now_ms: int) -> None:
+        """What runs did becomes facts."""
+        by_queue: dict[int, list[ev.AnyEvent]] = {}
+        for job, event in reports:
+            by_queue.setdefault(self.trace.queue[job], []).append(event)
+        for queue, events in by_queue.items():
+            self._fold(queue, events, now_ms)
+
+    # What the scheduler decides -------------------------------------------------------------
+
+    def cycle(self, now_ms: int) -> Round | None:
+        """A round, with all that follows from it at once; None if there was nothing to look at."""
+        decided = self._decider.round(self.pool, self._decider.due(now_ms), now_ms, lambda: 0.0)
+        if decided is not None:
+            self._take(self._decider.units(decided), now_ms)
+            self.settle(now_ms)
+        return decided
+
+    def can_start_any(self) -> bool:
+        """Whether a job waits that may start: not only such as wait for others to end."""
+        if not self.ledger.waiting or not self.trace.after:
+            return self.ledger.waiting > 0
+        jobs = self.view.jobs
+        span = slice(0, jobs.used)
+        flags = jobs.flags[span]
+        waits = (jobs.state[span] == c.QUEUED) & ((flags & (c.NOT_BEFORE_LONG | c.FREE)) == 0)
+        return bool(waits.any())
+
+    def waits_for(self, job: int) -> list[str]:
+        """The jobs that must succeed before this one may start."""
+        row = self.view.jobs.rows.get(JobId(self.trace.ids[job]))
+        rare = None if row is None else self.view.jobs.rare.get(row)
+        return sorted(rare.after) if rare is not None else []
+
+    def settle(self, now_ms: int) -> None:
+        """Decide what ends of runs mean for their jobs, and what that means for others."""
+        view = self.view
+        while view.attention and (units := list(self._decider.due(now_ms).units())):
+            self._take(units, now_ms)
+        view.ended.clear()
+        view.recent.clear()
+
+    def _take(self, units: Iterable[Unit], now_ms: int) -> None:
+        """Decisions become facts, and runs begin and stop as they say."""
+        facts: dict[JobSet, list[ev.AnyEvent]] = {}
+        for unit in units:
+            for job_set, event in unit.facts:
+                facts.setdefault(job_set, []).append(event)
+            self._note_room(unit)
+        for job_set, events in facts.items():
+            queue = self.trace.queues.number(job_set.queue)
+            for start in range(0, len(events), EVENTS_MAX):
+                self._fold(queue, events[start : start + EVENTS_MAX], now_ms)
+            self._hear(self._follows(events, now_ms), now_ms)
+        self._hear(self._runs.begin_ready(now_ms), now_ms)
+
+    def _follows(self, events: Iterable[ev.AnyEvent], now_ms: int) -> list[Report]:
+        """What runs do at once because of these decisions."""
+        number = self.trace.number
+        follows: list[Report] = []
+        for event in events:
+            match event:
+                case ev.JobRunLeased():
+                    follows += self._runs.leased(number[event.job_id], event, now_ms)
+                case ev.JobRunPreempting():
+                    follows += self._runs.stop(number[event.job_id], event, now_ms)
+                case ev.JobRequeued():
+                    self.ledger.requeued(number[event.job_id])
+                case (
+                    ev.JobSucceeded()
+                    | ev.JobFailed()
+                    | ev.JobCancelled()
+                    | ev.JobPreempted()
+                    | ev.JobRejected()
+                ):
+                    self.ledger.ended(number[event.job_id], _ENDS[type(event)], event, now_ms)
+                case _:
+                    raise AssertionError(f"no scheduler decides {type(event).__name__}")
+        return follows
+
+    def _note_room(self, unit: Unit) -> None:
+        """Which jobs wait on their node until others are gone: their leases say so."""
+        if not self._runs.any_stopping and not any(
+            isinstance(event, ev.JobRunPreempting) for _, event in unit.facts
+        ):
+            return
+        for change in unit.leases:
+            value = change.record.value
+            lease = leases.decode(value) if value is not None else None
+            if lease is not None and lease.after:
+                others = (self.trace.number[parse_run_id(run)[0]] for run in lease.after)
+                self._runs.wait_for(self.trace.number[lease.job_id], others)
+
+    # The fold ---------------------------------------------------------------------------------
+
+    def _fold(self, queue: int, events: list[ev.AnyEvent], at_ms: int) -> None:
+        if not events:
+            return
+        name = self.trace.queues.values[queue]
+        sequence = ev.EventSequence(queue=name, job_set=JOB_SET, by="simulate", events=events)
+        message = job_fold.Message(0, self._position, at_ms, sequence)
+        job_fold.apply(self.view, [message], self._known(events))
+        self._position += 1
+
+    def _known(self, events: Iterable[ev.AnyEvent]) -> dict[JobId, c.Ended]:
+        """Jobs that ended before others that come after them were submitted."""
+        known: dict[JobId, c.Ended] = {}
+        if self.trace.after:
+            for event in events:
+                for other in event.after if isinstance(event, ev.JobSubmitted) else ():
+                    state = self.ledger.state_of(self.trace.number[other])
+                    if state in JOB_ENDED:
+                        known[other] = c.Ended(state, "", 0)
+        return known

@@ -1,0 +1,86 @@
+"""The jobs of a simulation as columns: what was asked for, in the order of the input. Pure.
+
+A million jobs take some 300 MB: numbers are kept in arrays, equal shapes and names once, and what
+few jobs have (gangs, dependencies, failures) in mappings by the job's number.
+"""
+
+from array import array
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common import events as ev
+from fairlead_scheduler.state.job_table import Interned
+
+JOBS_MAX: Final = 5_000_000
+NEVER: Final = 0
+"""Of a time limit: there is none."""
+
+
+class Fails(msgspec.Struct, frozen=True):
+    """When runs of a job fail: `after_ms`, or with this probability at any moment of theirs."""
+
+    after_ms: int | None = None
+    probability: float = 0.0
+
+
+class Trace:
+    """The jobs. Times are in ms of virtual time; a job is known by its number, from 0 on."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.number: dict[str, int] = {}
+        self.submit_ms = array("q")
+        self.run_ms = array("q")
+        self.queue = array("i")
+        self.shape = array("i")
+        self.priority_class = array("i")
+        self.priority = array("q")
+        self.runtime_ms_max = array("q")
+        self.queues: Interned[str] = Interned()
+        self.shapes: Interned[bytes] = Interned()
+        self.classes: Interned[str] = Interned()
+        self.gangs: dict[int, ev.Gang] = {}
+        self.after: dict[int, tuple[str, ...]] = {}
+        self.fails: dict[int, Fails] = {}
+        self.retry: dict[int, ev.RetryPolicy] = {}
+        self.checkpoint_ms: dict[int, int] = {}
+        self.preempted_is_final: set[int] = set()
+        self.infeasible_waits: set[int] = set()
+        """Jobs that stay queued when no node could ever run them; others are rejected."""
+        self.stop_ms: dict[int, int] = {}
+        """How long a run takes to end once it is told to; others end at once."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def add(
+        self,
+        job_id: str,
+        *,
+        submit_ms: int,
+        run_ms: int,
+        queue: str,
+        shape: int,
+        priority_class: str,
+        priority: int = 0,
+        runtime_ms_max: int = NEVER,
+    ) -> int:
+        """One more job; returns its number."""
+        number = len(self.ids)
+        self.ids.append(job_id)
+        self.number[job_id] = number
+        self.submit_ms.append(submit_ms)
+        self.run_ms.append(run_ms)
+        self.queue.append(self.queues.number(queue))
+        self.shape.append(shape)
+        self.priority_class.append(self.classes.number(priority_class))
+        self.priority.append(priority)
+        self.runtime_ms_max.append(runtime_ms_max)
+        return number
+
+    def in_order(self) -> npt.NDArray[np.intp]:
+        """Numbers of the jobs by time of submission, those of one time as in the input."""
+        return np.argsort(np.frombuffer(self.submit_ms, np.int64), kind="stable")

@@ -1,0 +1,1 @@
+"""The tables, the summary and the report of a simulation."""

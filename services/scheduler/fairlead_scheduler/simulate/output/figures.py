@@ -1,0 +1,263 @@
+"""What a simulation comes to, in figures: `summary.json` and what the command prints. Pure."""
+
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common import resources
+from fairlead_common.lifecycle import JobState
+from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.engine.plan import reason_texts
+from fairlead_scheduler.simulate.model.ledger import NOT_YET, Ledger, RunEnd
+from fairlead_scheduler.simulate.model.simulated_world import World
+from fairlead_scheduler.simulate.model.simulation_loop import Loop
+
+SLOWDOWN_MS_MIN: Final = 10_000
+"""Bounded slowdown: shorter runs count as this long, or tiny jobs would drown all others."""
+NO_NODES: Final = "there are no nodes any more"
+STUCK_MAX: Final = 50
+"""Reasons told one by one of jobs that wait when nothing can happen any more."""
+
+Int64 = npt.NDArray[np.int64]
+
+
+class Figures(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Part of a summary."""
+
+
+class Waits(Figures, frozen=True, kw_only=True):
+    """Seconds from submission to the first start, of the jobs that started."""
+
+    mean: float = 0.0
+    p50: float = 0.0
+    p95: float = 0.0
+    max: float = 0.0
+
+
+class Longest(Figures, frozen=True, kw_only=True):
+    """The job that waited longest, also if it never started."""
+
+    id: str
+    queue: str
+    seconds: float
+    started: bool
+
+
+class OfQueue(Figures, frozen=True, kw_only=True):
+    """What the jobs of one queue came to."""
+
+    jobs: int
+    states: dict[str, int]
+    wait_seconds: Waits
+    mean_bounded_slowdown: float
+    preemptions: int
+    lost_seconds: float
+
+
+class Stuck(Figures, frozen=True, kw_only=True):
+    """Jobs that wait although nothing can happen any more, or that were refused, and why."""
+
+    code: str
+    reason: str
+    jobs: int
+    queue: str
+    job: str
+
+
+class Summary(Figures, frozen=True, kw_only=True):
+    """Times in seconds, amounts in cores, bytes and devices, fractions of 1."""
+
+    jobs: int
+    states: dict[str, int]
+    makespan_seconds: float
+    utilisation: dict[str, float]
+    wait_seconds: Waits
+    mean_bounded_slowdown: float
+    longest_wait: Longest | None
+    preemptions: int
+    preemptions_by_cause: dict[str, int]
+    lost_resource_seconds: dict[str, float | int]
+    lost_to_preemption: dict[str, float | int]
+    rounds: int
+    waited_job_seconds: dict[str, float]
+    stuck: list[Stuck]
+    refused: list[Stuck]
+    queues: dict[str, OfQueue]
+    seed: int
+    cycle_seconds: float
+
+
+def summary(world: World, ledger: Ledger, loop: Loop, *, seed: int, cycle_ms: int) -> Summary:
+    """The figures of a simulation that is over."""
+    columns = ledger.columns()
+    everything = np.arange(len(ledger.trace))
+    of_queue = np.frombuffer(ledger.trace.queue, np.int32)
+    whole = _of(ledger, columns, everything)
+    elapsed_ms = ledger.now_ms - ledger.first_ms
+    lost = [sum(of) for of in zip(*ledger.lost_by.values(), strict=True)]
+    return Summary(
+        jobs=whole.jobs,
+        states=whole.states,
+        makespan_seconds=elapsed_ms / 1000,
+        utilisation={
+            name: round(used / there, 6)
+            for name, used, there in zip(
+                ledger.resources, ledger.used_ms, ledger.there_ms, strict=True
+            )
+            if there
+        },
+        wait_seconds=whole.wait_seconds,
+        mean_bounded_slowdown=whole.mean_bounded_slowdown,
+        longest_wait=_longest(ledger, columns),
+        preemptions=whole.preemptions,
+        preemptions_by_cause={
+            cause.value: count for cause, count in ledger.causes.items() if count
+        },
+        lost_resource_seconds=_amounts(ledger, lost),
+        lost_to_preemption=_amounts(ledger, ledger.lost_by[RunEnd.PREEMPTED]),
+        rounds=ledger.rounds,
+        waited_job_seconds={
+            code: waited / 1000 for code, waited in sorted(ledger.waited_ms.items()) if waited
+        },
+        stuck=_stuck(world, ledger, loop),
+        refused=[
+            Stuck(code=code, reason=reason, jobs=count, **_name(ledger, first))
+            for code, (count, first, reason) in sorted(ledger.refused.items())
+        ],
+        queues={
+            name: _of(ledger, columns, np.flatnonzero(of_queue == number))
+            for name, number in sorted(
+                (name, number) for number, name in enumerate(ledger.trace.queues.values)
+            )
+        },
+        seed=seed,
+        cycle_seconds=cycle_ms / 1000,
+    )
+
+
+def waits_s(ledger: Ledger) -> npt.NDArray[np.float64]:
+    """Seconds from submission to the first start, of the jobs that started."""
+    columns = ledger.columns()
+    started = columns["start"] != NOT_YET
+    waits: npt.NDArray[np.float64] = (columns["start"] - columns["submit"])[started] / 1000
+    return waits
+
+
+def _of(ledger: Ledger, columns: dict[str, Int64], rows: npt.NDArray[np.intp]) -> OfQueue:
+    """The figures of these jobs."""
+    codes = np.frombuffer(ledger.state, np.uint8)[rows]
+    names = tuple(JobState)
+    counts = np.bincount(codes, minlength=len(names)).tolist()
+    submit, start, end = (columns[name][rows] for name in ("submit", "start", "end"))
+    started = start != NOT_YET
+    wait_s = (start - submit)[started] / 1000
+    ran = started & (end != NOT_YET) & (codes != names.index(JobState.QUEUED))
+    response, run = (end - submit)[ran], np.maximum((end - start)[ran], SLOWDOWN_MS_MIN)
+    slowdown = np.maximum(1.0, response / run)
+    return OfQueue(
+        jobs=len(rows),
+        states={name.value: count for name, count in zip(names, counts, strict=True) if count},
+        wait_seconds=_waits(wait_s),
+        mean_bounded_slowdown=round(float(slowdown.mean()), 6) if slowdown.size else 0.0,
+        preemptions=int(np.frombuffer(ledger.preemptions, np.int32)[rows].sum()),
+        lost_seconds=int(columns["lost"][rows].sum()) / 1000,
+    )
+
+
+def _waits(wait_s: npt.NDArray[np.float64]) -> Waits:
+    if not wait_s.size:
+        return Waits()
+    p50, p95 = np.percentile(wait_s, [50, 95]).tolist()
+    return Waits(
+        mean=round(float(wait_s.mean()), 3),
+        p50=round(p50, 3),
+        p95=round(p95, 3),
+        max=float(wait_s.max()),
+    )
+
+
+def _longest(ledger: Ledger, columns: dict[str, Int64]) -> Longest | None:
+    """Until its start; a job that never started waited until its end, or still does."""
+    if not len(ledger.trace):
+        return None
+    start, end = columns["start"], columns["end"]
+    until = np.where(start != NOT_YET, start, np.where(end != NOT_YET, end, ledger.now_ms))
+    waited = until - columns["submit"]
+    job = int(waited.argmax())
+    return Longest(
+        id=ledger.trace.ids[job],
+        queue=ledger.trace.queues.values[ledger.trace.queue[job]],
+        seconds=int(waited[job]) / 1000,
+        started=bool(start[job] != NOT_YET),
+    )
+
+
+def _amounts(ledger: Ledger, amounts_ms: list[int]) -> dict[str, float | int]:
+    """Amount x time by resource, where there is any."""
+    return {
+        name: resources.plain(name, amount) / 1000
+        for name, amount in zip(ledger.resources, amounts_ms, strict=True)
+        if amount
+    }
+
+
+def _name(ledger: Ledger, job: int) -> dict[str, str]:
+    trace = ledger.trace
+    return {"queue": trace.queues.values[trace.queue[job]], "job": trace.ids[job]}
+
+
+def _stuck(world: World, ledger: Ledger, loop: Loop) -> list[Stuck]:
+    """Why jobs still wait: what the last round said of them, or for whom they wait."""
+    if not ledger.waiting:
+        return []
+    found = _unreached(world, ledger)
+    decided = loop.last
+    if decided is None:
+        return found
+    built, plan = decided.built, decided.plan
+    example: dict[tuple[int, int, int], str] = {}
+    jobs, gangs = built.snapshot, built.snapshot.job_gang
+    for at in np.flatnonzero(jobs.job_node < 0).tolist():
+        job_id = world.view.jobs.rows.of(int(built.rows[at]))
+        gang = -1 if gangs is None else int(gangs[at])
+        queue, shape = int(jobs.job_queue[at]), int(jobs.job_shape[at])
+        if job_id:
+            example.setdefault((queue, -1, gang) if gang >= 0 else (queue, shape, -1), job_id)
+            example.setdefault((queue, shape, -1), job_id)
+    reasons = plan.reasons
+    for row in np.flatnonzero(reasons.waiting > 0).tolist()[:STUCK_MAX]:
+        key = (int(reasons.queue[row]), int(reasons.shape[row]), int(reasons.gang[row]))
+        found.append(
+            Stuck(
+                code=reason_texts.CODE_NAMES[engine.Code(int(reasons.code[row]))],
+                reason=reason_texts.describe_reason(built.snapshot, plan, row)
+                if built.nodes
+                else NO_NODES,
+                jobs=int(reasons.waiting[row]),
+                queue=jobs.queue_names[key[0]],
+                job=example.get(key, ""),
+            )
+        )
+    return found
+
+
+def _unreached(world: World, ledger: Ledger) -> list[Stuck]:
+    """Jobs that wait for others which never end."""
+    waiting: dict[int, tuple[int, int, str]] = {}
+    for job in ledger.trace.after:
+        others = world.waits_for(job) if ledger.state_of(job) is JobState.QUEUED else []
+        if others:
+            queue = ledger.trace.queue[job]
+            count, first, other = waiting.get(queue, (0, job, others[0]))
+            waiting[queue] = (count + 1, first, other)
+    return [
+        Stuck(
+            code="after",
+            reason=f"waits for job {other}, which never ends",
+            jobs=count,
+            **_name(ledger, job),
+        )
+        for count, job, other in list(waiting.values())[:STUCK_MAX]
+    ]

@@ -1,0 +1,151 @@
+"""Writes what a simulation comes to into a folder. A file has its name only once it is whole."""
+
+import csv
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, TextIO
+
+import msgspec
+
+from fairlead_common.lifecycle import JobState
+from fairlead_scheduler.simulate.model.ledger import NOT_YET, Ledger, RunEnd
+from fairlead_scheduler.simulate.model.trace import Trace
+
+JOBS: Final = "jobs.csv"
+QUEUES: Final = "queues.csv"
+RUNS: Final = "runs.csv"
+SUMMARY: Final = "summary.json"
+TIMING: Final = "timing.json"
+REPORT: Final = "report.html"
+HEADERS: Final = {
+    JOBS: "id,queue,submit_s,start_s,end_s,state,runs,preemptions,lost_s",
+    QUEUES: "time,queue,weight_share,fair_share,actual_share,queued,running",
+    RUNS: "id,run,node,start_s,end_s,outcome",
+}
+_PART: Final = ".part"
+
+
+class Rows(Protocol):
+    """What `csv.writer` returns."""
+
+    def writerow(self, row: Iterable[object], /) -> object:
+        """One row."""
+
+    def writerows(self, rows: Iterable[Iterable[object]], /) -> None:
+        """Many rows."""
+
+
+class Nowhere:
+    """A sink for those who only want the figures."""
+
+    def run(
+        self, job: int, run: int, node: str, start_ms: int, end_ms: int, outcome: RunEnd
+    ) -> None:
+        """Nobody asks for it."""
+
+    def shares(
+        self, at_ms: int, queue: int, shares: tuple[float, float, float], queued: int, running: int
+    ) -> None:
+        """Nobody asks for it."""
+
+    def __enter__(self) -> "Nowhere":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """There is nothing to close."""
+
+    def finish(self, ledger: Ledger, summary: object, report: Callable[[], str]) -> None:
+        """Nobody asks for it."""
+
+
+class Folder:
+    """The files of one simulation: rows are written as they come, the rest at the end."""
+
+    def __init__(self, path: Path, trace: Trace) -> None:
+        self._path, self._trace = path, trace
+        self._open: dict[str, TextIO] = {}
+        self._rows = {name: self._writer(name) for name in (RUNS, QUEUES)}
+
+    def __enter__(self) -> "Folder":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        for name, file in self._open.items():
+            file.close()
+            (self._path / (name + _PART)).unlink(missing_ok=True)
+
+    def _writer(self, name: str) -> "Rows":
+        self._path.mkdir(parents=True, exist_ok=True)
+        file = self._open[name] = (self._path / (name + _PART)).open(
+            "w", encoding="utf-8", newline=""
+        )
+        file.write(HEADERS[name] + "\n")
+        return csv.writer(file, lineterminator="\n")
+
+    def run(
+        self, job: int, run: int, node: str, start_ms: int, end_ms: int, outcome: RunEnd
+    ) -> None:
+        """A run ended."""
+        self._rows[RUNS].writerow(
+            (self._trace.ids[job], run, node, seconds(start_ms), seconds(end_ms), outcome.value)
+        )
+
+    def shares(
+        self, at_ms: int, queue: int, shares: tuple[float, float, float], queued: int, running: int
+    ) -> None:
+        """Shares of a queue from now on."""
+        name = self._trace.queues.values[queue]
+        self._rows[QUEUES].writerow((seconds(at_ms), name, *shares, queued, running))
+
+    def finish(self, ledger: Ledger, summary: object, report: Callable[[], str]) -> None:
+        """Write the rest and give every file its name."""
+        self._writer(JOBS).writerows(_jobs(ledger))
+        for name, file in list(self._open.items()):
+            file.close()
+            (self._path / (name + _PART)).replace(self._path / name)
+            del self._open[name]
+        write(self._path, SUMMARY, as_json(summary))
+        write(self._path, REPORT, report())
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    """A file as a whole."""
+    part = folder / (name + _PART)
+    part.write_text(text, encoding="utf-8")
+    part.replace(folder / name)
+
+
+def as_json(value: object) -> str:
+    """Indented JSON with a new line at the end."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+
+
+def seconds(time_ms: int) -> str:
+    """Virtual time as it is written; nothing for what has not happened."""
+    if time_ms == NOT_YET:
+        return ""
+    whole, rest = divmod(time_ms, 1000)
+    return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
+
+
+def _jobs(ledger: Ledger) -> Iterable[tuple[object, ...]]:
+    trace = ledger.trace
+    for job, job_id in enumerate(trace.ids):
+        state = ledger.state_of(job)
+        yield (
+            job_id,
+            trace.queues.values[trace.queue[job]],
+            seconds(trace.submit_ms[job]),
+            seconds(ledger.start_ms[job]),
+            seconds(NOT_YET if state is JobState.QUEUED else ledger.end_ms[job]),
+            state.value,
+            ledger.runs[job],
+            ledger.preemptions[job],
+            seconds(ledger.lost_ms[job]),
+        )

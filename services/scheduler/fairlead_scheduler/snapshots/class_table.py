@@ -1,0 +1,84 @@
+"""Priority classes as rows: those of the settings by name, then what jobs name besides."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common import resources
+from fairlead_common.classes import Preemption, PriorityClass
+from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.state.queue_state import Queues
+
+Limits = npt.NDArray[np.float64] | None
+
+_PREEMPTION: Final = {
+    Preemption.ANY: engine.Preemption.ANY,
+    Preemption.URGENCY: engine.Preemption.URGENCY,
+    Preemption.NONE: engine.Preemption.NONE,
+}
+
+
+class Classes:
+    """The classes that shapes refer to by row. A class nobody configured has the value 0."""
+
+    def __init__(self, classes: Sequence[PriorityClass]) -> None:
+        self.rows = sorted(classes, key=lambda item: item.name)
+        self._row = {item.name: row for row, item in enumerate(self.rows)}
+        self._make()
+
+    def _make(self) -> None:
+        self.names = tuple(item.name for item in self.rows)
+        self.value = np.array([item.value for item in self.rows], np.int64)
+        self.preemption = np.array([_PREEMPTION[item.preemption] for item in self.rows], np.uint8)
+        self.away_value = self._away_values()
+
+    def row(self, name: str) -> int:
+        """The row of a class, made if nobody named it before."""
+        row = self._row.get(name)
+        if row is None:
+            row = self._row[name] = len(self.rows)
+            self.rows.append(PriorityClass(name=name, value=0))
+            self._make()
+        return row
+
+    def _away_values(self) -> npt.NDArray[np.int64] | None:
+        width = max((len(item.away_node_types) for item in self.rows), default=0)
+        if width == 0:
+            return None
+        values = np.full((len(self.rows), width), engine.NO_AWAY, np.int64)
+        for row, item in enumerate(self.rows):
+            values[row, : len(item.away_node_types)] = [a.value for a in item.away_node_types]
+        return values
+
+    def limits(
+        self,
+        general: Mapping[str, Mapping[str, float]],
+        queues: Queues,
+        names: tuple[str, ...],
+        resource_names: tuple[str, ...],
+    ) -> tuple[Limits, Limits]:
+        """L2: [Q, C, R+F] fractions and amounts, None where nobody set any."""
+        shape = (len(names), len(self.rows), len(resource_names))
+        column = {resource: at for at, resource in enumerate(resource_names)}
+        fractions, amounts = np.full(shape, np.inf), np.full(shape, np.inf)
+        own = {item.name: item.limits for item in self.rows if item.limits}
+        for class_name, of_class in {**own, **general}.items():
+            for resource, fraction in of_class.items():
+                if resource in column and class_name in self._row:
+                    fractions[:, self._row[class_name], column[resource]] = fraction
+        for at, name in enumerate(names):
+            for class_name, limits_of in queues.get(name).limits.items():
+                for resource, limit in limits_of.items():
+                    if resource not in column or class_name not in self._row:
+                        continue
+                    place = (at, self._row[class_name], column[resource])
+                    if isinstance(limit, str):
+                        amounts[place] = resources.parse(resource, limit, round_up=False)
+                    else:
+                        fractions[place] = min(fractions[place], limit)
+        return (
+            fractions if np.isfinite(fractions).any() else None,
+            amounts if np.isfinite(amounts).any() else None,
+        )

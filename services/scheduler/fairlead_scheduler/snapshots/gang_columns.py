@@ -1,0 +1,225 @@
+"""What few jobs have: gangs, and nodes that a job avoids. Kept by slot, made anew where it changed.
+
+A gang has a row while it has members in the pool; the rows of gangs that are gone are used again.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_scheduler.engine import snapshot as engine
+from fairlead_scheduler.snapshots.node_table import Nodes
+from fairlead_scheduler.snapshots.queue_rows import Ranks
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.job_table import GangName, GangTerms, View
+
+_REST: Final = {"wait": engine.Rest.WAIT, "fail": engine.Rest.FAIL}
+_NOBODY: Final = GangName("", "", "")
+_NO_TERMS: Final = GangTerms(1, 1, None, "wait")
+
+
+class Gangs:
+    """G rows, with the columns of `Snapshot` that are named after gangs."""
+
+    def __init__(self) -> None:
+        self._slots: dict[GangName, set[int]] = {}
+        """Every slot whose job says that it is a member, also of a gang that is no more."""
+        self._of_slot: dict[int, GangName] = {}
+        self._row: dict[GangName, int] = {}
+        self._free: list[int] = []
+        self._changed: set[GangName] = set()
+        self.names: list[GangName] = []
+        self._terms: list[GangTerms] = []
+        self.queue = np.zeros(0, np.int32)
+        self.size = np.zeros(0, np.int32)
+        self.min_size = np.zeros(0, np.int32)
+        self.rest = np.zeros(0, np.uint8)
+        self.started = np.zeros(0, np.bool_)
+        self.submitted_ms = np.zeros(0, np.int64)
+        self.fitted = np.zeros(0, np.bool_)
+        """[G] found feasible before (section 6)."""
+        self._recalled: set[GangName] = set()
+        """Gangs without a row yet that were found feasible before."""
+        self.label_names: tuple[str, ...] = ()
+        """U uniformity labels that gangs name."""
+        self.label = np.zeros(0, np.int32)
+
+    @property
+    def present(self) -> bool:
+        """Whether any gang has members in the pool."""
+        return bool(self._row)
+
+    def leave(self, slots: npt.NDArray[np.int32]) -> None:
+        """The jobs of these slots leave the pool."""
+        if not self._of_slot:
+            return
+        for slot in slots.tolist():
+            name = self._of_slot.pop(slot, None)
+            if name is not None:
+                self._slots[name].discard(slot)
+                self._changed.add(name)
+
+    def join(self, slot: int, name: GangName) -> None:
+        """The job of this slot is a member."""
+        self._of_slot[slot] = name
+        self._slots.setdefault(name, set()).add(slot)
+        self._changed.add(name)
+
+    def settle(
+        self,
+        view: View,
+        column: npt.NDArray[np.int32],
+        job_submitted_ms: npt.NDArray[np.int64],
+        queues: Ranks,
+    ) -> bool:
+        """Bring the rows of gangs that changed, and the slots' `column`, up to date.
+
+        Says whether anything did.
+        """
+        if not self._changed:
+            return False
+        queue_of = queues.by_name()
+        for name in sorted(self._changed):
+            slots = self._slots.get(name, set())
+            terms = view.gangs.get(name)
+            if not slots:
+                self._slots.pop(name, None)
+            if not slots or terms is None:
+                self._drop(name)
+                column[list(slots)] = -1
+                continue
+            row = self._row_of(name)
+            members = list(slots)
+            column[members] = row
+            self.names[row], self._terms[row] = name, terms
+            self.queue[row] = queue_of[name.queue]
+            self.size[row] = terms.size
+            self.min_size[row] = terms.min_size
+            self.rest[row] = _REST[terms.rest]
+            self.started[row] = name in view.gang_started
+            missing = len(view.gang_members.get(name, ())) < terms.min_size
+            first_ms = job_submitted_ms[members].min()
+            self.submitted_ms[row] = first_ms if missing else c.NEVER_MS  # N9: not late any more
+        self._label()
+        self._changed.clear()
+        return True
+
+    def remember(self, feasible: npt.NDArray[np.bool_]) -> None:
+        """These rows were found feasible."""
+        self.fitted |= feasible
+
+    def recall(self, before: "Gangs") -> None:
+        """Those that were found feasible there are so here when they get a row."""
+        rows = before._row.items()
+        self._recalled = {name for name, row in rows if before.fitted[row]}
+
+    def stir(self, names: Iterable[GangName] | None) -> None:
+        """Something about these gangs (None: about any) may have changed."""
+        if self._slots:
+            self._changed.update(self._slots if names is None else self._slots.keys() & set(names))
+
+    def renumber_queues(self, queues: Ranks) -> None:
+        """Queues have other rows now."""
+        if not self._row:
+            return
+        queue_of = queues.by_name()
+        for name, row in self._row.items():  # one that lost all members is about to go
+            self.queue[row] = queue_of.get(name.queue, 0)
+
+    def _row_of(self, name: GangName) -> int:
+        row = self._row.get(name)
+        if row is None:
+            if not self._free:
+                self._grow()
+            row = self._row[name] = self._free.pop()
+            self.fitted[row] = name in self._recalled
+            self._recalled.discard(name)
+        return row
+
+    def _grow(self) -> None:
+        known = len(self.names)
+        more = max(8, known)
+        self.names += [_NOBODY] * more
+        self._terms += [_NO_TERMS] * more
+        for column in ("queue", "size", "min_size", "rest", "started", "submitted_ms", "fitted"):
+            old = getattr(self, column)
+            setattr(self, column, np.concatenate([old, np.zeros(more, old.dtype)]))
+        self.min_size[known:] = 1
+        self.submitted_ms[known:] = c.NEVER_MS
+        self._free = list(range(known, known + more))
+
+    def _drop(self, name: GangName) -> None:
+        row = self._row.pop(name, None)
+        if row is not None:
+            self.names[row], self._terms[row] = _NOBODY, _NO_TERMS
+            self.queue[row], self.size[row], self.min_size[row] = 0, 0, 1
+            self.rest[row], self.started[row], self.submitted_ms[row] = 0, False, c.NEVER_MS
+            self.fitted[row] = False
+            self._free.append(row)
+
+    def _label(self) -> None:
+        wanted = [terms.uniformity_label for terms in self._terms]
+        self.label_names = tuple(sorted({label for label in wanted if label is not None}))
+        row: dict[str | None, int] = {label: at for at, label in enumerate(self.label_names)}
+        self.label = np.array([row.get(label, -1) for label in wanted], np.int32)
+
+
+class Avoided:
+    """A (N10): which jobs of the pool avoid which nodes."""
+
+    def __init__(self) -> None:
+        self._of_slot: dict[int, tuple[str, ...]] = {}
+        self._key: tuple[int, int] | None = None
+        self._version = 0
+        self._pairs: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]] | None = None
+
+    def leave(self, slots: npt.NDArray[np.int32]) -> None:
+        """The jobs of these slots leave the pool."""
+        if self._of_slot:
+            before = len(self._of_slot)
+            for slot in slots.tolist():
+                self._of_slot.pop(slot, None)
+            self._version += len(self._of_slot) != before
+
+    def join(self, slot: int, names: tuple[str, ...]) -> None:
+        """The job of this slot avoids these nodes, named `executor/node`."""
+        self._of_slot[slot] = names
+        self._version += 1
+
+    def pairs(
+        self, nodes: Nodes
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]] | tuple[None, None]:
+        """Slots, and the rows of the nodes that they avoid; None and None without any."""
+        if self._key != (nodes.version, self._version):
+            self._key = (nodes.version, self._version)
+            found = [
+                (slot, row)
+                for slot, names in self._of_slot.items()
+                for name in names
+                if (row := nodes.row_of.get(_node_name(name))) is not None
+            ]
+            table = np.array(found, np.int32).reshape(len(found), 2)
+            self._pairs = (table[:, 0].copy(), table[:, 1].copy()) if found else None
+        return self._pairs or (None, None)
+
+
+def _node_name(text: str) -> c.NodeName:
+    executor, _, node = text.partition("/")
+    return c.NodeName(executor, node)
+
+
+def members(view: View, rows: npt.NDArray[np.intp]) -> list[tuple[int, c.Rare]]:
+    """(place in `rows`, what it has) of jobs in a gang or with nodes to avoid."""
+    rare = view.jobs.rare
+    if not rare:
+        return []
+    places = np.arange(rows.size)
+    if rows.size > len(rare):
+        places = np.flatnonzero(np.isin(rows, np.fromiter(rare, np.intp, len(rare))))
+    return [
+        (at, found)
+        for at, row in zip(places.tolist(), rows[places].tolist(), strict=True)
+        if (found := rare.get(row)) is not None and (found.gang is not None or found.avoid)
+    ]

@@ -1,0 +1,205 @@
+"""The nodes of each pool as rows, made anew where nodes came or went, and else where one changed.
+
+Whoever keeps something about nodes asks `stayed` which of them are as they were.
+"""
+
+from collections.abc import Iterable, Sequence
+from operator import is_
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common import clusters as cluster_records
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.job_table import Interned, NodeName
+
+Node = cluster_records.Node
+
+
+class Nodes(NamedTuple):
+    """The nodes of one pool, by their number for life."""
+
+    version: int
+    names: list[NodeName]
+    nodes: list[Node]
+    row_of: dict[NodeName, int]
+    executors: dict[str, npt.NDArray[np.intp]]
+    """The rows of each executor's nodes."""
+    resources: frozenset[str]
+    """What any of them offers."""
+    number: npt.NDArray[np.int64]
+    unschedulable: npt.NDArray[np.bool_]
+    cordoned: npt.NDArray[np.bool_]
+    """R1: unschedulable, or marked by an operator, itself or its executor."""
+
+
+def no_nodes(version: int = -1) -> Nodes:
+    """A pool of which nobody reported anything."""
+    empty = np.zeros(0, np.int64)
+    false = np.zeros(0, np.bool_)
+    return Nodes(version, [], [], {}, {}, frozenset(), empty, false, false)
+
+
+def stayed(before: Nodes, now: Nodes) -> npt.NDArray[np.int32]:
+    """[N] the row that the very same report of the node had before, -1 for one that changed."""
+    if before.row_of is now.row_of:
+        same = np.fromiter(map(is_, before.nodes, now.nodes), np.bool_, len(now.nodes))
+        return np.where(same, np.arange(same.size, dtype=np.int32), np.int32(-1))
+    find, old = before.row_of.get, before.nodes
+    found = ((find(name, -1), node) for name, node in zip(now.names, now.nodes, strict=True))
+    rows = (row if row >= 0 and old[row] is node else -1 for row, node in found)
+    return np.fromiter(rows, np.int32, len(now.nodes))
+
+
+class NodeRows:
+    """Number of a node's name in the view -> its row in a pool, -1 where it is not there."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._row_of = nodes.row_of
+        self.rows = np.zeros(0, np.int32)
+
+    def keep_up(self, names: Interned[NodeName]) -> npt.NDArray[np.int32]:
+        """The rows, with those of names that are new in the view."""
+        known = len(self.rows)
+        if known < len(names):
+            find = self._row_of.get
+            fresh = [find(name, -1) for name in names.values[known:]]
+            self.rows = np.concatenate([self.rows, np.array(fresh, np.int32)])
+        return self.rows
+
+
+class AllNodes:
+    """The nodes of all pools at one version of the clusters."""
+
+    def __init__(self) -> None:
+        self.version = -1
+        self._of_pool: dict[str, Nodes] = {}
+        self._numbers: dict[NodeName, int] = {}
+        self._reports: list[Node] = []
+
+    def keep_up(self, clusters: Clusters) -> None:
+        """Take over what changed."""
+        if self.version == clusters.version:
+            return
+        self.version = clusters.version
+        before, self._reports = self._reports, list(clusters.nodes.values())
+        changed = _changes(before, self._reports) if self._numbers is clusters.numbers else None
+        if changed is None:
+            self._numbers = clusters.numbers
+            by_pool: dict[str, list[tuple[int, NodeName]]] = {}
+            for name, node in clusters.nodes.items():
+                by_pool.setdefault(node.pool, []).append((clusters.numbers[name], name))
+            made = {pool: _rows(clusters, sorted(chosen)) for pool, chosen in by_pool.items()}
+        else:
+            at: dict[str, list[Node]] = {pool: [] for pool in self._of_pool}
+            for node in changed:
+                at[node.pool].append(node)
+            made = {pool: _changed(old, at[pool]) for pool, old in self._of_pool.items()}
+        self._of_pool = {
+            pool: nodes._replace(version=self.version, cordoned=_cordoned(nodes, clusters))
+            for pool, nodes in made.items()
+        }
+
+    def of(self, pool: str) -> Nodes:
+        """The nodes of a pool; none if nobody reported any."""
+        return self._of_pool.get(pool) or no_nodes(self.version)
+
+    def pools(self) -> list[str]:
+        """The pools that have nodes."""
+        return list(self._of_pool)
+
+
+def _changes(before: Sequence[Node], now: Sequence[Node]) -> list[Node] | None:
+    """The reports that are new; None if nodes came, went or changed their pool."""
+    if len(before) != len(now):
+        return None
+    fresh = [(old, new) for old, new in zip(before, now, strict=True) if old is not new]
+    if any(
+        (old.executor, old.name, old.pool) != (new.executor, new.name, new.pool)
+        for old, new in fresh
+    ):
+        return None
+    return [new for _, new in fresh]
+
+
+def _rows(clusters: Clusters, chosen: Sequence[tuple[int, NodeName]]) -> Nodes:
+    """The nodes of a pool, in this order, without version and cordons."""
+    nodes = [clusters.nodes[name] for _, name in chosen]
+    executors: dict[str, list[int]] = {}
+    for row, node in enumerate(nodes):
+        executors.setdefault(node.executor, []).append(row)
+    return no_nodes()._replace(
+        names=[name for _, name in chosen],
+        nodes=nodes,
+        row_of={name: row for row, (_, name) in enumerate(chosen)},
+        executors={name: np.array(rows, np.intp) for name, rows in executors.items()},
+        resources=_offered(nodes),
+        number=np.array([number for number, _ in chosen], np.int64),
+        unschedulable=np.array([node.unschedulable for node in nodes], np.bool_),
+    )
+
+
+def _changed(old: Nodes, reports: Sequence[Node]) -> Nodes:
+    """The same nodes, some of which were reported anew."""
+    if not reports:
+        return old
+    nodes, unschedulable = list(old.nodes), old.unschedulable.copy()
+    may_differ = False
+    for node in reports:
+        row = old.row_of[NodeName(node.executor, node.name)]
+        may_differ |= nodes[row].allocatable.keys() != node.allocatable.keys()
+        nodes[row], unschedulable[row] = node, node.unschedulable
+    resources = _offered(nodes) if may_differ else old.resources
+    return old._replace(nodes=nodes, unschedulable=unschedulable, resources=resources)
+
+
+def _offered(nodes: Iterable[Node]) -> frozenset[str]:
+    return frozenset(resource for node in nodes for resource in node.allocatable)
+
+
+def _cordoned(nodes: Nodes, clusters: Clusters) -> npt.NDArray[np.bool_]:
+    result = nodes.unschedulable.copy()
+    for executor in clusters.cordoned_executors:
+        result[nodes.executors.get(executor, [])] = True
+    marked = (nodes.row_of.get(name) for name in clusters.cordoned_nodes)
+    result[[row for row in marked if row is not None]] = True
+    return result
+
+
+class Amounts:
+    """What the nodes of a pool have for jobs."""
+
+    def __init__(self) -> None:
+        self._nodes = no_nodes()
+        self._names: tuple[str, ...] = ()
+        self._amounts = np.zeros((0, 0), np.int64)
+
+    def of(self, nodes: Nodes, names: tuple[str, ...]) -> npt.NDArray[np.int64]:
+        """[N, R] of these resources."""
+        if self._names != names:
+            self._nodes, self._names = no_nodes(), names
+            self._amounts = np.zeros((0, len(names)), np.int64)
+        if self._nodes.version != nodes.version:
+            rows = stayed(self._nodes, nodes)
+            amounts = np.zeros((rows.size, len(names)), np.int64)
+            amounts[rows >= 0] = self._amounts[rows[rows >= 0]]
+            for row in np.flatnonzero(rows < 0).tolist():
+                offered = nodes.nodes[row].allocatable
+                amounts[row] = [max(0, offered.get(name, 0)) for name in names]
+            self._nodes, self._amounts = nodes, amounts
+        return self._amounts
+
+
+def labels(nodes: Sequence[Node], names: tuple[str, ...]) -> npt.NDArray[np.int32] | None:
+    """[U, N] the nodes' values of these labels, numbered by value ascending."""
+    if not names:
+        return None
+    result = np.full((len(names), len(nodes)), -1, np.int32)
+    for at, label in enumerate(names):
+        values = sorted({node.labels[label] for node in nodes if label in node.labels})
+        number = {value: place for place, value in enumerate(values)}
+        for row, node in enumerate(nodes):
+            if label in node.labels:
+                result[at, row] = number[node.labels[label]]
+    return result

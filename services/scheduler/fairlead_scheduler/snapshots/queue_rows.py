@@ -1,0 +1,47 @@
+"""The queues of a pool as rows, by name ascending."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_scheduler.state.job_table import Interned
+
+Renumbered = npt.NDArray[np.int32]
+"""Old row -> new row."""
+
+
+class Ranks:
+    """Q rows. A queue without jobs keeps its row until there are too many such."""
+
+    def __init__(self) -> None:
+        self.names: tuple[str, ...] = ()
+        self._numbers: list[int] = []
+        self.row_of = np.zeros(0, np.int32)
+        """Number in the view -> row, -1."""
+
+    def add(self, queues: Interned[str], numbers: Iterable[int]) -> Renumbered | None:
+        """Rows for these queues; says how the others moved, None if none is new."""
+        if len(self.row_of) < len(queues):
+            more = np.full(len(queues) - len(self.row_of), -1, np.int32)
+            self.row_of = np.concatenate([self.row_of, more])
+        fresh = [number for number in numbers if self.row_of[number] < 0]
+        if not fresh:
+            return None
+        before = self._numbers
+        self._number(queues, sorted(before + fresh, key=queues.values.__getitem__))
+        return self.row_of[before]
+
+    def keep(self, queues: Interned[str], rows: npt.NDArray[np.intp]) -> None:
+        """Keep only these rows, ascending."""
+        self._number(queues, [self._numbers[row] for row in rows.tolist()])
+
+    def _number(self, queues: Interned[str], numbers: list[int]) -> None:
+        self._numbers = numbers
+        self.row_of[:] = -1
+        self.row_of[numbers] = np.arange(len(numbers))
+        self.names = tuple(queues.values[number] for number in numbers)
+
+    def by_name(self) -> dict[str, int]:
+        """Name -> row."""
+        return {name: row for row, name in enumerate(self.names)}

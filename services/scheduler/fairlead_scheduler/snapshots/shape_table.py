@@ -1,0 +1,176 @@
+"""The shapes of a pool as rows: what they need, their class, and which node types suit them.
+
+A shape gets a row when its first job comes. A row that no job needs any more stays until there are
+too many of them (`Members` says when), so that shapes that come and go cost no renumbering.
+"""
+
+from collections.abc import Iterable, Sequence, Set
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common import resources
+from fairlead_common.clusters import Taint
+from fairlead_common.shapes import Shape
+from fairlead_scheduler.engine.snapshot import Match
+from fairlead_scheduler.snapshots import node_matching
+from fairlead_scheduler.snapshots.class_table import Classes
+from fairlead_scheduler.snapshots.node_table import Nodes, no_nodes, stayed
+from fairlead_scheduler.snapshots.node_types import Types
+from fairlead_scheduler.state.job_table import Columns, ShapeClass
+
+Rows = npt.NDArray[np.intp]
+
+
+class ShapeTable:
+    """S rows, with the columns of `Snapshot` that are named after shapes."""
+
+    def __init__(self, classes: Classes, floating: tuple[str, ...]) -> None:
+        self._classes = classes
+        self._floating = floating
+        self.numbers: list[int] = []
+        """[S] number of the shape in the view."""
+        self.row_of = np.zeros(0, np.int32)
+        """Number in the view -> row, -1."""
+        self._shapes: list[Shape] = []
+        self._wishes: list[node_matching.Wishes] = []
+        self.names: tuple[str, ...] = ()
+        """R resources that nodes offer or jobs ask of a node."""
+        self._of_nodes: frozenset[str] = frozenset()
+        self._asked: set[str] = set()
+        self.request = np.zeros((0, 0), np.int64)
+        self.floating = np.zeros((0, len(floating)), np.int64)
+        self.row_class = np.zeros(0, np.int32)
+        self.fitted = np.zeros(0, np.bool_)
+        """[S] found feasible before (section 6)."""
+        self._types = Types()
+        self._nodes = no_nodes()
+        """Those that `node_type` is of; none where all must be matched anew."""
+        self.node_type = np.zeros(0, np.int32)
+        self.match = np.zeros((0, 1, 0), np.uint8)
+        self._ranks = np.zeros((0, 0), np.uint8)
+        self.rank: npt.NDArray[np.uint8] | None = None
+
+    def add(self, jobs: Columns, numbers: Iterable[int], feasible: Set[ShapeClass]) -> bool:
+        """Rows for these shapes; says whether the resources changed."""
+        if len(self.row_of) < len(jobs.shapes):
+            more = np.full(len(jobs.shapes) - len(self.row_of), -1, np.int32)
+            self.row_of = np.concatenate([self.row_of, more])
+        fresh = [number for number in numbers if self.row_of[number] < 0]
+        if not fresh:
+            return False
+        self.row_of[fresh] = np.arange(len(self.numbers), len(self.numbers) + len(fresh))
+        shapes = [jobs.shape_of(number) for number in fresh]
+        class_names = [jobs.shapes.values[number].priority_class for number in fresh]
+        rows = [self._classes.row(name) for name in class_names]
+        self.numbers += fresh
+        self._shapes += shapes
+        self._wishes += [
+            node_matching.Wishes(shape, self._away(row))
+            for shape, row in zip(shapes, rows, strict=True)
+        ]
+        self.row_class = np.concatenate([self.row_class, np.array(rows, np.int32)])
+        fitted = [jobs.shapes.values[number] in feasible for number in fresh]
+        self.fitted = np.concatenate([self.fitted, fitted])
+        self.floating = np.concatenate([self.floating, _amounts(shapes, self._floating)])
+        self._asked.update(name for shape in shapes for name in shape.requests)
+        if self._name(self._of_nodes):
+            return True
+        self.request = np.concatenate([self.request, _amounts(shapes, self.names)])
+        return False
+
+    def keep(self, rows: Rows) -> bool:
+        """Keep only these rows, in this order; says whether the resources changed."""
+        chosen = rows.tolist()
+        self.numbers = [self.numbers[row] for row in chosen]
+        self._shapes = [self._shapes[row] for row in chosen]
+        self._wishes = [self._wishes[row] for row in chosen]
+        self.row_of[:] = -1
+        self.row_of[self.numbers] = np.arange(len(chosen))
+        self.row_class = self.row_class[rows]
+        self.fitted = self.fitted[rows]
+        self.floating = self.floating[rows]
+        self.request = self.request[rows]
+        self._nodes = no_nodes()
+        self._asked = {name for shape in self._shapes for name in shape.requests}
+        return self._name(self._of_nodes)
+
+    def offered(self, of_nodes: frozenset[str]) -> bool:
+        """Nodes offer these resources now; says whether the resources changed."""
+        return self._name(of_nodes)
+
+    def _name(self, of_nodes: frozenset[str]) -> bool:
+        """What nodes offer and what jobs ask of one; what nobody offers is nobody's to give."""
+        self._of_nodes = of_nodes
+        names = of_nodes | self._asked | {resources.CPU, resources.MEMORY}
+        found = tuple(sorted(names - set(self._floating)))
+        if found == self.names:
+            return False
+        self.names = found
+        self.request = _amounts(self._shapes, found)
+        return True
+
+    def remember(self, feasible: npt.NDArray[np.bool_]) -> list[int]:
+        """These rows were found feasible; returns the numbers of those that were not before."""
+        fresh = np.flatnonzero(feasible & ~self.fitted[: len(feasible)])
+        self.fitted[fresh] = True
+        return [self.numbers[row] for row in fresh.tolist()]
+
+    def match_nodes(self, nodes: Nodes) -> None:
+        """Bring `match`, `rank` and `node_type` up to date; if possible from what is new alone."""
+        version, known = self._nodes.version, len(self.match)
+        if version == nodes.version and known == len(self._wishes):
+            return
+        asked = node_matching.relevant_labels(self._wishes[known:])
+        if version < 0 or not asked <= self._types.relevant:
+            self._begin_types(nodes, node_matching.relevant_labels(self._wishes))
+        elif version != nodes.version:
+            self._number_types(nodes)
+            if np.count_nonzero(np.bincount(self.node_type)) < len(self._types):
+                self._begin_types(nodes, self._types.relevant)
+        types, wishes, known = self._types, self._wishes, len(self.match)
+        met = self.match.shape[2]
+        if met < len(types):
+            more = node_matching.table(wishes[:known], types, met)
+            self.match = np.concatenate([self.match, more], axis=2)
+            # Every type may come before others for a shape.
+            self._ranks = node_matching.ranks(wishes[:known], types)
+        if known < len(wishes):
+            self.match = _joined(self.match, node_matching.table(wishes[known:], types))
+            self._ranks = np.concatenate([self._ranks, node_matching.ranks(wishes[known:], types)])
+        self.rank = self._ranks if self._ranks.any() else None
+
+    def _begin_types(self, nodes: Nodes, relevant: frozenset[str]) -> None:
+        self._types, self._nodes = Types(relevant), no_nodes()
+        self._number_types(nodes)
+        self.match = np.zeros((0, 1, len(self._types)), np.uint8)
+        self._ranks = np.zeros((0, len(self._types)), np.uint8)
+
+    def _number_types(self, nodes: Nodes) -> None:
+        types = self._types
+        rows = stayed(self._nodes, nodes)
+        kinds = np.zeros(rows.size, np.int32)
+        kinds[rows >= 0] = self.node_type[rows[rows >= 0]]
+        kinds[rows < 0] = [
+            types.number(node_matching.reduce(nodes.nodes[row], types.relevant))
+            for row in np.flatnonzero(rows < 0).tolist()
+        ]
+        self._nodes, self.node_type = nodes, kinds
+
+    def _away(self, row: int) -> tuple[tuple[Taint, ...], ...]:
+        """Of a class: the taints that are tolerated under each of its away entries."""
+        return tuple(entry.taints for entry in self._classes.rows[row].away_node_types)
+
+
+def _joined(old: npt.NDArray[np.uint8], new: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Both tables below each other; where one has fewer away entries its cells say TAINT."""
+    width = max(old.shape[1], new.shape[1])
+    result = np.full((len(old) + len(new), width, old.shape[2]), Match.TAINT, np.uint8)
+    result[: len(old), : old.shape[1]] = old
+    result[len(old) :, : new.shape[1]] = new
+    return result
+
+
+def _amounts(shapes: Sequence[Shape], names: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    amounts = [[shape.requests.get(name, 0) for name in names] for shape in shapes]
+    return np.array(amounts, np.int64).reshape(len(shapes), len(names))

@@ -1,0 +1,201 @@
+"""The fold of `fairlead.clusters` and of the operators' cordons: which nodes there are. Pure.
+
+Nodes keep the number that they got when they were first seen as long as they are there, and some
+time beyond. Silence is counted by the append times of the log, and only where the leader reads its
+own heartbeat back: it has then read everything that executors appended before. A step between two
+of its heartbeats counts for `step_s_max` at most, so an outage of the log, a leader that was frozen
+and time without a leader kill nothing; a new leader starts afresh (decision 0026).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from fairlead_common import clusters as records
+from fairlead_common import configuration
+from fairlead_common.log.protocol import Entry
+from fairlead_scheduler.state.job_table import NodeName
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """The newest heartbeat of an executor, and when the log took it (ms)."""
+
+    heartbeat: records.Heartbeat
+    time_ms: int
+
+
+class Clusters:
+    """Executors and nodes as they were last reported. `version` grows when nodes change."""
+
+    def __init__(self, numbers: Mapping[tuple[str, str], int] | None = None) -> None:
+        self.numbers: dict[NodeName, int] = {
+            NodeName(*name): number for name, number in (numbers or {}).items()
+        }
+        self._next_number = max(self.numbers.values(), default=-1) + 1
+        self.unsaved: list[tuple[str, str, int]] = []
+        self.nodes: dict[NodeName, records.Node] = {}
+        self.heard: dict[str, Heard] = {}
+        self.cordoned_executors: set[str] = set()
+        self.cordoned_nodes: set[NodeName] = set()
+        self.silence_s: dict[str, float] = {}
+        self.beaten: set[str] = set()
+        self.odd: dict[str, str] = {}
+        """Key of a record -> what is wrong with it, and how it is taken."""
+        self.gone_s: dict[NodeName, float] = {}
+        """Nodes that are not there any more, and for how long (s)."""
+        self.leader_ms: int | None = None
+        """Append time of this leader's newest heartbeat that was read (ms); None while it follows.
+        """
+        self._instance: str | None = None
+        self._leader_at = -1
+        self._step_s_max = 0.0
+        self._most: tuple[int, dict[tuple[str, str], int]] = (-1, {})
+        self.version = 0
+
+    def apply(self, entries: Iterable[Entry]) -> None:
+        """Fold heartbeats and nodes. Repeats change nothing."""
+        for entry in entries:
+            if entry.value is None:
+                self._gone(entry.key)
+                continue
+            try:
+                record = records.decode(entry.value)
+            except msgspec.DecodeError as error:
+                self.odd[entry.key] = f"it cannot be read and is passed over: {error}"
+                continue
+            match record:
+                case records.Heartbeat() as heartbeat:
+                    known = self.heard.get(heartbeat.executor)
+                    self.heard[heartbeat.executor] = Heard(heartbeat, entry.time_ms)
+                    self.beaten.add(heartbeat.executor)
+                    self.silence_s[heartbeat.executor] = 0.0
+                    if known is None:
+                        self.version += 1
+                case records.Node() as node:
+                    self._reported(node)
+                case records.LeaderHeartbeat() as leader:
+                    if leader.instance == self._instance and entry.position > self._leader_at:
+                        self._leader_at = entry.position
+                        self._caught_up(entry.time_ms)
+
+    def lead(self, instance: str, *, step_s_max: float) -> None:
+        """From now on count silence by the heartbeats of this leader, from nothing."""
+        self._instance, self._step_s_max, self.leader_ms = instance, step_s_max, None
+        self.beaten.clear()
+        self.silence_s = dict.fromkeys(self.silence_s, 0.0)
+        self.gone_s = dict.fromkeys(self.gone_s, 0.0)
+
+    def _caught_up(self, time_ms: int) -> None:
+        """Everything is read that was appended before this leader's own heartbeat."""
+        before_ms, self.leader_ms = self.leader_ms, time_ms
+        step_s = 0.0 if before_ms is None else max(0, time_ms - before_ms) / 1000
+        self.tick(min(step_s, self._step_s_max))
+
+    def _reported(self, node: records.Node) -> None:
+        name = NodeName(node.executor, node.name)
+        self.gone_s.pop(name, None)
+        key = f"{node.executor}/{node.name}"
+        self.odd.pop(key, None)
+        if negative := sorted(what for what, much in node.allocatable.items() if much < 0):
+            self.odd[key] = f"it has less than 0 of {', '.join(negative)}: that counts as 0"
+        if name not in self.numbers:
+            self._number(name)
+        if self.nodes.get(name) != node:
+            self.nodes[name] = node
+            self.version += 1
+
+    def _gone(self, key: str) -> None:
+        executor, slash, node = key.partition("/")
+        self.odd.pop(key, None)
+        if slash:
+            if self.nodes.pop(NodeName(executor, node), None) is not None:
+                self.gone_s[NodeName(executor, node)] = 0.0
+                self.version += 1
+        elif self.heard.pop(executor, None) is not None:
+            self.silence_s.pop(executor, None)
+            self.version += 1
+
+    def numbers_are(self, saved: Mapping[tuple[str, str], int]) -> None:
+        """Take over the saved numbers; nodes that have none yet are numbered after them."""
+        self.numbers = {NodeName(*name): number for name, number in saved.items()}
+        self._next_number = max(self.numbers.values(), default=-1) + 1
+        self.unsaved = []
+        for name in self.nodes:
+            if name not in self.numbers:
+                self._number(name)
+        self.version += 1
+
+    def _number(self, name: NodeName) -> None:
+        self.numbers[name] = self._next_number
+        self.unsaved.append((name.executor, name.node, self._next_number))
+        self._next_number += 1
+
+    def cordon(self, mark: configuration.Cordon) -> None:
+        """An operator cordoned an executor or node, or lifted that."""
+        on = mark.cordoned and not mark.deleted
+        if mark.node is None:
+            _mark(self.cordoned_executors, mark.executor, on)
+        else:
+            _mark(self.cordoned_nodes, NodeName(mark.executor, mark.node), on)
+        self.version += 1
+
+    def tick(self, elapsed_s: float) -> None:
+        """So much time of the log passed: who was not heard in it grows more silent."""
+        for executor in self.silence_s:
+            if executor not in self.beaten:
+                self.silence_s[executor] += elapsed_s
+        for node in self.gone_s:
+            self.gone_s[node] += elapsed_s
+        self.beaten.clear()
+
+    def expect(self, names: Iterable[NodeName]) -> None:
+        """Runs were given these nodes: one that nobody has reported is gone, from now on."""
+        for name in names:
+            if name not in self.nodes:
+                self.gone_s.setdefault(name, 0.0)
+
+    def gone(self, for_s: float, stale_s: float) -> list[NodeName]:
+        """Nodes that are gone for longer than this, of executors that are not stale."""
+        silence_s = self.silence_s
+        return [
+            name
+            for name, gone_s in self.gone_s.items()
+            if gone_s > for_s and silence_s.get(name.executor, 0.0) <= stale_s
+        ]
+
+    def forget(self, names: Iterable[NodeName]) -> None:
+        """What ran on these nodes was given up."""
+        for name in names:
+            self.gone_s.pop(name, None)
+
+    def forget_numbers(self) -> list[NodeName]:
+        """Give up the numbers of nodes that are gone for good; returns whose they were."""
+        gone = self.numbers.keys() - self.nodes.keys() - self.gone_s.keys()
+        for name in gone:
+            del self.numbers[name]
+        return sorted(gone)
+
+    def most(self, pool: str, resource: str) -> int:
+        """The most of a resource that any node of the pool has; 0 when there is none."""
+        if self._most[0] != self.version:
+            self._most = (self.version, {})
+        found = self._most[1].get((pool, resource))
+        if found is None:
+            there = (n.allocatable.get(resource, 0) for n in self.nodes.values() if n.pool == pool)
+            found = self._most[1][pool, resource] = max(there, default=0)
+        return found
+
+    def silent(self, for_s: float) -> frozenset[str]:
+        """Executors not heard for longer than this (stale with one bound, lost with another)."""
+        return frozenset(name for name, silent_s in self.silence_s.items() if silent_s > for_s)
+
+
+K = TypeVar("K")
+
+
+def _mark(marked: set[K], key: K, on: bool) -> None:
+    if on:
+        marked.add(key)
+    else:
+        marked.discard(key)

@@ -1,0 +1,147 @@
+"""What housekeeping must know of all jobs, kept up with what changed: times, and runs by node.
+
+A time that has come stays come until the job's row changes, so that what is decided follows from
+what the view says now, whoever decided before.
+"""
+
+from collections.abc import Collection, Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common.timers import Timers
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.arrays import longer
+from fairlead_scheduler.state.job_table import NodeName, View, changed_rows
+
+Rows = npt.NDArray[np.intp]
+
+
+class Watch:
+    """Queued jobs that wait too long, runs that run too long, and live runs by node."""
+
+    def __init__(self, deadline_ms: int = 0) -> None:
+        self._deadline_ms = deadline_ms
+        """What a run is given beyond its maximum and its grace."""
+        self._begin_anew(0)
+
+    def _begin_anew(self, numbering: int) -> None:
+        """Know nothing yet of a view with this numbering of names."""
+        self._numbering = numbering
+        self._place = -1
+        self._queued = Times()
+        self._running = Times()
+        self._node: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        """Row -> node (as numbered in the view) of its live run, -1 for none."""
+        self._runs_on: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        """Node -> live runs."""
+        self._seen: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
+        """Row -> whether nothing is left to be done of it, unless it changes."""
+        self._nodes_of: dict[str, list[int]] = {}
+        self._named = 0
+
+    def keep_up(self, view: View) -> None:
+        """Take over what changed."""
+        if view.jobs.numbering != self._numbering:
+            self._begin_anew(view.jobs.numbering)
+        # A view that was loaded may know nodes of which no row says anything.
+        self._runs_on = longer(self._runs_on, len(view.jobs.nodes))
+        rows = changed_rows(view, self._place)
+        self._place = view.jobs.journal.end
+        if len(rows):
+            self._look_at(view, rows)
+
+    def _look_at(self, view: View, rows: Rows) -> None:
+        jobs = view.jobs
+        self._seen = longer(self._seen, jobs.used)
+        self._seen[rows] = False
+        flags = jobs.flags[rows]
+        valid = (flags & c.FREE) == 0
+        at_ms = np.full(rows.size, c.NEVER_MS, np.int64)
+        queued = valid & (jobs.state[rows] == c.QUEUED)
+        at_ms[queued] = jobs.queue_until_ms[rows[queued]]
+        self._queued.set(rows, at_ms)
+        live = valid & c.IS_LIVE_RUN[jobs.run_state[rows]]
+        self._count(view, rows, live)
+        at_ms[:] = c.NEVER_MS
+        timed = live & ((flags & c.STOPPING) == 0)
+        at_ms[timed] = self._ends_ms(view, rows[timed])
+        self._running.set(rows, at_ms)
+
+    def _ends_ms(self, view: View, rows: Rows) -> npt.NDArray[np.int64]:
+        """When these runs have run for too long; `NEVER_MS` where they may run for ever."""
+        jobs = view.jobs
+        most_ms, since_ms = jobs.runtime_ms_max[rows], jobs.running_ms[rows]
+        grace_ms = 1000 * jobs.grace_s[rows].astype(np.int64)
+        ends_ms = since_ms + most_ms + grace_ms + self._deadline_ms
+        return np.where((most_ms > 0) & (since_ms > 0), ends_ms, c.NEVER_MS)
+
+    def _count(self, view: View, rows: Rows, live: npt.NDArray[np.bool_]) -> None:
+        jobs = view.jobs
+        self._node = longer(self._node, jobs.used, -1)
+        now = np.where(live, jobs.node[rows], np.int32(-1))
+        before = self._node[rows]
+        differ = now != before
+        self._node[rows] = now
+        before, now = before[differ].astype(np.intp), now[differ].astype(np.intp)
+        np.subtract.at(self._runs_on, before[before >= 0], 1)
+        np.add.at(self._runs_on, now[now >= 0], 1)
+
+    def seen(self, rows: Rows) -> None:
+        """Nothing is left to be done of these rows until they change."""
+        self._seen[rows] = True
+
+    def unseen(self, rows: Rows) -> Rows:
+        """Those of these rows that changed since they were `seen`, if they were."""
+        return rows[~self._seen[rows]]
+
+    def overdue(self, now_ms: int) -> list[int]:
+        """Rows of queued jobs that have waited longer than they wanted to, ascending."""
+        return self._queued.over(now_ms)
+
+    def too_long(self, now_ms: int) -> list[int]:
+        """Rows of live runs that should have been ended for their maximum run time, ascending."""
+        return self._running.over(now_ms)
+
+    def in_use(self, view: View, executors: Collection[str] | None = None) -> list[NodeName]:
+        """The nodes on which runs live, of these executors or of all."""
+        names = view.jobs.nodes.values
+        for number in range(self._named, len(names)):
+            self._nodes_of.setdefault(names[number].executor, []).append(number)
+        self._named = len(names)
+        numbers = [
+            number
+            for executor in (self._nodes_of if executors is None else executors)
+            for number in self._nodes_of.get(executor, ())
+        ]
+        return [names[number] for number in numbers if self._runs_on[number] > 0]
+
+    def runs_on(self, view: View, nodes: Iterable[NodeName]) -> list[int]:
+        """Rows whose live run is on one of these nodes, ascending."""
+        known = [number for name in nodes if (number := view.jobs.nodes.find(name)) is not None]
+        numbers = [number for number in known if self._runs_on[number] > 0]
+        found: list[int] = np.flatnonzero(np.isin(self._node, numbers)).tolist() if numbers else []
+        return found
+
+
+class Times:
+    """A time per row, and the rows whose time has come."""
+
+    def __init__(self) -> None:
+        self._timers: Timers[int] = Timers()
+        self._over: set[int] = set()
+
+    def set(self, rows: Rows, at_ms: npt.NDArray[np.int64]) -> None:
+        """These rows have these times, or none: `NEVER_MS`."""
+        chosen = at_ms < c.NEVER_MS
+        if self._over:
+            self._over.difference_update(rows.tolist())
+        if len(self._timers):
+            self._timers.unset(rows[~chosen].tolist())
+        if chosen.any():
+            self._timers.set(zip(at_ms[chosen].tolist(), rows[chosen].tolist(), strict=True))
+
+    def over(self, now_ms: int) -> list[int]:
+        """The rows whose time has come, ascending."""
+        self._over.update(self._timers.due(now_ms))
+        return sorted(self._over)

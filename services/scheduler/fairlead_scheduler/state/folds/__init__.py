@@ -1,0 +1,1 @@
+"""How each event of `fairlead.jobs` changes the job table: pure."""

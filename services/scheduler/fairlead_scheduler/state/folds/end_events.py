@@ -1,0 +1,147 @@
+"""The fold of how jobs end: what others learn of it, and when their row becomes free."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, cast
+
+from fairlead_common import events as ev
+from fairlead_common.ids import JobId
+from fairlead_common.lifecycle import JOB_STEPS, JobState
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.folds import gang_membership
+from fairlead_scheduler.state.folds.messages import Known, Message
+from fairlead_scheduler.state.job_index import FEW
+from fairlead_scheduler.state.job_table import Rows, View
+
+LINGER_MS: Final = 30_000
+"""How long a job that ended while queued keeps its row: a lease may just be on its way to it."""
+
+_Decision = ev.JobSucceeded | ev.JobFailed | ev.JobCancelled | ev.JobPreempted | ev.JobRejected
+
+
+def decided(view: View, message: Message, batch: Sequence[_Decision], _i: int, _k: Known) -> None:
+    """The scheduler said how jobs ended."""
+    tag = cast(str, batch[0].__struct_config__.tag)
+    states = view.jobs.state
+    ids = [event.job_id for event in batch]
+    found = view.jobs.rows.find(ids)
+    if len(batch) > FEW and _is_usual(view, ids, found):
+        to = JOB_STEPS.get((c.JOB_STATES[states.item(found[0])], tag))
+        if to is not None:  # it is the same for all that have a run
+            _end_all(view, ids, found, to, message)
+        return
+    for row, event in zip(found.tolist(), batch, strict=True):
+        if row < 0:
+            continue
+        to = JOB_STEPS.get((c.JOB_STATES[states.item(row)], tag))
+        if to is not None:
+            end(view, row, to, message, event.reason if isinstance(event, ev.JobFailed) else "")
+
+
+def _is_usual(view: View, ids: Sequence[JobId], rows: Rows) -> bool:
+    """Whether these are different jobs with a run that has ended, without a gang, and nobody waits
+    for any of them."""
+    jobs = view.jobs
+    if rows.min() < 0 or len(set(ids)) < len(ids):
+        return False
+    if not (c.IS_HELD[jobs.state[rows]] & ~c.IS_LIVE_RUN[jobs.run_state[rows]]).all():
+        return False
+    if view.gangs and any(jobs.rare[row].gang for row in rows.tolist() if row in jobs.rare):
+        return False
+    return view.dependents.keys().isdisjoint(ids)
+
+
+def _end_all(
+    view: View, ids: Sequence[JobId], rows: Rows, state: JobState, message: Message
+) -> None:
+    """As `end` of each of these, which are usual."""
+    jobs = view.jobs
+    for job_id, digest in zip(ids, map(jobs.digest_of, rows.tolist()), strict=True):
+        view.ended[job_id] = c.Ended(state, digest, message.time_ms, message.position)
+        view.specs.drop(job_id)
+    jobs.state[rows] = c.STATE_CODE[state]
+    view.touch_all(rows, message.position)
+    view.attention.difference_update(rows.tolist())
+    jobs.release_all(rows)
+
+
+def end(view: View, row: int, state: JobState, message: Message, reason: str = "") -> None:
+    """A job ended: its row goes, unless a run of it may still be somewhere."""
+    jobs = view.jobs
+    job_id = jobs.rows.of(row)
+    was = jobs.state.item(row)
+    jobs.state[row] = c.STATE_CODE[state]
+    digest = jobs.digest_of(row)
+    view.ended[job_id] = c.Ended(state, digest, message.time_ms, message.position)
+    view.touch(row, message.position)
+    view.attention.discard(row)
+    view.specs.drop(job_id)
+    if row in jobs.rare:
+        _wait_no_more(view, job_id, jobs.rare[row].after)
+        started = state is JobState.SUCCEEDED or was == c.RUNNING
+        failed = reason if state is JobState.FAILED and not started else None
+        gang_membership.leave(view, row, message.position, had_started=started, failed=failed)
+    if job_id in view.dependents:
+        _tell_dependents(view, job_id, state, message)
+    if was == c.QUEUED:
+        queue = view.lingering.setdefault(message.partition, deque())
+        queue.append((message.time_ms, job_id))
+    elif not c.LIVE_RUN[jobs.run_state.item(row)]:
+        jobs.release(row)
+    else:
+        view.attention.add(row)
+
+
+def _wait_no_more(view: View, job_id: JobId, after: set[JobId]) -> None:
+    """The job ended before these jobs, of which some may never exist."""
+    for other in after:
+        waiting = view.dependents.get(other)
+        if waiting is not None:
+            waiting.discard(job_id)
+            if not waiting:
+                del view.dependents[other]
+
+
+def _tell_dependents(view: View, job_id: JobId, state: JobState, message: Message) -> None:
+    for other in view.dependents.pop(job_id):
+        row = view.jobs.rows.get(other)
+        if row is None or c.IS_ENDED[view.jobs.state[row]]:
+            continue
+        rare = view.jobs.rare_of(row)
+        rare.after.discard(job_id)
+        if state is not JobState.SUCCEEDED:
+            doom(view, row, job_id, state)
+        elif not rare.after:
+            view.jobs.flags[row] &= c.ALL_FLAGS ^ c.DEPENDS
+        view.touch(row, message.position)
+
+
+def doom(view: View, row: int, other: JobId, state: JobState) -> None:
+    """A job that this one waits for ended otherwise than by success."""
+    view.jobs.rare_of(row).doom = f"job {other}, which it waits for, ended {state.value}"
+    view.jobs.flags[row] |= c.DOOMED
+    view.attention.add(row)
+
+
+def release_lingering(view: View, partition: int, time_ms: int) -> None:
+    """By the time of the job's own partition: others may be read far ahead of it."""
+    lingering = view.lingering.get(partition)
+    while lingering and lingering[0][0] + LINGER_MS <= time_ms:
+        _, job_id = lingering.popleft()
+        row = view.jobs.rows.get(job_id)
+        if row is not None and _may_go(view, row):
+            let_go(view, row)
+
+
+def _may_go(view: View, row: int) -> bool:
+    jobs = view.jobs
+    return bool(c.IS_ENDED[jobs.state[row]]) and not c.IS_LIVE_RUN[jobs.run_state[row]]
+
+
+def let_go(view: View, row: int) -> None:
+    """Free the row of an ended job; that it ended stays known to the rest of this batch."""
+    jobs = view.jobs
+    state = c.JOB_STATES[int(jobs.state[row])]
+    view.recent.setdefault(jobs.rows.of(row), state)
+    view.attention.discard(row)
+    jobs.release(row)

@@ -1,0 +1,82 @@
+"""The part of the fold that keeps gangs: who is a member, and what an end means for the others."""
+
+from itertools import islice
+
+from fairlead_common import events as ev
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.job_table import View
+
+
+def join(view: View, row: int, gang: ev.Gang) -> None:
+    """A member was submitted. What the first one said about the gang counts.
+
+    Submit refuses members of one request that disagree; one that comes later and says otherwise
+    fails, for it would wait for another gang than the one that there is.
+    """
+    job_set = view.jobs.job_sets.values[view.jobs.job_set[row]]
+    name = c.GangName(job_set.queue, job_set.name, gang.name)
+    terms = c.GangTerms(gang.size, gang.min_size or gang.size, gang.uniformity_label, gang.rest)
+    rare = view.jobs.rare_of(row)
+    known = view.gangs.setdefault(name, terms)
+    if terms != known:
+        said = f"its gang {gang.name} was submitted as {_said(known)}, and it says {_said(terms)}"
+        _doom(view, row, said)
+        return
+    rare.gang, rare.gang_terms = name, known
+    members = view.gang_members.setdefault(name, set())
+    for job_id in islice(members, 1):  # if one can never start, none can
+        mate = view.jobs.rare_of(view.jobs.rows[job_id])
+        if mate.gang_doom:
+            _doom(view, row, mate.doom)
+    members.add(view.jobs.rows.of(row))
+    view.gang_journal.add(name)
+    rare.gang_started = name in view.gang_started
+
+
+def _said(terms: c.GangTerms) -> str:
+    label = f", uniformityLabel {terms.uniformity_label}" if terms.uniformity_label else ""
+    return f"size {terms.size}, minSize {terms.min_size}, rest {terms.rest}{label}"
+
+
+def leave(view: View, row: int, position: int, *, had_started: bool, failed: str | None) -> None:
+    """A member ended; `failed` says why one failed that had not started.
+
+    If its run had started, those left over are no gang any more that starts together. If it failed
+    before that and fewer are left than must start together, none of them ever can.
+    """
+    rare = view.jobs.rare.get(row)
+    if rare is None or rare.gang is None:
+        return
+    members = view.gang_members.get(rare.gang, set())
+    members.discard(view.jobs.rows.of(row))
+    view.gang_journal.add(rare.gang)
+    if not members:
+        view.gang_members.pop(rare.gang, None)
+        view.gangs.pop(rare.gang, None)
+        view.gang_started.discard(rare.gang)
+    elif rare.gang in view.gang_started:
+        return
+    elif had_started:
+        view.gang_started.add(rare.gang)
+        for job_id in members:
+            member = view.jobs.rows[job_id]
+            view.jobs.rare_of(member).gang_started = True
+            view.touch(member, position)
+    elif (
+        failed is not None and not rare.gang_doom and len(members) < view.gangs[rare.gang].min_size
+    ):
+        doom = (
+            rare.doom
+            or f"{view.jobs.rows.of(row)}, a member of its gang, could not start: {failed}"
+        )
+        for job_id in members:
+            member = view.jobs.rows[job_id]
+            _doom(view, member, doom)
+            view.touch(member, position)
+
+
+def _doom(view: View, row: int, doom: str) -> None:
+    rare = view.jobs.rare_of(row)
+    rare.doom, rare.gang_doom = doom, True
+    view.jobs.flags[row] |= c.DOOMED
+    view.attention.add(row)

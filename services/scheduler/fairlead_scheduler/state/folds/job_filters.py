@@ -1,0 +1,63 @@
+"""Which jobs of the view a filter finds: those of one partition that have not ended. Pure."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common.events import JobFilter
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.job_table import View
+
+
+def find(view: View, partition: int, chosen: JobFilter) -> list[int]:
+    """Rows of the jobs that the filter finds. Specs that its labels need are in `view.specs`."""
+    rows = beside_labels(view, partition, chosen)
+    if not chosen.labels:
+        return rows
+    ids = view.jobs.rows.every(rows)
+    specs = view.specs.of(ids)  # labels are no column
+    return [
+        row
+        for row, job_id in zip(rows, ids, strict=True)
+        if chosen.labels.items() <= specs[job_id].labels.items()
+    ]
+
+
+def beside_labels(view: View, partition: int, chosen: JobFilter) -> list[int]:
+    """As `find`, whatever labels the jobs carry."""
+    jobs = view.jobs
+    queue = jobs.queues.find(chosen.queue)
+    if queue is None:
+        return []
+    if chosen.job_set is None:
+        rows = np.flatnonzero(jobs.queue[: jobs.used] == queue)
+    else:
+        job_set = jobs.job_sets.find(c.JobSet(chosen.queue, chosen.job_set))
+        if job_set is None:
+            return []
+        rows = np.flatnonzero(jobs.job_set[: jobs.used] == job_set)
+    wanted = ((jobs.flags[rows] & c.FREE) == 0) & (jobs.partition[rows] == partition)
+    rows = rows[wanted & ~c.IS_ENDED[jobs.state[rows]]]
+    if chosen.states:
+        codes = [c.STATE_CODE[state] for state in chosen.states]
+        rows = rows[np.isin(jobs.state[rows], codes)]
+    if chosen.classes:
+        shapes = jobs.shapes.values
+        rows = _where(rows, jobs.shape, lambda n: shapes[n].priority_class in chosen.classes)
+    if chosen.executor is not None or chosen.node is not None:
+        rows = rows[(jobs.node[rows] >= 0) & c.IS_HELD[jobs.state[rows]]]
+        nodes = jobs.nodes.values
+        rows = _where(rows, jobs.node, lambda n: _is_meant(nodes[n], chosen))
+    found: list[int] = rows.tolist()
+    return found
+
+
+def _where(rows: c.Rows, column: npt.NDArray[np.int32], fits: Callable[[int], bool]) -> c.Rows:
+    """The rows of which the number in a column fits; each number is looked at once."""
+    numbers, which = np.unique(column[rows], return_inverse=True)
+    return rows[np.array([fits(number) for number in numbers.tolist()], np.bool_)[which]]
+
+
+def _is_meant(name: c.NodeName, chosen: JobFilter) -> bool:
+    return chosen.executor in (None, name.executor) and chosen.node in (None, name.node)

@@ -1,0 +1,118 @@
+"""What the fold is given: decoded messages, and what must be looked up before they are applied."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, get_args
+
+import msgspec
+
+from fairlead_common import events as ev
+from fairlead_common import records
+from fairlead_common.ids import JobId
+from fairlead_common.log.protocol import Entry
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.folds import job_filters
+from fairlead_scheduler.state.folds.event_batches import Submissions, Successes
+from fairlead_scheduler.state.job_table import View
+
+Known = Mapping[JobId, c.Ended]
+_Bulk = ev.JobsCancelRequested | ev.JobsPreemptRequested | ev.JobsReprioritized
+_BULK: Final = frozenset(get_args(_Bulk))
+"""To look at every event of the log, types in a set are much faster than a union."""
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """One decoded message with its place in the log."""
+
+    partition: int
+    position: int
+    time_ms: int
+    sequence: ev.EventSequence
+
+
+Folded = Message | Submissions | Successes
+"""What is applied at once."""
+
+
+def read(entries: Iterable[Entry]) -> Iterator[Message]:
+    """Messages, one by one. Raises `records.Undecodable`."""
+    for entry in entries:
+        sequence = records.decode_jobs(entry)
+        yield Message(entry.partition, entry.position, entry.time_ms, sequence)
+
+
+def decode(entries: Iterable[Entry]) -> list[Folded]:
+    """The messages of a batch in the order in which to apply them, together where they are alike.
+
+    Those of one partition stay in their order, and what happens in one concerns no other.
+    Raises `records.Undecodable`; nothing is applied yet.
+    """
+    groups: list[list[Message] | Submissions | Successes] = []
+    newest: dict[type, int] = {}
+    last: dict[int, int] = {}
+    for entry in entries:
+        sequence = records.decode_jobs(entry)
+        kinds = set(map(type, sequence.events))
+        kind = kinds.pop() if len(kinds) == 1 else None
+        at = -1 if kind is None else newest.get(kind, -1)
+        if at < last.get(entry.partition, 0):
+            at = len(groups)
+            groups.append(_ALIKE.get(kind, list)())
+            if kind is not None:
+                newest[kind] = at
+        last[entry.partition] = at
+        group = groups[at]
+        if isinstance(group, list):
+            group.append(Message(entry.partition, entry.position, entry.time_ms, sequence))
+        else:
+            group.add(entry, sequence)
+    folded: list[Folded] = []
+    for group in groups:
+        if isinstance(group, list):
+            folded += group
+        else:
+            group.close()
+            folded.append(group)
+    return folded
+
+
+_ALIKE: Final[Mapping[type | None, type[Submissions | Successes]]] = {
+    ev.JobSubmitted: Submissions,
+    ev.JobRunSucceeded: Successes,
+}
+
+
+def wanted(view: View, messages: Iterable[Folded]) -> set[JobId]:
+    """Ids that these messages mention and that only the saved part of the view may know.
+
+    Those of new jobs are all named: what this view knows, it hardly ever knows of them.
+    """
+    ids: set[JobId] = set()
+    others: set[JobId] = set()
+    for each in messages:
+        if isinstance(each, Submissions):
+            ids.update(each.repeatable)
+            others.update(each.others)
+        elif isinstance(each, Message):
+            for event in each.sequence.events:
+                if type(event) is ev.JobSubmitted:
+                    others.update(event.after)
+                    if event.client_id is not None:
+                        ids.add(event.job_id)
+    ids.update(job_id for job_id in others if view.state_of(job_id) is None)
+    return ids
+
+
+def label_filters(view: View, messages: Iterable[Folded]) -> set[JobId]:
+    """Jobs whose specs must be in `view.specs` before these messages can be applied."""
+    needed: set[JobId] = set()
+    for message in messages:
+        if not isinstance(message, Message):
+            continue
+        for event in message.sequence.events:
+            if type(event) not in _BULK:
+                continue
+            assert isinstance(event, _Bulk)
+            if event.filter.labels:
+                rows = job_filters.beside_labels(view, message.partition, event.filter)
+                needed.update(view.jobs.rows.every(rows))
+    return {job_id for job_id in needed if job_id not in view.specs}

@@ -1,0 +1,112 @@
+"""The fold of what people asked of jobs that exist: release, cancel, preempt, reprioritise."""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+import numpy as np
+
+from fairlead_common import events as ev
+from fairlead_common.lifecycle import JobState
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.folds import end_events, job_filters
+from fairlead_scheduler.state.folds.messages import Known, Message
+from fairlead_scheduler.state.job_table import View
+
+
+def released(
+    view: View, message: Message, batch: Sequence[ev.JobReleased], _i: int, _k: Known
+) -> None:
+    """A hold ends."""
+    for event in batch:
+        row = view.jobs.rows.get(event.job_id)
+        if row is not None and view.jobs.flags[row] & c.HOLD:
+            view.jobs.flags[row] &= c.ALL_FLAGS ^ c.HOLD
+            view.touch(row, message.position)
+
+
+def cancel_requested(
+    view: View, message: Message, batch: Sequence[ev.JobCancelRequested], _i: int, _k: Known
+) -> None:
+    """What is queued ends here, what runs is to be stopped."""
+    for event in batch:
+        row = view.jobs.rows.get(event.job_id)
+        if row is not None:
+            _cancel(view, row, message, event.reason)
+
+
+def _cancel(view: View, row: int, message: Message, reason: str) -> None:
+    state = view.jobs.state.item(row)
+    if state == c.QUEUED:
+        end_events.end(view, row, JobState.CANCELLED, message)
+    elif c.HELD[state] and not view.jobs.flags.item(row) & c.STOP_CANCEL:
+        stop(view, row, c.STOP_CANCEL, reason or "cancelled", message)
+
+
+def stop(view: View, row: int, flag: int, reason: str, message: Message) -> None:
+    """The job's run is to be stopped."""
+    view.jobs.flags[row] |= flag
+    view.jobs.rare_of(row).stop_reason = reason
+    view.attention.add(row)
+    view.touch(row, message.position)
+
+
+def preempt_requested(
+    view: View, message: Message, batch: Sequence[ev.JobPreemptRequested], _i: int, _k: Known
+) -> None:
+    """What runs is to be stopped as if it were preempted."""
+    for event in batch:
+        row = view.jobs.rows.get(event.job_id)
+        if row is not None:
+            preempt(view, row, message, event.reason or "preempted by request")
+
+
+def preempt(view: View, row: int, message: Message, reason: str) -> None:
+    """The job's run is to give way, if it has one and is not stopped already."""
+    if c.HELD[view.jobs.state.item(row)] and not view.jobs.flags.item(row) & c.STOPPING:
+        stop(view, row, c.STOP_PREEMPT, reason, message)
+
+
+def _preempt_all(view: View, rows: Sequence[int], message: Message, reason: str) -> None:
+    """As `preempt` of each of these rows, which are distinct."""
+    jobs, at = view.jobs, np.array(rows, np.intp)
+    at = at[c.IS_HELD[jobs.state[at]] & ((jobs.flags[at] & c.STOPPING) == 0)]
+    jobs.flags[at] |= c.STOP_PREEMPT
+    wanted = at.tolist()
+    for row in wanted:
+        jobs.rare_of(row).stop_reason = reason
+    view.attention.update(wanted)
+    view.touch_all(at, message.position)
+
+
+def reprioritized(
+    view: View, message: Message, batch: Sequence[ev.JobReprioritized], _i: int, _k: Known
+) -> None:
+    """Jobs move within their queue."""
+    for event in batch:
+        row = view.jobs.rows.get(event.job_id)
+        if row is not None:
+            view.jobs.priority[row] = event.priority
+            view.touch(row, message.position)
+
+
+def bulk(
+    view: View,
+    message: Message,
+    batch: Sequence[ev.JobsCancelRequested | ev.JobsPreemptRequested | ev.JobsReprioritized],
+    _i: int,
+    _k: Known,
+) -> None:
+    """The same for every job that a filter finds here."""
+    for event in batch:
+        rows = job_filters.find(view, message.partition, event.filter)
+        match event:
+            case ev.JobsCancelRequested(reason=reason):
+                for row in rows:
+                    _cancel(view, row, message, reason)
+            case ev.JobsPreemptRequested(reason=reason):
+                _preempt_all(view, rows, message, reason or "preempted by request")
+            case ev.JobsReprioritized(priority=priority):
+                view.jobs.priority[rows] = priority
+                view.touch_all(rows, message.position)
+            case _:
+                assert_never(event)

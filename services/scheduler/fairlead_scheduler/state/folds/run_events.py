@@ -1,0 +1,261 @@
+"""The fold of what becomes of runs: leased, moved on, stopped, ended, queued again."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+import numpy as np
+
+from fairlead_common import events as ev
+from fairlead_common.ids import run_id
+from fairlead_common.lifecycle import JOB_STEPS, RUN_STEPS, JobState, RunState
+from fairlead_scheduler.service.settings import AVOIDED_MAX
+from fairlead_scheduler.state import job_index
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.folds import end_events, request_events
+from fairlead_scheduler.state.folds.event_batches import Successes
+from fairlead_scheduler.state.folds.messages import Known, Message
+from fairlead_scheduler.state.job_table import View
+
+
+def leased(
+    view: View, message: Message, batch: Sequence[ev.JobRunLeased], _i: int, _k: Known
+) -> None:
+    """Jobs were given nodes."""
+    jobs = view.jobs
+    taken: dict[int, ev.JobRunLeased] = {}
+    found = jobs.rows.find([event.job_id for event in batch])
+    for row, event in zip(found.tolist(), batch, strict=True):
+        if row < 0:
+            view.loose_runs.add(run_id(event.job_id, event.run))
+            continue
+        if event.run != jobs.run.item(row) + 1:
+            continue
+        taken.setdefault(row, event)
+    if not taken:
+        return
+    rows = list(taken)
+    ended = c.IS_ENDED[jobs.state[rows]]
+    jobs.state[rows] = np.where(ended, jobs.state[rows], c.STATE_CODE[JobState.LEASED])
+    jobs.run_state[rows] = c.RUN_CODE[RunState.LEASED]
+    jobs.run[rows] = [event.run for event in taken.values()]
+    number = jobs.nodes.number
+    jobs.node[rows] = [number(c.NodeName(event.executor, event.node)) for event in taken.values()]
+    jobs.value[rows] = [event.value for event in taken.values()]
+    jobs.leased_ms[rows] = message.time_ms
+    jobs.running_ms[rows] = 0
+    if view.buckets.limited:
+        _take_start_tokens(view, rows, message.time_ms)
+    view.touch_all(rows, message.position)
+    for row, is_ended in zip(rows, ended.tolist(), strict=True):
+        if is_ended:
+            request_events.stop(view, row, c.STOP_CANCEL, "the job had ended", message)
+
+
+def _take_start_tokens(view: View, rows: list[int], time_ms: int) -> None:
+    """L4: a job that was given a node uses a token of its pool and one of its queue there."""
+    jobs = view.jobs
+    pairs = zip(jobs.pool[rows].tolist(), jobs.queue[rows].tolist(), strict=True)
+    for (pool, queue), count in Counter(pairs).items():
+        buckets = view.buckets.pool(jobs.pools.values[pool])
+        buckets.started(jobs.queues.values[queue], count, time_ms)
+
+
+def preempting(
+    view: View, message: Message, batch: Sequence[ev.JobRunPreempting], _i: int, _k: Known
+) -> None:
+    """Runs are to give way to a job; without one, their gang goes back to the queue."""
+    jobs = view.jobs
+    balanced = {e.for_job for e in batch if e.cause is ev.PreemptionCause.FAIR_SHARE}
+    for event in batch:
+        row = _current(view, event)
+        if row is None or not c.IS_LIVE_RUN[jobs.run_state[row]]:
+            continue
+        if event.for_job is None:
+            if c.IS_HELD[jobs.state[row]] and not jobs.flags[row] & c.STOPPING:
+                request_events.stop(view, row, c.STOP_GANG, event.reason, message)
+            continue
+        if event.for_job in balanced and view.buckets.limited:  # L8: gang mates included
+            pool = jobs.pools.values[jobs.pool[row]]
+            view.buckets.pool(pool).preemptions.take(1, message.time_ms)
+        request_events.preempt(view, row, message, event.reason)
+        jobs.flags[row] |= c.ROOM_GIVEN
+        view.touch(row, message.position)
+
+
+def requeued(
+    view: View, message: Message, batch: Sequence[ev.JobRequeued], _i: int, _k: Known
+) -> None:
+    """Jobs wait again after a run that ended."""
+    jobs = view.jobs
+    for event in batch:
+        row = jobs.rows.get(event.job_id)
+        if row is None or not c.IS_HELD[jobs.state[row]]:
+            continue
+        jobs.state[row] = c.QUEUED
+        jobs.node[row] = -1
+        jobs.flags[row] &= c.ALL_FLAGS ^ (c.STOPPING | c.ROOM_GIVEN)
+        jobs.retries[row] += event.counted
+        if event.avoid_node is not None:
+            rare = jobs.rare_of(row)
+            rare.avoid = (*rare.avoid, event.avoid_node)[-AVOIDED_MAX:]
+        if event.shape:
+            name = jobs.shapes.values[jobs.shape[row]].priority_class
+            jobs.shape[row] = jobs.shapes.number(c.ShapeClass(bytes(event.shape), name))
+        if not jobs.flags[row] & c.LATE_SUCCESS:
+            view.attention.discard(row)
+        view.touch(row, message.position)
+
+
+def _current(view: View, event: ev.RunEvent) -> int | None:
+    """The row of the job, if the event is about its newest run."""
+    row = view.jobs.rows.get(event.job_id)
+    return row if row is not None and view.jobs.run.item(row) == event.run else None
+
+
+def run_moved(
+    view: View,
+    message: Message,
+    batch: Sequence[ev.JobRunPending | ev.JobRunRunning],
+    _i: int,
+    _k: Known,
+) -> None:
+    """Runs were taken up, or started."""
+    if len(batch) <= job_index.FEW:
+        for event in batch:
+            _run_moved(view, message, event)
+        return
+    jobs = view.jobs
+    at = jobs.rows.find([event.job_id for event in batch])
+    rows = at[(at >= 0) & (jobs.run[at] == [event.run for event in batch])].tolist()
+    if not rows:
+        return
+    tag = cast(str, batch[0].__struct_config__.tag)
+    jobs.run_state[rows] = _RUN_TABLES[tag][jobs.run_state[rows]]
+    jobs.state[rows] = _JOB_TABLES[tag][jobs.state[rows]]
+    if isinstance(batch[0], ev.JobRunRunning):
+        since_ms = jobs.running_ms[rows]
+        jobs.running_ms[rows] = np.where(since_ms > 0, since_ms, message.time_ms)
+    view.touch_all(rows, message.position)
+
+
+def _run_moved(view: View, message: Message, event: ev.JobRunPending | ev.JobRunRunning) -> None:
+    """As `run_moved` of one: executors tell of a run that it was taken up and started at once."""
+    row = _current(view, event)
+    if row is None:
+        return
+    tag = cast(str, event.__struct_config__.tag)
+    jobs = view.jobs
+    jobs.run_state[row] = _RUN_TABLES[tag].item(jobs.run_state.item(row))
+    jobs.state[row] = _JOB_TABLES[tag].item(jobs.state.item(row))
+    if isinstance(event, ev.JobRunRunning) and jobs.running_ms.item(row) <= 0:
+        jobs.running_ms[row] = message.time_ms
+    view.touch(row, message.position)
+
+
+_LEASED: Final = c.RUN_CODE[RunState.LEASED]
+_RunEnd = (
+    ev.JobRunSucceeded | ev.JobRunFailed | ev.JobRunReturned | ev.JobRunStopped | ev.JobRunLost
+)
+
+
+def run_ended(view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _k: Known) -> None:
+    """Runs ended; what that means for their jobs is decided by the leader."""
+    jobs = view.jobs
+    table = _RUN_TABLES[cast(str, batch[0].__struct_config__.tag)]
+    run, state, run_state = jobs.run, jobs.state, jobs.run_state
+    touched: list[int] = []
+    found = jobs.rows.find([event.job_id for event in batch])
+    for row, event in zip(found.tolist(), batch, strict=True):
+        if row < 0:
+            view.loose_runs.add(run_id(event.job_id, event.run))
+            continue
+        was = run_state.item(row)
+        if run.item(row) != event.run or not c.LIVE_RUN[was]:
+            _run_ended_late(view, row, event, message)
+            continue
+        run_state[row] = table[was]
+        if c.ENDED[state.item(row)]:
+            view.loose_runs.add(run_id(event.job_id, event.run))
+            end_events.let_go(view, row)
+            continue
+        touched.append(row)
+        if not isinstance(event, ev.JobRunSucceeded):
+            rare = jobs.rare_of(row)
+            rare.failure_reason = event.reason
+            rare.failure, rare.exit_code = None, None
+            if isinstance(event, ev.JobRunLost):
+                rare.lost_run = event.run
+            if isinstance(event, ev.JobRunFailed):
+                rare.failure, rare.exit_code = event.category, event.exit_code
+    view.touch_all(touched, message.position)
+    view.attention.update(touched)
+
+
+def _run_ended_late(view: View, row: int, event: _RunEnd, message: Message) -> None:
+    """Its executor reports the end of a run that was given up, or reports an end again.
+
+    The lease may go now. A success counts unless a later run has started.
+    """
+    if isinstance(event, ev.JobRunLost) and message.sequence.by == c.BY_SCHEDULER:
+        return
+    view.loose_runs.add(run_id(event.job_id, event.run))
+    jobs, rare = view.jobs, view.jobs.rare.get(row)
+    if not isinstance(event, ev.JobRunSucceeded) or rare is None or rare.lost_run != event.run:
+        return
+    if c.ENDED[jobs.state.item(row)] or not _is_newest_started(view, row, event.run):
+        return
+    if jobs.run.item(row) == event.run:
+        jobs.run_state[row] = _RUN_TABLES["jobRunSucceeded"].item(jobs.run_state.item(row))
+    jobs.flags[row] |= c.LATE_SUCCESS
+    view.attention.add(row)
+    view.touch(row, message.position)
+
+
+def _is_newest_started(view: View, row: int, run: int) -> bool:
+    """Whether no run after this one has been taken up by its executor."""
+    jobs = view.jobs
+    newest = jobs.run.item(row)
+    return newest == run or (newest == run + 1 and jobs.run_state.item(row) == _LEASED)
+
+
+def succeeded(view: View, those: Successes) -> bool:
+    """As `run_ended`, all at once; False if one is unusual, or they are few.
+
+    They come by the thousand in small messages: one per executor and job set. Unusual are runs
+    that are not the newest or have ended, jobs that are gone, and what is told twice.
+    """
+    jobs = view.jobs
+    if len(those.ids) <= job_index.FEW:
+        return False
+    at = jobs.rows.find(those.ids)
+    distinct = set(at.tolist())
+    if len(distinct) < len(those.ids) or job_index.NOBODY in distinct:
+        return False
+    usual = (jobs.run[at] == those.runs) & ~c.IS_ENDED[jobs.state[at]]
+    run_state = jobs.run_state[at]
+    if not (usual & c.IS_LIVE_RUN[run_state]).all():
+        return False
+    jobs.run_state[at] = _RUN_TABLES["jobRunSucceeded"][run_state]
+    positions = np.repeat([entry.position for entry in those.entries], those.sizes)
+    view.touch_all(at, positions)
+    view.attention |= distinct
+    return True
+
+
+def _table(
+    steps: Mapping[tuple[JobState, str], JobState] | Mapping[tuple[RunState, str], RunState],
+    codes: Mapping[JobState, int] | Mapping[RunState, int],
+    tag: str,
+) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """code -> code for one event: the life-cycle table as an array; no row means no change."""
+    table = np.arange(256, dtype=np.uint8)
+    for (state, event_tag), to in steps.items():
+        if event_tag == tag:
+            table[codes[state]] = codes[to]  # type: ignore[index]
+    return table
+
+
+_RUN_TAGS: Final = {tag for _, tag in RUN_STEPS}
+_RUN_TABLES: Final = {tag: _table(RUN_STEPS, c.RUN_CODE, tag) for tag in _RUN_TAGS}
+_JOB_TABLES: Final = {tag: _table(JOB_STEPS, c.STATE_CODE, tag) for tag in _RUN_TAGS}

@@ -1,0 +1,279 @@
+"""Which job has which row, and the other way round: as columns, for millions of jobs.
+
+With a dictionary of strings each look-up waits for memory three times, and each job has an object.
+Here a row's id is 28 bytes of an array, rows whose ids hash alike are linked to each other, and
+many ids are looked up at once, so that the waiting overlaps.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common.ids import JOB_ID_LENGTH, JobId
+from fairlead_scheduler.state.arrays import longer
+
+Rows = npt.NDArray[np.intp]
+Hashes = npt.NDArray[np.int64]
+Keys = npt.NDArray[np.bytes_]
+Packed = Keys | npt.NDArray[np.object_]
+"""Ids of which no object is made yet."""
+
+NOBODY: Final = -1
+FEW: Final = 16
+"""So many are sooner looked up one by one."""
+KEYS_AT_ONCE: Final = 1 << 16
+"""Ids of which objects are made at a time to hash them."""
+
+
+class Hashed(NamedTuple):
+    """Ids that are looked for more than once; without arrays if they are few, or any is odd."""
+
+    ids: Sequence[JobId]
+    keys: Keys | None
+    hashes: Hashes | None
+
+
+def hashed(ids: Sequence[JobId]) -> Hashed:
+    """Ids, ready to be looked for."""
+    keys = _keys(ids) if len(ids) > FEW else None
+    return Hashed(ids, keys, None if keys is None else _hashes(keys))
+
+
+class Names:
+    """Id -> row. `of` and `every` say the id of a row.
+
+    Ids that are not as long as those of jobs are (simulations take any) are kept beside.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._key: Keys = np.zeros(capacity, f"S{JOB_ID_LENGTH}")
+        """The id of each row; empty where it has none, or an odd one."""
+        self._hash = np.zeros(capacity, np.int32)
+        self._next = np.full(capacity, NOBODY, np.int32)
+        """The next row of those whose hash ends alike."""
+        self._slots = capacity
+        self._bound = 1 << (capacity - 1).bit_length()
+        """The power of two that slots are at most, and more than half of."""
+        self._first = np.full(capacity, NOBODY, np.int32)
+        """Slot, by the end of a hash -> the first of these rows."""
+        self._odd: dict[JobId, int] = {}
+        self._odd_of: dict[int, JobId] = {}
+        self._count = 0
+
+    # One --------------------------------------------------------------------------------------
+
+    def of(self, row: int) -> JobId:
+        """The id of a row that has one."""
+        found: bytes = self._key.item(row)
+        return JobId(found.decode()) if found else self._odd_of.get(row, JobId(""))
+
+    def get(self, job_id: JobId) -> int | None:
+        """The row of a job, if it has one."""
+        hashed = _hash(job_id)
+        key = job_id.encode()
+        row: int = self._first.item(self._slot(hashed))
+        while row >= 0:
+            if self._hash.item(row) == hashed and self._key.item(row) == key:
+                return row
+            row = self._next.item(row)
+        return self._odd.get(job_id) if self._odd else None
+
+    def remove(self, row: int) -> None:
+        """The row has no id any more."""
+        self._count -= 1
+        odd = self._odd_of.pop(row, None) if self._odd_of else None
+        if odd is not None:
+            del self._odd[odd]
+            return
+        after = self._next.item(row)
+        slot = self._slot(self._hash.item(row))
+        before: int = self._first.item(slot)
+        if before == row:
+            self._first[slot] = after
+        else:
+            while (other := self._next.item(before)) != row:
+                before = other
+            self._next[before] = after
+        self._key[row] = b""
+
+    # Many -------------------------------------------------------------------------------------
+
+    def every(self, rows: Sequence[int] | Rows) -> list[JobId]:
+        """The ids of rows."""
+        at = np.asarray(rows, np.intp)
+        if self._odd_of:
+            return [self.of(row) for row in at.tolist()]
+        return unpacked(self._key[at])
+
+    def packed(self, rows: Rows) -> Packed:
+        """The ids of rows, to be unpacked when they are needed."""
+        if self._odd_of:
+            return np.array(self.every(rows), np.object_)
+        return self._key[rows]
+
+    def find(self, those: Sequence[JobId] | Hashed) -> Rows:
+        """The rows of these jobs, `NOBODY` where they have none."""
+        ids, keys, hashes = those if isinstance(those, Hashed) else hashed(those)
+        if keys is None or hashes is None:
+            singly = map(self.get, ids)
+            return np.array([NOBODY if row is None else row for row in singly], np.intp)
+        found: Rows = self._first[self._slots_of(hashes)].astype(np.intp)
+        at = np.flatnonzero(found >= 0)
+        while at.size:
+            rows = found[at]
+            other = (self._hash[rows] != hashes[at]) | (self._key[rows] != keys[at])
+            at, rows = at[other], self._next[rows[other]]
+            found[at] = rows
+            at = at[rows >= 0]
+        return found
+
+    def add(self, those: Sequence[JobId] | Hashed, rows: Rows) -> None:
+        """These rows have these ids now. None of the ids has a row, and each is there once."""
+        self._count += rows.size
+        ids, keys, hashes = those if isinstance(those, Hashed) else hashed(those)
+        if keys is None or hashes is None:
+            for job_id, row in zip(ids, rows.tolist(), strict=True):
+                self._add(job_id, row)
+            return
+        self._key[rows] = keys
+        self._hash[rows] = hashes
+        self._link(rows)
+
+    def add_keys(self, keys: Keys, rows: Rows) -> None:
+        """As `add`, for ids of the usual length that no object has been made of."""
+        self._count += rows.size
+        self._key[rows] = keys
+        for first in range(0, rows.size, KEYS_AT_ONCE):
+            some = slice(first, first + KEYS_AT_ONCE)
+            self._hash[rows[some]] = _hashes(keys[some])
+        self._link(rows)
+
+    def keys(self, rows: Rows) -> Keys:
+        """The ids of rows, which all are of the usual length."""
+        return self._key[rows]
+
+    def _add(self, job_id: JobId, row: int) -> None:
+        if not 0 < len(job_id) <= JOB_ID_LENGTH or not job_id.isascii():
+            self._odd[job_id], self._odd_of[row] = row, job_id
+            return
+        hashed = _hash(job_id)
+        slot = self._slot(hashed)
+        self._key[row], self._hash[row] = job_id, hashed
+        self._next[row] = self._first[slot]
+        self._first[slot] = row
+
+    def _link(self, rows: Rows) -> None:
+        """Put these rows before those that their hashes lead to so far."""
+        slots = self._slots_of(self._hash[rows])
+        order = np.argsort(slots, kind="stable")
+        slots, rows = slots[order], rows[order]
+        alike = slots[1:] == slots[:-1]
+        after = self._first[slots]
+        after[1:][alike] = rows[:-1][alike]
+        self._next[rows] = after
+        last = np.ones(rows.size, np.bool_)
+        last[:-1] = ~alike
+        self._first[slots[last]] = rows[last]
+
+    # Where hashes lead ------------------------------------------------------------------------
+
+    def _slot(self, hashed: int) -> int:
+        """As `_slots_of` one."""
+        slot = hashed & self._bound - 1
+        return slot if slot < self._slots else slot - self._bound // 2
+
+    def _slots_of(self, hashes: Hashes | npt.NDArray[np.int32]) -> npt.NDArray[np.signedinteger]:
+        """The slots that hashes lead to: their last bits, one bit less where there is none such."""
+        slots = hashes & self._bound - 1
+        return np.where(slots < self._slots, slots, slots - self._bound // 2)
+
+    def grow(self, capacity: int) -> None:
+        """Have room for that many rows, and as many slots.
+
+        Slots are split in their order, each into itself and the one half a bound after it (linear
+        hashing, Litwin 1980): so none but the rows of those must be linked anew.
+        """
+        self._key = longer(self._key, capacity)
+        self._hash = longer(self._hash, capacity)
+        self._next = longer(self._next, capacity, NOBODY)
+        self._first = longer(self._first, capacity, NOBODY)
+        while self._slots < capacity:
+            if self._slots == self._bound:
+                self._bound *= 2
+            upto = min(capacity, self._bound)
+            half = self._bound // 2
+            rows = self._take_off(slice(self._slots - half, upto - half))
+            self._slots = upto
+            self._link(rows)
+
+    def _take_off(self, slots: slice) -> Rows:
+        """Empty these slots; returns the rows that they led to."""
+        rows: Rows = self._first[slots].astype(np.intp)
+        self._first[slots] = NOBODY
+        found = []
+        while rows.size:
+            rows = rows[rows >= 0]
+            found.append(rows)
+            rows = self._next[rows].astype(np.intp)
+        return np.concatenate(found)
+
+    def __getitem__(self, job_id: JobId) -> int:
+        row = self.get(job_id)
+        if row is None:
+            raise KeyError(job_id)
+        return row
+
+    def __contains__(self, job_id: JobId) -> bool:
+        return self.get(job_id) is not None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def items(self) -> Iterator[tuple[JobId, int]]:
+        """All of them."""
+        yield from self._odd.items()
+        for row in np.flatnonzero(self._key != b"").tolist():
+            yield self.of(row), row
+
+
+def unpacked(ids: Packed) -> list[JobId]:
+    """The ids that were packed."""
+    found: list[JobId] = ids.tolist()
+    return found if ids.dtype == np.object_ else [JobId(key.decode()) for key in ids.tolist()]
+
+
+def _hash(job_id: JobId) -> int:
+    """As `_hashes` of one."""
+    return hash(job_id.encode()) & 0x7FFF_FFFF
+
+
+def _hashes(keys: Keys) -> Hashes:
+    return np.fromiter(map(hash, keys.tolist()), np.int64, keys.size) & 0x7FFF_FFFF
+
+
+def fixed(texts: Sequence[str], width: int) -> Keys | None:
+    """Texts as an array of bytes; None if any is no ASCII or not as long as this.
+
+    Joined they are one object, of which the array is made without a look at each: that takes half
+    the time.
+    """
+    joined = "".join(texts)
+    if len(joined) != width * len(texts) or not joined.isascii():
+        return None
+    return np.frombuffer(joined.encode(), f"S{width}") if set(map(len, texts)) == {width} else None
+
+
+def _keys(ids: Sequence[JobId]) -> Keys | None:
+    """The ids as bytes; None if any of them is odd: too long, empty, or no ASCII."""
+    usual = fixed(ids, JOB_ID_LENGTH)
+    if usual is not None:
+        return usual
+    lengths = set(map(len, ids))
+    if max(lengths) > JOB_ID_LENGTH or 0 in lengths:
+        return None
+    try:
+        return np.array(ids, f"S{JOB_ID_LENGTH}")
+    except UnicodeEncodeError:
+        return None

@@ -1,0 +1,459 @@
+"""Live jobs as rows of arrays, with everything the cycle needs and nothing else.
+
+A job has a row from its submission until it ended and nothing of it runs. Strings are interned
+once (`Interned`), rare properties live in `Rare`. No job has an object of its own: what a million
+objects cost is less their size than that each must be waited for.
+"""
+
+from collections import deque
+from collections.abc import Hashable, Iterable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common import shapes
+from fairlead_common.events import FailureCategory, RetryPolicy
+from fairlead_common.ids import JobId, RunId
+from fairlead_common.lifecycle import JOB_ENDED, JOB_HELD, RUN_ENDED, JobState, RunState
+from fairlead_scheduler.service.settings import Rules
+from fairlead_scheduler.state.arrays import longer
+from fairlead_scheduler.state.change_journal import Journal, RowJournal
+from fairlead_scheduler.state.job_index import FEW, Names
+from fairlead_scheduler.state.specs import Specs
+from fairlead_scheduler.state.token_buckets import PoolBuckets
+
+JOB_STATES: Final = tuple(JobState)
+RUN_STATES: Final = tuple(RunState)
+STATE_CODE: Final = {state: code for code, state in enumerate(JOB_STATES)}
+RUN_CODE: Final = {state: code for code, state in enumerate(RUN_STATES)}
+QUEUED: Final = STATE_CODE[JobState.QUEUED]
+RUNNING: Final = STATE_CODE[JobState.RUNNING]
+NO_RUN: Final = 255
+"""`run_state` of a job that never ran."""
+
+IS_HELD: Final = np.array([state in JOB_HELD for state in JOB_STATES])
+IS_ENDED: Final = np.array([state in JOB_ENDED for state in JOB_STATES])
+IS_LIVE_RUN: Final = np.array(
+    [code < len(RUN_STATES) and RUN_STATES[code] not in RUN_ENDED for code in range(256)]
+)
+ENDED: Final = tuple(IS_ENDED.tolist())
+HELD: Final = tuple(IS_HELD.tolist())
+LIVE_RUN: Final = tuple(IS_LIVE_RUN.tolist())
+"""The same for single numbers, which an array would make slow."""
+
+HOLD: Final = 1
+DEPENDS: Final = 2
+DOOMED: Final = 4
+"""It can never start: a job it waits for did not succeed (it is to be cancelled), or its gang lost
+a member that could not start (it is to fail, see `Rare.gang_doom`)."""
+STOP_CANCEL: Final = 8
+STOP_PREEMPT: Final = 16
+INFEASIBLE_WAITS: Final = 32
+PREEMPTED_IS_FINAL: Final = 64
+FREE: Final = 128
+"""The row belongs to no job."""
+ROOM_GIVEN: Final = 256
+"""The run stops so that another can have its room, which is counted as that one's already."""
+STOP_GANG: Final = 512
+"""The run stops because its gang goes back to the queue: a member of it could not start."""
+LATE_SUCCESS: Final = 1024
+"""A run that was given up had succeeded, and no later one had started: the job is to succeed."""
+ALL_FLAGS: Final = 0xFFFF
+
+STOPPING: Final = STOP_CANCEL | STOP_PREEMPT | STOP_GANG
+NOT_BEFORE_LONG: Final = HOLD | DEPENDS | DOOMED
+"""With any of these a queued job may not start yet."""
+
+BY_SCHEDULER: Final = "scheduler"
+"""Who says what the scheduler decided, in `EventSequence.by`."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Interned(Generic[K]):
+    """Values numbered in the order in which they were first seen.
+
+    They are forgotten only where somebody says which are needed: `keep` gives their numbers to
+    others later, `renumber` gives other numbers to those that stay.
+    """
+
+    def __init__(self) -> None:
+        self.values: list[K] = []
+        self._numbers: dict[K, int] = {}
+        self._free: list[int] = []
+
+    def number(self, value: K) -> int:
+        """The number of a value, given to it now if it is new."""
+        found = self._numbers.get(value)
+        if found is None:
+            if self._free:
+                found = self._free.pop()
+                self.values[found] = value
+            else:
+                found = len(self.values)
+                self.values.append(value)
+            self._numbers[value] = found
+        return found
+
+    def find(self, value: K) -> int | None:
+        """The number of a value that was seen before."""
+        return self._numbers.get(value)
+
+    def keep(self, needed: npt.NDArray[np.bool_]) -> None:
+        """Forget those that nobody needs. `needed`: by number."""
+        for value, number in list(self._numbers.items()):
+            if not needed[number]:
+                del self._numbers[value]
+                self._free.append(number)
+
+    def renumber(self, needed: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+        """Forget values that nobody needs and number the others anew, in their order.
+
+        `needed`: by number. Returns old number -> new number, -1 for a value that is forgotten. A
+        list of `values` that was taken before stays as it was.
+        """
+        rest = np.flatnonzero(needed)
+        moved = np.full(len(self.values), -1, np.int32)
+        moved[rest] = np.arange(rest.size)
+        self.values = [self.values[number] for number in rest.tolist()]
+        self._numbers = {value: number for number, value in enumerate(self.values)}
+        self._free = []
+        return moved
+
+    @property
+    def known(self) -> int:
+        """How many are not forgotten."""
+        return len(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class JobSet(NamedTuple):
+    """A job set, for the messages that concern it."""
+
+    queue: str
+    name: str
+
+
+class NodeName(NamedTuple):
+    """A node of an executor, by names."""
+
+    executor: str
+    node: str
+
+
+class GangName(NamedTuple):
+    """A gang: its name counts within queue and job set."""
+
+    queue: str
+    job_set: str
+    name: str
+
+
+class GangTerms(msgspec.Struct, frozen=True):
+    """What the first member said about its gang; the others must agree (submit checks)."""
+
+    size: int
+    min_size: int
+    uniformity_label: str | None
+    rest: str
+
+
+class Rare(msgspec.Struct):
+    """Properties that few jobs have. `after`: jobs of the set that have not succeeded yet."""
+
+    after: set[JobId] = msgspec.field(default_factory=set)
+    doom: str = ""
+    retry: RetryPolicy | None = None
+    avoid: tuple[str, ...] = ()
+    stop_reason: str = ""
+    failure: FailureCategory | None = None
+    failure_reason: str = ""
+    exit_code: int | None = None
+    gang: GangName | None = None
+    gang_terms: GangTerms | None = None
+    gang_started: bool = False
+    lost_run: int = 0
+    """The newest run that was given up; 0 for none."""
+    gang_doom: bool = False
+    """`doom` says why its gang can never start: the job fails, as the member did that it names."""
+
+
+class Ended(NamedTuple):
+    """What is kept of a job that ended, so that its id and its success stay known."""
+
+    state: JobState
+    digest: str
+    at_ms: int
+    position: int = -1
+    """Of the message that ended it; -1 if that is saved."""
+
+
+DIGEST: Final = np.dtype("S32")
+
+_COLUMNS: Final[dict[str, npt.DTypeLike]] = {
+    "state": np.uint8,
+    "run_state": np.uint8,
+    "flags": np.uint16,
+    "partition": np.int16,
+    "pool": np.int32,
+    "queue": np.int32,
+    "job_set": np.int32,
+    "shape": np.int32,
+    "node": np.int32,
+    "run": np.int32,
+    "retries": np.int32,
+    "grace_s": np.int32,
+    "priority": np.int64,
+    "number": np.int64,
+    "submitted_ms": np.int64,
+    "leased_ms": np.int64,
+    "running_ms": np.int64,
+    "value": np.int64,
+    "start_after_ms": np.int64,
+    "queue_until_ms": np.int64,
+    "runtime_ms_max": np.int64,
+    "checkpoint_ms": np.int64,
+    "digest": DIGEST,
+    "unsaved": np.bool_,
+    "position": np.int64,
+}
+
+NEVER_MS: Final = np.iinfo(np.int64).max
+SETS_KEPT: Final = 10_000
+"""So many job sets without jobs are remembered at least: looking which have none costs a pass."""
+
+
+Rows = npt.NDArray[np.intp]
+
+
+class ShapeClass(NamedTuple):
+    """Canonical shape JSON and priority class: what the engine calls a shape."""
+
+    raw: bytes
+    priority_class: str
+
+
+class Columns:
+    """The arrays. A row is valid unless its `flags` has FREE; `rows` says which job has which.
+
+    Whoever changes a row of what a round looks at says so in `journal`.
+    """
+
+    state: npt.NDArray[np.uint8]
+    run_state: npt.NDArray[np.uint8]
+    flags: npt.NDArray[np.uint16]
+    partition: npt.NDArray[np.int16]
+    pool: npt.NDArray[np.int32]
+    queue: npt.NDArray[np.int32]
+    job_set: npt.NDArray[np.int32]
+    shape: npt.NDArray[np.int32]
+    node: npt.NDArray[np.int32]
+    run: npt.NDArray[np.int32]
+    retries: npt.NDArray[np.int32]
+    grace_s: npt.NDArray[np.int32]
+    priority: npt.NDArray[np.int64]
+    number: npt.NDArray[np.int64]
+    submitted_ms: npt.NDArray[np.int64]
+    leased_ms: npt.NDArray[np.int64]
+    running_ms: npt.NDArray[np.int64]
+    """When the log took the report that the newest run started; 0 until then."""
+    value: npt.NDArray[np.int64]
+    start_after_ms: npt.NDArray[np.int64]
+    queue_until_ms: npt.NDArray[np.int64]
+    runtime_ms_max: npt.NDArray[np.int64]
+    checkpoint_ms: npt.NDArray[np.int64]
+    digest: npt.NDArray[np.bytes_]
+    """Of what the client sent: 32 hexadecimal digits."""
+    unsaved: npt.NDArray[np.bool_]
+    """It changed since the last checkpoint."""
+    position: npt.NDArray[np.int64]
+    """Of the newest message that changed it."""
+
+    def __init__(self, capacity: int = 1024) -> None:
+        for name, dtype in _COLUMNS.items():
+            setattr(self, name, np.zeros(capacity, dtype))
+        self.flags[:] = FREE
+        self.used = 0
+        """Rows below this number may be valid, rows from it on never are."""
+        self._free: list[int] = []
+        self.rows = Names(capacity)
+        self.rare: dict[int, Rare] = {}
+        self.queues: Interned[str] = Interned()
+        self.pools: Interned[str] = Interned()
+        self.job_sets: Interned[JobSet] = Interned()
+        self._job_sets_needed = 0
+        self.shapes: Interned[ShapeClass] = Interned()
+        self.nodes: Interned[NodeName] = Interned()
+        self._decoded: list[shapes.Shape] = []
+        self.numbering = 0
+        """Grows when names get other numbers (`unused_names.py`): who keeps numbers begins anew."""
+        self.names_used: dict[str, int] = {}
+        """Column -> how many different names live jobs had in it when that was last counted."""
+        self.journal = RowJournal()
+
+    def shape_of(self, number: int) -> shapes.Shape:
+        """The decoded shape of that number; each is decoded once."""
+        while len(self._decoded) <= number:
+            self._decoded.append(shapes.decode(self.shapes.values[len(self._decoded)].raw))
+        return self._decoded[number]
+
+    def renumbered(self) -> None:
+        """Names have other numbers now."""
+        self._decoded = []
+        self.numbering += 1
+
+    def allocate(self, count: int) -> Rows:
+        """Rows for `count` new jobs, ascending: their columns are then filled page by page."""
+        kept = max(0, len(self._free) - count)
+        reused = np.array(self._free[kept:], np.intp)
+        del self._free[kept:]
+        first = self.used
+        self.used += count - reused.size
+        if self.used > len(self.state):
+            for name in _COLUMNS:
+                fill = FREE if name == "flags" else 0
+                setattr(self, name, longer(getattr(self, name), self.used, fill))
+            self.rows.grow(len(self.state))
+        return np.concatenate([np.sort(reused), np.arange(first, self.used)])
+
+    def release(self, row: int) -> None:
+        """The job of this row ended for good."""
+        self.rows.remove(row)
+        self.rare.pop(row, None)
+        self.flags[row] = FREE
+        self.unsaved[row] = False
+        self._free.append(row)
+        self.journal.add(row)
+
+    def release_all(self, rows: Rows) -> None:
+        """The jobs of these rows, each named once, ended for good."""
+        gone: list[int] = rows.tolist()
+        for row in gone:
+            self.rows.remove(row)
+        if self.rare:
+            for row in gone:
+                self.rare.pop(row, None)
+        self.flags[rows] = FREE
+        self.unsaved[rows] = False
+        self._free += gone
+        self.journal.extend(rows)
+
+    def digest_of(self, row: int) -> str:
+        """The digest of what the client sent."""
+        found: bytes = self.digest.item(row)
+        return found.decode(errors="replace")
+
+    def forget_job_sets(self, spare: int = SETS_KEPT) -> None:
+        """Forget job sets without jobs, once they are more than those with jobs, and `spare`."""
+        if self.job_sets.known <= spare + 2 * self._job_sets_needed:
+            return
+        span = slice(0, self.used)
+        live = self.job_set[span][(self.flags[span] & FREE) == 0]
+        needed = np.bincount(live, minlength=len(self.job_sets)) > 0
+        self.job_sets.keep(needed)
+        self._job_sets_needed = self.job_sets.known
+
+    def rare_of(self, row: int) -> Rare:
+        """The rare properties of a row, made if it had none."""
+        found = self.rare.get(row)
+        if found is None:
+            found = self.rare[row] = Rare()
+        return found
+
+
+class View:
+    """Columns, what is known of ended jobs, log positions, and what a checkpoint has not saved yet.
+
+    `buckets` holds the tokens that starts and preemptions use up, under the rates of the settings.
+    """
+
+    def __init__(self, buckets: PoolBuckets | None = None) -> None:
+        self.jobs = Columns()
+        self.buckets = buckets or PoolBuckets(Rules())
+        self.positions: dict[int, int] = {}
+        self.specs = Specs()
+        self.ended: dict[JobId, Ended] = {}
+        self.recent: dict[JobId, JobState] = {}
+        """Jobs that ended and are saved, as long as they are cheap to remember."""
+        self.dependents: dict[JobId, set[JobId]] = {}
+        self.lingering: dict[int, deque[tuple[int, JobId]]] = {}
+        """Per partition: (time, job) of jobs that ended while queued and still have their row."""
+        self.gangs: dict[GangName, GangTerms] = {}
+        self.gang_members: dict[GangName, set[JobId]] = {}
+        self.gang_journal: Journal[GangName] = Journal()
+        """Gangs that gained or lost members, or started."""
+        self.gang_started: set[GangName] = set()
+        """Gangs of which a member that ran has ended for good (rule N9)."""
+        self.attention: set[int] = set()
+        """Rows of jobs that housekeeping must look at: their run ended, or is to be stopped."""
+        self.loose_runs: set[RunId] = set()
+        """Runs of jobs that are gone: nothing is decided of them, but their lease goes."""
+        self.stopped: frozenset[int] = frozenset()
+        """Partitions of the log that cannot be read on: nothing is decided of their jobs."""
+        self.version = 0
+        """Grows with every change that a round could care about."""
+
+    def stop(self, partitions: Iterable[int]) -> None:
+        """Leave the jobs of these partitions as they are from now on."""
+        new = frozenset(partitions) - self.stopped
+        if not new:
+            return
+        self.stopped |= new
+        rows = self.live_rows()
+        self.jobs.journal.extend(rows[np.isin(self.jobs.partition[rows], list(new))])
+        self.version += 1
+
+    def decidable(self, rows: Rows) -> Rows:
+        """Those of these rows that are not in a stopped partition."""
+        if not self.stopped:
+            return rows
+        return rows[~np.isin(self.jobs.partition[rows], list(self.stopped))]
+
+    def touch(self, row: int, position: int) -> None:
+        """Remember that the job of this row changed."""
+        jobs = self.jobs
+        jobs.unsaved[row] = True
+        jobs.position[row] = position
+        jobs.journal.add(row)
+
+    def touch_all(self, rows: list[int] | Rows, positions: int | npt.NDArray[np.int64]) -> None:
+        """Remember that the jobs of these rows changed, at this position or these."""
+        if len(rows) <= FEW and isinstance(positions, int):
+            for row in rows:
+                self.touch(int(row), positions)
+            return
+        jobs = self.jobs
+        jobs.unsaved[rows] = True
+        jobs.position[rows] = positions
+        jobs.journal.extend(rows)
+
+    def state_of(self, job_id: JobId) -> JobState | None:
+        """The state of a job, if this view still knows it."""
+        row = self.jobs.rows.get(job_id)
+        if row is not None:
+            return JOB_STATES[int(self.jobs.state[row])]
+        ended = self.ended.get(job_id)
+        return self.recent.get(job_id) if ended is None else ended.state
+
+    def live_rows(self) -> npt.NDArray[np.intp]:
+        """Rows of all jobs, whatever their state."""
+        return np.flatnonzero((self.jobs.flags[: self.jobs.used] & FREE) == 0)
+
+    def keep_recent(self, bound: int) -> None:
+        """Forget the oldest of the ended jobs that are saved already, beyond `bound`."""
+        for job_id in _first(self.recent, len(self.recent) - bound):
+            del self.recent[job_id]
+
+
+def changed_rows(view: View, place: int) -> npt.NDArray[np.intp]:
+    """The rows that changed since a place of the journal, ascending; all if that is long ago."""
+    rows = view.jobs.journal.distinct(place)
+    return np.arange(view.jobs.used) if rows is None else rows
+
+
+def _first(items: Iterable[K], count: int) -> list[K]:
+    return [item for item, _ in zip(items, range(count), strict=False)] if count > 0 else []

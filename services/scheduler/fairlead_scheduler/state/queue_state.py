@@ -1,0 +1,112 @@
+"""The fold of `fairlead.config`: queues, as the highest version says, and operators' cordons.
+
+Submit lets nothing in that makes no sense. Should it be there all the same (an older version, a
+hand that wrote to the log), it is made harmless here: what was wrong is in `odd`.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from fairlead_common import configuration, resources
+from fairlead_common.configuration import Cordon, Queue
+from fairlead_common.log.protocol import Entry
+from fairlead_scheduler.state.cluster_state import Clusters
+
+WEIGHT_MIN: Final = 1e-6
+WEIGHT_MAX: Final = 1e9
+"""Weights beyond would drown all others in rounding."""
+
+
+class Queues:
+    """Queues by name; a name that nobody configured (yet) counts with weight 1."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Queue] = {}
+        self.odd: dict[str, str] = {}
+        """Key of a record -> what is wrong with it, and how it is taken."""
+        self._cordons: dict[str, int] = {}
+        self.version = 0
+
+    def apply(self, entries: Iterable[Entry], clusters: Clusters) -> None:
+        """Fold configuration; of two values the higher version counts, in whatever order."""
+        for entry in entries:
+            if entry.value is None:
+                self._forget(entry.key)
+                continue
+            try:
+                item = configuration.decode(entry.value)
+            except msgspec.DecodeError as error:
+                self.odd[entry.key] = f"it cannot be read and is passed over: {error}"
+                continue
+            match item:
+                case Queue() as queue:
+                    known = self.by_name.get(queue.name)
+                    if known is None or known.version < queue.version:
+                        self._take(queue)
+                case Cordon() as cordon:
+                    key = configuration.key(cordon)
+                    if self._cordons.get(key, 0) < cordon.version:
+                        self._cordons[key] = cordon.version
+                        clusters.cordon(cordon)
+
+    def _forget(self, key: str) -> None:
+        """Submit has forgotten what it deleted long ago: a scheduler that starts now does not know
+        of it either."""
+        self.odd.pop(key, None)
+        name = key.partition("/")[2]
+        if key == configuration.key(Queue(name=name)) and self.by_name.pop(name, None) is not None:
+            self.version += 1
+
+    def _take(self, queue: Queue) -> None:
+        self.by_name[queue.name], odd = harmless(queue)
+        self.version += 1
+        key = configuration.key(queue)
+        self.odd.pop(key, None)
+        if odd:
+            self.odd[key] = "; ".join(odd)
+
+    def get(self, name: str) -> Queue:
+        """The queue of that name."""
+        return self.by_name.get(name) or Queue(name=name)
+
+
+def harmless(queue: Queue) -> tuple[Queue, list[str]]:
+    """The queue as it can be used, and what is wrong with it. A deleted one starts nothing new."""
+    odd: list[str] = []
+    weight = queue.weight
+    if not math.isfinite(weight) or weight <= 0:
+        odd.append(f"its weight of {weight} is not above 0: it counts as 1")
+        weight = 1.0
+    limits = {
+        name: {
+            resource: limit
+            for resource, limit in limits.items()
+            if _is_limit(name, resource, limit, odd)
+        }
+        for name, limits in queue.limits.items()
+    }
+    made = msgspec.structs.replace(
+        queue,
+        weight=min(WEIGHT_MAX, max(WEIGHT_MIN, weight)),
+        limits=limits,
+        cordoned=queue.cordoned or queue.deleted,
+    )
+    return made, odd
+
+
+def _is_limit(class_name: str, resource: str, limit: float | str, odd: list[str]) -> bool:
+    """Whether this is a fraction or a quantity."""
+    why = ""
+    if isinstance(limit, str):
+        try:
+            resources.parse(resource, limit, round_up=False)
+        except ValueError as error:
+            why = str(error)
+    elif not limit >= 0:
+        why = f"{limit} is no fraction of 0 or more"
+    if why:
+        odd.append(f"its limit of {resource} for class {class_name} is passed over: {why}")
+    return not why

@@ -1,0 +1,1 @@
+"""The scheduler's tables in Postgres: migrations and the checkpoint."""

@@ -1,0 +1,258 @@
+"""The view's checkpoint in Postgres: what changed, saved with the log positions.
+
+Only the leader saves, in parts (`checkpoint_parts.py`) of one transaction each. Loading gives the
+view as it was at the saved positions; the log has the rest.
+"""
+
+import gc
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from fairlead_common.db import Connection, Pool, load
+from fairlead_common.errors import ViewConflict
+from fairlead_common.ids import JobId, partition_of_job
+from fairlead_common.lifecycle import JobState
+from fairlead_scheduler.service.settings import Rules
+from fairlead_scheduler.state import checkpoint_rows
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.checkpoint_loader import Loading
+from fairlead_scheduler.state.checkpoint_names import SavedName
+from fairlead_scheduler.state.checkpoint_parts import Changes
+from fairlead_scheduler.state.job_table import Ended, View
+from fairlead_scheduler.state.specs import Saving
+from fairlead_scheduler.state.token_buckets import Levels, PoolBuckets
+
+SQL: Final = load("fairlead_scheduler.store", "checkpoint.sql")
+SAVE_S_MAX: Final = 900.0
+"""Longest statement of a save: 514,000 jobs took 35 s on a busy machine."""
+DEPOSED: Final = "another scheduler moved the checkpoint: this one is deposed"
+_WEEK_MS: Final = 7 * 86_400_000
+
+
+class OtherLog(Exception):
+    """The view in this database was folded from another log."""
+
+
+class NewerFormat(Exception):
+    """The records in this database were written by a newer version."""
+
+
+async def save(pool: Pool, changes: Changes, nodes: Iterable[tuple[str, str, int]] = ()) -> None:
+    """Write the changes if the saved positions are still those before them.
+
+    Raises `ViewConflict` if not.
+    """
+    numbered = list(nodes)
+    async with pool.acquire() as connection:
+        if changes.ended:
+            await _make_partitions(connection, {at_ms // _WEEK_MS for *_, at_ms in changes.ended})
+        for table in ("kept_jobs", "kept_specs"):
+            await connection.execute(SQL[table])
+        async with connection.transaction():
+            moved = await connection.execute(
+                SQL["move_view"], changes.before, changes.positions, changes.buckets
+            )
+            if moved != "UPDATE 1":
+                raise ViewConflict(DEPOSED)
+            await _write(connection, changes)
+            if numbered:
+                await connection.execute(SQL["save_nodes"], *zip(*numbered, strict=True))
+
+
+async def save_specs(pool: Pool, saved: list[int], specs: Saving) -> None:
+    """Write submissions ahead of the changes of their jobs.
+
+    Raises `ViewConflict` if the saved positions are not these.
+    """
+    async with pool.acquire() as connection:
+        await connection.execute(SQL["kept_specs"])
+        async with connection.transaction():
+            if await connection.fetchval(SQL["lock_view"], saved) is None:
+                raise ViewConflict(DEPOSED)
+            await _write_specs(connection, specs)
+
+
+async def _write(connection: Connection, changes: Changes) -> None:
+    """What was saved late is much at once: each statement has `SAVE_S_MAX`, because a save that
+    fails for its size would fail again after each restart."""
+    if changes.dropped_names:
+        await connection.execute(SQL["drop_names"], *zip(*changes.dropped_names, strict=True))
+    if changes.names:
+        await connection.executemany(SQL["save_name"], changes.names)
+    if changes.jobs is not None:
+        await connection.copy_to_table(
+            "kept_jobs",
+            source=_pieces(changes.jobs.encode()),
+            columns=("job_id", "record", "rare"),
+            format="binary",
+            timeout=SAVE_S_MAX,
+        )
+        await connection.execute(SQL["merge_jobs"], timeout=SAVE_S_MAX)
+    if changes.specs is not None:
+        await _write_specs(connection, changes.specs)
+    if changes.ended:
+        await connection.copy_records_to_table(
+            "ended",
+            schema_name="fairlead_scheduler",
+            records=changes.ended,
+            timeout=SAVE_S_MAX,
+        )
+        ids = [row[0] for row in changes.ended]
+        await connection.execute(SQL["remove_jobs"], ids, timeout=SAVE_S_MAX)
+        await connection.execute(SQL["remove_specs"], ids, timeout=SAVE_S_MAX)
+
+
+async def _write_specs(connection: Connection, specs: Saving) -> None:
+    await connection.copy_records_to_table("kept_specs", records=specs, timeout=SAVE_S_MAX)
+    await connection.execute(SQL["merge_specs"], timeout=SAVE_S_MAX)
+
+
+async def _pieces(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """As COPY takes them: each is encoded when the last one is on its way. Of a file asyncpg would
+    make a class, which keeps it until a full garbage collection."""
+    for piece in pieces:
+        yield piece
+
+
+async def _make_partitions(connection: Connection, weeks: set[int]) -> None:
+    """Partitions for jobs that ended in these weeks, where missing: a log that is read again from
+    far back brings many weeks at once."""
+    have = {row["name"] for row in await connection.fetch(SQL["ended_partitions"])}
+    for number in sorted(weeks):
+        name = f"fairlead_scheduler.ended_{number}"
+        if name not in have:
+            await connection.execute(
+                f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF fairlead_scheduler.ended"
+                f" FOR VALUES FROM ({number * _WEEK_MS}) TO ({(number + 1) * _WEEK_MS})"
+            )
+
+
+async def prune_ended(pool: Pool, before_ms: int) -> list[str]:
+    """Drop the partitions of jobs that ended before this time; returns their names."""
+    dropped = []
+    async with pool.acquire() as connection:
+        for row in await connection.fetch(SQL["ended_partitions"]):
+            number = int(row["name"].rpartition("_")[2])
+            if (number + 1) * _WEEK_MS <= before_ms:
+                await connection.execute(f"DROP TABLE {row['name']}")
+                dropped.append(row["name"])
+    return dropped
+
+
+async def prune_nodes(pool: Pool, names: Iterable[c.NodeName]) -> None:
+    """Drop the numbers of these nodes."""
+    if gone := list(names):
+        await pool.execute(SQL["prune_nodes"], *zip(*gone, strict=True))
+
+
+async def read_positions(pool: Pool, log_id: str, partitions: int) -> list[int] | None:
+    """The saved positions, None before the first checkpoint. Raises `OtherLog`."""
+    row = await pool.fetchrow(SQL["read_view"])
+    if row is None:
+        return None
+    if row["format"] > checkpoint_rows.FORMAT:
+        raise NewerFormat(
+            f"a newer version of Fairlead wrote the scheduler's checkpoint (format {row['format']},"
+            f" this version reads up to {checkpoint_rows.FORMAT}): start the newer version"
+        )
+    if row["log_id"] != log_id:
+        raise OtherLog(
+            f"the scheduler's view in this database belongs to the log {row['log_id']}, but the log"
+            f" is {log_id}: give each log its own database, or drop schema fairlead_scheduler"
+        )
+    positions: list[int] = row["positions"]
+    assert len(positions) == partitions, "the number of partitions is fixed for the life of a log"
+    return positions
+
+
+async def begin(pool: Pool, log_id: str, start: Mapping[int, int], partitions: int) -> None:
+    """Make the first checkpoint of an empty view, at the start of the log."""
+    positions = [start.get(partition, 0) for partition in range(partitions)]
+    await pool.execute(SQL["begin_view"], log_id, positions, checkpoint_rows.FORMAT)
+
+
+async def read_names(pool: Pool) -> list[SavedName]:
+    """The names that the saved records refer to."""
+    return [
+        SavedName(row["kind"], row["number"], row["parts"])
+        for row in await pool.fetch(SQL["read_names"])
+    ]
+
+
+async def load_view(pool: Pool, log_id: str, partitions: int, rules: Rules) -> View | None:
+    """The view as it was saved, None before the first checkpoint."""
+    async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+        positions = await read_positions(connection, log_id, partitions)
+        if positions is None:
+            return None
+        saved = await connection.fetchval(SQL["read_buckets"])
+        levels = msgspec.json.decode(saved, type=dict[str, Levels])
+        view = View(PoolBuckets(rules, levels))
+        view.positions = dict(enumerate(positions))
+        loading = Loading(view, await read_names(connection))
+        decoder = checkpoint_rows.RowDecoder()
+
+        async def restore(data: bytes) -> None:
+            for block in decoder.feed(data):
+                loading.add(block)
+
+        await connection.copy_from_query(SQL["read_jobs"], output=restore, format="binary")
+        loading.add(decoder.finish())
+        rare = dict(await connection.fetch(SQL["read_rare"]))
+    with _without_collections():
+        loading.finish(rare)
+    return view
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Many objects are made that all stay: the garbage collector would look at them in vain, again
+    and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+async def find_ended(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, Ended]:
+    """What is known of these jobs, of those that ended."""
+    rows = await pool.fetch(SQL["find_ended"], sorted(ids))
+    return {
+        JobId(row["job_id"]): Ended(JobState(row["state"]), row["digest"], row["at_ms"])
+        for row in rows
+    }
+
+
+async def read_specs(pool: Pool, ids: Iterable[JobId]) -> dict[JobId, bytes]:
+    """The encoded `JobSubmitted` of these jobs, of those that are saved."""
+    rows = await pool.fetch(SQL["read_specs"], sorted(ids))
+    return {JobId(row["job_id"]): row["spec"] for row in rows}
+
+
+async def read_nodes(pool: Pool) -> dict[tuple[str, str], int]:
+    """(executor, node) -> the number that the node keeps while it is there."""
+    rows = await pool.fetch(SQL["read_nodes"])
+    return {(row["executor"], row["name"]): row["number"] for row in rows}
+
+
+def prune(view: View, saved: list[int]) -> None:
+    """A standby forgets what the leader's checkpoint at these positions already holds."""
+    jobs = view.jobs
+    rows = np.flatnonzero(jobs.unsaved[: jobs.used])
+    is_saved = jobs.position[rows] < np.array(saved)[jobs.partition[rows]]
+    jobs.unsaved[rows[is_saved]] = False
+    view.specs.forget_saved(jobs.rows.every(rows[~is_saved]))
+    gone = [
+        job_id
+        for job_id, ended in view.ended.items()
+        if ended.position < saved[partition_of_job(job_id)]
+    ]
+    for job_id in gone:
+        view.recent[job_id] = view.ended.pop(job_id).state

@@ -1,0 +1,93 @@
+"""Submissions as columns: each job keeps what it says, however many come together."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead_common import events as ev
+from fairlead_common.ids import JobId
+from fairlead_common.log import Entry
+from fairlead_scheduler.state import job_index
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.folds.event_batches import TOGETHER
+from fairlead_scheduler.state.job_table import View
+from tests.unit.scheduler.facts import submitted
+
+WAYS_TO_DIFFER: dict[str, tuple[object, ...]] = {
+    "pool": ("default", "gpu"),
+    "priority": (0, 7, -3),
+    "priority_class": ("default", "urgent"),
+    "hold": (False, True),
+    "grace_s": (30, 5),
+    "start_after_ms": (None, 12_345),
+    "queue_s_max": (None, 60, 0),
+    "runtime_s_max": (None, 90),
+    "checkpoint_s": (None, 15),
+    "on_preemption": ("requeue", "fail"),
+    "when_infeasible": ("reject", "wait"),
+    "digest": ("d" * 32, "short", "e" * 32),
+}
+
+
+def _told(jobs: list[ev.JobSubmitted], per_message: int) -> View:
+    """A view after these jobs, so many in each message, all messages together."""
+    view = View()
+    entries = []
+    for position, at in enumerate(range(0, len(jobs), per_message)):
+        (record,) = ev.records("q", "s", "test", jobs[at : at + per_message], partition=0)
+        entries.append(Entry(0, position, record.key, record.value, 1_000))
+    job_fold.apply(view, job_fold.decode(entries), {})
+    return view
+
+
+@pytest.mark.parametrize("per_message", [1, 100])
+@pytest.mark.parametrize("field", WAYS_TO_DIFFER)
+def test_a_job_keeps_what_it_says_beside_others_that_say_something_else(
+    field: str, per_message: int
+) -> None:
+    says = WAYS_TO_DIFFER[field]
+    # First some that agree, then some that do not.
+    said = [says[-1]] * TOGETHER + [says[number % len(says)] for number in range(2 * TOGETHER)]
+    jobs = [submitted(f"{n:028d}", **{field: value}) for n, value in enumerate(said)]
+    together = _told(jobs, per_message)
+    for job in jobs:
+        alone = View()
+        job_fold.apply(
+            alone, [job_fold.Message(0, 0, 1_000, ev.EventSequence("q", "s", "test", [job]))], {}
+        )
+        assert _columns(together, job.job_id) == _columns(alone, job.job_id)
+
+
+def _columns(view: View, job_id: JobId) -> tuple[object, ...]:
+    jobs = view.jobs
+    row = jobs.rows[job_id]
+    same = ("flags", "grace_s", "priority", "start_after_ms", "queue_until_ms", "runtime_ms_max")
+    columns = [getattr(jobs, name)[row] for name in (*same, "checkpoint_ms", "digest")]
+    return (*columns, jobs.pools.values[jobs.pool[row]], jobs.shapes.values[jobs.shape[row]])
+
+
+def test_a_job_finds_its_own_submission_in_the_message_that_it_shares() -> None:
+    jobs = [submitted(f"{n:028d}", grace_s=n) for n in range(3 * TOGETHER)]
+    view = _told(jobs, TOGETHER + 1)
+    found = view.specs.of([job.job_id for job in jobs])
+    assert [found[job.job_id].grace_s for job in jobs] == list(range(3 * TOGETHER))
+
+
+def test_the_shape_of_a_class_is_another_than_that_of_another_class() -> None:
+    jobs = [
+        submitted(f"{n:028d}", priority_class="urgent" if n % 2 else "default") for n in range(4)
+    ]
+    view = _told(jobs, 4)
+    kinds = [view.jobs.shapes.values[n] for n in view.jobs.shape[:4]]
+    assert kinds == [c.ShapeClass(bytes(job.shape), job.priority_class) for job in jobs]
+
+
+@given(texts=st.lists(st.text("aä\0z", min_size=0, max_size=4), min_size=1, max_size=5))
+def test_texts_of_one_length_become_the_array_that_numpy_makes_of_them(texts: list[str]) -> None:
+    found = job_index.fixed(texts, 3)
+    usual = all(len(text) == 3 and text.isascii() for text in texts)
+    assert (found is not None) == usual
+    if found is not None:
+        assert found.tolist() == np.array([text.encode() for text in texts], "S3").tolist()

@@ -1,0 +1,52 @@
+"""What the log is told of a plan, where that would be more than any log takes at once."""
+
+import msgspec
+
+from fairlead_common import events as ev
+from fairlead_common.lifecycle import JobState
+from fairlead_common.log.limits import check_append
+from fairlead_scheduler.cases.case_file import Case, Gang, Group, Nodes, Round
+from fairlead_scheduler.cases.case_world import World
+from fairlead_scheduler.engine import schedule
+from fairlead_scheduler.rules import plan_batches
+from fairlead_scheduler.rules.append_batches import appends
+from fairlead_scheduler.state import job_table as c
+
+MEMBERS = 70
+
+
+def started(spec: msgspec.Raw) -> tuple[World, list[ev.AnyEvent]]:
+    """What is told of a gang with these pod specs that finds room, and of a job beside it."""
+    world = World(Case(name="c", nodes=[Nodes(name="n", resources={"cpu": 80})], rounds=[]))
+    gang = Group(id="g", queue="q", count=MEMBERS, cpu=1, gang=Gang())
+    world.begin(Round(submit=[gang, Group(id="alone", queue="q", cpu=1)]), 0)
+    built = world.build()
+    plan = schedule(built.snapshot, world.engine)
+    of_world = world.view.specs.of(plan_batches.placed_ids(world.view, built, plan))
+    specs = {
+        job_id: msgspec.structs.replace(given, spec=spec) if given.gang else given
+        for job_id, given in of_world.items()
+    }
+    told: list[ev.AnyEvent] = []
+    units = plan_batches.units(world.view, built, plan, specs)
+    for append in appends(units):
+        check_append(append.records)
+    for unit in units:
+        told += [event for _, event in unit.facts]
+    return world, told
+
+
+def test_a_gang_whose_leases_no_log_takes_at_once_fails_and_others_start() -> None:
+    world, told = started(msgspec.Raw(b'"' + b"x" * 1_000_000 + b'"'))
+    world.append("q", told)
+    jobs = world.view.jobs
+    failed = [event for event in told if isinstance(event, ev.JobFailed)]
+    assert {event.job_id for event in failed} == {f"g{n}" for n in range(MEMBERS)}
+    assert all("at most" in event.reason for event in failed)
+    assert jobs.state[world.row_of("alone0")] == c.STATE_CODE[JobState.LEASED]
+    assert world.queued() == set()
+
+
+def test_a_large_gang_that_a_log_takes_starts() -> None:
+    _, told = started(msgspec.Raw(b'"' + b"x" * 900_000 + b'"'))
+    assert {type(event) for event in told} == {ev.JobRunLeased}

@@ -1,0 +1,156 @@
+"""What is said after a round, and what is not said twice."""
+
+from fairlead_common import clusters as records
+from fairlead_common import configuration, reports, shapes
+from fairlead_common import events as ev
+from fairlead_common.clusters import Heartbeat, Node
+from fairlead_common.configuration import Queue
+from fairlead_common.events import Gang
+from fairlead_common.ids import JobId
+from fairlead_common.log import Entry, Record
+from fairlead_common.reports import QueueShare, Round, Waiting
+from fairlead_scheduler.rules.decider import Decider
+from fairlead_scheduler.rules.housekeeping import Housekeeping
+from fairlead_scheduler.rules.lease_changes import Leases
+from fairlead_scheduler.service.reporter import Reporter
+from fairlead_scheduler.service.settings import SchedulerSettings
+from fairlead_scheduler.state.cluster_state import Clusters
+from fairlead_scheduler.state.folds import job_fold
+from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.queue_state import Queues
+from tests.unit.scheduler.facts import fold, leased, message, submitted
+
+SETTINGS = SchedulerSettings()
+CLASSES = [item.name for item in SETTINGS.priority_classes]
+
+
+def entry(record: Record) -> Entry:
+    return Entry(0, 0, record.key, record.value, 0)
+
+
+def clusters_of(*cores: int) -> Clusters:
+    made = Clusters()
+    made.apply([entry(records.heartbeat_record(Heartbeat(executor="e0")))])
+    for number, count in enumerate(cores):
+        node = Node(executor="e0", name=f"n{number}", allocatable={"cpu": 1000 * count})
+        made.apply([entry(records.node_record(node))])
+    return made
+
+
+def queues_of(*several: Queue) -> Queues:
+    made = Queues()
+    made.apply([entry(configuration.record(queue)) for queue in several], Clusters())
+    return made
+
+
+def said(
+    view: View,
+    clusters: Clusters,
+    queues: Queues | None = None,
+    reporter: Reporter | None = None,
+    now_ms: int = 10_000,
+) -> dict[str, Waiting | QueueShare | Round]:
+    """What a round of the default pool says, by key."""
+    queues = queues or Queues()
+    decider = Decider(SETTINGS, view, clusters, queues, Leases(), began_ms=0)
+    kept: Housekeeping = decider.due(now_ms)
+    decided = decider.round("default", kept, now_ms, lambda: 0.0)
+    assert decided is not None
+    made = (reporter or Reporter(CLASSES)).changed(
+        view, decided.built, decided.plan, queues, now_ms=now_ms, steps_ms={}
+    )
+    return {record.key: reports.decode(record.value) for record in made if record.value is not None}
+
+
+def waiting(found: dict[str, Waiting | QueueShare | Round]) -> Waiting:
+    """The only reason."""
+    (one,) = [report for report in found.values() if isinstance(report, Waiting)]
+    return one
+
+
+def test_a_queue_says_what_it_skipped_for_which_reason_and_who_is_first() -> None:
+    view = fold([submitted("a"), submitted("b"), submitted("c")])
+    share = said(view, clusters_of(1))["default/q"]
+    assert isinstance(share, QueueShare)
+    assert (share.scheduled, share.queued) == (1, 2)
+    assert share.skipped == {"insufficient-resources": 2}
+    assert (share.first_waiting, share.first_position) == ("b", 1)
+
+
+def test_more_than_is_said_at_once_is_said_after_the_next_rounds() -> None:
+    kinds = [shapes.encode(shapes.Shape(requests={"cpu": 1000 * cpu})) for cpu in range(2, 9)]
+    view = fold([submitted(f"j{at}", shape=kind) for at, kind in enumerate(kinds)])
+    reporter, told = Reporter(CLASSES, reports_max=4), set[str]()
+    for turn in range(5):
+        found = said(view, Clusters(), reporter=reporter)
+        assert len(found) <= 4
+        told |= {key for key, report in found.items() if isinstance(report, Waiting)}
+        if not reporter.is_behind("default"):
+            break
+        assert turn < 4
+    assert len(told) == len(kinds)
+
+
+def test_jobs_of_a_pool_without_nodes_say_so() -> None:
+    assert waiting(said(fold([submitted("a")]), Clusters())).sentence == (
+        "pool default has no nodes: no executor has reported any"
+    )
+
+
+def test_jobs_of_a_cordoned_queue_say_who_cordoned_it_and_why() -> None:
+    queues = queues_of(Queue(name="q", cordoned=True, reason="holiday"))
+    found = waiting(said(fold([submitted("a")]), clusters_of(1), queues))
+    assert (found.code, found.sentence) == (
+        "queue-cordoned",
+        "queue q is cordoned (holiday): it starts nothing new",
+    )
+
+
+def test_jobs_of_a_deleted_queue_wait_and_say_that_it_was_deleted() -> None:
+    queues = queues_of(Queue(name="q", deleted=True))
+    found = waiting(said(fold([submitted("a")]), clusters_of(1), queues))
+    assert found.code == "queue-cordoned"
+    assert "was deleted" in found.sentence
+
+
+def test_jobs_of_a_class_that_is_configured_no_more_go_on_and_say_so() -> None:
+    view = fold([submitted(name, priority_class="gone") for name in ("a", "b")])
+    found = waiting(said(view, clusters_of(1)))
+    assert "priority class gone is configured no more" in found.sentence
+
+
+def test_members_that_wait_for_the_end_of_others_say_so() -> None:
+    both = [submitted(name, gang=Gang(name="g", size=2)) for name in ("a", "b")]
+    returned = ev.JobRunReturned(job_id=JobId("a"), run=1, reason="no room")
+    view = fold(both, [leased("a"), leased("b", node="n1")], [returned])
+    decider = Decider(SETTINGS, view, clusters_of(1, 1), Queues(), Leases(), began_ms=0)
+    for unit in decider.due(5_000).units():
+        job_fold.apply(view, [message(view.positions[0], *(event for _, event in unit.facts))], {})
+    found = waiting(said(view, clusters_of(1, 1)))
+    assert (found.code, found.gang, found.jobs) == ("gang-stopping", "g", 1)
+
+
+def test_what_was_said_is_not_said_again() -> None:
+    view, reporter = fold([submitted("a")]), Reporter(CLASSES)
+    assert len(said(view, Clusters(), reporter=reporter)) == 3
+    assert said(view, Clusters(), reporter=reporter) == {}
+
+
+def test_a_failing_pool_gives_every_waiting_job_that_reason_until_it_is_well() -> None:
+    gang = Gang(name="g", size=2)
+    view, reporter = fold([submitted("a"), submitted("b", gang=gang)]), Reporter(CLASSES)
+    said(view, clusters_of(0), reporter=reporter)
+    made = reporter.failing(view, "default", "ValueError: bad", now_ms=20_000)
+    found = [reports.decode(record.value) for record in made if record.value is not None]
+    reasons = [report for report in found if isinstance(report, Waiting)]
+    assert {(report.code, report.gang) for report in reasons} == {
+        ("pool-failing", ""),
+        ("pool-failing", "g"),
+    }
+    assert all("ValueError: bad" in report.sentence for report in reasons)
+    (round_,) = [report for report in found if isinstance(report, Round)]
+    assert (round_.outcome, round_.error, round_.waiting) == ("failed", "ValueError: bad", 2)
+    assert reporter.failing(view, "default", "ValueError: bad", now_ms=21_000) == []
+    again = said(view, clusters_of(0), reporter=reporter)["default"]
+    assert isinstance(again, Round)
+    assert again.outcome == "finished"

@@ -1,0 +1,39 @@
+"""What a scheduler decides before the engine's kernels are compiled."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
+from fairlead_scheduler.kernels import round_size
+from fairlead_scheduler.kernels.round_size import Compiling, KernelsMissing
+from tests.unit.engine.pools import pool
+
+
+def a_round(engine: Compiling, snapshot: Snapshot) -> Plan:
+    return engine(snapshot, EngineSettings(), expired=lambda: False, clock_s=lambda: 0.0)
+
+
+def small() -> Snapshot:
+    return pool({"id": "a", "queue": "A", "cpu": 1})[0]
+
+
+def large() -> Snapshot:
+    return replace(small(), node_number=np.arange(round_size.PAIRS_MAX + 1))
+
+
+def test_a_round_that_python_makes_in_time_is_made() -> None:
+    assert a_round(Compiling(schedule), small()).placed_job.tolist() == [0]
+
+
+def test_a_large_round_waits_for_the_kernels_and_says_so() -> None:
+    with pytest.raises(KernelsMissing, match="1 shapes of jobs and 300001 nodes"):
+        a_round(Compiling(schedule), large())
+
+
+def test_where_compiling_failed_python_makes_large_rounds_too() -> None:
+    plan = schedule(small(), EngineSettings())
+    engine = Compiling(lambda *_, **__: plan)
+    engine.over = True
+    assert a_round(engine, large()) is plan

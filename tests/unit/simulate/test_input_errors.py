@@ -1,0 +1,326 @@
+"""Input that makes no sense: all faults are named at once, with file, line, field and reason."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fairlead_scheduler.simulate import simulation
+from fairlead_scheduler.simulate.input import input_errors
+from fairlead_scheduler.simulate.input.input_errors import BadInput, InputFault
+from tests.unit.simulate.simulations import NODES, Value, job, write
+
+GOOD = job("good")
+Write = Callable[[str, str], simulation.Order]
+
+
+def refused(order: simulation.Order) -> list[InputFault]:
+    """The faults of an input that must be refused."""
+    with pytest.raises(BadInput) as caught:
+        simulation.read(order)
+    return caught.value.faults.kept
+
+
+@pytest.fixture
+def order(tmp_path: Path) -> simulation.Order:
+    return write(tmp_path, [GOOD])
+
+
+JOBS: dict[str, tuple[Value, str, str]] = {
+    "no JSON": ("{", "", "is no JSON"),
+    "no object": ("7", "", "a mapping of fields is expected"),
+    "a list": ("[]", "", "a mapping of fields is expected"),
+    "null": ("null", "", "is empty"),
+    "not UTF-8": ("\udcff", "", "is no JSON"),
+    "an unknown field": ({**GOOD, "colour": "red"}, "colour", "there is no such field"),
+    "a missing field": ({"id": "a", "queue": "a", "submitSeconds": 0}, "runSeconds", "is missing"),
+    "a negative time": (job("a", submitSeconds=-1), "submitSeconds", ">= 0"),
+    "a time beyond all bounds": (job("a", runSeconds=1e300), "runSeconds", "<="),
+    "NaN": ('{"id": "a", "queue": "a", "submitSeconds": NaN, "runSeconds": 1}', "", "is no JSON"),
+    "a run time of words": (job("a", runSeconds="long"), "runSeconds", "Expected"),
+    "a negative mean": (job("a", runSeconds={"min": 1, "meanTail": -1}), "runSeconds", ">= 0"),
+    "a run time with another field": (job("a", runSeconds={"mean": 1}), "runSeconds", "mean"),
+    "cpu of words": (job("a", cpu="two"), "cpu", "is not a quantity"),
+    "negative memory": (job("a", memory="-1Gi"), "memory", "is negative"),
+    "more than any machine": (job("a", cpu="1E"), "cpu", "larger than any machine"),
+    "a boolean": (job("a", cpu=True), "cpu", "Expected"),
+    "an empty id": (job(""), "id", "length"),
+    "an id with a new line": (job("a\nb"), "id", "matching"),
+    "an id twice": (GOOD, "id", "stands in an earlier line"),
+    "an unknown class": (job("a", priorityClass="gold"), "priorityClass", "'gold' is no class"),
+    "a priority of 2^40": (job("a", priority=2**40), "priority", "<="),
+    "a gang of nobody": (job("a", gang={"name": "g", "size": 0}), "gang", ">= 1"),
+    "a gang without size": (job("a", gang={"name": "g"}), "gang", "size"),
+    "a minimum above the size": (
+        job("a", gang={"name": "g", "size": 2, "minSize": 3}),
+        "gang",
+        "minSize 3 is above size 2",
+    ),
+    "a rest that is neither": (job("a", gang={"name": "g", "size": 1, "rest": "go"}), "gang", "go"),
+    "a dependency that is not there": (job("a", after=["nobody"]), "after", "no job nobody"),
+    "a dependency on itself": (job("a", after=["a"]), "after", "waits for itself"),
+    "a probability of 2": (
+        job("a", failAfterSeconds={"probability": 2}),
+        "failAfterSeconds",
+        "<= 1",
+    ),
+    "no maximum run time": (job("a", maxRuntimeSeconds=0), "maxRuntimeSeconds", "> 0"),
+    "a checkpoint every 0 s": (job("a", checkpointSeconds=0), "checkpointSeconds", "> 0"),
+    "a selector that is a list": (job("a", nodeSelector=["x"]), "nodeSelector", "Expected"),
+    "an unknown category": (job("a", retry={"limit": 1, "on": ["luck"]}), "retry", "luck"),
+}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_bad_job_is_named_with_its_line_and_field(order: simulation.Order, name: str) -> None:
+    line, field, reason = JOBS[name]
+    text = line if isinstance(line, str) else json.dumps(line)
+    content = f"{json.dumps(GOOD)}\n\n{text}\n"
+    order.jobs.write_bytes(content.encode("utf-8", "surrogateescape"))
+    (fault,) = refused(order)
+    assert (fault.file, fault.line, fault.field) == (str(order.jobs), 3, field)
+    assert reason in fault.reason
+
+
+def test_all_faults_of_a_line_and_of_all_lines_are_named(order: simulation.Order) -> None:
+    lines = [job("a", cpu=True, submitSeconds="x"), GOOD, job("b", queue="", more=1)]
+    order.jobs.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    named = {(fault.line, fault.field) for fault in refused(order)}
+    assert named == {(1, "cpu"), (1, "submitSeconds"), (3, "queue"), (3, "more")}
+
+
+def test_thousands_of_faults_are_counted_but_not_all_told(order: simulation.Order) -> None:
+    order.jobs.write_text("{}\n" * 1_000)
+    with pytest.raises(BadInput) as caught:
+        simulation.read(order)
+    assert len(caught.value.faults.kept) == input_errors.KEPT_MAX
+    assert caught.value.faults.lines()[-1] == "... and 3900 more"
+
+
+def test_members_of_a_gang_must_agree(order: simulation.Order) -> None:
+    gang = {"name": "g", "size": 2}
+    lines = [job("a", gang=gang), job("b", gang={**gang, "size": 3}), job("c", gang=gang)]
+    order.jobs.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    first, second = refused(order)
+    assert (first.line, first.reason) == (2, "differs from that of a in line 1")
+    assert (second.line, second.reason) == (3, "g has 3 members, more than its size 2")
+
+
+def test_a_line_without_end_is_not_read_to_its_end(order: simulation.Order) -> None:
+    order.jobs.write_bytes(b"x" * 3_000_000)
+    (fault,) = refused(order)
+    assert "longer than 1 MiB" in fault.reason
+
+
+def test_an_empty_file_is_no_simulation(order: simulation.Order) -> None:
+    order.jobs.write_text("\n\n")
+    (fault,) = refused(order)
+    assert fault.reason == "has no job"
+
+
+def test_files_that_cannot_be_read_are_all_named(tmp_path: Path) -> None:
+    missing = simulation.Order(tmp_path / "j", tmp_path / "n", tmp_path / "s")
+    found = refused(missing)
+    assert [fault.file for fault in found] == [str(tmp_path / name) for name in "snj"]
+    assert {fault.reason for fault in found} == {"cannot be read: No such file or directory"}
+
+
+def test_a_folder_is_no_file(order: simulation.Order) -> None:
+    folder = order.jobs.parent
+    assert len(refused(simulation.Order(folder, folder, folder))) == 3
+
+
+NODE_FILES = {
+    "no YAML": ("- {name: n", 1, "", "is not valid YAML"),
+    "a tab": ("- name: n\n\tx: 1", 2, "", "is not valid YAML"),
+    "no list": ("name: n", 1, "", "is no list of nodes"),
+    "nothing": ("", 1, "", "is no list of nodes"),
+    "no node": ("[]", 1, "", "names no node of pool default"),
+    "no object": ("- 7", 1, "", "a mapping of fields is expected"),
+    "a missing field": ("- {name: n}", 1, "resources", "is missing"),
+    "an unknown field": ("- name: n\n  resources: {cpu: 1}\n  size: 2", 3, "size", "no such field"),
+    "a negative capacity": (
+        "- name: n\n  resources:\n    cpu: -4",
+        3,
+        "resources.cpu",
+        "is negative",
+    ),
+    "no quantity": ("- {name: n, resources: {cpu: lots}}", 1, "resources.cpu", "not a quantity"),
+    "no such thing as .inf": (
+        "- {name: n, resources: {cpu: .inf}}",
+        1,
+        "resources.cpu",
+        "quantity",
+    ),
+    "none of them": ("- {name: n, count: 0, resources: {cpu: 1}}", 1, "count", "is 0"),
+    "too many": ("- {name: n, count: 1000000, resources: {cpu: 1}}", 1, "count", "is 1000000"),
+    "too many in all": (
+        "- {name: n, count: 150000, resources: {}}\n- {name: m, count: 150000, resources: {}}",
+        2,
+        "count",
+        "more than 200000 nodes",
+    ),
+    "a taint without effect": (
+        "- {name: n, resources: {}, taints: [{key: k, effect: Never}]}",
+        1,
+        "taints",
+        "'Never' is none of",
+    ),
+    "gone before it comes": (
+        "- {name: n, resources: {cpu: 1}, fromSeconds: 9,\n   untilSeconds: 9}",
+        2,
+        "untilSeconds",
+        "is 9, not after fromSeconds (9)",
+    ),
+    "a change while it is not there": (
+        "- name: n\n  resources: {cpu: 1}\n  changes: [{atSeconds: 5, resources: {cpu: 2}}]\n"
+        "  untilSeconds: 5",
+        3,
+        "changes",
+        "at 5 s the nodes are not there",
+    ),
+    "a change to no quantity": (
+        "- name: n\n  resources: {cpu: 1}\n  changes: [{atSeconds: 5, resources: {cpu: some}}]",
+        3,
+        "changes.cpu",
+        "not a quantity",
+    ),
+    "an alias": ("- &a {name: n, resources: {cpu: 1}}\n- *a", 2, "", "has an alias"),
+    "a key twice": ("- name: n\n  name: m\n  resources: {}", 2, "name", "stands there twice"),
+    "endless nesting": ("[" * 40 + "]" * 40, 1, "", "is nested more than 32 deep"),
+    "only other pools": (
+        "- {name: n, resources: {cpu: 1}, pool: x}",
+        1,
+        "",
+        "no node of pool default",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NODE_FILES)
+def test_a_bad_node_is_named_with_its_line_and_field(order: simulation.Order, name: str) -> None:
+    text, line, field, reason = NODE_FILES[name]
+    assert order.nodes is not None
+    order.nodes.write_text(text)
+    (fault,) = refused(order)
+    assert (fault.file, fault.line, fault.field) == (str(order.nodes), line, field)
+    assert reason in fault.reason
+
+
+SETTINGS = {
+    "no mapping": ("[]", 1, "", "is no mapping"),
+    "an unknown setting": ("\ncolour: red", 2, "colour", "is no setting of the scheduler"),
+    "an unknown rule": ("rules:\n  fairness: 1", 2, "rules.fairness", "is no setting"),
+    "rules that are none": ("rules: 7", 1, "rules", "is no mapping"),
+    "a share of words": (
+        "protectedFractionOfFairShare: all",
+        1,
+        "protectedFractionOfFairShare",
+        "Expected",
+    ),
+    "a negative share": (
+        "\nprotectedFractionOfFairShare: -1",
+        2,
+        "protectedFractionOfFairShare",
+        "is -1",
+    ),
+    "no number": ("roundLimit: {cpu: .nan}", 1, "roundLimit.cpu", "is nan"),
+    "an unknown placement": (
+        "rules:\n  placement: best",
+        2,
+        "placement",
+        "is 'best'; choose one of",
+    ),
+    "a rate that never gives anything": (
+        "rate: {perSecond: 0, burst: 1}",
+        1,
+        "rate.perSecond",
+        "must be above 0",
+    ),
+    "a limit of a class that is not there": (
+        "classLimits: {gold: {cpu: 1}}",
+        1,
+        "classLimits.gold",
+        "is no priority class; there are",
+    ),
+    "a class twice": (
+        "priorityClasses: [{name: a, value: 1}, {name: a, value: 2}, {name: default, value: 0}]",
+        1,
+        "priorityClasses",
+        "names 'a' 2 times",
+    ),
+    "guests above home": (
+        "priorityClasses:\n"
+        "- {name: default, value: 0}\n"
+        "- {name: a, value: 1, awayNodeTypes: [{taints: [{key: gpu}], value: 5}]}",
+        3,
+        "priorityClasses[1].awayNodeTypes[0].value",
+        "guests run below",
+    ),
+    "a weight of 0": (
+        "queues:\n  a:\n    weight: 0",
+        3,
+        "queues.a.weight",
+        "a number above 0 is expected",
+    ),
+    "a queue with an unknown field": (
+        "queues: {a: {size: 1}}",
+        1,
+        "queues.a.size",
+        "no such field",
+    ),
+    "a queue limit of an unknown class": (
+        "queues: {a: {limits: {gold: {cpu: 1}}}}",
+        1,
+        "queues.a.limits.gold",
+        "no such priority class",
+    ),
+    "a queue limit that is no quantity": (
+        "queues: {a: {limits: {default: {cpu: much}}}}",
+        1,
+        "queues.a.limits.default.cpu",
+        "is not a quantity",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_bad_setting_is_named_with_its_line(order: simulation.Order, name: str) -> None:
+    text, line, field, reason = SETTINGS[name]
+    assert order.settings is not None
+    order.settings.write_text(text)
+    (fault,) = refused(order)
+    assert (fault.file, fault.line, fault.field) == (str(order.settings), line, field)
+    assert reason in fault.reason
+
+
+def test_the_services_own_settings_file_is_understood(order: simulation.Order) -> None:
+    assert order.settings is not None
+    order.settings.write_text(
+        "logUrl: kafka://log:9092\n"
+        "anonymous: false\n"
+        "submit: {httpPort: 1}\n"
+        "priorityClasses: [{name: default, value: 0}, {name: gold, value: 9}]\n"
+        "rules: {lookback: 5}\n"
+        "scheduler:\n"
+        "  cycleS: 2\n"
+        "  rules: {lookback: 7, costMultipliers: {gpu: 2},"
+        " pools: {other: {lookback: 9}, default: {placement: pack, floating: {gpu: 3}}}}\n"
+    )
+    given = simulation.read(order).given
+    assert given.settings.rules.lookback == 7
+    assert given.settings.rules.cost_multipliers == {"nvidia.com/gpu": 2}
+    assert given.settings.rules.placement == "pack", "those of the pool that is simulated"
+    assert given.settings.rules.floating == {"nvidia.com/gpu": 3}
+    assert [item.name for item in given.settings.priority_classes] == ["default", "gold"]
+
+
+def test_a_trace_in_json_needs_nodes(order: simulation.Order) -> None:
+    (fault,) = refused(order._replace(nodes=None))
+    assert (fault.file, fault.reason[:10]) == ("--nodes", "is missing")
+
+
+def test_nodes_may_be_written_as_json_too(tmp_path: Path) -> None:
+    order = write(tmp_path, [GOOD], [{**NODES[0], "count": 3}])
+    assert [node.name for node in simulation.read(order).nodes] == ["n0", "n1", "n2"]

@@ -1,0 +1,159 @@
+"""A simulation of a file that `fairlead submit` reads."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from fairlead_common import shapes
+from fairlead_common.errors import Fault
+from fairlead_common.lifecycle import JobState
+from fairlead_scheduler.simulate import simulation
+from fairlead_scheduler.simulate.input import input_errors, submit_file
+from fairlead_scheduler.simulate.input.settings_file import Given
+from fairlead_scheduler.simulate.model.trace import NEVER
+from fairlead_submit.decoding import Decoder
+from fairlead_submit.requests import Submission
+from fairlead_submit.settings import SubmitSettings
+from fairlead_submit.submission import Place, prepare
+from fairlead_submit.templates import Templates
+from tests.unit.simulate.simulations import nothing
+
+JOBS = """
+queue: default
+jobSet: s
+defaults: {cpu: 1, memory: 1Gi}
+jobs:
+  - {clientId: a, command: [echo], retry: {limit: 2, on: [oom]}}
+  - {clientId: b, command: [echo], after: [a], cpu: 2}
+  - {command: [echo], gang: {name: g, size: 2}, hold: true}
+  - {command: [echo], gang: {name: g, size: 2}, labels: {team: x}}
+"""
+POD = """
+queue: lab
+jobSet: s
+defaults:
+  priorityClass: urgent
+  podSpec: &pod
+    nodeSelector: {disk: ssd}
+    tolerations: [{key: gpu, operator: Exists}]
+    affinity:
+      nodeAffinity:
+        requiredDuringSchedulingIgnoredDuringExecution:
+          nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [a, b]}]}]
+    initContainers: [{name: copy, image: x, resources: {requests: {cpu: 3}}}]
+    containers:
+      - {name: main, image: x, resources: {requests: {cpu: 500m, memory: 2Gi}}}
+      - {name: side, image: x, resources: {limits: {memory: 1Gi, nvidia.com/gpu: 1}}}
+jobs:
+  - {clientId: a}
+  - {clientId: b, podSpec: *pod, priorityClass: default, onPreemption: fail}
+  - {clientId: c, annotations: {fairlead.dev/checkpoint-interval: "60"}, whenInfeasible: wait}
+"""
+
+
+def order(folder: Path, text: str, run_s: float | None = 60.0) -> simulation.Order:
+    (folder / "jobs.yaml").write_text(text)
+    (folder / "nodes.yaml").write_text("- {name: n, count: 1, resources: {cpu: 4, memory: 16Gi}}")
+    return simulation.Order(folder / "jobs.yaml", folder / "nodes.yaml", run_s=run_s)
+
+
+def test_jobs_of_a_submission_run_in_virtual_time(tmp_path: Path) -> None:
+    wanted = order(tmp_path, JOBS)
+    given = simulation.read(wanted)
+    assert given.trace.ids == ["a", "b", "job-2", "job-3"]
+    summary = simulation.run(wanted, given, None, nothing).summary
+    assert summary.states[JobState.SUCCEEDED] == 4
+
+
+def test_a_pod_spec_is_read_exactly_as_submit_reads_it(tmp_path: Path) -> None:
+    trace = simulation.read(order(tmp_path, POD)).trace
+    settings = SubmitSettings()
+    body = msgspec.json.encode(yaml.safe_load(POD))
+    request, wrong = Decoder(Submission)(body)
+    expected, found = prepare(request, wrong, Templates(settings), settings.limits, Place(0, 0))
+    assert found == list[Fault]()
+    assert [trace.shapes.values[shape] for shape in trace.shape] == [
+        bytes(event.shape) for event in expected.jobs
+    ]
+    shape = shapes.decode(trace.shapes.values[trace.shape[0]])
+    assert shape.requests == {"cpu": 3000, "memory": 3 * 2**30, "nvidia.com/gpu": 1}
+    assert [trace.classes.values[number] for number in trace.priority_class] == [
+        "urgent",
+        "default",
+        "urgent",
+    ]
+    assert all(limit != NEVER for limit in trace.runtime_ms_max), "submit's default limits hold"
+    assert trace.checkpoint_ms == {2: 60_000}
+    assert trace.preempted_is_final == {1}
+    assert trace.infeasible_waits == {2}
+
+
+def test_all_documents_of_a_stream_are_read_and_job_sets_are_kept_apart(tmp_path: Path) -> None:
+    second = JOBS.replace("jobSet: s", "jobSet: t")
+    later = "queue: default\njobSet: s\njobs: [{clientId: last, command: [echo], after: [a]}]"
+    wanted = order(tmp_path, f"{JOBS}---\n{second}---\n{later}")
+    given = simulation.read(wanted)
+    assert given.trace.ids == [
+        *("a", "b", "job-2", "job-3"),
+        *("default/t/a", "default/t/b", "job-6", "job-7"),
+        "last",
+    ]
+    assert given.trace.after[8] == ("a",)
+    assert {gang.name for gang in given.trace.gangs.values()} == {"s/g", "t/g"}
+    summary = simulation.run(wanted, given, None, nothing).summary
+    assert summary.states[JobState.SUCCEEDED] == 9
+
+
+def test_job_defaults_of_the_settings_fill_what_jobs_leave_open(tmp_path: Path) -> None:
+    wanted = order(tmp_path, "{queue: q, jobSet: s, jobs: [{command: [a]}]}")
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("submit: {jobDefaults: {requests: {cpu: 250m, memory: 64Mi}}}")
+    trace = simulation.read(wanted._replace(settings=settings)).trace
+    assert shapes.decode(trace.shapes.values[0]).requests == {"cpu": 250, "memory": 64 * 2**20}
+
+
+def test_jobs_of_other_pools_are_left_out_and_counted(tmp_path: Path) -> None:
+    given = simulation.read(order(tmp_path, "{jobs: [{command: [a]}, {command: [a], pool: gpu}]}"))
+    assert given.trace.ids == ["job-0"]
+    assert given.notes == ["1 job of other pools than default left out"]
+
+
+def test_without_submit_the_message_names_its_package(tmp_path: Path) -> None:
+    file, found = order(tmp_path, JOBS).jobs, input_errors.Faults()
+    submit_file.read(file, 1.0, "default", Given(), found, group="fairlead.nobody")
+    assert found.lines() == [
+        f"{file}: needs the package fairlead-submit to read this file; install it"
+    ]
+
+
+ALIASES = "\n".join(
+    [
+        "jobs:",
+        "  - &a0 {command: [echo]}",
+        *(f"  - &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "run_s", "said"),
+    [
+        (JOBS, None, "--run-seconds"),
+        ("[1, 2]", 1.0, "is not a submission"),
+        (f"{JOBS}---\n[1]", 1.0, r"jobs.yaml:\d+: is not a submission"),
+        ("{jobs: [{podSpec: {}}]}", 1.0, "podSpec.containers: has no container"),
+        ("jobs:\n  - {command: [a]}\n  - {command: [a],\n     cpu: -1}", 1.0, "yaml:4: cpu"),
+        ("{defaults: {cpu: x}, jobs: [{command: [a]}]}", 1.0, "defaults.cpu"),
+        ("{jobs: [{command: [a], priority: high}]}", 1.0, "priority"),
+        ("{jobs: [{command: [a], after: [b]}]}", 1.0, "names a job that is not in the file"),
+        ("jobs: &a [*a]", 1.0, "is a part of"),
+        (ALIASES, 1.0, "with its aliases"),
+    ],
+)
+def test_what_cannot_be_simulated_is_named(
+    tmp_path: Path, text: str, run_s: float | None, said: str
+) -> None:
+    with pytest.raises(input_errors.BadInput, match=said):
+        simulation.read(order(tmp_path, text, run_s))
