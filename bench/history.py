@@ -56,8 +56,8 @@ REPEATS: Final = 5
 GOAL_MS: Final = 50.0
 LETTERS: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 LOOKOUT: Final = load("fairlead_lookout.store", "sql/fold.sql")
-SUBMIT: Final = load("fairlead_submit", "statements.sql")
 SCHEDULER: Final = load("fairlead_scheduler.store", "checkpoint.sql")
+SUBMIT: Final = load("fairlead_submit.store", "statements.sql")
 
 JOB_SET: Final = (
     f"(n % {JOB_PARTITIONS} + {JOB_PARTITIONS} * (n / ({JOB_PARTITIONS} * {SET_JOBS})))"

@@ -32,7 +32,7 @@ from fairlead_common import db
 from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import Running
 from fairlead_standalone.postgres import Postgres
-from fairlead_submit import access, queues, store
+from fairlead_submit.store import configuration_store, schema, token_store
 
 QUEUE = "bench"
 
@@ -186,9 +186,9 @@ async def prepare(url: str) -> str:
     """The queue and a token."""
     pool = await db.open_pool(url, size_max=1)
     try:
-        await store.migrate(pool)
-        await queues.ensure(pool, QUEUE)
-        return await access.make_token(pool, "bench", ["submitter"])
+        await schema.migrate(pool)
+        await configuration_store.ensure_queue(pool, QUEUE)
+        return await token_store.make_token(pool, "bench", ["submitter"])
     finally:
         await pool.close()
 

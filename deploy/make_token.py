@@ -14,15 +14,15 @@ from collections.abc import Sequence
 
 from fairlead_common import db, settings
 from fairlead_common.permissions import LADDER
-from fairlead_submit import access
-from fairlead_submit.settings import SubmitSettings
+from fairlead_submit.service.settings import SubmitSettings
+from fairlead_submit.store import token_store
 
 
 async def make(name: str, roles: Sequence[str]) -> str:
     """The token. Raises ValueError for a role that there is not."""
     pool = await db.open_pool(settings.load(SubmitSettings, os.environ).database_url, size_max=1)
     try:
-        return await access.make_token(pool, name, roles)
+        return await token_store.make_token(pool, name, roles)
     finally:
         await pool.close()
 

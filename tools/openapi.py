@@ -21,8 +21,8 @@ from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import Running
 from fairlead_standalone.postgres import SETTINGS_OF_TESTS, Postgres
 from fairlead_standalone.valkey import Valkey
-from fairlead_submit.service import Service as Submit
-from fairlead_submit.settings import SubmitSettings
+from fairlead_submit.service.service import Service as Submit
+from fairlead_submit.service.settings import SubmitSettings
 
 DOCUMENT: Final = Path(__file__).parent.parent / "docs" / "openapi.json"
 

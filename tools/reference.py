@@ -22,8 +22,8 @@ from fairlead_common.settings import Settings
 from fairlead_executor.settings import ExecutorSettings
 from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_submit import requests
-from fairlead_submit.settings import SubmitSettings
+from fairlead_submit.domain import request_types
+from fairlead_submit.service.settings import SubmitSettings
 
 FOLDER: Final = Path(__file__).parent.parent / "docs" / "reference"
 
@@ -124,22 +124,22 @@ def jobs() -> str:
             "",
             "A file for `fairlead submit`, and the body of `POST /api/v1/jobs`:",
             "",
-            *_described(requests.Submission, SUBMISSION),
+            *_described(request_types.Submission, SUBMISSION),
             "",
             "## A job",
             "",
             "Either a `podSpec` or the short form (`image`, `command`, `env`, `cpu`, `memory`,"
             " `gpu`), which stands for a pod of one container.",
             "",
-            *_described(requests.Job, JOB),
+            *_described(request_types.Job, JOB),
             "",
             "## `gang`",
             "",
-            *_described(requests.Gang, GANG),
+            *_described(request_types.Gang, GANG),
             "",
             "## `retry`",
             "",
-            *_described(requests.Retry, RETRY),
+            *_described(request_types.Retry, RETRY),
             "",
         ]
     )
@@ -206,7 +206,7 @@ def _described(kind: type[msgspec.Struct], meaning: Mapping[str, str]) -> Iterat
     fields = _fields(kind)
     if fields.keys() != meaning.keys():
         raise ValueError(f"{kind.__name__} and what is said of it differ: tools/reference.py")
-    required = requests.REQUIRED.get(kind, ())
+    required = request_types.REQUIRED.get(kind, ())
     yield "| field | type | meaning |"
     yield "| --- | --- | --- |"
     for name, field in fields.items():

@@ -31,9 +31,15 @@ ALLOWED = {
     (f"{COMMON}/auth/basic.py", "secrets.token_bytes"): "a key of this process alone",
     (f"{COMMON}/auth/basic.py", "secrets.token_urlsafe"): "a password that nobody has",
     (f"{COMMON}/doors.py", "secrets.token_hex"): "a request without an id is given one",
-    ("services/submit/fairlead_submit/intake.py", "secrets.randbits"): "ids of new jobs",
-    ("services/submit/fairlead_submit/resubmitting.py", "secrets.token_hex"): "ids of new actions",
-    ("services/submit/fairlead_submit/sign_in_api.py", "secrets.token_urlsafe"): (
+    (
+        "services/submit/fairlead_submit/service/submission_service.py",
+        "secrets.randbits",
+    ): "ids of new jobs",
+    (
+        "services/submit/fairlead_submit/service/resubmission_service.py",
+        "secrets.token_hex",
+    ): "ids of new actions",
+    ("services/submit/fairlead_submit/http/sign_in_routes.py", "secrets.token_urlsafe"): (
         "the secrets of a sign-in with a provider"
     ),
     ("services/lookout/fairlead_lookout/service/fold_loop.py", "secrets.randbelow"): (

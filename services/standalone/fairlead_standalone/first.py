@@ -6,7 +6,7 @@ from typing import Final
 from fairlead import discovery
 from fairlead_common import auth, db
 from fairlead_standalone.folder import write_private
-from fairlead_submit import access, queues
+from fairlead_submit.store import configuration_store, token_store
 
 NAME: Final = "first"
 ROLES: Final = ("admin",)
@@ -22,8 +22,8 @@ async def prepare(pool: db.Pool, data: Path) -> None:
     if file.exists():
         await _adopt(pool, file.read_text().strip())
         return
-    await queues.ensure(pool, QUEUE)
-    token = await access.make_token(pool, NAME, ROLES)
+    await configuration_store.ensure_queue(pool, QUEUE)
+    token = await token_store.make_token(pool, NAME, ROLES)
     write_private(file, f"{token}\n".encode())
 
 
@@ -36,10 +36,10 @@ async def _adopt(pool: db.Pool, token: str) -> None:
         auth.digest(token),
         NAME,
         list(ROLES),
-        access.KIND_TOKEN,
+        token_store.KIND_TOKEN,
     )
     if adopted:
-        await queues.ensure(pool, QUEUE)
+        await configuration_store.ensure_queue(pool, QUEUE)
 
 
 async def link(pool: db.Pool, data: Path, address: str) -> str:
@@ -52,5 +52,5 @@ async def link(pool: db.Pool, data: Path, address: str) -> str:
     token = await pool.fetchval(
         "SELECT number FROM fairlead_submit.tokens WHERE digest = $1", digest
     )
-    code = None if token is None else await access.make_token_link(pool, token)
+    code = None if token is None else await token_store.make_token_link(pool, token)
     return address if code is None else f"{address}/sign-in?code={code}"

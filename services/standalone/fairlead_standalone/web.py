@@ -15,8 +15,9 @@ from fairlead_lookout.service.service import Service as Lookout
 from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_standalone import first
 from fairlead_standalone.folder import LINK_FILE, write_private
-from fairlead_submit.service import Service as Submit
-from fairlead_submit.settings import SubmitSettings
+from fairlead_submit.http import api
+from fairlead_submit.service.service import Service as Submit
+from fairlead_submit.service.settings import SubmitSettings
 
 _logger = logging.getLogger("fairlead.web")
 
@@ -46,7 +47,7 @@ def build(submit: Submit, lookout: Lookout, own: Settings) -> FastAPI:
     """One app of both services' routes."""
     return serving.build_app(
         "Fairlead",
-        [*submit.routers(), *lookout.routers()],
+        [*api.routers(submit), *lookout.routers()],
         {**submit.checks(), **lookout.checks()},
         own,
         identify=submit.identify,

@@ -5,9 +5,9 @@ import os
 import socket
 
 from fairlead_common import process, serving, settings
-from fairlead_submit import sign_in_api
-from fairlead_submit.service import Service
-from fairlead_submit.settings import SubmitSettings
+from fairlead_submit.http import api, sign_in_routes
+from fairlead_submit.service.service import Service
+from fairlead_submit.service.settings import SubmitSettings
 
 
 async def main() -> None:
@@ -18,11 +18,11 @@ async def main() -> None:
         running = [tasks.create_task(task) for task in service.tasks()]
         app = serving.build_app(
             "Fairlead submit",
-            service.routers(),
+            api.routers(service),
             service.checks(),
             given,
             identify=service.identify,
-            excuse=sign_in_api.refusal_page,
+            excuse=sign_in_routes.refusal_page,
         )
         await serving.serve(app, given.http_host, given.http_port, given.connections)
         for task in running:

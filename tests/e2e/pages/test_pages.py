@@ -9,7 +9,7 @@ from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
 from fairlead_common import auth, clusters, events, reports, shapes
 from fairlead_common.db import open_pool
-from fairlead_submit import access, store
+from fairlead_submit.store import schema, token_store
 from tests.e2e.pages.log_server import log_server
 from tests.integration.lookout.world import World, running
 from tests.unit.lookout.builders import (
@@ -214,9 +214,9 @@ async def test_who_is_not_signed_in_is_told_how(
     fresh_database: str, valkey_url: str, chromium: str
 ) -> None:
     pool = await open_pool(fresh_database)
-    await store.migrate(pool)
-    viewer = access.Grant(name="anna", roles=("viewer",))
-    session, _ = await access.grant(pool, viewer, None, access.KIND_SESSION)
+    await schema.migrate(pool)
+    viewer = token_store.Grant(name="anna", roles=("viewer",))
+    session, _ = await token_store.grant(pool, viewer, None, token_store.KIND_SESSION)
     await pool.close()
     async with (
         running(fresh_database, valkey_url, anonymous=False) as world,

@@ -5,6 +5,7 @@ import importlib.util
 import ipaddress
 import json
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -24,7 +25,9 @@ STOP_S_MIN = 30
 
 def settings_of(service: str) -> set[str]:
     """The variables that a service reads."""
-    module = importlib.import_module(f"fairlead_{service}.settings")
+    package = importlib.import_module(f"fairlead_{service}")
+    names = (item.name for item in pkgutil.walk_packages(package.__path__, f"{package.__name__}."))
+    module = importlib.import_module(min((n for n in names if n.endswith(".settings")), key=len))
     kinds = [
         kind
         for kind in vars(module).values()

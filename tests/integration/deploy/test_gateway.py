@@ -13,8 +13,9 @@ from fairlead_common import serving
 from fairlead_common.settings import Settings
 from fairlead_lookout.service.service import Service as Lookout
 from fairlead_lookout.service.settings import Settings as LookoutSettings
-from fairlead_submit.service import Service as Submit
-from fairlead_submit.settings import SubmitSettings
+from fairlead_submit.http import api
+from fairlead_submit.service.service import Service as Submit
+from fairlead_submit.service.settings import SubmitSettings
 from tests.conftest import ROOT
 
 CADDYFILE: Final = ROOT / "deploy" / "Caddyfile"
@@ -83,7 +84,7 @@ async def services(
     of_lookout = msgspec.structs.replace(LookoutSettings(), **urls)
     async with Submit.open(of_submit) as submit, await Lookout.open(of_lookout) as lookout:
         yield {
-            "submit": routes(serving.build_app("s", submit.routers(), {}, Settings())),
+            "submit": routes(serving.build_app("s", api.routers(submit), {}, Settings())),
             "lookout": routes(serving.build_app("l", lookout.routers(), {}, Settings())),
         }
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from fairlead_common import auth, db
-from fairlead_submit import store
+from fairlead_submit.store import schema
 from tests.conftest import ROOT
 
 
@@ -23,7 +23,7 @@ def make_token(database: str, *words: str) -> "subprocess.CompletedProcess[str]"
 async def test_it_prints_a_token_that_submit_knows(fresh_database: str) -> None:
     pool = await db.open_pool(fresh_database, size_max=1)
     try:
-        await store.migrate(pool)
+        await schema.migrate(pool)
         done = make_token(fresh_database, "me", "submitter", "viewer")
         assert done.returncode == 0, done.stderr
         row = await pool.fetchrow(

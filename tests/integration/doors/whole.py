@@ -14,9 +14,10 @@ from fairlead_lookout.service.service import Service as Lookout
 from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_standalone import web
 from fairlead_standalone.addresses import free_port
-from fairlead_submit import access, queues
-from fairlead_submit.service import Service as Submit
-from fairlead_submit.settings import SubmitSettings
+from fairlead_submit.service.service import Service as Submit
+from fairlead_submit.service.settings import SubmitSettings
+from fairlead_submit.store import configuration_store as queues
+from fairlead_submit.store import token_store
 
 WAIT_S = 120
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -46,7 +47,7 @@ class Whole:
         self, name: str, *roles: str, ttl_s: float | None = None, queues: list[str] | None = None
     ) -> dict[str, str]:
         """The header of a new token."""
-        token = await access.make_token(self.pool, name, roles, ttl_s=ttl_s, queues=queues)
+        token = await token_store.make_token(self.pool, name, roles, ttl_s=ttl_s, queues=queues)
         return bearer(token)
 
 
@@ -80,8 +81,8 @@ async def whole(
         await answering(client)
         pool = await db.open_pool(database, size_max=2)
         queue = f"q-{secrets.token_hex(4)}"
-        await queues.ensure(pool, queue)
-        token = await access.make_token(pool, "tester", ["admin"])
+        await queues.ensure_queue(pool, queue)
+        token = await token_store.make_token(pool, "tester", ["admin"])
         client.headers.update(bearer(token))
         yield Whole(app, client, pool, token, queue)
         await pool.close()

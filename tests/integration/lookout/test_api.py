@@ -10,7 +10,7 @@ from fairlead_common import clusters, events, ids, reports, shapes
 from fairlead_common.db import open_pool
 from fairlead_common.events import Gang
 from fairlead_common.positions import encode
-from fairlead_submit import access, store
+from fairlead_submit.store import schema, token_store
 from tests.integration.lookout.world import World, running
 from tests.unit.lookout.builders import (
     SHAPE,
@@ -387,9 +387,9 @@ async def test_every_route_needs_a_token_that_may_view(
     fresh_database: str, valkey_url: str
 ) -> None:
     pool = await open_pool(fresh_database)
-    await store.migrate(pool)
+    await schema.migrate(pool)
     tokens = {
-        name: await access.make_token(pool, name, roles, ttl_s=ttl_s)
+        name: await token_store.make_token(pool, name, roles, ttl_s=ttl_s)
         for name, roles, ttl_s in (
             ("viewer", ["viewer"], None),
             ("nobody", [], None),

@@ -8,7 +8,7 @@ import msgspec
 from fairlead_common import configuration
 from fairlead_common.configuration import Permission
 from fairlead_common.db import open_pool
-from fairlead_submit import access, store
+from fairlead_submit.store import schema, token_store
 from tests.integration.lookout.world import World, running
 from tests.unit.lookout.builders import job_id, leased, submitted
 
@@ -27,12 +27,12 @@ HIDDEN = (
 async def _tokens(database: str) -> dict[str, str]:
     """A viewer each; the queue q is for bob alone."""
     pool = await open_pool(database)
-    await store.migrate(pool)
+    await schema.migrate(pool)
     await pool.execute(
         "INSERT INTO fairlead_submit.queues (name, version, value) VALUES ('q', 1, $1)",
         configuration.record(SHUT).value,
     )
-    made = {name: await access.make_token(pool, name, ["viewer"]) for name in ("anna", "bob")}
+    made = {name: await token_store.make_token(pool, name, ["viewer"]) for name in ("anna", "bob")}
     await pool.close()
     return made
 

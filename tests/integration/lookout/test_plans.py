@@ -8,7 +8,7 @@ from fairlead_common.db import Pool, load, migrate, open_pool
 LOOKOUT: Final = load("fairlead_lookout.store", "sql/fold.sql")
 READS: Final = load("fairlead_lookout.store", "sql/read.sql")
 SCHEDULER: Final = load("fairlead_scheduler.store", "checkpoint.sql")
-SUBMIT: Final = load("fairlead_submit", "statements.sql")
+SUBMIT: Final = load("fairlead_submit.store", "statements.sql")
 
 JOBS: Final = 20_000
 WEEK_MS: Final = 7 * 86_400_000

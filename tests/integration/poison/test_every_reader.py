@@ -27,7 +27,7 @@ from fairlead_scheduler.service.reporter import Reporter
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.job_table import View
 from fairlead_scheduler.state.queue_state import Queues
-from fairlead_submit.fleet import Fleet
+from fairlead_submit.service.cluster_view import Fleet
 from tests import poison
 from tests.poison import LEASES, PARTITION, Poison
 

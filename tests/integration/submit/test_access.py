@@ -5,9 +5,9 @@ import re
 import pytest
 
 from fairlead_common import auth
-from fairlead_submit import access
-from fairlead_submit.access import Grant
-from tests.integration.submit.served import served
+from fairlead_submit.store import token_store
+from fairlead_submit.store.token_store import Grant
+from tests.integration.submit.submit_server import served
 
 ANN = Grant(name="ann", roles=("viewer",))
 
@@ -61,7 +61,7 @@ async def test_a_queue_names_who_may_submit(database: str) -> None:
 
 async def test_a_link_signs_in_once(database: str) -> None:
     async with served(database) as submit:
-        code = await access.make_person_link(submit.pool, ANN)
+        code = await token_store.make_person_link(submit.pool, ANN)
         submit.client.headers.pop("Authorization")
         answer = await submit.client.get(f"/sign-in?code={code}")
         assert (answer.status_code, answer.headers["location"]) == (303, "/")
@@ -79,10 +79,10 @@ async def test_a_link_signs_in_once(database: str) -> None:
 
 async def test_links_and_tokens_end(database: str) -> None:
     async with served(database) as submit:
-        code = await access.make_person_link(submit.pool, ANN, ttl_s=-1)
+        code = await token_store.make_person_link(submit.pool, ANN, ttl_s=-1)
         assert (await submit.client.get(f"/sign-in?code={code}")).status_code == 401
-        token = await access.make_token(submit.pool, "ann", ["viewer"], ttl_s=-1)
+        token = await token_store.make_token(submit.pool, "ann", ["viewer"], ttl_s=-1)
         headers = {"Authorization": f"Bearer {token}"}
         assert (await submit.client.get("/api/v1/queues", headers=headers)).status_code == 401
         with pytest.raises(ValueError, match="no role king"):
-            await access.make_token(submit.pool, "ann", ["king"])
+            await token_store.make_token(submit.pool, "ann", ["king"])

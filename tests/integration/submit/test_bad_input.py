@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from tests.integration.submit.served import Answer, Served, served
+from tests.integration.submit.submit_server import Answer, Served, served
 
 
 @pytest.fixture

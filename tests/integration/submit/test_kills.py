@@ -17,8 +17,8 @@ from fairlead_common.log.connect import open_log
 from fairlead_lookout.service.service import Service as Lookout
 from fairlead_lookout.service.settings import Settings
 from fairlead_standalone.addresses import free_port
-from fairlead_submit import access, queues, store
-from tests.integration.submit.served import Served
+from fairlead_submit.store import configuration_store, schema, token_store
+from tests.integration.submit.submit_server import Served
 
 RUN = {"command": ["true"]}
 CLIENTS, BATCHES, JOBS = 6, 8, 25
@@ -42,9 +42,9 @@ class Killed(Served):
     async def __aenter__(self) -> Self:
         pool = await db.open_pool(self.database, size_max=2)
         self._stack.push_async_callback(pool.close)
-        await store.migrate(pool)
-        assert await queues.ensure(pool, "fire")
-        token = await access.make_token(pool, "client", ["submitter"])
+        await schema.migrate(pool)
+        assert await configuration_store.ensure_queue(pool, "fire")
+        token = await token_store.make_token(pool, "client", ["submitter"])
         log = await open_log(self.database)
         self._stack.push_async_callback(log.close)
         client = await self._stack.enter_async_context(

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from fairlead_common import events
 from tests.full_disk import full_disk
-from tests.integration.submit.served import Served, served
+from tests.integration.submit.submit_server import Served, served
 
 RUN = {"command": ["true"]}
 CLIENTS, BATCHES, JOBS = 8, 12, 20

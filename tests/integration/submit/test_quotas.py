@@ -2,9 +2,9 @@
 
 from fairlead_common import events
 from fairlead_common.ids import JobId
-from fairlead_submit.settings import Quotas
-from tests.integration.submit.served import Answer
-from tests.integration.submit.watched import watched
+from fairlead_submit.domain.policy import Quotas
+from tests.integration.submit.submit_and_lookout import watched
+from tests.integration.submit.submit_server import Answer
 
 RUN = {"command": ["true"]}
 

@@ -10,27 +10,30 @@ from fairlead_common import classes, clusters, reports
 from fairlead_common.lifecycle import JOB_ENDED, JobState
 from fairlead_lookout.domain import public_events
 from fairlead_lookout.http import responses
-from fairlead_submit import acting, intake, known, queue_api, requests, resubmitting, token_api
+from fairlead_submit.domain import request_types
+from fairlead_submit.http import queue_routes, token_routes
+from fairlead_submit.service import action_service, resubmission_service, submission_service
+from fairlead_submit.store import job_views
 
 SAME: dict[str, tuple[type, type, set[str]]] = {
-    "job sent": (models.Job, requests.Job, {"services", "ingresses"}),
-    "gang sent": (models.Gang, requests.Gang, set()),
-    "retry sent": (models.Retry, requests.Retry, set()),
-    "submitted": (models.Submitted, intake.Submitted, set()),
-    "submitted job": (models.CheckedJob, intake.SubmittedJob, set()),
-    "acted": (models.Acted, acting.Done, set()),
-    "found job": (models.FoundJob, known.FoundJob, set()),
-    "resubmission": (models.Started, resubmitting.Started, set()),
-    "action": (models.Action, resubmitting.Progress, set()),
-    "refused job": (models.RefusedJob, resubmitting.Refused, set()),
-    "filter": (models.Filter, requests.Filter, set()),
-    "token": (tokens.Token, token_api.TokenShown, set()),
-    "new token": (tokens.NewToken, token_api.NewToken, set()),
-    "sign-in link": (tokens.SignInLink, token_api.LinkShown, set()),
-    "cordon": (fleet.Cordon, requests.Mark, set()),
+    "job sent": (models.Job, request_types.Job, {"services", "ingresses"}),
+    "gang sent": (models.Gang, request_types.Gang, set()),
+    "retry sent": (models.Retry, request_types.Retry, set()),
+    "submitted": (models.Submitted, submission_service.Submitted, set()),
+    "submitted job": (models.CheckedJob, submission_service.SubmittedJob, set()),
+    "acted": (models.Acted, action_service.Done, set()),
+    "found job": (models.FoundJob, job_views.FoundJob, set()),
+    "resubmission": (models.Started, resubmission_service.Started, set()),
+    "action": (models.Action, resubmission_service.Progress, set()),
+    "refused job": (models.RefusedJob, resubmission_service.Refused, set()),
+    "filter": (models.Filter, request_types.Filter, set()),
+    "token": (tokens.Token, token_routes.TokenShown, set()),
+    "new token": (tokens.NewToken, token_routes.NewToken, set()),
+    "sign-in link": (tokens.SignInLink, token_routes.LinkShown, set()),
+    "cordon": (fleet.Cordon, request_types.Mark, set()),
     "priority class": (fleet.PriorityClass, classes.PriorityClass, {"awayNodeTypes"}),
     "taint": (fleet.Taint, clusters.Taint, set()),
-    "queue": (models.Queue, queue_api.QueueView, set()),
+    "queue": (models.Queue, queue_routes.QueueView, set()),
     "job set": (models.JobSet, responses.JobSetShown, set()),
     "job in a list": (models.JobView, responses.JobShown, set()),
     "job": (models.JobDetail, responses.JobDetailShown, set()),

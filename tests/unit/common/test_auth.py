@@ -14,7 +14,7 @@ from fairlead_common import auth, permissions, serving
 from fairlead_common.auth import Authenticator
 from fairlead_common.db import Pool, open_pool
 from fairlead_common.settings import Settings
-from fairlead_submit import store
+from fairlead_submit.store import schema
 
 KEEP = "INSERT INTO fairlead_submit.tokens (digest, name, roles, kind, expires_at)"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -24,7 +24,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 async def pool(fresh_database: str) -> AsyncIterator[Pool]:
     """A database with the table of tokens."""
     opened = await open_pool(fresh_database)
-    await store.migrate(opened)
+    await schema.migrate(opened)
     yield opened
     await opened.close()
 

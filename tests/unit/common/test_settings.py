@@ -8,7 +8,7 @@ from fairlead_common.settings import FILE_VARIABLE, Settings, SettingsError, loa
 from fairlead_executor.settings import ExecutorSettings
 from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_submit.settings import SubmitSettings
+from fairlead_submit.service.settings import SubmitSettings
 
 
 class Own(Settings, frozen=True, kw_only=True):

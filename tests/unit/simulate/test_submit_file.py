@@ -13,11 +13,11 @@ from fairlead_scheduler.simulate import simulation
 from fairlead_scheduler.simulate.input import input_errors, submit_file
 from fairlead_scheduler.simulate.input.settings_file import Given
 from fairlead_scheduler.simulate.model.trace import NEVER
-from fairlead_submit.decoding import Decoder
-from fairlead_submit.requests import Submission
-from fairlead_submit.settings import SubmitSettings
-from fairlead_submit.submission import Place, prepare
-from fairlead_submit.templates import Templates
+from fairlead_submit.domain.decoding import Decoder
+from fairlead_submit.domain.job_templates import Templates
+from fairlead_submit.domain.policy import JobPolicy
+from fairlead_submit.domain.request_types import Submission
+from fairlead_submit.domain.submission import Place, prepare
 from tests.unit.simulate.simulations import nothing
 
 JOBS = """
@@ -69,10 +69,10 @@ def test_jobs_of_a_submission_run_in_virtual_time(tmp_path: Path) -> None:
 
 def test_a_pod_spec_is_read_exactly_as_submit_reads_it(tmp_path: Path) -> None:
     trace = simulation.read(order(tmp_path, POD)).trace
-    settings = SubmitSettings()
+    policy = JobPolicy()
     body = msgspec.json.encode(yaml.safe_load(POD))
     request, wrong = Decoder(Submission)(body)
-    expected, found = prepare(request, wrong, Templates(settings), settings.limits, Place(0, 0))
+    expected, found = prepare(request, wrong, Templates(policy), policy.limits, Place(0, 0))
     assert found == list[Fault]()
     assert [trace.shapes.values[shape] for shape in trace.shape] == [
         bytes(event.shape) for event in expected.jobs

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from fairlead_common.errors import Fault
 from fairlead_common.problems import Problem
-from fairlead_submit import faults, requests
-from fairlead_submit.decoding import Decoder
+from fairlead_submit.domain import request_types, validation
+from fairlead_submit.domain.decoding import Decoder
 
-DECODER = Decoder(requests.Submission)
+DECODER = Decoder(request_types.Submission)
 
 leaves = st.one_of(
     st.none(),
@@ -20,13 +20,13 @@ leaves = st.one_of(
     st.text(max_size=5),
     st.sampled_from(["reject", "requeue", "wait", "oom", "\0", "\\u0000"]),
 )
-names = st.one_of(st.sampled_from(requests.Job.__struct_encode_fields__), st.text(max_size=4))
+names = st.one_of(st.sampled_from(request_types.Job.__struct_encode_fields__), st.text(max_size=4))
 things = st.recursive(
     leaves,
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
         st.dictionaries(
-            st.one_of(names, st.sampled_from(requests.Gang.__struct_encode_fields__)),
+            st.one_of(names, st.sampled_from(request_types.Gang.__struct_encode_fields__)),
             inner,
             max_size=4,
         ),
@@ -39,7 +39,7 @@ submissions = st.fixed_dictionaries(
 )
 
 
-def slowly(body: bytes) -> tuple[requests.Submission, list[Fault]] | Problem:
+def slowly(body: bytes) -> tuple[request_types.Submission, list[Fault]] | Problem:
     try:
         return DECODER.slow(body)
     except Problem as problem:
@@ -70,7 +70,7 @@ def test_the_slow_way_finds_a_fault_where_the_fast_way_fails_and_nowhere_else(
 
 def is_decoded_as_it_is(body: bytes) -> bool:
     try:
-        msgspec.json.decode(body, type=requests.Submission)
+        msgspec.json.decode(body, type=request_types.Submission)
     except (msgspec.ValidationError, RecursionError):
         return False
     return True
@@ -105,14 +105,14 @@ def test_a_name_that_is_said_twice_is_a_fault(body: bytes, pointers: list[str]) 
 
 @given(document=things)
 def test_what_is_left_after_the_faults_is_without_fault(document: object) -> None:
-    _, kept = faults.examine(document, requests.Submission)
+    _, kept = validation.examine(document, request_types.Submission)
     if kept is not None:
-        again, _ = faults.examine(kept, requests.Submission)
+        again, _ = validation.examine(kept, request_types.Submission)
         assert again == []
 
 
 def test_pointers_are_escaped() -> None:
-    found, _ = faults.examine({"a/b~c": 1}, requests.Submission)
+    found, _ = validation.examine({"a/b~c": 1}, request_types.Submission)
     assert [fault.pointer for fault in found] == ["/a~1b~0c"]
 
 
@@ -123,12 +123,14 @@ def test_far_too_many_objects_are_refused_before_they_take_room() -> None:
 
 
 def test_messages_do_not_repeat_what_is_long() -> None:
-    found, _ = faults.examine({"queue": "x" * 10, "jobs": "y" * 9_999}, requests.Submission)
+    found, _ = validation.examine(
+        {"queue": "x" * 10, "jobs": "y" * 9_999}, request_types.Submission
+    )
     assert len(found[0].detail) < 200
 
 
 def test_who_makes_very_many_mistakes_is_told_of_the_first() -> None:
     with pytest.raises(Problem) as refused:
         DECODER(b'{"jobs": [' + b"1," * 50_000 + b"1]}")
-    assert len(refused.value.faults) == faults.FAULTS_MAX
+    assert len(refused.value.faults) == validation.FAULTS_MAX
     assert refused.value.detail.startswith("At least 1000 things are wrong")

@@ -6,7 +6,8 @@ import pytest
 from fairlead_common.classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.settings import SettingsError
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_submit.settings import JobDefaults, Limits, SubmitSettings
+from fairlead_submit.domain.policy import JobDefaults, Limits
+from fairlead_submit.service.settings import SubmitSettings
 
 PLAIN = SubmitSettings()
 

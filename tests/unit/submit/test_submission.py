@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from fairlead_common.errors import Fault
 from fairlead_common.problems import Problem
-from fairlead_submit import terms
-from fairlead_submit.requests import Submission
-from fairlead_submit.settings import JobDefaults, Limits, SubmitSettings
-from fairlead_submit.submission import Place, Prepared, prepare
-from fairlead_submit.templates import Templates
+from fairlead_submit.domain import job_terms
+from fairlead_submit.domain.job_templates import Templates
+from fairlead_submit.domain.policy import JobDefaults, JobPolicy, Limits
+from fairlead_submit.domain.request_types import Submission
+from fairlead_submit.domain.submission import Place, Prepared, prepare
 
 RUN = {"command": ["true"]}
 PLACE = Place(now_ms=1_800_000_000_000, random_79=12345)
@@ -20,16 +20,16 @@ PLACE = Place(now_ms=1_800_000_000_000, random_79=12345)
 def prepared(
     jobs: list[object],
     defaults: object = None,
-    settings: SubmitSettings | None = None,
+    settings: JobPolicy | None = None,
     templates: Templates | None = None,
 ) -> tuple[Prepared, list[Fault]]:
     body = {"queue": "q", "jobSet": "s", "jobs": jobs, "defaults": defaults}
-    given = settings or SubmitSettings()
+    given = settings or JobPolicy()
     request = msgspec.json.decode(msgspec.json.encode(body), type=Submission)
     return prepare(request, [], templates or Templates(given), given.limits, PLACE)
 
 
-def digest(job: object, defaults: object = None, settings: SubmitSettings | None = None) -> str:
+def digest(job: object, defaults: object = None, settings: JobPolicy | None = None) -> str:
     made, found = prepared([job], defaults, settings)
     assert found == []
     return made.jobs[0].digest
@@ -71,7 +71,7 @@ def test_these_have_two_digests(one: object, other: object) -> None:
 
 
 def test_a_digest_is_of_what_the_client_said_not_of_our_defaults() -> None:
-    changed = SubmitSettings(job_defaults=JobDefaults(requests={"cpu": "7"}))
+    changed = JobPolicy(job_defaults=JobDefaults(requests={"cpu": "7"}))
     assert digest(RUN) == digest(RUN, settings=changed)
     assert digest({**RUN, "cpu": "2"}) == digest(RUN, defaults={"cpu": "2"})
 
@@ -92,7 +92,7 @@ def test_jobs_without_a_client_id_get_ids_in_order() -> None:
 
 
 def test_templates_of_other_defaults_are_not_mixed_up() -> None:
-    templates = Templates(SubmitSettings())
+    templates = Templates(JobPolicy())
     amounts = [
         bytes(prepared([RUN], defaults, templates=templates)[0].jobs[0].shape)
         for defaults in ({"cpu": "1"}, {"cpu": "2"}, None, {"cpu": "1"})
@@ -120,7 +120,11 @@ def test_a_working_folder_is_an_absolute_path(folder: str) -> None:
 
 @pytest.mark.parametrize(
     ("retry", "categories"),
-    [({"limit": 2}, terms.RETRYABLE), ({"limit": 2, "on": []}, ()), ({"on": ["oom"]}, ("oom",))],
+    [
+        ({"limit": 2}, job_terms.RETRYABLE),
+        ({"limit": 2, "on": []}, ()),
+        ({"on": ["oom"]}, ("oom",)),
+    ],
 )
 def test_retries_without_causes_follow_every_failure_that_another_try_may_mend(
     retry: object, categories: tuple[str, ...]
@@ -172,7 +176,7 @@ words = some(
 any_job = st.one_of(
     words, st.builds(lambda job, spec: {**job, "podSpec": spec}, some(priority=(0, 3)), specs)
 )
-KEPT = Templates(SubmitSettings())
+KEPT = Templates(JobPolicy())
 """Of all examples: what one left there must not show in another."""
 
 
@@ -187,7 +191,7 @@ def test_a_job_is_read_the_same_whatever_was_read_before(
 
 
 def test_names_of_jobs_to_wait_for_are_bounded() -> None:
-    settings = SubmitSettings(limits=Limits(after_max=3))
+    settings = JobPolicy(limits=Limits(after_max=3))
     made, found = prepared([{**RUN, "after": ["a", "b"]}] * 2, settings=settings)
     assert [fault.pointer for fault in found] == ["/jobs"]
     assert made.outside == {}
@@ -244,7 +248,7 @@ def test_a_checkpoint_interval_is_read_from_its_annotation() -> None:
 
 
 def test_jobs_that_share_a_large_pod_spec_are_bounded_by_what_they_take_in_the_log() -> None:
-    settings = SubmitSettings(limits=Limits(events_bytes_max=100_000))
+    settings = JobPolicy(limits=Limits(events_bytes_max=100_000))
     defaults = {"podSpec": {"containers": [{"args": ["x" * 9_000]}]}}
     assert prepared([{}] * 9, defaults, settings)[1] == []
     with pytest.raises(Problem) as refused:

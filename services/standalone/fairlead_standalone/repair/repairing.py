@@ -34,9 +34,9 @@ from fairlead_scheduler.service import leader, recovery
 from fairlead_scheduler.service.recovery import Recovery as SchedulerRecovery
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_standalone.repair.comparing import Comparison, Difference, messages
-from fairlead_submit import recovery as configuration
-from fairlead_submit import store as submit_store
-from fairlead_submit.recovery import Disagreement
+from fairlead_submit.service import configuration_repair as configuration
+from fairlead_submit.service.configuration_repair import Disagreement
+from fairlead_submit.store import schema as submit_store
 
 JOBS_SHOWN_MAX: Final = 20
 APPEND_BYTES: Final = 16 * 1024 * 1024

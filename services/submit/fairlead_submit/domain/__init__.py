@@ -1,0 +1,1 @@
+"""What submit decides, without any I/O: what requests hold, their validation, their events."""

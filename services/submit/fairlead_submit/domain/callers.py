@@ -1,0 +1,27 @@
+"""Who sent a request, and what this caller is permitted to do with a queue."""
+
+import msgspec
+
+from fairlead_common import permissions
+from fairlead_common.configuration import Queue
+from fairlead_common.permissions import Caller, Verb
+
+
+class RequestContext(msgspec.Struct, frozen=True):
+    """The caller of a request, and the request's id and trace."""
+
+    caller: Caller
+    request: str = ""
+    traceparent: str = ""
+
+
+def is_visible(queue: Queue, caller: Caller) -> bool:
+    """Whether the caller may view the queue."""
+    if caller.scope is None and caller.roles and not queue.permissions:
+        return True  # the usual case, without a search
+    return permissions.allows(caller, Verb.VIEW, queue.name, queue.permissions)
+
+
+def require_verb(caller: Caller, verb: str, queue: Queue) -> None:
+    """Raises a 403 `Problem` unless the caller is permitted to do this with a visible queue."""
+    permissions.require_verb(caller, verb, queue.name, queue.permissions)

@@ -1,0 +1,156 @@
+"""What the settings say of jobs: defaults, limits, quotas, and what a queue's jobs may use.
+
+A list that is there allows what it names and nothing else. Nodes are no refusal: a job of the queue
+is placed on these alone, whatever it asks for. A volume is allowed by its kind (`emptyDir`), or by
+kind and name (`persistentVolumeClaim/data`, `hostPath//scratch`).
+"""
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+import msgspec
+from msgspec import Raw
+
+from fairlead_common import shapes
+from fairlead_common.classes import DEFAULT_CLASS, DEFAULT_CLASSES, PriorityClass
+from fairlead_common.errors import Fault
+from fairlead_common.matching import NODE_NAME
+from fairlead_submit.domain import validation
+
+DEFAULT_ACCOUNT: Final = "default"
+HOUR_S: Final = 3600
+
+_NAMES: Final = {
+    "persistentVolumeClaim": "claimName",
+    "configMap": "name",
+    "secret": "secretName",
+    "hostPath": "path",
+}
+"""Where the kinds of volumes that have a name say it."""
+
+_Object = Mapping[str, object]
+
+
+class JobDefaults(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """What a job gets where it says nothing.
+
+    `requests` holds for each container that asks for nothing of a resource. A job that asks for
+    any of `long_resources` may run for `long_runtime_seconds`. Tolerations are added to those
+    that the job has: by its class, and by the resources that it asks for.
+    """
+
+    priority_class: str = DEFAULT_CLASS
+    requests: dict[str, str] = msgspec.field(default_factory=lambda: {"cpu": "1", "memory": "1Gi"})
+    max_runtime_seconds: int = 72 * HOUR_S
+    long_resources: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu")
+    long_runtime_seconds: int = 336 * HOUR_S
+    tolerations_by_class: dict[str, tuple[shapes.Toleration, ...]] = {}
+    tolerations_by_resource: dict[str, tuple[shapes.Toleration, ...]] = {}
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Bounds of one request. Bytes of a body count inflated; `events_bytes_max` bounds what the
+    jobs take in the log, where each has a pod spec of its own.
+    """
+
+    jobs_max: int = 10_000
+    body_bytes_max: int = 32 * 2**20
+    events_bytes_max: int = 48 * 2**20
+    pod_spec_bytes_max: int = 64 * 2**10
+    label_bytes_max: int = 5_000
+    annotation_bytes_max: int = 64 * 2**10
+    ids_max: int = 10_000
+    resubmitted_max: int = 1_000_000
+    after_max: int = 100_000
+    gang_size_max: int = 10_000
+
+
+class Quotas(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """How many live jobs there are allowed to be in one queue and in all, and how many bytes the
+    events that submitted them take. Null: no limit.
+    """
+
+    queue_jobs_max: int | None = 500_000
+    jobs_max: int | None = 1_000_000
+    queue_bytes_max: int | None = 2 * 2**30
+    bytes_max: int | None = 4 * 2**30
+
+
+class Allow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What one queue may use; null or absent: anything."""
+
+    nodes: tuple[str, ...] | None = None
+    namespaces: tuple[str, ...] | None = None
+    volumes: tuple[str, ...] | None = None
+    service_accounts: tuple[str, ...] | None = None
+
+
+class JobPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What the settings say of jobs. `allow`: what queues may use, by the queue's name."""
+
+    priority_classes: tuple[PriorityClass, ...] = DEFAULT_CLASSES
+    job_defaults: JobDefaults = JobDefaults()
+    limits: Limits = Limits()
+    allow: Mapping[str, Allow] = {}
+
+
+def check(allow: Allow, namespace: str, spec: _Object) -> list[Fault]:
+    """What of a job is not allowed. Pointers begin at the job; `spec` is its whole pod spec."""
+    found: list[Fault] = []
+    if allow.namespaces is not None and namespace not in allow.namespaces:
+        found.append(Fault("/namespace", _detail(namespace, allow.namespaces)))
+    if allow.service_accounts is not None:
+        for field in ("serviceAccountName", "serviceAccount"):
+            account = spec.get(field) or (DEFAULT_ACCOUNT if field.endswith("Name") else None)
+            if account is not None and account not in allow.service_accounts:
+                detail = _detail(account, allow.service_accounts)
+                found.append(Fault(f"/podSpec/{field}", detail))
+    if allow.volumes is not None:
+        volumes = spec.get("volumes")
+        for index, volume in enumerate(volumes if isinstance(volumes, list) else ()):
+            closed = _volume_fault(volume, allow.volumes)
+            if closed is not None:
+                found.append(Fault(f"/podSpec/volumes/{index}", closed))
+    if allow.nodes is not None and spec.get("nodeName") is not None:
+        said = "is not for jobs to say: the queue's nodes are limited"
+        found.append(Fault("/podSpec/nodeName", said))
+    return found
+
+
+def _volume_fault(volume: object, allowed: tuple[str, ...]) -> str | None:
+    kinds = [key for key in volume if key != "name"] if isinstance(volume, dict) else []
+    if not kinds:
+        return _detail("emptyDir", allowed) if "emptyDir" not in allowed else None
+    for kind in kinds:
+        source = cast(_Object, volume)[kind]
+        name = source.get(_NAMES.get(kind, "")) if isinstance(source, dict) else None
+        if kind not in allowed and f"{kind}/{name}" not in allowed:
+            return _detail(kind if name is None else f"{kind}/{name}", allowed)
+    return None
+
+
+def _detail(what: object, allowed: tuple[str, ...]) -> str:
+    there_are = ", ".join(allowed) or "none"
+    return f"is {validation.shown(what)}; this queue may use: {there_are}"
+
+
+def on_nodes(shape: Raw, nodes: tuple[str, ...]) -> Raw:
+    """The shape with the further wish to be on one of these nodes."""
+    known = shapes.decode(shape)
+    wish = shapes.Requirement(NODE_NAME, "In", tuple(sorted(set(nodes))))
+    if not known.affinity:
+        narrowed: tuple[shapes.SelectorTerm, ...] = (shapes.SelectorTerm(match_fields=(wish,)),)
+    else:
+        narrowed = tuple(_narrowed(term, wish) for term in known.affinity)
+    return shapes.encode(msgspec.structs.replace(known, affinity=narrowed))
+
+
+def _narrowed(term: shapes.SelectorTerm, wish: shapes.Requirement) -> shapes.SelectorTerm:
+    """A term without anything in it meets nothing, and goes on meeting nothing."""
+    if not (term.match_expressions or term.match_fields):
+        return term
+    wishes = {(item.key, item.operator, item.values): item for item in (*term.match_fields, wish)}
+    fields = tuple(wishes[key] for key in sorted(wishes))
+    return msgspec.structs.replace(term, match_fields=fields)

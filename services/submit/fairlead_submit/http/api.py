@@ -1,0 +1,24 @@
+"""All routes of submit."""
+
+from fastapi import APIRouter
+
+from fairlead_submit.http.executor_routes import executor_routes
+from fairlead_submit.http.job_routes import job_routes
+from fairlead_submit.http.queue_routes import queue_routes
+from fairlead_submit.http.secret_routes import secret_routes
+from fairlead_submit.http.sign_in_routes import sign_in_routes
+from fairlead_submit.http.token_routes import token_routes
+from fairlead_submit.service.service import Service
+
+
+def routers(service: Service) -> list[APIRouter]:
+    """The routers of all routes, the most frequently used first: each one costs a look-up."""
+    classes = frozenset(item.name for item in service.settings.priority_classes)
+    return [
+        job_routes(service),
+        queue_routes(service.queues, service.known, service.rights, classes, service.secrets),
+        secret_routes(service.queues, service.secrets),
+        executor_routes(service.cordons, service.fleet),
+        token_routes(service.settings, service.pool, service.identify),
+        sign_in_routes(service.settings, service.pool, service.identify),
+    ]

@@ -1,0 +1,127 @@
+"""The HTTP calls by which operators take executors and nodes out of use, and back."""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Path, Request, Response
+
+from fairlead_common import configuration
+from fairlead_common.configuration import Cordon
+from fairlead_common.errors import Fault
+from fairlead_common.permissions import require
+from fairlead_common.problems import Problem
+from fairlead_submit.domain import name_rules, request_types, validation
+from fairlead_submit.domain.decoding import Decoder, invalid
+from fairlead_submit.http import deps, openapi_schemas, query_parameters, request_body
+from fairlead_submit.service import metrics
+from fairlead_submit.service.cluster_view import Fleet
+from fairlead_submit.store.configuration_store import Cordons
+
+_decoder: Final = Decoder(request_types.Mark)
+
+ExecutorName = Annotated[str, Path(max_length=253)]
+
+
+class MarkView(msgspec.Struct, frozen=True):
+    """An operator's mark as the API shows it; `node` null: on the whole executor.
+
+    Reads that are given `position` know of it.
+    """
+
+    executor: str
+    node: str | None
+    cordoned: bool
+    reason: str
+    version: int
+    position: str
+
+
+def executor_routes(cordons: Cordons, fleet: Fleet) -> APIRouter:
+    """The routes that mark executors and nodes."""
+    router = APIRouter(prefix="/api/v1", tags=["executors"])
+    documented: dict[str, Any] = {
+        "methods": ["PUT"],
+        "responses": {
+            200: openapi_schemas.answer(MarkView, "So it is."),
+            **openapi_schemas.problems(400, 404, 413, 415),
+        },
+        "openapi_extra": openapi_schemas.request_body(request_types.Mark),
+    }
+    mark = _marking(cordons, fleet)
+
+    async def mark_executor(request: Request, executor: ExecutorName) -> Response:
+        return await mark(request, executor, None)
+
+    async def mark_node(request: Request, executor: ExecutorName, node: ExecutorName) -> Response:
+        return await mark(request, executor, node)
+
+    router.add_api_route(
+        "/executors/{executor}",
+        mark_executor,
+        summary="Start nothing new on an executor, or let it go on",
+        **documented,
+    )
+    router.add_api_route(
+        "/executors/{executor}/nodes/{node}",
+        mark_node,
+        summary="Start nothing new on a node, or let it go on",
+        **documented,
+    )
+    return router
+
+
+def _marking(
+    cordons: Cordons, fleet: Fleet
+) -> Callable[[Request, str, str | None], Awaitable[Response]]:
+    async def mark(request: Request, executor: str, node: str | None) -> Response:
+        caller = deps.request_context(request).caller
+        require(caller, "operator")
+        query_parameters.of(request)
+        given, found = _decoder(await request_body.read(request))
+        metrics.REQUESTS.labels("cordon").inc()
+        found = [*found, *validation.further(_name_faults(executor, node), found)]
+        if given.cordoned is None:
+            found += validation.further([Fault("/cordoned", "is missing")], found)
+        if found:
+            raise invalid(found)
+        if given.cordoned:
+            await _require_known(fleet, executor, node)
+        made = await cordons.mark(
+            Cordon(
+                executor=executor,
+                node=node,
+                cordoned=bool(given.cordoned),
+                reason=given.reason or "",
+                by=caller.name,
+            )
+        )
+        shown = MarkView(
+            executor=made.executor,
+            node=made.node,
+            cordoned=made.cordoned,
+            reason=made.reason,
+            version=made.version,
+            position=configuration.position(made),
+        )
+        return Response(msgspec.json.encode(shown), media_type="application/json")
+
+    return mark
+
+
+def _name_faults(executor: str, node: str | None) -> list[Fault]:
+    given = (("executor", executor), ("node", node))
+    return [
+        Fault(f"/path/{place}", detail)
+        for place, name in given
+        if name is not None and (detail := name_rules.executor(name))
+    ]
+
+
+async def _require_known(fleet: Fleet, executor: str, node: str | None) -> None:
+    """A mark on a name that nobody has would be a mistake that nobody notices."""
+    seen = await fleet.now()
+    if executor not in seen.executors:
+        raise Problem("not-found", f"No executor {executor!r} has ever reported.")
+    if node is not None and (executor, node) not in seen.nodes:
+        raise Problem("not-found", f"Executor {executor!r} has no node {node!r}.")

@@ -1,0 +1,95 @@
+"""What the OpenAPI document says of bodies: schemas made from the structs that decode them.
+
+FastAPI does not see those structs, so each route carries its schema in `openapi_extra`.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from fairlead_common import openapi
+from fairlead_submit.domain import request_types
+
+DRY_RUN: Final = {
+    "name": "dryRun",
+    "in": "query",
+    "description": "Say what is wrong or would happen, and do nothing.",
+    "schema": {"type": "boolean", "default": False},
+}
+IF_MATCH: Final = {
+    "name": "if-match",
+    "in": "header",
+    "description": "The ETag that it must still have.",
+    "schema": {"type": "string"},
+}
+LINES: Final = tuple(
+    {
+        "name": name,
+        "in": "query",
+        "description": f"{what}, where the body is one job a line.",
+        "schema": {"type": "string"},
+    }
+    for name, what in (("queue", "The queue"), ("jobSet", "The job set"))
+)
+
+
+_SHORT: Final = {
+    "clientId": "trial-7",
+    "image": "python:3.12",
+    "command": ["python", "train.py"],
+    "cpu": "1",
+    "memory": "2Gi",
+}
+_FILTER: Final = {"queue": "physics", "jobSet": "scan-12", "states": ["QUEUED"]}
+EXAMPLES: Final[Mapping[type, object]] = MappingProxyType(
+    {
+        request_types.Submission: {"queue": "physics", "jobSet": "scan-12", "jobs": [_SHORT]},
+        request_types.Job: _SHORT,
+        request_types.Action: {"filter": _FILTER, "reason": "wrong input"},
+        request_types.Reprioritization: {"filter": _FILTER, "priority": 10},
+        request_types.Release: {"ids": ["0a01k3v8m0c5q2r7t9w4x6y8zb1d"]},
+        request_types.Resubmission: {
+            "filter": _FILTER,
+            "jobSet": "scan-12-again",
+            "clientId": "again-1",
+        },
+        request_types.Queue: {
+            "name": "physics",
+            "weight": 2,
+            "limits": {"default": {"cpu": 0.5}},
+            "permissions": [{"subjects": ["ann", "group:physics"], "verbs": ["submit", "cancel"]}],
+        },
+        request_types.Cordon: {"reason": "the storage is being moved"},
+        request_types.Mark: {"cordoned": True, "reason": "a fan is broken"},
+    }
+)
+"""What somebody might send."""
+
+
+def request_body(
+    kind: type, *, required: bool = True, lines: type | None = None, example: object = None
+) -> dict[str, Any]:
+    """The `requestBody` of a route that decodes this type, or one of `lines` in each line.
+
+    `Any`: OpenAPI as FastAPI has it.
+    """
+    content = {openapi.JSON: _body(kind, example)}
+    if lines is not None:
+        content["application/x-ndjson"] = _body(lines, None)
+    return {"requestBody": {"required": required, "content": content}}
+
+
+def _body(kind: type, example: object) -> dict[str, Any]:
+    shown = EXAMPLES.get(kind) if example is None else example
+    schema = openapi.schema(kind, request_types.REQUIRED)
+    return {"schema": schema} if shown is None else {"schema": schema, "example": shown}
+
+
+def answer(kind: type, description: str) -> dict[str, Any]:
+    """One entry of a route's `responses`."""
+    return openapi.answer(kind, description)
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Entries of a route's `responses`."""
+    return openapi.problems(*statuses)

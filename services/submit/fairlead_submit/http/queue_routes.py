@@ -1,0 +1,380 @@
+"""The HTTP calls for queues."""
+
+import asyncio
+import base64
+from collections.abc import Callable, Collection
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from msgspec import UNSET, UnsetType
+
+from fairlead_common import clock, configuration, durations, etags, parameters
+from fairlead_common.errors import Fault
+from fairlead_common.events import RetryPolicy
+from fairlead_common.parameters import After, Wait
+from fairlead_common.permissions import require
+from fairlead_common.problems import Problem
+from fairlead_common.queue_rights import QueueRights
+from fairlead_submit.domain import name_rules, pod_spec, request_types, validation
+from fairlead_submit.domain.callers import is_visible
+from fairlead_submit.domain.decoding import Decoder, invalid
+from fairlead_submit.domain.job_terms import check_labels, retry_policy
+from fairlead_submit.http import deps, openapi_schemas, query_parameters, request_body
+from fairlead_submit.service import metrics
+from fairlead_submit.store.configuration_store import Queues, changed_since, etag, no_queue
+from fairlead_submit.store.job_views import Known
+from fairlead_submit.store.secret_store import Secrets
+
+LABEL_BYTES_MAX: Final = 5_000
+COUNT_MAX: Final = 10_000
+POLL_S: Final = 0.5
+_LIST: Final = b"queues/"
+_decoder: Final = Decoder(request_types.Queue)
+_cordon_decoder: Final = Decoder(request_types.Cordon)
+
+
+class QueueView(msgspec.Struct, frozen=True, rename="camel"):
+    """A queue as the API shows it; reads that are given `position` know it so."""
+
+    name: str
+    version: int
+    position: str
+    weight: float
+    cordoned: bool
+    reason: str
+    limits: dict[str, dict[str, float | str]]
+    permissions: tuple[configuration.Permission, ...]
+    labels: dict[str, str]
+    retry_policy: RetryPolicy | None
+
+
+class QueuePage(msgspec.Struct, frozen=True):
+    """Some queues, by name; `next` is the cursor of the following page, if there is one.
+
+    `count`: of all queues, `10000+` beyond that, where it was asked for.
+    """
+
+    queues: list[QueueView]
+    next: str | None
+    count: str | UnsetType = UNSET
+
+
+_SHOWN: Final[dict[int | str, dict[str, Any]]] = {
+    200: openapi_schemas.answer(QueueView, "The queue.")
+}
+
+
+def queue_routes(
+    queues: Queues,
+    known: Known,
+    rights: QueueRights,
+    classes: Collection[str],
+    secrets: Secrets,
+) -> APIRouter:
+    """The routes that make, show and change queues. `classes`: the names of those there are."""
+    router = APIRouter(prefix="/api/v1", tags=["queues"])
+    _add_reading_routes(router, queues, rights)
+    _add_creation(router, queues, classes)
+    _add_replacement(router, queues, classes)
+    _add_removal(router, queues, known, secrets)
+    _add_cordon_routes(router, queues)
+    return router
+
+
+def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueueRights) -> None:
+    strict = [Depends(parameters.check)]
+
+    @router.get(
+        "/queues",
+        dependencies=strict,
+        summary="The queues, by name",
+        responses={
+            200: openapi_schemas.answer(QueuePage, "Some of them."),
+            **openapi_schemas.problems(400),
+        },
+    )
+    async def list_queues(
+        request: Request,
+        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+        cursor: Annotated[str, Query(max_length=400)] = "",
+        include: Literal["count"] | None = None,
+        after: After = None,
+        wait: Wait = None,
+    ) -> Response:
+        query_parameters.check_position(after)
+        reach = await rights.reach(deps.request_context(request).caller)
+        page = await queues.page(_after(cursor), limit + 1, reach)
+        more = len(page) > limit
+        following = _cursor(page[limit - 1].name) if more else None
+        count = UNSET if include is None else _counted(await queues.count(COUNT_MAX + 1, reach))
+        answer = QueuePage([_view(queue) for queue in page[:limit]], following, count)
+        return Response(msgspec.json.encode(answer), media_type="application/json")
+
+    @router.get(
+        "/queues/{name}",
+        dependencies=strict,
+        summary="One queue; with `If-None-Match` and `wait`, once it has changed",
+        responses={
+            **_SHOWN,
+            304: {"description": "It has not changed."},
+            **openapi_schemas.problems(404),
+        },
+    )
+    async def get_queue(
+        request: Request,
+        name: str,
+        after: After = None,
+        wait: Wait = None,
+        if_none_match: Annotated[str, Header(max_length=400)] = "",
+    ) -> Response:
+        query_parameters.check_position(after)
+        caller = deps.request_context(request).caller
+        deadline_s = clock.monotonic_s() + durations.wait_s(wait)
+        while True:
+            queue = await queues.get(name)
+            if queue is None or not is_visible(queue, caller):
+                raise no_queue(name)
+            if not etags.is_known(if_none_match, etag(queue)):
+                return _shown(queue)
+            left_s = deadline_s - clock.monotonic_s()
+            if left_s <= 0:
+                return Response(status_code=304, headers={"ETag": etag(queue)})
+            await asyncio.sleep(min(POLL_S, left_s))
+
+
+def _add_creation(router: APIRouter, queues: Queues, classes: Collection[str]) -> None:
+    @router.post(
+        "/queues",
+        summary="Make a queue",
+        status_code=201,
+        responses={
+            200: openapi_schemas.answer(QueueView, "It could be made: a dry run."),
+            201: openapi_schemas.answer(QueueView, "Made."),
+            **openapi_schemas.problems(400, 409, 413, 415),
+        },
+        openapi_extra=openapi_schemas.request_body(request_types.Queue)
+        | {"parameters": [openapi_schemas.DRY_RUN]},
+    )
+    async def create_queue(request: Request) -> Response:
+        caller = deps.request_context(request).caller
+        require(caller, "operator")
+        dry_run = query_parameters.of(request, "dryRun").flag("dryRun")
+        given, found = _decoder(await request_body.read(request))
+        queue = checked(given, found, classes, caller.name)
+        metrics.REQUESTS.labels("create-queue").inc()
+        made = await queues.create(queue, dry_run=dry_run)
+        if made is None:
+            raise Problem("conflict", f"There is a queue {queue.name!r} already.")
+        return _shown(made, 200 if dry_run else 201)
+
+
+def _add_replacement(router: APIRouter, queues: Queues, classes: Collection[str]) -> None:
+    @router.put(
+        "/queues/{name}",
+        summary="Replace a queue; `If-Match` with its ETag guards against other changes",
+        responses={**_SHOWN, **openapi_schemas.problems(400, 404, 412, 413, 415)},
+        openapi_extra=openapi_schemas.request_body(request_types.Queue)
+        | {"parameters": [openapi_schemas.DRY_RUN, openapi_schemas.IF_MATCH]},
+    )
+    async def replace_queue(request: Request, name: str) -> Response:
+        caller = deps.request_context(request).caller
+        require(caller, "operator")
+        dry_run = query_parameters.of(request, "dryRun").flag("dryRun")
+        given, found = _decoder(await request_body.read(request))
+        if given.name is None:
+            given.name = name
+        elif given.name != name:
+            found.append(Fault("/name", f"is not {validation.shown(name)}; names do not change"))
+        queue = checked(given, found, classes, caller.name)
+        changed = await queues.change(
+            name,
+            lambda old: msgspec.structs.replace(queue, version=old.version),
+            request.headers.get("if-match"),
+            dry_run=dry_run,
+        )
+        return _shown(changed)
+
+
+def _add_removal(router: APIRouter, queues: Queues, known: Known, secrets: Secrets) -> None:
+    @router.delete(
+        "/queues/{name}",
+        summary="Remove a queue that has no live jobs",
+        status_code=204,
+        responses={204: {"description": "Removed."}, **openapi_schemas.problems(404, 409, 412)},
+        openapi_extra={"parameters": [openapi_schemas.IF_MATCH]},
+    )
+    async def delete_queue(request: Request, name: str) -> Response:
+        caller = deps.request_context(request).caller
+        require(caller, "operator")
+        query_parameters.of(request)
+        queue = await queues.get(name)
+        if queue is None:
+            raise no_queue(name)
+        if_match = request.headers.get("if-match")
+        if if_match is not None and not etags.matches(if_match, etag(queue)):
+            raise changed_since(queue, if_match)
+        # Jobs that were submitted a moment ago count as well.
+        live = await known.live_jobs(name) if await known.has_caught_up() else None
+        if live is None:
+            raise Problem(
+                "unavailable",
+                "Whether the queue has live jobs cannot be told while the view of lookout lags or"
+                " is away.",
+                retry_after_s=5,
+            )
+        if live:
+            raise Problem("conflict", f"Queue {name!r} has {live} jobs that have not ended.")
+        await queues.change(
+            name,
+            lambda old: msgspec.structs.replace(old, deleted=True, by=caller.name),
+            if_match,
+        )
+        await secrets.delete_all(name)
+        return Response(status_code=204)
+
+
+def _add_cordon_routes(router: APIRouter, queues: Queues) -> None:
+    def cordoning(cordoned: bool) -> Callable[..., Any]:
+        async def endpoint(request: Request, name: str) -> Response:
+            caller = deps.request_context(request).caller
+            require(caller, "operator", queue=name)
+            query_parameters.of(request)
+            content = await request_body.read(request)
+            given, found = _cordon_decoder(content) if content else (request_types.Cordon(), [])
+            if found:
+                raise invalid(found)
+            return _shown(
+                await queues.change(
+                    name,
+                    lambda old: msgspec.structs.replace(
+                        old, cordoned=cordoned, reason=given.reason or "", by=caller.name
+                    ),
+                    request.headers.get("if-match"),
+                )
+            )
+
+        return endpoint
+
+    for word, cordoned, summary in (
+        ("cordon", True, "Start nothing new of this queue"),
+        ("uncordon", False, "Let the queue go on"),
+    ):
+        router.add_api_route(
+            f"/queues/{{name}}/{word}",
+            cordoning(cordoned),
+            methods=["POST"],
+            name=f"{word}_queue",
+            summary=summary,
+            responses={**_SHOWN, **openapi_schemas.problems(400, 404, 412, 413, 415)},
+            openapi_extra=openapi_schemas.request_body(request_types.Cordon, required=False)
+            | {"parameters": [openapi_schemas.IF_MATCH]},
+        )
+
+
+def checked(
+    given: request_types.Queue, known: list[Fault], classes: Collection[str], by: str
+) -> configuration.Queue:
+    """The queue that is asked for. Raises a 422 `Problem` with all that is wrong."""
+    found: list[Fault] = []
+    if given.name is None:
+        found.append(Fault("/name", "is missing"))
+    elif detail := name_rules.queue(given.name):
+        found.append(Fault("/name", detail))
+    if given.labels:
+        check_labels(given.labels, "/labels", LABEL_BYTES_MAX, found)
+    for class_name, amounts in (given.limits or {}).items():
+        if class_name not in classes:
+            there_are = ", ".join(sorted(classes))
+            detail = f"is no priority class; there are: {there_are}"
+            found.append(Fault(f"/limits/{validation.escape(class_name)}", detail))
+        for resource, amount in amounts.items():
+            place = f"/limits/{validation.escape(class_name)}/{validation.escape(resource)}"
+            _check_limit(resource, amount, place, found)
+    for index, permission in enumerate(given.permissions or ()):
+        for field in ("subjects", "verbs"):
+            if not getattr(permission, field):
+                found.append(Fault(f"/permissions/{index}/{field}", "is missing or empty"))
+    found = [*known, *validation.further(found, known)]
+    if found:
+        raise invalid(found)
+    return configuration.Queue(
+        name=given.name or "",
+        weight=1.0 if given.weight is None else given.weight,
+        cordoned=bool(given.cordoned),
+        reason=given.reason or "",
+        limits={name: dict(amounts) for name, amounts in (given.limits or {}).items()},
+        permissions=tuple(
+            configuration.Permission(tuple(item.subjects or ()), tuple(item.verbs or ()))
+            for item in given.permissions or ()
+        ),
+        labels=given.labels or {},
+        retry_policy=retry_policy(given.retry_policy),
+        by=by,
+    )
+
+
+def _check_limit(
+    resource: str, amount: request_types.Amount, place: str, found: list[Fault]
+) -> None:
+    """A number is a fraction of the pool, a text is a quantity."""
+    if isinstance(amount, str):
+        parsed = pod_spec.amount(resource, amount)
+        if isinstance(parsed, str):
+            found.append(Fault(place, parsed))
+    elif not 0 <= amount <= 1:
+        found.append(
+            Fault(
+                place,
+                f"is {validation.shown(amount)}; a fraction is from 0 to 1, an amount is text",
+            )
+        )
+
+
+def _view(queue: configuration.Queue) -> QueueView:
+    return QueueView(
+        name=queue.name,
+        version=queue.version,
+        position=configuration.position(queue),
+        weight=queue.weight,
+        cordoned=queue.cordoned,
+        reason=queue.reason,
+        limits=queue.limits,
+        permissions=queue.permissions,
+        labels=queue.labels,
+        retry_policy=queue.retry_policy,
+    )
+
+
+def _shown(queue: configuration.Queue, status: int = 200) -> Response:
+    return Response(
+        msgspec.json.encode(_view(queue)),
+        status,
+        headers={"ETag": etag(queue)},
+        media_type="application/json",
+    )
+
+
+def _counted(count: int) -> str:
+    """As other lists say it."""
+    return str(count) if count <= COUNT_MAX else f"{COUNT_MAX}+"
+
+
+def _cursor(name: str) -> str:
+    return base64.urlsafe_b64encode(_LIST + name.encode()).decode().rstrip("=")
+
+
+def _after(cursor: str) -> str:
+    """The name behind which a page begins. Raises a 400 `Problem` for another list's cursor."""
+    if not cursor:
+        return ""
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        if text.startswith(_LIST) and not name_rules.queue(
+            name := text.removeprefix(_LIST).decode()
+        ):
+            return name
+    except ValueError:
+        pass
+    found = [Fault("/query/cursor", "is not one that this list has given")]
+    raise Problem("malformed", "The cursor is not one of this list.", found) from None

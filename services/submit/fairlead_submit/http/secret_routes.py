@@ -1,0 +1,111 @@
+"""The HTTP calls for secrets of queues. Values come in and never go out."""
+
+import logging
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import APIRouter, Depends, Path, Request, Response
+
+from fairlead_common import parameters
+from fairlead_common.configuration import Queue
+from fairlead_common.errors import Fault
+from fairlead_common.parameters import After, Wait
+from fairlead_common.permissions import Verb
+from fairlead_submit.domain import name_rules, request_types
+from fairlead_submit.domain.callers import require_verb
+from fairlead_submit.domain.decoding import Decoder, invalid
+from fairlead_submit.http import deps, openapi_schemas, query_parameters, request_body
+from fairlead_submit.store.configuration_store import Queues, no_queue
+from fairlead_submit.store.secret_store import Secrets, SecretView
+
+_decoder: Final = Decoder(request_types.Secret)
+_audit: Final = logging.getLogger("fairlead.audit")
+_EXAMPLE: Final = {"values": {"token": "..."}}
+
+
+class SecretsView(msgspec.Struct, frozen=True):
+    """The secrets of a queue."""
+
+    secrets: list[SecretView]
+
+
+def secret_routes(queues: Queues, secrets: Secrets) -> APIRouter:
+    """For whoever is permitted to submit to the queue."""
+    router = APIRouter(prefix="/api/v1/queues/{queue}/secrets", tags=["secrets"])
+
+    async def permitted(request: Request, name: str) -> Queue:
+        caller = deps.request_context(request).caller
+        queue = await queues.seen(name, caller)
+        if queue is None:
+            raise no_queue(name)
+        require_verb(caller, Verb.SUBMIT, queue)
+        return queue
+
+    @router.get(
+        "",
+        dependencies=[Depends(parameters.check)],
+        summary="The secrets of a queue, without their values",
+        responses={
+            200: openapi_schemas.answer(SecretsView, "All of them."),
+            **openapi_schemas.problems(404),
+        },
+    )
+    async def list_secrets(
+        request: Request, queue: str, after: After = None, wait: Wait = None
+    ) -> Response:
+        query_parameters.check_position(after)
+        found = await secrets.list((await permitted(request, queue)).name)
+        return Response(msgspec.json.encode(SecretsView(found)), media_type="application/json")
+
+    @router.put(
+        "/{name}",
+        summary="Make a secret, or replace all its values",
+        status_code=204,
+        responses={
+            204: {"description": "Stored."},
+            **openapi_schemas.problems(400, 404, 413, 415),
+        },
+        openapi_extra=openapi_schemas.request_body(request_types.Secret, example=_EXAMPLE),
+    )
+    async def put_secret(
+        request: Request, queue: str, name: Annotated[str, Path(max_length=253)]
+    ) -> Response:
+        the_queue = await permitted(request, queue)
+        query_parameters.of(request)
+        given, found = _decoder(await request_body.read(request))
+        if detail := name_rules.printable(name):
+            found.append(Fault("/name", detail))
+        if not given.values and not found:
+            found.append(Fault("/values", "is missing; it names at least one key"))
+        for key in given.values or ():
+            if not key or not key.isprintable() or len(key) > request_types.SECRET_KEY_LENGTH_MAX:
+                found.append(Fault("/values", "has a key that is empty, too long or unprintable"))
+        if found:
+            raise invalid(found)
+        by = deps.request_context(request).caller.name
+        await secrets.put(the_queue.name, name, given.values or {}, by)
+        _note("stored", by, the_queue.name, name)
+        return Response(status_code=204)
+
+    @router.delete(
+        "/{name}",
+        summary="Remove a secret",
+        status_code=204,
+        responses={204: {"description": "Removed."}, **openapi_schemas.problems(404)},
+    )
+    async def delete_secret(
+        request: Request, queue: str, name: Annotated[str, Path(max_length=253)]
+    ) -> Response:
+        the_queue = await permitted(request, queue)
+        query_parameters.of(request)
+        await secrets.delete(the_queue.name, name)
+        _note("removed", deps.request_context(request).caller.name, the_queue.name, name)
+        return Response(status_code=204)
+
+    return router
+
+
+def _note(did: str, by: str, queue: str, name: str) -> None:
+    """A line of the audit; never a value."""
+    fields = {"by": by, "queue": queue, "secret": name}
+    _audit.info("%s %s secret %s of %s", by, did, name, queue, extra={"fields": fields})

@@ -1,0 +1,274 @@
+"""The HTTP calls by which people sign a browser in: with an OpenID provider, or an API token."""
+
+import html
+import logging
+import secrets
+from typing import Annotated, Final
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import HTMLResponse
+
+from fairlead_common import auth, clock, db, limits
+from fairlead_common.auth import Authenticator, origin
+from fairlead_common.auth.oidc import Provider
+from fairlead_common.limits import Buckets
+from fairlead_common.permissions import LADDER, Caller
+from fairlead_common.problems import Problem
+from fairlead_submit.http import oidc_sign_in, openapi_schemas
+from fairlead_submit.http import request_body as body
+from fairlead_submit.service.settings import SubmitSettings
+from fairlead_submit.store import token_store
+from fairlead_submit.store.token_store import Grant
+
+FORM: Final = "application/x-www-form-urlencoded"
+FORM_BYTES_MAX: Final = 8_192
+FIELDS_MAX: Final = 8
+DAY_S: Final = 86_400
+_AGAIN: Final = "Begin again at the page that you want to see."
+_FORM_BODY: Final = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            FORM: {
+                "schema": {
+                    "type": "object",
+                    "required": ["token"],
+                    "properties": {
+                        "token": {"type": "string", "description": "An API token."},
+                        "next": {"type": "string", "description": "The path to go on to."},
+                    },
+                },
+                "example": {"token": "fl_...", "next": "/"},
+            }
+        },
+    }
+}
+_audit: Final = logging.getLogger("fairlead.audit")
+
+
+def sign_in_routes(
+    settings: SubmitSettings, pool: db.Pool, authenticator: Authenticator
+) -> APIRouter:
+    """The routes under `/sign-in`."""
+    router = APIRouter(tags=["access"])
+    _add_token_route(router, settings, pool, authenticator)
+    _add_begin_route(router, settings, authenticator)
+    _add_callback_route(router, settings, pool, authenticator)
+    return router
+
+
+def _add_token_route(
+    router: APIRouter, settings: SubmitSettings, pool: db.Pool, authenticator: Authenticator
+) -> None:
+    given = settings.requests
+    failures = Buckets[str](given.failures_per_second, given.failures_burst, given.callers_max)
+
+    @router.post(
+        oidc_sign_in.PATH,
+        summary="Sign a browser in with an API token, from Fairlead's own page",
+        status_code=303,
+        responses={
+            303: {"description": "Signed in."},
+            **openapi_schemas.problems(401, 403, 413, 415),
+        },
+        openapi_extra=_FORM_BODY,
+    )
+    async def sign_in_with_token(request: Request) -> Response:
+        if origin.is_own(dict(request.scope["headers"])) is not True:
+            raise Problem("forbidden", "Browsers sign in from Fairlead's own pages only.")
+        form = _fields(await body.read(request, FORM_BYTES_MAX, (FORM,)))
+        token = form.get("token", "").strip()
+        try:
+            caller = await authenticator.find({b"authorization": f"Bearer {token}".encode()})
+            session = await _session_of_token(pool, caller, settings.sign_in_days * DAY_S)
+        except Problem as problem:
+            address = request.client.host if request.client else ""
+            if (wait_s := failures.take(address, clock.monotonic_s()).wait_s) > 0:
+                raise Problem(
+                    "too-many-requests",
+                    "Too many wrong tokens came from your address.",
+                    retry_after_s=limits.seconds(wait_s),
+                ) from problem
+            raise
+        target = oidc_sign_in.local_path(form.get("next", "/"))
+        response = Response(status_code=303, headers={"Location": target, **_NO_STORE})
+        set_session(response, request, session, settings.sign_in_days * DAY_S)
+        return response
+
+
+def _add_begin_route(
+    router: APIRouter, settings: SubmitSettings, authenticator: Authenticator
+) -> None:
+    @router.get(
+        "/sign-in/oidc",
+        summary="Send a browser to an OpenID provider to sign in",
+        status_code=303,
+        responses={303: {"description": "To the provider."}, **openapi_schemas.problems(404)},
+    )
+    async def begin_sign_in(
+        request: Request,
+        issuer: Annotated[
+            str, Query(max_length=1_000, description="The URL of the provider.")
+        ] = "",
+        target: Annotated[
+            str, Query(alias="next", max_length=2_000, description="The path to go on to.")
+        ] = "/",
+    ) -> Response:
+        provider = _provider(authenticator, issuer)
+        endpoint = await provider.endpoint("authorization_endpoint")
+        made = [secrets.token_urlsafe(32) for _ in range(oidc_sign_in.SECRETS)]
+        begun = oidc_sign_in.attempt(provider.issuer, made, target)
+        url = oidc_sign_in.authorization_url(
+            endpoint, provider.issuer, begun, _redirect_uri(request)
+        )
+        expires_ms = clock.now_ms() + oidc_sign_in.ATTEMPT_S * 1000
+        response = Response(status_code=303, headers={"Location": url, **_NO_STORE})
+        response.set_cookie(
+            oidc_sign_in.COOKIE,
+            oidc_sign_in.sealed(settings.signing_key, begun, expires_ms),
+            max_age=oidc_sign_in.ATTEMPT_S,
+            path=oidc_sign_in.PATH,
+            httponly=True,
+            samesite="lax",  # it must come with the provider's redirect, which is another site's
+            secure=request.url.scheme == "https",
+        )
+        return response
+
+
+def _add_callback_route(
+    router: APIRouter, settings: SubmitSettings, pool: db.Pool, authenticator: Authenticator
+) -> None:
+    @router.get(
+        oidc_sign_in.CALLBACK,
+        summary="Where an OpenID provider sends a browser back to",
+        response_class=HTMLResponse,
+        responses={
+            200: {"description": "Signed in; the page leads on."},
+            **openapi_schemas.problems(401, 404),
+        },
+    )
+    async def finish_sign_in(
+        request: Request,
+        code: Annotated[str, Query(max_length=4_096, description="The code of the provider.")] = "",
+        state: Annotated[
+            str, Query(max_length=200, description="The `state` that the sign-in began with.")
+        ] = "",
+        iss: Annotated[str, Query(max_length=1_000, description="The provider (RFC 9207).")] = "",
+        error: Annotated[str, Query(max_length=200, description="Why the provider refused.")] = "",
+    ) -> Response:
+        cookie = request.cookies.get(oidc_sign_in.COOKIE, "")
+        begun = oidc_sign_in.opened(settings.signing_key, cookie, state, clock.now_ms())
+        if begun is None:
+            raise _refused(f"This sign-in was not begun by this browser, or is too old. {_AGAIN}")
+        if error:
+            said = error if error.isprintable() else "unreadable"
+            raise _refused(f"The OpenID provider refused: {said}. {_AGAIN}")
+        if iss not in ("", begun.issuer):
+            raise _refused(f"The answer is of another OpenID provider. {_AGAIN}")
+        provider = _provider(authenticator, begun.issuer)
+        id_token = await provider.exchange(code, begun.verifier, _redirect_uri(request))
+        caller = await authenticator.issuers.signed_in(provider, id_token, begun.nonce)
+        session = await _session_of_person(pool, caller, provider.issuer.session_s)
+        # A redirect would still count as the provider's, and would not carry a strict cookie.
+        response = HTMLResponse(_leading_on(begun.target), headers=_NO_STORE)
+        set_session(response, request, session, int(provider.issuer.session_s))
+        response.delete_cookie(
+            oidc_sign_in.COOKIE, path=oidc_sign_in.PATH, httponly=True, samesite="lax"
+        )
+        return response
+
+
+def set_session(response: Response, request: Request, session: str, seconds: int) -> None:
+    """Give the browser its session."""
+    response.set_cookie(
+        auth.cookie_name(request.headers.get("host", "")),
+        session,
+        max_age=seconds,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+
+
+async def _session_of_token(pool: db.Pool, caller: Caller, session_s: float) -> str:
+    """The secret of a session that may do what this token may. Raises a 401 `Problem`."""
+    with db.reaching():
+        link = (
+            None if caller.token is None else await token_store.make_token_link(pool, caller.token)
+        )
+        signed_in = None if link is None else await token_store.sign_in(pool, link, session_s)
+    if signed_in is None:
+        raise _refused("This is not a valid API token. `fairlead token create` makes one.")
+    return signed_in.token
+
+
+async def _session_of_person(pool: db.Pool, caller: Caller, session_s: float) -> str:
+    """The secret of a session of somebody whom a provider has identified."""
+    wanted = Grant(
+        name=caller.name,
+        roles=tuple(str(role) for role in LADDER),  # at most what the settings give at each look-up
+        personal=True,
+        groups=caller.groups,
+        label="browser",
+        made_by=caller.name,
+    )
+    with db.reaching():
+        token, row = await token_store.grant(pool, wanted, session_s, token_store.KIND_SESSION)
+    fields = {"by": caller.name, "token": str(row["number"]), "name": caller.name}
+    _audit.info("%s signed in with an OpenID provider", caller.name, extra={"fields": fields})
+    return token
+
+
+def _provider(authenticator: Authenticator, issuer: str) -> Provider:
+    """Raises a 404 `Problem` if nobody signs in there."""
+    found = authenticator.issuers.provider(issuer)
+    if found is None:
+        raise Problem("not-found", f"Nobody signs in with {issuer[:200]!r} here.")
+    return found
+
+
+def _redirect_uri(request: Request) -> str:
+    """Our address as the browser knows it; the middleware has checked the host."""
+    return f"{request.url.scheme}://{request.headers['host']}{oidc_sign_in.CALLBACK}"
+
+
+def _fields(content: bytes) -> dict[str, str]:
+    """The first value of each field of a form. Raises a 400 `Problem`."""
+    try:
+        found = parse_qs(content.decode("ascii"), max_num_fields=FIELDS_MAX, errors="strict")
+    except ValueError as error:
+        raise Problem("malformed", f"The form cannot be read: {error}") from None
+    return {name: values[0] for name, values in found.items()}
+
+
+def refusal_page(request: Request, problem: Problem) -> Response:
+    """A problem as a page, for a submit whose pages are served by another process."""
+    plain = problem.response(request)
+    body = f'<p>{html.escape(problem.detail)}</p><p><a href="/">All job sets</a></p>'
+    headers = {name: value for name, value in plain.headers.items() if name in _KEPT}
+    return HTMLResponse(_page(body), plain.status_code, {**headers, **_NO_STORE})
+
+
+def _leading_on(target: str) -> str:
+    """A page of our own that goes on to another one at once."""
+    path = html.escape(target)
+    return _page(
+        f'<p>Signed in. <a href="{path}">Go on</a></p>',
+        f'<meta http-equiv="refresh" content="0; url={path}">',
+    )
+
+
+def _page(body: str, head: str = "") -> str:
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Fairlead</title>'
+        f"{head}</head><body>{body}</body></html>"
+    )
+
+
+def _refused(why: str) -> Problem:
+    return Problem("unauthenticated", why)
+
+
+_NO_STORE: Final = {"Cache-Control": "no-store"}
+_KEPT: Final = ("www-authenticate", "retry-after", "allow")

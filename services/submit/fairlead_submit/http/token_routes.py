@@ -1,0 +1,379 @@
+"""The HTTP calls for tokens and for signing browsers in and out.
+
+People who sign in with a provider or a password make personal tokens, which may do at most what
+their owner may. Admins make tokens for programs, with roles of their own. Other tokens make no
+tokens, and a session makes no links: a credential that leaked must not live on in others. A session
+may do what the token that it was made with may, and ends with that token.
+"""
+
+import base64
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from msgspec import Meta
+
+from fairlead_common import auth, clock, db, parameters
+from fairlead_common.auth import Authenticator, Caller
+from fairlead_common.errors import Fault
+from fairlead_common.parameters import After, Wait
+from fairlead_common.permissions import LADDER, Role
+from fairlead_common.problems import Problem
+from fairlead_submit.domain import name_rules, request_types, validation
+from fairlead_submit.domain.decoding import Decoder, invalid
+from fairlead_submit.http import openapi_schemas, query_parameters, request_body, sign_in_routes
+from fairlead_submit.service.settings import SubmitSettings
+from fairlead_submit.store import token_store
+from fairlead_submit.store.schema import SQL
+from fairlead_submit.store.token_store import Grant
+
+DAY_S: Final = 86_400
+YEAR_S: Final = 366 * DAY_S
+DEFAULT_TTL_S: Final = 90 * DAY_S
+"""How long a token is valid whose request does not say it."""
+
+CODE_LENGTH_MAX: Final = 200
+NUMBER_MAX: Final = 2**63 - 1
+_NO_STORE: Final = {"Cache-Control": "no-store"}
+_audit: Final = logging.getLogger("fairlead.audit")
+
+
+class NewToken(request_types.Request, kw_only=True):
+    """The body of `POST /api/v1/tokens`. Without `name` it is one's own."""
+
+    name: request_types.Name | None = None
+    roles: Annotated[list[Role], Meta(max_length=len(Role))] | None = None
+    queues: Annotated[list[request_types.Name], Meta(max_length=1_000)] | None = None
+    label: Annotated[str, Meta(max_length=200)] | None = None
+    expires_in_seconds: Annotated[int, Meta(ge=60, le=10 * YEAR_S)] | None = None
+
+
+class TokenShown(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """A token without its secret; `token` is in the answer that makes it, and never again."""
+
+    id: str
+    name: str
+    roles: list[str]
+    kind: Literal["token", "session"]
+    personal: bool
+    queues: list[str] | None = None
+    label: str = ""
+    made_by: str = ""
+    created_at: str
+    expires_at: str | None = None
+    token: str | None = None
+
+
+class TokensShown(msgspec.Struct, frozen=True):
+    """Some tokens, oldest first; `next` is the cursor of the following page, if there is one."""
+
+    tokens: list[TokenShown]
+    next: str | None
+
+
+class LinkShown(msgspec.Struct, frozen=True, rename="camel"):
+    """The path of a link that signs a browser in, once, until then."""
+
+    path: str
+    expires_at: str
+
+
+_EXAMPLE: Final = {"name": "ci", "roles": ["submitter"], "queues": ["physics"], "label": "nightly"}
+_decoder: Final = Decoder(NewToken)
+
+
+def token_routes(
+    settings: SubmitSettings, pool: db.Pool, authenticator: Authenticator
+) -> APIRouter:
+    """The routes that make, show and withdraw tokens, and those of browsers' sessions."""
+    router = APIRouter(tags=["access"])
+    _add_making_routes(router, settings, pool)
+    _add_keeping_routes(router, pool, authenticator)
+    _add_session_routes(router, settings, pool, authenticator)
+    return router
+
+
+def _add_making_routes(router: APIRouter, settings: SubmitSettings, pool: db.Pool) -> None:
+    @router.post(
+        "/api/v1/tokens",
+        summary="Make an API token; its secret is in this answer alone",
+        status_code=201,
+        responses={
+            201: openapi_schemas.answer(TokenShown, "Made."),
+            **openapi_schemas.problems(400, 409, 413, 415),
+        },
+        openapi_extra=openapi_schemas.request_body(NewToken, example=_EXAMPLE),
+    )
+    async def create_token(request: Request) -> Response:
+        caller: Caller = request.state.caller
+        if not caller.is_person:
+            auth.require(caller)
+        query_parameters.of(request)
+        given, found = _decoder(await request_body.read(request))
+        wanted = grant_of(given, found, caller)
+        if not settings.tokens_for_others:
+            require_own_grant(wanted, caller)
+        ttl_s = given.expires_in_seconds or DEFAULT_TTL_S
+        with db.reaching():
+            made_token = await token_store.grant_unique(pool, wanted, ttl_s)
+        if made_token is None:
+            raise _name_taken(wanted)
+        token, row = made_token
+        made = _shown(row, token)
+        _note("made", caller, made.id, made.name, roles=made.roles, queues=made.queues)
+        return _answer(made, 201)
+
+    @router.post(
+        "/api/v1/sign-in-links",
+        summary="Make a link that signs a browser in as whoever asks, once",
+        status_code=201,
+        responses={201: openapi_schemas.answer(LinkShown, "Made."), **openapi_schemas.problems()},
+    )
+    async def make_sign_in_link(request: Request) -> Response:
+        caller: Caller = request.state.caller
+        query_parameters.of(request)
+        with db.reaching():
+            code = await _make_link(pool, caller)
+        expires_ms = clock.now_ms() + token_store.LINK_S * 1000
+        _note("made a sign-in link for", caller, "", caller.name)
+        return _answer(LinkShown(f"/sign-in?code={code}", clock.rfc3339(expires_ms)), 201)
+
+
+def _add_keeping_routes(router: APIRouter, pool: db.Pool, authenticator: Authenticator) -> None:
+    @router.get(
+        "/api/v1/tokens",
+        dependencies=[Depends(parameters.check)],
+        summary="One's own tokens and sessions, or (for admins) everybody's",
+        responses={
+            200: openapi_schemas.answer(TokensShown, "Some of them."),
+            **openapi_schemas.problems(400),
+        },
+    )
+    async def list_tokens(
+        request: Request,
+        everybody: Annotated[bool, Query(alias="all")] = False,
+        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+        cursor: Annotated[str, Query(max_length=40)] = "",
+        after: After = None,
+        wait: Wait = None,
+    ) -> Response:
+        query_parameters.check_position(after)
+        caller: Caller = request.state.caller
+        if everybody:
+            auth.require(caller)
+        whose = None if everybody else caller.name
+        rows = await _ask(pool, "list_tokens", whose, _after(cursor), limit + 1)
+        following = _cursor(rows[limit - 1]["number"]) if len(rows) > limit else None
+        return _answer(TokensShown([_shown(row) for row in rows[:limit]], following))
+
+    @router.delete(
+        "/api/v1/tokens/{token_id}",
+        summary="Withdraw a token or end a session",
+        status_code=204,
+        responses={204: {"description": "Withdrawn."}, **openapi_schemas.problems(404)},
+    )
+    async def revoke_token(
+        request: Request, token_id: Annotated[str, Path(max_length=40)]
+    ) -> Response:
+        caller: Caller = request.state.caller
+        query_parameters.of(request)
+        number = int(token_id) if token_id.isascii() and token_id.isdecimal() else 0
+        rows = await _ask(
+            pool,
+            "revoke_token",
+            number if number <= NUMBER_MAX else 0,
+            Role.ADMIN in caller.roles,
+            caller.token,
+            caller.name if caller.is_person else None,
+        )
+        if not rows:
+            raise Problem(
+                "not-found", f"Token {token_id!r} does not exist, or is not yours to withdraw."
+            )
+        authenticator.forget(rows[0]["digest"])
+        _note("withdrew", caller, token_id, rows[0]["name"])
+        return Response(status_code=204)
+
+
+def _add_session_routes(
+    router: APIRouter, settings: SubmitSettings, pool: db.Pool, authenticator: Authenticator
+) -> None:
+    session_s = settings.sign_in_days * DAY_S
+
+    @router.get(
+        "/sign-in",
+        summary="Sign a browser in by a link's code, once",
+        status_code=303,
+        responses={303: {"description": "Signed in."}, **openapi_schemas.problems(401)},
+    )
+    async def sign_in(
+        request: Request, code: Annotated[str, Query(max_length=1_000)] = ""
+    ) -> Response:
+        signed_in = None
+        with db.reaching():
+            if 0 < len(code) <= CODE_LENGTH_MAX:
+                signed_in = await token_store.sign_in(pool, code, session_s)
+        if signed_in is None:
+            raise Problem(
+                "unauthenticated",
+                "This link was used already, or is too old. `fairlead token link` makes another.",
+            )
+        response = Response(status_code=303, headers={"Location": "/", **_NO_STORE})
+        sign_in_routes.set_session(response, request, signed_in.token, session_s)
+        return response
+
+    @router.post(
+        "/sign-out",
+        summary="End the session of this browser",
+        status_code=303,
+        responses={303: {"description": "Signed out."}, **openapi_schemas.problems()},
+    )
+    async def sign_out(request: Request) -> Response:
+        cookie = auth.cookie_name(request.headers.get("host", ""))
+        token = request.cookies.get(cookie, "")
+        with db.reaching():
+            await token_store.sign_out(pool, token)
+        authenticator.forget(auth.digest(token))
+        response = Response(status_code=303, headers={"Location": "/", **_NO_STORE})
+        response.delete_cookie(cookie, httponly=True, samesite="strict")
+        return response
+
+
+def grant_of(given: NewToken, known: list[Fault], caller: Caller) -> Grant:
+    """What is asked for, if this caller may give it. Raises a 403 or 422 `Problem`."""
+    found: list[Fault] = []
+    if not given.roles:
+        found.append(Fault("/roles", f"is missing; there are {', '.join(LADDER)}"))
+    if given.queues == []:
+        found.append(Fault("/queues", "names none; leave it out for all queues"))
+    for index, queue in enumerate(given.queues or ()):
+        if detail := name_rules.queue(queue):
+            found.append(Fault(f"/queues/{index}", detail))
+    for field in ("name", "label"):
+        text = getattr(given, field)
+        if text is not None and not text.isprintable():
+            found.append(Fault(f"/{field}", "has characters that cannot be printed"))
+    found = [*known, *validation.further(found, known)]
+    if found:
+        raise invalid(found)
+    roles = tuple(dict.fromkeys(str(role) for role in given.roles or ()))
+    queues = None if given.queues is None else tuple(dict.fromkeys(given.queues))
+    name = given.name or caller.name
+    if caller.is_person and name == caller.name:
+        return msgspec.structs.replace(
+            own_grant(caller, roles), queues=queues, label=given.label or ""
+        )
+    if Role.ADMIN not in caller.roles:
+        raise Problem(
+            "forbidden",
+            f"{caller.name} may not make a token for {name}: admins make tokens for programs, and"
+            " people make their own after signing in with their provider or password.",
+        )
+    return Grant(
+        name=name, roles=roles, queues=queues, label=given.label or "", made_by=caller.name
+    )
+
+
+def require_own_grant(wanted: Grant, caller: Caller) -> None:
+    """Raises a 403 `Problem` for a token whose limits a job could leave behind."""
+    unlimited = Role.ADMIN in wanted.roles and wanted.queues is None
+    if wanted.name == caller.name and (unlimited or set(wanted.roles) <= {Role.VIEWER}):
+        return
+    raise Problem(
+        "forbidden",
+        "Jobs are not confined on this server, so whoever submits one can read its secrets. Tokens"
+        " for other people, and tokens that submit jobs with limited rights, are therefore refused."
+        " Start the server with `fairlead up --shared-unconfined` to allow them all the same.",
+    )
+
+
+def _name_taken(wanted: Grant) -> Problem:
+    """A 409: of two tokens that are called alike nobody knows which to withdraw."""
+    return Problem(
+        "conflict",
+        f"{wanted.made_by} has made a token for {wanted.name!r} with the label {wanted.label!r}"
+        " already. Send another `label`, or withdraw that token first.",
+        [Fault("/label", "names another token")],
+    )
+
+
+def own_grant(caller: Caller, roles: Sequence[str]) -> Grant:
+    """A personal token or session of this person, with these roles at most."""
+    return Grant(
+        name=caller.name,
+        roles=tuple(roles),
+        personal=True,
+        groups=caller.groups,
+        made_by=caller.name,
+    )
+
+
+async def _make_link(pool: db.Pool, caller: Caller) -> str:
+    """A code that signs a browser in as this caller. Raises a 403 `Problem`."""
+    if caller.is_person:
+        return await token_store.make_person_link(
+            pool, own_grant(caller, [str(role) for role in Role])
+        )
+    if caller.is_session:
+        raise Problem(
+            "forbidden",
+            "A browser session makes no sign-in links. Use an API token: `fairlead token link`.",
+        )
+    code = None if caller.token is None else await token_store.make_token_link(pool, caller.token)
+    if code is None:
+        raise Problem("forbidden", "Only people and API tokens make sign-in links.")
+    return code
+
+
+def _shown(row: Mapping[str, Any], token: str | None = None) -> TokenShown:
+    created, expires = row["created_at"], row["expires_at"]
+    return TokenShown(
+        id=str(row["number"]),
+        name=row["name"],
+        roles=row["roles"],
+        kind="session" if row["kind"] == token_store.KIND_SESSION else "token",
+        personal=row["personal"],
+        queues=row["queues"],
+        label=row["label"],
+        made_by=row["made_by"],
+        created_at=clock.rfc3339(round(created.timestamp() * 1000)),
+        expires_at=None if expires is None else clock.rfc3339(round(expires.timestamp() * 1000)),
+        token=token,
+    )
+
+
+def _answer(value: object, status: int = 200) -> Response:
+    return Response(
+        msgspec.json.encode(value), status, headers=_NO_STORE, media_type="application/json"
+    )
+
+
+async def _ask(pool: db.Pool, name: str, *arguments: object) -> list[Mapping[str, Any]]:
+    """The rows of a statement. `Any`: as asyncpg has them. Raises `DatabaseUnavailable`."""
+    with db.reaching():
+        rows: list[Mapping[str, Any]] = await pool.fetch(SQL[name], *arguments)
+    return rows
+
+
+def _note(did: str, caller: Caller, token_id: str, name: str, **more: object) -> None:
+    """A line of the audit: who did what with which token; never a secret."""
+    fields = {"by": caller.name, "token": token_id, "name": name, **more}
+    _audit.info("%s %s a token of %s", caller.name, did, name, extra={"fields": fields})
+
+
+def _cursor(number: int) -> str:
+    return base64.urlsafe_b64encode(str(number).encode()).decode().rstrip("=")
+
+
+def _after(cursor: str) -> int:
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+        number = int(text) if text.isascii() and text.isdecimal() else -1
+    except ValueError:
+        number = -1
+    if cursor and not 0 <= number <= NUMBER_MAX:
+        found = [Fault("/query/cursor", "is not one that this server has given")]
+        raise Problem("malformed", "The cursor is not one of this list.", found)
+    return max(0, number)

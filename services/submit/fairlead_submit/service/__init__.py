@@ -1,0 +1,1 @@
+"""The process: settings, what routes call, loops, metrics."""

@@ -1,0 +1,111 @@
+"""Submit's part of `fairlead repair`: queues and cordons whose table and log disagree.
+
+After the tables were restored from a backup, or the log was lost, one of them has older versions.
+Changes made to an older version would be ignored by everybody who folds the log, so the newer one
+is taken over by the other.
+"""
+
+from typing import Final
+
+import msgspec
+
+from fairlead_common import configuration, db
+from fairlead_common.configuration import Cordon, Queue
+from fairlead_common.log import EventLog, fold
+from fairlead_common.log.topics import CONFIG
+from fairlead_submit.store.configuration_store import write_to_outbox
+from fairlead_submit.store.schema import SQL
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+class Disagreement(msgspec.Struct, frozen=True):
+    """What of the configuration is older on one side. `version`: the highest that the log has."""
+
+    newer_in_log: list[Queue | Cordon]
+    newer_in_tables: list[Queue | Cordon]
+    version: int
+    sequence: int
+
+    def __bool__(self) -> bool:
+        return bool(self.newer_in_log or self.newer_in_tables or self.version > self.sequence)
+
+    def describe(self) -> str:
+        """What is wrong, in a sentence or two."""
+        said = []
+        if self.newer_in_log:
+            said.append(
+                f"{len(self.newer_in_log)} queues or cordons are older in submit's tables than in"
+                f" the log ({_names(self.newer_in_log)}): the tables were restored from a backup."
+            )
+        if self.newer_in_tables:
+            said.append(
+                f"The log lacks {len(self.newer_in_tables)} queues or cordons of submit's tables"
+                f" ({_names(self.newer_in_tables)}): the log was restored or created again."
+            )
+        if self.version > self.sequence:
+            said.append(
+                "Changes of queues and cordons would get versions that the log has already, and"
+                " have no effect."
+            )
+        return " ".join(said)
+
+
+NAMES_MAX: Final = 5
+
+
+def _names(items: list[Queue | Cordon]) -> str:
+    shown = ", ".join(configuration.key(item) for item in items[:NAMES_MAX])
+    return shown + (", ..." if len(items) > NAMES_MAX else "")
+
+
+async def find_disagreement(pool: db.Pool, log: EventLog) -> Disagreement:
+    """Compare the tables, with what is still in the outbox, and the log."""
+    newest, _ = await fold.newest(log, CONFIG)
+    logged = {key: item for key, value in newest.items() if (item := _decode(value)) is not None}
+    async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+        rows = await connection.fetch(SQL["configured"])
+        waiting = {row["key"] for row in await connection.fetch(SQL["outbox_keys"])}
+        sequence = await connection.fetchval(SQL["last_version"])
+    table = {configuration.key(item): item for row in rows if (item := _decode(row["value"]))}
+    return Disagreement(
+        newer_in_log=[
+            item
+            for key, item in sorted(logged.items())
+            if key not in waiting
+            and (table[key].version < item.version if key in table else not item.deleted)
+        ],
+        newer_in_tables=[
+            item
+            for key, item in sorted(table.items())
+            if key not in waiting
+            and (logged[key].version < item.version if key in logged else not item.deleted)
+        ],
+        version=max((item.version for item in logged.values()), default=0),
+        sequence=sequence,
+    )
+
+
+async def settle(pool: db.Pool, found: Disagreement) -> None:
+    """Each side takes over what is newer on the other; the log by the outbox."""
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute(SQL["raise_versions"], found.version)
+        for item in found.newer_in_log:
+            value = _encoder.encode(item)
+            match item:
+                case Queue():
+                    row = (item.name, item.version, value, item.deleted)
+                    await connection.execute(SQL["restore_queue"], *row)
+                case Cordon():
+                    key = configuration.key(item)
+                    await connection.execute(SQL["put_cordon"], key, item.version, value)
+        for item in found.newer_in_tables:
+            await write_to_outbox(connection, item)
+
+
+def _decode(value: bytes) -> Queue | Cordon | None:
+    """None for what cannot be read: readers of the log pass that over too."""
+    try:
+        return configuration.decode(value)
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,108 @@
+"""Tells the log what was configured: rows of the outbox become records of `fairlead.config`.
+
+Of several processes one does it, elected by an advisory lock of Postgres. A row is removed after
+its append, so each is told at least once; folds take the highest version, so once too often is
+no harm, and neither is another order.
+"""
+
+import asyncio
+import contextlib
+import logging
+from typing import Final
+
+from fairlead_common import configuration, db, events
+from fairlead_common.configuration import Queue
+from fairlead_common.db import lock_session
+from fairlead_common.db.locks import SUBMIT_RELAY
+from fairlead_common.db.pool import AWAY, REFUSES, STATEMENT_S_MAX
+from fairlead_common.errors import WorldError
+from fairlead_common.log.protocol import EventLog, Producer, Record
+from fairlead_common.log.topics import CONFIG
+from fairlead_submit.service import metrics
+from fairlead_submit.store import token_store
+from fairlead_submit.store.schema import SQL
+
+ROWS_MAX: Final = events.EVENTS_MAX
+POLL_S: Final = 0.5
+TIDY_S: Final = 600.0
+DELETED_KEPT_S: Final = 86_400.0
+ACTIONS_KEPT_S: Final = 30 * 86_400.0
+PRODUCER: Final = "submit-config"
+_logger = logging.getLogger("fairlead.submit.relay")
+
+
+class Relay:
+    """The task that empties the outbox."""
+
+    def __init__(self, url: str, log: EventLog) -> None:
+        self._url = url
+        self._log = log
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Something was put into the outbox by this process; others are noticed by `POLL_S`."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Relay until cancelled; waits while another process does, or while the world is away."""
+        while True:
+            try:
+                await self._session()
+            except (*AWAY, *REFUSES, WorldError) as error:
+                _logger.warning("the outbox waits: %s", error)
+            await asyncio.sleep(POLL_S)
+
+    async def _session(self) -> None:
+        """Wait for the lock and relay, as long as the connection lasts."""
+        connection = await lock_session.connect(
+            self._url, name="fairlead-submit-relay", command_s_max=STATEMENT_S_MAX
+        )
+        try:
+            while not await lock_session.try_lock(connection, SUBMIT_RELAY):
+                metrics.OUTBOX.set(0)
+                await asyncio.sleep(POLL_S)
+            await self._lead(connection)
+        finally:
+            # Not back to a pool: the lock ends with the connection.
+            connection.terminate()
+
+    async def _lead(self, connection: db.Connection) -> None:
+        """Relay as long as this connection lasts, and with it the lock."""
+        producer = await self._log.producer(PRODUCER)
+        loop = asyncio.get_running_loop()
+        tidy_s = loop.time()
+        try:
+            while True:
+                if loop.time() >= tidy_s:
+                    await tidy(connection)
+                    tidy_s = loop.time() + TIDY_S
+                while await empty(connection, producer):
+                    pass
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(POLL_S):
+                        await self._woken.wait()
+                self._woken.clear()
+        finally:
+            await producer.close()
+
+
+async def empty(connection: db.Connection, producer: Producer) -> bool:
+    """Relay one batch; whether there may be more. Raises what `Producer.append` raises."""
+    rows = await connection.fetch(SQL["untold"], ROWS_MAX)
+    metrics.OUTBOX.set(len(rows))
+    if not rows:
+        return False
+    await producer.append([Record(CONFIG, row["key"], row["value"]) for row in rows])
+    await connection.execute(SQL["told"], [row["number"] for row in rows])
+    metrics.OUTBOX.set(0)
+    return len(rows) == ROWS_MAX
+
+
+async def tidy(connection: db.Connection) -> None:
+    """Forget what is of no use any more: old tokens and actions, and queues deleted long ago."""
+    await token_store.forget_expired(connection)
+    await connection.execute(SQL["forget_actions"], ACTIONS_KEPT_S)
+    async with connection.transaction():
+        for row in await connection.fetch(SQL["forget_deleted"], DELETED_KEPT_S):
+            key = configuration.key(Queue(name=row["name"]))
+            await connection.execute(SQL["tell"], key, None)

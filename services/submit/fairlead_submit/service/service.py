@@ -1,0 +1,172 @@
+"""The service as a whole, opened from settings: what routes call, checks and tasks."""
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+
+from fairlead_common import clock, db
+from fairlead_common.auth import Authenticator
+from fairlead_common.db.pool import AWAY, CONNECT_S_MAX, REFUSES
+from fairlead_common.disk import Disk
+from fairlead_common.errors import LogError
+from fairlead_common.log import topics
+from fairlead_common.log.connect import open_log
+from fairlead_common.log.coverage import WHAT_TO_DO
+from fairlead_common.log.protocol import EventLog
+from fairlead_common.quarantine import Quarantine
+from fairlead_common.queue_rights import QueueRights
+from fairlead_common.readiness import Check, Degraded
+from fairlead_common.screening import ScreenedLog
+from fairlead_common.secret_values import Keyring
+from fairlead_submit.service import configuration_repair
+from fairlead_submit.service.action_service import Acting
+from fairlead_submit.service.cluster_view import Fleet
+from fairlead_submit.service.log_writer import Writer
+from fairlead_submit.service.outbox_relay import Relay
+from fairlead_submit.service.quotas import QuotaKeeper
+from fairlead_submit.service.resubmission_service import Resubmitting
+from fairlead_submit.service.settings import SubmitSettings
+from fairlead_submit.service.submission_service import Intake
+from fairlead_submit.service.validation_thread import Validator
+from fairlead_submit.store import schema
+from fairlead_submit.store.configuration_store import Cordons, Queues
+from fairlead_submit.store.job_views import Known
+from fairlead_submit.store.secret_store import Secrets
+
+POOL_SIZE: int = 8
+
+
+class Service:
+    """Made by `open`; its tasks must run in the process's task group."""
+
+    def __init__(
+        self,
+        settings: SubmitSettings,
+        pool: db.Pool,
+        log: EventLog,
+        now_s: Callable[[], float] = clock.monotonic_s,
+    ) -> None:
+        self.settings: Final = settings
+        self.pool: Final = pool
+        self._log = log = ScreenedLog(log, Quarantine("submit", settings.skip_records))
+        self._writer = Writer(
+            log,
+            f"submit-{settings.instance}",
+            append_bytes_max=settings.append_bytes_max,
+            pending_bytes_max=settings.pending_bytes_max,
+        )
+        self._relay = Relay(settings.database_url, log)
+        self._configuration_agrees = False
+        self._validator = Validator()
+        self._quotas = QuotaKeeper(settings.quotas, Known(pool, log))
+        self.identify: Final = Authenticator(pool, settings, now_s)
+        self.queues: Final = Queues(pool, self._relay.wake)
+        self.cordons: Final = Cordons(pool, self._relay.wake)
+        self.secrets: Final = Secrets(pool, Keyring(settings.secrets_key))
+        self.known: Final = Known(pool, log)
+        self.rights: Final = QueueRights(pool)
+        self.fleet: Final = Fleet(log)
+        disk = Disk(settings.disk)
+        self.intake: Final = Intake(
+            settings,
+            log,
+            self._writer,
+            self.queues,
+            self.known,
+            self.fleet,
+            disk,
+            self._validator,
+            self._quotas,
+            self.secrets,
+        )
+        self.acting: Final = Acting(
+            settings.limits, self._writer, self.queues, self.known, self.rights, self._validator
+        )
+        self.resubmitting: Final = Resubmitting(
+            settings,
+            pool,
+            self._writer,
+            self.queues,
+            self.known,
+            self.rights,
+            disk,
+            self._validator,
+            self._quotas,
+            self.secrets,
+        )
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, settings: SubmitSettings, now_s: Callable[[], float] = clock.monotonic_s
+    ) -> AsyncIterator["Service"]:
+        """Connect, bring tables and topics up to date, and close everything at the end.
+
+        `now_s`: the clock by which credentials are believed. Raises `SettingsError` for settings
+        that contradict each other.
+        """
+        settings.check()
+        pool = await db.open_pool(settings.database_url, size_max=POOL_SIZE, name="fairlead-submit")
+        try:
+            await schema.migrate(pool)
+            log = await open_log(settings.log_url, Disk(settings.disk), wait_s=CONNECT_S_MAX)
+            try:
+                await log.create(topics.jobs())
+                await log.create(topics.config())
+                await log.create(topics.clusters())
+                service = cls(settings, pool, log, now_s)
+                try:
+                    yield service
+                finally:
+                    service._validator.close()
+            finally:
+                await log.close()
+        finally:
+            await pool.close()
+
+    def checks(self) -> Mapping[str, Check]:
+        """What must be well for submit to be of use."""
+        return {
+            "submit-database": self._check_database,
+            "submit-log": self._check_log,
+            "submit-quarantine": self._log.quarantine.check(),
+            "submit-configuration": self._check_configuration,
+        }
+
+    def tasks(self) -> list[Coroutine[object, object, None]]:
+        """What must run: the writer, the relay of what was configured, what submits again."""
+        return [
+            self._writer.run(),
+            self._relay.run(),
+            self.resubmitting.run(),
+            self._quotas.run(),
+            self._log.quarantine.run(self._log.inner),
+        ]
+
+    async def _check_database(self) -> str | None:
+        try:
+            await self.pool.fetchval("SELECT 1")
+        except (*AWAY, *REFUSES) as error:
+            return f"Postgres is away: {error}"
+        return None
+
+    async def _check_configuration(self) -> str | None:
+        """Whether tables and log have the same queues: looked at once, then while they have not."""
+        if self._configuration_agrees:
+            return None
+        try:
+            found = await configuration_repair.find_disagreement(self.pool, self._log)
+        except (*AWAY, LogError):
+            return None  # other checks say so
+        self._configuration_agrees = not found
+        return Degraded(f"{found.describe()} {WHAT_TO_DO}") if found else None
+
+    async def _check_log(self) -> str | None:
+        """After a failed append the log is asked itself: without requests nobody else would."""
+        if self._writer.trouble is None:
+            return None
+        try:
+            await self._log.end_positions(topics.JOBS)
+        except LogError as error:
+            return str(error)
+        return None

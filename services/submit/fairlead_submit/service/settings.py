@@ -1,0 +1,70 @@
+"""Settings of submit, on top of those that every service has."""
+
+import msgspec
+
+from fairlead_common import classes, resources
+from fairlead_common.classes import DEFAULT_CLASSES, PriorityClass
+from fairlead_common.errors import Fault
+from fairlead_common.settings import Settings, SettingsError
+from fairlead_submit.domain.policy import Allow, JobDefaults, JobPolicy, Limits, Quotas
+
+
+class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
+    """`instance` names this process among all processes of submit, the same after a restart: its
+    producer of the log has that name. Without it the name of the host is taken, which differs
+    between containers. `allow`: what queues may use, by the queue's name. `quotas`: how many live
+    jobs there are allowed to be. `pending_bytes_max`: what may wait for the log before requests are
+    refused. `tokens_for_others`: whether tokens are made for other people, or with fewer rights
+    than an admin's; `fairlead up` switches it off where jobs can read the secrets of the
+    installation.
+    """
+
+    http_port: int = 8081
+    instance: str = ""
+    priority_classes: tuple[PriorityClass, ...] = DEFAULT_CLASSES
+    job_defaults: JobDefaults = JobDefaults()
+    limits: Limits = Limits()
+    quotas: Quotas = Quotas()
+    allow: dict[str, Allow] = msgspec.field(default_factory=dict)
+    pending_bytes_max: int = 128 * 2**20
+    append_bytes_max: int = 16 * 2**20
+    sign_in_days: int = 30
+    tokens_for_others: bool = True
+
+    def with_instance(self, host: str) -> "SubmitSettings":
+        """These settings, with the name of the host where `instance` is not set."""
+        return msgspec.structs.replace(self, instance=self.instance or host)
+
+    @property
+    def job_policy(self) -> JobPolicy:
+        """What these settings say of jobs."""
+        return JobPolicy(
+            priority_classes=self.priority_classes,
+            job_defaults=self.job_defaults,
+            limits=self.limits,
+            allow=self.allow,
+        )
+
+    def check(self) -> None:
+        """Raises `SettingsError` for what types cannot say."""
+        found = classes.faults(self.priority_classes)
+        defaults = self.job_defaults
+        names = sorted({item.name for item in self.priority_classes})
+        if defaults.priority_class not in names:
+            detail = f"is {defaults.priority_class!r}, none of the classes: {', '.join(names)}"
+            found.append(Fault("jobDefaults.priorityClass", detail))
+        for name, quantity in defaults.requests.items():
+            try:
+                resources.parse(name, quantity, round_up=True)
+            except ValueError as error:
+                found.append(Fault(f"jobDefaults.requests.{name}", str(error)))
+        for field in msgspec.structs.fields(Limits):
+            bound = getattr(self.limits, field.name)
+            if bound < 1:
+                detail = f"is {bound}; at least 1 is expected"
+                found.append(Fault(f"limits.{field.encode_name}", detail))
+        for name, most in msgspec.structs.asdict(self.quotas).items():
+            if most is not None and most < 0:
+                found.append(Fault(f"quotas.{name}", f"is {most}; at least 0 is expected"))
+        if found:
+            raise SettingsError(found)

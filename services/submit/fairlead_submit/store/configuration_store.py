@@ -1,0 +1,207 @@
+"""Queues: rows with versions in Postgres, told to the log by an outbox; a short-lived cache.
+
+A change and its outbox row are one transaction, so the log hears of every change, and of none
+that did not happen. Whoever folds `fairlead.config` takes the highest version.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from fairlead_common import clock, configuration, db, etags
+from fairlead_common.configuration import Cordon, Queue
+from fairlead_common.db.locks import LockClass
+from fairlead_common.once import Once
+from fairlead_common.permissions import EVERYTHING, Caller, Reach
+from fairlead_common.problems import Problem
+from fairlead_submit.domain.callers import is_visible
+from fairlead_submit.store.schema import SQL
+
+CACHE_S: Final = 1.0
+CACHE_MAX: Final = 10_000
+_encoder: Final = msgspec.json.Encoder()
+
+
+OutboxListener = Callable[[], None]
+"""Called after a change was put into the outbox."""
+
+
+class Queues:
+    """Reads and changes queues. Every method raises `DatabaseUnavailable` when Postgres is away."""
+
+    def __init__(
+        self,
+        pool: db.Pool,
+        told: OutboxListener = lambda: None,
+        now_s: Callable[[], float] = clock.monotonic_s,
+    ) -> None:
+        """`told` is called after a change was put into the outbox."""
+        self._pool = pool
+        self._told = told
+        self._now_s = now_s
+        self._cache: dict[str, tuple[float, Queue]] = {}
+        self._asked: Once[str, Queue | None] = Once()
+
+    async def find(self, name: str) -> Queue | None:
+        """The queue, perhaps as it was `CACHE_S` ago; one that is not known is looked up."""
+        kept = self._cache.get(name)
+        if kept is not None and kept[0] > self._now_s():
+            return kept[1]
+        return await self._asked.ask(name, lambda: self.get(name))
+
+    async def get(self, name: str) -> Queue | None:
+        """The queue as it is now."""
+        if "\0" in name:
+            return None
+        value = await self._read(lambda: self._pool.fetchval(SQL["get_queue"], name))
+        if value is None:
+            self._cache.pop(name, None)
+            return None
+        return self._keep(_decoded(value))
+
+    async def seen(self, name: str | None, caller: Caller) -> Queue | None:
+        """As `find`, for this caller: a queue that he may not view is not there."""
+        queue = None if name is None else await self.find(name)
+        return queue if queue is not None and is_visible(queue, caller) else None
+
+    async def page(self, after: str, limit: int, reach: Reach = EVERYTHING) -> list[Queue]:
+        """At most `limit` queues within reach whose names come after this one, by name."""
+        rows = await self._read(
+            lambda: self._pool.fetch(SQL["list_queues"], after, limit, *reach.arguments())
+        )
+        return [_decoded(row["value"]) for row in rows]
+
+    async def count(self, limit: int, reach: Reach) -> int:
+        """How many queues are within reach, up to a bound."""
+        count: int = await self._read(
+            lambda: self._pool.fetchval(SQL["count_queues"], limit, *reach.arguments())
+        )
+        return count
+
+    async def create(self, queue: Queue, *, dry_run: bool = False) -> Queue | None:
+        """Make the queue and return it with its version; None if there is one of that name."""
+        if dry_run:
+            return None if await self.get(queue.name) else queue
+        with db.reaching():
+            async with self._pool.acquire() as connection, connection.transaction():
+                version = await connection.fetchval(SQL["next_version"])
+                made = msgspec.structs.replace(queue, version=version)
+                value = _encoder.encode(made)
+                if not await connection.fetchval(SQL["insert_queue"], queue.name, version, value):
+                    return None
+                await write_to_outbox(connection, made)
+        self._told()
+        return self._keep(made)
+
+    async def change(
+        self,
+        name: str,
+        change: Callable[[Queue], Queue],
+        if_match: str | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Queue:
+        """Replace the queue by `change` of it. Raises a 404 or 412 `Problem`.
+
+        A dry run says what it would be; it has the version that is there.
+        """
+        if "\0" in name:
+            raise no_queue(name)
+        with db.reaching():
+            async with self._pool.acquire() as connection, connection.transaction():
+                value = await connection.fetchval(SQL["lock_queue"], name)
+                if value is None:
+                    raise no_queue(name)
+                queue = _decoded(value)
+                if if_match is not None and not etags.matches(if_match, etag(queue)):
+                    raise changed_since(queue, if_match)
+                changed = change(queue)
+                if msgspec.structs.replace(changed, by=queue.by) == queue:
+                    return queue
+                if dry_run:
+                    return changed
+                version = await connection.fetchval(SQL["next_version"])
+                made = msgspec.structs.replace(changed, version=version)
+                await connection.execute(
+                    SQL["update_queue"], name, version, _encoder.encode(made), made.deleted
+                )
+                await write_to_outbox(connection, made)
+        self._told()
+        self._cache.pop(name, None)
+        return made if made.deleted else self._keep(made)
+
+    def _keep(self, queue: Queue) -> Queue:
+        if len(self._cache) >= CACHE_MAX:
+            self._cache.clear()
+        self._cache[queue.name] = (self._now_s() + CACHE_S, queue)
+        return queue
+
+    async def _read(self, query: Callable[[], db.Pool]) -> db.Pool:
+        """Whatever asyncpg answers; it has no types."""
+        with db.reaching():
+            return await query()
+
+
+class Cordons:
+    """Marks and unmarks. Raises `DatabaseUnavailable` when Postgres is away."""
+
+    def __init__(self, pool: db.Pool, told: OutboxListener) -> None:
+        """`told` is called after a change was put into the outbox."""
+        self._pool = pool
+        self._told = told
+
+    async def mark(self, mark: Cordon) -> Cordon:
+        """Have it so, and return it with its version; nothing changes when it is so already."""
+        key = configuration.key(mark)
+        with db.reaching():
+            async with self._pool.acquire() as connection, connection.transaction():
+                await connection.execute(SQL["lock_cordon"], LockClass.CORDON, key)
+                value = await connection.fetchval(SQL["get_cordon"], key)
+                if value is not None:
+                    known = configuration.decode(value)
+                    assert isinstance(known, Cordon)
+                    if msgspec.structs.replace(mark, version=known.version, by=known.by) == known:
+                        return known
+                version = await connection.fetchval(SQL["next_version"])
+                made = msgspec.structs.replace(mark, version=version)
+                await connection.execute(SQL["put_cordon"], key, version, _encoder.encode(made))
+                await write_to_outbox(connection, made)
+        self._told()
+        return made
+
+
+async def write_to_outbox(connection: db.Connection, item: Queue | Cordon) -> None:
+    """Put what was configured into the outbox, in the transaction that configures it."""
+    record = configuration.record(item)
+    await connection.execute(SQL["tell"], record.key, record.value)
+
+
+async def ensure_queue(pool: db.Pool, name: str) -> bool:
+    """Make the queue if there is none of that name; whether it was made now."""
+    return await Queues(pool).create(Queue(name=name)) is not None
+
+
+def etag(queue: Queue) -> str:
+    """What names this version of the queue in HTTP."""
+    return f'"{queue.version}"'
+
+
+def changed_since(queue: Queue, if_match: str) -> Problem:
+    """The 412 for who saw another version."""
+    return Problem(
+        "precondition-failed",
+        f"Queue {queue.name!r} has the ETag {etag(queue)}; {if_match[:80]} was expected. Read it"
+        " again, and decide anew.",
+    )
+
+
+def no_queue(name: str) -> Problem:
+    """The 404 of a queue that is not there."""
+    return Problem("not-found", f"There is no queue {name[:80]!r}.")
+
+
+def _decoded(value: bytes) -> Queue:
+    item = configuration.decode(value)
+    assert isinstance(item, Queue)
+    return item

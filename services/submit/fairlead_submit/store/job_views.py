@@ -1,0 +1,250 @@
+"""What lookout's view knows of jobs; it may lag, or not exist yet: then nothing is known."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import asyncpg
+import msgspec
+
+from fairlead_common import clock, db
+from fairlead_common.db.pool import DatabaseUnavailable
+from fairlead_common.events import JobFilter
+from fairlead_common.ids import JobId, job_set_partition, partition_of_job
+from fairlead_common.lifecycle import JobState
+from fairlead_common.log.protocol import EventLog
+from fairlead_common.log.topics import JOBS
+from fairlead_submit.store.schema import SQL
+
+ABSENT_S: Final = 5.0
+"""How long a view that is not there is not asked for again."""
+
+WAIT_S_MAX: Final = 3.0
+PAUSE_S: Final = 0.05
+
+BYTES_S_MAX: Final = 20.0
+COUNT_S_MAX: Final = 1.5
+COUNTED_MAX: Final = 100_000
+"""Jobs of a filter that the view has no counter for are counted up to here, and for so long."""
+
+
+class KnownJob(msgspec.Struct, frozen=True):
+    """The state of a job, and where it belongs."""
+
+    state: str
+    queue: str
+    job_set: str
+
+
+class FoundJob(msgspec.Struct, frozen=True, rename="camel"):
+    """One job that a filter finds."""
+
+    id: str
+    job_set: str
+    state: str
+
+
+Rows = Iterable[asyncpg.Record]
+
+
+class _Batch:
+    """Ids that are looked up together, and what was found or why nothing was."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.found: dict[str, asyncpg.Record] | None = None
+        self.failure: str | None = None
+
+
+class _LookUp:
+    """Looks rows up by job id, one query at a time: callers that come while one runs go together
+    into the next, so that many small requests cost few queries."""
+
+    def __init__(self, fetch: Callable[[list[str]], Awaitable[Rows | None]]) -> None:
+        self._fetch = fetch
+        self._batch = _Batch()
+        self._running = asyncio.Lock()
+
+    async def rows(self, ids: Sequence[str]) -> dict[str, asyncpg.Record]:
+        """The rows of these jobs, of those that have one. Raises `DatabaseUnavailable`."""
+        if not ids:
+            return {}
+        batch = self._batch
+        batch.ids += ids
+        async with self._running:
+            if batch.found is None and batch.failure is None:
+                self._batch = _Batch()
+                await self._look_up(batch)
+        if batch.failure is not None:
+            raise DatabaseUnavailable(batch.failure)
+        found = batch.found or {}
+        return {job_id: found[job_id] for job_id in ids if job_id in found}
+
+    async def _look_up(self, batch: _Batch) -> None:
+        """Look up all ids of the batch, in order: those of a job set are neighbours in the index.
+        If the caller is cancelled here, the next one in line does it."""
+        try:
+            rows = await self._fetch(sorted(set(batch.ids)))
+        except DatabaseUnavailable as error:
+            batch.failure = str(error)
+            return
+        batch.found = {row["job_id"]: row for row in rows or ()}
+
+
+class Known:
+    """Queries the views that lookout's schema offers."""
+
+    def __init__(
+        self, pool: db.Pool, log: EventLog, now_s: Callable[[], float] = clock.monotonic_s
+    ) -> None:
+        self._pool = pool
+        self._log = log
+        self._now_s = now_s
+        self._absent_until_s = 0.0
+        self._jobs = _LookUp(lambda ids: self._ask("known_jobs", ids))
+        self._digests = _LookUp(lambda ids: self._ask("known_digests", ids))
+
+    async def jobs(self, ids: Sequence[str]) -> dict[str, KnownJob]:
+        """What is known of these; the others are not known. Raises `DatabaseUnavailable`."""
+        rows = await self._jobs.rows(ids)
+        return {
+            job_id: KnownJob(row["state"], row["queue"], row["job_set"] or "")
+            for job_id, row in rows.items()
+        }
+
+    async def digests(self, ids: Sequence[str]) -> dict[str, str]:
+        """Digests of what the client sent when it submitted these jobs, of those that are known;
+        "" where it sent no client id. Raises `DatabaseUnavailable`."""
+        rows = await self._digests.rows(ids)
+        return {job_id: row["digest"] or "" for job_id, row in rows.items()}
+
+    async def live_jobs(self, queue: str) -> int | None:
+        """How many jobs of the queue have not ended, as far as is known; None if nothing is."""
+        rows = await self._ask("live_jobs", queue)
+        return None if rows is None else sum(row["jobs"] for row in rows)
+
+    async def live_by_queue(self) -> dict[str, int] | None:
+        """How many jobs of each queue have not ended; None if there is no view."""
+        rows = await self._ask("live_by_queue")
+        return None if rows is None else {row["queue"]: row["jobs"] for row in rows}
+
+    async def live_bytes_by_queue(self) -> dict[str, int] | None:
+        """How many bytes the events take that submitted them; None if nobody knows in time."""
+        try:
+            async with asyncio.timeout(BYTES_S_MAX):
+                rows = await self._ask("live_bytes_by_queue")
+        except TimeoutError:
+            return None
+        return None if rows is None else {row["queue"]: row["bytes"] or 0 for row in rows}
+
+    async def view_positions(self, partitions: Iterable[int]) -> dict[int, int]:
+        """How far the view has folded these partitions; nothing if there is no view."""
+        rows = await self._ask("view_progress", list(partitions))
+        return {row["partition"]: row["position"] for row in rows or ()}
+
+    async def count(self, chosen: JobFilter, states: Iterable[JobState]) -> int | None:
+        """How many jobs in these states the filter finds: None if nobody knows in time.
+
+        At most `COUNTED_MAX` are counted where no counter of the view says it.
+        """
+        by_counter = not (chosen.labels or chosen.executor or chosen.node)
+        statement = "count_by_counter" if by_counter else "count_found"
+        given = arguments(chosen, states)
+        rows = await self._ask_briefly(
+            statement, *(given[:4] if by_counter else (*given, COUNTED_MAX))
+        )
+        return None if rows is None else sum(row["jobs"] for row in rows)
+
+    async def sample(
+        self, chosen: JobFilter, states: Iterable[JobState], limit: int
+    ) -> list[FoundJob]:
+        """Some of those jobs, the newest first; none if nobody knows in time."""
+        rows = await self._ask_briefly("sample_found", *arguments(chosen, states), limit)
+        return [FoundJob(row["job_id"], row["job_set"], row["state"]) for row in rows or ()]
+
+    async def has_caught_up(
+        self, wait_s: float = WAIT_S_MAX, chosen: JobFilter | None = None
+    ) -> bool:
+        """Whether the view has seen all that was written until now (of jobs that a filter may
+        find); waits at most so long.
+        """
+        ends = await self._log.end_positions(JOBS)
+        if chosen is not None and chosen.job_set is not None:
+            partition = job_set_partition(chosen.queue, chosen.job_set)
+            ends = {partition: ends[partition]}
+        deadline_s = self._now_s() + wait_s
+        while True:
+            passed = await self._has_passed(ends)
+            if passed is None or passed or self._now_s() >= deadline_s:
+                return bool(passed)
+            await asyncio.sleep(PAUSE_S)
+
+    async def settled_now(self, ids: Sequence[JobId]) -> tuple[dict[str, KnownJob], bool]:
+        """As `settled`, once the view has seen all that was written of these until now."""
+        ends = await self._log.end_positions(JOBS)
+        wanted = {partition_of_job(job_id) for job_id in ids}
+        return await self.settled(ids, {partition: ends[partition] for partition in wanted})
+
+    async def settled(
+        self, ids: Sequence[str], positions: Mapping[int, int]
+    ) -> tuple[dict[str, KnownJob], bool]:
+        """What is known of these once the view has passed the positions.
+
+        Waits for that only while some are unknown, and at most `WAIT_S_MAX`; the second value
+        says whether what is unknown now does not exist before those positions.
+        """
+        deadline_s = self._now_s() + WAIT_S_MAX
+        found: dict[str, KnownJob] = {}
+        missing = list(ids)
+        while True:
+            has_passed = await self._has_passed(positions)
+            found |= await self.jobs(missing)
+            missing = [job_id for job_id in missing if job_id not in found]
+            if not missing or has_passed or has_passed is None:
+                return found, bool(has_passed) or not missing
+            if self._now_s() >= deadline_s:
+                return found, False
+            await asyncio.sleep(PAUSE_S)
+
+    async def _has_passed(self, positions: Mapping[int, int]) -> bool | None:
+        """None if there is no view."""
+        rows = await self._ask("view_progress", list(positions))
+        if rows is None:
+            return None
+        seen = {row["partition"]: row["position"] for row in rows}
+        return all(seen.get(partition, 0) >= place for partition, place in positions.items())
+
+    async def _ask_briefly(self, statement: str, *arguments: object) -> Rows | None:
+        """As `_ask`, for what may take long: None when it does."""
+        try:
+            async with asyncio.timeout(COUNT_S_MAX):
+                return await self._ask(statement, *arguments)
+        except TimeoutError:
+            return None
+
+    async def _ask(self, statement: str, *arguments: object) -> Rows | None:
+        """None if there is no view, or an older one."""
+        if self._now_s() < self._absent_until_s:
+            return None
+        try:
+            with db.reaching():
+                rows: Rows = await self._pool.fetch(SQL[statement], *arguments)
+        except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
+            self._absent_until_s = self._now_s() + ABSENT_S
+            return None
+        return rows
+
+
+def arguments(chosen: JobFilter, states: Iterable[JobState]) -> tuple[object, ...]:
+    """What the statements that find jobs are given, in their order."""
+    wanted = set(states) & set(chosen.states) if chosen.states else states
+    labels = msgspec.json.encode(chosen.labels).decode() if chosen.labels else None
+    return (
+        chosen.queue,
+        chosen.job_set,
+        sorted(wanted),
+        list(chosen.classes),
+        labels,
+        chosen.executor,
+        chosen.node,
+    )

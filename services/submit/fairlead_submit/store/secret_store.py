@@ -1,0 +1,82 @@
+"""The secrets of queues in Postgres: names are shown, values are only ever sealed here."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from fairlead_common import clock, db
+from fairlead_common.errors import Fault
+from fairlead_common.problems import Problem
+from fairlead_common.secret_values import Keyring
+from fairlead_submit.domain.decoding import invalid
+from fairlead_submit.domain.secret_variables import NO_KEY, QueueSecrets, Values
+from fairlead_submit.store.schema import SQL
+
+SECRETS_MAX: Final = 1_000
+
+
+class SecretView(msgspec.Struct, frozen=True, rename="camel"):
+    """A secret without its values."""
+
+    name: str
+    keys: list[str]
+    changed_by: str
+    changed_at: str
+
+
+class Secrets:
+    """Reads and changes them; `keyring` seals."""
+
+    def __init__(self, pool: db.Pool, keyring: Keyring) -> None:
+        self._pool = pool
+        self._keyring = keyring
+
+    async def list(self, queue: str) -> list[SecretView]:
+        """The secrets of a queue by name."""
+        with db.reaching():
+            rows = await self._pool.fetch(SQL["list_secrets"], queue)
+        return [
+            SecretView(
+                row["name"],
+                sorted(msgspec.json.decode(row["sealed"], type=dict[str, str])),
+                row["changed_by"],
+                clock.rfc3339(round(row["changed_at"].timestamp() * 1000)),
+            )
+            for row in rows
+        ]
+
+    async def put(self, queue: str, name: str, values: Mapping[str, str], by: str) -> None:
+        """Make or replace a secret. Raises a 422 `Problem`."""
+        if not self._keyring:
+            raise invalid([Fault("/values", NO_KEY)])
+        sealed = {key: self._keyring.seal(queue, value) for key, value in values.items()}
+        text = msgspec.json.encode(sealed).decode()
+        with db.reaching():
+            done = await self._pool.fetchval(SQL["put_secret"], queue, name, text, by, SECRETS_MAX)
+        if done is None:
+            raise invalid([Fault("", f"the queue has {SECRETS_MAX} secrets already")])
+
+    async def delete(self, queue: str, name: str) -> None:
+        """Remove a secret. Raises a 404 `Problem`."""
+        with db.reaching():
+            done = await self._pool.fetchval(SQL["delete_secret"], queue, name)
+        if done is None:
+            raise Problem("not-found", f"Queue {queue!r} has no secret {name!r}.")
+
+    async def delete_all(self, queue: str) -> None:
+        """Remove what a queue had that is no more: another of its name must not have it."""
+        with db.reaching():
+            await self._pool.execute(SQL["delete_secrets"], queue)
+
+    async def values(self, queue: str) -> Values:
+        """The sealed values of a queue."""
+        with db.reaching():
+            rows = await self._pool.fetch(SQL["list_secrets"], queue)
+        return {
+            row["name"]: msgspec.json.decode(row["sealed"], type=dict[str, str]) for row in rows
+        }
+
+    async def of(self, queue: str) -> QueueSecrets:
+        """What seals the values of jobs of this queue."""
+        return QueueSecrets(self._keyring, queue, await self.values(queue))

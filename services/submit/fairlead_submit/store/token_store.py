@@ -1,0 +1,153 @@
+"""API tokens, and links that sign a browser in once. Only digests are stored."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import asyncpg
+import msgspec
+
+from fairlead_common import auth, db
+from fairlead_common.permissions import LADDER
+from fairlead_submit.store.schema import SQL
+
+KIND_TOKEN: Final = auth.KIND_TOKEN
+KIND_SESSION: Final = auth.KIND_SESSION
+LINK_S: Final = 600
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """What a token is to be good for. Without `queues` it is good for all of them.
+
+    A personal one has of its owner's roles these at most, as they are when it is used; the roles
+    of any other are its own.
+    """
+
+    name: str
+    roles: tuple[str, ...]
+    personal: bool = False
+    groups: tuple[str, ...] = ()
+    queues: tuple[str, ...] | None = None
+    label: str = ""
+    made_by: str = ""
+    parent: int | None = None
+    """The number of the API token that a session ends with."""
+    unique_name: str | None = None
+    """What no other token may be called."""
+
+
+class SignedIn(msgspec.Struct, frozen=True):
+    """What a link was good for: the secret of a session, and whose."""
+
+    token: str
+    name: str
+
+
+async def make_token(
+    pool: db.Pool,
+    name: str,
+    roles: Sequence[str],
+    ttl_s: float | None = None,
+    queues: Sequence[str] | None = None,
+) -> str:
+    """A new token of that name, which nobody can find out again; `ttl_s` None: for good."""
+    scope = None if queues is None else tuple(queues)
+    token, _ = await grant(pool, Grant(name=name, roles=tuple(roles), queues=scope), ttl_s)
+    return token
+
+
+async def grant(
+    pool: db.Pool, wanted: Grant, ttl_s: float | None, kind: str = KIND_TOKEN
+) -> tuple[str, Mapping[str, Any]]:
+    """A new token, and its row. `Any`: as asyncpg has it."""
+    unknown = set(wanted.roles) - set(LADDER)
+    if unknown:
+        raise ValueError(f"there is no role {', '.join(sorted(unknown))}")
+    token = auth.new_token()
+    row = await pool.fetchrow(
+        SQL["insert_token"],
+        auth.digest(token),
+        wanted.name,
+        list(wanted.roles),
+        kind,
+        ttl_s,
+        wanted.personal,
+        list(wanted.groups),
+        None if wanted.queues is None else list(wanted.queues),
+        wanted.label,
+        wanted.made_by,
+        wanted.parent,
+        wanted.unique_name,
+    )
+    return token, row
+
+
+async def grant_unique(
+    pool: db.Pool, wanted: Grant, ttl_s: float | None
+) -> tuple[str, Mapping[str, Any]] | None:
+    """As `grant`; None if its maker has made a valid one for the same name with the same label."""
+    unique_name = "\n".join((wanted.made_by, wanted.name, wanted.label))
+    wanted = msgspec.structs.replace(wanted, unique_name=unique_name)
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute(SQL["free_token_name"], unique_name)
+        try:
+            async with connection.transaction():
+                return await grant(connection, wanted, ttl_s)
+        except asyncpg.UniqueViolationError:
+            return None
+
+
+async def make_person_link(pool: db.Pool, wanted: Grant, ttl_s: float = LINK_S) -> str:
+    """A code for `/sign-in?code=...` that works once, for a session that is good for this."""
+    code = auth.new_token()
+    await pool.execute(
+        SQL["insert_link"],
+        auth.digest(code),
+        wanted.name,
+        list(wanted.roles),
+        ttl_s,
+        wanted.personal,
+        list(wanted.groups),
+        None if wanted.queues is None else list(wanted.queues),
+    )
+    return code
+
+
+async def make_token_link(pool: db.Pool, token: int, ttl_s: float = LINK_S) -> str | None:
+    """A code for a session that may do what this API token may and ends with it.
+
+    None if the token is unknown or has expired.
+    """
+    code = auth.new_token()
+    found = await pool.fetchval(SQL["insert_link_of_token"], auth.digest(code), token, ttl_s)
+    return None if found is None else code
+
+
+async def sign_in(pool: db.Pool, code: str, session_s: float) -> SignedIn | None:
+    """Use up the code and make a session; None if it is unknown, used or too old."""
+    async with pool.acquire() as connection, connection.transaction():
+        row = await connection.fetchrow(SQL["use_link"], auth.digest(code))
+        if row is None:
+            return None
+        wanted = Grant(
+            name=row["name"],
+            roles=tuple(row["roles"]),
+            personal=row["personal"],
+            groups=tuple(row["groups"]),
+            queues=None if row["queues"] is None else tuple(row["queues"]),
+            label="browser",
+            made_by=row["name"],
+            parent=row["parent"],
+        )
+        token, _ = await grant(connection, wanted, session_s, KIND_SESSION)
+        return SignedIn(token, row["name"])
+
+
+async def sign_out(pool: db.Pool, token: str) -> None:
+    """End a session; a token that is none stays."""
+    await pool.execute(SQL["end_session"], auth.digest(token), KIND_SESSION)
+
+
+async def forget_expired(pool: db.Pool) -> None:
+    """Remove tokens and links that are of no use any more."""
+    await pool.execute(SQL["forget_tokens"])
+    await pool.execute(SQL["forget_links"])

@@ -1,0 +1,196 @@
+"""What operators do: queues with all their parts, cordons of executors and nodes."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from fairlead_common import clusters, configuration, positions
+from fairlead_common.log.topics import CONFIG
+from fairlead_submit.store import token_store
+from tests.integration.submit.submit_and_lookout import watched
+from tests.integration.submit.submit_server import Served, served
+
+RUN = {"command": ["true"]}
+
+
+@pytest.fixture
+async def submit(fresh_database: str) -> AsyncIterator[Served]:
+    async with served(fresh_database) as made:
+        yield made
+
+
+async def reported(submit: Served, executor: str, *nodes: str) -> None:
+    """An executor lives, with these nodes."""
+    producer = await submit.log.producer(executor)
+    records = [clusters.heartbeat_record(clusters.Heartbeat(executor=executor))]
+    records += [
+        clusters.node_record(clusters.Node(executor=executor, name=name, allocatable={"cpu": 1}))
+        for name in nodes
+    ]
+    await producer.append(records)
+    await producer.close()
+
+
+async def cordons_told(submit: Served, count: int) -> list[configuration.Cordon]:
+    """What the log says of cordons, once there are so many values."""
+    while True:
+        items = [configuration.decode(value) for value in await submit.logged(CONFIG)]
+        told = [item for item in items if isinstance(item, configuration.Cordon)]
+        if len(told) >= count:
+            return told
+
+
+async def test_an_executor_and_a_node_are_cordoned_and_the_log_hears_of_it(submit: Served) -> None:
+    await reported(submit, "north", "n0")
+    url = "/api/v1/executors/north"
+    body = {"cordoned": True, "reason": "repairs"}
+    first = await submit.client.put(url, json=body)
+    assert first.status_code == 200, first.text
+    assert first.json() == {
+        "executor": "north",
+        "node": None,
+        "version": first.json()["version"],
+        "position": first.json()["position"],
+        **body,
+    }
+    place = positions.decode(first.json()["position"])
+    assert place.configured == {"cordon/north": first.json()["version"]}
+    again = await submit.client.put(url, json=body)
+    assert again.json() == first.json()
+    node = await submit.client.put(f"{url}/nodes/n0", json={"cordoned": True})
+    assert (node.json()["node"], node.json()["reason"]) == ("n0", "")
+    lifted = await submit.client.put(url, json={"cordoned": False})
+    assert lifted.json()["version"] > first.json()["version"]
+    told = await cordons_told(submit, 3)
+    assert [(item.node, item.cordoned) for item in told] == [
+        (None, True),
+        ("n0", True),
+        (None, False),
+    ]
+
+
+async def test_a_name_that_nobody_has_cannot_be_cordoned_but_uncordoned(submit: Served) -> None:
+    await reported(submit, "north", "n0")
+    for path in ("south", "north/nodes/n1"):
+        url = f"/api/v1/executors/{path}"
+        assert (await submit.client.put(url, json={"cordoned": True})).status_code == 404
+        assert (await submit.client.put(url, json={"cordoned": False})).status_code == 200
+
+
+async def test_only_operators_cordon(fresh_database: str) -> None:
+    async with served(fresh_database, roles=("submitter",)) as submit:
+        answer = await submit.client.put("/api/v1/executors/e", json={"cordoned": True})
+        assert answer.status_code == 403
+
+
+async def test_a_queue_keeps_all_that_it_is_told(submit: Served) -> None:
+    body = {
+        "name": "tides",
+        "weight": 2.5,
+        "limits": {"default": {"cpu": 0.5, "memory": "64Gi"}},
+        "permissions": [{"subjects": ["group:sea"], "verbs": ["submit", "view"]}],
+        "labels": {"team": "sea"},
+        "retryPolicy": {"limit": 2, "on": ["oom"], "memoryFactor": 1.5},
+    }
+    made = await submit.post("/queues", body)
+    assert made.status_code == 201, made.text
+    shown = (await submit.client.get("/api/v1/queues/tides")).json()
+    assert shown == made.json()
+    assert {name: shown[name] for name in body} == body
+    queue = None
+    while queue is None:
+        told = [configuration.decode(value) for value in await submit.logged(CONFIG)]
+        queue = next((item for item in told if getattr(item, "name", "") == "tides"), None)
+    assert isinstance(queue, configuration.Queue)
+    assert queue.retry_policy is not None
+    assert queue.retry_policy.memory_factor == 1.5
+
+
+async def test_a_queue_is_tried_without_making_or_changing_it(submit: Served) -> None:
+    good, bad = {"name": "tides", "weight": 2}, {"name": "tides", "weight": -1}
+    tried = await submit.post("/queues?dryRun=true", good)
+    assert (tried.status_code, tried.json()["weight"]) == (200, 2.0), tried.text
+    assert (await submit.client.get("/api/v1/queues/tides")).status_code == 404
+    assert (await submit.post("/queues?dryRun=true", bad)).status_code == 422
+
+    made = (await submit.post("/queues", good)).json()
+    assert (await submit.post("/queues?dryRun=true", good)).status_code == 409
+    put = submit.client.put
+    url = "/api/v1/queues/tides?dryRun=true"
+    tried = await put(url, json={"weight": 3})
+    assert (tried.status_code, tried.json()["weight"]) == (200, 3.0), tried.text
+    assert (await put(url, json=bad)).status_code == 422
+    assert (await put(url, json=good, headers={"if-match": '"0"'})).status_code == 412
+    assert (await put(f"{url}&dryrun=true", json=good)).status_code == 422
+    assert (await put("/api/v1/queues/none?dryRun=true", json={})).status_code == 404
+    assert (await submit.client.get("/api/v1/queues/tides")).json() == made
+
+
+async def test_a_limit_of_an_unknown_class_is_refused(submit: Served) -> None:
+    answer = await submit.post("/queues", {"name": "a", "limits": {"royal": {"cpu": 1}}})
+    assert answer.status_code == 422
+    (fault,) = answer.json()["errors"]
+    assert fault["pointer"] == "/limits/royal"
+    assert "urgent" in fault["detail"]
+
+
+async def test_queues_are_counted_and_seen_again_only_when_changed(submit: Served) -> None:
+    for name in ("a", "b"):
+        await submit.post("/queues", {"name": name})
+    listed = (await submit.client.get("/api/v1/queues?include=count&limit=1")).json()
+    assert (listed["count"], len(listed["queues"])) == ("3", 1)
+    shown = await submit.client.get("/api/v1/queues/a")
+    headers = {"If-None-Match": shown.headers["etag"]}
+    same = await submit.client.get("/api/v1/queues/a", headers=headers)
+    assert (same.status_code, same.content) == (304, b"")
+    await submit.post("/queues/a/cordon", {"reason": "x"})
+    changed = await submit.client.get("/api/v1/queues/a?wait=5s", headers=headers)
+    assert (changed.status_code, changed.json()["reason"]) == (200, "x")
+
+
+async def test_who_may_not_view_a_queue_does_not_find_it(submit: Served) -> None:
+    permissions = [{"subjects": ["ann"], "verbs": ["view", "submit"]}]
+    await submit.post("/queues", {"name": "own", "permissions": permissions})
+    for name, status in (("ann", 200), ("eve", 404)):
+        token = await token_store.make_token(submit.pool, name, ["submitter"])
+        headers = {"Authorization": f"Bearer {token}"}
+        shown = await submit.client.get("/api/v1/queues/own", headers=headers)
+        assert shown.status_code == status
+        listed = (await submit.client.get("/api/v1/queues", headers=headers)).json()
+        names = {queue["name"] for queue in listed["queues"]}
+        assert ("own" in names) == (name == "ann")
+        body = {"queue": "own", "jobSet": "s", "jobs": [RUN]}
+        answer = await submit.client.post("/api/v1/jobs", json=body, headers=headers)
+        assert answer.status_code == (200 if name == "ann" else 422), answer.text
+
+
+async def test_a_queue_is_removed_when_it_has_no_live_jobs(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with watched(fresh_database, valkey_url) as submit:
+        name, url = submit.queue, f"/api/v1/queues/{submit.queue}"
+        made = (await submit.client.get(url)).json()
+        (job,) = (await submit.submit([RUN])).json()["jobs"]
+        busy = await submit.client.delete(url)
+        assert busy.status_code == 409, "also what the view had not seen yet counts"
+        assert "1 jobs" in busy.json()["detail"]
+        await submit.post("/jobs/cancel", {"ids": [job["id"]]})
+        stale = await submit.client.delete(url, headers={"If-Match": '"0"'})
+        assert stale.status_code == 412
+        assert (await submit.client.delete(url)).status_code == 204
+        assert (await submit.client.delete(url)).status_code == 404
+        assert (await submit.submit([RUN])).status_code == 422
+        again = await submit.post("/queues", {"name": name})
+        assert again.status_code == 201
+        assert again.json()["version"] > made["version"] + 1
+
+
+async def test_each_change_says_who_asked_for_it(submit: Served) -> None:
+    await reported(submit, "north", "n0")
+    await submit.post("/queues", {"name": "tides"})
+    await submit.post("/queues/tides/cordon", {"reason": "x"})
+    await submit.client.put("/api/v1/executors/north", json={"cordoned": True})
+    await cordons_told(submit, 1)
+    told = [configuration.decode(value) for value in await submit.logged(CONFIG)]
+    mine = [item for item in told if getattr(item, "name", "tides") == "tides"]
+    assert [item.by for item in mine] == ["tester"] * 3

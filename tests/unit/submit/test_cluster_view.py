@@ -1,0 +1,75 @@
+"""The fleet that submit knows when the log fails in the middle of a reading."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+
+from fairlead_common import clusters
+from fairlead_common.clusters import Heartbeat
+from fairlead_common.errors import LogUnavailable
+from fairlead_common.log import topics
+from fairlead_common.log.memory import MemoryLog, MemoryReader
+from fairlead_common.log.protocol import Batch, Positions
+from fairlead_submit.service.cluster_view import Fleet
+
+
+def _break_off(reader: MemoryReader, *, waits: bool) -> None:
+    """Let it read one entry, and then fail or wait for ever."""
+    read, reads = reader.read, itertools.count()
+
+    async def breaks_off() -> Batch:
+        if next(reads) == 0:
+            return await read(records_max=1)
+        if waits:
+            await asyncio.Event().wait()
+        raise LogUnavailable("away")
+
+    reader.read = breaks_off  # type: ignore[method-assign, assignment]
+
+
+class _Log(MemoryLog):
+    """A log whose readers break off while it is told to."""
+
+    breaks = False
+    waits = False
+    ends_before_b = False
+
+    async def end_positions(self, topic: str) -> dict[int, int]:
+        return {0: 1} if self.ends_before_b else await super().end_positions(topic)
+
+    async def reader(self, topic: str, positions: Positions) -> MemoryReader:
+        reader = await super().reader(topic, positions)
+        if self.breaks:
+            _break_off(reader, waits=self.waits)
+        return reader
+
+
+@pytest.fixture
+async def log() -> AsyncIterator[_Log]:
+    """A log that two executors have reported to."""
+    log = _Log(lambda: 0)
+    await log.create(topics.clusters())
+    producer = await log.producer("e")
+    for name in ("a", "b"):
+        await producer.append([clusters.heartbeat_record(Heartbeat(executor=name))])
+    yield log
+    await log.close()
+
+
+async def test_an_entry_read_before_the_log_failed_is_shown_though_nothing_follows(
+    log: _Log,
+) -> None:
+    fleet = Fleet(log)
+    log.breaks = True
+    with pytest.raises(LogUnavailable):
+        await fleet.now()
+    log.breaks, log.ends_before_b = False, True
+    assert (await fleet.now()).executors == {"a"}
+
+
+async def test_a_log_that_does_not_answer_in_time_is_away(log: _Log) -> None:
+    log.breaks = log.waits = True
+    with pytest.raises(LogUnavailable):
+        await Fleet(log, read_s_max=0.01).now()

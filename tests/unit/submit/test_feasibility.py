@@ -1,0 +1,118 @@
+"""Whether a job could ever run, as a dry run says."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import pytest
+
+from fairlead_common import shapes
+from fairlead_common.classes import AwayNodeType, PriorityClass
+from fairlead_common.clusters import Node, Taint
+from fairlead_common.configuration import Queue
+from fairlead_common.shapes import Preference, Requirement, SelectorTerm, Shape, Toleration
+from fairlead_submit.domain import feasibility
+
+GPU = "nvidia.com/gpu"
+PLAIN = PriorityClass(name="default", value=0)
+
+
+def node(name: str = "n0", cpu: int = 8, **more: object) -> Node:
+    allocatable = {"cpu": cpu * 1000, "memory": 2**33, GPU: int("gpu" in name)}
+    return Node(executor="e", name=name, allocatable=allocatable, **more)  # type: ignore[arg-type]
+
+
+class Case(NamedTuple):
+    shape: Shape
+    want: bool | None
+    nodes: list[Node]
+    limits: Mapping[str, float | str] = MappingProxyType({})
+    priority_class: PriorityClass = PLAIN
+
+
+CASES = {
+    "a job that fits": Case(Shape({"cpu": 8000}), True, [node()]),
+    "one larger than any node": Case(Shape({"cpu": 9000}), False, [node(), node("n1")]),
+    "one that no node is large enough for in all": Case(
+        Shape({"cpu": 8000, GPU: 1}), False, [node(), node("gpu", cpu=1)]
+    ),
+    "no node at all": Case(Shape({"cpu": 1}), None, []),
+    "nodes of another pool": Case(Shape({"cpu": 1}), None, [node(pool="other")]),
+    "what is on no node": Case(Shape({"licence": 1}), None, [node()]),
+    "a label that no node has": Case(
+        Shape({"cpu": 1}, node_selector={"disk": "ssd"}), False, [node()]
+    ),
+    "a taint that is tolerated": Case(
+        Shape({"cpu": 1}, tolerations=(Toleration("k", "Exists"),)),
+        True,
+        [node(taints=(Taint("k"),))],
+    ),
+    "a taint that is not": Case(Shape({"cpu": 1}), False, [node(taints=(Taint("k"),))]),
+    "a taint that only ranks": Case(
+        Shape({"cpu": 1}), True, [node(taints=(Taint("k", effect="PreferNoSchedule"),))]
+    ),
+    "a guest": Case(
+        Shape({"cpu": 1}),
+        True,
+        [node(taints=(Taint("k", "v"),))],
+        priority_class=PriorityClass(
+            name="default",
+            value=1,
+            away_node_types=(AwayNodeType(taints=(Taint("k", ""),), value=0),),
+        ),
+    ),
+    "more than the queue may hold": Case(Shape({"cpu": 5000}), False, [node()], {"cpu": 0.5}),
+    "as much as the queue may hold": Case(Shape({"cpu": 4000}), True, [node()], {"cpu": "4"}),
+    "more than the class may hold": Case(
+        Shape({"cpu": 5000}),
+        False,
+        [node()],
+        {"cpu": "8"},
+        PriorityClass(name="default", value=0, limits={"cpu": 0.5}),
+    ),
+    "a wish that no node meets": Case(
+        Shape(
+            {"cpu": 1},
+            preferred=(Preference(9, SelectorTerm((Requirement("disk", "Exists"),))),),
+        ),
+        True,
+        [node()],
+    ),
+    "a node that is cordoned": Case(Shape({"cpu": 1}), True, [node(unschedulable=True)]),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_a_verdict(case: Case) -> None:
+    kind = feasibility.Kind(bytes(shapes.encode(case.shape)), "default", "default")
+    queue = Queue(name="q", limits={"default": dict(case.limits)})
+    classes = {"default": case.priority_class}
+    said = feasibility.verdicts([kind, kind], case.nodes, queue, classes)[kind]
+    assert said.feasible is case.want, said.why
+    assert (said.why is None) == (case.want is True)
+
+
+def test_a_verdict_says_what_is_too_small() -> None:
+    kind = feasibility.Kind(bytes(shapes.encode(Shape({"cpu": 9000}))), "default", "default")
+    said = feasibility.verdicts(
+        [kind], [node(), node("n1", 4)], Queue(name="q"), {"default": PLAIN}
+    )
+    assert said[kind].why == (
+        "needs 9 cpu on one node; of the 2 nodes that suit it the largest has 8"
+    )
+
+
+@pytest.mark.parametrize(
+    ("members", "label", "feasible_"),
+    [(4, None, True), (5, None, False), (2, "rack", True), (3, "rack", False), (2, "row", False)],
+)
+def test_a_gang_fits_if_its_members_find_places_together(
+    members: int, label: str | None, feasible_: bool
+) -> None:
+    nodes = [node("n0", 4, labels={"rack": "a"}), node("n1", 4, labels={"rack": "b"})]
+    shape = bytes(shapes.encode(Shape({"cpu": 2000})))
+    kind = feasibility.Kind(shape, "default", "default", members, label)
+    verdict = feasibility.verdicts([kind], nodes, Queue(name="q"), {"default": PLAIN})[kind]
+    assert verdict.feasible is feasible_
+    if not feasible_:
+        assert f"{members} members of its gang" in (verdict.why or "")

@@ -1,0 +1,76 @@
+"""Jobs one a line: the same whatever the pieces they come in, and faults by line."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead_common.errors import Fault
+from fairlead_common.problems import Problem
+from fairlead_submit.domain.ndjson import LINE_BYTES_MAX, Lines
+from fairlead_submit.domain.request_types import Submission
+
+
+def read(body: bytes, step: int = 7, jobs_max: int = 100) -> tuple[Submission, list[Fault]]:
+    lines = Lines(jobs_max)
+    for start in range(0, len(body), step):
+        lines.feed(body[start : start + step])
+    request, found = lines.submission("q", "s")
+    return request, lines.placed(found)
+
+
+@given(st.integers(1, 200))
+def test_pieces_make_no_difference(step: int) -> None:
+    body = b'{"cpu": 1}\n{"cpu": 2}\r\n\n  {"cpu": 3, "memory": null}\n{"cpu": "\xc3\xa9"}'
+    request, found = read(body, step)
+    assert found == []
+    assert [job.cpu for job in request.jobs or ()] == [1, 2, 3, "é"]
+
+
+def test_faults_are_named_by_line() -> None:
+    body = (
+        b'{"cpu": 1}\n\n{"cpu": true}\n{"cpu": 1, "cpu": 2}\n{"a": 1}\n[]\n'
+        b'{"labels": {"a": "\\u0000"}}\n'
+    )
+    request, found = read(body)
+    assert [fault.pointer for fault in found] == [
+        "/lines/3/cpu",
+        "/lines/4/cpu",
+        "/lines/5/a",
+        "/lines/6",
+        "/lines/7/labels/a",
+    ]
+    assert len(request.jobs or ()) == 6
+
+
+ODD_LINES = {
+    "two values on a line, and none on the next": b'{"cpu": 1}{"cpu": 2}\n\n',
+    "a value over two lines": b'{"cpu":\n1}\n',
+    "half a line at the end": b'{"cpu": 1}\n{"cpu"',
+    "what is not UTF-8": b'{"cpu": "\xff"}\n',
+    "deep nesting": b'{"labels": ' + b"[" * 5_000 + b"\n",
+}
+
+
+@pytest.mark.parametrize("body", ODD_LINES.values(), ids=ODD_LINES.keys())
+def test_a_line_that_is_no_json_makes_the_body_unreadable(body: bytes) -> None:
+    with pytest.raises(Problem) as refused:
+        read(body)
+    assert refused.value.slug == "malformed"
+    assert refused.value.faults
+
+
+def test_reading_ends_as_soon_as_it_is_too_much() -> None:
+    lines = Lines(jobs_max=2)
+    lines.feed(b"{}\n{}\n")
+    with pytest.raises(Problem) as refused:
+        lines.feed(b"{}\n")
+    assert refused.value.slug == "invalid"
+    lines = Lines(jobs_max=2)
+    with pytest.raises(Problem) as refused:
+        lines.feed(b" " * (LINE_BYTES_MAX + 1))
+    assert refused.value.slug == "too-large"
+
+
+def test_nothing_is_no_job() -> None:
+    assert read(b"") == (msgspec.convert({"queue": "q", "jobSet": "s", "jobs": []}, Submission), [])

@@ -1,0 +1,144 @@
+"""What a queue may use, gangs as Armada says them, and what grace a job gets."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead_common import events, shapes
+from fairlead_common.errors import Fault
+from fairlead_submit.domain.job_templates import Templates
+from fairlead_submit.domain.policy import Allow, JobPolicy
+from fairlead_submit.domain.request_types import Submission
+from fairlead_submit.domain.submission import Place, prepare
+
+RUN = {"command": ["true"]}
+CLAIM = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+
+
+def pod(**more: object) -> dict[str, Any]:
+    """A job with a pod spec (`Any`: JSON)."""
+    return {"podSpec": {"containers": [{}], **more}}
+
+
+def submitted(job: object, allow: Allow | None = None) -> tuple[events.JobSubmitted, list[Fault]]:
+    settings = JobPolicy(allow={} if allow is None else {"q": allow})
+    body = msgspec.json.encode({"queue": "q", "jobSet": "s", "jobs": [job]})
+    request = msgspec.json.decode(body, type=Submission)
+    templates = Templates(settings)
+    prepared, found = prepare(request, [], templates, settings.limits, Place(0, 0))
+    return prepared.jobs[0], found
+
+
+REFUSED = {
+    "another namespace": (Allow(namespaces=("a",)), RUN, "/namespace"),
+    "another account": (
+        Allow(service_accounts=("a",)),
+        pod(serviceAccountName="b"),
+        "/podSpec/serviceAccountName",
+    ),
+    "the account that one has without saying": (
+        Allow(service_accounts=("a",)),
+        pod(),
+        "/podSpec/serviceAccountName",
+    ),
+    "another kind of volume": (Allow(volumes=("emptyDir",)), pod(volumes=[CLAIM]), "volumes/0"),
+    "another volume of a kind": (
+        Allow(volumes=("persistentVolumeClaim/other",)),
+        pod(volumes=[CLAIM]),
+        "/podSpec/volumes/0",
+    ),
+    "a path of the machine": (
+        Allow(volumes=("emptyDir",)),
+        pod(volumes=[{"name": "v", "hostPath": {"path": "/"}}]),
+        "/podSpec/volumes/0",
+    ),
+    "a node by name": (Allow(nodes=("n0",)), pod(nodeName="n0"), "/podSpec/nodeName"),
+}
+
+
+@pytest.mark.parametrize(("allow", "job", "pointer"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_is_not_allowed_is_refused(allow: Allow, job: object, pointer: str) -> None:
+    _, found = submitted(job, allow)
+    assert [fault.pointer.endswith(pointer) for fault in found] == [True], found
+    assert "this queue may use" in found[0].detail or "nodeName" in found[0].pointer
+
+
+def test_what_is_allowed_is_taken() -> None:
+    allow = Allow(
+        namespaces=("default",),
+        volumes=("persistentVolumeClaim/data", "emptyDir"),
+        service_accounts=("default", "a"),
+    )
+    for job in (RUN, pod(volumes=[CLAIM, {"name": "w"}], serviceAccountName="a")):
+        assert submitted(job, allow)[1] == []
+
+
+def test_what_cannot_be_read_is_named_also_where_the_queue_is_limited() -> None:
+    for spec in (5, {"containers": [{"args": ["x" * 70_000]}]}):
+        _, found = submitted({"podSpec": spec}, Allow(nodes=("n0",), volumes=()))
+        assert [fault.pointer for fault in found] == ["/jobs/0/podSpec"]
+
+
+def test_other_queues_are_not_limited() -> None:
+    settings = JobPolicy(allow={"other": Allow(namespaces=())})
+    assert Templates(settings).shared("q", None).allow is None
+
+
+def test_a_queue_with_nodes_of_its_own_stays_on_them() -> None:
+    wish = shapes.Requirement("metadata.name", "In", ("n0", "n1"))
+    event, found = submitted(RUN, Allow(nodes=("n1", "n0")))
+    assert found == []
+    assert shapes.decode(event.shape).affinity == (shapes.SelectorTerm(match_fields=(wish,)),)
+    expression = {"key": "a", "operator": "Exists"}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}, {}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    event, found = submitted(pod(affinity=affinity), Allow(nodes=("n0", "n1")))
+    assert found == []
+    terms = shapes.decode(event.shape).affinity
+    assert [term.match_fields for term in terms if term.match_expressions] == [(wish,)]
+    assert shapes.SelectorTerm() in terms, "what meets nothing goes on meeting nothing"
+
+
+def armada(**words: str) -> dict[str, Any]:
+    return {**RUN, "annotations": {f"armadaproject.io/{key}": text for key, text in words.items()}}
+
+
+def test_a_gang_may_be_said_as_armada_says_it() -> None:
+    job = armada(
+        gangId="g", gangCardinality="4", gangMinimumCardinality="2", gangNodeUniformityLabel="rack"
+    )
+    event, found = submitted(job)
+    assert found == []
+    assert event.gang == events.Gang(name="g", size=4, min_size=2, uniformity_label="rack")
+    same = {**job, "gang": {"name": "g", "size": 4, "minSize": 2, "rest": "fail"}}
+    event, found = submitted(same)
+    assert found == []
+    assert event.gang is not None
+    assert event.gang.rest == "fail"
+
+
+ODD = {
+    "no size": (armada(gangId="g"), "gangCardinality"),
+    "no name": (armada(gangCardinality="2"), "gangId"),
+    "an empty name": (armada(gangId="", gangCardinality="2"), "gangId"),
+    "a size that is none": (armada(gangId="g", gangCardinality="two"), "gangCardinality"),
+    "a size of nothing": (armada(gangId="g", gangCardinality="0"), "gangCardinality"),
+    "another size than the gang's": (
+        {**armada(gangId="g", gangCardinality="2"), "gang": {"name": "g", "size": 3}},
+        "gangCardinality",
+    ),
+}
+
+
+@pytest.mark.parametrize(("job", "word"), ODD.values(), ids=ODD.keys())
+def test_an_odd_gang_of_armada_is_refused(job: object, word: str) -> None:
+    _, found = submitted(job)
+    assert f"/jobs/0/annotations/armadaproject.io~1{word}" in {fault.pointer for fault in found}
+
+
+@pytest.mark.parametrize(("given", "grace_s"), [(None, 1), (0, 1), (1, 1), (300, 300)])
+def test_the_grace_of_a_job(given: int | None, grace_s: int) -> None:
+    event, found = submitted(pod(terminationGracePeriodSeconds=given))
+    assert found == []
+    assert event.grace_s == grace_s

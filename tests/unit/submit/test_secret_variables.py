@@ -1,0 +1,128 @@
+"""Secret variables of jobs: what a submission makes of them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead_common.errors import Fault
+from fairlead_common.secret_values import Keyring
+from fairlead_submit.domain import secret_variables
+from fairlead_submit.domain.job_templates import Template, Templates
+from fairlead_submit.domain.policy import JobPolicy
+from fairlead_submit.domain.request_types import Job
+from fairlead_submit.domain.secret_variables import QueueSecrets
+
+RING = Keyring("a key")
+STORED = RING.seal("q", "stored")
+SECRETS = QueueSecrets(RING, "q", {"s": {"k": STORED}})
+
+
+def template(job: dict[str, Any], secrets: QueueSecrets = SECRETS) -> Template:
+    """Of a job as it is in a request. `Any`: JSON."""
+    made = Templates(JobPolicy())
+    read = msgspec.json.decode(msgspec.json.encode({"command": ["x"], **job}), type=Job)
+    return made.of(read, made.shared("q", None, secrets))
+
+
+def env_of(made: Template) -> list[dict[str, Any]]:
+    """The variables of the only container."""
+    assert not made.faults, made.faults
+    found: list[dict[str, Any]] = msgspec.json.decode(made.event.spec)["containers"][0]["env"]
+    return found
+
+
+REFERENCE = {"secretKeyRef": {"name": "s", "key": "k"}}
+INLINE = {"name": "A", "sealed": RING.seal("q", "hidden")}
+REFERRING = {"name": "A", "valueFrom": REFERENCE, "sealed": STORED}
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({"A": {"value": "hidden", "secret": True}}, INLINE),
+        ([{"name": "A", "value": "hidden", "secret": True}], INLINE),
+        ({"A": {"secretRef": {"name": "s", "key": "k"}}}, REFERRING),
+        ({"A": {"valueFrom": {"secretRef": {"name": "s", "key": "k"}}}}, REFERRING),
+        ([{"name": "A", "valueFrom": REFERENCE}], REFERRING),
+        ({"A": {"value": "open", "secret": False}}, {"name": "A", "value": "open"}),
+        ({"A": "open"}, {"name": "A", "value": "open"}),
+    ],
+)
+def test_each_form_becomes_a_sealed_variable(env: object, expected: object) -> None:
+    assert env_of(template({"env": env})) == [expected]
+    if isinstance(env, list):
+        pod = {"containers": [{"command": ["x"], "env": env}]}
+        assert env_of(template({"command": None, "podSpec": pod})) == [expected]
+
+
+def test_the_same_job_has_the_same_digest_and_another_value_another() -> None:
+    def digest(value: str) -> str:
+        return template({"env": {"A": {"value": value, "secret": True}}}).event.digest
+
+    assert digest("x") == digest("x") != digest("y")
+
+
+def test_a_changed_secret_makes_no_other_job_of_a_repeated_request() -> None:
+    changed = QueueSecrets(RING, "q", {"s": {"k": RING.seal("q", "new")}})
+    job = {"env": {"A": {"valueFrom": REFERENCE}}}
+    old, new = template(job), template(job, changed)
+    assert old.event.digest == new.event.digest
+    assert bytes(old.event.spec) != bytes(new.event.spec)
+
+
+@pytest.mark.parametrize(
+    ("env", "pointer"),
+    [
+        ({"A": {"secretRef": {"name": "no", "key": "k"}}}, "/env/A/valueFrom/secretKeyRef"),
+        ([{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "no"}}}],
+         "/env/0/valueFrom/secretKeyRef"),
+        ({"A": {"secret": True}}, "/env/A/value"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_where_it_is(env: object, pointer: str) -> None:
+    assert [fault.pointer for fault in template({"env": env}).faults] == [pointer]
+
+
+def test_a_sealed_text_of_another_job_is_not_accepted() -> None:
+    text = b'{"podSpec": {"containers": [{"env": [{"name": "A", "\\u0073ealed": "1.a.b"}]}]}}'
+    made = Templates(JobPolicy())
+    job = msgspec.json.decode(text, type=Job)
+    found = made.of(job, made.shared("q", None, SECRETS)).faults
+    assert Fault("/podSpec/containers/0/env/0/sealed", "is not a field that is known here") in found
+
+
+def test_without_a_key_secrets_are_refused_and_not_stored_in_the_open() -> None:
+    keyless = QueueSecrets(Keyring(""), "q", {})
+    made = template({"env": {"A": {"value": "hidden", "secret": True}}}, keyless)
+    assert [fault.detail for fault in made.faults] == [secret_variables.NO_KEY]
+    assert b"hidden" not in bytes(made.event.spec)
+    assert template({"env": {"A": {"value": "x", "secret": True}}}, secret_variables.NONE).faults
+
+
+def test_requests_that_may_refer_to_secrets_are_found() -> None:
+    def refers(text: bytes) -> bool:
+        return secret_variables.refers([msgspec.json.decode(text, type=Job)])
+
+    assert refers(b'{"env": {"A": {"value": "x"}}}')
+    assert refers(b'{"podSpec": {"a": "secretKeyRef"}}')
+    assert refers(b'{"podSpec": {"\\u0073ecretRef": 1}}')
+    assert not refers(b'{"env": {"A": "secretKeyRef"}}')
+    assert not refers(b'{"podSpec": {}}')
+
+
+def test_a_job_that_is_submitted_again_keeps_its_values_and_renews_its_references() -> None:
+    env = {"A": {"value": "hidden", "secret": True}, "B": {"valueFrom": REFERENCE}}
+    spec = bytes(template({"env": env}).event.spec)
+    new = RING.seal("q", "new")
+    again = secret_variables.again(spec, QueueSecrets(RING, "q", {"s": {"k": new}}))
+    assert isinstance(again, bytes)
+    sealed = [item["sealed"] for item in msgspec.json.decode(again)["containers"][0]["env"]]
+    assert sealed == [RING.seal("q", "hidden"), new]
+    gone = secret_variables.again(spec, QueueSecrets(RING, "q", {}))
+    assert isinstance(gone, str)
+    assert "no secret 's'" in gone.replace('"', "'")
+    other = secret_variables.again(spec, QueueSecrets(RING, "other", {"s": {"k": new}}))
+    assert isinstance(other, str)
+    assert "another queue" in other
+    assert secret_variables.again(b"{}", secret_variables.NONE) == b"{}"

@@ -1,0 +1,64 @@
+"""Large requests are checked beside the event loop, and callers take turns."""
+
+import asyncio
+import threading
+
+import msgspec
+import pytest
+
+from fairlead_common.problems import Problem
+from fairlead_common.shares import CALLER
+from fairlead_submit.domain.decoding import Decoder
+from fairlead_submit.domain.request_types import Submission
+from fairlead_submit.service.validation_thread import LARGE_BYTES, Validator
+
+WAIT_S = 60.0
+
+
+async def test_the_event_loop_goes_on_while_a_large_request_is_checked() -> None:
+    validator, began, is_answered = Validator(), asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def check() -> bool:
+        loop.call_soon_threadsafe(began.set)
+        return is_answered.wait(WAIT_S)
+
+    checking = asyncio.create_task(validator.run(check))
+    await began.wait()
+    is_answered.set()  # only a loop that is free comes here
+    assert await checking
+    validator.close()
+
+
+async def test_another_callers_request_is_checked_after_at_most_one_of_a_greedy_one() -> None:
+    validator, release = Validator(), threading.Event()
+    order: list[str] = []
+
+    async def send(caller: str) -> None:
+        CALLER.set(caller)
+
+        def check() -> None:
+            release.wait(WAIT_S)
+            order.append(caller)
+
+        await validator.run(check)
+
+    sent = [asyncio.create_task(send("greedy")) for _ in range(4)]
+    await asyncio.sleep(0)
+    sent.append(asyncio.create_task(send("patient")))
+    await asyncio.sleep(0)
+    release.set()
+    await asyncio.gather(*sent)
+    assert order.index("patient") == 1
+    validator.close()
+
+
+async def test_a_large_faulty_body_is_told_all_its_faults() -> None:
+    validator = Validator()
+    jobs = [{"command": ["true"], "priority": "high"}] * (LARGE_BYTES // 20)
+    body = msgspec.json.encode({"queue": "q", "jobSet": "s", "jobs": jobs})
+    with pytest.raises(Problem) as refused:
+        await validator.decode(Decoder(Submission), body)
+    assert refused.value.slug == "invalid"
+    assert refused.value.faults[0].pointer == "/jobs/0/priority"
+    validator.close()
