@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python b
 from bench import lookout
 from fairlead_common.db import migrate, open_pool
 from fairlead_common.log import topics
-from fairlead_common.log.connect import open_log
+from fairlead_common.log.opening import open_log
 from fairlead_lookout.store.fold.fold_store import SCHEMA
 from fairlead_standalone.addresses import free_port
 

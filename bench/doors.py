@@ -14,10 +14,10 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fairlead_common.access import RequestLimits
-from fairlead_common.auth import Authenticator
-from fairlead_common.doors import Doors
-from fairlead_common.settings import Settings
+from fairlead_common.service.access_settings import RequestLimits
+from fairlead_common.service.settings import Settings
+from fairlead_common.web.auth import Authenticator
+from fairlead_common.web.middleware import Doors
 
 TURNS: Final = 7
 MOST_US: Final = 50.0

@@ -24,10 +24,12 @@ import asyncpg
 import msgspec
 import psutil
 
-from fairlead_common import clock, events, ids, shapes
 from fairlead_common.db import migrate, open_pool
+from fairlead_common.domain import ids, shapes
+from fairlead_common.domain.records import events
 from fairlead_common.log import Producer, Record, topics
-from fairlead_common.log.memory import MemoryLog
+from fairlead_common.log.memory_log import MemoryLog
+from fairlead_common.service import clock
 from fairlead_lookout.service.fold_loop import Folder
 from fairlead_lookout.service.settings import Settings
 from fairlead_lookout.store.event_streams import Streams

@@ -34,9 +34,11 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead_common import clock, events, ids, shapes
 from fairlead_common.db import Connection, Pool, load, migrate, open_pool
+from fairlead_common.domain import ids, shapes
+from fairlead_common.domain.records import events
 from fairlead_common.log.topics import JOB_PARTITIONS
+from fairlead_common.service import clock
 from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import Running
 from fairlead_standalone.postgres import Postgres

@@ -24,11 +24,11 @@ from typing import Final
 import msgspec
 import uvloop
 
-from fairlead_common import events
-from fairlead_common.ids import new_job_id
+from fairlead_common.domain.ids import new_job_id
+from fairlead_common.domain.records import events
 from fairlead_common.log import EventLog, Reader, Record, Topic, caught_up
 from fairlead_common.log import topics as known
-from fairlead_common.log.connect import open_log
+from fairlead_common.log.opening import open_log
 from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import Running
 from fairlead_standalone.postgres import Postgres

@@ -32,10 +32,12 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/lookout.py`
 
 from bench import fold
-from fairlead_common import clock, events, ids, positions, shapes
 from fairlead_common.db import migrate, open_pool
+from fairlead_common.domain import ids, position_tokens, shapes
+from fairlead_common.domain.records import events
 from fairlead_common.log import EventLog, topics
-from fairlead_common.log.connect import open_log
+from fairlead_common.log.opening import open_log
+from fairlead_common.service import clock
 from fairlead_lookout.domain.model import Job, Run
 from fairlead_lookout.store.fold import table_rows
 from fairlead_lookout.store.fold.fold_store import SCHEMA
@@ -262,7 +264,7 @@ async def bulk(client: httpx2.AsyncClient, log: EventLog) -> dict[str, Any]:
 async def lag_of(client: httpx2.AsyncClient, log: EventLog) -> float:
     """Seconds until the view has folded what is in the log now."""
     end = await log.end_positions(topics.JOBS)
-    token = positions.encode({number: at for number, at in end.items() if at})
+    token = position_tokens.encode({number: at for number, at in end.items() if at})
     began_s = time.perf_counter()
     answer = await client.get("/api/v1/jobsets", params={"after": token, "wait": "60s", "limit": 1})
     assert answer.status_code == 200, answer.text

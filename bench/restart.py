@@ -33,11 +33,11 @@ import msgspec
 import psutil
 
 from fairlead import AsyncClient
-from fairlead_common import events as ev
-from fairlead_common import shapes
-from fairlead_common.ids import client_job_ids, job_set_partition
+from fairlead_common.domain import shapes
+from fairlead_common.domain.ids import client_job_ids, job_set_partition
+from fairlead_common.domain.records import events as ev
 from fairlead_common.log import EventLog, Producer, caught_up, topics
-from fairlead_common.log.connect import open_log
+from fairlead_common.log.opening import open_log
 from fairlead_standalone.addresses import free_port
 from fairlead_standalone.testing import KERNELS, Whole, memory_bytes
 

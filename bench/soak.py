@@ -40,7 +40,7 @@ from redis.asyncio import Redis
 from fairlead import AsyncClient, Job
 from fairlead.errors import Conflict, FairleadError
 from fairlead_common.db import Pool, open_pool
-from fairlead_common.log.connect import UPKEEP_S
+from fairlead_common.log.opening import UPKEEP_S
 from fairlead_standalone.testing import Whole
 
 MB: Final = 1e6

@@ -18,8 +18,8 @@ import tempfile
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
-from fairlead_common import clock
-from fairlead_common import events as ev
+from fairlead_common.domain.records import events as ev
+from fairlead_common.service import clock
 from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import Running
 from fairlead_standalone.postgres import Postgres

@@ -20,13 +20,19 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from fairlead_common import clusters as cluster_records
-from fairlead_common import events as ev
-from fairlead_common import shapes
-from fairlead_common.configuration import Cordon
-from fairlead_common.ids import JobId, RunId, job_set_partition, new_job_id, submission_number
-from fairlead_common.leases import Wish
-from fairlead_common.lifecycle import JobState, RunState
+from fairlead_common.domain import shapes
+from fairlead_common.domain.ids import (
+    JobId,
+    RunId,
+    job_set_partition,
+    new_job_id,
+    submission_number,
+)
+from fairlead_common.domain.lifecycle import JobState, RunState
+from fairlead_common.domain.records import clusters as cluster_records
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.configuration import Cordon
+from fairlead_common.domain.records.leases import Wish
 from fairlead_common.log import Entry, Record
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_scheduler.rules import lease_changes

@@ -12,8 +12,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from fairlead_common import db, settings
-from fairlead_common.permissions import LADDER
+from fairlead_common import db
+from fairlead_common.domain.permissions import LADDER
+from fairlead_common.service import settings
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store import token_store
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from fairlead_common.errors import WorldError
+from fairlead_common.domain.errors import WorldError
 from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import Command, Running
 

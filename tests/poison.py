@@ -7,15 +7,16 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fairlead_common import clusters, configuration, leases, reports, shapes
-from fairlead_common import events as ev
-from fairlead_common.clusters import Node
-from fairlead_common.configuration import Queue
-from fairlead_common.ids import JobId, client_job_id, job_set_partition, run_id
-from fairlead_common.leases import Lease
+from fairlead_common.domain import shapes
+from fairlead_common.domain.ids import JobId, client_job_id, job_set_partition, run_id
+from fairlead_common.domain.records import clusters, configuration, leases, reports
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.domain.records.leases import Lease
+from fairlead_common.domain.records.reports import QueueShare
 from fairlead_common.log import Record, topics
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, REPORTS
-from fairlead_common.reports import QueueShare
 
 EXECUTOR: Final = "poisoned"
 QUEUE, JOB_SET = "poison", "set"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Final, TypeVar
 
-from fairlead_common.lifecycle import (
+from fairlead_common.domain.lifecycle import (
     JOB_ENDED,
     JOB_HELD,
     JOB_STEPS,

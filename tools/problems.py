@@ -6,8 +6,8 @@ python tools/problems.py            # rewrites them; a test says when they are o
 from pathlib import Path
 from typing import Final
 
-from fairlead_common import problem_pages
-from fairlead_common.problem_types import TYPES
+from fairlead_common.domain.problems import TYPES
+from fairlead_common.web import problem_pages
 
 FOLDER: Final = Path(__file__).parent.parent / "docs" / "problems"
 

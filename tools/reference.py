@@ -18,7 +18,7 @@ import msgspec
 from msgspec import NODEFAULT, UNSET
 from msgspec import inspect as types
 
-from fairlead_common.settings import Settings
+from fairlead_common.service.settings import Settings
 from fairlead_executor.settings import ExecutorSettings
 from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler.service.settings import SchedulerSettings

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 import msgspec
 
-from fairlead_common.clusters import Node
-from fairlead_common.events import FailureCategory
-from fairlead_common.ids import JobId, RunId
-from fairlead_common.leases import Lease
+from fairlead_common.domain.ids import JobId, RunId
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.domain.records.leases import Lease
 from fairlead_executor import pods
 from fairlead_executor.backends.cluster import LogRequest, NoLog
 from fairlead_executor.pods import End, Phase, Pod

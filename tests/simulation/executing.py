@@ -1,8 +1,8 @@
 """Executors: the real core over a simulated cluster that outlives it."""
 
-from fairlead_common import clusters
-from fairlead_common.clusters import Heartbeat, LeaderHeartbeat, Node
-from fairlead_common.errors import AppendRefused, AppendUnknown, ProducerFenced
+from fairlead_common.domain.errors import AppendRefused, AppendUnknown, ProducerFenced
+from fairlead_common.domain.records import clusters
+from fairlead_common.domain.records.clusters import Heartbeat, LeaderHeartbeat, Node
 from fairlead_common.log import Entry
 from fairlead_common.log.topics import CLUSTERS, leases
 from fairlead_executor.core import Core, Turn

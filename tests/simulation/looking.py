@@ -1,7 +1,7 @@
 """Lookout's fold over the simulated log; what it knows survives it, as Postgres would."""
 
-from fairlead_common import events as ev
-from fairlead_common.lifecycle import JOB_ENDED
+from fairlead_common.domain.lifecycle import JOB_ENDED
+from fairlead_common.domain.records import events as ev
 from fairlead_common.log.topics import JOBS
 from fairlead_lookout.domain import job_fold, references
 from fairlead_lookout.domain.model import Job, JobSet, Known, Message, Run, RunKey, SetKey

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
-from fairlead_common import clusters, configuration
-from fairlead_common.errors import AppendRefused, AppendUnknown, ProducerFenced, ViewConflict
-from fairlead_common.ids import JobId
+from fairlead_common.domain.errors import AppendRefused, AppendUnknown, ProducerFenced, ViewConflict
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records import clusters, configuration
 from fairlead_common.log import caught_up
 from fairlead_common.log.protocol import Appended, Record
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, REPORTS, leases

@@ -10,10 +10,10 @@ from itertools import pairwise
 
 import pytest
 
-from fairlead_common import events as ev
-from fairlead_common import reports
-from fairlead_common.ids import JobId
-from fairlead_common.lifecycle import JOB_ENDED, JobState
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records import reports
 from fairlead_common.log import topics
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_table import IS_HELD, GangName, View

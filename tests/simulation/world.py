@@ -6,9 +6,9 @@ Nothing here knows threads or event loops. A seed gives the same history every t
 import random
 from collections.abc import Sequence
 
-from fairlead_common.errors import AppendRefused, AppendUnknown
+from fairlead_common.domain.errors import AppendRefused, AppendUnknown
 from fairlead_common.log import topics
-from fairlead_common.log.memory import AppendFault, MemoryCore
+from fairlead_common.log.memory_log import AppendFault, MemoryCore
 from fairlead_common.log.protocol import Appended, Batch, Record
 
 START_MS = 1_800_000_000_000

@@ -4,8 +4,9 @@ import asyncio
 import os
 import sys
 
-from fairlead_common import process, serving, settings
-from fairlead_common.errors import WorldError
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.service import process, settings
+from fairlead_common.web import server
 from fairlead_executor.service import Service
 from fairlead_executor.settings import ExecutorSettings
 
@@ -30,7 +31,7 @@ async def main() -> None:
 
 
 async def _work(service: Service, own: ExecutorSettings) -> None:
-    app = serving.build_app(
+    app = server.build_app(
         "Fairlead executor",
         service.routers(),
         service.checks(),
@@ -40,7 +41,7 @@ async def _work(service: Service, own: ExecutorSettings) -> None:
     async with asyncio.TaskGroup() as tasks:
         for task in service.tasks():
             tasks.create_task(task)
-        await serving.serve(app, own.http_host, own.http_port, own.connections)
+        await server.serve(app, own.http_host, own.http_port, own.connections)
 
 
 def _first(errors: BaseExceptionGroup[WorldError]) -> BaseException:

@@ -7,9 +7,10 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
-from fairlead_common import auth, clock
-from fairlead_common.ids import JOB_ID_LENGTH, RunId
-from fairlead_common.problems import Problem
+from fairlead_common.domain.ids import JOB_ID_LENGTH, RunId
+from fairlead_common.domain.problems import Problem
+from fairlead_common.service import clock
+from fairlead_common.web import auth
 from fairlead_executor.backends.cluster import (
     FOLLOW_LINES_MAX,
     Cluster,

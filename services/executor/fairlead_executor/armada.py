@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.leases import Lease
+from fairlead_common.domain.records.leases import Lease
 
 OURS: Final = "FAIRLEAD_"
 THEIRS: Final = "ARMADA_"

@@ -16,13 +16,13 @@ from typing import Final, assert_never
 
 import msgspec
 
-from fairlead_common import clusters, leases
-from fairlead_common import events as ev
-from fairlead_common.clusters import Heartbeat, Node
-from fairlead_common.ids import RunId, run_id
-from fairlead_common.leases import Lease, Wish
+from fairlead_common.domain.ids import RunId, run_id
+from fairlead_common.domain.records import clusters, leases
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.records.leases import Lease, Wish
+from fairlead_common.domain.timers import Timers
 from fairlead_common.log.protocol import Entry, Record
-from fairlead_common.timers import Timers
 from fairlead_executor import armada, environment, metrics, report
 from fairlead_executor.backends.cluster import Cluster
 from fairlead_executor.reconcile import (

@@ -4,8 +4,8 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.clusters import Node
-from fairlead_common.leases import Lease
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.records.leases import Lease
 
 LABEL: Final = "FAIRLEAD_GANG_UNIFORMITY_LABEL"
 

@@ -10,9 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from fairlead_common import clusters
-from fairlead_common.clusters import Heartbeat, LeaderHeartbeat, Node
-from fairlead_common.errors import (
+from fairlead_common.domain.errors import (
     AppendRefused,
     AppendUnknown,
     LogUnavailable,
@@ -21,8 +19,10 @@ from fairlead_common.errors import (
     RecordTooLarge,
     WorldError,
 )
+from fairlead_common.domain.records import clusters
+from fairlead_common.domain.records.clusters import Heartbeat, LeaderHeartbeat, Node
 from fairlead_common.log import EventLog, topics
-from fairlead_common.log.fold import newest, newest_entries
+from fairlead_common.log.compacted_reader import newest, newest_entries
 from fairlead_common.log.protocol import Entry, Positions, Producer, Record, caught_up
 from fairlead_executor import metrics
 from fairlead_executor.core import Core, Turn

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import events as ev
-from fairlead_common.events import FailureCategory
-from fairlead_common.ids import JobId, RunId
+from fairlead_common.domain.ids import JobId, RunId
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.events import FailureCategory
 
 
 class Phase(StrEnum):

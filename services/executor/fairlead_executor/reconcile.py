@@ -23,10 +23,10 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import events as ev
-from fairlead_common.events import FailureCategory
-from fairlead_common.ids import RunId
-from fairlead_common.leases import Lease, Wish
+from fairlead_common.domain.ids import RunId
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.domain.records.leases import Lease, Wish
 from fairlead_executor import pods
 from fairlead_executor.pods import End, EndReport, Phase, Pod
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from fairlead_common import events as ev
-from fairlead_common.ids import RunId
+from fairlead_common.domain.ids import RunId
+from fairlead_common.domain.records import events as ev
 from fairlead_common.log.protocol import Record
 from fairlead_executor.reconcile import Report, Tell, Wanted
 

@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 
 from fastapi import APIRouter
 
-from fairlead_common import clock
-from fairlead_common.db.pool import CONNECT_S_MAX
-from fairlead_common.disk import Disk
+from fairlead_common.db.connection_pool import CONNECT_S_MAX
 from fairlead_common.log import EventLog
-from fairlead_common.log.connect import open_log
+from fairlead_common.log.opening import open_log
 from fairlead_common.log.protocol import Producer
-from fairlead_common.quarantine import Quarantine
-from fairlead_common.readiness import Check
-from fairlead_common.screening import ScreenedLog
+from fairlead_common.log.quarantine import Quarantine
+from fairlead_common.log.validating_log import ScreenedLog
+from fairlead_common.service import clock
+from fairlead_common.service.disk import Disk
+from fairlead_common.service.health import Check
 from fairlead_executor import api
 from fairlead_executor.backends.cluster import Cluster
 from fairlead_executor.backends.connect import open_cluster

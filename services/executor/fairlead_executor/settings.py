@@ -5,9 +5,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from fairlead_common.access import Count
-from fairlead_common.errors import Fault
-from fairlead_common.settings import Settings, SettingsError
+from fairlead_common.domain.errors import Fault
+from fairlead_common.service.access_settings import Count
+from fairlead_common.service.settings import Settings, SettingsError
 from fairlead_executor.backends.simulated.settings import Simulation
 
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")

@@ -3,7 +3,8 @@
 import asyncio
 import os
 
-from fairlead_common import process, serving, settings
+from fairlead_common.service import process, settings
+from fairlead_common.web import server
 from fairlead_lookout.service.service import Service
 from fairlead_lookout.service.settings import Settings
 
@@ -12,7 +13,7 @@ async def main() -> None:
     """Serve until a signal. The first task to fail takes the whole process down with it."""
     own = settings.load(Settings, os.environ)
     async with await Service.open(own) as service:
-        app = serving.build_app(
+        app = server.build_app(
             "Fairlead lookout",
             service.routers(),
             service.checks(),
@@ -22,7 +23,7 @@ async def main() -> None:
         )
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(each) for each in service.tasks()]
-            await serving.serve(app, own.http_host, own.http_port, own.connections)
+            await server.serve(app, own.http_host, own.http_port, own.connections)
             for task in background:
                 task.cancel()
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 
-from fairlead_common import process, settings
+from fairlead_common.service import process, settings
 from fairlead_scheduler.kernels import compilation
 from fairlead_scheduler.kernels.compilation import KernelsReady
 from fairlead_scheduler.service import heap
@@ -25,7 +25,7 @@ async def main() -> None:
             tasks.create_task(service.run(), name="scheduler")
             await service.settled()
             await asyncio.to_thread(_import_serving)
-            from fairlead_common.serving import build_app, serve
+            from fairlead_common.web.server import build_app, serve
 
             app = build_app("Fairlead scheduler", [], service.checks(), values)
             await serve(app, values.http_host, values.http_port, values.connections)
@@ -35,7 +35,7 @@ async def main() -> None:
 
 def _import_serving() -> None:
     """Takes half a second, for which the first lease does not wait."""
-    import fairlead_common.serving  # noqa: F401
+    import fairlead_common.web.server  # noqa: F401
 
 
 if __name__ == "__main__":

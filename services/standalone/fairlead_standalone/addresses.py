@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from fairlead_common.errors import LogUrlInvalid, WorldError
-from fairlead_common.log import kafka_address
+from fairlead_common.domain.errors import LogUrlInvalid, WorldError
+from fairlead_common.log.kafka import address
 
 CONNECT_S_MAX: Final = 5.0
 PORTS_TRIED_MAX: Final = 50
@@ -107,7 +107,7 @@ def check_kafka(url: str) -> str:
     """As `check_url`, and whether all that the URL says makes sense."""
     whole = check_url("--kafka", url, _KAFKA_SCHEMES)
     try:
-        kafka_address.parse(whole)
+        address.parse(whole)
     except LogUrlInvalid as error:
         raise AddressRefused(f"--kafka: {error}.") from None
     return whole

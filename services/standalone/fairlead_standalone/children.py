@@ -19,8 +19,8 @@ from typing import IO, Final, Protocol, Self, TypeAlias
 
 import msgspec
 
-from fairlead_common import clock
-from fairlead_common.errors import WorldError
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.service import clock
 
 Output: TypeAlias = "int | IO[bytes]"
 

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Final
 
 from fairlead import discovery
-from fairlead_common import auth, db
+from fairlead_common import db
+from fairlead_common.web import auth
 from fairlead_standalone.folder import write_private
 from fairlead_submit.store import configuration_store, token_store
 

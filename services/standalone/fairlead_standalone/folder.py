@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from fairlead import discovery
-from fairlead_common.errors import WorldError
+from fairlead_common.domain.errors import WorldError
 
 FORMAT: Final = 1
 """Changes only when an older program could not work with the folder any more."""

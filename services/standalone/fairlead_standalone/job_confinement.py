@@ -5,9 +5,9 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead_common import settings
-from fairlead_common.errors import WorldError
-from fairlead_common.settings import SettingsError
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.service import settings
+from fairlead_common.service.settings import SettingsError
 from fairlead_executor.confinement.choice import choose
 from fairlead_executor.settings import ExecutorSettings
 

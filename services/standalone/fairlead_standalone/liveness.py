@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.errors import WorldError
+from fairlead_common.domain.errors import WorldError
 
 VARIABLE: Final = "FAIRLEAD_PROBE_S"
 

@@ -9,8 +9,8 @@ import typer
 
 from fairlead import discovery
 from fairlead.cli import frame
-from fairlead_common import process
-from fairlead_common.errors import WorldError
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.service import process
 from fairlead_standalone import folder as folders
 from fairlead_standalone.up import Options, up
 

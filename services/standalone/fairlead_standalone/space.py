@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.disk import MIB, Bounds, Disk, Space, free_bytes
+from fairlead_common.service.disk import MIB, Bounds, Disk, Space, free_bytes
 from fairlead_standalone.folder import FolderRefused
 
 RESERVE_FILE: Final = "reserve"

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
-from fairlead_common import clock
+from fairlead_common.service import clock
 from fairlead_standalone.children import ServerFailed, Watched, ended, spawn, tail
 from fairlead_standalone.liveness import Liveness, ProbeFailures
 from fairlead_standalone.output import Kept, Output

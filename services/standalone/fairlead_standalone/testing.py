@@ -17,7 +17,7 @@ from typing import Final, Self
 
 import psutil
 
-from fairlead_common import clock
+from fairlead_common.service import clock
 from fairlead_standalone import services
 from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import ServerFailed

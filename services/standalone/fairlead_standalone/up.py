@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from fairlead import discovery
-from fairlead_common.disk import MIB, Disk, free_bytes
+from fairlead_common.service.disk import MIB, Disk, free_bytes
 from fairlead_standalone import addresses, job_confinement, liveness, space
 from fairlead_standalone.children import Watched
 from fairlead_standalone.folder import DataFolder

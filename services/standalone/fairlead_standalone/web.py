@@ -8,9 +8,11 @@ from pathlib import Path
 from fastapi import FastAPI
 
 from fairlead import discovery
-from fairlead_common import db, process, serving, settings
-from fairlead_common.errors import StorageFull
-from fairlead_common.settings import Settings
+from fairlead_common import db
+from fairlead_common.domain.errors import StorageFull
+from fairlead_common.service import process, settings
+from fairlead_common.service.settings import Settings
+from fairlead_common.web import server
 from fairlead_lookout.service.service import Service as Lookout
 from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_standalone import first
@@ -32,7 +34,7 @@ async def main() -> None:
         app = build(submit, lookout, own)
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(task) for task in (*submit.tasks(), *lookout.tasks())]
-            await serving.serve(
+            await server.serve(
                 app,
                 own.http_host,
                 own.http_port,
@@ -45,7 +47,7 @@ async def main() -> None:
 
 def build(submit: Submit, lookout: Lookout, own: Settings) -> FastAPI:
     """One app of both services' routes."""
-    return serving.build_app(
+    return server.build_app(
         "Fairlead",
         [*api.routers(submit), *lookout.routers()],
         {**submit.checks(), **lookout.checks()},

@@ -4,7 +4,8 @@ import asyncio
 import os
 import socket
 
-from fairlead_common import process, serving, settings
+from fairlead_common.service import process, settings
+from fairlead_common.web import server
 from fairlead_submit.http import api, sign_in_routes
 from fairlead_submit.service.service import Service
 from fairlead_submit.service.settings import SubmitSettings
@@ -16,7 +17,7 @@ async def main() -> None:
     given = settings.load(SubmitSettings, os.environ).with_instance(host)
     async with Service.open(given) as service, asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(task) for task in service.tasks()]
-        app = serving.build_app(
+        app = server.build_app(
             "Fairlead submit",
             api.routers(service),
             service.checks(),
@@ -24,7 +25,7 @@ async def main() -> None:
             identify=service.identify,
             excuse=sign_in_routes.refusal_page,
         )
-        await serving.serve(app, given.http_host, given.http_port, given.connections)
+        await server.serve(app, given.http_host, given.http_port, given.connections)
         for task in running:
             task.cancel()
 

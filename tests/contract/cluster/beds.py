@@ -8,9 +8,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from fairlead_common import clock
-from fairlead_common.ids import JobId, RunId, run_id
-from fairlead_common.leases import Lease
+from fairlead_common.domain.ids import JobId, RunId, run_id
+from fairlead_common.domain.records.leases import Lease
+from fairlead_common.service import clock
 from fairlead_executor.backends.cluster import Cluster
 from fairlead_executor.backends.process import ProcessCluster
 from fairlead_executor.backends.simulated import NodeKind, SimulatedCluster, Simulation

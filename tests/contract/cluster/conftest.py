@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import clock
+from fairlead_common.service import clock
 from fairlead_executor import pods
 from tests.contract.cluster.beds import Bed, ProcessBed, SimulatedBed, until_run
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairlead_common import clock
-from fairlead_common.events import FailureCategory
+from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.service import clock
 from fairlead_executor import pods
 from fairlead_executor.backends.cluster import LogRequest, NoLog
 from fairlead_executor.pods import SUCCEEDED, EndKind, Phase, Pod

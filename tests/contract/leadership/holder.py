@@ -11,9 +11,9 @@ from typing import NoReturn
 
 from fairlead_common.db.lock_session import LockLost, holding
 from fairlead_common.db.locks import SCHEDULER_LEADER
-from fairlead_common.errors import WorldError
-from fairlead_common.log.guarded import GuardedProducer
-from fairlead_common.log.postgres import PostgresLog
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.log.guarded_producer import GuardedProducer
+from fairlead_common.log.postgres.event_log import PostgresLog
 from fairlead_common.log.protocol import Record
 
 TOPIC = "leadership"

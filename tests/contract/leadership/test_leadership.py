@@ -9,12 +9,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import asyncpg
 import pytest
 
-from fairlead_common import clock
 from fairlead_common.db import lock_session
 from fairlead_common.db.lock_session import LockSession, holding
 from fairlead_common.db.locks import LOOKOUT_REPORTS, SCHEDULER_LEADER
-from fairlead_common.log.postgres import PostgresLog
+from fairlead_common.log.postgres.event_log import PostgresLog
 from fairlead_common.log.protocol import Topic
+from fairlead_common.service import clock
 from tests.conftest import Server
 from tests.contract.leadership.holder import TOPIC
 from tests.contract.log.helpers import everything

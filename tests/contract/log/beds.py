@@ -11,12 +11,11 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
 
-from fairlead_common import clock
-from fairlead_common.log import kafka_client
-from fairlead_common.log.kafka import KafkaLog
-from fairlead_common.log.memory import MemoryCore, MemoryLog
-from fairlead_common.log.postgres import PostgresLog
-from fairlead_common.log.postgres_sql import SQL
+from fairlead_common.log.kafka import client
+from fairlead_common.log.kafka.event_log import KafkaLog
+from fairlead_common.log.memory_log import MemoryCore, MemoryLog
+from fairlead_common.log.postgres.event_log import PostgresLog
+from fairlead_common.log.postgres.statements import SQL
 from fairlead_common.log.protocol import (
     TOMBSTONES_KEPT_MS,
     EventLog,
@@ -24,6 +23,7 @@ from fairlead_common.log.protocol import (
     Topic,
     partition_of,
 )
+from fairlead_common.service import clock
 from tests.conftest import Server
 
 FOREIGN = """
@@ -221,9 +221,7 @@ class KafkaBed:
     @asynccontextmanager
     async def open_append(self, records: Sequence[Record]) -> AsyncIterator[None]:
         log = await self.open()
-        producer = await kafka_client.started(
-            kafka_client.new_producer(log.address, a_name(), log.away_s)
-        )
+        producer = await client.started(client.new_producer(log.address, a_name(), log.away_s))
         async with producer.transaction():
             for record in records:
                 partitions = await log.controls.partitions(record.topic)
@@ -234,13 +232,13 @@ class KafkaBed:
                     partition=partition_of(record.key, partitions),
                 )
             yield
-        await kafka_client.stop(producer)
+        await client.stop(producer)
         await log.close()
 
     async def expire(self, topic: str) -> None:
         log = await self.open()
         ends = await log.end_positions(topic)
-        async with kafka_client.admin(log.address, log.away_s) as admin:
+        async with client.admin(log.address, log.away_s) as admin:
             await admin.delete_records(
                 {TopicPartition(topic, n): RecordsToDelete(end) for n, end in ends.items()}
             )
@@ -254,12 +252,10 @@ class KafkaBed:
 
     async def write_foreign(self, topic: str, key: bytes | None, value: bytes | None) -> None:
         log = await self.open()
-        producer = await kafka_client.started(
-            kafka_client.new_producer(log.address, a_name(), log.away_s)
-        )
+        producer = await client.started(client.new_producer(log.address, a_name(), log.away_s))
         async with producer.transaction():
             await producer.send_and_wait(topic, key=key, value=value, partition=0)
-        await kafka_client.stop(producer)
+        await client.stop(producer)
         await log.close()
 
     def check_ours(self) -> None:

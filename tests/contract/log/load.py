@@ -7,7 +7,7 @@ import asyncio
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from fairlead_common.errors import (
+from fairlead_common.domain.errors import (
     AppendRefused,
     AppendUnknown,
     LogUnavailable,

@@ -4,8 +4,12 @@ import asyncio
 
 import pytest
 
-from fairlead_common import clock
-from fairlead_common.errors import AppendRefused, AppendUnknown, ProducerFenced, RecordTooLarge
+from fairlead_common.domain.errors import (
+    AppendRefused,
+    AppendUnknown,
+    ProducerFenced,
+    RecordTooLarge,
+)
 from fairlead_common.log.protocol import (
     RECORD_BYTES_MAX,
     EventLog,
@@ -13,6 +17,7 @@ from fairlead_common.log.protocol import (
     caught_up,
     partition_of,
 )
+from fairlead_common.service import clock
 from tests.contract.log.beds import Bed, a_name
 from tests.contract.log.helpers import everything, made, reader_of, record, texts
 

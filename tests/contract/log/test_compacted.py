@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairlead_common.errors import PositionGone
-from fairlead_common.log.fold import CompactedReader, newest
+from fairlead_common.domain.errors import PositionGone
+from fairlead_common.log.compacted_reader import CompactedReader, newest
 from fairlead_common.log.protocol import EventLog
 from tests.contract.log.beds import Bed, a_name
 from tests.contract.log.helpers import made, read_on, read_to, reader_of, record, texts

@@ -9,11 +9,11 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from fairlead_common.errors import LogUnavailable, PositionGone
-from fairlead_common.log import kafka_client
-from fairlead_common.log.connect import open_log
-from fairlead_common.log.fold import newest
-from fairlead_common.log.kafka import KafkaLog, KafkaReader
+from fairlead_common.domain.errors import LogUnavailable, PositionGone
+from fairlead_common.log.compacted_reader import newest
+from fairlead_common.log.kafka import client
+from fairlead_common.log.kafka.event_log import KafkaLog, KafkaReader
+from fairlead_common.log.opening import open_log
 from fairlead_common.log.protocol import Topic
 from fairlead_standalone.addresses import free_port
 from tests.conftest import Server
@@ -31,13 +31,13 @@ async def log(kafka_broker: Server) -> AsyncIterator[KafkaLog]:
 
 
 async def settings_there(log: KafkaLog, topic: str) -> dict[str, str]:
-    async with kafka_client.admin(log.address, log.away_s) as admin:
+    async with client.admin(log.address, log.away_s) as admin:
         (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
     return {entry[0]: entry[1] for entry in answer.resources[0][4]}
 
 
 async def change_settings(log: KafkaLog, topic: str, settings: dict[str, str]) -> None:
-    async with kafka_client.admin(log.address, log.away_s) as admin:
+    async with client.admin(log.address, log.away_s) as admin:
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, settings)])
 
 
@@ -47,7 +47,7 @@ async def test_a_topic_is_made_with_every_setting_that_we_rely_on(
 ) -> None:
     topic = a_topic(compacted=compacted)
     await log.create(topic)
-    wanted = kafka_client.settings_of(topic)
+    wanted = client.settings_of(topic)
     there = await settings_there(log, topic.name)
     assert {name: there[name] for name in wanted} == wanted
 
@@ -86,7 +86,7 @@ async def test_any_of_several_brokers_may_answer_first(kafka_broker: Server) -> 
 async def test_a_new_producer_takes_back_what_its_predecessor_left_open(log: KafkaLog) -> None:
     topic = await made(log)
     name = a_name()
-    dead = await kafka_client.started(kafka_client.new_producer(log.address, name, log.away_s))
+    dead = await client.started(client.new_producer(log.address, name, log.away_s))
     await dead.begin_transaction()
     await dead.send_and_wait(topic.name, key=b"k", value=b"left open", partition=0)
     reader = await reader_of(log, topic)
@@ -97,7 +97,7 @@ async def test_a_new_producer_takes_back_what_its_predecessor_left_open(log: Kaf
     batch = await reader.read(wait_s=30)
     assert texts(batch.entries) == ["new"]
     assert batch.positions == await log.end_positions(topic.name)
-    await kafka_client.stop(dead)
+    await client.stop(dead)
 
 
 class SilentConsumer:
@@ -141,7 +141,7 @@ async def test_folding_stays_right_while_the_broker_compacts(log: KafkaLog) -> N
     await change_settings(
         log,
         topic.name,
-        kafka_client.settings_of(topic)
+        client.settings_of(topic)
         | {
             "segment.ms": "100",
             "min.cleanable.dirty.ratio": "0.01",
@@ -179,11 +179,11 @@ async def test_settings_of_a_topic_made_by_an_older_version_are_brought_up_to_da
     log: KafkaLog,
 ) -> None:
     topic = await made(log, compacted=True)
-    old = kafka_client.settings_of(topic) | {"delete.retention.ms": "86400000"}
+    old = client.settings_of(topic) | {"delete.retention.ms": "86400000"}
     await change_settings(log, topic.name, old)
     await log.create(topic)
     there = await settings_there(log, topic.name)
-    assert there["delete.retention.ms"] == str(kafka_client.TOMBSTONES_KEPT_MS)
+    assert there["delete.retention.ms"] == str(client.TOMBSTONES_KEPT_MS)
 
 
 async def _resume_on(log: KafkaLog, topic: str, positions: dict[int, int]) -> NoReturn:

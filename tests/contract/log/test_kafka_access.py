@@ -7,9 +7,9 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from fairlead_common.errors import LogUnavailable, LogUrlInvalid
-from fairlead_common.log.connect import open_log
-from fairlead_common.log.kafka import KafkaLog
+from fairlead_common.domain.errors import LogUnavailable, LogUrlInvalid
+from fairlead_common.log.kafka.event_log import KafkaLog
+from fairlead_common.log.opening import open_log
 from fairlead_standalone.addresses import free_port
 from fairlead_standalone.children import Running
 from tests.contract.log.beds import a_name

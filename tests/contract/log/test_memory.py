@@ -2,14 +2,14 @@
 
 import pytest
 
-from fairlead_common.errors import (
+from fairlead_common.domain.errors import (
     AppendRefused,
     AppendUnknown,
     LogUnavailable,
     PositionGone,
     ProducerFenced,
 )
-from fairlead_common.log.memory import AppendFault, MemoryCore, MemoryLog
+from fairlead_common.log.memory_log import AppendFault, MemoryCore, MemoryLog
 from fairlead_common.log.protocol import TOMBSTONES_KEPT_MS, Record, Topic
 
 TOPIC = Topic("t")

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from fairlead_common.errors import AppendRefused, AppendUnknown, LogUnavailable
+from fairlead_common.domain.errors import AppendRefused, AppendUnknown, LogUnavailable
 from fairlead_common.log.protocol import Topic
 from tests.contract.log.beds import Bed, a_name
 from tests.contract.log.helpers import (

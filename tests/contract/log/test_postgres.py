@@ -8,13 +8,18 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from fairlead_common import clock
-from fairlead_common.errors import AppendRefused, AppendUnknown, LogUnavailable, ProducerFenced
-from fairlead_common.log.connect import keep_tidy, open_log
-from fairlead_common.log.fold import newest
-from fairlead_common.log.postgres import PostgresLog
-from fairlead_common.log.postgres_bell import Bell
+from fairlead_common.domain.errors import (
+    AppendRefused,
+    AppendUnknown,
+    LogUnavailable,
+    ProducerFenced,
+)
+from fairlead_common.log.compacted_reader import newest
+from fairlead_common.log.opening import keep_tidy, open_log
+from fairlead_common.log.postgres.event_log import PostgresLog
+from fairlead_common.log.postgres.notifications import Bell
 from fairlead_common.log.protocol import TOMBSTONES_KEPT_MS, Record, Topic
+from fairlead_common.service import clock
 from tests.contract.log.beds import a_name
 from tests.contract.log.helpers import everything, made, record, texts
 from tests.contract.log.line import Line

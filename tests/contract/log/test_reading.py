@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fairlead_common.errors import PositionGone, TopicMismatch
+from fairlead_common.domain.errors import PositionGone, TopicMismatch
 from fairlead_common.log.protocol import Entry, EventLog, Topic, caught_up
 from tests.contract.log.beds import Bed, a_name
 from tests.contract.log.helpers import everything, made, read_on, read_to, reader_of, record, texts

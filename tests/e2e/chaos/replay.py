@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Mapping
 import asyncpg
 import numpy as np
 
-from fairlead_common import events as ev
+from fairlead_common.domain.records import events as ev
 from fairlead_common.log import Entry, caught_up
-from fairlead_common.log.connect import open_log
+from fairlead_common.log.opening import open_log
 from fairlead_common.log.topics import JOBS
 from fairlead_scheduler.state import checkpoint_rows
 from fairlead_scheduler.state.folds import job_fold

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from fairlead import Client
-from fairlead_common import clock
+from fairlead_common.service import clock
 from fairlead_standalone.testing import Whole
 from tests.e2e.chaos import replay
 from tests.e2e.chaos.test_kills import VICTIMS, check_views, database_of, lines

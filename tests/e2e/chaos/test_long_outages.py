@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from fairlead import Client
-from fairlead_common import clock
+from fairlead_common.service import clock
 from fairlead_standalone.testing import Whole
 from tests.conftest import Server
 from tests.e2e.chaos.test_full_disk import job

@@ -14,7 +14,7 @@ import pytest
 
 from fairlead import Client
 from fairlead_common.log import Record, topics
-from fairlead_common.log.connect import open_log
+from fairlead_common.log.opening import open_log
 from fairlead_standalone.folder import Holder
 from fairlead_standalone.testing import Whole
 from tests import poison

@@ -8,8 +8,8 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fairlead_common import clock
-from fairlead_common import events as ev
+from fairlead_common.domain.records import events as ev
+from fairlead_common.service import clock
 from fairlead_standalone.addresses import free_port
 from fairlead_standalone.testing import KERNELS
 from tests.integration.scheduler.world import World, job_id, stands_by, submitted

@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, Request, Response
 
-from fairlead_common import auth, clock, serving
-from fairlead_common.settings import Settings
+from fairlead_common.service import clock
+from fairlead_common.service.settings import Settings
+from fairlead_common.web import auth
+from fairlead_common.web.server import build_app, serve
 from fairlead_standalone.addresses import free_port
 
 
@@ -40,8 +42,8 @@ async def log_server(signing_key: str) -> AsyncIterator[LogServer]:
         server.parameters = dict(request.query_params)
         return Response(server.text, media_type="text/plain")
 
-    app = serving.build_app("executor", [router], {}, Settings(), open_below=("/logs/",))
-    task = asyncio.create_task(serving.serve(app, "127.0.0.1", port))
+    app = build_app("executor", [router], {}, Settings(), open_below=("/logs/",))
+    task = asyncio.create_task(serve(app, "127.0.0.1", port))
     try:
         yield server
     finally:

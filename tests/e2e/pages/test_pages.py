@@ -7,8 +7,10 @@ from pathlib import Path
 
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
 
-from fairlead_common import auth, clusters, events, reports, shapes
 from fairlead_common.db import open_pool
+from fairlead_common.domain import shapes
+from fairlead_common.domain.records import clusters, events, reports
+from fairlead_common.web import auth
 from fairlead_submit.store import schema, token_store
 from tests.e2e.pages.log_server import log_server
 from tests.integration.lookout.world import World, running

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import events as ev
-from fairlead_common.events import FailureCategory, PreemptionCause
-from fairlead_common.leases import Wish
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.events import FailureCategory, PreemptionCause
+from fairlead_common.domain.records.leases import Wish
 from tests.e2e.scheduling.world import World, lines, shell, wait_lines
 
 LOW, HIGH = {"priorityClass": "low"}, {"priorityClass": "high"}

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_common import events as ev
-from fairlead_common.events import PreemptionCause
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.events import PreemptionCause
 from fairlead_standalone.addresses import free_port
 from tests.e2e.scheduling.world import World, ended, idle
 

@@ -12,10 +12,10 @@ import msgspec
 
 from fairlead import Client
 from fairlead.models import JobDetail
-from fairlead_common import events as ev
-from fairlead_common import leases
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records import leases
 from fairlead_common.log import EventLog, topics
-from fairlead_common.log.connect import open_log
+from fairlead_common.log.opening import open_log
 from fairlead_standalone.folder import Holder
 from fairlead_standalone.testing import Whole
 

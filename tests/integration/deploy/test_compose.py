@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_common.settings import Settings
+from fairlead_common.service.settings import Settings
 from tests.conftest import ROOT
 from tests.integration.deploy import files
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from fastapi import FastAPI
 
-from fairlead_common import serving
-from fairlead_common.settings import Settings
+from fairlead_common.service.settings import Settings
+from fairlead_common.web import server
 from fairlead_lookout.service.service import Service as Lookout
 from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_submit.http import api
@@ -84,8 +84,8 @@ async def services(
     of_lookout = msgspec.structs.replace(LookoutSettings(), **urls)
     async with Submit.open(of_submit) as submit, await Lookout.open(of_lookout) as lookout:
         yield {
-            "submit": routes(serving.build_app("s", api.routers(submit), {}, Settings())),
-            "lookout": routes(serving.build_app("l", lookout.routers(), {}, Settings())),
+            "submit": routes(server.build_app("s", api.routers(submit), {}, Settings())),
+            "lookout": routes(server.build_app("l", lookout.routers(), {}, Settings())),
         }
 
 

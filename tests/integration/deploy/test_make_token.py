@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 
-from fairlead_common import auth, db
+from fairlead_common import db
+from fairlead_common.web import auth
 from fairlead_submit.store import schema
 from tests.conftest import ROOT
 

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from fairlead import Client, Job
-from fairlead_common.access import RequestLimits
+from fairlead_common.service.access_settings import RequestLimits
 from tests.conftest import ROOT
 from tests.integration.deploy.composed import Composed
 from tests.kafka_broker import BrokerUnavailable

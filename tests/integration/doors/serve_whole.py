@@ -5,7 +5,7 @@ Prints `URL TOKEN` when it answers: for tools that ask from outside, as schemath
 
 import asyncio
 
-from fairlead_common import process
+from fairlead_common.service import process
 from tests.integration.doors.whole import whole
 from tools import openapi
 

@@ -8,9 +8,9 @@ from typing import Final
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 
-from fairlead_common import serving
-from fairlead_common.access import ConnectionLimits, RequestLimits
-from fairlead_common.settings import Settings
+from fairlead_common.service.access_settings import ConnectionLimits, RequestLimits
+from fairlead_common.service.settings import Settings
+from fairlead_common.web import server
 from fairlead_standalone.addresses import free_port
 from tests.unit.common.callers import Only
 
@@ -142,10 +142,10 @@ async def served(
     settings = Settings(requests=requests or RequestLimits())
     app: FastAPI
     running = Served(port, asyncio.current_task())  # type: ignore[arg-type]  # replaced below
-    app = serving.build_app(
+    app = server.build_app(
         "test", [routes(running)], {}, settings, identify=Only(), open_below=("/open/",)
     )
-    running.task = asyncio.create_task(serving.serve(app, "127.0.0.1", port, limits))
+    running.task = asyncio.create_task(server.serve(app, "127.0.0.1", port, limits))
     await _answering(running)
     try:
         yield running

@@ -11,13 +11,15 @@ import argon2
 import httpx2
 import pytest
 
-from fairlead_common import auth, clock, events
-from fairlead_common.access import RequestLimits, RoleBinding
-from fairlead_common.auth import oidc
+from fairlead_common.domain.permissions import Role
+from fairlead_common.domain.records import events
 from fairlead_common.log import topics
-from fairlead_common.log.connect import open_log
+from fairlead_common.log.opening import open_log
 from fairlead_common.log.protocol import caught_up
-from fairlead_common.permissions import Role
+from fairlead_common.service import clock
+from fairlead_common.service.access_settings import RequestLimits, RoleBinding
+from fairlead_common.web import auth
+from fairlead_common.web.auth import oidc
 from tests.integration.doors.whole import Whole, anonymous, bearer, whole
 from tests.unit.common.issuer import Provider, provider
 

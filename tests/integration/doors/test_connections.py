@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from fairlead_common.access import ConnectionLimits, RequestLimits
+from fairlead_common.service.access_settings import ConnectionLimits, RequestLimits
 from tests.integration.doors.sockets import SHORT, Served, ended, head, served
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead_common import openapi
+from fairlead_common.web import openapi
 from tests.integration.doors.whole import Whole
 from tools.openapi import DOCUMENT
 

@@ -8,8 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from fairlead_common import auth
-from fairlead_common.access import RequestLimits
+from fairlead_common.service.access_settings import RequestLimits
+from fairlead_common.web import auth
 from tests.integration.doors.whole import Whole, anonymous, bearer, whole
 
 END_S_MAX = 60

@@ -9,9 +9,11 @@ import httpx2
 import pytest
 from playwright.async_api import expect
 
-from fairlead_common import auth, clock
-from fairlead_common.access import Role, RoleBinding
-from fairlead_common.auth.oidc import Issuers, IssuerUnavailable
+from fairlead_common.domain.permissions import Role
+from fairlead_common.service import clock
+from fairlead_common.service.access_settings import RoleBinding
+from fairlead_common.web import auth
+from fairlead_common.web.auth.oidc import Issuers, IssuerUnavailable
 from tests.e2e.pages.test_pages import browser_page
 from tests.integration.doors.test_sessions import make_token
 from tests.integration.doors.whole import Whole, anonymous, whole

@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 import httpx2
 from fastapi import FastAPI
 
-from fairlead_common import clock, db, serving
+from fairlead_common import db
+from fairlead_common.service import clock
+from fairlead_common.web import server
 from fairlead_lookout.service.service import Service as Lookout
 from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_standalone import web
@@ -77,7 +79,7 @@ async def whole(
     ):
         app = web.build(submit, lookout, own)
         tasks = [group.create_task(task) for task in (*submit.tasks(), *lookout.tasks())]
-        tasks.append(group.create_task(serving.serve(app, "127.0.0.1", port, own.connections)))
+        tasks.append(group.create_task(server.serve(app, "127.0.0.1", port, own.connections)))
         await answering(client)
         pool = await db.open_pool(database, size_max=2)
         queue = f"q-{secrets.token_hex(4)}"

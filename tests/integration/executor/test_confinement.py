@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import events as ev
-from fairlead_common.leases import Lease
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.leases import Lease
 from fairlead_executor.confinement import child
 from fairlead_executor.confinement.choice import choose
 from tests.integration.executor.world import Executor, World

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common import events as ev
+from fairlead_common.domain.records import events as ev
 from tests import disks
 from tests.integration.executor.world import ENDS, World, is_alive, until
 

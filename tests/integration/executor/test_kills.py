@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead_common import events as ev
-from fairlead_common.events import FailureCategory
-from fairlead_common.leases import Lease
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.domain.records.leases import Lease
 from fairlead_executor.backends.process import processes
 from tests.integration.executor.world import ENDS, World, is_alive, kill, until
 

@@ -3,9 +3,10 @@
 import json
 import sys
 
-from fairlead_common import auth, clock
-from fairlead_common import events as ev
-from fairlead_common.events import FailureCategory
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.service import clock
+from fairlead_common.web import auth
 from tests.integration.executor.world import KEY, World, is_alive, run_of, until
 
 

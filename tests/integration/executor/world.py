@@ -16,13 +16,13 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import clusters, leases
-from fairlead_common import events as ev
-from fairlead_common.clusters import Heartbeat, Node
-from fairlead_common.ids import JobId, RunId, run_id
-from fairlead_common.leases import Lease, Wish
+from fairlead_common.domain.ids import JobId, RunId, run_id
+from fairlead_common.domain.records import clusters, leases
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.records.leases import Lease, Wish
 from fairlead_common.log import topics
-from fairlead_common.log.connect import open_log
+from fairlead_common.log.opening import open_log
 from fairlead_common.log.protocol import EventLog, Producer, Reader, Record
 from fairlead_standalone.addresses import free_port
 

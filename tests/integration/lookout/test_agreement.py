@@ -7,7 +7,7 @@ import asyncpg
 import msgspec
 import pytest
 
-from fairlead_common import events
+from fairlead_common.domain.records import events
 from fairlead_lookout.domain.model import Job, Message, Run
 from fairlead_lookout.store.fold import table_rows
 from fairlead_lookout.store.fold.table_rows import JOB_COLUMNS

@@ -6,10 +6,11 @@ import httpx2
 import msgspec
 import pytest
 
-from fairlead_common import clusters, events, ids, reports, shapes
 from fairlead_common.db import open_pool
-from fairlead_common.events import Gang
-from fairlead_common.positions import encode
+from fairlead_common.domain import ids, shapes
+from fairlead_common.domain.position_tokens import encode
+from fairlead_common.domain.records import clusters, events, reports
+from fairlead_common.domain.records.events import Gang
 from fairlead_submit.store import schema, token_store
 from tests.integration.lookout.world import World, running
 from tests.unit.lookout.builders import (

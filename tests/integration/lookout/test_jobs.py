@@ -4,8 +4,9 @@ import asyncio
 
 import msgspec
 
-from fairlead_common import clock, events
-from fairlead_common.log.memory import MemoryCore, MemoryLog
+from fairlead_common.domain.records import events
+from fairlead_common.log.memory_log import MemoryCore, MemoryLog
+from fairlead_common.service import clock
 from tests.integration.lookout.world import running, said_of_the_view
 from tests.unit.lookout.builders import cancel, job_id, leased, submitted
 

@@ -10,7 +10,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from fairlead_common import db, events
+from fairlead_common import db
+from fairlead_common.domain.records import events
 from fairlead_lookout.http.list_filters import JobFilter
 from fairlead_lookout.store.queries import job_lists
 from fairlead_lookout.store.queries.job_lists import Lists

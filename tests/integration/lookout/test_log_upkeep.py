@@ -3,10 +3,10 @@
 import asyncpg
 import pytest
 
-from fairlead_common import clock
-from fairlead_common.log.postgres import PostgresLog
+from fairlead_common.log.postgres.event_log import PostgresLog
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import JOB_PARTITIONS, leases
+from fairlead_common.service import clock
 from fairlead_lookout.store.fold.partition_locks import Partitions
 
 RUNS = 3_000

@@ -5,9 +5,9 @@ from typing import Any
 import httpx2
 import msgspec
 
-from fairlead_common import configuration
-from fairlead_common.configuration import Permission
 from fairlead_common.db import open_pool
+from fairlead_common.domain.records import configuration
+from fairlead_common.domain.records.configuration import Permission
 from fairlead_submit.store import schema, token_store
 from tests.integration.lookout.world import World, running
 from tests.unit.lookout.builders import job_id, leased, submitted

@@ -6,8 +6,9 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from fairlead_common import events, shapes
-from fairlead_common.log.memory import MemoryCore
+from fairlead_common.domain import shapes
+from fairlead_common.domain.records import events
+from fairlead_common.log.memory_log import MemoryCore
 from tests.integration.lookout.world import running
 from tests.unit.lookout.builders import cancel, job_id, submitted
 

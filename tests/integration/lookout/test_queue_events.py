@@ -9,9 +9,9 @@ import asyncpg
 import msgspec
 import pytest
 
-from fairlead_common import events
-from fairlead_common.events import JobFilter
-from fairlead_common.ids import job_set_partition
+from fairlead_common.domain.ids import job_set_partition
+from fairlead_common.domain.records import events
+from fairlead_common.domain.records.events import JobFilter
 from tests.integration.lookout.world import World, running
 from tests.unit.lookout.builders import cancel, leased, submitted
 

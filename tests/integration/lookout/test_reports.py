@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fairlead_common import clock, clusters, configuration, reports
+from fairlead_common.domain import timestamps
+from fairlead_common.domain.records import clusters, configuration, reports
 from fairlead_common.log import Record
-from fairlead_common.log.memory import MemoryCore
+from fairlead_common.log.memory_log import MemoryCore
+from fairlead_common.service import clock
 from tests.integration.lookout.world import World, running
 from tests.unit.lookout.builders import job_id, leased, submitted
 from tests.unit.lookout.builders import running as started
@@ -106,7 +108,7 @@ async def test_reports_of_queues_and_pools_and_the_last_rounds(
         pool = await world.read("/pools/default/report")
         assert [each["queue"] for each in pool["shares"]] == ["other", "q"]
         assert pool["round"]["scheduled"] == 3
-        assert pool["round"]["time"] == clock.rfc3339(now_ms + 3)
+        assert pool["round"]["time"] == timestamps.rfc3339(now_ms + 3)
         for unknown in ("queues/nobody/report", "pools/nowhere/report", "pools/nowhere/rounds"):
             assert (await world.get(f"/{unknown}")).status_code == 404, unknown
         await _rounds(world, [3, 2, 1])
@@ -126,7 +128,7 @@ async def test_shares_and_resource_hours_over_time_are_the_same_after_a_restart(
     fresh_database: str, valkey_url: str
 ) -> None:
     core = MemoryCore()
-    began = clock.rfc3339(clock.now_ms() - 60_000)
+    began = timestamps.rfc3339(clock.now_ms() - 60_000)
     async with running(fresh_database, valkey_url, core) as world:
         await world.append([share("q", 0.25, queued=3)])
         await world.read("/jobsets", await world.tell(submitted("a"), leased("a")))

@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common import clock, events, ids
 from fairlead_common.db import migrate, open_pool
-from fairlead_common.lifecycle import JobState
+from fairlead_common.domain import ids
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records import events
 from fairlead_common.log import topics
-from fairlead_common.log.memory import MemoryCore, MemoryLog
+from fairlead_common.log.memory_log import MemoryCore, MemoryLog
+from fairlead_common.service import clock
 from fairlead_lookout.domain import event_chunks as chunks
 from fairlead_lookout.domain.event_chunks import Chunk
 from fairlead_lookout.domain.model import Message

@@ -7,8 +7,8 @@ import re
 import asyncpg
 import msgspec
 
-from fairlead_common import events
-from fairlead_common.log.memory import MemoryCore
+from fairlead_common.domain.records import events
+from fairlead_common.log.memory_log import MemoryCore
 from fairlead_lookout.store.fold.partition_locks import BALANCE_S
 from tests.integration.lookout.world import WAIT_S, running
 from tests.unit.lookout.builders import job_id, submitted

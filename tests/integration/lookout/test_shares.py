@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fairlead_common.problems import Problem
+from fairlead_common.domain.problems import Problem
 from tests.integration.lookout.world import running
 from tests.unit.lookout.builders import submitted
 

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 import asyncpg
 import pytest
 
-from fairlead_common import events, ids
-from fairlead_common.errors import ViewConflict
-from fairlead_common.events import JobFilter
-from fairlead_common.lifecycle import JobState
-from fairlead_common.log.memory import MemoryCore
+from fairlead_common.domain import ids
+from fairlead_common.domain.errors import ViewConflict
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records import events
+from fairlead_common.domain.records.events import JobFilter
+from fairlead_common.log.memory_log import MemoryCore
 from tests.conftest import Server
 from tests.full_disk import full_disk
 from tests.integration.lookout.world import World, running, said_of_the_view

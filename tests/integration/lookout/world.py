@@ -8,9 +8,12 @@ from typing import Any
 import httpx2
 import msgspec
 
-from fairlead_common import clock, events, positions, serving
+from fairlead_common.domain import position_tokens
+from fairlead_common.domain.records import events
 from fairlead_common.log import Record, topics
-from fairlead_common.log.memory import MemoryCore, MemoryLog
+from fairlead_common.log.memory_log import MemoryCore, MemoryLog
+from fairlead_common.service import clock
+from fairlead_common.web import server
 from fairlead_lookout.service.service import Service
 from fairlead_lookout.service.settings import Settings
 from fairlead_standalone.addresses import free_port
@@ -36,7 +39,7 @@ class World:
         """Append records; returns the position to read after."""
         producer = await self.log.producer("test")
         appended = await producer.append(records)
-        return positions.encode(
+        return position_tokens.encode(
             {number: at for (topic, number), at in appended.items() if topic == topics.JOBS}
         )
 
@@ -82,7 +85,7 @@ async def running(
         httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=WAIT_S * 2) as client,
         asyncio.TaskGroup() as group,
     ):
-        app = serving.build_app(
+        app = server.build_app(
             "test",
             service.routers(),
             service.checks(),
@@ -91,7 +94,7 @@ async def running(
             excuse=service.excuse,
         )
         tasks = [group.create_task(each) for each in service.tasks()]
-        tasks.append(group.create_task(serving.serve(app, "127.0.0.1", port)))
+        tasks.append(group.create_task(server.serve(app, "127.0.0.1", port)))
         await _answering(client)
         yield World(service, client, log)
         for task in tasks:

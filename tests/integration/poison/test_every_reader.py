@@ -7,14 +7,14 @@ from typing import Final, cast
 
 import pytest
 
-from fairlead_common.clusters import Node
 from fairlead_common.db import Pool
-from fairlead_common.ids import parse_run_id
-from fairlead_common.log import fold, topics
-from fairlead_common.log.memory import MemoryLog
+from fairlead_common.domain.ids import parse_run_id
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.log import compacted_reader, topics
+from fairlead_common.log.memory_log import MemoryLog
+from fairlead_common.log.quarantine import Quarantine
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, REPORTS
-from fairlead_common.quarantine import Quarantine
-from fairlead_common.screening import ScreenedLog
+from fairlead_common.log.validating_log import ScreenedLog
 from fairlead_executor.backends.simulated import SimulatedCluster, Simulation
 from fairlead_executor.core import Core
 from fairlead_executor.executor import Executor, fence
@@ -92,12 +92,12 @@ async def scheduler_config(log: ScreenedLog) -> set[str]:
 
 async def leader_leases(log: ScreenedLog) -> set[str]:
     held = Leases()
-    held.read_back(poison.EXECUTOR, (await fold.newest(log, LEASES))[0])
+    held.read_back(poison.EXECUTOR, (await compacted_reader.newest(log, LEASES))[0])
     return {name for name in NAMES if poison.a_run(name) in held.held}
 
 
 async def leader_reports(log: ScreenedLog) -> set[str]:
-    newest, _ = await fold.newest(log, REPORTS)
+    newest, _ = await compacted_reader.newest(log, REPORTS)
     Reporter(()).read_back(newest)
     return {key.partition("/")[2] for key in newest}
 

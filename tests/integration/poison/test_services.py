@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fairlead_common import clusters
-from fairlead_common.clusters import Heartbeat
-from fairlead_common.ids import run_id
+from fairlead_common.domain.ids import run_id
+from fairlead_common.domain.records import clusters
+from fairlead_common.domain.records.clusters import Heartbeat
 from fairlead_common.log import EventLog, Record, topics
-from fairlead_common.log.memory import MemoryCore
+from fairlead_common.log.memory_log import MemoryCore
 from fairlead_common.log.topics import JOBS
-from fairlead_common.readiness import Degraded
+from fairlead_common.service.health import Degraded
 from fairlead_scheduler.service.service import Service
 from fairlead_scheduler.service.settings import SchedulerSettings
 from tests import poison

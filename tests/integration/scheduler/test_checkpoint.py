@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from fairlead_common import events as ev
-from fairlead_common import shapes
 from fairlead_common.db import Pool, migrate, open_pool
-from fairlead_common.errors import ViewConflict
-from fairlead_common.ids import JobId, partition_of_job
-from fairlead_common.lifecycle import JobState
+from fairlead_common.domain import shapes
+from fairlead_common.domain.errors import ViewConflict
+from fairlead_common.domain.ids import JobId, partition_of_job
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records import events as ev
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_scheduler.service.settings import Rules
 from fairlead_scheduler.state import checkpoint_rows

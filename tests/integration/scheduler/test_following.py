@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from fairlead_common import events as ev
 from fairlead_common.db import Connection, Pool, migrate, open_pool
-from fairlead_common.errors import ViewConflict
-from fairlead_common.events import JobFilter
-from fairlead_common.ids import JobId
-from fairlead_common.lifecycle import JobState
+from fairlead_common.domain.errors import ViewConflict
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.events import JobFilter
 from fairlead_common.log import topics
 from fairlead_scheduler.service import follower
 from fairlead_scheduler.service.follower import State, load_specs, tidy

@@ -7,16 +7,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import msgspec
 import pytest
 
-from fairlead_common import events as ev
-from fairlead_common import shapes
-from fairlead_common.configuration import Cordon
-from fairlead_common.errors import ProducerFenced
-from fairlead_common.events import FailureCategory
-from fairlead_common.ids import run_id
-from fairlead_common.leases import Wish
+from fairlead_common.domain import shapes
+from fairlead_common.domain.errors import ProducerFenced
+from fairlead_common.domain.ids import run_id
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.configuration import Cordon
+from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.domain.records.leases import Wish
+from fairlead_common.domain.records.reports import Round, Waiting
 from fairlead_common.log import topics
-from fairlead_common.readiness import Degraded
-from fairlead_common.reports import Round, Waiting
+from fairlead_common.service.health import Degraded
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.rules.decider import Engine
 from fairlead_scheduler.service.follower import CHECKPOINT

@@ -8,13 +8,14 @@ from typing import TypeVar
 import asyncpg
 import msgspec
 
-from fairlead_common import clusters, configuration, leases, reports, shapes
-from fairlead_common import events as ev
-from fairlead_common.clusters import Heartbeat, Node
-from fairlead_common.configuration import Cordon, Queue
-from fairlead_common.ids import JobId, client_job_id, job_set_partition
+from fairlead_common.domain import shapes
+from fairlead_common.domain.ids import JobId, client_job_id, job_set_partition
+from fairlead_common.domain.records import clusters, configuration, leases, reports
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.records.configuration import Cordon, Queue
 from fairlead_common.log import EventLog, Producer, Record, topics
-from fairlead_common.log.connect import open_log
+from fairlead_common.log.opening import open_log
 from fairlead_scheduler.service.leader import APPLICATION
 
 QUEUE, JOB_SET = "research", "trials"

@@ -9,11 +9,12 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
-from fairlead_common import clock, db
-from fairlead_common.ids import JobId
+from fairlead_common import db
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.repair_events import Knowledge
 from fairlead_common.log import topics
-from fairlead_common.log.postgres import PostgresLog
-from fairlead_common.restatement import Knowledge
+from fairlead_common.log.postgres.event_log import PostgresLog
+from fairlead_common.service import clock
 from fairlead_lookout.service.recovery import Recovery as Lookout
 from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler.service.follower import CHECKPOINT

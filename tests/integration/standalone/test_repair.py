@@ -5,12 +5,12 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from fairlead_common import events as ev
-from fairlead_common.configuration import Queue
-from fairlead_common.ids import run_id
+from fairlead_common.domain.ids import run_id
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.log import topics
 from fairlead_common.log.coverage import Fault
-from fairlead_common.readiness import Degraded
+from fairlead_common.service.health import Degraded
 from fairlead_scheduler.service.recovery import SchedulerLeads
 from tests.integration.scheduler.world import EXECUTOR, job_id, submitted
 from tests.integration.standalone.repairing import Installation

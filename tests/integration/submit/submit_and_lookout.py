@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from fairlead_common import events, positions
-from fairlead_common.log.connect import open_log
+from fairlead_common.domain import position_tokens
+from fairlead_common.domain.records import events
+from fairlead_common.log.opening import open_log
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import JOBS
 from fairlead_lookout.service.service import Service as Lookout
@@ -18,7 +19,7 @@ class Watched(Served):
 
     async def seen(self, position: str) -> None:
         """Until what was written there is in the view."""
-        wanted = positions.decode(position).jobs
+        wanted = position_tokens.decode(position).jobs
         async with asyncio.timeout(120):
             while True:
                 rows = await self.pool.fetch("SELECT * FROM fairlead_lookout.progress")
@@ -34,7 +35,7 @@ class Watched(Served):
         appended = await producer.append(records)
         await producer.close()
         await self.seen(
-            positions.encode({n: at for (topic, n), at in appended.items() if topic == JOBS})
+            position_tokens.encode({n: at for (topic, n), at in appended.items() if topic == JOBS})
         )
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import httpx2
 import msgspec
 
-from fairlead_common import db, events, serving
+from fairlead_common import db
+from fairlead_common.domain.records import events
 from fairlead_common.log import topics
-from fairlead_common.log.connect import open_log
+from fairlead_common.log.opening import open_log
 from fairlead_common.log.protocol import EventLog, caught_up
+from fairlead_common.web import server
 from fairlead_submit.http import api
 from fairlead_submit.service.service import POOL_SIZE, Service
 from fairlead_submit.service.settings import SubmitSettings
@@ -95,7 +97,7 @@ async def served(
         await used.create(topics.config())
         await used.create(topics.clusters())
         service = Service(given, pool, used)
-        app = serving.build_app(
+        app = server.build_app(
             "test", api.routers(service), service.checks(), given, identify=service.identify
         )
         tasks = [asyncio.create_task(task) for task in service.tasks()]

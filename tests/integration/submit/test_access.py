@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fairlead_common import auth
+from fairlead_common.web import auth
 from fairlead_submit.store import token_store
 from fairlead_submit.store.token_store import Grant
 from tests.integration.submit.submit_server import served

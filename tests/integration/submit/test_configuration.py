@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fairlead_common import clusters, configuration, positions
+from fairlead_common.domain import position_tokens
+from fairlead_common.domain.records import clusters, configuration
 from fairlead_common.log.topics import CONFIG
 from fairlead_submit.store import token_store
 from tests.integration.submit.submit_and_lookout import watched
@@ -53,7 +54,7 @@ async def test_an_executor_and_a_node_are_cordoned_and_the_log_hears_of_it(submi
         "position": first.json()["position"],
         **body,
     }
-    place = positions.decode(first.json()["position"])
+    place = position_tokens.decode(first.json()["position"])
     assert place.configured == {"cordon/north": first.json()["version"]}
     again = await submit.client.put(url, json=body)
     assert again.json() == first.json()

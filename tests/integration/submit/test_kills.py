@@ -12,8 +12,10 @@ from typing import Any, Self
 import httpx2
 import pytest
 
-from fairlead_common import db, events, positions
-from fairlead_common.log.connect import open_log
+from fairlead_common import db
+from fairlead_common.domain import position_tokens
+from fairlead_common.domain.records import events
+from fairlead_common.log.opening import open_log
 from fairlead_lookout.service.service import Service as Lookout
 from fairlead_lookout.service.settings import Settings
 from fairlead_standalone.addresses import free_port
@@ -174,7 +176,9 @@ async def test_what_is_submitted_again_is_so_once_whoever_is_killed(
         body = {"queue": "fire", "jobSet": "old", "jobs": [RUN] * jobs}
         said = await killed.insist("/jobs", body)
         known = {job["id"] for job in said["jobs"]}
-        assert await lookout.parts.progress.reached(positions.decode(said["position"]).jobs, 60)
+        assert await lookout.parts.progress.reached(
+            position_tokens.decode(said["position"]).jobs, 60
+        )
         chosen = {"queue": "fire", "jobSet": "old"}
         again = {"filter": chosen, "jobSet": "new", "clientId": "again"}
         first = await killed.insist("/jobs/resubmit", again)

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Protocol
 
-from fairlead_common import events
+from fairlead_common.domain.records import events
 from tests.full_disk import full_disk
 from tests.integration.submit.submit_server import Served, served
 

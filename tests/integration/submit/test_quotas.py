@@ -1,7 +1,7 @@
 """Quotas: live jobs and bytes of a queue and of all, with the reason and the way out."""
 
-from fairlead_common import events
-from fairlead_common.ids import JobId
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records import events
 from fairlead_submit.domain.policy import Quotas
 from tests.integration.submit.submit_and_lookout import watched
 from tests.integration.submit.submit_server import Answer

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fairlead_common import events, ids
+from fairlead_common.domain import ids
+from fairlead_common.domain.records import events
 from fairlead_submit.store import token_store
 from fairlead_submit.store.schema import SQL
 from tests.integration.submit.submit_and_lookout import Watched, watched

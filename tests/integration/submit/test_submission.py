@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 import pytest
 
-from fairlead_common import clusters, configuration, events, ids, positions, shapes
+from fairlead_common.domain import ids, position_tokens, shapes
+from fairlead_common.domain.records import clusters, configuration, events
 from fairlead_common.log.topics import CONFIG, JOB_PARTITIONS
 from tests.integration.submit.submit_server import Served, served
 
@@ -64,7 +65,7 @@ async def test_the_short_form_becomes_a_pod_spec_with_its_shape(submit: Served) 
     partition = ids.job_set_partition(submit.queue, "set")
     assert event.job_id == ids.client_job_id(partition, submit.queue, "set", "a")
     assert answer.json()["jobs"] == [{"id": event.job_id, "clientId": "a", "duplicate": False}]
-    assert positions.decode(answer.json()["position"]).jobs.keys() == {partition}
+    assert position_tokens.decode(answer.json()["position"]).jobs.keys() == {partition}
     amounts = {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": 2}
     assert msgspec.json.decode(event.spec) == {
         "containers": [
@@ -169,7 +170,7 @@ async def test_a_repeat_that_the_view_knows_creates_nothing(fresh_database: str)
         assert [job["duplicate"] for job in answer.json()["jobs"]] == [True, False]
         assert len(await submitted(other)) == 2
         answer = await other.submit([{**RUN, "clientId": "a"}])
-        assert answer.json()["position"] == positions.encode({})
+        assert answer.json()["position"] == position_tokens.encode({})
         answer = await other.submit([{**RUN, "clientId": "b"}, {"command": ["x"], "clientId": "a"}])
         assert answer.status_code == 409
         assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/jobs/1/clientId"]
@@ -220,7 +221,7 @@ async def test_jobs_are_cancelled_by_id_in_their_partitions(submit: Served) -> N
     mine = [event for event in asked if event.job_id in made]
     assert sorted(event.job_id for event in mine) == sorted(made)
     assert {event.reason for event in mine} == {"enough"}
-    at = positions.decode(answer.json()["position"]).jobs
+    at = position_tokens.decode(answer.json()["position"]).jobs
     assert at.keys() == {ids.partition_of_job(job_id) for job_id in made}
 
 
@@ -236,7 +237,7 @@ async def test_a_job_set_is_cancelled_by_one_event_and_a_queue_by_one_in_each_pa
     answer = await submit.post(
         "/jobs/reprioritize", {"filter": {"queue": submit.queue}, "priority": 7}
     )
-    assert len(positions.decode(answer.json()["position"]).jobs) == JOB_PARTITIONS
+    assert len(position_tokens.decode(answer.json()["position"]).jobs) == JOB_PARTITIONS
     moved = [e for e in await submit.events() if isinstance(e, events.JobsReprioritized)]
     assert [event.priority for event in moved] == [7] * JOB_PARTITIONS
 

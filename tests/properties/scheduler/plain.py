@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fairlead_common.clusters import Node
-from fairlead_common.lifecycle import RunState
+from fairlead_common.domain.lifecycle import RunState
+from fairlead_common.domain.records.clusters import Node
 from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts

@@ -12,13 +12,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from fairlead_common import clusters as cluster_records
-from fairlead_common import configuration, shapes
-from fairlead_common import events as ev
-from fairlead_common.classes import AwayNodeType, Preemption, PriorityClass
-from fairlead_common.clusters import Node, Taint
-from fairlead_common.events import FailureCategory, Gang, JobFilter, PreemptionCause
-from fairlead_common.ids import JobId
+from fairlead_common.domain import shapes
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.priority_classes import AwayNodeType, Preemption, PriorityClass
+from fairlead_common.domain.records import clusters as cluster_records
+from fairlead_common.domain.records import configuration
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.clusters import Node, Taint
+from fairlead_common.domain.records.events import FailureCategory, Gang, JobFilter, PreemptionCause
 from fairlead_common.log import Entry
 from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.service.settings import Rules

@@ -1,4 +1,4 @@
-"""What the columns say of shapes and nodes is what `fairlead_common.matching` says of each pair."""
+"""The columns match shapes and nodes as `fairlead_common.domain.node_matching` does each pair."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common import matching, shapes
-from fairlead_common.classes import AwayNodeType, PriorityClass
-from fairlead_common.clusters import Node, Taint
-from fairlead_common.shapes import Preference, Requirement, SelectorTerm, Shape, Toleration
+from fairlead_common.domain import node_matching, shapes
+from fairlead_common.domain.priority_classes import AwayNodeType, PriorityClass
+from fairlead_common.domain.records.clusters import Node, Taint
+from fairlead_common.domain.shapes import Preference, Requirement, SelectorTerm, Shape, Toleration
 from fairlead_scheduler.engine.snapshot import Match
 from fairlead_scheduler.snapshots.class_table import Classes
 from fairlead_scheduler.snapshots.node_matching import RANKS_MAX
@@ -40,7 +40,7 @@ expressions = st.builds(Requirement, keys, operators, st.lists(values, max_size=
 bounds = st.builds(Requirement, keys, st.sampled_from(["Gt", "Lt"]), st.tuples(values))
 fields = st.builds(
     Requirement,
-    st.sampled_from([matching.NODE_NAME, "metadata.odd"]),
+    st.sampled_from([node_matching.NODE_NAME, "metadata.odd"]),
     st.sampled_from(["In", "NotIn"]),
     st.tuples(names),
 )
@@ -72,11 +72,11 @@ there = st.lists(
 
 
 def plain_match(shape: Shape, away: Sequence[Taint], node: Node) -> Match:
-    if not matching.tolerates(shape.tolerations, node.taints, away):
+    if not node_matching.tolerates(shape.tolerations, node.taints, away):
         return Match.TAINT
-    if not matching.is_selected(shape, node.labels):
+    if not node_matching.is_selected(shape, node.labels):
         return Match.LABEL
-    meets = matching.has_affinity(shape, node.labels, node.name)
+    meets = node_matching.has_affinity(shape, node.labels, node.name)
     return Match.SUITS if meets else Match.AFFINITY
 
 
@@ -84,14 +84,14 @@ def plain_ranks(shape: Shape, nodes: Sequence[Node]) -> list[int]:
     scores = [
         (
             sum(
-                not matching.tolerates_one(shape.tolerations, taint)
+                not node_matching.tolerates_one(shape.tolerations, taint)
                 for taint in set(node.taints)
-                if taint.effect not in matching.BLOCKING
+                if taint.effect not in node_matching.BLOCKING
             ),
             -sum(
                 wish.weight
                 for wish in shape.preferred
-                if matching.meets(wish.term, node.labels, node.name)
+                if node_matching.meets(wish.term, node.labels, node.name)
             ),
         )
         for node in nodes

@@ -6,8 +6,9 @@ import pytest
 import fairlead
 from fairlead import fleet, models, tokens
 from fairlead import reports as client_reports
-from fairlead_common import classes, clusters, reports
-from fairlead_common.lifecycle import JOB_ENDED, JobState
+from fairlead_common.domain import priority_classes
+from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
+from fairlead_common.domain.records import clusters, reports
 from fairlead_lookout.domain import public_events
 from fairlead_lookout.http import responses
 from fairlead_submit.domain import request_types
@@ -31,7 +32,7 @@ SAME: dict[str, tuple[type, type, set[str]]] = {
     "new token": (tokens.NewToken, token_routes.NewToken, set()),
     "sign-in link": (tokens.SignInLink, token_routes.LinkShown, set()),
     "cordon": (fleet.Cordon, request_types.Mark, set()),
-    "priority class": (fleet.PriorityClass, classes.PriorityClass, {"awayNodeTypes"}),
+    "priority class": (fleet.PriorityClass, priority_classes.PriorityClass, {"awayNodeTypes"}),
     "taint": (fleet.Taint, clusters.Taint, set()),
     "queue": (models.Queue, queue_routes.QueueView, set()),
     "job set": (models.JobSet, responses.JobSetShown, set()),

@@ -1,7 +1,7 @@
 """Somebody to be let in by the doors of an app under test."""
 
-from fairlead_common.auth.authenticator import Headers
-from fairlead_common.permissions import Caller
+from fairlead_common.domain.permissions import Caller
+from fairlead_common.web.auth.authenticator import Headers
 
 ADMIN = Caller("tester", ("admin",))
 

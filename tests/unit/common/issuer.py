@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from fairlead_common import serving
-from fairlead_common.access import Issuer
-from fairlead_common.settings import Settings
+from fairlead_common.service.access_settings import Issuer
+from fairlead_common.service.settings import Settings
+from fairlead_common.web import server
 from fairlead_standalone.addresses import free_port
 
 AUDIENCE: Final = "fairlead"
@@ -178,8 +178,8 @@ async def provider() -> AsyncIterator[Provider]:
             return JSONResponse({"error": str(error)}, status_code=400)
 
     open_below = ("/.well-known/", "/keys", "/authorize", "/token")
-    app = serving.build_app("provider", [router], {}, Settings(), open_below=open_below)
-    task = asyncio.create_task(serving.serve(app, "127.0.0.1", port))
+    app = server.build_app("provider", [router], {}, Settings(), open_below=open_below)
+    task = asyncio.create_task(server.serve(app, "127.0.0.1", port))
     await _listening(port)
     try:
         yield running

@@ -10,10 +10,11 @@ from fastapi import APIRouter, Request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common import auth, permissions, serving
-from fairlead_common.auth import Authenticator
 from fairlead_common.db import Pool, open_pool
-from fairlead_common.settings import Settings
+from fairlead_common.domain import permissions
+from fairlead_common.service.settings import Settings
+from fairlead_common.web import auth, server
+from fairlead_common.web.auth import Authenticator
 from fairlead_submit.store import schema
 
 KEEP = "INSERT INTO fairlead_submit.tokens (digest, name, roles, kind, expires_at)"
@@ -54,7 +55,7 @@ def client(authenticator: Authenticator) -> httpx2.AsyncClient:
     async def operate(request: Request) -> None:
         permissions.require(await authenticator(request), "operator")
 
-    app = serving.build_app("test", [router], {}, Settings(), identify=authenticator)
+    app = server.build_app("test", [router], {}, Settings(), identify=authenticator)
     transport = httpx2.ASGITransport(app)
     return httpx2.AsyncClient(transport=transport, base_url="http://localhost")
 

@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common import clock
+from fairlead_common.domain import timestamps
+from fairlead_common.service import clock
 
 
 @given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
 def test_a_written_time_is_read_back_the_same(time_ms: int) -> None:
-    assert clock.parse_rfc3339(clock.rfc3339(time_ms)) == time_ms
+    assert timestamps.parse_rfc3339(timestamps.rfc3339(time_ms)) == time_ms
 
 
 @pytest.mark.parametrize(
@@ -22,22 +23,22 @@ def test_a_written_time_is_read_back_the_same(time_ms: int) -> None:
     ],
 )
 def test_any_offset_is_read(text: str, want: int) -> None:
-    assert clock.parse_rfc3339(text) == want
+    assert timestamps.parse_rfc3339(text) == want
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01T00:00:00Z", "2026-01-01T00:00:00"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        clock.parse_rfc3339(text)
+        timestamps.parse_rfc3339(text)
 
 
 def test_a_time_without_a_zone_is_told_how_to_write_one() -> None:
     with pytest.raises(ValueError, match="write it like 2026-01-31T12:00:00Z"):
-        clock.parse_rfc3339("2026-01-31T12:00:00")
+        timestamps.parse_rfc3339("2026-01-31T12:00:00")
 
 
 def test_time_as_text_is_utc_with_milliseconds() -> None:
-    assert clock.rfc3339(1_767_225_600_007) == "2026-01-01T00:00:00.007Z"
+    assert timestamps.rfc3339(1_767_225_600_007) == "2026-01-01T00:00:00.007Z"
 
 
 def test_the_clock_for_differences_does_not_go_back() -> None:

@@ -8,15 +8,15 @@ import httpx2
 import pytest
 from fastapi import APIRouter
 
-from fairlead_common import serving
-from fairlead_common.db.pool import DatabaseFull, DatabaseUnavailable, reaching
-from fairlead_common.disk import MIB, Bounds, Disk, Space, assess
-from fairlead_common.errors import AppendRefused, LogFull
+from fairlead_common.db.connection_pool import DatabaseFull, DatabaseUnavailable, reaching
+from fairlead_common.domain.errors import AppendRefused, LogFull
 from fairlead_common.log.disk_guard import DiskGuardedLog
-from fairlead_common.log.memory import MemoryLog
+from fairlead_common.log.memory_log import MemoryLog
 from fairlead_common.log.protocol import Record, Topic
-from fairlead_common.settings import Settings
-from fairlead_common.write_gate import WriteGate
+from fairlead_common.service.disk import MIB, Bounds, Disk, Space, assess
+from fairlead_common.service.settings import Settings
+from fairlead_common.web import server
+from fairlead_common.web.write_guard import WriteGate
 from tests.unit.common.callers import Only
 
 BOUNDS = Bounds(low=40, low_ends=50, full=10, full_ends=20)
@@ -96,7 +96,7 @@ def client(free: Free) -> httpx2.AsyncClient:
     async def sign_in() -> str:
         return "come in"
 
-    app = serving.build_app("test", [router], {}, Settings(), identify=Only())
+    app = server.build_app("test", [router], {}, Settings(), identify=Only())
     gate = WriteGate(app, Disk("/data", BOUNDS, free))
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=gate), base_url="http://localhost")
 
@@ -116,7 +116,7 @@ async def test_on_a_full_disk_changes_are_refused_with_the_reason_and_reads_go_o
 
 
 async def test_readyz_names_a_full_disk_and_stays_ready(tmp_path: Path) -> None:
-    app = serving.build_app("test", [], {}, Settings(disk=str(tmp_path)))
+    app = server.build_app("test", [], {}, Settings(disk=str(tmp_path)))
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
         answer = await http.get("/readyz")

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from fairlead_common.event_loop import OUTGOING, EventLoop
+from fairlead_common.service.event_loop import OUTGOING, EventLoop
 
 
 async def _options_of_a_connection() -> tuple[int, int, int]:

@@ -6,7 +6,8 @@ from typing import get_args
 import msgspec
 import pytest
 
-from fairlead_common import clusters, configuration, events, leases, reports, shapes
+from fairlead_common.domain import shapes
+from fairlead_common.domain.records import clusters, configuration, events, leases, reports
 from tests.unit.common import goldens
 
 FILES: dict[str, tuple[tuple[type[msgspec.Struct], ...], Callable[[bytes], object]]] = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common import ids
+from fairlead_common.domain import ids
 from fairlead_common.log.protocol import partition_of
 from fairlead_common.log.topics import JOB_PARTITIONS
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common.errors import LogUrlInvalid
-from fairlead_common.log import kafka_address
+from fairlead_common.domain.errors import LogUrlInvalid
+from fairlead_common.log.kafka import address as kafka_address
 
 
 def test_servers_alone_are_spoken_to_unencrypted_and_unknown() -> None:

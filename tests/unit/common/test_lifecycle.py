@@ -5,8 +5,7 @@ from typing import TypeVar, get_args
 
 import pytest
 
-from fairlead_common import events
-from fairlead_common.lifecycle import (
+from fairlead_common.domain.lifecycle import (
     JOB_ENDED,
     JOB_HELD,
     JOB_STEPS,
@@ -15,6 +14,7 @@ from fairlead_common.lifecycle import (
     JobState,
     RunState,
 )
+from fairlead_common.domain.records import events
 from tests.unit.common import goldens
 
 S = TypeVar("S", JobState, RunState)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from fairlead_common.access import Issuer, RoleBinding
-from fairlead_common.auth import oidc
-from fairlead_common.auth.oidc import Issuers, IssuerUnavailable
-from fairlead_common.permissions import Caller, Role
-from fairlead_common.problems import Problem
+from fairlead_common.domain.permissions import Caller, Role
+from fairlead_common.domain.problems import Problem
+from fairlead_common.service.access_settings import Issuer, RoleBinding
+from fairlead_common.web.auth import oidc
+from fairlead_common.web.auth.oidc import Issuers, IssuerUnavailable
 from tests.unit.common.issuer import Provider, provider, unsigned
 
 ROLES = (

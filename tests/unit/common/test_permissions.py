@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common import permissions
-from fairlead_common.configuration import Permission
-from fairlead_common.permissions import Caller, Reach, Role, Scope, Verb, allows, reach
-from fairlead_common.problems import Problem
+from fairlead_common.domain import permissions
+from fairlead_common.domain.permissions import Caller, Reach, Role, Scope, Verb, allows, reach
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records.configuration import Permission
 
 
 class Case(msgspec.Struct, frozen=True):

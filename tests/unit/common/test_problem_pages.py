@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Iterator
 import httpx2
 import pytest
 
-from fairlead_common import serving
-from fairlead_common.problem_types import TYPES
-from fairlead_common.settings import Settings
+from fairlead_common.domain.problems import TYPES
+from fairlead_common.service.settings import Settings
+from fairlead_common.web import server
 from tests.architecture.sources import sources
 from tools import problems as tool
 
@@ -19,7 +19,7 @@ BY_STATUS_ALONE = {"method-not-allowed"}
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
     """A client of an app with no routes of its own."""
-    app = serving.build_app("test", [], {}, Settings())
+    app = server.build_app("test", [], {}, Settings())
     transport = httpx2.ASGITransport(app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client

@@ -8,7 +8,7 @@ import pytest
 
 WAITS = """
 import asyncio
-from fairlead_common import process
+from fairlead_common.service import process
 
 async def main():
     try:
@@ -21,7 +21,7 @@ process.run(main)
 print("after", flush=True)
 """
 ENDS = """
-from fairlead_common import process
+from fairlead_common.service import process
 
 async def main():
     print("worked", flush=True)
@@ -30,7 +30,7 @@ process.run(main)
 """
 FAILS = """
 import asyncio
-from fairlead_common import process
+from fairlead_common.service import process
 
 async def fail():
     raise RuntimeError("odd")
@@ -43,8 +43,8 @@ async def main():
 process.run(main)
 """
 UNSET = """
-from fairlead_common import process
-from fairlead_common.settings import Settings, load
+from fairlead_common.service import process
+from fairlead_common.service.settings import Settings, load
 
 async def main():
     load(Settings, {"FAIRLEAD_HTTP_PORT": "many"})
@@ -52,8 +52,8 @@ async def main():
 process.run(main)
 """
 BAD_LOG = """
-from fairlead_common import process
-from fairlead_common.log.connect import open_log
+from fairlead_common.service import process
+from fairlead_common.log.opening import open_log
 
 async def main():
     await open_log("http://127.0.0.1:1")

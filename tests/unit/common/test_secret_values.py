@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from fairlead_common.secret_values import Keyring, SealBroken, without_sealed
+from fairlead_common.domain.secret_values import Keyring, SealBroken, without_sealed
 
 RING = Keyring("one")
 

@@ -38,6 +38,6 @@ def test_a_file_of_no_statements_has_none() -> None:
 
 
 def test_a_file_inside_a_package_is_found() -> None:
-    statements = load("fairlead_common.log", "sql/statements.sql")
+    statements = load("fairlead_common.log.postgres", "sql/statements.sql")
     assert statements
     assert all(text.strip() for text in statements.values())

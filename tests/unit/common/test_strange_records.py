@@ -7,10 +7,10 @@ from typing import Any, Final
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fairlead_common import records
-from fairlead_common.ids import partition_of_job
+from fairlead_common.domain.ids import partition_of_job
+from fairlead_common.domain.records import decoders
+from fairlead_common.domain.records.decoders import Undecodable
 from fairlead_common.log import Entry
-from fairlead_common.records import Undecodable
 from fairlead_lookout.domain.model import Message
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_table import View
@@ -57,7 +57,7 @@ def test_what_can_be_decoded_can_be_folded(history: list[list[dict[str, Any]]]) 
         value = {"queue": "q", "jobSet": "s", "by": "x", "events": events}
         entry = Entry(PARTITION, number, "q/s", json.dumps(value).encode(), 1_700_000_000_000)
         try:
-            sequence = records.decode_jobs(entry)
+            sequence = decoders.decode_jobs(entry)
         except Undecodable:
             continue
         entries.append((entry, Message(PARTITION, number, entry.time_ms, sequence)))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common.timers import SPARE, Timers
+from fairlead_common.domain.timers import SPARE, Timers
 
 KEYS = st.integers(0, 5)
 TIMES = st.integers(0, 20)

@@ -1,11 +1,11 @@
 """Which record goes where under which key: leases, clusters, configuration, reports."""
 
-from fairlead_common import clusters, configuration, leases, reports
-from fairlead_common.clusters import Heartbeat, Node
-from fairlead_common.configuration import Cordon, Queue
-from fairlead_common.ids import JobId, RunId
+from fairlead_common.domain.ids import JobId, RunId
+from fairlead_common.domain.records import clusters, configuration, leases, reports
+from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.records.configuration import Cordon, Queue
+from fairlead_common.domain.records.reports import QueueShare, Round, Waiting
 from fairlead_common.log import Record, topics
-from fairlead_common.reports import QueueShare, Round, Waiting
 
 JOB = JobId("0k01kzm9q5n7s8t9v2w3x4y5z6ab")
 

@@ -4,8 +4,8 @@ import json
 
 import msgspec
 
-from fairlead_common.ids import JobId, RunId, run_id
-from fairlead_common.leases import Lease, Wish
+from fairlead_common.domain.ids import JobId, RunId, run_id
+from fairlead_common.domain.records.leases import Lease, Wish
 from fairlead_executor.pods import End, Phase, Pod
 from fairlead_executor.reconcile import Taken, Wanted
 

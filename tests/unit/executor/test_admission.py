@@ -5,8 +5,8 @@ import json
 import msgspec
 import pytest
 
-from fairlead_common.leases import Lease
-from fairlead_common.secret_values import Keyring
+from fairlead_common.domain.records.leases import Lease
+from fairlead_common.domain.secret_values import Keyring
 from fairlead_executor.backends.process.admission import Refused, admit, base_environment
 from tests.unit.executor.build import lease
 

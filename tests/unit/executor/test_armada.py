@@ -1,7 +1,7 @@
 """Runs find their environment under the names of Armada as well."""
 
-from fairlead_common.ids import JobId
-from fairlead_common.leases import Lease
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records.leases import Lease
 from fairlead_executor import armada
 
 

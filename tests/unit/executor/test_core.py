@@ -2,10 +2,11 @@
 
 import pytest
 
-from fairlead_common import clusters, leases, timers
-from fairlead_common import events as ev
-from fairlead_common.clusters import Heartbeat, Node
-from fairlead_common.leases import Lease, Wish
+from fairlead_common.domain import timers
+from fairlead_common.domain.records import clusters, leases
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.records.leases import Lease, Wish
 from fairlead_common.log.protocol import Entry
 from fairlead_common.log.topics import CLUSTERS, JOBS
 from fairlead_executor import core as core_module

@@ -1,8 +1,8 @@
 """What a run is told that only its executor knows."""
 
-from fairlead_common.clusters import Node
-from fairlead_common.ids import JobId
-from fairlead_common.leases import Lease
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.records.leases import Lease
 from fairlead_executor import environment
 
 NODE = Node(executor="e", name="n", allocatable={}, labels={"rack": "r7"})

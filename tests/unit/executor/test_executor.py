@@ -8,13 +8,13 @@ from typing import Final
 
 import pytest
 
-from fairlead_common import clusters, leases
-from fairlead_common import events as ev
-from fairlead_common.clusters import Node
-from fairlead_common.ids import RunId
-from fairlead_common.leases import Lease
+from fairlead_common.domain.ids import RunId
+from fairlead_common.domain.records import clusters, leases
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.records.leases import Lease
 from fairlead_common.log import topics
-from fairlead_common.log.memory import AppendFault, MemoryLog
+from fairlead_common.log.memory_log import AppendFault, MemoryLog
 from fairlead_executor.backends.simulated import SimulatedCluster, Simulation
 from fairlead_executor.core import Core
 from fairlead_executor.executor import Executor, Superseded, fence, producer_name, rest_s

@@ -12,11 +12,11 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_common import clusters, leases
-from fairlead_common import events as ev
-from fairlead_common.clusters import Heartbeat
-from fairlead_common.ids import RunId, run_id
-from fairlead_common.leases import Lease, Wish
+from fairlead_common.domain.ids import RunId, run_id
+from fairlead_common.domain.records import clusters, leases
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.clusters import Heartbeat
+from fairlead_common.domain.records.leases import Lease, Wish
 from fairlead_common.log.protocol import Entry
 from fairlead_common.log.topics import CLUSTERS, JOBS
 from fairlead_executor import pods

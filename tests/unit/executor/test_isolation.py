@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common.ids import RunId
-from fairlead_common.settings import SettingsError
+from fairlead_common.domain.ids import RunId
+from fairlead_common.service.settings import SettingsError
 from fairlead_executor.backends.process import isolation
 from fairlead_executor.backends.process.isolation import Isolation, Processors, User
 from fairlead_executor.confinement import child

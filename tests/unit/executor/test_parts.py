@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common.ids import RunId
-from fairlead_common.settings import SettingsError, load
+from fairlead_common.domain.ids import RunId
+from fairlead_common.service.settings import SettingsError, load
 from fairlead_executor.backends.cluster import LogRequest
 from fairlead_executor.backends.process import cgroup, logs, machine, processes
 from fairlead_executor.backends.process.folders import Folders

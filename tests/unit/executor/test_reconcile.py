@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from fairlead_common import events as ev
-from fairlead_common.events import FailureCategory
-from fairlead_common.ids import RunId
-from fairlead_common.leases import Wish
+from fairlead_common.domain.ids import RunId
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.domain.records.leases import Wish
 from fairlead_executor import pods
 from fairlead_executor.pods import SUCCEEDED, EndKind, Phase, Pod
 from fairlead_executor.reconcile import (

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from fairlead_common.events import FailureCategory
+from fairlead_common.domain.records.events import FailureCategory
 from fairlead_executor import pods
 from fairlead_executor.backends.process.sentences import could_not_start, ended
 from fairlead_executor.pods import SUCCEEDED, End, EndKind

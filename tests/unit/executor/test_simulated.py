@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from fairlead_common.events import FailureCategory
+from fairlead_common.domain.records.events import FailureCategory
 from fairlead_executor import pods
 from fairlead_executor.backends.simulated import NodeKind, SimulatedCluster, Simulation
 from fairlead_executor.backends.simulated.behaviour import (

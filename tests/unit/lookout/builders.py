@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from fairlead_common import events, ids, shapes
+from fairlead_common.domain import ids, shapes
+from fairlead_common.domain.records import events
 from fairlead_lookout.domain import job_fold as fold
 from fairlead_lookout.domain import references
 from fairlead_lookout.domain.model import Changes, JobSet, Known, Message, Run, RunKey, SetKey

@@ -2,9 +2,9 @@
 
 import random
 
-from fairlead_common import events
-from fairlead_common.events import JobFilter
-from fairlead_common.lifecycle import JobState
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records import events
+from fairlead_common.domain.records.events import JobFilter
 from tests.unit.lookout.builders import (
     QUEUE,
     cancel,

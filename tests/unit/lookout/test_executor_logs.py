@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from fairlead_common.domain.problems import Problem
 from fairlead_common.log import topics
-from fairlead_common.log.memory import MemoryLog
-from fairlead_common.problems import Problem
+from fairlead_common.log.memory_log import MemoryLog
 from fairlead_lookout.http.executor_logs import Logs
 from fairlead_lookout.store.topic_caches import Clusters
 from tests.unit.lookout.builders import job_id

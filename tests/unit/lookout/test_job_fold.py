@@ -1,8 +1,9 @@
 """What the fold makes of the facts, one sentence at a time."""
 
-from fairlead_common import events, ids
-from fairlead_common.events import JobFilter
-from fairlead_common.lifecycle import JobState
+from fairlead_common.domain import ids
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records import events
+from fairlead_common.domain.records.events import JobFilter
 from fairlead_lookout.domain import job_fold
 from tests.unit.lookout.builders import (
     JOB_SET,

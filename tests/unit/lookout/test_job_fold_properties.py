@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_common import events
-from fairlead_common.events import JobFilter
-from fairlead_common.lifecycle import JobState
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records import events
+from fairlead_common.domain.records.events import JobFilter
 from fairlead_lookout.domain.model import Message
 from tests.unit.lookout.builders import (
     QUEUE,

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from fairlead_common.problems import Problem
-from fairlead_common.shares import CALLER, Shares
+from fairlead_common.domain.problems import Problem
+from fairlead_common.web.fair_semaphore import CALLER, Shares
 from fairlead_lookout.http.pages.live_fragments import LiveFragments, Shared
 from fairlead_lookout.store.view_progress import Progress
 

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from fairlead_common import events
-from fairlead_common.events import JobFilter
-from fairlead_common.problems import Problem
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import events
+from fairlead_common.domain.records.events import JobFilter
 from fairlead_lookout.domain import event_chunks, public_events
 from fairlead_lookout.domain.batches import cut
 from fairlead_lookout.domain.model import JobSet, Line

@@ -2,7 +2,7 @@
 
 import random
 
-from fairlead_common import events, reports
+from fairlead_common.domain.records import events, reports
 from fairlead_lookout.domain import fairness_fold, resource_usage
 from fairlead_lookout.domain.fairness_fold import MINUTE_MS, Said
 from fairlead_lookout.domain.model import JobSet, Run

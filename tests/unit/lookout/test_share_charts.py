@@ -2,7 +2,7 @@
 
 import random
 
-from fairlead_common import clock
+from fairlead_common.domain import timestamps
 from fairlead_lookout.http.pages import share_charts
 from fairlead_lookout.http.responses import FairnessShown, StandingShown
 
@@ -13,8 +13,8 @@ def found(points: list[StandingShown]) -> FairnessShown:
     """These points in a day that begins at 0."""
     return FairnessShown(
         queue="q",
-        from_=clock.rfc3339(0),
-        to=clock.rfc3339(24 * HOUR_MS),
+        from_=timestamps.rfc3339(0),
+        to=timestamps.rfc3339(24 * HOUR_MS),
         step_seconds=3_600,
         points=points,
         usage=[],
@@ -27,7 +27,7 @@ def test_lines_stay_in_their_box_and_there_is_one_picture_a_pool() -> None:
     chance = random.Random(4)
     points = [
         StandingShown(
-            time=clock.rfc3339(hour * HOUR_MS),
+            time=timestamps.rfc3339(hour * HOUR_MS),
             pool=pool,
             share=chance.random() / 3,
             fair_share=chance.random() / 3,

@@ -5,9 +5,9 @@ import asyncio
 import asyncpg
 import pytest
 
-from fairlead_common import clock
-from fairlead_common.db.pool import DatabaseUnavailable
-from fairlead_common.errors import LogUnavailable, PositionGone
+from fairlead_common.db.connection_pool import DatabaseUnavailable
+from fairlead_common.domain.errors import LogUnavailable, PositionGone
+from fairlead_common.service import clock
 from fairlead_lookout.store.fold.time_slice import ITEMS, TURN_S, Turns
 from fairlead_lookout.store.outages import Outages
 

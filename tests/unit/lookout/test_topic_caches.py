@@ -2,10 +2,10 @@
 
 import asyncio
 
-from fairlead_common import reports
+from fairlead_common.domain.records import reports
+from fairlead_common.domain.records.reports import Waiting
 from fairlead_common.log import topics
-from fairlead_common.log.memory import MemoryLog
-from fairlead_common.reports import Waiting
+from fairlead_common.log.memory_log import MemoryLog
 from fairlead_lookout.store.topic_caches import Reports
 
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fairlead_common import events as ev
-from fairlead_common import shapes
-from fairlead_common.ids import JobId
+from fairlead_common.domain import shapes
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_table import View

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from fairlead_common.errors import ViewConflict
-from fairlead_common.events import FailureCategory, RetryPolicy
-from fairlead_common.ids import JobId, new_job_id, partition_of_job
-from fairlead_common.lifecycle import JobState, RunState
+from fairlead_common.domain.errors import ViewConflict
+from fairlead_common.domain.ids import JobId, new_job_id, partition_of_job
+from fairlead_common.domain.lifecycle import JobState, RunState
+from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
 from fairlead_scheduler.service.settings import Rules
 from fairlead_scheduler.state import checkpoint_parts, checkpoint_rows
 from fairlead_scheduler.state import job_table as c

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_common.ids import JobId
+from fairlead_common.domain.ids import JobId
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.arrays import LARGE, RESERVED, STEP, longer
 from fairlead_scheduler.state.job_index import NOBODY, Names

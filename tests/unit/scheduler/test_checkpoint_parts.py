@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common import clusters as records
-from fairlead_common import configuration
-from fairlead_common import events as ev
-from fairlead_common.clusters import Heartbeat, Node
-from fairlead_common.configuration import Cordon, Queue
-from fairlead_common.ids import JobId, RunId
-from fairlead_common.leases import Wish
+from fairlead_common.domain.ids import JobId, RunId
+from fairlead_common.domain.records import clusters as records
+from fairlead_common.domain.records import configuration
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.records.configuration import Cordon, Queue
+from fairlead_common.domain.records.leases import Wish
 from fairlead_common.log import Entry, Record
 from fairlead_scheduler.rules.append_batches import Unit, appends
 from fairlead_scheduler.rules.lease_changes import LeaseChange, held

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_common import events as ev
-from fairlead_common.ids import JobId, new_job_id, partition_of_job
+from fairlead_common.domain.ids import JobId, new_job_id, partition_of_job
+from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import checkpoint_rows
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.checkpoint_names import SavedName, SavedNames

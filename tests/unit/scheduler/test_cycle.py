@@ -5,14 +5,14 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from fairlead_common import clusters as records
-from fairlead_common import events as ev
-from fairlead_common import reports
-from fairlead_common.clusters import Heartbeat, Node
-from fairlead_common.ids import JobId
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records import clusters as records
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records import reports
+from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.records.reports import QueueShare
 from fairlead_common.log.protocol import Appended, Entry, Record
 from fairlead_common.log.topics import REPORTS
-from fairlead_common.reports import QueueShare
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.rules.decider import Decider
 from fairlead_scheduler.rules.lease_changes import Leases

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common import events as ev
-from fairlead_common.ids import JobId
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records import events as ev
 from fairlead_common.log import Entry
 from fairlead_scheduler.state import job_index
 from fairlead_scheduler.state import job_table as c

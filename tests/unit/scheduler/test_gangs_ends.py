@@ -2,11 +2,11 @@
 
 import time
 
-from fairlead_common import events as ev
-from fairlead_common import leases
-from fairlead_common.events import FailureCategory, Gang, PreemptionCause
-from fairlead_common.ids import JobId
-from fairlead_common.leases import Wish
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records import leases
+from fairlead_common.domain.records.events import FailureCategory, Gang, PreemptionCause
+from fairlead_common.domain.records.leases import Wish
 from fairlead_scheduler.rules.append_batches import Unit
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import job_fold

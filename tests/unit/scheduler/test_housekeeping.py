@@ -3,15 +3,16 @@
 import msgspec
 import pytest
 
-from fairlead_common import clusters as records
-from fairlead_common import configuration, leases, shapes
-from fairlead_common import events as ev
-from fairlead_common.clusters import Heartbeat, Node
-from fairlead_common.configuration import Queue
-from fairlead_common.events import FailureCategory, RetryPolicy
-from fairlead_common.ids import JobId, RunId
-from fairlead_common.leases import Wish
-from fairlead_common.lifecycle import JobState
+from fairlead_common.domain import shapes
+from fairlead_common.domain.ids import JobId, RunId
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records import clusters as records
+from fairlead_common.domain.records import configuration, leases
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
+from fairlead_common.domain.records.leases import Wish
 from fairlead_common.log import Entry
 from fairlead_scheduler.rules import housekeeping, lease_changes
 from fairlead_scheduler.rules.append_batches import Unit

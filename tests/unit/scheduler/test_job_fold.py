@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_common import events as ev
-from fairlead_common.events import FailureCategory, JobFilter, PreemptionCause
-from fairlead_common.ids import JobId
-from fairlead_common.lifecycle import JOB_ENDED, JobState
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.events import FailureCategory, JobFilter, PreemptionCause
 from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import end_events, job_fold

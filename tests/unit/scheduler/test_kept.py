@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_common import events as ev
-from fairlead_common.ids import JobId, new_job_id
+from fairlead_common.domain.ids import JobId, new_job_id
+from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state.change_journal import MANY, RowJournal
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_index import NOBODY, Names, unpacked

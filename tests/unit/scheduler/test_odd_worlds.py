@@ -3,14 +3,15 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_common import clusters as records
-from fairlead_common import configuration, shapes
-from fairlead_common import events as ev
-from fairlead_common.classes import PriorityClass
-from fairlead_common.clusters import Heartbeat, Node, Taint
-from fairlead_common.configuration import Cordon, Queue
-from fairlead_common.events import FailureCategory, Gang, RetryPolicy
-from fairlead_common.ids import JobId
+from fairlead_common.domain import shapes
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.priority_classes import PriorityClass
+from fairlead_common.domain.records import clusters as records
+from fairlead_common.domain.records import configuration
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.clusters import Heartbeat, Node, Taint
+from fairlead_common.domain.records.configuration import Cordon, Queue
+from fairlead_common.domain.records.events import FailureCategory, Gang, RetryPolicy
 from fairlead_common.log import Entry, Record
 from fairlead_scheduler.rules.decider import Decider
 from fairlead_scheduler.rules.lease_changes import Leases

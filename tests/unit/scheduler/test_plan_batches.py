@@ -2,9 +2,9 @@
 
 import msgspec
 
-from fairlead_common import events as ev
-from fairlead_common.lifecycle import JobState
-from fairlead_common.log.limits import check_append
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records import events as ev
+from fairlead_common.log.append_limits import check_append
 from fairlead_scheduler.cases.case_file import Case, Gang, Group, Nodes, Round
 from fairlead_scheduler.cases.case_world import World
 from fairlead_scheduler.engine import schedule

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any, cast
 
-from fairlead_common import clusters
+from fairlead_common.domain.records import clusters
 from fairlead_common.log import Entry
-from fairlead_common.log.memory import MemoryLog
+from fairlead_common.log.memory_log import MemoryLog
 from fairlead_common.log.topics import reports
 from fairlead_scheduler.cases.case_file import Case, Nodes
 from fairlead_scheduler.cases.case_world import World

@@ -1,14 +1,15 @@
 """What is said after a round, and what is not said twice."""
 
-from fairlead_common import clusters as records
-from fairlead_common import configuration, reports, shapes
-from fairlead_common import events as ev
-from fairlead_common.clusters import Heartbeat, Node
-from fairlead_common.configuration import Queue
-from fairlead_common.events import Gang
-from fairlead_common.ids import JobId
+from fairlead_common.domain import shapes
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records import clusters as records
+from fairlead_common.domain.records import configuration, reports
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.domain.records.events import Gang
+from fairlead_common.domain.records.reports import QueueShare, Round, Waiting
 from fairlead_common.log import Entry, Record
-from fairlead_common.reports import QueueShare, Round, Waiting
 from fairlead_scheduler.rules.decider import Decider
 from fairlead_scheduler.rules.housekeeping import Housekeeping
 from fairlead_scheduler.rules.lease_changes import Leases

@@ -5,9 +5,9 @@ import math
 import msgspec
 import pytest
 
-from fairlead_common.classes import AwayNodeType, Preemption, PriorityClass
-from fairlead_common.clusters import Taint
-from fairlead_common.settings import SettingsError
+from fairlead_common.domain.priority_classes import AwayNodeType, Preemption, PriorityClass
+from fairlead_common.domain.records.clusters import Taint
+from fairlead_common.service.settings import SettingsError
 from fairlead_scheduler.service.settings import PoolRules, Rate, Rules, SchedulerSettings
 
 PLAIN = SchedulerSettings()

@@ -1,7 +1,7 @@
 """How long an executor has been silent: by the append times of the log, up to what was read."""
 
-from fairlead_common import clusters as records
-from fairlead_common.clusters import Heartbeat, LeaderHeartbeat, Node
+from fairlead_common.domain.records import clusters as records
+from fairlead_common.domain.records.clusters import Heartbeat, LeaderHeartbeat, Node
 from fairlead_common.log import Entry, Record
 from fairlead_scheduler.service.leader_heartbeat import LogClock
 from fairlead_scheduler.state.cluster_state import Clusters

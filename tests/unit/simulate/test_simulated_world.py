@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fairlead_common import shapes
-from fairlead_common.clusters import Node
-from fairlead_common.ids import JobId
+from fairlead_common.domain import shapes
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records.clusters import Node
 from fairlead_scheduler.simulate.input.settings_file import Given
 from fairlead_scheduler.simulate.model.ledger import Ledger
 from fairlead_scheduler.simulate.model.random_draws import Chance

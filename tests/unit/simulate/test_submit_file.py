@@ -6,9 +6,9 @@ import msgspec
 import pytest
 import yaml
 
-from fairlead_common import shapes
-from fairlead_common.errors import Fault
-from fairlead_common.lifecycle import JobState
+from fairlead_common.domain import shapes
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.lifecycle import JobState
 from fairlead_scheduler.simulate import simulation
 from fairlead_scheduler.simulate.input import input_errors, submit_file
 from fairlead_scheduler.simulate.input.settings_file import Given

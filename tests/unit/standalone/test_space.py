@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_common.disk import MIB
+from fairlead_common.service.disk import MIB
 from fairlead_standalone import space
 from fairlead_standalone.folder import FolderRefused
 from fairlead_standalone.space import Present, plan_wal

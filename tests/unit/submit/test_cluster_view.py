@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fairlead_common import clusters
-from fairlead_common.clusters import Heartbeat
-from fairlead_common.errors import LogUnavailable
+from fairlead_common.domain.errors import LogUnavailable
+from fairlead_common.domain.records import clusters
+from fairlead_common.domain.records.clusters import Heartbeat
 from fairlead_common.log import topics
-from fairlead_common.log.memory import MemoryLog, MemoryReader
+from fairlead_common.log.memory_log import MemoryLog, MemoryReader
 from fairlead_common.log.protocol import Batch, Positions
 from fairlead_submit.service.cluster_view import Fleet
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_common.errors import Fault
-from fairlead_common.problems import Problem
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.problems import Problem
 from fairlead_submit.domain import request_types, validation
 from fairlead_submit.domain.decoding import Decoder
 

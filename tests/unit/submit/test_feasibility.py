@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import pytest
 
-from fairlead_common import shapes
-from fairlead_common.classes import AwayNodeType, PriorityClass
-from fairlead_common.clusters import Node, Taint
-from fairlead_common.configuration import Queue
-from fairlead_common.shapes import Preference, Requirement, SelectorTerm, Shape, Toleration
+from fairlead_common.domain import shapes
+from fairlead_common.domain.priority_classes import AwayNodeType, PriorityClass
+from fairlead_common.domain.records.clusters import Node, Taint
+from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.domain.shapes import Preference, Requirement, SelectorTerm, Shape, Toleration
 from fairlead_submit.domain import feasibility
 
 GPU = "nvidia.com/gpu"

@@ -6,17 +6,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from fairlead_common.errors import (
+from fairlead_common.domain.errors import (
     AppendRefused,
     AppendUnknown,
     LogUnavailable,
     ProducerFenced,
     RecordTooLarge,
 )
+from fairlead_common.domain.problems import Problem
 from fairlead_common.log import topics
-from fairlead_common.log.memory import AppendFault, MemoryLog
+from fairlead_common.log.memory_log import AppendFault, MemoryLog
 from fairlead_common.log.protocol import Appended, EventLog, Producer, Record
-from fairlead_common.problems import Problem
 from fairlead_submit.service.log_writer import Writer
 
 NAME = "submit-test"

@@ -5,9 +5,9 @@ from typing import Any, cast
 import pytest
 
 from fairlead_common import db
-from fairlead_common.configuration import Queue
-from fairlead_common.errors import AppendRefused
-from fairlead_common.log.memory import MemoryLog
+from fairlead_common.domain.errors import AppendRefused
+from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.log.memory_log import MemoryLog
 from fairlead_common.log.topics import config
 from fairlead_submit.service import metrics, outbox_relay
 from fairlead_submit.store import configuration_store

@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common import events, shapes
-from fairlead_common.errors import Fault
+from fairlead_common.domain import shapes
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.records import events
 from fairlead_submit.domain.job_templates import Templates
 from fairlead_submit.domain.policy import Allow, JobPolicy
 from fairlead_submit.domain.request_types import Submission

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common.errors import Fault
-from fairlead_common.secret_values import Keyring
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.secret_values import Keyring
 from fairlead_submit.domain import secret_variables
 from fairlead_submit.domain.job_templates import Template, Templates
 from fairlead_submit.domain.policy import JobPolicy

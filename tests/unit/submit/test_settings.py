@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from fairlead_common.classes import DEFAULT_CLASSES, PriorityClass
-from fairlead_common.settings import SettingsError
+from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityClass
+from fairlead_common.service.settings import SettingsError
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_submit.domain.policy import JobDefaults, Limits
 from fairlead_submit.service.settings import SubmitSettings

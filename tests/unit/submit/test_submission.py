@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common.errors import Fault
-from fairlead_common.problems import Problem
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.problems import Problem
 from fairlead_submit.domain import job_terms
 from fairlead_submit.domain.job_templates import Templates
 from fairlead_submit.domain.policy import JobDefaults, JobPolicy, Limits

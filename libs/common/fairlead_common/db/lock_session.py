@@ -15,11 +15,11 @@ from typing import Final, NoReturn, TypeVar
 
 import asyncpg
 
-from fairlead_common import clock
+from fairlead_common.db.connection_pool import AWAY, CONNECT_S_MAX, Connection, DatabaseUnavailable
 from fairlead_common.db.locks import NUMBER, PAIR, Lock, LockClass
-from fairlead_common.db.pool import AWAY, CONNECT_S_MAX, Connection, DatabaseUnavailable
 from fairlead_common.db.statements import load
-from fairlead_common.errors import WorldError
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.service import clock
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ statement file may hold several statements; it runs in one transaction with the 
 
 from importlib import resources
 
+from fairlead_common.db.connection_pool import Connection, Pool
 from fairlead_common.db.locks import migration_lock
-from fairlead_common.db.pool import Connection, Pool
 
 
 async def migrate(pool: Pool, schema: str, package: str, folder: str = "migrations") -> list[str]:

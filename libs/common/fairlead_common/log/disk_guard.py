@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from fairlead_common.disk import Disk, Space
 from fairlead_common.log.protocol import (
     Appended,
     EventLog,
@@ -12,6 +11,7 @@ from fairlead_common.log.protocol import (
     Record,
     Topic,
 )
+from fairlead_common.service.disk import Disk, Space
 
 
 class DiskGuardedLog:

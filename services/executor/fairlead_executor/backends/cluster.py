@@ -17,9 +17,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from fairlead_common.clusters import Node
-from fairlead_common.ids import RunId
-from fairlead_common.leases import Lease
+from fairlead_common.domain.ids import RunId
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.records.leases import Lease
 from fairlead_executor.pods import End, Pod
 
 FOLLOW_LINES_MAX: Final = 1_000_000

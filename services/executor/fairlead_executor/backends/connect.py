@@ -2,9 +2,9 @@
 
 from typing import assert_never
 
-from fairlead_common import clock
-from fairlead_common.errors import Fault
-from fairlead_common.settings import SettingsError
+from fairlead_common.domain.errors import Fault
+from fairlead_common.service import clock
+from fairlead_common.service.settings import SettingsError
 from fairlead_executor.backends.cluster import Cluster
 from fairlead_executor.backends.process import ProcessCluster
 from fairlead_executor.backends.simulated import SimulatedCluster

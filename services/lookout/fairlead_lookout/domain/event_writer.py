@@ -1,6 +1,6 @@
 """Telling what happened: public events made from the fold's records, in order per job set."""
 
-from fairlead_common import clock, positions
+from fairlead_common.domain import position_tokens, timestamps
 from fairlead_lookout.domain import public_events
 from fairlead_lookout.domain.model import Job, JobSet, Line, Message, SetKey
 
@@ -22,8 +22,8 @@ class Telling:
         self._message = message
         self._place = f"{message.partition}-{message.position}-"
         self.told = message.told
-        self._time = clock.rfc3339(message.time_ms)
-        self._token = positions.encode({message.partition: message.position + 1})
+        self._time = timestamps.rfc3339(message.time_ms)
+        self._token = position_tokens.encode({message.partition: message.position + 1})
 
     def tell(
         self, job_set: JobSet, kind: public_events.Kind, job: Job | None, **fields: object

@@ -11,7 +11,8 @@ from typing import Final, assert_never
 
 import msgspec
 
-from fairlead_common import events, ids
+from fairlead_common.domain import ids
+from fairlead_common.domain.records import events
 from fairlead_lookout.domain import references, run_records, transitions
 from fairlead_lookout.domain.event_writer import Telling
 from fairlead_lookout.domain.model import (

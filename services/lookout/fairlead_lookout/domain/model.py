@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from fairlead_common.events import EventSequence
+from fairlead_common.domain.records.events import EventSequence
 
 SetKey: TypeAlias = tuple[str, str]
 """(queue, job set)"""

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fairlead_common import events, ids
+from fairlead_common.domain import ids
+from fairlead_common.domain.records import events
 from fairlead_lookout.domain.model import Job, Message, RunKey
 from fairlead_lookout.domain.transitions import ENDED, HELD, SUCCEEDED
 

@@ -8,7 +8,7 @@ its queue. So a run of three days is spread over its hours and counted while it 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from fairlead_common import shapes
+from fairlead_common.domain import shapes
 from fairlead_lookout.domain.model import Amounts, JobSet, Run, Usage, UsageKey
 
 HOUR_MS: Final = 3_600_000

@@ -1,6 +1,6 @@
 """What events make of the record of a run. Pure, but for the records that they are given."""
 
-from fairlead_common import events
+from fairlead_common.domain.records import events
 from fairlead_lookout.domain.model import Job, Run
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, get_args
 
-from fairlead_common import events
-from fairlead_common.lifecycle import (
+from fairlead_common.domain.lifecycle import (
     JOB_ENDED,
     JOB_HELD,
     JOB_STEPS,
@@ -13,6 +12,7 @@ from fairlead_common.lifecycle import (
     JobState,
     RunState,
 )
+from fairlead_common.domain.records import events
 
 SUCCEEDED: Final = str(JobState.SUCCEEDED)
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from fairlead_common.shares import OpenShares, Shares
+from fairlead_common.web.fair_semaphore import OpenShares, Shares
 from fairlead_lookout.http.executor_logs import Logs
 from fairlead_lookout.http.pages.live_fragments import LiveFragments
 from fairlead_lookout.http.visibility import Sight

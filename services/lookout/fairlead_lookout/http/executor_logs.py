@@ -7,9 +7,11 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
-from fairlead_common import auth, clock, ids
-from fairlead_common.errors import WorldError
-from fairlead_common.problems import Problem
+from fairlead_common.domain import ids, timestamps
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.domain.problems import Problem
+from fairlead_common.service import clock
+from fairlead_common.web import auth
 from fairlead_lookout.store.topic_caches import Clusters
 
 TOKEN_MS: Final = 60_000
@@ -120,7 +122,7 @@ def _refusal(run: Mapping[str, Any], status: int) -> Problem:
     executor, number = run["executor"], run["number"]
     if status in (404, 410):
         if run["ended_ms"] is not None:
-            ended = clock.rfc3339(run["ended_ms"])
+            ended = timestamps.rfc3339(run["ended_ms"])
             detail = (
                 f"The cluster {executor} has removed the log of run {number}, which ended at"
                 f" {ended}: clusters keep logs for a while only."

@@ -7,12 +7,12 @@ from typing import Annotated, Final
 
 import msgspec
 
-from fairlead_common import ids
-from fairlead_common.errors import Fault
-from fairlead_common.lifecycle import JobState
-from fairlead_common.parameters import readable
-from fairlead_common.permissions import EVERYTHING, Reach
-from fairlead_common.problems import Problem
+from fairlead_common.domain import ids
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.permissions import EVERYTHING, Reach
+from fairlead_common.domain.problems import Problem
+from fairlead_common.web.query_parameters import readable
 
 GROUPS: Final = ("queue", "jobSet", "state", "cluster", "node", "class")
 LABEL: Final = "label."

@@ -8,11 +8,13 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from fastapi import Depends, Header, Path, Query, Response, params
 
-from fairlead_common import clock, configuration, durations, ids, positions
-from fairlead_common.errors import Fault
-from fairlead_common.parameters import After, Wait
-from fairlead_common.permissions import Reach
-from fairlead_common.problems import Problem
+from fairlead_common.domain import durations, ids, position_tokens
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.permissions import Reach
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import configuration
+from fairlead_common.service import clock
+from fairlead_common.web.query_parameters import After, Wait
 from fairlead_lookout.domain.model import JobSet
 from fairlead_lookout.http.deps import Parts, Place
 from fairlead_lookout.http.openapi import JSON
@@ -68,7 +70,7 @@ async def come_to(parts: Parts, after: str | None, wait: str | None) -> None:
     if after is None:
         return
     try:
-        target = positions.decode(after)
+        target = position_tokens.decode(after)
     except ValueError as error:
         fault = Fault("/query/after", str(error))
         raise Problem("malformed", "The position cannot be read.", [fault]) from None

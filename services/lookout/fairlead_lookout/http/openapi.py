@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fairlead_common import openapi
+from fairlead_common.web import openapi
 
 JSON: Final = openapi.JSON
 NOT_CHANGED: Final = 304

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead_common import clock, clusters, events, ids, positions, reports, resources
+from fairlead_common.domain import ids, position_tokens, quantities, timestamps
+from fairlead_common.domain.records import clusters, events, reports
 from fairlead_lookout.domain import resource_usage
 from fairlead_lookout.domain.fairness_fold import Sums
 from fairlead_lookout.domain.model import JobSet
@@ -319,7 +320,7 @@ class RoundsShown(Shown, frozen=True, kw_only=True):
 def round_of(done: reports.Round) -> RoundShown:
     """A round as it is told."""
     return RoundShown(
-        time=clock.rfc3339(done.at_ms),
+        time=timestamps.rfc3339(done.at_ms),
         outcome=done.outcome,
         stopped_by=done.stopped_by or None,
         error=done.error or None,
@@ -333,7 +334,7 @@ def round_of(done: reports.Round) -> RoundShown:
 
 def time(time_ms: int | None) -> str | None:
     """A time, if there is one."""
-    return None if time_ms is None else clock.rfc3339(time_ms)
+    return None if time_ms is None else timestamps.rfc3339(time_ms)
 
 
 def job_set(known: JobSet, states: dict[str, int], now_ms: int) -> JobSetShown:
@@ -344,9 +345,9 @@ def job_set(known: JobSet, states: dict[str, int], now_ms: int) -> JobSetShown:
         jobs=known.jobs,
         live=known.live,
         states=states,
-        first_activity=clock.rfc3339(known.first_ms),
-        last_activity=clock.rfc3339(known.last_ms),
-        position=positions.encode({known.partition: known.position + 1}),
+        first_activity=timestamps.rfc3339(known.first_ms),
+        last_activity=timestamps.rfc3339(known.last_ms),
+        position=position_tokens.encode({known.partition: known.position + 1}),
         failures=known.failures,
         resource_hours=resource_hours(resource_usage.used(known, now_ms)),
         eta=time(resource_usage.eta_ms(known, now_ms)),
@@ -357,7 +358,7 @@ def job_set(known: JobSet, states: dict[str, int], now_ms: int) -> JobSetShown:
 def standing(start_ms: int, pool: str, sums: Sums) -> StandingShown:
     """Means from sums weighted with ms."""
     return StandingShown(
-        time=clock.rfc3339(start_ms),
+        time=timestamps.rfc3339(start_ms),
         pool=pool,
         share=round(sums.actual_share / sums.ms, 6),
         fair_share=round(sums.fair_share / sums.ms, 6),
@@ -370,7 +371,7 @@ def standing(start_ms: int, pool: str, sums: Sums) -> StandingShown:
 def resource_hours(used: Mapping[str, float]) -> dict[str, float]:
     """Amounts x ms as cores, bytes and units times hours."""
     return {
-        name: round(resources.plain(name, 1) * amount / resource_usage.HOUR_MS, 6)
+        name: round(quantities.plain(name, 1) * amount / resource_usage.HOUR_MS, 6)
         for name, amount in sorted(used.items())
         if amount
     }
@@ -411,8 +412,8 @@ def job(
         priority=row["priority"],
         priority_class=row["class"],
         pool=row["run_pool"] or row["pool"],
-        submitted=clock.rfc3339(row["submitted_ms"]),
-        changed=clock.rfc3339(row["changed_ms"]),
+        submitted=timestamps.rfc3339(row["submitted_ms"]),
+        changed=timestamps.rfc3339(row["changed_ms"]),
         started=time(row["started_ms"]),
         ended=time(row["ended_ms"]),
         run=row["run"],
@@ -433,7 +434,7 @@ def exported(job: JobShown, row: Any) -> JobExported:
     return JobExported(
         **msgspec.structs.asdict(job),
         labels=labels,
-        requests={name: resources.plain(name, amount) for name, amount in asked.items()},
+        requests={name: quantities.plain(name, amount) for name, amount in asked.items()},
     )
 
 
@@ -458,7 +459,7 @@ def run(row: Any) -> RunShown:
         cluster=row["executor"],
         node=row["node"],
         pool=row["pool"],
-        leased=clock.rfc3339(row["leased_ms"]),
+        leased=timestamps.rfc3339(row["leased_ms"]),
         pending=time(row["pending_ms"]),
         running=time(row["running_ms"]),
         ended=time(row["ended_ms"]),

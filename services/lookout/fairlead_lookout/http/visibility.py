@@ -4,10 +4,10 @@ from typing import Final
 
 from fastapi import Request
 
-from fairlead_common import auth
-from fairlead_common.auth import Authenticator, Caller
-from fairlead_common.permissions import Reach
-from fairlead_common.queue_rights import QueueRights
+from fairlead_common.domain.permissions import Reach
+from fairlead_common.web import auth
+from fairlead_common.web.auth import Authenticator, Caller
+from fairlead_common.web.auth.queue_permissions import QueueRights
 
 _ROLES: Final = ("operator", "submitter", "viewer")
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from fairlead_common import clock
-from fairlead_common.ids import partition_of_job
-from fairlead_common.quarantine import QuarantinedRecord
+from fairlead_common.domain import timestamps
+from fairlead_common.domain.ids import partition_of_job
+from fairlead_common.log.quarantine import QuarantinedRecord
 from fairlead_lookout.http import responses
 from fairlead_lookout.store.queries.view_reader import JobFound
 from fairlead_lookout.store.topic_caches import Reports
@@ -48,9 +48,10 @@ def explain(
                 or None,
             )
         case "startAfter":
+            start_after = timestamps.rfc3339(row["start_after_ms"])
             return responses.WhyShown(
                 code="startAfter",
-                sentence=f"It was asked to start after {clock.rfc3339(row['start_after_ms'])}.",
+                sentence=f"It was asked to start after {start_after}.",
             )
         case _:
             return _scheduling(found, reports)

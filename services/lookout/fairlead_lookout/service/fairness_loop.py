@@ -12,15 +12,15 @@ from typing import Any, Final
 import asyncpg
 import msgspec
 
-from fairlead_common import reports
 from fairlead_common.db import Connection, load, lock_session
+from fairlead_common.db.connection_pool import AWAY, STATEMENT_S_MAX
 from fairlead_common.db.locks import LOOKOUT_REPORTS
-from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX
-from fairlead_common.disk import Disk
-from fairlead_common.errors import ViewConflict
+from fairlead_common.domain.errors import ViewConflict
+from fairlead_common.domain.records import reports
 from fairlead_common.log import EventLog, Reader
-from fairlead_common.log.fold import CompactedReader
+from fairlead_common.log.compacted_reader import CompactedReader
 from fairlead_common.log.topics import REPORTS
+from fairlead_common.service.disk import Disk
 from fairlead_lookout.domain import fairness_fold
 from fairlead_lookout.domain.fairness_fold import Added, Standing, StandingKey
 from fairlead_lookout.service.settings import Settings

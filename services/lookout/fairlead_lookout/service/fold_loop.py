@@ -14,15 +14,16 @@ from typing import Final, NamedTuple
 
 import asyncpg
 
-from fairlead_common import clock, records
 from fairlead_common.db import Connection, lock_session
-from fairlead_common.db.pool import AWAY, STATEMENT_S_MAX
-from fairlead_common.disk import Disk
+from fairlead_common.db.connection_pool import AWAY, STATEMENT_S_MAX
+from fairlead_common.domain.records import decoders
+from fairlead_common.domain.records.decoders import Undecodable
 from fairlead_common.log import Entry, EventLog, Reader
 from fairlead_common.log.coverage import Gap, ViewUnusable
 from fairlead_common.log.topics import JOBS
-from fairlead_common.records import Undecodable
-from fairlead_common.screening import ScreenedReader, stopped_partitions
+from fairlead_common.log.validating_log import ScreenedReader, stopped_partitions
+from fairlead_common.service import clock
+from fairlead_common.service.disk import Disk
 from fairlead_lookout.domain import event_chunks, job_fold
 from fairlead_lookout.domain.batches import Batch, cut
 from fairlead_lookout.domain.event_chunks import Chunk
@@ -216,7 +217,7 @@ class Folder:
         """Raises `Undecodable`."""
         messages: list[Message] = []
         for entry in entries:
-            sequence = records.decode_jobs(entry)
+            sequence = decoders.decode_jobs(entry)
             messages.append(Message(entry.partition, entry.position, entry.time_ms, sequence))
             await self._turns.give_way()
         return messages

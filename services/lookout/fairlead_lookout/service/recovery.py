@@ -6,16 +6,16 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead_common import clock
 from fairlead_common.db import Pool, migrate
-from fairlead_common.events import FailureCategory, JobSubmitted
-from fairlead_common.ids import JobId
-from fairlead_common.lifecycle import JobState, RunState
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.lifecycle import JobState, RunState
+from fairlead_common.domain.records.events import FailureCategory, JobSubmitted
+from fairlead_common.domain.repair_events import UNKNOWN_NODE, Knowledge
 from fairlead_common.log import EventLog
 from fairlead_common.log import coverage as log_coverage
 from fairlead_common.log.coverage import Gap
 from fairlead_common.log.topics import JOBS
-from fairlead_common.restatement import UNKNOWN_NODE, Knowledge
+from fairlead_common.service import clock
 from fairlead_lookout.domain.transitions import LIVE
 from fairlead_lookout.service.fold_loop import Folder
 from fairlead_lookout.service.settings import Settings

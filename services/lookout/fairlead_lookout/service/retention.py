@@ -8,10 +8,10 @@ from typing import Final
 
 import asyncpg
 
-from fairlead_common import clock
 from fairlead_common.db import Pool
+from fairlead_common.db.connection_pool import AWAY, REFUSES
 from fairlead_common.db.locks import LockClass
-from fairlead_common.db.pool import AWAY, REFUSES
+from fairlead_common.service import clock
 from fairlead_lookout.domain.fairness_fold import MINUTE_MS, MINUTES_KEPT_MS
 from fairlead_lookout.domain.resource_usage import HOUR_MS
 from fairlead_lookout.service.fairness_loop import SQL as FAIRNESS

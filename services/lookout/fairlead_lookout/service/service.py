@@ -6,21 +6,21 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from fairlead_common import clock
-from fairlead_common.auth import Authenticator
 from fairlead_common.db import Pool, migrate, open_pool
-from fairlead_common.db.pool import AWAY
-from fairlead_common.disk import Disk
-from fairlead_common.errors import WorldError
+from fairlead_common.db.connection_pool import AWAY
+from fairlead_common.domain.errors import WorldError
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log import coverage as log_coverage
-from fairlead_common.log.connect import open_log
 from fairlead_common.log.coverage import WHAT_TO_DO
-from fairlead_common.quarantine import Quarantine
-from fairlead_common.queue_rights import QueueRights
-from fairlead_common.readiness import Check, Degraded
-from fairlead_common.screening import ScreenedLog
-from fairlead_common.shares import OpenShares, Shares
+from fairlead_common.log.opening import open_log
+from fairlead_common.log.quarantine import Quarantine
+from fairlead_common.log.validating_log import ScreenedLog
+from fairlead_common.service import clock
+from fairlead_common.service.disk import Disk
+from fairlead_common.service.health import Check, Degraded
+from fairlead_common.web.auth import Authenticator
+from fairlead_common.web.auth.queue_permissions import QueueRights
+from fairlead_common.web.fair_semaphore import OpenShares, Shares
 from fairlead_lookout.http.api import routes
 from fairlead_lookout.http.deps import Exports, Parts
 from fairlead_lookout.http.executor_logs import Logs

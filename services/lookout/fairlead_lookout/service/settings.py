@@ -4,9 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from fairlead_common.access import Count, Positive
-from fairlead_common.classes import DEFAULT_CLASSES, PriorityClass
-from fairlead_common.settings import Settings as Common
+from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityClass
+from fairlead_common.service.access_settings import Count, Positive
+from fairlead_common.service.settings import Settings as Common
 
 Days = Annotated[int, Meta(ge=0)]
 

@@ -16,7 +16,7 @@ import msgspec
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from fairlead_common import clock
+from fairlead_common.service import clock
 from fairlead_lookout.domain.event_chunks import Chunk
 from fairlead_lookout.domain.model import SetKey
 from fairlead_lookout.service import metrics

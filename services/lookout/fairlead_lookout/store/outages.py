@@ -8,10 +8,10 @@ from typing import Final
 
 import asyncpg
 
-from fairlead_common import clock
-from fairlead_common.db.pool import AWAY, DISK_FULL, REFUSES, DatabaseUnavailable
-from fairlead_common.disk import Disk, Space
-from fairlead_common.errors import LogUnavailable, PositionGone
+from fairlead_common.db.connection_pool import AWAY, DISK_FULL, REFUSES, DatabaseUnavailable
+from fairlead_common.domain.errors import LogUnavailable, PositionGone
+from fairlead_common.service import clock
+from fairlead_common.service.disk import Disk, Space
 
 RETRY_S: Final = 0.2
 FULL_RETRY_S: Final = 2.0

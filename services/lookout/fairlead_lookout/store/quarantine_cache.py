@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from fairlead_common import clock, quarantine
-from fairlead_common.log import EventLog
+from fairlead_common.log import EventLog, quarantine
+from fairlead_common.log.quarantine import RENEW_S, QuarantinedRecord
 from fairlead_common.log.topics import JOBS, QUARANTINE
-from fairlead_common.quarantine import RENEW_S, QuarantinedRecord
+from fairlead_common.service import clock
 from fairlead_lookout.store.topic_caches import Mirror
 
 ROWS_MAX: Final = 10_000

@@ -10,11 +10,12 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from fairlead_common import clock, configuration, reports
-from fairlead_common import clusters as facts
+from fairlead_common.domain.permissions import Reach
+from fairlead_common.domain.records import clusters as facts
+from fairlead_common.domain.records import configuration, reports
 from fairlead_common.log import EventLog, caught_up
 from fairlead_common.log.topics import CLUSTERS, CONFIG, REPORTS
-from fairlead_common.permissions import Reach
+from fairlead_common.service import clock
 from fairlead_lookout.http.responses import PoolReportShown, QueueReportShown, round_of
 from fairlead_lookout.store.outages import Outages
 

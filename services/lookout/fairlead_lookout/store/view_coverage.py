@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
-from fairlead_common import clock
 from fairlead_common.db import Connection, Pool, load
 from fairlead_common.log import EventLog
 from fairlead_common.log import coverage as log_coverage
 from fairlead_common.log.coverage import Fault, Gap, LogState, Span, ViewUnusable
 from fairlead_common.log.topics import JOBS, REPORTS
+from fairlead_common.service import clock
 from fairlead_lookout.store.fold.fold_store import SQL as FOLD
 
 SQL: Final = load("fairlead_lookout.store", "sql/coverage.sql")

@@ -9,10 +9,10 @@ import contextlib
 from collections.abc import Mapping
 from typing import Final
 
-from fairlead_common import clock
-from fairlead_common import positions as tokens
-from fairlead_common.db.pool import DatabaseUnavailable, Pool, reaching
+from fairlead_common.db.connection_pool import DatabaseUnavailable, Pool, reaching
+from fairlead_common.domain import position_tokens as tokens
 from fairlead_common.log.topics import JOB_PARTITIONS
+from fairlead_common.service import clock
 from fairlead_lookout.store.fold.fold_store import SQL
 
 POLL_S: Final = 0.2

@@ -11,9 +11,10 @@ from typing import Final, TypeVar
 import msgspec
 import yaml
 
-from fairlead_common import clusters, resources, shapes
-from fairlead_common import events as ev
-from fairlead_common.classes import AwayNodeType, Preemption, PriorityClass
+from fairlead_common.domain import quantities, shapes
+from fairlead_common.domain.priority_classes import AwayNodeType, Preemption, PriorityClass
+from fairlead_common.domain.records import clusters
+from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.service.settings import Rules
 
 V = TypeVar("V")
@@ -302,7 +303,7 @@ def named(amounts: Mapping[str, V]) -> dict[str, V]:
 def parse_all(amounts: Mapping[str, Amount], *, round_up: bool) -> dict[str, int]:
     """Amounts in the fixed unit of each resource."""
     return {
-        name: resources.parse(name, amount, round_up=round_up)
+        name: quantities.parse(name, amount, round_up=round_up)
         for name, amount in named(amounts).items()
     }
 
@@ -317,7 +318,7 @@ def _texts(labels: Mapping[str, Text]) -> dict[str, str]:
 
 
 def _resource(name: str) -> str:
-    return resources.GPU if name == "gpu" else name
+    return quantities.GPU if name == "gpu" else name
 
 
 def _term(given: Term) -> shapes.SelectorTerm:

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from fairlead_common import clusters as cluster_records
-from fairlead_common import configuration
-from fairlead_common import events as ev
-from fairlead_common.clusters import Heartbeat, Node
-from fairlead_common.ids import JobId
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records import clusters as cluster_records
+from fairlead_common.domain.records import configuration
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.clusters import Heartbeat, Node
 from fairlead_common.log import Entry
 from fairlead_common.log.protocol import Record
 from fairlead_scheduler.cases import case_file, outcome

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fairlead_common.ids import JobId
+from fairlead_common.domain.ids import JobId
 from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts

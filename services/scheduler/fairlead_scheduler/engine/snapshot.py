@@ -34,7 +34,7 @@ UNLIMITED: Final = float("inf")
 
 TOTAL_MAX: Final = 1 << 61
 """What is added up stays below this: demand, and what all nodes have, counts as no more of any
-resource. Single amounts are at most 2**53 (fairlead_common.resources.AMOUNT_MAX)."""
+resource. Single amounts are at most 2**53 (fairlead_common.domain.quantities.AMOUNT_MAX)."""
 
 NO_AWAY: Final = np.iinfo(np.int64).min
 """Fills `class_away_value` where a class has fewer entries than K."""

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from fairlead_common import events as ev
-from fairlead_common.errors import RecordTooLarge
-from fairlead_common.ids import partition_of_job
-from fairlead_common.log.limits import check_append
+from fairlead_common.domain.errors import RecordTooLarge
+from fairlead_common.domain.ids import partition_of_job
+from fairlead_common.domain.records import events as ev
+from fairlead_common.log.append_limits import check_append
 from fairlead_common.log.protocol import RECORD_BYTES_MAX, Record
 from fairlead_scheduler.rules.lease_changes import LeaseChange
 from fairlead_scheduler.service.settings import APPEND_BYTES_MAX, LEASES_PER_APPEND_MAX

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from fairlead_common.ids import JobId
+from fairlead_common.domain.ids import JobId
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.rules import housekeeping, plan_batches
 from fairlead_scheduler.rules.append_batches import Unit

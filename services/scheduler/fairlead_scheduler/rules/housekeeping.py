@@ -11,11 +11,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common import events as ev
-from fairlead_common.events import FailureCategory, PreemptionCause
-from fairlead_common.ids import JobId, RunId, parse_run_id, run_id
-from fairlead_common.leases import Wish
-from fairlead_common.lifecycle import RunState
+from fairlead_common.domain.ids import JobId, RunId, parse_run_id, run_id
+from fairlead_common.domain.lifecycle import RunState
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.events import FailureCategory, PreemptionCause
+from fairlead_common.domain.records.leases import Wish
 from fairlead_scheduler.rules import lease_changes, run_ends
 from fairlead_scheduler.rules.append_batches import UNKNOWN, Unit
 from fairlead_scheduler.rules.lease_changes import LeaseChange, Leases

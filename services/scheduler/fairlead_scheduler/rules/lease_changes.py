@@ -12,12 +12,13 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from fairlead_common import events as ev
-from fairlead_common import leases, resources, shapes
-from fairlead_common.events import FailureCategory
-from fairlead_common.ids import JobId, RunId, parse_run_id, partition_of_job, run_id
-from fairlead_common.leases import Lease, Wish
-from fairlead_common.lifecycle import RunState
+from fairlead_common.domain import quantities, shapes
+from fairlead_common.domain.ids import JobId, RunId, parse_run_id, partition_of_job, run_id
+from fairlead_common.domain.lifecycle import RunState
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records import leases
+from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.domain.records.leases import Lease, Wish
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import leases as leases_of
 from fairlead_scheduler.rules import run_ends
@@ -110,8 +111,8 @@ def new_lease(
     requests = jobs.shape_of(int(jobs.shape[row])).requests
     spec = submitted.spec
     if shape != bytes(submitted.shape):  # a retry gave it more memory
-        before = shapes.decode(submitted.shape).requests[resources.MEMORY]
-        spec = run_ends.with_memory(bytes(spec), before, requests[resources.MEMORY])
+        before = shapes.decode(submitted.shape).requests[quantities.MEMORY]
+        spec = run_ends.with_memory(bytes(spec), before, requests[quantities.MEMORY])
     lease = Lease(
         job_id=job_id,
         run=run,

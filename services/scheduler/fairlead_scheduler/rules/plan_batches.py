@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from fairlead_common import events as ev
-from fairlead_common.events import FailureCategory, PreemptionCause
-from fairlead_common.ids import JobId, RunId, run_id
+from fairlead_common.domain.ids import JobId, RunId, run_id
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.events import FailureCategory, PreemptionCause
 from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts

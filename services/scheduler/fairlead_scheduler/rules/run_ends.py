@@ -5,11 +5,11 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from fairlead_common import events as ev
-from fairlead_common import resources, shapes
-from fairlead_common.events import FailureCategory, RetryPolicy
-from fairlead_common.ids import JobId
-from fairlead_common.lifecycle import RunState
+from fairlead_common.domain import quantities, shapes
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.lifecycle import RunState
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.job_table import View
@@ -112,21 +112,21 @@ def _failed(view: View, row: int, rare: c.Rare, queues: Queues, clusters: Cluste
     reason = f"retry {used + 1} of {policy.limit} after {category.value}: {rare.failure_reason}"
     avoid = node_name(view, row) if policy.avoid_node else None
     shape = jobs.shape_of(int(jobs.shape[row]))
-    memory = shape.requests.get(resources.MEMORY, 0)
+    memory = shape.requests.get(quantities.MEMORY, 0)
     more = memory
     if category is FailureCategory.OOM:
-        most = clusters.most(jobs.pools.values[jobs.pool[row]], resources.MEMORY)
+        most = clusters.most(jobs.pools.values[jobs.pool[row]], quantities.MEMORY)
         more = more_memory(memory, policy.memory_factor, most)
     if more == memory:
         return ev.JobRequeued(job_id=job_id, reason=reason, counted=True, avoid_node=avoid)
-    amounts = (resources.quantity(resources.MEMORY, amount) for amount in (memory, more))
+    amounts = (quantities.quantity(quantities.MEMORY, amount) for amount in (memory, more))
     return ev.JobRequeued(
         job_id=job_id,
         reason=f"{reason}; memory {' -> '.join(amounts)}",
         counted=True,
         avoid_node=avoid,
         shape=shapes.encode(
-            msgspec.structs.replace(shape, requests=shape.requests | {resources.MEMORY: more})
+            msgspec.structs.replace(shape, requests=shape.requests | {quantities.MEMORY: more})
         ),
     )
 
@@ -165,7 +165,7 @@ def is_on(view: View, row: int) -> bool:
 
 def more_memory(memory: int, factor: float, most: int) -> int:
     """`memory` times the factor (bytes), but no more than any node has, and never less."""
-    wanted = min(round(memory * factor), resources.AMOUNT_MAX)
+    wanted = min(round(memory * factor), quantities.AMOUNT_MAX)
     return max(memory, min(wanted, most) if most else wanted)
 
 
@@ -177,12 +177,12 @@ def with_memory(spec: bytes, before: int, after: int) -> msgspec.Raw:
         for container in decoded.get(kind) or ():
             asked = container.get("resources") or {}
             for amounts in (asked.get("requests"), asked.get("limits")):
-                if amounts and amounts.get(resources.MEMORY) is not None:
-                    amounts[resources.MEMORY] = _times(amounts[resources.MEMORY], ratio)
+                if amounts and amounts.get(quantities.MEMORY) is not None:
+                    amounts[quantities.MEMORY] = _times(amounts[quantities.MEMORY], ratio)
     return msgspec.Raw(msgspec.json.encode(decoded))
 
 
 def _times(quantity: str | int | float, ratio: Fraction) -> str:
-    amount = resources.parse(resources.MEMORY, quantity, round_up=True) * ratio
-    whole = min(-(-amount.numerator // amount.denominator), resources.AMOUNT_MAX)
-    return resources.quantity(resources.MEMORY, whole)
+    amount = quantities.parse(quantities.MEMORY, quantity, round_up=True) * ratio
+    whole = min(-(-amount.numerator // amount.denominator), quantities.AMOUNT_MAX)
+    return quantities.quantity(quantities.MEMORY, whole)

@@ -9,8 +9,8 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from fairlead_common import clock
 from fairlead_common.db import Pool
+from fairlead_common.service import clock
 from fairlead_scheduler.service import metrics
 from fairlead_scheduler.service.follower import CHECKPOINT, State, tidy
 from fairlead_scheduler.service.full_disk import FullDisk

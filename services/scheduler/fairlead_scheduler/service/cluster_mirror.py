@@ -12,9 +12,9 @@ from collections.abc import Awaitable
 import redis.asyncio as redis
 from redis.exceptions import RedisError
 
-from fairlead_common.clusters import LEADER_KEY
+from fairlead_common.domain.records.clusters import LEADER_KEY
 from fairlead_common.log import EventLog
-from fairlead_common.log.fold import CompactedReader
+from fairlead_common.log.compacted_reader import CompactedReader
 from fairlead_common.log.protocol import Batch
 from fairlead_common.log.topics import CLUSTERS
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from fairlead_common import clock
 from fairlead_common.db import Pool
-from fairlead_common.disk import Disk, Space
 from fairlead_common.log import Producer, Record
 from fairlead_common.log.topics import JOBS
+from fairlead_common.service import clock
+from fairlead_common.service.disk import Disk, Space
 from fairlead_scheduler.rules.append_batches import Unit, appends
 from fairlead_scheduler.rules.decider import Decider, Round
 from fairlead_scheduler.rules.housekeeping import Housekeeping

@@ -3,16 +3,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
-from fairlead_common import clock
 from fairlead_common.db import Pool
-from fairlead_common.errors import ViewConflict
-from fairlead_common.ids import JobId
+from fairlead_common.domain.errors import ViewConflict
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records.decoders import Undecodable
 from fairlead_common.log import EventLog, Reader, caught_up
-from fairlead_common.log.fold import CompactedReader
+from fairlead_common.log.compacted_reader import CompactedReader
 from fairlead_common.log.protocol import Batch, Positions
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS
-from fairlead_common.records import Undecodable
-from fairlead_common.screening import ScreenedReader, stopped_partitions
+from fairlead_common.log.validating_log import ScreenedReader, stopped_partitions
+from fairlead_common.service import clock
 from fairlead_scheduler.rules.pool_failures import Troubles
 from fairlead_scheduler.service import metrics
 from fairlead_scheduler.state.cluster_state import Clusters

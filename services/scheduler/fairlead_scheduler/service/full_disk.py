@@ -7,9 +7,9 @@ from typing import Final, TypeVar
 
 import asyncpg
 
-from fairlead_common.db.pool import DISK_FULL
-from fairlead_common.disk import Disk, Space
-from fairlead_common.errors import StorageFull
+from fairlead_common.db.connection_pool import DISK_FULL
+from fairlead_common.domain.errors import StorageFull
+from fairlead_common.service.disk import Disk, Space
 
 T = TypeVar("T")
 

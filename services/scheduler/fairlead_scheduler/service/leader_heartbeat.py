@@ -6,10 +6,11 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
-from fairlead_common import clock, clusters
-from fairlead_common.errors import AppendRefused
+from fairlead_common.domain.errors import AppendRefused
+from fairlead_common.domain.records import clusters
 from fairlead_common.log import Producer
-from fairlead_common.readiness import VERSION
+from fairlead_common.service import clock
+from fairlead_common.service.health import VERSION
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state.cluster_state import Clusters
 

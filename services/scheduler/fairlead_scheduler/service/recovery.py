@@ -12,14 +12,14 @@ import msgspec
 
 from fairlead_common.db import Pool, migrate
 from fairlead_common.db.locks import SCHEDULER_LEADER
-from fairlead_common.errors import WorldError
-from fairlead_common.events import JobSubmitted
-from fairlead_common.ids import JobId
-from fairlead_common.log import fold, topics
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records.events import JobSubmitted
+from fairlead_common.domain.repair_events import Knowledge
+from fairlead_common.log import compacted_reader, topics
 from fairlead_common.log.coverage import Gap
 from fairlead_common.log.topics import CLUSTERS, JOB_PARTITIONS, JOBS
-from fairlead_common.restatement import Knowledge
-from fairlead_common.screening import ScreenedLog
+from fairlead_common.log.validating_log import ScreenedLog
 from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.service import follower
 from fairlead_scheduler.service.follower import State
@@ -120,13 +120,13 @@ class Recovery:
     async def read_leases(self) -> None:
         """Read the lease topics of all executors that the log or the checkpoint names."""
         log = self._log.inner  # a lease that cannot be decoded is one all the same
-        heard, _ = await fold.newest(log, CLUSTERS)
+        heard, _ = await compacted_reader.newest(log, CLUSTERS)
         executors = {key for key in heard if "/" not in key}
         executors |= lease_changes.executors_in_use(self.state.view)
         self.leased = set()
         for executor in sorted(executors):
             await log.create(topics.leases(executor))
-            leases, _ = await fold.newest(log, topics.leases(executor).name)
+            leases, _ = await compacted_reader.newest(log, topics.leases(executor).name)
             self.leased |= {JobId(run.rpartition("-")[0]) for run in leases}
 
     def live_jobs(self) -> list[JobId]:

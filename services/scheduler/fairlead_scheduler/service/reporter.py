@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common import reports, shapes
+from fairlead_common.domain import shapes
+from fairlead_common.domain.records import reports
+from fairlead_common.domain.records.reports import QueueShare, Report, Round, Waiting
 from fairlead_common.log.protocol import Record
-from fairlead_common.reports import QueueShare, Report, Round, Waiting
 from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts

@@ -6,17 +6,17 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
-from fairlead_common import clock
 from fairlead_common.db import Pool, migrate, open_pool
-from fairlead_common.db.pool import CONNECT_S_MAX
-from fairlead_common.disk import Disk
+from fairlead_common.db.connection_pool import CONNECT_S_MAX
 from fairlead_common.log import topics
-from fairlead_common.log.connect import keep_tidy, open_log
 from fairlead_common.log.coverage import ViewUnusable
+from fairlead_common.log.opening import keep_tidy, open_log
 from fairlead_common.log.protocol import EventLog
-from fairlead_common.quarantine import Quarantine
-from fairlead_common.readiness import Check, Degraded
-from fairlead_common.screening import ScreenedLog
+from fairlead_common.log.quarantine import Quarantine
+from fairlead_common.log.validating_log import ScreenedLog
+from fairlead_common.service import clock
+from fairlead_common.service.disk import Disk
+from fairlead_common.service.health import Check, Degraded
 from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.kernels import compilation, warm_up
 from fairlead_scheduler.kernels.round_size import Compiling

@@ -7,10 +7,10 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fairlead_common import classes
-from fairlead_common.classes import DEFAULT_CLASSES, PriorityClass
-from fairlead_common.errors import Fault
-from fairlead_common.settings import Settings, SettingsError
+from fairlead_common.domain import priority_classes
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityClass
+from fairlead_common.service.settings import Settings, SettingsError
 
 LEASES_PER_APPEND_MAX: Final = 2_500
 APPEND_BYTES_MAX: Final = 16 * 1_048_576
@@ -153,7 +153,7 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
 
     def faults(self) -> list[Fault]:
         """What types cannot say, by the setting's name."""
-        found = classes.faults(self.priority_classes)
+        found = priority_classes.faults(self.priority_classes)
         found += self.rules.faults({item.name for item in self.priority_classes})
         above = ("cycle_s", "cycle_s_min", "checkpoint_s", "executor_stale_s", "executor_timeout_s")
         for name in (*above, "round_s_max", "standby_poll_s", "node_gone_s"):

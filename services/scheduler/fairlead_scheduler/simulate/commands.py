@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fairlead_common import clock
+from fairlead_common.service import clock
 from fairlead_scheduler.kernels import compilation
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from fairlead_common import clock
-from fairlead_common.clusters import Node
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.service import clock
 from fairlead_scheduler.simulate.input import job_lines as jobs
 from fairlead_scheduler.simulate.input import node_file, settings_file, submit_file, swf
 from fairlead_scheduler.simulate.input.input_errors import Faults

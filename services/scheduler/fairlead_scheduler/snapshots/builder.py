@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.classes import PriorityClass
-from fairlead_common.timers import Timers
+from fairlead_common.domain.priority_classes import PriorityClass
+from fairlead_common.domain.timers import Timers
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.service.settings import PLACEMENTS, Rules

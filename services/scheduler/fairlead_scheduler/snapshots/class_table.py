@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common import resources
-from fairlead_common.classes import Preemption, PriorityClass
+from fairlead_common.domain import quantities
+from fairlead_common.domain.priority_classes import Preemption, PriorityClass
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.state.queue_state import Queues
 
@@ -75,7 +75,7 @@ class Classes:
                         continue
                     place = (at, self._row[class_name], column[resource])
                     if isinstance(limit, str):
-                        amounts[place] = resources.parse(resource, limit, round_up=False)
+                        amounts[place] = quantities.parse(resource, limit, round_up=False)
                     else:
                         fractions[place] = min(fractions[place], limit)
         return (

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common import clusters as cluster_records
+from fairlead_common.domain.records import clusters as cluster_records
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.job_table import Interned, NodeName
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence, Set
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common import resources
-from fairlead_common.clusters import Taint
-from fairlead_common.shapes import Shape
+from fairlead_common.domain import quantities
+from fairlead_common.domain.records.clusters import Taint
+from fairlead_common.domain.shapes import Shape
 from fairlead_scheduler.engine.snapshot import Match
 from fairlead_scheduler.snapshots import node_matching
 from fairlead_scheduler.snapshots.class_table import Classes
@@ -102,7 +102,7 @@ class ShapeTable:
     def _name(self, of_nodes: frozenset[str]) -> bool:
         """What nodes offer and what jobs ask of one; what nobody offers is nobody's to give."""
         self._of_nodes = of_nodes
-        names = of_nodes | self._asked | {resources.CPU, resources.MEMORY}
+        names = of_nodes | self._asked | {quantities.CPU, quantities.MEMORY}
         found = tuple(sorted(names - set(self._floating)))
         if found == self.names:
             return False

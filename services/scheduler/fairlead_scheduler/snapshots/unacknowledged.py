@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.lifecycle import RunState
+from fairlead_common.domain.lifecycle import RunState
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.arrays import longer
 from fairlead_scheduler.state.job_table import View

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.ids import JOB_ID_LENGTH
+from fairlead_common.domain.ids import JOB_ID_LENGTH
 
 FORMAT: Final = 1
 """Of `RECORD`; saved with the positions. A migration that changes records sets the next number."""

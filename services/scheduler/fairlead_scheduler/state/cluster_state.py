@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import msgspec
 
-from fairlead_common import clusters as records
-from fairlead_common import configuration
+from fairlead_common.domain.records import clusters as records
+from fairlead_common.domain.records import configuration
 from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.state.job_table import NodeName
 

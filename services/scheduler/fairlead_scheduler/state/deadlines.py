@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.timers import Timers
+from fairlead_common.domain.timers import Timers
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.arrays import longer
 from fairlead_scheduler.state.job_table import NodeName, View, changed_rows

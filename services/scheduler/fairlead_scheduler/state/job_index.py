@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.ids import JOB_ID_LENGTH, JobId
+from fairlead_common.domain.ids import JOB_ID_LENGTH, JobId
 from fairlead_scheduler.state.arrays import longer
 
 Rows = npt.NDArray[np.intp]

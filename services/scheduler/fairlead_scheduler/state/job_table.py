@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common import shapes
-from fairlead_common.events import FailureCategory, RetryPolicy
-from fairlead_common.ids import JobId, RunId
-from fairlead_common.lifecycle import JOB_ENDED, JOB_HELD, RUN_ENDED, JobState, RunState
+from fairlead_common.domain import shapes
+from fairlead_common.domain.ids import JobId, RunId
+from fairlead_common.domain.lifecycle import JOB_ENDED, JOB_HELD, RUN_ENDED, JobState, RunState
+from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
 from fairlead_scheduler.service.settings import Rules
 from fairlead_scheduler.state.arrays import longer
 from fairlead_scheduler.state.change_journal import Journal, RowJournal

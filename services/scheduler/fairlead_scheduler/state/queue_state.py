@@ -10,8 +10,9 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import configuration, resources
-from fairlead_common.configuration import Cordon, Queue
+from fairlead_common.domain import quantities
+from fairlead_common.domain.records import configuration
+from fairlead_common.domain.records.configuration import Cordon, Queue
 from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.state.cluster_state import Clusters
 
@@ -102,7 +103,7 @@ def _is_limit(class_name: str, resource: str, limit: float | str, odd: list[str]
     why = ""
     if isinstance(limit, str):
         try:
-            resources.parse(resource, limit, round_up=False)
+            quantities.parse(resource, limit, round_up=False)
         except ValueError as error:
             why = str(error)
     elif not limit >= 0:

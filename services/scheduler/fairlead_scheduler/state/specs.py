@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.events import JobSubmitted
-from fairlead_common.ids import JobId
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records.events import JobSubmitted
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder(JobSubmitted)

@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 
 from fairlead_common.db import Connection, Pool, load
-from fairlead_common.errors import ViewConflict
-from fairlead_common.ids import JobId, partition_of_job
-from fairlead_common.lifecycle import JobState
+from fairlead_common.domain.errors import ViewConflict
+from fairlead_common.domain.ids import JobId, partition_of_job
+from fairlead_common.domain.lifecycle import JobState
 from fairlead_scheduler.service.settings import Rules
 from fairlead_scheduler.state import checkpoint_rows
 from fairlead_scheduler.state import job_table as c

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fairlead_common.db import Pool
-from fairlead_common.errors import ViewConflict
+from fairlead_common.domain.errors import ViewConflict
 from fairlead_common.log import EventLog, coverage
 from fairlead_common.log.coverage import Gap, ViewUnusable
 from fairlead_common.log.topics import JOB_PARTITIONS, JOBS

@@ -8,8 +8,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import typer
 
 from fairlead.cli import frame
-from fairlead_common import journal, settings
-from fairlead_common.errors import LogUrlInvalid, WorldError
+from fairlead_common.domain.errors import LogUrlInvalid, WorldError
+from fairlead_common.service import json_logging, settings
 from fairlead_standalone.repair import places
 from fairlead_standalone.repair.places import DATABASE, Places
 from fairlead_standalone.repair.repairing import Findings, Repair, closed
@@ -25,7 +25,7 @@ def run(
     options: Options, *, use_folder: bool, dry_run: bool, yes: bool, accept_new_log: bool
 ) -> None:
     """Examine, ask, repair. Ends with 0, with 1 if a dry run found something, else with 2."""
-    journal.set_up("WARNING")
+    json_logging.set_up("WARNING")
     try:
         asyncio.run(_run(options, use_folder, dry_run, yes, accept_new_log))
     except (settings.SettingsError, LogUrlInvalid, WorldError) as error:

@@ -9,12 +9,12 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import events as ev
-from fairlead_common import restatement
-from fairlead_common.ids import JobId, partition_of_job
-from fairlead_common.lifecycle import JOB_ENDED, JobState
-from fairlead_common.log import Record, filler
-from fairlead_common.restatement import Choice, Knowledge
+from fairlead_common.domain import repair_events
+from fairlead_common.domain.ids import JobId, partition_of_job
+from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.repair_events import Choice, Knowledge
+from fairlead_common.log import Record, end_advance
 from fairlead_lookout.service.recovery import Recovery as LookoutRecovery
 from fairlead_lookout.service.recovery import Shown
 from fairlead_scheduler.service.recovery import Recovery as SchedulerRecovery
@@ -105,7 +105,7 @@ class Comparison:
         if not scheduler.is_live and not lookout.is_live:
             return await self._awaited(job_id, scheduler, shown)
         partition = partition_of_job(job_id)
-        choice = restatement.choose(
+        choice = repair_events.choose(
             scheduler,
             lookout,
             scheduler_complete=self._scheduler.is_complete(partition),
@@ -117,7 +117,7 @@ class Comparison:
         if truth is not None and choice is Choice.LOOKOUT and scheduler.state is None:
             truth, submitted = await self._adoptable(truth, submitted)
         if truth is None:
-            choice, truth = Choice.CLOSE, restatement.CLOSED
+            choice, truth = Choice.CLOSE, repair_events.CLOSED
         events = _statements(job_id, scheduler, lookout, truth, submitted)
         job_set = self._scheduler.job_set(job_id)
         queue, name = (shown.queue, shown.job_set) if shown is not None else job_set or ("", "")
@@ -157,7 +157,7 @@ class Comparison:
             return None
         submitted = msgspec.structs.replace(shown.submitted, after=())
         truth = shown.knowledge
-        events = list(restatement.restate(job_id, _NOTHING, truth, submitted, every_run=True))
+        events = list(repair_events.restate(job_id, _NOTHING, truth, submitted, every_run=True))
         place = (shown.queue, shown.job_set)
         return Difference(job_id, *place, scheduler, truth, truth, Choice.LOOKOUT, events)
 
@@ -179,7 +179,7 @@ def _statements(
             continue
         if known.state is None and submitted is None:
             continue
-        stated = restatement.restate(job_id, known, truth, submitted, every_run=every_run)
+        stated = repair_events.restate(job_id, known, truth, submitted, every_run=every_run)
         events += [event for event in stated if event not in events]
     return events
 
@@ -196,5 +196,5 @@ def messages(differences: Iterable[Difference]) -> list[Record]:
             waves[number].setdefault(place, []).append(event)
     for wave in waves:
         for (queue, job_set), events in wave.items():
-            records += ev.records(queue, job_set, filler.BY, events)
+            records += ev.records(queue, job_set, end_advance.BY, events)
     return records

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import settings
+from fairlead_common.service import settings
 from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_standalone import folder as folders

@@ -17,17 +17,18 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import db, events
-from fairlead_common.errors import WorldError
-from fairlead_common.ids import JobId
-from fairlead_common.log import Producer, Record, filler, topics
-from fairlead_common.log.connect import open_log
+from fairlead_common import db
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records import events
+from fairlead_common.domain.records.decoders import Undecodable, decode_jobs
+from fairlead_common.domain.repair_events import Choice
+from fairlead_common.log import Producer, Record, end_advance, topics
 from fairlead_common.log.coverage import Fault, Gap
+from fairlead_common.log.opening import open_log
+from fairlead_common.log.quarantine import Quarantine
 from fairlead_common.log.topics import JOBS
-from fairlead_common.quarantine import Quarantine
-from fairlead_common.records import Undecodable, decode_jobs
-from fairlead_common.restatement import Choice
-from fairlead_common.screening import ScreenedLog
+from fairlead_common.log.validating_log import ScreenedLog
 from fairlead_lookout.service.recovery import Recovery as LookoutRecovery
 from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler.service import leader, recovery
@@ -120,7 +121,7 @@ class Repair:
             scheduler.database_url, connect_s_max=30.0, name="fairlead-repair"
         )
         try:
-            log = ScreenedLog(await open_log(scheduler.log_url), Quarantine(filler.BY))
+            log = ScreenedLog(await open_log(scheduler.log_url), Quarantine(end_advance.BY))
             try:
                 for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
                     await log.create(topic)
@@ -196,7 +197,7 @@ class Repair:
         if not short:
             return []
         unknown = await self._only_in_log(short, end, scheduler, lookout)
-        await filler.advance_end(self._log.inner, producer, targets)
+        await end_advance.advance_end(self._log.inner, producer, targets)
         await _append(producer, unknown.records)
         return unknown.ids
 

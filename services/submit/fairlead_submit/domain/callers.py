@@ -2,9 +2,9 @@
 
 import msgspec
 
-from fairlead_common import permissions
-from fairlead_common.configuration import Queue
-from fairlead_common.permissions import Caller, Verb
+from fairlead_common.domain import permissions
+from fairlead_common.domain.permissions import Caller, Verb
+from fairlead_common.domain.records.configuration import Queue
 
 
 class RequestContext(msgspec.Struct, frozen=True):

@@ -4,8 +4,8 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from fairlead_common.errors import Fault
-from fairlead_common.problems import Problem
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.problems import Problem
 from fairlead_submit.domain import validation
 
 T = TypeVar("T", bound=msgspec.Struct)

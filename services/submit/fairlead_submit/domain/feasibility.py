@@ -11,11 +11,11 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import matching, resources, shapes
-from fairlead_common.classes import PriorityClass
-from fairlead_common.clusters import Node
-from fairlead_common.configuration import Queue
-from fairlead_common.shapes import Shape
+from fairlead_common.domain import node_matching, quantities, shapes
+from fairlead_common.domain.priority_classes import PriorityClass
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.domain.shapes import Shape
 
 CHECKS_MAX: Final = 2_000_000
 """Most pairs of a kind of job and a node that one dry run looks at."""
@@ -99,8 +99,8 @@ def _verdict(
     if not too_large:
         return Verdict(False, f"none of the {len(suiting)} nodes that suit it is large enough")
     name = too_large[0]
-    most = resources.quantity(name, max(node.allocatable.get(name, 0) for node in suiting))
-    wanted = resources.quantity(name, shape.requests[name])
+    most = quantities.quantity(name, max(node.allocatable.get(name, 0) for node in suiting))
+    wanted = quantities.quantity(name, shape.requests[name])
     where = "the only node that suits it has"
     if len(suiting) > 1:
         where = f"of the {len(suiting)} nodes that suit it the largest has"
@@ -147,14 +147,14 @@ def _beyond_limit(
     of_queue = queue.limits.get(priority_class.name, {})
     for name, limit in (*of_class.items(), *of_queue.items()):
         amount = (
-            resources.parse(name, limit, round_up=False)
+            quantities.parse(name, limit, round_up=False)
             if isinstance(limit, str)
             else int(limit * total.get(name, 0))
         )
         if shape.requests.get(name, 0) > amount:
             return (
-                f"needs {resources.plain(name, shape.requests[name])} {name}; queue"
-                f" {queue.name!r} may hold {resources.plain(name, amount)} in class"
+                f"needs {quantities.plain(name, shape.requests[name])} {name}; queue"
+                f" {queue.name!r} may hold {quantities.plain(name, amount)} in class"
                 f" {priority_class.name!r}"
             )
     return None
@@ -168,7 +168,9 @@ def suits(shape: Shape, node: Node, priority_class: PriorityClass) -> bool:
     """Whether the node takes such jobs, at home or as guests, if it has room."""
     away = [entry.taints for entry in priority_class.away_node_types]
     return (
-        matching.is_selected(shape, node.labels)
-        and matching.has_affinity(shape, node.labels, node.name)
-        and any(matching.tolerates(shape.tolerations, node.taints, more) for more in ((), *away))
+        node_matching.is_selected(shape, node.labels)
+        and node_matching.has_affinity(shape, node.labels, node.name)
+        and any(
+            node_matching.tolerates(shape.tolerations, node.taints, more) for more in ((), *away)
+        )
     )

@@ -6,7 +6,7 @@ say what `gang` says. A job may say it in both ways if it says the same.
 
 from typing import Final
 
-from fairlead_common.errors import Fault
+from fairlead_common.domain.errors import Fault
 from fairlead_submit.domain import validation
 from fairlead_submit.domain.request_types import Gang, Job
 

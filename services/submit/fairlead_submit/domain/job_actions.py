@@ -10,13 +10,14 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead_common import events, ids
-from fairlead_common.errors import Fault
-from fairlead_common.ids import JobId
-from fairlead_common.lifecycle import JOB_ENDED, JOB_HELD, JobState
+from fairlead_common.domain import ids
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.lifecycle import JOB_ENDED, JOB_HELD, JobState
+from fairlead_common.domain.permissions import Verb
+from fairlead_common.domain.records import events
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import JOB_PARTITIONS
-from fairlead_common.permissions import Verb
 from fairlead_submit.domain import name_rules, validation
 from fairlead_submit.domain.callers import RequestContext
 from fairlead_submit.domain.job_terms import check_labels

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from fairlead_common import events
-from fairlead_common.errors import Fault
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.records import events
 from fairlead_submit.domain import job_terms, pod_spec, policy, secret_variables
 from fairlead_submit.domain import validation as faults
 from fairlead_submit.domain.bounded_cache import Kept

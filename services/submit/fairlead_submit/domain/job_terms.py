@@ -9,10 +9,11 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw
 
-from fairlead_common import clock, events
-from fairlead_common.errors import Fault
-from fairlead_common.events import FailureCategory
-from fairlead_common.ids import JobId
+from fairlead_common.domain import timestamps
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records import events
+from fairlead_common.domain.records.events import FailureCategory
 from fairlead_submit.domain import gang_fields, name_rules, pod_spec
 from fairlead_submit.domain import validation as faults
 from fairlead_submit.domain.policy import JobDefaults, JobPolicy
@@ -164,7 +165,7 @@ def _time_ms(text: str | None, found: list[Fault]) -> int | None:
     if text is None:
         return None
     try:
-        time_ms = clock.parse_rfc3339(text)
+        time_ms = timestamps.parse_rfc3339(text)
     except (ValueError, OverflowError):
         time_ms = -1
     if time_ms < 0:

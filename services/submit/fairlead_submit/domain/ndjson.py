@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.errors import Fault
-from fairlead_common.problems import Problem
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.problems import Problem
 from fairlead_submit.domain import validation
 from fairlead_submit.domain.decoding import OBJECTS_MAX, Decoder, invalid
 from fairlead_submit.domain.request_types import Job, Submission

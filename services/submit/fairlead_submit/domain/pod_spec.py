@@ -14,8 +14,8 @@ from typing import Annotated, Any, Final, TypeVar, cast
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from fairlead_common import resources, shapes
-from fairlead_common.errors import Fault
+from fairlead_common.domain import quantities, shapes
+from fairlead_common.domain.errors import Fault
 from fairlead_submit.domain import validation as faults
 from fairlead_submit.domain.policy import JobDefaults
 from fairlead_submit.domain.request_types import Amount
@@ -250,7 +250,7 @@ def amount(resource: str, quantity: Amount) -> int | str:
 @lru_cache(maxsize=65_536)
 def _amount(resource: str, quantity: Amount) -> int | str:
     try:
-        return resources.parse(resource, quantity, round_up=True)
+        return quantities.parse(resource, quantity, round_up=True)
     except ValueError as error:
         return str(error)
 

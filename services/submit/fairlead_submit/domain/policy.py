@@ -11,10 +11,10 @@ from typing import Final, cast
 import msgspec
 from msgspec import Raw
 
-from fairlead_common import shapes
-from fairlead_common.classes import DEFAULT_CLASS, DEFAULT_CLASSES, PriorityClass
-from fairlead_common.errors import Fault
-from fairlead_common.matching import NODE_NAME
+from fairlead_common.domain import shapes
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.node_matching import NODE_NAME
+from fairlead_common.domain.priority_classes import DEFAULT_CLASS, DEFAULT_CLASSES, PriorityClass
 from fairlead_submit.domain import validation
 
 DEFAULT_ACCOUNT: Final = "default"

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead_common import events
-from fairlead_common.classes import PriorityClass
-from fairlead_common.errors import Fault
-from fairlead_common.ids import JobId
-from fairlead_common.problems import Problem
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.priority_classes import PriorityClass
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import events
 from fairlead_submit.domain.decoding import Decoder
 from fairlead_submit.domain.job_templates import Templates
 from fairlead_submit.domain.policy import JobDefaults, JobPolicy, Limits

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from fairlead_common.events import FailureCategory
-from fairlead_common.lifecycle import JobState
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records.events import FailureCategory
 
 INT32_MAX: Final = 2**31 - 1
 CLIENT_ID_MAX: Final = 128

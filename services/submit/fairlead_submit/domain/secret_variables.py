@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead_common.errors import Fault
-from fairlead_common.secret_values import SEALED, Keyring, SealBroken, has_sealed, variables
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.secret_values import SEALED, Keyring, SealBroken, has_sealed, variables
 from fairlead_submit.domain import validation
 from fairlead_submit.domain.request_types import Env, EnvValue, EnvVar, Job, SecretKeyRef, ValueFrom
 

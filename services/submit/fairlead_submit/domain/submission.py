@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from fairlead_common import events, ids
-from fairlead_common.errors import Fault
-from fairlead_common.ids import JobId
-from fairlead_common.problems import Problem
+from fairlead_common.domain import ids
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import events
 from fairlead_submit.domain import name_rules, secret_variables, validation
 from fairlead_submit.domain.decoding import invalid
 from fairlead_submit.domain.job_templates import Template, Templates

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import inspect
 
-from fairlead_common.errors import Fault
+from fairlead_common.domain.errors import Fault
 
 DEPTH_MAX: Final = 64
 """Deepest nesting of anything: more cannot be meant."""

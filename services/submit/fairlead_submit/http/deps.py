@@ -2,10 +2,10 @@
 
 from fastapi import Request
 
-from fairlead_common import permissions
-from fairlead_common.permissions import Caller
-from fairlead_common.problems import Problem
-from fairlead_common.queue_rights import QueueRights
+from fairlead_common.domain import permissions
+from fairlead_common.domain.permissions import Caller
+from fairlead_common.domain.problems import Problem
+from fairlead_common.web.auth.queue_permissions import QueueRights
 from fairlead_submit.domain.callers import RequestContext
 
 

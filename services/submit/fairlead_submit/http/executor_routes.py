@@ -6,11 +6,11 @@ from typing import Annotated, Any, Final
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
 
-from fairlead_common import configuration
-from fairlead_common.configuration import Cordon
-from fairlead_common.errors import Fault
-from fairlead_common.permissions import require
-from fairlead_common.problems import Problem
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.permissions import require
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import configuration
+from fairlead_common.domain.records.configuration import Cordon
 from fairlead_submit.domain import name_rules, request_types, validation
 from fairlead_submit.domain.decoding import Decoder, invalid
 from fairlead_submit.http import deps, openapi_schemas, query_parameters, request_body

@@ -5,8 +5,8 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
 
-from fairlead_common.classes import PriorityClass
-from fairlead_common.permissions import Verb
+from fairlead_common.domain.permissions import Verb
+from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_submit.domain import job_actions, request_types
 from fairlead_submit.http import deps, openapi_schemas, query_parameters, request_body
 from fairlead_submit.service import metrics

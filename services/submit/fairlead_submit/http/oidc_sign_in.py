@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from fairlead_common import auth
-from fairlead_common.access import Issuer
+from fairlead_common.service.access_settings import Issuer
+from fairlead_common.web import auth
 
 COOKIE: Final = "fairlead_sign_in"
 PATH: Final = "/sign-in"

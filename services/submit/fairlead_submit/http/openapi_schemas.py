@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from fairlead_common import openapi
+from fairlead_common.web import openapi
 from fairlead_submit.domain import request_types
 
 DRY_RUN: Final = {

@@ -9,9 +9,9 @@ from typing import Final
 
 from fastapi import Request
 
-from fairlead_common import durations, positions
-from fairlead_common.errors import Fault
-from fairlead_common.problems import Problem
+from fairlead_common.domain import durations, position_tokens
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.problems import Problem
 from fairlead_submit.domain import validation
 
 LENGTH_MAX: Final = 2_000
@@ -58,7 +58,7 @@ def check_position(after: str | None) -> None:
     if after is None:
         return
     try:
-        positions.decode(after)
+        position_tokens.decode(after)
     except ValueError as error:
         fault = Fault("/query/after", str(error))
         raise Problem("malformed", "The position cannot be read.", [fault]) from None

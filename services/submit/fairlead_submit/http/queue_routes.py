@@ -9,13 +9,17 @@ import msgspec
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from msgspec import UNSET, UnsetType
 
-from fairlead_common import clock, configuration, durations, etags, parameters
-from fairlead_common.errors import Fault
-from fairlead_common.events import RetryPolicy
-from fairlead_common.parameters import After, Wait
-from fairlead_common.permissions import require
-from fairlead_common.problems import Problem
-from fairlead_common.queue_rights import QueueRights
+from fairlead_common.domain import durations
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.permissions import require
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import configuration
+from fairlead_common.domain.records.events import RetryPolicy
+from fairlead_common.service import clock
+from fairlead_common.web import etags
+from fairlead_common.web import query_parameters as parameters
+from fairlead_common.web.auth.queue_permissions import QueueRights
+from fairlead_common.web.query_parameters import After, Wait
 from fairlead_submit.domain import name_rules, pod_spec, request_types, validation
 from fairlead_submit.domain.callers import is_visible
 from fairlead_submit.domain.decoding import Decoder, invalid

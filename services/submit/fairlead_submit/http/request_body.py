@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from backports import zstd
 from fastapi import Request
 
-from fairlead_common.problems import Problem
+from fairlead_common.domain.problems import Problem
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"

@@ -6,11 +6,11 @@ from typing import Annotated, Final
 import msgspec
 from fastapi import APIRouter, Depends, Path, Request, Response
 
-from fairlead_common import parameters
-from fairlead_common.configuration import Queue
-from fairlead_common.errors import Fault
-from fairlead_common.parameters import After, Wait
-from fairlead_common.permissions import Verb
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.permissions import Verb
+from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.web import query_parameters as parameters
+from fairlead_common.web.query_parameters import After, Wait
 from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.domain.callers import require_verb
 from fairlead_submit.domain.decoding import Decoder, invalid

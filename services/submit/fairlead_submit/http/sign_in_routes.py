@@ -9,12 +9,14 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from fairlead_common import auth, clock, db, limits
-from fairlead_common.auth import Authenticator, origin
-from fairlead_common.auth.oidc import Provider
-from fairlead_common.limits import Buckets
-from fairlead_common.permissions import LADDER, Caller
-from fairlead_common.problems import Problem
+from fairlead_common import db
+from fairlead_common.domain.permissions import LADDER, Caller
+from fairlead_common.domain.problems import Problem
+from fairlead_common.service import clock
+from fairlead_common.web import auth, problem_documents, rate_limits
+from fairlead_common.web.auth import Authenticator, request_origin
+from fairlead_common.web.auth.oidc import Provider
+from fairlead_common.web.rate_limits import Buckets
 from fairlead_submit.http import oidc_sign_in, openapi_schemas
 from fairlead_submit.http import request_body as body
 from fairlead_submit.service.settings import SubmitSettings
@@ -75,7 +77,7 @@ def _add_token_route(
         openapi_extra=_FORM_BODY,
     )
     async def sign_in_with_token(request: Request) -> Response:
-        if origin.is_own(dict(request.scope["headers"])) is not True:
+        if request_origin.is_own(dict(request.scope["headers"])) is not True:
             raise Problem("forbidden", "Browsers sign in from Fairlead's own pages only.")
         form = _fields(await body.read(request, FORM_BYTES_MAX, (FORM,)))
         token = form.get("token", "").strip()
@@ -88,7 +90,7 @@ def _add_token_route(
                 raise Problem(
                     "too-many-requests",
                     "Too many wrong tokens came from your address.",
-                    retry_after_s=limits.seconds(wait_s),
+                    retry_after_s=rate_limits.seconds(wait_s),
                 ) from problem
             raise
         target = oidc_sign_in.local_path(form.get("next", "/"))
@@ -244,7 +246,7 @@ def _fields(content: bytes) -> dict[str, str]:
 
 def refusal_page(request: Request, problem: Problem) -> Response:
     """A problem as a page, for a submit whose pages are served by another process."""
-    plain = problem.response(request)
+    plain = problem_documents.response(request, problem)
     body = f'<p>{html.escape(problem.detail)}</p><p><a href="/">All job sets</a></p>'
     headers = {name: value for name, value in plain.headers.items() if name in _KEPT}
     return HTMLResponse(_page(body), plain.status_code, {**headers, **_NO_STORE})

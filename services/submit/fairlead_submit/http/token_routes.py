@@ -15,12 +15,16 @@ import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from msgspec import Meta
 
-from fairlead_common import auth, clock, db, parameters
-from fairlead_common.auth import Authenticator, Caller
-from fairlead_common.errors import Fault
-from fairlead_common.parameters import After, Wait
-from fairlead_common.permissions import LADDER, Role
-from fairlead_common.problems import Problem
+from fairlead_common import db
+from fairlead_common.domain import timestamps
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.permissions import LADDER, Role
+from fairlead_common.domain.problems import Problem
+from fairlead_common.service import clock
+from fairlead_common.web import auth
+from fairlead_common.web import query_parameters as parameters
+from fairlead_common.web.auth import Authenticator, Caller
+from fairlead_common.web.query_parameters import After, Wait
 from fairlead_submit.domain import name_rules, request_types, validation
 from fairlead_submit.domain.decoding import Decoder, invalid
 from fairlead_submit.http import openapi_schemas, query_parameters, request_body, sign_in_routes
@@ -138,7 +142,7 @@ def _add_making_routes(router: APIRouter, settings: SubmitSettings, pool: db.Poo
             code = await _make_link(pool, caller)
         expires_ms = clock.now_ms() + token_store.LINK_S * 1000
         _note("made a sign-in link for", caller, "", caller.name)
-        return _answer(LinkShown(f"/sign-in?code={code}", clock.rfc3339(expires_ms)), 201)
+        return _answer(LinkShown(f"/sign-in?code={code}", timestamps.rfc3339(expires_ms)), 201)
 
 
 def _add_keeping_routes(router: APIRouter, pool: db.Pool, authenticator: Authenticator) -> None:
@@ -338,8 +342,10 @@ def _shown(row: Mapping[str, Any], token: str | None = None) -> TokenShown:
         queues=row["queues"],
         label=row["label"],
         made_by=row["made_by"],
-        created_at=clock.rfc3339(round(created.timestamp() * 1000)),
-        expires_at=None if expires is None else clock.rfc3339(round(expires.timestamp() * 1000)),
+        created_at=timestamps.rfc3339(round(created.timestamp() * 1000)),
+        expires_at=None
+        if expires is None
+        else timestamps.rfc3339(round(expires.timestamp() * 1000)),
         token=token,
     )
 

@@ -6,13 +6,13 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fairlead_common import ids, positions
-from fairlead_common.errors import Fault
-from fairlead_common.ids import JobId
-from fairlead_common.lifecycle import JobState
-from fairlead_common.permissions import Reach, Verb
-from fairlead_common.problems import Problem
-from fairlead_common.queue_rights import QueueRights
+from fairlead_common.domain import ids, position_tokens
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.permissions import Reach, Verb
+from fairlead_common.domain.problems import Problem
+from fairlead_common.web.auth.queue_permissions import QueueRights
 from fairlead_submit.domain import job_actions, validation
 from fairlead_submit.domain.callers import RequestContext, require_verb
 from fairlead_submit.domain.decoding import Decoder, invalid
@@ -113,7 +113,7 @@ class Acting:
             return Done(None, matched, await self._known.sample(wanted, kind.concerned, SAMPLE))
         assert kind.for_filter is not None
         records = job_actions.for_filter(wanted, kind.for_filter(request), context)
-        return Done(positions.encode(await self._writer.append(records)), matched)
+        return Done(position_tokens.encode(await self._writer.append(records)), matched)
 
     async def _by_ids(
         self, kind: Kind, named: Named, request: AnyAction, context: RequestContext
@@ -134,7 +134,9 @@ class Acting:
         known, is_certain = await self._known.settled(told, appended)
         if len(told) < len(given) or (is_certain and len(known) < len(given)):
             raise _not_found(named, known)
-        return Done(positions.encode(appended), _concerned(kind, known) if is_certain else None)
+        return Done(
+            position_tokens.encode(appended), _concerned(kind, known) if is_certain else None
+        )
 
     async def _look_at(self, kind: Kind, named: Named, context: RequestContext) -> Done:
         """What `_by_ids` would concern, of what is known now."""

@@ -9,11 +9,12 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import clock, clusters
-from fairlead_common.clusters import Heartbeat, LeaderHeartbeat, Node
-from fairlead_common.errors import LogUnavailable, PositionGone
+from fairlead_common.domain.errors import LogUnavailable, PositionGone
+from fairlead_common.domain.records import clusters
+from fairlead_common.domain.records.clusters import Heartbeat, LeaderHeartbeat, Node
 from fairlead_common.log.protocol import EventLog, caught_up
 from fairlead_common.log.topics import CLUSTERS
+from fairlead_common.service import clock
 
 KEPT_S: Final = 2.0
 READ_S_MAX: Final = 20.0

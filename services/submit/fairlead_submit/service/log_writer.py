@@ -14,17 +14,17 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import clock
-from fairlead_common.errors import (
+from fairlead_common.domain.errors import (
     AppendRefused,
     AppendUnknown,
     LogError,
     LogUnavailable,
     ProducerFenced,
 )
-from fairlead_common.log.limits import check_append
+from fairlead_common.domain.problems import Problem
+from fairlead_common.log.append_limits import check_append
 from fairlead_common.log.protocol import Appended, EventLog, Producer, Record
-from fairlead_common.problems import Problem
+from fairlead_common.service import clock
 from fairlead_submit.service import metrics
 
 RECORDS_MAX: Final = 10_000

@@ -10,12 +10,13 @@ import contextlib
 import logging
 from typing import Final
 
-from fairlead_common import configuration, db, events
-from fairlead_common.configuration import Queue
+from fairlead_common import db
 from fairlead_common.db import lock_session
+from fairlead_common.db.connection_pool import AWAY, REFUSES, STATEMENT_S_MAX
 from fairlead_common.db.locks import SUBMIT_RELAY
-from fairlead_common.db.pool import AWAY, REFUSES, STATEMENT_S_MAX
-from fairlead_common.errors import WorldError
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.domain.records import configuration, events
+from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.log.protocol import EventLog, Producer, Record
 from fairlead_common.log.topics import CONFIG
 from fairlead_submit.service import metrics

@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import clock
-from fairlead_common.errors import WorldError
-from fairlead_common.problems import Problem
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.domain.problems import Problem
+from fairlead_common.service import clock
 from fairlead_submit.domain.policy import Quotas
 from fairlead_submit.service import metrics
 from fairlead_submit.store.job_views import Known

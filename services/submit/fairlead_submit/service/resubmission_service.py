@@ -17,15 +17,17 @@ from typing import Any, Final
 import asyncpg
 import msgspec
 
-from fairlead_common import clock, db, events, ids, positions
-from fairlead_common.db.pool import AWAY, REFUSES
-from fairlead_common.disk import Disk, Space
-from fairlead_common.errors import Fault, WorldError
-from fairlead_common.events import JobSubmitted
-from fairlead_common.lifecycle import JOB_ENDED, JobState
-from fairlead_common.permissions import Verb
-from fairlead_common.problems import Problem
-from fairlead_common.queue_rights import QueueRights
+from fairlead_common import db
+from fairlead_common.db.connection_pool import AWAY, REFUSES
+from fairlead_common.domain import ids, position_tokens, timestamps
+from fairlead_common.domain.errors import Fault, WorldError
+from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
+from fairlead_common.domain.permissions import Verb
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import events
+from fairlead_common.domain.records.events import JobSubmitted
+from fairlead_common.service.disk import Disk, Space
+from fairlead_common.web.auth.queue_permissions import QueueRights
 from fairlead_submit.domain import job_actions, name_rules, resubmission, validation
 from fairlead_submit.domain.callers import RequestContext, require_verb
 from fairlead_submit.domain.decoding import Decoder, invalid
@@ -162,9 +164,9 @@ class Resubmitting:
             done=row["done"],
             made=row["made"],
             refused=msgspec.json.decode(row["refused"], type=list[Refused]),
-            position=positions.encode(_positions(row)),
-            created_at=clock.rfc3339(int(row["created_at"].timestamp() * 1000)),
-            changed_at=clock.rfc3339(int(row["changed_at"].timestamp() * 1000)),
+            position=position_tokens.encode(_positions(row)),
+            created_at=timestamps.rfc3339(int(row["created_at"].timestamp() * 1000)),
+            changed_at=timestamps.rfc3339(int(row["changed_at"].timestamp() * 1000)),
         )
 
     async def run(self) -> None:
@@ -333,7 +335,7 @@ class Resubmitting:
                 request=row["request"],
                 traceparent=row["traceparent"],
             )
-            reached = positions.merge(reached, await self._writer.append(records))
+            reached = position_tokens.merge(reached, await self._writer.append(records))
             metrics.JOBS.inc(len(made))
         if step.refused:
             await connection.execute(SQL["refuse_items"], action, list(step.refused))

@@ -4,20 +4,21 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
-from fairlead_common import clock, db
-from fairlead_common.auth import Authenticator
-from fairlead_common.db.pool import AWAY, CONNECT_S_MAX, REFUSES
-from fairlead_common.disk import Disk
-from fairlead_common.errors import LogError
+from fairlead_common import db
+from fairlead_common.db.connection_pool import AWAY, CONNECT_S_MAX, REFUSES
+from fairlead_common.domain.errors import LogError
+from fairlead_common.domain.secret_values import Keyring
 from fairlead_common.log import topics
-from fairlead_common.log.connect import open_log
 from fairlead_common.log.coverage import WHAT_TO_DO
+from fairlead_common.log.opening import open_log
 from fairlead_common.log.protocol import EventLog
-from fairlead_common.quarantine import Quarantine
-from fairlead_common.queue_rights import QueueRights
-from fairlead_common.readiness import Check, Degraded
-from fairlead_common.screening import ScreenedLog
-from fairlead_common.secret_values import Keyring
+from fairlead_common.log.quarantine import Quarantine
+from fairlead_common.log.validating_log import ScreenedLog
+from fairlead_common.service import clock
+from fairlead_common.service.disk import Disk
+from fairlead_common.service.health import Check, Degraded
+from fairlead_common.web.auth import Authenticator
+from fairlead_common.web.auth.queue_permissions import QueueRights
 from fairlead_submit.service import configuration_repair
 from fairlead_submit.service.action_service import Acting
 from fairlead_submit.service.cluster_view import Fleet

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from fairlead_common import classes, resources
-from fairlead_common.classes import DEFAULT_CLASSES, PriorityClass
-from fairlead_common.errors import Fault
-from fairlead_common.settings import Settings, SettingsError
+from fairlead_common.domain import priority_classes, quantities
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityClass
+from fairlead_common.service.settings import Settings, SettingsError
 from fairlead_submit.domain.policy import Allow, JobDefaults, JobPolicy, Limits, Quotas
 
 
@@ -47,7 +47,7 @@ class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
 
     def check(self) -> None:
         """Raises `SettingsError` for what types cannot say."""
-        found = classes.faults(self.priority_classes)
+        found = priority_classes.faults(self.priority_classes)
         defaults = self.job_defaults
         names = sorted({item.name for item in self.priority_classes})
         if defaults.priority_class not in names:
@@ -55,7 +55,7 @@ class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
             found.append(Fault("jobDefaults.priorityClass", detail))
         for name, quantity in defaults.requests.items():
             try:
-                resources.parse(name, quantity, round_up=True)
+                quantities.parse(name, quantity, round_up=True)
             except ValueError as error:
                 found.append(Fault(f"jobDefaults.requests.{name}", str(error)))
         for field in msgspec.structs.fields(Limits):

@@ -10,14 +10,16 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fairlead_common import clock, events, positions
-from fairlead_common.configuration import Queue
-from fairlead_common.disk import Disk, Space
-from fairlead_common.errors import Fault
+from fairlead_common.domain import position_tokens
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.permissions import Verb
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import events
+from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.topics import JOBS
-from fairlead_common.permissions import Verb
-from fairlead_common.problems import Problem
+from fairlead_common.service import clock
+from fairlead_common.service.disk import Disk, Space
 from fairlead_submit.domain import feasibility as feasible
 from fairlead_submit.domain import secret_variables, validation
 from fairlead_submit.domain.callers import RequestContext, require_verb
@@ -141,7 +143,7 @@ class Intake:
         if dry_run:
             await self._quotas.check(prepared.queue, len(fresh), 0)
             return Submitted(None, await self._tried(prepared, queue, duplicates))
-        position = positions.encode(await self._append(prepared, fresh, context))
+        position = position_tokens.encode(await self._append(prepared, fresh, context))
         metrics.JOBS.inc(len(fresh))
         metrics.DUPLICATES.inc(len(duplicates))
         return Submitted(

@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from fairlead_common.errors import Fault
-from fairlead_common.shares import Shares
+from fairlead_common.domain.errors import Fault
+from fairlead_common.web.fair_semaphore import Shares
 from fairlead_submit.domain.decoding import Decoder
 
 T = TypeVar("T")

@@ -9,12 +9,15 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import clock, configuration, db, etags
-from fairlead_common.configuration import Cordon, Queue
+from fairlead_common import db
 from fairlead_common.db.locks import LockClass
-from fairlead_common.once import Once
-from fairlead_common.permissions import EVERYTHING, Caller, Reach
-from fairlead_common.problems import Problem
+from fairlead_common.domain.permissions import EVERYTHING, Caller, Reach
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import configuration
+from fairlead_common.domain.records.configuration import Cordon, Queue
+from fairlead_common.service import clock
+from fairlead_common.service.single_flight import Once
+from fairlead_common.web import etags
 from fairlead_submit.domain.callers import is_visible
 from fairlead_submit.store.schema import SQL
 

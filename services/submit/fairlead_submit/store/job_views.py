@@ -7,13 +7,14 @@ from typing import Final
 import asyncpg
 import msgspec
 
-from fairlead_common import clock, db
-from fairlead_common.db.pool import DatabaseUnavailable
-from fairlead_common.events import JobFilter
-from fairlead_common.ids import JobId, job_set_partition, partition_of_job
-from fairlead_common.lifecycle import JobState
+from fairlead_common import db
+from fairlead_common.db.connection_pool import DatabaseUnavailable
+from fairlead_common.domain.ids import JobId, job_set_partition, partition_of_job
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records.events import JobFilter
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.topics import JOBS
+from fairlead_common.service import clock
 from fairlead_submit.store.schema import SQL
 
 ABSENT_S: Final = 5.0

@@ -5,10 +5,11 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import clock, db
-from fairlead_common.errors import Fault
-from fairlead_common.problems import Problem
-from fairlead_common.secret_values import Keyring
+from fairlead_common import db
+from fairlead_common.domain import timestamps
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.secret_values import Keyring
 from fairlead_submit.domain.decoding import invalid
 from fairlead_submit.domain.secret_variables import NO_KEY, QueueSecrets, Values
 from fairlead_submit.store.schema import SQL
@@ -41,7 +42,7 @@ class Secrets:
                 row["name"],
                 sorted(msgspec.json.decode(row["sealed"], type=dict[str, str])),
                 row["changed_by"],
-                clock.rfc3339(round(row["changed_at"].timestamp() * 1000)),
+                timestamps.rfc3339(round(row["changed_at"].timestamp() * 1000)),
             )
             for row in rows
         ]

@@ -6,8 +6,9 @@ from typing import Any, Final
 import asyncpg
 import msgspec
 
-from fairlead_common import auth, db
-from fairlead_common.permissions import LADDER
+from fairlead_common import db
+from fairlead_common.domain.permissions import LADDER
+from fairlead_common.web import auth
 from fairlead_submit.store.schema import SQL
 
 KIND_TOKEN: Final = auth.KIND_TOKEN

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import resources
-from fairlead_common.leases import Lease
-from fairlead_common.secret_values import Keyring, SealBroken
+from fairlead_common.domain import quantities
+from fairlead_common.domain.records.leases import Lease
+from fairlead_common.domain.secret_values import Keyring, SealBroken
 
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _INHERITED: Final = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR")
@@ -144,11 +144,13 @@ def _refuse_what_needs_a_cluster(spec: _Spec) -> None:
 
 def _memory_bytes(lease: Lease, container: _Container) -> int:
     asked = container.resources or _Resources()
-    said = (asked.limits or {}).get(resources.MEMORY, (asked.requests or {}).get(resources.MEMORY))
+    said = (asked.limits or {}).get(
+        quantities.MEMORY, (asked.requests or {}).get(quantities.MEMORY)
+    )
     if said is None:
-        return lease.requests.get(resources.MEMORY, 0)
+        return lease.requests.get(quantities.MEMORY, 0)
     try:
-        return resources.parse(resources.MEMORY, said, round_up=True)
+        return quantities.parse(quantities.MEMORY, said, round_up=True)
     except ValueError as error:
         raise Refused(f"its memory limit: {error}") from error
 

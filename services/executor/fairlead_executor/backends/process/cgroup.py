@@ -10,7 +10,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from fairlead_common.ids import RunId
+from fairlead_common.domain.ids import RunId
 
 ROOT = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")

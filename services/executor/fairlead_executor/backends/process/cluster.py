@@ -15,13 +15,14 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from fairlead_common import clock, resources
-from fairlead_common.clusters import Node
-from fairlead_common.errors import WorldError
-from fairlead_common.events import FailureCategory
-from fairlead_common.ids import RunId, run_id
-from fairlead_common.leases import Lease
-from fairlead_common.secret_values import Keyring
+from fairlead_common.domain import quantities
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.domain.ids import RunId, run_id
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.domain.records.leases import Lease
+from fairlead_common.domain.secret_values import Keyring
+from fairlead_common.service import clock
 from fairlead_executor import pods
 from fairlead_executor.backends.cluster import LogRequest, NoLog, Stream
 from fairlead_executor.backends.process import (
@@ -248,7 +249,7 @@ class ProcessCluster:
         lease: Lease,
         user: isolation.User | None,
     ) -> Request:
-        groups, cpu_milli = self._groups, lease.requests.get(resources.CPU, 0)
+        groups, cpu_milli = self._groups, lease.requests.get(quantities.CPU, 0)
         group = groups.make(run, command.memory_bytes, cpu_milli) if groups else ""
         by_group = group and groups and groups.limits_cpu
         return Request(

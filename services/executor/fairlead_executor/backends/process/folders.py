@@ -18,9 +18,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from fairlead_common import clock
-from fairlead_common.events import FailureCategory
-from fairlead_common.ids import JOB_ID_LENGTH, RunId
+from fairlead_common.domain.ids import JOB_ID_LENGTH, RunId
+from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.service import clock
 from fairlead_executor import pods
 from fairlead_executor.backends.process import processes, runner, sentences
 from fairlead_executor.pods import End, Phase, Pod

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.ids import RunId
+from fairlead_common.domain.ids import RunId
 from fairlead_executor.backends.process import runner
 
 PIECE_BYTES: Final = 64 * 1024

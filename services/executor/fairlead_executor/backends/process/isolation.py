@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from fairlead_common.errors import Fault
-from fairlead_common.ids import RunId
-from fairlead_common.settings import FILE_VARIABLE, SettingsError
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.ids import RunId
+from fairlead_common.service.settings import FILE_VARIABLE, SettingsError
 from fairlead_executor.confinement import child
 from fairlead_executor.confinement.choice import Choice
 

@@ -10,10 +10,10 @@ from typing import Final
 
 import psutil
 
-from fairlead_common import resources
-from fairlead_common.clusters import Node
-from fairlead_common.errors import Fault
-from fairlead_common.settings import SettingsError
+from fairlead_common.domain import quantities
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.service.settings import SettingsError
 
 OURS_BYTES: Final = 768 * 2**20
 """What Fairlead and the system need themselves; a small machine gives half of what it has."""
@@ -28,13 +28,13 @@ def this_machine(
 ) -> Node:
     """The one node of this cluster. `said` replaces what is found. Raises `SettingsError`."""
     allocatable = {
-        resources.CPU: 1000 * (len(processors()) or os.cpu_count() or 1),
-        resources.MEMORY: max(_memory_bytes() // 2, _memory_bytes() - OURS_BYTES),
+        quantities.CPU: 1000 * (len(processors()) or os.cpu_count() or 1),
+        quantities.MEMORY: max(_memory_bytes() // 2, _memory_bytes() - OURS_BYTES),
     }
     faults: list[Fault] = []
     for name, amount in said.items():
         try:
-            allocatable[name] = resources.parse(name, amount, round_up=False)
+            allocatable[name] = quantities.parse(name, amount, round_up=False)
         except ValueError as error:
             faults.append(Fault("FAIRLEAD_RESOURCES", f"{name}: {error}"))
     if faults:

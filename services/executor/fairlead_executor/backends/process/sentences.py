@@ -4,7 +4,7 @@ import errno
 import signal
 from typing import Final
 
-from fairlead_common.events import FailureCategory
+from fairlead_common.domain.records.events import FailureCategory
 from fairlead_executor import pods
 from fairlead_executor.pods import End
 

@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.events import FailureCategory
-from fairlead_common.ids import RunId
-from fairlead_common.leases import Lease
+from fairlead_common.domain.ids import RunId
+from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.domain.records.leases import Lease
 from fairlead_executor import pods
 from fairlead_executor.backends.simulated.settings import Simulation
 from fairlead_executor.pods import End

@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.clusters import Node
-from fairlead_common.events import FailureCategory
-from fairlead_common.ids import RunId, run_id
-from fairlead_common.leases import Lease
+from fairlead_common.domain.ids import RunId, run_id
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.domain.records.leases import Lease
 from fairlead_executor import pods
 from fairlead_executor.backends.cluster import LogRequest, NoLog
 from fairlead_executor.backends.simulated.behaviour import Behaviour, behaviour

@@ -4,8 +4,8 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import resources
-from fairlead_common.clusters import Node, Taint
+from fairlead_common.domain import quantities
+from fairlead_common.domain.records.clusters import Node, Taint
 
 NODES_MAX: Final = 200_000
 
@@ -55,7 +55,7 @@ def nodes_of(
     made: list[Node] = []
     for kind in kinds:
         allocatable = {
-            name: resources.parse(name, amount, round_up=False)
+            name: quantities.parse(name, amount, round_up=False)
             for name, amount in kind.resources.items()
         }
         made += [

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead_common import clusters as facts
-from fairlead_common import resources
-from fairlead_common.permissions import Reach
-from fairlead_common.problems import Problem
+from fairlead_common.domain import quantities
+from fairlead_common.domain.permissions import Reach
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import clusters as facts
 from fairlead_lookout.domain.model import Amounts
 from fairlead_lookout.http import responses
 from fairlead_lookout.http.deps import Parts
@@ -126,4 +126,4 @@ def _sum(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _plain(amounts: Mapping[str, int]) -> dict[str, float | int]:
-    return {name: resources.plain(name, amount) for name, amount in amounts.items()}
+    return {name: quantities.plain(name, amount) for name, amount in amounts.items()}

@@ -7,11 +7,11 @@ import msgspec
 from fastapi import APIRouter, Depends, Header, Query
 from fastapi.responses import StreamingResponse
 
-from fairlead_common import clock
-from fairlead_common.errors import Fault
-from fairlead_common.parameters import After, Wait
-from fairlead_common.permissions import Reach
-from fairlead_common.problems import Problem
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.permissions import Reach
+from fairlead_common.domain.problems import Problem
+from fairlead_common.service import clock
+from fairlead_common.web.query_parameters import After, Wait
 from fairlead_lookout.domain import public_events
 from fairlead_lookout.http.deps import Parts, Place
 from fairlead_lookout.http.long_polls import (

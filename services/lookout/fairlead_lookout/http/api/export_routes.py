@@ -9,9 +9,9 @@ import msgspec
 from fastapi import APIRouter, Depends, Header, Query
 from fastapi.responses import StreamingResponse
 
-from fairlead_common.parameters import After, Wait
-from fairlead_common.permissions import Reach
-from fairlead_common.shares import Shares
+from fairlead_common.domain.permissions import Reach
+from fairlead_common.web.fair_semaphore import Shares
+from fairlead_common.web.query_parameters import After, Wait
 from fairlead_lookout.http import responses
 from fairlead_lookout.http.api.job_routes import BY_NAME, NEWEST, Asked, Sort
 from fairlead_lookout.http.deps import Parts, Place

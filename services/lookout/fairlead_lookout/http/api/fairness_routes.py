@@ -5,8 +5,10 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from fairlead_common import clock, reports
-from fairlead_common.permissions import Reach
+from fairlead_common.domain import timestamps
+from fairlead_common.domain.permissions import Reach
+from fairlead_common.domain.records import reports
+from fairlead_common.service import clock
 from fairlead_lookout.domain import fairness_fold, resource_usage
 from fairlead_lookout.domain.fairness_fold import MINUTE_MS, BucketKey, Standing, Sums
 from fairlead_lookout.domain.resource_usage import HOUR_MS
@@ -75,13 +77,13 @@ async def over_time(
     used, lost = _total(hours, "used"), _total(hours, "lost")
     return responses.FairnessShown(
         queue=queue,
-        from_=clock.rfc3339(from_ms),
-        to=clock.rfc3339(to_ms),
+        from_=timestamps.rfc3339(from_ms),
+        to=timestamps.rfc3339(to_ms),
         step_seconds=width_ms // 1000,
         points=points,
         usage=[
             responses.UsageShown(
-                time=clock.rfc3339(hour_ms),
+                time=timestamps.rfc3339(hour_ms),
                 pool=pool,
                 used=responses.resource_hours(each["used"]),
                 lost=responses.resource_hours(each["lost"]),

@@ -5,12 +5,14 @@ from typing import Annotated, Final, Literal
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from fairlead_common import clock, durations, etags, ids
-from fairlead_common.openapi_words import PREFIXES
-from fairlead_common.parameters import After, Wait, readable
-from fairlead_common.permissions import EVERYTHING, Reach
-from fairlead_common.problems import Problem
-from fairlead_common.secret_values import without_sealed
+from fairlead_common.domain import durations, ids
+from fairlead_common.domain.permissions import EVERYTHING, Reach
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.secret_values import without_sealed
+from fairlead_common.service import clock
+from fairlead_common.web import etags
+from fairlead_common.web.openapi_texts import PREFIXES
+from fairlead_common.web.query_parameters import After, Wait, readable
 from fairlead_lookout.http import list_filters, queue_position, responses, waiting_reasons
 from fairlead_lookout.http.deps import Parts
 from fairlead_lookout.http.list_filters import JobFilter

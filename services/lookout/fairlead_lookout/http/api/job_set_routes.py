@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 import msgspec
 from fastapi import APIRouter, Depends, Response
 
-from fairlead_common import durations, etags
-from fairlead_common.parameters import After, Wait
-from fairlead_common.permissions import Reach
+from fairlead_common.domain import durations
+from fairlead_common.domain.permissions import Reach
+from fairlead_common.web import etags
+from fairlead_common.web.query_parameters import After, Wait
 from fairlead_lookout.domain.model import JobSet
 from fairlead_lookout.http import responses
 from fairlead_lookout.http.deps import Parts

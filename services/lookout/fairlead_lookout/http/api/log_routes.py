@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
 
-from fairlead_common.permissions import EVERYTHING, Reach
-from fairlead_common.problems import Problem
+from fairlead_common.domain.permissions import EVERYTHING, Reach
+from fairlead_common.domain.problems import Problem
 from fairlead_lookout.http import executor_logs, list_filters
 from fairlead_lookout.http.api import job_routes
 from fairlead_lookout.http.deps import Parts, Place

@@ -4,8 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from fairlead_common import auth, clock
-from fairlead_common.quarantine import QuarantinedRecord
+from fairlead_common.domain import timestamps
+from fairlead_common.log.quarantine import QuarantinedRecord
+from fairlead_common.web import auth
 from fairlead_lookout.http.deps import Parts
 from fairlead_lookout.http.long_polls import answer
 from fairlead_lookout.http.openapi import answers
@@ -75,7 +76,7 @@ def _record(noted: list[QuarantinedRecord]) -> QuarantineRecord:
         topic=first.topic,
         partition=first.partition,
         position=first.position,
-        time=clock.rfc3339(first.time_ms),
+        time=timestamps.rfc3339(first.time_ms),
         key=first.key,
         head=first.head,
         size=first.size,
@@ -85,7 +86,7 @@ def _record(noted: list[QuarantinedRecord]) -> QuarantineRecord:
                 outcome=each.outcome,
                 stopped=is_stopped(each),
                 reason=each.reason,
-                seen=clock.rfc3339(each.seen_ms),
+                seen=timestamps.rfc3339(each.seen_ms),
             )
             for each in noted
         ],

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from fairlead_common.permissions import Reach
-from fairlead_common.problems import Problem
+from fairlead_common.domain.permissions import Reach
+from fairlead_common.domain.problems import Problem
 from fairlead_lookout.http import responses
 from fairlead_lookout.http.api import cluster_responses
 from fairlead_lookout.http.deps import Parts

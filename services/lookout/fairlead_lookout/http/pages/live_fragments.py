@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import clock
-from fairlead_common.errors import WorldError
-from fairlead_common.problems import Problem
-from fairlead_common.shares import CALLER, Shares
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.domain.problems import Problem
+from fairlead_common.service import clock
+from fairlead_common.web.fair_semaphore import CALLER, Shares
 from fairlead_lookout.store.view_progress import Progress
 
 RENDER_S_MIN: Final = 0.5

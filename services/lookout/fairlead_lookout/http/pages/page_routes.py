@@ -13,12 +13,14 @@ import msgspec
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 
-from fairlead_common import clock, ids, resources, shapes
-from fairlead_common.access import Issuer
-from fairlead_common.errors import WorldError
-from fairlead_common.lifecycle import JobState
-from fairlead_common.permissions import Reach
-from fairlead_common.problems import Problem
+from fairlead_common.domain import ids, quantities, shapes
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.permissions import Reach
+from fairlead_common.domain.problems import Problem
+from fairlead_common.service import clock
+from fairlead_common.service.access_settings import Issuer
+from fairlead_common.web import problem_documents
 from fairlead_lookout.http.api import fairness_routes, job_routes, log_routes
 from fairlead_lookout.http.deps import Parts, Place
 from fairlead_lookout.http.list_filters import JobFilter
@@ -258,7 +260,7 @@ class _Pages:
                 "live": f"/live/jobs/{job_id}",
                 "job": described,
                 "requests": ", ".join(
-                    f"{resources.quantity(name, amount)} {name}"
+                    f"{quantities.quantity(name, amount)} {name}"
                     for name, amount in sorted(asked.items())
                 ),
             }
@@ -362,7 +364,7 @@ def excuses(
         status, title, text, command = 503, "Something is away", str(error), None
         headers = dict(HEADERS)
         if isinstance(error, Problem):
-            plain = error.response(request)
+            plain = problem_documents.response(request, error)
             status = plain.status_code
             title, text = _TITLES.get(status, "This does not work"), error.detail
             headers |= {name: plain.headers[name] for name in _TOLD if name in plain.headers}

@@ -10,8 +10,8 @@ from urllib.parse import quote
 import jinja2
 import msgspec
 
-from fairlead_common import resources as resources_
-from fairlead_common.lifecycle import JobState
+from fairlead_common.domain import quantities
+from fairlead_common.domain.lifecycle import JobState
 from fairlead_lookout.http.responses import JobShown, RunShown
 
 _ORDER: Final = (
@@ -128,7 +128,7 @@ def percent(share: float) -> str:
 
 def hours(resource: str, amount: float) -> str:
     """Resource-hours for people: bytes as GiB."""
-    if resource in (resources_.MEMORY, "ephemeral-storage"):
+    if resource in (quantities.MEMORY, "ephemeral-storage"):
         return f"{amount / 2**30:,.2f} GiB h"
     return f"{amount:,.2f} h"
 

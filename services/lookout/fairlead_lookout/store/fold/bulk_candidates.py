@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead_common import events
 from fairlead_common.db import Connection, load
+from fairlead_common.domain.records import events
 from fairlead_lookout.domain import references
 from fairlead_lookout.domain.batches import Batch
 from fairlead_lookout.domain.model import Message, Within

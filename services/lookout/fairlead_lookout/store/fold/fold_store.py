@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead_common import clock
 from fairlead_common.db import Connection, load
 from fairlead_common.db.locks import LockClass
-from fairlead_common.errors import ViewConflict
+from fairlead_common.domain.errors import ViewConflict
+from fairlead_common.service import clock
 from fairlead_lookout.domain import references
 from fairlead_lookout.domain.batches import Batch
 from fairlead_lookout.domain.event_chunks import Chunk

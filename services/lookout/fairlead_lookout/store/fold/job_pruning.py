@@ -9,9 +9,9 @@ settings.
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
-from fairlead_common import clock
 from fairlead_common.db import Connection
-from fairlead_common.ids import NUMBER_EPOCH_MS, submission_number
+from fairlead_common.domain.ids import NUMBER_EPOCH_MS, submission_number
+from fairlead_common.service import clock
 from fairlead_lookout.domain.model import JobSet
 from fairlead_lookout.domain.transitions import ENDED, LIVE
 from fairlead_lookout.store.fold import table_rows

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from fairlead_common import clock
+from fairlead_common.service import clock
 
 TURN_S: Final = 0.002
 """A request takes several turns of the loop, and waits for as many of the fold's."""

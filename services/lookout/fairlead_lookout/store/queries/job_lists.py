@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead_common import clock
+from fairlead_common.service import clock
 from fairlead_lookout.http import responses
 from fairlead_lookout.http.list_filters import LABEL, JobFilter, refusal
 from fairlead_lookout.store.queries import list_cursors

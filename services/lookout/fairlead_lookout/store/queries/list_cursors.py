@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.errors import Fault
-from fairlead_common.problems import Problem
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.problems import Problem
 
 LENGTH_MAX: Final = 300
 

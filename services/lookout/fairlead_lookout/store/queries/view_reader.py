@@ -10,11 +10,12 @@ from typing import Any, Final
 import asyncpg
 import msgspec
 
-from fairlead_common import clock, events, reports
 from fairlead_common.db import Pool, reaching
-from fairlead_common.permissions import EVERYTHING, Reach
-from fairlead_common.problems import Problem
-from fairlead_common.shares import Shares
+from fairlead_common.domain.permissions import EVERYTHING, Reach
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import events, reports
+from fairlead_common.service import clock
+from fairlead_common.web.fair_semaphore import Shares
 from fairlead_lookout.domain.model import JobSet
 from fairlead_lookout.http import responses
 from fairlead_lookout.store.fold import table_rows

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from fairlead_common import events as ev
-from fairlead_common import resources
+from fairlead_common.domain import quantities
+from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.cases import case_file
 from fairlead_scheduler.simulate.input import input_errors as faulty
 from fairlead_scheduler.simulate.input.input_errors import Faults
@@ -246,7 +246,7 @@ class Reading:
         ):
             for name, amount in of.items():
                 try:
-                    resources.parse(name, amount, round_up=True)
+                    quantities.parse(name, amount, round_up=True)
                 except ValueError as error:
                     self._fault(number, field, str(error))
                     wrong = True

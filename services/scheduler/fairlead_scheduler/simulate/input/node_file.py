@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from fairlead_common import resources
-from fairlead_common.clusters import Node
+from fairlead_common.domain import quantities
+from fairlead_common.domain.records.clusters import Node
 from fairlead_scheduler.cases import case_file
 from fairlead_scheduler.simulate.input import input_errors as faulty
 from fairlead_scheduler.simulate.input import yaml_documents
@@ -95,7 +95,7 @@ def _life(group: Group, name: str) -> list[Step]:
 
 def processors(count: int) -> list[Node]:
     """One node of so many processors: how a Standard Workload Format trace sees its machine."""
-    amounts = {resources.CPU: 1000 * count}
+    amounts = {quantities.CPU: 1000 * count}
     return [Node(executor="e0", name="machine0", allocatable=amounts)]
 
 
@@ -132,7 +132,7 @@ def _bad_amounts(field: str, given: object) -> list[tuple[str, str]]:
     found = []
     for name, amount in given.items() if isinstance(given, dict) else ():
         try:
-            resources.parse(str(name), amount, round_up=False)
+            quantities.parse(str(name), amount, round_up=False)
         except ValueError as error:
             found.append((f"{field}.{name}", str(error)))
     return found

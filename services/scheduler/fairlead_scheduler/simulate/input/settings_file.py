@@ -14,10 +14,10 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from fairlead_common import resources
-from fairlead_common.classes import DEFAULT_CLASSES, PriorityClass
-from fairlead_common.configuration import Queue
-from fairlead_common.settings import SECTIONS, SHARED
+from fairlead_common.domain import quantities
+from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityClass
+from fairlead_common.domain.records.configuration import Queue
+from fairlead_common.service.settings import SECTIONS, SHARED
 from fairlead_scheduler.cases import case_file
 from fairlead_scheduler.service.settings import Rules, SchedulerSettings
 from fairlead_scheduler.simulate.input import input_errors as faulty
@@ -198,7 +198,7 @@ def _faults_of_queues(
             for resource, limit in limits.items():
                 if isinstance(limit, str):
                     try:
-                        resources.parse(resource, limit, round_up=False)
+                        quantities.parse(resource, limit, round_up=False)
                     except ValueError as error:
                         yield f"{place}.{resource}", str(error)
                 elif not (math.isfinite(limit) and limit >= 0):

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from fairlead_common import events as ev
-from fairlead_common.classes import PriorityClass
-from fairlead_common.errors import Fault
-from fairlead_common.ids import JobId
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.priority_classes import PriorityClass
+from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.simulate.input import yaml_documents
 from fairlead_scheduler.simulate.input.input_errors import Faults
 from fairlead_scheduler.simulate.input.job_lines import ms

@@ -11,8 +11,8 @@ import math
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from fairlead_common import resources, shapes
-from fairlead_common.classes import DEFAULT_CLASS
+from fairlead_common.domain import quantities, shapes
+from fairlead_common.domain.priority_classes import DEFAULT_CLASS
 from fairlead_scheduler.simulate.input import job_lines
 from fairlead_scheduler.simulate.input.input_errors import Faults
 from fairlead_scheduler.simulate.model.trace import JOBS_MAX, Fails, Trace
@@ -127,7 +127,7 @@ def _is_sound(
             reason = f"is {values[at]:g}; 0 to {job_lines.SECONDS_MAX} seconds are possible"
             faults.add(file, number, FIELDS[at], reason)
     for at in (4, 7, 9):
-        if values[at] > resources.AMOUNT_MAX / 1024**2:
+        if values[at] > quantities.AMOUNT_MAX / 1024**2:
             faults.add(file, number, FIELDS[at], f"{values[at]:g} is larger than any machine")
     return faults.count == before
 
@@ -139,7 +139,7 @@ def _queue(by: By, values: list[float]) -> str:
 
 def _shape(trace: Trace, processors: int, memory_kb: float) -> int:
     """Memory is asked for per processor, in KiB."""
-    requests = {resources.CPU: 1000 * processors}
+    requests = {quantities.CPU: 1000 * processors}
     if memory_kb > 0:
-        requests[resources.MEMORY] = min(int(memory_kb * 1024) * processors, resources.AMOUNT_MAX)
+        requests[quantities.MEMORY] = min(int(memory_kb * 1024) * processors, quantities.AMOUNT_MAX)
     return trace.shapes.number(bytes(shapes.encode(shapes.Shape(requests=requests))))

@@ -12,11 +12,11 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common import events as ev
-from fairlead_common import shapes
-from fairlead_common.clusters import Node
-from fairlead_common.events import PreemptionCause
-from fairlead_common.lifecycle import JobState
+from fairlead_common.domain import shapes
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.clusters import Node
+from fairlead_common.domain.records.events import PreemptionCause
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.preparation import fair_shares

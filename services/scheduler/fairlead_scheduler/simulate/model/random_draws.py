@@ -3,7 +3,7 @@
 import hashlib
 import math
 
-from fairlead_common.ids import JobId
+from fairlead_common.domain.ids import JobId
 
 
 class Chance:

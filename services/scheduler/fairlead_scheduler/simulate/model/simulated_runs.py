@@ -9,10 +9,10 @@ import heapq
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fairlead_common import events as ev
-from fairlead_common.events import FailureCategory
-from fairlead_common.ids import JobId
-from fairlead_common.lifecycle import JobState
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.events import FailureCategory
 from fairlead_scheduler.simulate.model.ledger import Ledger, RunEnd
 from fairlead_scheduler.simulate.model.random_draws import Chance
 from fairlead_scheduler.simulate.model.trace import NEVER, Fails, Trace

@@ -11,13 +11,13 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common import clusters as cluster_records
-from fairlead_common import configuration, leases
-from fairlead_common import events as ev
-from fairlead_common.clusters import Heartbeat, Node
-from fairlead_common.events import EVENTS_MAX
-from fairlead_common.ids import JobId, parse_run_id
-from fairlead_common.lifecycle import JOB_ENDED, JobState
+from fairlead_common.domain.ids import JobId, parse_run_id
+from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
+from fairlead_common.domain.records import clusters as cluster_records
+from fairlead_common.domain.records import configuration, leases
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.clusters import Heartbeat, Node
+from fairlead_common.domain.records.events import EVENTS_MAX
 from fairlead_common.log import Entry
 from fairlead_common.log.protocol import Record
 from fairlead_scheduler.rules.append_batches import Unit

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common import events as ev
+from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state.job_table import Interned
 
 JOBS_MAX: Final = 5_000_000

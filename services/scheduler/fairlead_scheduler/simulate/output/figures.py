@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common import resources
-from fairlead_common.lifecycle import JobState
+from fairlead_common.domain import quantities
+from fairlead_common.domain.lifecycle import JobState
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.simulate.model.ledger import NOT_YET, Ledger, RunEnd
@@ -197,7 +197,7 @@ def _longest(ledger: Ledger, columns: dict[str, Int64]) -> Longest | None:
 def _amounts(ledger: Ledger, amounts_ms: list[int]) -> dict[str, float | int]:
     """Amount x time by resource, where there is any."""
     return {
-        name: resources.plain(name, amount) / 1000
+        name: quantities.plain(name, amount) / 1000
         for name, amount in zip(ledger.resources, amounts_ms, strict=True)
         if amount
     }

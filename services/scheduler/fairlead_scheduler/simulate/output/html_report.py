@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fairlead_common import resources
+from fairlead_common.domain import quantities
 from fairlead_scheduler.simulate.model.ledger import Ledger
 from fairlead_scheduler.simulate.output import figures, svg_charts, text_summary
 from fairlead_scheduler.simulate.output.figures import Summary
@@ -163,7 +163,7 @@ def _tiles(summary: Summary) -> Iterable[str]:
         *(
             (f"{text_summary.short(name)} in use", text_summary.percent(of), "over the whole time")
             for name, of in summary.utilisation.items()
-            if name in (resources.CPU, resources.MEMORY, resources.GPU)
+            if name in (quantities.CPU, quantities.MEMORY, quantities.GPU)
         ),
         ("mean wait", text_summary.duration(waits.mean), f"p50 {text_summary.duration(waits.p50)}"),
         (

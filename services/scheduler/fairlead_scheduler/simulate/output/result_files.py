@@ -8,7 +8,7 @@ from typing import Final, Protocol, TextIO
 
 import msgspec
 
-from fairlead_common.lifecycle import JobState
+from fairlead_common.domain.lifecycle import JobState
 from fairlead_scheduler.simulate.model.ledger import NOT_YET, Ledger, RunEnd
 from fairlead_scheduler.simulate.model.trace import Trace
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from fairlead_common import resources
+from fairlead_common.domain import quantities
 from fairlead_scheduler.simulate.output.figures import Stuck, Summary, Waits
 
-NAMES = {resources.CPU: "core", resources.GPU: "GPU"}
+NAMES = {quantities.CPU: "core", quantities.GPU: "GPU"}
 
 
 def lines(summary: Summary) -> Iterator[str]:
@@ -99,4 +99,4 @@ def percent(fraction: float) -> str:
 
 def short(resource: str) -> str:
     """`gpu` for the name that nodes report."""
-    return "gpu" if resource == resources.GPU else resource
+    return "gpu" if resource == quantities.GPU else resource

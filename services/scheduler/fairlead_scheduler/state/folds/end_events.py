@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, cast
 
-from fairlead_common import events as ev
-from fairlead_common.ids import JobId
-from fairlead_common.lifecycle import JOB_STEPS, JobState
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.lifecycle import JOB_STEPS, JobState
+from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import gang_membership
 from fairlead_scheduler.state.folds.messages import Known, Message

@@ -12,8 +12,8 @@ from typing import Final, Generic, NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common import events as ev
-from fairlead_common.ids import JobId
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records import events as ev
 from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.state import job_index
 from fairlead_scheduler.state import job_table as c

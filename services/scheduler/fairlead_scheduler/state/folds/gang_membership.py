@@ -2,7 +2,7 @@
 
 from itertools import islice
 
-from fairlead_common import events as ev
+from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.job_table import View
 

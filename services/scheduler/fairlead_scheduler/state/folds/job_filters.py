@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.events import JobFilter
+from fairlead_common.domain.records.events import JobFilter
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.job_table import View
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final, TypeVar, cast
 
-from fairlead_common import events as ev
+from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state.folds import end_events, request_events, run_events, submission_events
 from fairlead_scheduler.state.folds.event_batches import Submissions, Successes
 from fairlead_scheduler.state.folds.messages import (

@@ -5,9 +5,9 @@ from typing import Final, get_args
 
 import msgspec
 
-from fairlead_common import events as ev
-from fairlead_common import records
-from fairlead_common.ids import JobId
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.records import decoders
+from fairlead_common.domain.records import events as ev
 from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import job_filters
@@ -36,7 +36,7 @@ Folded = Message | Submissions | Successes
 def read(entries: Iterable[Entry]) -> Iterator[Message]:
     """Messages, one by one. Raises `records.Undecodable`."""
     for entry in entries:
-        sequence = records.decode_jobs(entry)
+        sequence = decoders.decode_jobs(entry)
         yield Message(entry.partition, entry.position, entry.time_ms, sequence)
 
 
@@ -50,7 +50,7 @@ def decode(entries: Iterable[Entry]) -> list[Folded]:
     newest: dict[type, int] = {}
     last: dict[int, int] = {}
     for entry in entries:
-        sequence = records.decode_jobs(entry)
+        sequence = decoders.decode_jobs(entry)
         kinds = set(map(type, sequence.events))
         kind = kinds.pop() if len(kinds) == 1 else None
         at = -1 if kind is None else newest.get(kind, -1)

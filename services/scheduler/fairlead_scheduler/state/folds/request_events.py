@@ -5,8 +5,8 @@ from typing import assert_never
 
 import numpy as np
 
-from fairlead_common import events as ev
-from fairlead_common.lifecycle import JobState
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import end_events, job_filters
 from fairlead_scheduler.state.folds.messages import Known, Message

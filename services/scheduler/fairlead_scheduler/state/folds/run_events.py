@@ -6,9 +6,9 @@ from typing import Final, cast
 
 import numpy as np
 
-from fairlead_common import events as ev
-from fairlead_common.ids import run_id
-from fairlead_common.lifecycle import JOB_STEPS, RUN_STEPS, JobState, RunState
+from fairlead_common.domain.ids import run_id
+from fairlead_common.domain.lifecycle import JOB_STEPS, RUN_STEPS, JobState, RunState
+from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.service.settings import AVOIDED_MAX
 from fairlead_scheduler.state import job_index
 from fairlead_scheduler.state import job_table as c

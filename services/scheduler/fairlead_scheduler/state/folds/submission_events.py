@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common import events as ev
-from fairlead_common.ids import JobId, submission_number
-from fairlead_common.lifecycle import JOB_ENDED, JobState
+from fairlead_common.domain.ids import JobId, submission_number
+from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
+from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_index
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import end_events, gang_membership

@@ -1,0 +1,126 @@
+"""A pool of connections that waits for a database that is just starting, within a bound."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias
+
+import asyncpg
+
+from fairlead_common.domain.errors import StorageFull, WorldError
+from fairlead_common.service import clock
+
+Pool: TypeAlias = Any
+"""An `asyncpg.Pool`; the library carries no types."""
+
+Connection: TypeAlias = Any
+"""An `asyncpg.Connection`, or one lent by a pool."""
+
+CONNECT_S_MAX: Final = 900.0
+"""How long a process that starts waits for a database that is away: it says so, and a restart would
+not bring the database back sooner."""
+STATEMENT_S_MAX: Final = 60.0
+
+PLANNING: Final = {
+    "jit": "off",
+    "plan_cache_mode": "force_custom_plan",
+    "random_page_cost": "1.1",
+}
+"""A plan that was made while a table was empty, and kept, scans it whole for ever after; planning
+each statement anew costs 0.1 ms, and our statements carry whole batches. What they look for is in
+memory or on an SSD: with the default of 4, meant for disks that turn, Postgres scans a table of
+millions for thousands of rows of it."""
+
+AWAY: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.IdleSessionTimeoutError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # what a pooled connection says whose server died under it
+)
+"""What a call raises while the database is away: worth trying again, within a bound."""
+
+REFUSES: Final = (
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.PostgresSystemError,
+)
+"""What it raises for want of disk, memory or connections, while it is a standby, or after an I/O
+error: the statement was not carried out, and the same one works later."""
+
+
+DISK_FULL: Final = "The disk of Postgres is full, nothing was written: {}"
+
+
+class DatabaseFull(StorageFull):
+    """The database has no space left on its disk. Reads go on."""
+
+
+class DatabaseUnavailable(WorldError):
+    """The database could not be reached within the bound."""
+
+
+_logger = logging.getLogger("fairlead.db")
+
+
+@contextmanager
+def reaching() -> Iterator[None]:
+    """Raises `DatabaseUnavailable` for whatever a call in it raises while the database is away or
+    refuses for want of resources, and `DatabaseFull` when its disk is full."""
+    try:
+        yield
+    except asyncpg.DiskFullError as error:
+        raise DatabaseFull(DISK_FULL.format(error)) from error
+    except REFUSES as error:
+        raise DatabaseUnavailable(f"Postgres refuses: {error}") from error
+    except AWAY as error:
+        raise DatabaseUnavailable(f"Postgres is away: {error}") from error
+
+
+async def open_pool(
+    url: str,
+    *,
+    size_max: int = 8,
+    connect_s_max: float = CONNECT_S_MAX,
+    name: str = "fairlead",
+    is_reset: bool = True,
+    query_s_max: float | None = None,
+) -> Pool:
+    """A pool of at most `size_max` connections. Raises `DatabaseUnavailable` past the bound.
+
+    Not `is_reset`: whoever borrows a connection leaves no setting, lock or cursor of the session
+    behind, which saves a statement after each of his. Transactions are always rolled back.
+    `query_s_max`: the database ends a statement after this (`asyncpg.QueryCanceledError`).
+    """
+    limit = {} if query_s_max is None else {"statement_timeout": f"{query_s_max * 1000:.0f}"}
+    deadline = clock.monotonic_s() + connect_s_max
+    is_said = False
+    while True:
+        try:
+            return await asyncpg.create_pool(
+                url,
+                min_size=1,
+                max_size=size_max,
+                command_timeout=STATEMENT_S_MAX,
+                reset=None if is_reset else _leave,
+                server_settings={"application_name": name, **PLANNING, **limit},
+            )
+        except AWAY as error:
+            if clock.monotonic_s() > deadline:
+                raise DatabaseUnavailable(
+                    f"Postgres did not answer within {connect_s_max:.0f} s: {error}"
+                ) from error
+            if not is_said:
+                _logger.warning("Postgres is away and is waited for: %s", error)
+            is_said = True
+            await asyncio.sleep(0.2)
+
+
+async def _leave(_: Connection) -> None:
+    """Nothing of the session has to be put back."""

@@ -1,0 +1,205 @@
+"""Who may do what: roles, queue permissions and the scope of a token, decided without any I/O.
+
+Roles are a ladder: `admin` may all that `operator` may, who may all that `submitter` may, who may
+all that `viewer` may. A caller has them everywhere or in some queues. A queue's permissions name
+who may do something with it; for whom they do not name, that thing is closed then, except for
+admins and operators, who run the place. Whoever may do anything with a queue may view it, and who
+may not view it may do nothing with it. A token may narrow all of that by its scope.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records.configuration import Permission
+
+GROUP: Final = "group:"
+"""A subject that begins so is a group, any other is a user: nobody gets in by taking its name."""
+
+
+class Role(StrEnum):
+    """The roles of callers, from the fewest rights to the most."""
+
+    VIEWER = "viewer"
+    SUBMITTER = "submitter"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+class Verb(StrEnum):
+    """What can be done with the jobs of a queue."""
+
+    VIEW = "view"
+    SUBMIT = "submit"
+    CANCEL = "cancel"
+    PREEMPT = "preempt"
+    REPRIORITIZE = "reprioritize"
+
+
+LADDER: Final = tuple(Role)
+RULERS: Final = frozenset({Role.OPERATOR, Role.ADMIN})
+"""Roles that a queue's permissions do not narrow."""
+ROLE_VERBS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        str(role): frozenset(str(verb) for verb in Verb if role != Role.VIEWER or verb == Verb.VIEW)
+        for role in Role
+    }
+)
+NO_QUEUES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
+TITLES_MAX: Final = 5
+"""Roles of single queues that a message names."""
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """What a token is good for at most; `queues` None: in every queue."""
+
+    verbs: frozenset[str]
+    queues: frozenset[str] | None = None
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who asks: its roles everywhere, its groups, its roles in some queues, its token's scope.
+
+    `is_person`: an OpenID provider or a password identified it, not a token of ours. `token`: the
+    number of the API token or session that it used, if any; `is_session`: that is a session.
+    """
+
+    name: str
+    roles: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    queue_roles: Mapping[str, tuple[str, ...]] = NO_QUEUES
+    scope: Scope | None = None
+    is_person: bool = False
+    token: int | None = None
+    is_session: bool = False
+
+    def roles_in(self, queue: str) -> frozenset[str]:
+        """Its roles there."""
+        return frozenset((*self.roles, *self.queue_roles.get(queue, ())))
+
+    def titles(self) -> str:
+        """Its roles, as a message names them: `viewer, submitter of physics`."""
+        of_queues = [
+            f"{role} of {queue}" for queue, roles in self.queue_roles.items() for role in roles
+        ]
+        more = len(of_queues) - TITLES_MAX
+        rest = [f"{more} more"] if more > 0 else []
+        held = [*sorted(self.roles), *sorted(of_queues)[:TITLES_MAX], *rest]
+        return ", ".join(held) or "none"
+
+    def is_one_of(self, subjects: Iterable[str]) -> bool:
+        """Whether one of these names the caller, or a group of his."""
+        return any(
+            subject.removeprefix(GROUP) in self.groups
+            if subject.startswith(GROUP)
+            else subject == self.name
+            for subject in subjects
+        )
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """A set of queues: `only` these, or (None) all `but` those."""
+
+    only: frozenset[str] | None = None
+    but: frozenset[str] = frozenset()
+
+    def __contains__(self, queue: str) -> bool:
+        return queue not in self.but if self.only is None else queue in self.only
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether no queue is left out."""
+        return self.only is None and not self.but
+
+    def arguments(self) -> tuple[list[str] | None, list[str]]:
+        """For a statement: `($1::text[] IS NULL OR queue = ANY ($1)) AND queue <> ALL ($2)`."""
+        return None if self.only is None else sorted(self.only), sorted(self.but)
+
+
+EVERYTHING: Final = Reach()
+
+
+def least(wanted: str, held: Iterable[str]) -> str | None:
+    """The role `wanted` if one of these is as high, else the highest of them, if any."""
+    highest = max((LADDER.index(Role(role)) for role in held), default=-1)
+    return None if highest < 0 else LADDER[min(highest, LADDER.index(Role(wanted)))].value
+
+
+def verbs_of(roles: Iterable[str]) -> frozenset[str]:
+    """What these roles together may do."""
+    return frozenset().union(*(ROLE_VERBS[role] for role in roles))
+
+
+def allows(caller: Caller, verb: str, queue: str, permissions: Sequence[Permission]) -> bool:
+    """Whether the caller may do this with a queue that has these permissions."""
+    scope = caller.scope
+    if scope is not None and (
+        verb not in scope.verbs or (scope.queues is not None and queue not in scope.queues)
+    ):
+        return False
+    roles = caller.roles_in(queue)
+    if not roles.isdisjoint(RULERS):
+        return True
+    if not _open(caller, roles, Verb.VIEW, permissions):
+        return False
+    return verb == Verb.VIEW or _open(caller, roles, verb, permissions)
+
+
+def _open(
+    caller: Caller, roles: Iterable[str], verb: str, permissions: Sequence[Permission]
+) -> bool:
+    concerned = [item for item in permissions if verb in item.verbs]
+    named = permissions if verb == Verb.VIEW else concerned
+    if any(caller.is_one_of(item.subjects) for item in named):
+        return True
+    return not concerned and any(verb in ROLE_VERBS[role] for role in roles)
+
+
+def reach(caller: Caller, verb: str, restricted: Mapping[str, Sequence[Permission]]) -> Reach:
+    """The queues with which the caller may do this. `restricted`: all that have permissions."""
+    scope = caller.scope
+    anywhere = any(verb in ROLE_VERBS[role] for role in caller.roles)
+    if scope is not None and (verb not in scope.verbs or scope.queues is not None):
+        candidates: Iterable[str] = scope.queues or () if verb in scope.verbs else ()
+    elif anywhere:
+        if not RULERS.isdisjoint(caller.roles):
+            return EVERYTHING
+        shut = (name for name, items in restricted.items() if not allows(caller, verb, name, items))
+        return Reach(but=frozenset(shut))
+    else:
+        candidates = (*restricted, *caller.queue_roles)
+    return Reach(
+        only=frozenset(
+            name for name in candidates if allows(caller, verb, name, restricted.get(name, ()))
+        )
+    )
+
+
+def require(caller: Caller, *roles: str, queue: str | None = None) -> None:
+    """Raises a 403 `Problem` unless the caller is admin or has one of these roles (there)."""
+    held = frozenset(caller.roles) if queue is None else caller.roles_in(queue)
+    if Role.ADMIN in held or not held.isdisjoint(roles):
+        return
+    wanted = " or ".join(("admin", *roles))
+    raise Problem(
+        "forbidden", f"{caller.name} has the roles: {caller.titles()}; this needs {wanted}."
+    )
+
+
+def require_verb(caller: Caller, verb: str, queue: str, permissions: Sequence[Permission]) -> None:
+    """Raises a 404 `Problem` if the caller may not view the queue, a 403 if only this is closed."""
+    if allows(caller, verb, queue, permissions):
+        return
+    if not allows(caller, Verb.VIEW, queue, permissions) and (
+        caller.scope is None or Verb.VIEW in caller.scope.verbs
+    ):
+        raise Problem("not-found", f"There is no queue {queue[:80]!r}.")
+    raise Problem(
+        "forbidden",
+        f"Queue {queue!r} does not permit {caller.name} to {verb} its jobs. Its `permissions`, or a"
+        " role in the settings, say who may.",
+    )

@@ -1,0 +1,91 @@
+"""Priority classes: how urgent a job is, and by which rules its run may be stopped.
+
+A setting (`priorityClasses`) that submit and the scheduler must agree on; the default list serves
+until somebody configures others.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.records.clusters import Taint
+
+
+class Preemption(StrEnum):
+    """`any`: for balance and urgency; `urgency`: never to balance shares; `none`: never."""
+
+    ANY = "any"
+    URGENCY = "urgency"
+    NONE = "none"
+
+
+class AwayNodeType(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True
+):
+    """Nodes kept for others on which the class may run as a guest, at a lower value."""
+
+    taints: tuple[Taint, ...]
+    value: int
+
+
+class PriorityClass(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True
+):
+    """`value`: greater is more urgent. `limits`: resource -> fraction of the pool per queue."""
+
+    name: str
+    value: int
+    preemption: Preemption = Preemption.ANY
+    limits: dict[str, float] = {}
+    away_node_types: tuple[AwayNodeType, ...] = ()
+
+
+DEFAULT_CLASS: Final = "default"
+
+DEFAULT_CLASSES: Final = (
+    PriorityClass(name="low", value=-1000),
+    PriorityClass(name=DEFAULT_CLASS, value=0),
+    PriorityClass(name="high", value=1000),
+    PriorityClass(name="urgent", value=2000, preemption=Preemption.URGENCY),
+    PriorityClass(name="non-preemptible", value=0, preemption=Preemption.NONE),
+)
+
+VALUE_MAX: Final = 2**31 - 1
+
+
+def faults(classes: Sequence[PriorityClass]) -> list[Fault]:
+    """Everything that contradicts itself in a list of classes, by the setting's name."""
+    found = [] if classes else [Fault("priorityClasses", "holds no class: jobs need at least one")]
+    for name, count in Counter(item.name for item in classes).items():
+        if count > 1:
+            found.append(Fault("priorityClasses", f"names {name!r} {count} times; keep one"))
+    for number, item in enumerate(classes):
+        place = f"priorityClasses[{number}]"
+        found += [Fault(f"{place}.{name}", detail) for name, detail in _of_class(item)]
+    return found
+
+
+def _of_class(item: PriorityClass) -> Iterator[tuple[str, str]]:
+    if not item.name:
+        yield "name", "is empty"
+    if abs(item.value) > VALUE_MAX:
+        yield "value", f"is {item.value}; at most {VALUE_MAX} either way is allowed"
+    for resource, fraction in item.limits.items():
+        if not 0 <= fraction <= 1:
+            yield f"limits.{resource}", f"is {fraction}; a fraction of the pool is from 0 to 1"
+    if item.away_node_types and item.preemption is Preemption.NONE:
+        yield (
+            "awayNodeTypes",
+            f"makes guests of class {item.name!r}, which is never preempted: home jobs could not"
+            " get their nodes back; leave it out, or set preemption to any or urgency",
+        )
+    for number, away in enumerate(item.away_node_types):
+        place = f"awayNodeTypes[{number}]"
+        if not away.taints:
+            yield f"{place}.taints", "is empty: it names no nodes"
+        if away.value >= item.value:
+            yield f"{place}.value", f"is {away.value}; guests run below the class's {item.value}"

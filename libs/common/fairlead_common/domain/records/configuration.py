@@ -1,0 +1,86 @@
+"""What people configured: the records of `fairlead.config`, keyed `kind/name`.
+
+Full values with versions, fed from Postgres by an outbox; folds take the highest version. A
+deleted thing is a value with `deleted`, then null once everybody has had time to see it.
+"""
+
+from typing import Final
+
+import msgspec
+
+from fairlead_common.domain import position_tokens
+from fairlead_common.domain.records.events import RetryPolicy
+from fairlead_common.log.protocol import Record
+from fairlead_common.log.topics import CONFIG
+
+
+class Permission(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Who may do what with a queue: verbs `submit, cancel, preempt, reprioritize, view`."""
+
+    subjects: tuple[str, ...]
+    verbs: tuple[str, ...]
+
+
+class Queue(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="queue"
+):
+    """A tenant. `limits`: class -> resource -> fraction of the pool (number) or quantity (text).
+
+    `retry_policy` holds for jobs of the queue that say nothing of their own. `by`: who had it so.
+    """
+
+    name: str
+    version: int = 1
+    weight: float = 1.0
+    cordoned: bool = False
+    reason: str = ""
+    limits: dict[str, dict[str, float | str]] = {}
+    permissions: tuple[Permission, ...] = ()
+    labels: dict[str, str] = {}
+    retry_policy: RetryPolicy | None = None
+    deleted: bool = False
+    by: str = ""
+
+
+class Cordon(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="cordon"
+):
+    """The mark of an operator (`by`) on an executor (`node` None) or on one of its nodes."""
+
+    executor: str
+    node: str | None = None
+    version: int = 1
+    cordoned: bool = True
+    reason: str = ""
+    deleted: bool = False
+    by: str = ""
+
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final[msgspec.json.Decoder[Queue | Cordon]] = msgspec.json.Decoder(Queue | Cordon)
+
+
+def decode(value: bytes) -> Queue | Cordon:
+    """What one record says. Raises `msgspec.DecodeError`."""
+    return _decoder.decode(value)
+
+
+def key(item: Queue | Cordon) -> str:
+    """The key of an item's record."""
+    match item:
+        case Queue(name=name):
+            return f"queue/{name}"
+        case Cordon(executor=executor, node=None):
+            return f"cordon/{executor}"
+        case Cordon(executor=executor, node=node):
+            return f"cordon/{executor}/{node}"
+
+
+def position(item: Queue | Cordon) -> str:
+    """What a read takes as `after=` in order to have seen this version."""
+    return position_tokens.encode_configured(key(item), item.version)
+
+
+def record(item: Queue | Cordon) -> Record:
+    """The record of an item's newest value."""
+    return Record(CONFIG, key(item), _encoder.encode(item))

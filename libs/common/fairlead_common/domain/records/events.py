@@ -1,0 +1,400 @@
+"""The facts of Fairlead: every event of `fairlead.jobs`, in one closed union.
+
+Frozen structs, past tense. A released event never changes meaning; its fields only grow, with
+defaults; `tests/unit/golden/events.jsonl` holds one line of each and guards that. Job events carry
+`job_id`, the others a filter that each fold applies to the jobs it knows at that place.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from fairlead_common.domain.ids import JobId, job_set_key, job_set_partition
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.log.protocol import RECORD_BYTES_MAX, Record
+from fairlead_common.log.topics import JOBS
+
+EVENTS_MAX: Final = 1_000
+"""Most events in one message."""
+
+Name = Annotated[str, Meta(max_length=256)]
+"""Of a queue, job set, class, pool, executor or node: Postgres indexes no text of any length."""
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+RunNumber = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+Int64 = Annotated[int, Meta(ge=-(2**62), le=2**62)]
+Milliseconds = Annotated[int, Meta(ge=-(2**53), le=2**53)]
+Seconds = Annotated[int, Meta(ge=-(2**43), le=2**43)]
+"""Ranges that every fold's columns and tables can hold; submit admits less."""
+
+
+RESUBMITTED_FROM: Final = "fairlead.dev/resubmitted-from"
+"""An annotation: the id of the job in whose place this one was submitted."""
+
+
+class FailureCategory(StrEnum):
+    """Why a run failed, in one word that policies and people can use."""
+
+    EXIT_CODE = "exit-code"
+    OOM = "oom"
+    EVICTED = "evicted"
+    DEADLINE = "deadline"
+    START = "start"
+    IMAGE_PULL = "image-pull"
+    NODE_LOST = "node-lost"
+    POD_DELETED = "pod-deleted"
+    ADMISSION = "admission"
+    INTERNAL = "internal"
+
+
+class PreemptionCause(StrEnum):
+    """Why a run had to give way."""
+
+    FAIR_SHARE = "fair-share"
+    URGENCY = "urgency"
+    GANG = "gang"
+    REQUEST = "request"
+
+
+class Gang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Jobs of one queue and job set that start together. `member`: which of them this one is."""
+
+    name: str
+    size: Int32
+    min_size: Int32 | None = None
+    uniformity_label: str | None = None
+    rest: str = "wait"
+    member: Int32 | None = None
+
+
+class RetryPolicy(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How often a failed run is tried again, for which failures, and with what changed."""
+
+    limit: Int32 = 0
+    on: tuple[FailureCategory, ...] = ()
+    memory_factor: float = 1.0
+    avoid_node: bool = False
+
+
+class JobFilter(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Which jobs of a queue an action concerns; an absent field does not restrict."""
+
+    queue: str
+    job_set: str | None = None
+    states: tuple[JobState, ...] = ()
+    classes: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
+    executor: str | None = None
+    node: str | None = None
+
+
+class Event(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="type",
+    rename="camel",
+    omit_defaults=True,
+    gc=False,
+):
+    """What every fact is."""
+
+
+class JobEvent(Event, frozen=True, kw_only=True):
+    """A fact about one job."""
+
+    job_id: JobId
+
+
+class RunEvent(JobEvent, frozen=True, kw_only=True):
+    """A fact about one run of a job. `run` counts attempts from 1."""
+
+    run: RunNumber
+
+
+# What was asked (written by submit).
+
+
+class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="jobSubmitted"):
+    """Somebody wants this job to run. The first of an id counts, later ones change nothing.
+
+    `shape` is the canonical JSON of everything that decides where the job may run, except its
+    class: `{requests: {resource: integer}, nodeSelector, affinity, tolerations}` (see
+    `fairlead_common.domain.shapes`). `spec` is the pod spec as it goes to the cluster. `digest` is
+    the digest of what the client sent, before defaults. Times are in ms (UTC) or seconds, by
+    suffix.
+    """
+
+    shape: msgspec.Raw
+    spec: msgspec.Raw
+    digest: str
+    client_id: str | None = None
+    priority: Int32 = 0
+    priority_class: Name = "default"
+    pool: Name = "default"
+    namespace: str = "default"
+    after: tuple[JobId, ...] = ()
+    hold: bool = False
+    start_after_ms: Milliseconds | None = None
+    queue_s_max: Seconds | None = None
+    runtime_s_max: Seconds | None = None
+    grace_s: Int32 = 30
+    checkpoint_s: Seconds | None = None
+    when_infeasible: str = "reject"
+    on_preemption: str = "requeue"
+    gang: Gang | None = None
+    retry: RetryPolicy | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class JobReleased(JobEvent, frozen=True, kw_only=True, tag="jobReleased"):
+    """The hold on this job was lifted."""
+
+
+class JobCancelRequested(JobEvent, frozen=True, kw_only=True, tag="jobCancelRequested"):
+    """Somebody wants this job gone: queued it ends here, running it is stopped first."""
+
+    reason: str = ""
+
+
+class JobPreemptRequested(JobEvent, frozen=True, kw_only=True, tag="jobPreemptRequested"):
+    """Somebody wants this job's run stopped; what becomes of the job its `onPreemption` says."""
+
+    reason: str = ""
+
+
+class JobReprioritized(JobEvent, frozen=True, kw_only=True, tag="jobReprioritized"):
+    """The job's place within its queue was changed."""
+
+    priority: Int32
+    reason: str = ""
+
+
+class JobsCancelRequested(Event, frozen=True, kw_only=True, tag="jobsCancelRequested"):
+    """As `JobCancelRequested`, for every job that the filter finds at this place of the log."""
+
+    filter: JobFilter
+    reason: str = ""
+
+
+class JobsPreemptRequested(Event, frozen=True, kw_only=True, tag="jobsPreemptRequested"):
+    """As `JobPreemptRequested`, for every job that the filter finds at this place of the log."""
+
+    filter: JobFilter
+    reason: str = ""
+
+
+class JobsReprioritized(Event, frozen=True, kw_only=True, tag="jobsReprioritized"):
+    """As `JobReprioritized`, for every job that the filter finds at this place of the log."""
+
+    filter: JobFilter
+    priority: Int32
+    reason: str = ""
+
+
+# What was decided (written by the scheduler).
+
+
+class JobRejected(JobEvent, frozen=True, kw_only=True, tag="jobRejected"):
+    """The job can never run as it is. `code` is a reason code of docs/rules.md."""
+
+    code: str
+    reason: str
+
+
+class JobRunLeased(RunEvent, frozen=True, kw_only=True, tag="jobRunLeased"):
+    """The scheduler gave the job a node. `value` is the class value at which it runs there."""
+
+    executor: Name
+    node: Name
+    pool: Name = "default"
+    value: Int64 = 0
+
+
+class JobRunPreempting(RunEvent, frozen=True, kw_only=True, tag="jobRunPreempting"):
+    """The run was asked to stop so that `for_job` can have its room."""
+
+    cause: PreemptionCause
+    reason: str
+    for_job: JobId | None = None
+
+
+class JobRunLost(RunEvent, frozen=True, kw_only=True, tag="jobRunLost"):
+    """The run was given up: its executor has not reported for too long, or a restarted executor
+    knows nothing of it any more."""
+
+    reason: str
+
+
+class JobRequeued(JobEvent, frozen=True, kw_only=True, tag="jobRequeued"):
+    """The job waits again after a run that ended. `counted`: this used up one of its retries.
+
+    `shape` is its new shape where the retry policy changes it, else empty.
+    """
+
+    reason: str
+    counted: bool = False
+    avoid_node: str | None = None
+    shape: msgspec.Raw = msgspec.Raw(b"")
+
+
+class JobSucceeded(JobEvent, frozen=True, kw_only=True, tag="jobSucceeded"):
+    """The job is done. Final."""
+
+
+class JobFailed(JobEvent, frozen=True, kw_only=True, tag="jobFailed"):
+    """The job failed for good. Final."""
+
+    category: FailureCategory
+    reason: str
+    exit_code: Int32 | None = None
+
+
+class JobCancelled(JobEvent, frozen=True, kw_only=True, tag="jobCancelled"):
+    """The job was cancelled and nothing of it runs any more. Final."""
+
+    reason: str
+
+
+class JobPreempted(JobEvent, frozen=True, kw_only=True, tag="jobPreempted"):
+    """The job's run was preempted and its policy is not to try again. Final."""
+
+    reason: str
+
+
+# What the runs did (written by executors). `at_ms` is the cluster's clock: for people only.
+
+
+class JobRunPending(RunEvent, frozen=True, kw_only=True, tag="jobRunPending"):
+    """The executor took the lease up and is about to create the run."""
+
+
+class JobRunRunning(RunEvent, frozen=True, kw_only=True, tag="jobRunRunning"):
+    """The run's command started."""
+
+    at_ms: Milliseconds = 0
+
+
+class JobRunSucceeded(RunEvent, frozen=True, kw_only=True, tag="jobRunSucceeded"):
+    """The run's command ended with exit code 0."""
+
+    at_ms: Milliseconds = 0
+
+
+class JobRunFailed(RunEvent, frozen=True, kw_only=True, tag="jobRunFailed"):
+    """The run ended badly."""
+
+    category: FailureCategory
+    reason: str
+    exit_code: Int32 | None = None
+    at_ms: Milliseconds = 0
+
+
+class JobRunReturned(RunEvent, frozen=True, kw_only=True, tag="jobRunReturned"):
+    """The run never started here; another node may do."""
+
+    reason: str
+    at_ms: Milliseconds = 0
+
+
+class JobRunStopped(RunEvent, frozen=True, kw_only=True, tag="jobRunStopped"):
+    """The run ended because it was asked to, by its lease or by the executor's own shutdown."""
+
+    reason: str
+    exit_code: Int32 | None = None
+    at_ms: Milliseconds = 0
+
+
+AnyEvent = (
+    JobSubmitted
+    | JobReleased
+    | JobCancelRequested
+    | JobPreemptRequested
+    | JobReprioritized
+    | JobsCancelRequested
+    | JobsPreemptRequested
+    | JobsReprioritized
+    | JobRejected
+    | JobRunLeased
+    | JobRunPreempting
+    | JobRunLost
+    | JobRequeued
+    | JobSucceeded
+    | JobFailed
+    | JobCancelled
+    | JobPreempted
+    | JobRunPending
+    | JobRunRunning
+    | JobRunSucceeded
+    | JobRunFailed
+    | JobRunReturned
+    | JobRunStopped
+)
+
+
+class EventSequence(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One message of `fairlead.jobs`: what happened in one job set, who asked, in order.
+
+    `request` and `traceparent` follow the HTTP request that caused it, if one did.
+    """
+
+    queue: Name
+    job_set: Name
+    by: str
+    events: list[AnyEvent]
+    request: str = ""
+    traceparent: str = ""
+
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(EventSequence)
+
+
+def decode(value: bytes) -> EventSequence:
+    """The sequence of one message. Raises `msgspec.DecodeError` for what is none."""
+    return _decoder.decode(value)
+
+
+def records(
+    queue: str,
+    job_set: str,
+    by: str,
+    events: Sequence[AnyEvent],
+    *,
+    request: str = "",
+    traceparent: str = "",
+    partition: int | None = None,
+) -> list[Record]:
+    """The messages that carry these events, in order: each within `EVENTS_MAX` and 1 MiB.
+
+    What concerns more than one job set, or jobs that are known by id only, has an empty job set
+    (or queue and job set) and names its `partition`.
+    """
+    made: list[Record] = []
+    key = job_set_key(queue, job_set)
+    if partition is None:
+        partition = job_set_partition(queue, job_set)
+    pending = [
+        list(events[start : start + EVENTS_MAX]) for start in range(0, len(events), EVENTS_MAX)
+    ]
+    pending.reverse()
+    while pending:
+        part = pending.pop()
+        sequence = EventSequence(
+            queue=queue,
+            job_set=job_set,
+            by=by,
+            events=part,
+            request=request,
+            traceparent=traceparent,
+        )
+        value = _encoder.encode(sequence)
+        if len(value) > RECORD_BYTES_MAX and len(part) > 1:
+            half = len(part) // 2
+            pending += [part[half:], part[:half]]
+        else:
+            made.append(Record(JOBS, key, value, partition))
+    return made

@@ -1,0 +1,67 @@
+"""What should exist on a cluster: the records of `fairlead.leases.<executor>`, keyed by run id."""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from fairlead_common.domain.ids import JobId, RunId, run_id
+from fairlead_common.domain.records.events import FailureCategory, Int32, RunNumber, Seconds
+from fairlead_common.log.protocol import Record
+from fairlead_common.log.topics import leases
+
+
+class Wish(StrEnum):
+    """What the scheduler wants of a run."""
+
+    RUN = "run"
+    STOP = "stop"
+
+
+class Lease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """One live run. `wish` STOP means: end it within `grace_s`, `why` says what for.
+
+    A run that is stopped with a `failure` is told as failed in that category, not as stopped.
+
+    `spec` is the pod spec (empty once the wish is STOP: what runs already has it). `after` names
+    runs that must be gone before this one may be created. `env` is what Fairlead adds to the
+    environment of the first container.
+    """
+
+    job_id: JobId
+    run: RunNumber
+    queue: str
+    job_set: str
+    node: str
+    wish: Wish = Wish.RUN
+    why: str = ""
+    failure: FailureCategory | None = None
+    grace_s: Int32 = 30
+    runtime_s_max: Seconds | None = None
+    namespace: str = "default"
+    after: tuple[RunId, ...] = ()
+    env: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    requests: dict[str, int] = {}
+    spec: msgspec.Raw = msgspec.Raw(b"")
+
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(Lease)
+
+
+def decode(value: bytes) -> Lease:
+    """The lease of one record. Raises `msgspec.DecodeError`."""
+    return _decoder.decode(value)
+
+
+def record(executor: str, lease: Lease) -> Record:
+    """The record that makes or changes this lease."""
+    key = run_id(lease.job_id, lease.run)
+    return Record(leases(executor).name, key, _encoder.encode(lease))
+
+
+def cleared(executor: str, run: RunId) -> Record:
+    """The record that ends the lease of this run."""
+    return Record(leases(executor).name, run, None)

@@ -1,0 +1,222 @@
+"""Events that bring views of one job into agreement again, for `fairlead repair`. Pure.
+
+Where events are lost, two views may know different things of a job. What is true is then stated
+again as ordinary events. A view that knows it already is not changed by them: the first
+`JobSubmitted` of an id counts, a lease counts only as the next run, and ended jobs stay ended.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.lifecycle import JOB_ENDED, JOB_HELD, RUN_ENDED, JobState, RunState
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.events import FailureCategory, JobSubmitted
+
+UNKNOWN_FATE: Final = (
+    "Closed by `fairlead repair`: the events that say what became of this job are no longer in the"
+    " log. Its command may have run; submit the job again if it is still needed."
+)
+UNKNOWN_REASON: Final = "The events that say why are no longer in the log (`fairlead repair`)."
+UNKNOWN_NODE: Final = "unknown"
+
+
+class Knowledge(msgspec.Struct, frozen=True, kw_only=True):
+    """What one view knows of a job. `state` None: nothing. `run` is the newest, 0 before any."""
+
+    state: JobState | None = None
+    run: int = 0
+    run_state: RunState | None = None
+    executor: str = UNKNOWN_NODE
+    node: str = UNKNOWN_NODE
+    pool: str = "default"
+    value: int = 0
+    priority: int | None = None
+    hold: bool = False
+    stopping: str | None = None
+    category: FailureCategory = FailureCategory.INTERNAL
+    reason: str = UNKNOWN_REASON
+    exit_code: int | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """The job is known and has not ended."""
+        return self.state is not None and self.state not in JOB_ENDED
+
+    @property
+    def is_ended(self) -> bool:
+        """The job is known to have ended."""
+        return self.state in JOB_ENDED
+
+    @property
+    def is_held(self) -> bool:
+        """The job has a run that may hold resources."""
+        return self.state in JOB_HELD
+
+
+class Choice(StrEnum):
+    """Whose knowledge of a job is taken as true."""
+
+    SCHEDULER = "scheduler"
+    LOOKOUT = "lookout"
+    CLOSE = "close"
+    """Nobody's: what became of the job is not known, so it is ended."""
+
+
+def choose(
+    scheduler: Knowledge,
+    lookout: Knowledge,
+    *,
+    scheduler_complete: bool,
+    lookout_complete: bool,
+    has_lease: bool,
+) -> Choice:
+    """Which of two views is right about a job that at least one of them shows as live.
+
+    A view is complete if it has folded all events of the job's partition. `has_lease`: the lease
+    topic, which outlives the retention, still holds a lease of a run of the job.
+    """
+    if scheduler.is_ended:
+        return Choice.SCHEDULER
+    if lookout.is_ended:
+        return Choice.LOOKOUT
+    if scheduler_complete:
+        return Choice.SCHEDULER if scheduler.is_live else Choice.CLOSE
+    if lookout_complete:
+        return Choice.LOOKOUT if lookout.is_live else Choice.CLOSE
+    newer = Choice.LOOKOUT if not scheduler.is_live else Choice.SCHEDULER
+    if scheduler.is_live and lookout.is_live and lookout.run > scheduler.run:
+        newer = Choice.LOOKOUT
+    held = (scheduler if newer is Choice.SCHEDULER else lookout).is_held
+    return newer if has_lease or not held else Choice.CLOSE
+
+
+def restate(
+    job_id: JobId,
+    behind: Knowledge,
+    truth: Knowledge,
+    submitted: JobSubmitted | None,
+    *,
+    every_run: bool,
+) -> Iterator[ev.AnyEvent]:
+    """The events that bring a view from what it knows (`behind`) to the truth, in order.
+
+    `submitted` is needed where the view does not know the job. `every_run`: the view takes runs
+    one by one (the scheduler's), not only the newest (lookout's). Each event must be a message of
+    its own: the scheduler takes one lease of a job from a message.
+    """
+    state, run = behind.state, behind.run
+    if state is None:
+        assert submitted is not None, f"what was submitted as {job_id} is needed"
+        yield _submission(submitted, truth)
+        state = JobState.QUEUED
+    target = truth.run
+    if truth.state in (JobState.SUCCEEDED, JobState.PREEMPTED) and state is JobState.QUEUED:
+        target = max(target, run + 1)
+    if target > run and (truth.state is not JobState.QUEUED or every_run):
+        if behind.run_state is not None and behind.run_state not in RUN_ENDED:
+            yield ev.JobRunLost(job_id=job_id, run=run, reason=UNKNOWN_REASON)
+        for number in range(run + 1 if every_run else target, target + 1):
+            yield ev.JobRunLeased(
+                job_id=job_id,
+                run=number,
+                executor=truth.executor,
+                node=truth.node,
+                pool=truth.pool,
+                value=truth.value,
+            )
+        state, run = JobState.LEASED, target
+        run_live = True
+    else:
+        run_live = behind.run_state is not None and behind.run_state not in RUN_ENDED
+    yield from _to_state(job_id, state, run, truth, run_live=run_live)
+
+
+def _submission(submitted: JobSubmitted, truth: Knowledge) -> JobSubmitted:
+    """The submission with what was asked of the job since."""
+    priority = submitted.priority if truth.priority is None else truth.priority
+    hold = submitted.hold and truth.hold
+    return msgspec.structs.replace(submitted, priority=priority, hold=hold)
+
+
+def _to_state(
+    job_id: JobId, state: JobState, run: int, truth: Knowledge, *, run_live: bool
+) -> Iterator[ev.AnyEvent]:
+    held = state in JOB_HELD
+    if truth.state is JobState.QUEUED and held:
+        if run_live:
+            yield ev.JobRunLost(job_id=job_id, run=run, reason=UNKNOWN_REASON)
+        yield ev.JobRequeued(job_id=job_id, reason=UNKNOWN_REASON)
+    elif truth.is_held and run_live:
+        if truth.state is not JobState.LEASED and state is JobState.LEASED:
+            yield ev.JobRunPending(job_id=job_id, run=run)
+        if truth.state is JobState.RUNNING and state is not JobState.RUNNING:
+            yield ev.JobRunRunning(job_id=job_id, run=run)
+        if truth.stopping == "cancel":
+            yield ev.JobCancelRequested(job_id=job_id, reason=truth.reason)
+        elif truth.stopping == "preempt":
+            yield ev.JobPreemptRequested(job_id=job_id, reason=truth.reason)
+        if truth.run_state in RUN_ENDED:
+            yield _run_end(job_id, run, truth)
+    elif truth.is_ended:
+        if held and run_live:
+            yield _run_end(job_id, run, truth)
+        yield close(job_id, truth)
+
+
+def _run_end(job_id: JobId, run: int, truth: Knowledge) -> ev.AnyEvent:
+    match truth.run_state or _RUN_ENDS.get(truth.state or JobState.QUEUED):
+        case RunState.SUCCEEDED:
+            return ev.JobRunSucceeded(job_id=job_id, run=run)
+        case RunState.FAILED:
+            return ev.JobRunFailed(
+                job_id=job_id,
+                run=run,
+                category=truth.category,
+                reason=truth.reason,
+                exit_code=truth.exit_code,
+            )
+        case RunState.RETURNED:
+            return ev.JobRunReturned(job_id=job_id, run=run, reason=truth.reason)
+        case RunState.STOPPED:
+            return ev.JobRunStopped(job_id=job_id, run=run, reason=truth.reason)
+        case _:
+            return ev.JobRunLost(job_id=job_id, run=run, reason=truth.reason)
+
+
+_RUN_ENDS: Final = {
+    JobState.SUCCEEDED: RunState.SUCCEEDED,
+    JobState.FAILED: RunState.FAILED,
+    JobState.CANCELLED: RunState.STOPPED,
+    JobState.PREEMPTED: RunState.STOPPED,
+}
+"""How a run ended whose job ended so, where only that is known."""
+
+
+def close(job_id: JobId, truth: Knowledge) -> ev.AnyEvent:
+    """The event with which the job ended."""
+    match truth.state:
+        case JobState.SUCCEEDED:
+            return ev.JobSucceeded(job_id=job_id)
+        case JobState.CANCELLED:
+            return ev.JobCancelled(job_id=job_id, reason=truth.reason)
+        case JobState.PREEMPTED:
+            return ev.JobPreempted(job_id=job_id, reason=truth.reason)
+        case JobState.REJECTED:
+            return ev.JobRejected(job_id=job_id, code="unknown", reason=truth.reason)
+        case _:
+            return ev.JobFailed(
+                job_id=job_id,
+                category=truth.category,
+                reason=truth.reason,
+                exit_code=truth.exit_code,
+            )
+
+
+CLOSED: Final = Knowledge(
+    state=JobState.FAILED, category=FailureCategory.INTERNAL, reason=UNKNOWN_FATE
+)
+"""What is stated of a job of which nobody knows what became."""

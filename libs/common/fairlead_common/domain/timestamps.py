@@ -1,0 +1,18 @@
+"""Times as text (RFC 3339), in UTC with milliseconds."""
+
+from datetime import UTC, datetime
+
+
+def rfc3339(time_ms: int) -> str:
+    """`2026-01-31T12:00:00.000Z`: UTC with milliseconds, as the API writes every time."""
+    seconds, millis = divmod(time_ms, 1000)
+    moment = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+    return f"{moment.isoformat()}.{millis:03d}Z"
+
+
+def parse_rfc3339(text: str) -> int:
+    """The inverse of `rfc3339`; any offset is read. Raises ValueError."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone; write it like 2026-01-31T12:00:00Z")
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,60 @@
+"""What an append may hold: the same check before every implementation sends anything."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from fairlead_common.domain.errors import RecordTooLarge
+from fairlead_common.log.protocol import (
+    APPEND_BYTES_MAX,
+    APPEND_RECORDS_MAX,
+    RECORD_BYTES_MAX,
+    Record,
+    Topic,
+)
+
+KEY_BYTES_MAX: Final = 2_000
+"""Largest key, in bytes of UTF-8: Postgres cannot index much more."""
+
+
+PARTITIONS_MAX: Final = 10_000
+
+TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+"""What Kafka takes, a little shorter."""
+
+
+def check_topic(topic: Topic) -> None:
+    """Raise ValueError for a topic that not every log could make."""
+    if not TOPIC_NAME.fullmatch(topic.name):
+        raise ValueError(f"{topic.name!r} cannot name a topic: it must match {TOPIC_NAME.pattern}")
+    if not 1 <= topic.partitions <= PARTITIONS_MAX:
+        raise ValueError(f"{topic.name}: {topic.partitions} partitions; 1 to {PARTITIONS_MAX}")
+
+
+def check_append(records: Sequence[Record]) -> None:
+    """Raise `RecordTooLarge` for what no log takes; ValueError for a key that is not UTF-8 text or
+    holds a NUL."""
+    if len(records) > APPEND_RECORDS_MAX:
+        raise RecordTooLarge(
+            f"{len(records)} records in one append; at most {APPEND_RECORDS_MAX} are allowed"
+        )
+    total = 0
+    for record in records:
+        key, value = record.key, record.value
+        size = 0 if value is None else len(value)
+        if size > RECORD_BYTES_MAX:
+            raise RecordTooLarge(
+                f"{record.topic}: the record {key[:200]!r} has {size} bytes; "
+                f"at most {RECORD_BYTES_MAX} are allowed"
+            )
+        if not key.isascii() and any("\ud800" <= each <= "\udfff" for each in key):
+            raise ValueError(f"{record.topic}: a key is not UTF-8 text: {key[:200]!r}")
+        if len(key) > KEY_BYTES_MAX // 4 and len(key.encode()) > KEY_BYTES_MAX:
+            raise RecordTooLarge(
+                f"{record.topic}: a key is longer than {KEY_BYTES_MAX} bytes: {key[:200]!r}..."
+            )
+        if "\0" in key:
+            raise ValueError(f"{record.topic}: a key holds a NUL character: {key[:200]!r}")
+        total += size + len(key)
+    if total > APPEND_BYTES_MAX:
+        raise RecordTooLarge(f"{total} bytes in one append; at most {APPEND_BYTES_MAX} are allowed")

@@ -1,0 +1,439 @@
+"""The event log in Kafka: production.
+
+An append is a transaction of a producer whose `transactional.id` is the producer's name: the
+brokers fence its predecessor. Readers see what is committed. `aiokafka` waits without bound while
+the brokers are away, so every call here has a deadline, and a commit that missed it is unknown.
+"""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from aiokafka import TopicPartition
+from aiokafka.errors import (
+    InvalidProducerEpoch,
+    KafkaError,
+    OffsetOutOfRangeError,
+)
+from aiokafka.errors import (
+    ProducerFenced as FencedByBroker,
+)
+
+from fairlead_common.domain.errors import (
+    AppendRefused,
+    AppendUnknown,
+    LogUnavailable,
+    PositionGone,
+    ProducerFenced,
+    TopicMismatch,
+)
+from fairlead_common.log.append_limits import check_append, check_topic
+from fairlead_common.log.kafka import address as kafka_address
+from fairlead_common.log.kafka import client as kafka_client
+from fairlead_common.log.kafka.address import KafkaAddress
+from fairlead_common.log.kafka.client import BROKEN, Consumer, Controls
+from fairlead_common.log.protocol import (
+    READ_BYTES_MAX,
+    Appended,
+    Batch,
+    Entry,
+    Positions,
+    Record,
+    Topic,
+    caught_up,
+    partition_of,
+)
+from fairlead_common.service import clock
+
+AWAY_S_MAX: Final = 10.0
+"""How long a call tries to reach brokers that are away; an append in all."""
+ABORT_S_MAX: Final = 2.0
+PROBE_S: Final = 1.0
+"""A reader to whom nothing comes asks as often as this whether the brokers are there."""
+VISIBLE_S_MIN: Final = 0.001
+VISIBLE_S_MAX: Final = 0.05
+
+_FENCED: Final = (FencedByBroker, InvalidProducerEpoch)
+
+_Batches = dict[TopicPartition, list[Record]]
+
+
+class KafkaLog:
+    """An `EventLog`; see `open`."""
+
+    def __init__(self, address: KafkaAddress, away_s: float) -> None:
+        self.address = address
+        self.away_s = away_s
+        self.controls = Controls(address, away_s)
+        self.tombstones_kept_ms = kafka_client.TOMBSTONES_KEPT_MS
+        self._identity = ""
+        self._opened: list[KafkaProducer | KafkaReader] = []
+
+    @classmethod
+    async def open(cls, url: str, *, away_s: float = AWAY_S_MAX) -> "KafkaLog":
+        """The log of the brokers that a URL names; see `kafka_address`.
+
+        Raises `LogUrlInvalid` for one that makes no sense, and `LogUnavailable` if no broker can be
+        reached within `away_s`, or lets us in.
+        """
+        log = cls(kafka_address.parse(url), away_s)
+        log._identity = f"kafka/{await log.controls.cluster_id()}"
+        return log
+
+    async def identity(self) -> str:
+        """See `EventLog`."""
+        return self._identity
+
+    async def create(self, topic: Topic) -> None:
+        """See `EventLog`."""
+        check_topic(topic)
+        await self.controls.create(topic)
+
+    async def producer(self, name: str) -> "KafkaProducer":
+        """See `EventLog`."""
+        client = await kafka_client.bounded(
+            self.address,
+            self.away_s,
+            lambda: kafka_client.started(
+                kafka_client.new_producer(self.address, name, self.away_s)
+            ),
+        )
+        producer = KafkaProducer(self, name, client)
+        self._opened.append(producer)
+        return producer
+
+    async def reader(self, topic: str, positions: Positions) -> "KafkaReader":
+        """See `EventLog`."""
+        partitions = await self.controls.partitions(topic)
+        unknown = [number for number in positions if not 0 <= number < partitions]
+        if unknown:
+            raise TopicMismatch(f"{topic} has no partition {unknown[0]}")
+        reader = KafkaReader(self, topic, positions, await new_consumer(self))
+        if topic in self.controls.compacted:
+            await reader.guard()
+        self._opened.append(reader)
+        return reader
+
+    async def start_positions(self, topic: str) -> dict[int, int]:
+        """See `EventLog`."""
+        return _by_number(await self.controls.starts(await self._places(topic)))
+
+    async def end_positions(self, topic: str) -> dict[int, int]:
+        """See `EventLog`."""
+        return _by_number(await self.controls.ends(await self._places(topic)))
+
+    async def close(self) -> None:
+        """See `EventLog`."""
+        await asyncio.gather(*(opened.close() for opened in tuple(self._opened)))
+        self._opened.clear()
+        await self.controls.close()
+
+    def forget(self, opened: "KafkaProducer | KafkaReader") -> None:
+        """It was closed by its owner."""
+        if opened in self._opened:
+            self._opened.remove(opened)
+
+    async def _places(self, topic: str) -> list[TopicPartition]:
+        return [TopicPartition(topic, n) for n in range(await self.controls.partitions(topic))]
+
+
+async def new_consumer(log: KafkaLog) -> Consumer:
+    """A started consumer. Raises `LogUnavailable`."""
+    return await kafka_client.bounded(
+        log.address,
+        log.away_s,
+        lambda: kafka_client.started(kafka_client.new_consumer(log.address, log.away_s)),
+    )
+
+
+def _by_number(offsets: Mapping[TopicPartition, int]) -> dict[int, int]:
+    return {place.partition: offset for place, offset in sorted(offsets.items())}
+
+
+class KafkaProducer:
+    """A `Producer`: one epoch of a transactional id."""
+
+    def __init__(self, log: KafkaLog, name: str, client: kafka_client.Producer) -> None:
+        self.name = name
+        self._log = log
+        self._client = client
+        self._turn = asyncio.Lock()
+        self._usable = True
+        self._stopping: asyncio.Task[None] | None = None
+
+    async def append(self, records: Sequence[Record]) -> Appended:
+        """See `Producer`."""
+        check_append(records)
+        async with self._turn:
+            if not self._usable:
+                raise ProducerFenced(f"this producer {self.name!r} can no longer be used")
+            if not records:
+                return {}
+            batches = await self._batches(records)
+            # Unless the outcome is known, and good or harmless, this was the last append.
+            self._usable = False
+            try:
+                deadline = asyncio.get_running_loop().time() + self._log.away_s
+                last = await self._transact(batches, deadline)
+                await self._wait_until_visible(last)
+                self._usable = True
+            finally:
+                if not self._usable:
+                    self._stop()
+        return {(place.topic, place.partition): offset + 1 for place, offset in last.items()}
+
+    async def close(self) -> None:
+        """See `Producer`."""
+        self._usable = False
+        await self._stop()
+
+    def _stop(self) -> "asyncio.Task[None]":
+        """Begin to give the client up; that may take a while when the brokers are away."""
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(kafka_client.stop(self._client))
+            self._stopping.add_done_callback(lambda _: self._log.forget(self))
+        return self._stopping
+
+    async def _batches(self, records: Sequence[Record]) -> _Batches:
+        batches: _Batches = {}
+        for record in records:
+            try:
+                partitions = await self._log.controls.partitions(record.topic)
+            except (TopicMismatch, LogUnavailable) as error:
+                raise AppendRefused(str(error)) from error
+            number = record.partition
+            if number is None:
+                number = partition_of(record.key, partitions)
+            elif not 0 <= number < partitions:
+                raise AppendRefused(f"{record.topic} has no partition {number}")
+            batches.setdefault(TopicPartition(record.topic, number), []).append(record)
+        return batches
+
+    async def _transact(self, batches: _Batches, deadline: float) -> Mapping[TopicPartition, int]:
+        """The offset of the last record in each partition. Raises as `append` does."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._client.begin_transaction()
+                last = await self._send(batches)
+        except _FENCED as error:
+            raise ProducerFenced(f"a newer producer {self.name!r} exists: {error}") from error
+        except BROKEN as error:
+            await self._abort(error)
+            raise AppendRefused(f"Kafka refused the append: {_text(error)}") from error
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._client.commit_transaction()
+        except _FENCED as error:
+            raise ProducerFenced(f"a newer producer {self.name!r} exists: {error}") from error
+        except BROKEN as error:
+            raise AppendUnknown(f"the commit was not confirmed: {_text(error)}") from error
+        return last
+
+    async def _send(self, batches: _Batches) -> Mapping[TopicPartition, int]:
+        """Send everything, the partitions side by side; return when all has been written."""
+        sends = [asyncio.ensure_future(self._send_to(*item)) for item in batches.items()]
+        try:
+            results = await asyncio.gather(*sends, return_exceptions=True)
+        finally:
+            for send in sends:
+                send.cancel()
+        errors = [result for result in results if isinstance(result, BaseException)]
+        if errors:
+            # Being fenced breaks the other sends in other ways.
+            raise next((error for error in errors if isinstance(error, _FENCED)), errors[0])
+        return dict(zip(batches, (send.result() for send in sends), strict=True))
+
+    async def _send_to(self, place: TopicPartition, records: list[Record]) -> int:
+        """Send the records of one partition, in as many batches as they need; the last offset."""
+        waiting = deque(records)
+        written = []
+        while waiting:
+            batch = self._client.create_batch()
+            while waiting:
+                record = waiting[0]
+                if not batch.append(key=record.key.encode(), value=record.value, timestamp=None):
+                    break
+                waiting.popleft()
+            count = batch.record_count()
+            batch.close()
+            written.append(
+                await self._client.send_batch(batch, place.topic, partition=place.partition)
+            )
+        metadata = await asyncio.gather(*written)
+        last: int = metadata[-1].offset + count - 1
+        return last
+
+    async def _abort(self, reason: Exception) -> None:
+        """Take the transaction back. If that is not confirmed, the append is unknown.
+
+        (It will not be committed, but this producer cannot go on, and a caller has to know.)
+        """
+        try:
+            async with asyncio.timeout(ABORT_S_MAX):
+                await self._client.abort_transaction()
+        except (*BROKEN, AssertionError) as error:  # its states are assertions
+            raise AppendUnknown(f"the append broke off: {_text(reason)}") from error
+        self._usable = True
+
+    async def _wait_until_visible(self, last: Mapping[TopicPartition, int]) -> None:
+        """A commit is confirmed before its markers are written: wait for those, within a bound.
+
+        Past the bound the append is done all the same; readers see it when the brokers are back.
+        """
+        pause = VISIBLE_S_MIN
+        while True:
+            try:
+                ends = await self._log.controls.ends(list(last))
+            except LogUnavailable:
+                return
+            if all(ends[place] > offset for place, offset in last.items()):
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, VISIBLE_S_MAX)
+
+
+class KafkaReader:
+    """A `Reader` on a consumer of its own. It keeps what was fetched beyond the limits asked."""
+
+    def __init__(self, log: KafkaLog, topic: str, positions: Positions, client: Consumer) -> None:
+        self.topic = topic
+        self._log = log
+        self._client = client
+        self._places = [TopicPartition(topic, number) for number in positions]
+        self._fetched: deque[deque[Entry]] = deque()
+        """Each of one partition, none empty, and no two of the same partition."""
+        self._stopped = False
+        self._guarded_s: float | None = None
+        """When it was last certain to miss no tombstone; None: of no interest."""
+        self._seek(positions)
+
+    async def guard(self) -> None:
+        """From now on a tombstone that may have been missed is a `PositionGone`."""
+        starts = await self._log.controls.starts(self._places)
+        positions = await self._positions()
+        is_whole = all(positions[place.partition] <= starts[place] for place in self._places)
+        self._guarded_s = asyncio.get_running_loop().time() if is_whole else -math.inf
+
+    async def read(
+        self, *, records_max: int = 10_000, bytes_max: int = READ_BYTES_MAX, wait_s: float = 1.0
+    ) -> Batch:
+        """See `Reader`."""
+        before = await self._positions()
+        await self._check_tombstones(before)
+        began = asyncio.get_running_loop().time()
+        if not self._fetched:
+            await self._fetch(min(wait_s, PROBE_S))
+        while not self._fetched and await self._positions() == before:
+            passed = asyncio.get_running_loop().time() - began
+            left = wait_s - passed
+            if await self._is_more():
+                if passed > max(wait_s, self._log.away_s):
+                    await self._start_again(before)
+                    raise LogUnavailable(f"{self.topic}: there is more, but it does not come")
+                left = max(left, PROBE_S)
+            if left <= 0:
+                break
+            await self._fetch(min(left, PROBE_S))
+        entries = self._take(records_max, bytes_max)
+        return Batch(entries, await self._positions())
+
+    async def close(self) -> None:
+        """See `Reader`."""
+        self._log.forget(self)
+        if not self._stopped:
+            self._stopped = True
+            await kafka_client.stop(self._client)
+
+    def _seek(self, positions: Positions) -> None:
+        self._client.assign(self._places)
+        for place in self._places:
+            self._client.seek(place, positions[place.partition])
+
+    async def _start_again(self, positions: Positions) -> None:
+        """Take a new consumer in place of one that gives nothing."""
+        client = await new_consumer(self._log)
+        await kafka_client.stop(self._client)
+        self._client = client
+        self._seek(positions)
+
+    async def _fetch(self, wait_s: float) -> None:
+        if self._stopped:
+            raise LogUnavailable("this reader was closed")
+        try:
+            found = await self._client.getmany(timeout_ms=round(wait_s * 1000))
+        except OffsetOutOfRangeError as error:
+            raise await self._gone(error) from error
+        except KafkaError as error:
+            raise LogUnavailable(f"Kafka refused to be read: {_text(error)}") from error
+        for place, records in found.items():
+            number = place.partition
+            entries = (Entry(number, r.offset, _key(r.key), r.value, r.timestamp) for r in records)
+            self._fetched.append(deque(entries))
+
+    async def _is_more(self) -> bool:
+        """Whether something is committed that did not come yet.
+
+        Nothing comes from brokers that are away either: they are asked, so this raises
+        `LogUnavailable` past the bound.
+        """
+        ends = await self._log.controls.ends(self._places)
+        return not caught_up(await self._positions(), _by_number(ends))
+
+    async def _positions(self) -> dict[int, int]:
+        """Where the consumer is, also behind markers and records that were compacted away;
+        before what it fetched and we still have."""
+        positions = {place.partition: await self._client.position(place) for place in self._places}
+        for entries in self._fetched:
+            positions[entries[0].partition] = entries[0].position
+        return positions
+
+    def _take(self, records_max: int, bytes_max: int) -> list[Entry]:
+        """What is within the limits. The partition served first comes last next time."""
+        entries: list[Entry] = []
+        size = 0
+        while self._fetched and len(entries) < records_max:
+            entry = self._fetched[0][0]
+            size += len(entry.value or b"") + len(entry.key)
+            if entries and size > bytes_max:
+                break
+            entries.append(self._fetched[0].popleft())
+            if not self._fetched[0]:
+                self._fetched.popleft()
+        self._fetched.rotate(-1)
+        return entries
+
+    async def _check_tombstones(self, positions: Positions) -> None:
+        """Raises `PositionGone` if there is more to read that is so old that tombstones among it
+        may have been removed; asked when this reader is resumed, and then now and then."""
+        loop = asyncio.get_running_loop()
+        kept_ms = self._log.tombstones_kept_ms // 2
+        if self._guarded_s is None or loop.time() - self._guarded_s < kept_ms / 1000:
+            return
+        asked_s = loop.time()
+        controls = self._log.controls
+        firsts = await controls.first_since(self._places, clock.now_ms() - kept_ms)
+        ends = await controls.ends(self._places)
+        for place in self._places:
+            young = firsts[place]
+            position = positions[place.partition]
+            if position < (ends[place] if young is None else young):
+                starts = await controls.starts([place])
+                raise PositionGone(self.topic, place.partition, position, starts[place])
+        self._guarded_s = asked_s
+
+    async def _gone(self, error: OffsetOutOfRangeError) -> PositionGone:
+        """What the brokers said, in our words."""
+        place, position = next(iter(error.args[0].items()))
+        starts = await self._log.controls.starts([place])
+        return PositionGone(self.topic, place.partition, position, starts[place])
+
+
+def _key(key: bytes | None) -> str:
+    """The key as `Entry` has it, also one that no producer of ours has written."""
+    return "" if key is None else key.decode(errors="surrogateescape")
+
+
+def _text(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,414 @@
+"""The event log in memory: for simulations and tests, with faults on demand.
+
+`MemoryCore` is plain data with plain methods: it needs no event loop and is told the time.
+`MemoryLog` is the `EventLog` over it. Like Kafka, each append leaves a hole behind its records in
+every partition that it touched (the commit marker), so that nobody comes to rely on dense
+positions.
+
+Entries are delivered again by opening a reader at an old position; that needs no fault.
+"""
+
+import asyncio
+import enum
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from fairlead_common.domain.errors import (
+    AppendRefused,
+    AppendUnknown,
+    LogUnavailable,
+    PositionGone,
+    ProducerFenced,
+    TopicMismatch,
+)
+from fairlead_common.log.append_limits import check_append, check_topic
+from fairlead_common.log.protocol import (
+    READ_BYTES_MAX,
+    TOMBSTONES_KEPT_MS,
+    Appended,
+    Batch,
+    Entry,
+    Positions,
+    Record,
+    Topic,
+    partition_of,
+)
+
+
+class AppendFault(enum.Enum):
+    """What shall happen to an append."""
+
+    REFUSED = "refused"
+    UNKNOWN_WRITTEN = "unknown, and it was written"
+    UNKNOWN_NOT_WRITTEN = "unknown, and it was not written"
+
+
+class _Partition:
+    """Entries in order of position; `first` is the first kept position, `next` the next free."""
+
+    __slots__ = ("buried", "buried_round", "cleaned", "entries", "first", "next", "round")
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.first = 0
+        self.next = 0
+        self.cleaned: dict[int, tuple[int, int]] = {}
+        """Of each tombstone seen by upkeep: when the older records of its key were dropped, and in
+        which round of upkeep."""
+        self.round = 0
+        self.buried = 0
+        """Tombstones below it were dropped, ..."""
+        self.buried_round = 0
+        """... the last of them as seen in this round."""
+
+    def index(self, position: int) -> int:
+        """Where the first entry at or after `position` is in `entries`."""
+        return bisect_left(self.entries, position, key=_position)
+
+
+def _position(entry: Entry) -> int:
+    return entry.position
+
+
+class _Stored(msgspec.Struct):
+    topic: Topic
+    partitions: list[_Partition]
+
+
+class MemoryCore:
+    """All topics, producers and faults of one log. Every method is done at once."""
+
+    def __init__(self, identity: str = "memory") -> None:
+        self.identity = identity
+        self.away = False
+        """While True every call raises: `AppendRefused` to append, else `LogUnavailable`."""
+        self._topics: dict[str, _Stored] = {}
+        self._epochs: dict[str, int] = {}
+        self._faults: deque[tuple[AppendFault, str | None]] = deque()
+        self._listeners: list[Callable[[], None]] = []
+
+    def fail_next(self, fault: AppendFault, producer: str | None = None) -> None:
+        """Let the next append (of this producer, if named) fail so. Several faults queue up."""
+        self._faults.append((fault, producer))
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after every append that wrote something."""
+        self._listeners.append(listener)
+
+    def unlisten(self, listener: Callable[[], None]) -> None:
+        """Call it no more. Nothing happens when it was not there."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def create(self, topic: Topic) -> None:
+        """Make the topic. Raises `TopicMismatch`."""
+        check_topic(topic)
+        self._check_away()
+        stored = self._topics.get(topic.name)
+        if stored is None:
+            partitions = [_Partition() for _ in range(topic.partitions)]
+            self._topics[topic.name] = _Stored(topic, partitions)
+            return
+        there = stored.topic
+        if (there.partitions, there.compacted) != (topic.partitions, topic.compacted):
+            raise TopicMismatch(f"{there} exists; {topic} was asked for")
+        stored.topic = topic
+
+    def topics(self) -> list[Topic]:
+        """All topics, in the order in which they were made."""
+        return [stored.topic for stored in self._topics.values()]
+
+    def begin(self, producer: str) -> int:
+        """Fence the producers of this name and return the epoch of a new one."""
+        self._check_away()
+        self._epochs[producer] = epoch = self._epochs.get(producer, 0) + 1
+        return epoch
+
+    def append(
+        self, producer: str, epoch: int, records: Sequence[Record], time_ms: int
+    ) -> Appended:
+        """Append all or nothing. Raises as `Producer.append` says."""
+        check_append(records)
+        if self.away:
+            raise AppendRefused("the log is away")
+        fault = self._take_fault(producer)
+        if fault is AppendFault.REFUSED:
+            raise AppendRefused("the log refused the append, as it was told to")
+        if self._epochs.get(producer) != epoch:
+            raise ProducerFenced(f"a newer producer {producer!r} exists")
+        for record in records:
+            _place(self._append_topic(record), record)
+        if fault is AppendFault.UNKNOWN_NOT_WRITTEN:
+            raise AppendUnknown("the append was lost, as the log was told to")
+        appended = self._write(records, time_ms)
+        for listener in self._listeners:
+            listener()
+        if fault is AppendFault.UNKNOWN_WRITTEN:
+            raise AppendUnknown("the answer to the append was lost, as the log was told to")
+        return appended
+
+    def write_foreign(
+        self, topic: str, partition: int, key: str, value: bytes | None, time_ms: int
+    ) -> int:
+        """Append what only another program would write, with any `Entry.key`; its position."""
+        stored = self._topic(topic).partitions[partition]
+        position = stored.next
+        stored.entries.append(Entry(partition, position, key, value, time_ms))
+        stored.next = position + 1
+        for listener in self._listeners:
+            listener()
+        return position
+
+    def read(
+        self,
+        topic: str,
+        positions: Positions,
+        records_max: int = 10_000,
+        bytes_max: int = READ_BYTES_MAX,
+        since: Mapping[int, int] | None = None,
+    ) -> Batch:
+        """What comes next, partitions in the order of `positions`. Raises `PositionGone`.
+
+        `since`: in which round of upkeep each partition was begun to be read.
+        """
+        self._check_away()
+        stored = self._topic(topic)
+        entries: list[Entry] = []
+        after: dict[int, int] = {}
+        size = 0
+        for number, position in positions.items():
+            partition = stored.partitions[number]
+            missed = (
+                since is not None
+                and position < partition.buried
+                and since[number] < partition.buried_round
+            )
+            if missed or not partition.first <= position <= partition.next:
+                raise PositionGone(topic, number, position, partition.first)
+            index = partition.index(position)
+            kept = partition.entries
+            while index < len(kept) and len(entries) < records_max:
+                entry = kept[index]
+                size += len(entry.value or b"") + len(entry.key)
+                if entries and size > bytes_max:
+                    break
+                entries.append(entry)
+                index += 1
+            after[number] = kept[index].position if index < len(kept) else partition.next
+        return Batch(entries, after)
+
+    def start_positions(self, topic: str) -> dict[int, int]:
+        """The first position kept, for each partition."""
+        self._check_away()
+        return {n: part.first for n, part in enumerate(self._topic(topic).partitions)}
+
+    def rounds(self, topic: str) -> dict[int, int]:
+        """How often upkeep has been at each partition."""
+        self._check_away()
+        return {n: part.round for n, part in enumerate(self._topic(topic).partitions)}
+
+    def end_positions(self, topic: str) -> dict[int, int]:
+        """The next free position, for each partition."""
+        self._check_away()
+        return {n: part.next for n, part in enumerate(self._topic(topic).partitions)}
+
+    def maintain(self, now_ms: int) -> None:
+        """Drop what the topics no longer keep."""
+        for stored in self._topics.values():
+            for partition in stored.partitions:
+                if stored.topic.compacted:
+                    _compact(partition, now_ms)
+                else:
+                    _expire(partition, now_ms - 1000 * stored.topic.retention_s)
+
+    def _check_away(self) -> None:
+        if self.away:
+            raise LogUnavailable("the log is away")
+
+    def _topic(self, name: str) -> _Stored:
+        stored = self._topics.get(name)
+        if stored is None:
+            raise TopicMismatch(f"there is no topic {name!r}")
+        return stored
+
+    def _append_topic(self, record: Record) -> Topic:
+        stored = self._topics.get(record.topic)
+        if stored is None:
+            raise AppendRefused(f"there is no topic {record.topic!r}")
+        return stored.topic
+
+    def _take_fault(self, producer: str) -> AppendFault | None:
+        for index, (fault, name) in enumerate(self._faults):
+            if name is None or name == producer:
+                del self._faults[index]
+                return fault
+        return None
+
+    def _write(self, records: Iterable[Record], time_ms: int) -> Appended:
+        touched: dict[tuple[str, int], int] = {}
+        for record in records:
+            stored = self._topics[record.topic]
+            number = _place(stored.topic, record)
+            partition = stored.partitions[number]
+            position = partition.next
+            partition.next = position + 1
+            partition.entries.append(Entry(number, position, record.key, record.value, time_ms))
+            touched[record.topic, number] = position + 1
+        for name, number in touched:
+            self._topics[name].partitions[number].next += 1
+        return touched
+
+
+def _place(topic: Topic, record: Record) -> int:
+    if record.partition is None:
+        return partition_of(record.key, topic.partitions)
+    if not 0 <= record.partition < topic.partitions:
+        raise AppendRefused(f"{topic.name} has no partition {record.partition}")
+    return record.partition
+
+
+def _expire(partition: _Partition, before_ms: int) -> None:
+    """Drop the oldest entries, up to the first that is young enough."""
+    entries = partition.entries
+    count = next((n for n, e in enumerate(entries) if e.time_ms >= before_ms), len(entries))
+    if count:
+        partition.first = entries[count - 1].position + 1
+        del entries[:count]
+
+
+def _compact(partition: _Partition, now_ms: int) -> None:
+    """Keep the newest entry per key; drop tombstones whose older records are long gone."""
+    newest = {entry.key: entry.position for entry in partition.entries}
+    before_ms = now_ms - TOMBSTONES_KEPT_MS
+    buried = {at: seen for at, (ms, seen) in partition.cleaned.items() if ms <= before_ms}
+    partition.entries = [
+        entry
+        for entry in partition.entries
+        if newest[entry.key] == entry.position and entry.position not in buried
+    ]
+    if buried:
+        partition.buried = max(partition.buried, max(buried) + 1)
+        partition.buried_round = max(partition.buried_round, *buried.values())
+    partition.round += 1
+    partition.cleaned = {
+        entry.position: partition.cleaned.get(entry.position, (now_ms, partition.round))
+        for entry in partition.entries
+        if entry.value is None
+    }
+
+
+class MemoryLog:
+    """An `EventLog` over a core that several logs may share: each is one process's connection."""
+
+    def __init__(self, clock: Callable[[], int], core: MemoryCore | None = None) -> None:
+        self.core = MemoryCore() if core is None else core
+        self._clock = clock
+        self._committed = asyncio.Event()
+        self.core.listen(self._wake)
+
+    async def identity(self) -> str:
+        """See `EventLog`."""
+        return self.core.identity
+
+    async def create(self, topic: Topic) -> None:
+        """See `EventLog`."""
+        self.core.create(topic)
+
+    async def producer(self, name: str) -> "MemoryProducer":
+        """See `EventLog`."""
+        return MemoryProducer(self.core, self._clock, name, self.core.begin(name))
+
+    async def reader(self, topic: str, positions: Positions) -> "MemoryReader":
+        """See `EventLog`."""
+        unknown = positions.keys() - self.core.start_positions(topic).keys()
+        if unknown:
+            raise TopicMismatch(f"{topic} has no partition {min(unknown)}")
+        return MemoryReader(self, topic, positions)
+
+    async def start_positions(self, topic: str) -> dict[int, int]:
+        """See `EventLog`."""
+        return self.core.start_positions(topic)
+
+    async def end_positions(self, topic: str) -> dict[int, int]:
+        """See `EventLog`."""
+        return self.core.end_positions(topic)
+
+    async def close(self) -> None:
+        """See `EventLog`."""
+        self.core.unlisten(self._wake)
+
+    async def committed(self) -> None:
+        """Wait for the next commit."""
+        await self._committed.wait()
+
+    def _wake(self) -> None:
+        self._committed.set()
+        self._committed = asyncio.Event()
+
+
+class MemoryProducer:
+    """A `Producer`: one epoch of a name."""
+
+    def __init__(self, core: MemoryCore, clock: Callable[[], int], name: str, epoch: int) -> None:
+        self.name = name
+        self._core = core
+        self._clock = clock
+        self._epoch = epoch
+        self._dead = False
+
+    async def append(self, records: Sequence[Record]) -> Appended:
+        """See `Producer`. Others run before it happens, as with a log that is elsewhere."""
+        await asyncio.sleep(0)
+        if self._dead:
+            raise ProducerFenced(f"this producer {self.name!r} can no longer be used")
+        if not records:
+            return {}
+        try:
+            return self._core.append(self.name, self._epoch, records, self._clock())
+        except (ProducerFenced, AppendUnknown):
+            self._dead = True
+            raise
+
+    async def close(self) -> None:
+        """See `Producer`."""
+        self._dead = True
+
+
+class MemoryReader:
+    """A `Reader`: remembers its positions, and which partition's turn it is."""
+
+    def __init__(self, log: MemoryLog, topic: str, positions: Positions) -> None:
+        self.topic = topic
+        self._log = log
+        self._positions = dict(positions)
+        rounds = log.core.rounds(topic)
+        self._since = {number: -1 if at else rounds[number] for number, at in positions.items()}
+
+    async def read(
+        self, *, records_max: int = 10_000, bytes_max: int = READ_BYTES_MAX, wait_s: float = 1.0
+    ) -> Batch:
+        """See `Reader`."""
+        batch = self._next(records_max, bytes_max)
+        try:
+            async with asyncio.timeout(wait_s):
+                while not batch.entries:
+                    await self._log.committed()
+                    batch = self._next(records_max, bytes_max)
+        except TimeoutError:
+            pass
+        return batch
+
+    async def close(self) -> None:
+        """See `Reader`."""
+
+    def _next(self, records_max: int, bytes_max: int) -> Batch:
+        batch = self._log.core.read(
+            self.topic, self._positions, records_max, bytes_max, self._since
+        )
+        # The partition that was served first comes last next time, so that none starves.
+        turn = list(batch.positions.items())
+        self._positions = dict(turn[1:] + turn[:1])
+        return batch

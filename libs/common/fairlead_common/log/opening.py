@@ -1,0 +1,82 @@
+"""The log that a URL names, and its upkeep."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import urlsplit
+
+from fairlead_common.domain.errors import LogUnavailable, LogUrlInvalid
+from fairlead_common.log.disk_guard import DiskGuardedLog
+from fairlead_common.log.memory_log import MemoryLog
+from fairlead_common.log.postgres.event_log import PostgresLog
+from fairlead_common.log.protocol import EventLog
+from fairlead_common.service.disk import Disk
+
+UPKEEP_S: Final = 30.0
+RETRY_S: Final = 1.0
+_logger = logging.getLogger("fairlead.log")
+
+
+async def open_log(url: str, disk: Disk | None = None, *, wait_s: float = 0.0) -> EventLog:
+    """`postgresql://...`, or `kafka://...` or `kafka+tls://...` as `kafka_address` says.
+
+    With a disk, appends are refused while it is full. A log that is away is tried again for
+    `wait_s`. Raises `LogUrlInvalid` for any other URL, and `LogUnavailable` past that bound.
+    """
+    log = await _open_within(url, wait_s)
+    return log if disk is None or not disk.is_watched else DiskGuardedLog(log, disk)
+
+
+async def _open_within(url: str, wait_s: float) -> EventLog:
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + wait_s
+    is_said = False
+    while True:
+        try:
+            return await _open(url)
+        except LogUnavailable as error:
+            if loop.time() >= deadline_s:
+                raise
+            if not is_said:
+                _logger.warning("the log is away and is waited for: %s", error)
+            is_said = True
+            await asyncio.sleep(RETRY_S)
+
+
+async def _open(url: str) -> EventLog:
+    match urlsplit(url).scheme:
+        case "postgres" | "postgresql":
+            return await PostgresLog.open(url)
+        case "kafka" | "kafka+tls":
+            from fairlead_common.log.kafka.event_log import (
+                KafkaLog,  # its client takes long to import
+            )
+
+            return await KafkaLog.open(url)
+        case scheme:
+            raise LogUrlInvalid(
+                "a log's URL begins with postgresql://, kafka:// or kafka+tls://, "
+                f"not with {scheme!r}"
+            )
+
+
+async def keep_tidy(log: EventLog, clock: Callable[[], int], *, every_s: float = UPKEEP_S) -> None:
+    """Drop what the log no longer keeps, again and again; Kafka does that itself.
+
+    To be run as a task by whoever may; of several processes one does the work. An outage of the
+    log is left to those who need it to notice.
+    """
+    if isinstance(log, DiskGuardedLog):
+        log = log.log
+    if not isinstance(log, PostgresLog):
+        from fairlead_common.log.kafka.event_log import KafkaLog
+
+        # Anything else around a log has to be taken off, or nothing would ever be pruned.
+        assert isinstance(log, KafkaLog | MemoryLog), f"no upkeep for {type(log).__name__}"
+        return
+    while True:
+        with contextlib.suppress(LogUnavailable):
+            await log.maintain(clock())
+        await asyncio.sleep(every_s)

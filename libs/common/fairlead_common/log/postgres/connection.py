@@ -1,0 +1,151 @@
+"""One connection to Postgres that is made when it is needed, and anew, within a bound, when lost.
+
+Here is said which errors mean that the database is away, and which that it refused.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeVar
+
+import asyncpg
+
+from fairlead_common.db.connection_pool import AWAY, Connection
+from fairlead_common.domain.errors import LogUnavailable
+
+T = TypeVar("T")
+
+PAUSE_S_MIN: Final = 0.02
+PAUSE_S_MAX: Final = 0.5
+CLOSE_S_MAX: Final = 2.0
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "application_name": "fairlead-log",
+    "default_transaction_isolation": "read committed",
+    "synchronous_commit": "on",
+    "jit": "off",
+    "max_parallel_workers_per_gather": "0",
+    # Every statement has its index. New tables have no statistics that would say so.
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+
+_REFUSED_CLASSES: Final = frozenset({"25", "40", "53", "54", "55", "57", "58"})
+"""Read-only, deadlock, disk or memory full, limits, locks, cancelled by the operator, I/O."""
+
+_HOPELESS: Final = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.exceptions.ClientConfigurationError,
+)
+"""What trying again does not mend."""
+
+
+def is_away(error: Exception, connection: Connection | None) -> bool:
+    """Whether the connection was lost (or never made), rather than the statement refused."""
+    if isinstance(error, asyncpg.InterfaceError):
+        return connection is None or bool(connection.is_closed())
+    return isinstance(error, (*AWAY, asyncpg.TooManyConnectionsError))
+
+
+def is_refusal(error: asyncpg.PostgresError) -> bool:
+    """Whether the server, still there, could not do it just now: the world's error, not ours."""
+    return str(error.sqlstate)[:2] in _REFUSED_CLASSES
+
+
+class AnswerLost(Exception):
+    """The connection was lost after a statement was sent on it."""
+
+
+class Link:
+    """Used by one task at a time: others wait their turn."""
+
+    def __init__(self, url: str, away_s: float, settings: Mapping[str, str] | None = None) -> None:
+        self._url = url
+        self._away_s = away_s
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._connection: Connection | None = None
+        self._turn = asyncio.Lock()
+        self._closed = False
+
+    async def query(
+        self, call: Callable[[Connection], Awaitable[T]], within_s: float | None = None
+    ) -> T:
+        """The result of a call that may be repeated: it is, when the connection breaks.
+
+        Raises `LogUnavailable` past the bound (`away_s` if None), or when the server refuses.
+        """
+        async with self._turn:
+            deadline = asyncio.get_running_loop().time() + (within_s or self._away_s)
+            while True:
+                connection = await self._connect(deadline)
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        return await call(connection)
+                except (*AWAY, asyncpg.PostgresError) as error:
+                    if is_away(error, connection):
+                        self.drop()
+                    elif isinstance(error, asyncpg.PostgresError) and is_refusal(error):
+                        raise LogUnavailable(f"Postgres refused: {error}") from error
+                    else:
+                        raise
+                    self._give_up_after(deadline, error)
+
+    async def once(self, call: Callable[[Connection], Awaitable[T]], answer_s: float) -> T:
+        """The result of a call that is made at most once.
+
+        Raises `LogUnavailable` if it was not made, `AnswerLost` if nobody knows what came of it,
+        or the `asyncpg.PostgresError` with which a server that is still there refused it.
+        """
+        async with self._turn:
+            connection = await self._connect(asyncio.get_running_loop().time() + self._away_s)
+            try:
+                async with asyncio.timeout(answer_s):
+                    return await call(connection)
+            except (*AWAY, asyncpg.PostgresError) as error:
+                if not is_away(error, connection):
+                    raise
+                self.drop()
+                raise AnswerLost(str(error) or f"no answer within {answer_s:g} s") from error
+
+    def drop(self) -> None:
+        """Give the connection up, without a word to a server that may not answer."""
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+    async def close(self) -> None:
+        """Give the connection up for good."""
+        self._closed = True
+        connection, self._connection = self._connection, None
+        if connection is not None and not connection.is_closed():
+            try:
+                await connection.close(timeout=CLOSE_S_MAX)
+            except (*AWAY, asyncpg.PostgresError):
+                connection.terminate()
+
+    async def _connect(self, deadline: float) -> Connection:
+        pause = PAUSE_S_MIN
+        while self._connection is None or self._connection.is_closed():
+            if self._closed:
+                raise LogUnavailable("this log, or this reader or producer of it, was closed")
+            self._connection = None
+            try:
+                async with asyncio.timeout_at(deadline):
+                    self._connection = await asyncpg.connect(
+                        self._url, server_settings=self._settings
+                    )
+            except _HOPELESS as error:
+                raise LogUnavailable(f"Postgres does not let us in: {error}") from error
+            except (*AWAY, asyncpg.TooManyConnectionsError) as error:
+                self._give_up_after(deadline - pause, error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, PAUSE_S_MAX)
+        return self._connection
+
+    def _give_up_after(self, deadline: float, error: Exception) -> None:
+        if asyncio.get_running_loop().time() >= deadline:
+            reason = str(error) or type(error).__name__
+            raise LogUnavailable(f"Postgres did not answer in time: {reason}") from error

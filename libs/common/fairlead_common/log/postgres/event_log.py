@@ -1,0 +1,373 @@
+"""The event log in tables of Postgres: the embedded default.
+
+An append is one statement. It locks the counter of each partition that it touches until it
+commits, so positions are dense and a reader sees them in the order in which they became visible.
+Each producer and each reader has a connection of its own; `Bell` has one more.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+import asyncpg
+import msgspec
+
+from fairlead_common.db.connection_pool import (
+    AWAY,
+    DISK_FULL,
+    Connection,
+    DatabaseUnavailable,
+    open_pool,
+)
+from fairlead_common.db.lock_session import time_outs
+from fairlead_common.db.migrations import migrate
+from fairlead_common.domain.errors import (
+    AppendRefused,
+    AppendUnknown,
+    LogFull,
+    LogUnavailable,
+    PositionGone,
+    ProducerFenced,
+    TopicMismatch,
+)
+from fairlead_common.log.append_limits import check_append, check_topic
+from fairlead_common.log.postgres.connection import AnswerLost, Link, is_refusal
+from fairlead_common.log.postgres.notifications import Bell
+from fairlead_common.log.postgres.retention import maintain
+from fairlead_common.log.postgres.statements import MIGRATIONS, PACKAGE, SCHEMA, SQL
+from fairlead_common.log.protocol import (
+    READ_BYTES_MAX,
+    Appended,
+    Batch,
+    Entry,
+    Positions,
+    Record,
+    Topic,
+    partition_of,
+)
+
+AWAY_S_MAX: Final = 10.0
+"""How long a call tries to reach a database that is away."""
+STATEMENT_S_MAX: Final = 15.0
+"""The server ends an append that takes longer: then nothing of it was written."""
+ANSWER_S_MAX: Final = 20.0
+"""How long the answer to an append is waited for: longer than the server works at it."""
+POLL_S: Final = 0.5
+"""A reader looks as often as this, even if no bell rings."""
+READ_RECORDS_MIN: Final = 16
+
+_FENCED: Final = "FLF01"
+_RESUMED: Final = -1
+"""Instead of a round: what lies below the position was read nobody knows when."""
+_NOT_BEGUN: Final = 2**62
+"""Instead of a round: nothing was read yet."""
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """A topic as it is stored: the number that names each of its partitions in the tables."""
+
+    name: str
+    compacted: bool
+    parts: list[int]
+
+
+class PostgresLog:
+    """An `EventLog`; see `open`."""
+
+    def __init__(self, url: str, identity: str, away_s: float) -> None:
+        self.url = url
+        self.bell = Bell(url)
+        self._identity = identity
+        self._away_s = away_s
+        self._link = Link(url, away_s)
+        self._places: dict[str, _Place] = {}
+        self._opened: list[PostgresProducer | PostgresReader] = []
+
+    @classmethod
+    async def open(cls, url: str, *, away_s: float = AWAY_S_MAX) -> "PostgresLog":
+        """The log of this database; its tables are made if they are not there.
+
+        Raises `LogUnavailable` if the database cannot be reached within `away_s`.
+        """
+        try:
+            pool = await open_pool(url, size_max=1, connect_s_max=away_s, name="fairlead-log")
+            try:
+                await migrate(pool, SCHEMA, PACKAGE, MIGRATIONS)
+                identity = await pool.fetchval(SQL["identity"])
+            finally:
+                await pool.close()
+        except (DatabaseUnavailable, *AWAY, asyncpg.PostgresError) as error:
+            raise LogUnavailable(f"the log in Postgres cannot be opened: {error}") from error
+        return cls(url, f"postgres/{identity}", away_s)
+
+    async def identity(self) -> str:
+        """See `EventLog`."""
+        return self._identity
+
+    async def create(self, topic: Topic) -> None:
+        """See `EventLog`."""
+        check_topic(topic)
+        await self._link.query(
+            lambda connection: connection.execute(
+                SQL["create_topic"],
+                topic.name,
+                topic.partitions,
+                topic.compacted,
+                topic.retention_s,
+            )
+        )
+        place = await self.place(topic.name)
+        if (len(place.parts), place.compacted) != (topic.partitions, topic.compacted):
+            raise TopicMismatch(
+                f"{topic.name} exists with {len(place.parts)} partitions, compacted: "
+                f"{place.compacted}; {topic.partitions} and {topic.compacted} were asked for"
+            )
+
+    async def producer(self, name: str) -> "PostgresProducer":
+        """See `EventLog`."""
+        epoch = await self._link.query(
+            lambda connection: connection.fetchval(SQL["begin_producer"], name)
+        )
+        producer = PostgresProducer(self, name, epoch, self._away_s)
+        self._opened.append(producer)
+        return producer
+
+    async def reader(self, topic: str, positions: Positions) -> "PostgresReader":
+        """See `EventLog`."""
+        place = await self.place(topic)
+        unknown = [number for number in positions if not 0 <= number < len(place.parts)]
+        if unknown:
+            raise TopicMismatch(f"{topic} has no partition {unknown[0]}")
+        reader = PostgresReader(self, place, positions, self._away_s)
+        self._opened.append(reader)
+        return reader
+
+    async def start_positions(self, topic: str) -> dict[int, int]:
+        """See `EventLog`."""
+        return {row["partition"]: row["first"] for row in await self._rows(topic)}
+
+    async def end_positions(self, topic: str) -> dict[int, int]:
+        """See `EventLog`."""
+        return {row["partition"]: row["next"] for row in await self._rows(topic)}
+
+    async def skip_positions(self, topic: str, ends: Positions) -> None:
+        """Give no position below these to records to come: for `fairlead repair` only."""
+        place = await self.place(topic)
+        parts = [place.parts[number] for number in ends]
+        await self._link.query(
+            lambda connection: connection.execute(SQL["skip_positions"], parts, list(ends.values()))
+        )
+
+    async def maintain(self, now_ms: int) -> int:
+        """Drop what is no longer kept at this time; returns how many records went.
+
+        Somebody has to call this now and then; any number of processes may (see `keep_tidy`).
+        """
+        link = Link(self.url, self._away_s, time_outs())
+        try:
+            return await maintain(link, now_ms)
+        finally:
+            await link.close()
+
+    async def close(self) -> None:
+        """See `EventLog`."""
+        for opened in tuple(self._opened):
+            await opened.close()
+        self._opened.clear()
+        await self.bell.close()
+        await self._link.close()
+
+    def forget(self, opened: "PostgresProducer | PostgresReader") -> None:
+        """It was closed by its owner."""
+        if opened in self._opened:
+            self._opened.remove(opened)
+
+    async def place(self, topic: str) -> _Place:
+        """Where a topic is stored, which never changes. Raises `TopicMismatch` if nowhere."""
+        place = self._places.get(topic)
+        if place is None:
+            rows = await self._rows(topic)
+            place = _Place(topic, rows[0]["compacted"], [row["part"] for row in rows])
+            self._places[topic] = place
+        return place
+
+    async def _rows(self, topic: str) -> list[Any]:
+        """Rows of `asyncpg`, which has no types."""
+        rows: list[Any] = await self._link.query(
+            lambda connection: connection.fetch(SQL["topic"], topic)
+        )
+        if not rows:
+            raise TopicMismatch(f"there is no topic {topic!r}")
+        return rows
+
+
+class PostgresProducer:
+    """A `Producer`: one epoch of a name, on a connection of its own."""
+
+    def __init__(self, log: PostgresLog, name: str, epoch: int, away_s: float) -> None:
+        self.name = name
+        self._log = log
+        self._epoch = epoch
+        self._link = Link(log.url, away_s, {"statement_timeout": f"{STATEMENT_S_MAX:g}s"})
+        self._turn = asyncio.Lock()
+        self._usable = True
+
+    async def append(self, records: Sequence[Record]) -> Appended:
+        """See `Producer`."""
+        check_append(records)
+        async with self._turn:
+            if not self._usable:
+                raise ProducerFenced(f"this producer {self.name!r} can no longer be used")
+            if not records:
+                return {}
+            names, parts = await self._parts(records)
+            keys = [record.key for record in records]
+            values = [record.value for record in records]
+            # Unless the outcome is known, and good or harmless, this was the last append.
+            self._usable = False
+            try:
+                rows = await self._link.once(
+                    lambda connection: connection.fetch(
+                        SQL["append"], self.name, self._epoch, parts, keys, values
+                    ),
+                    ANSWER_S_MAX,
+                )
+            except LogUnavailable as error:
+                self._usable = True
+                raise AppendRefused(str(error)) from error
+            except AnswerLost as error:
+                raise AppendUnknown(f"the answer of Postgres was lost: {error}") from error
+            except asyncpg.PostgresError as error:
+                if error.sqlstate == _FENCED:
+                    raise ProducerFenced(str(error)) from error
+                self._usable = True
+                if isinstance(error, asyncpg.DiskFullError):
+                    raise LogFull(DISK_FULL.format(error)) from error
+                if is_refusal(error):
+                    raise AppendRefused(f"Postgres refused the append: {error}") from error
+                raise
+            self._usable = True
+        self._log.bell.ring({topic for topic, _ in names.values()})
+        return {names[part]: following for part, following in rows}
+
+    async def close(self) -> None:
+        """See `Producer`."""
+        self._usable = False
+        self._log.forget(self)
+        await self._link.close()
+
+    async def _parts(
+        self, records: Sequence[Record]
+    ) -> tuple[dict[int, tuple[str, int]], list[int]]:
+        """The part of each record, and what topic and partition each of these parts is."""
+        names: dict[int, tuple[str, int]] = {}
+        parts: list[int] = []
+        for record in records:
+            place = await self._place(record.topic)
+            number = record.partition
+            if number is None:
+                number = partition_of(record.key, len(place.parts))
+            elif not 0 <= number < len(place.parts):
+                raise AppendRefused(f"{record.topic} has no partition {number}")
+            part = place.parts[number]
+            parts.append(part)
+            if part not in names:
+                names[part] = record.topic, number
+        return names, parts
+
+    async def _place(self, topic: str) -> _Place:
+        try:
+            return await self._log.place(topic)
+        except (TopicMismatch, LogUnavailable) as error:
+            raise AppendRefused(str(error)) from error
+
+
+class PostgresReader:
+    """A `Reader` on a connection of its own."""
+
+    def __init__(
+        self, log: PostgresLog, place: _Place, positions: Positions, away_s: float
+    ) -> None:
+        self.topic = place.name
+        self._log = log
+        self._link = Link(log.url, away_s)
+        self._part_of = {number: place.parts[number] for number in positions}
+        self._number_of = {part: number for number, part in self._part_of.items()}
+        self._positions = dict(positions)
+        self._record_bytes = 1.0
+        # In which round of upkeep each partition was begun to be read from its start.
+        self._since = {
+            number: _NOT_BEGUN if not at else _RESUMED for number, at in positions.items()
+        }
+
+    async def read(
+        self, *, records_max: int = 10_000, bytes_max: int = READ_BYTES_MAX, wait_s: float = 1.0
+    ) -> Batch:
+        """See `Reader`."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_s
+        while True:
+            heard = self._log.bell.heard(self.topic)
+            before = self._positions
+            entries = await self._next(records_max, bytes_max)
+            left = deadline - loop.time()
+            if entries or left <= 0 or self._positions != before:
+                return Batch(entries, dict(self._positions))
+            try:
+                async with asyncio.timeout(min(left, POLL_S)):
+                    await heard.wait()
+            except TimeoutError:
+                continue
+
+    async def close(self) -> None:
+        """See `Reader`."""
+        self._log.forget(self)
+        await self._link.close()
+
+    async def _next(self, records_max: int, bytes_max: int) -> list[Entry]:
+        # The database looks at as many records as may be asked for; not at many more than fit.
+        fitting = int(2 * bytes_max / self._record_bytes)
+        limit = min(records_max, max(READ_RECORDS_MIN, fitting))
+        parts = [self._part_of[number] for number in self._positions]
+        positions = list(self._positions.values())
+        since = [self._since[number] for number in self._positions]
+
+        def call(connection: Connection) -> Any:
+            return connection.fetch(SQL["read"], parts, positions, limit, bytes_max, since)
+
+        rows = await self._link.query(call)
+        heads, rows = rows[: len(parts)], rows[len(parts) :]
+        for part, following, first, upkeep_round, missed in heads:
+            number = self._number_of[part]
+            if missed is not None or not first <= self._positions[number] <= following:
+                raise PositionGone(self.topic, number, self._positions[number], first)
+            if self._since[number] == _NOT_BEGUN:
+                self._since[number] = int(upkeep_round)
+        numbers = self._number_of
+        entries = [
+            Entry(numbers[part], position, key, value, time_ms)
+            for part, position, time_ms, key, value in rows
+        ]
+        self._advance(entries, {numbers[head["part"]]: head["position"] for head in heads})
+        if entries:
+            size = sum(len(entry.value or b"") + len(entry.key) for entry in entries)
+            self._record_bytes = max(1.0, size / len(entries))
+        return entries
+
+    def _advance(self, entries: list[Entry], ends: dict[int, int]) -> None:
+        """Move over what was read. The partitions were read in the order of our positions: those
+        before the last that gave something are at their end, and so are all if none did.
+
+        The partition that was served first comes last next time, so that none starves.
+        """
+        last = entries[-1].partition if entries else None
+        after: dict[int, int] = {}
+        ended = True
+        for number, position in self._positions.items():
+            if number == last:
+                after[number] = entries[-1].position + 1
+                ended = False
+            else:
+                after[number] = ends[number] if ended else position
+        turn = list(after.items())
+        self._positions = dict(turn[1:] + turn[:1])

@@ -1,0 +1,110 @@
+"""Tells readers, here and in other processes, that something was committed.
+
+NOTIFY makes every commit wait for every other, so it is never part of an append: one task gathers
+the topics that were appended to and tells of them afterwards, on a connection of its own. What it
+fails to tell is found by the readers' poll.
+"""
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from typing import Final
+
+import asyncpg
+
+from fairlead_common.db.connection_pool import AWAY, Connection
+from fairlead_common.log.postgres.connection import SETTINGS
+from fairlead_common.log.postgres.statements import SQL
+
+CHANNEL: Final = "fairlead_log"
+RING_S_MIN: Final = 0.005
+"""Least time between two notifications."""
+PAUSE_S: Final = 0.3
+CONNECT_S_MAX: Final = 5.0
+PROBE_S: Final = 5.0
+"""On a connection on which nothing was sent for so long, the server is asked whether it is there.
+"""
+PAYLOAD_BYTES_MAX: Final = 7_900
+EVERYTHING: Final = "*"
+
+
+class Bell:
+    """Rings for topics; `heard` gives what is set at the next ring."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._heard: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._pending: set[str] = set()
+        self._work = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def heard(self, topic: str) -> asyncio.Event:
+        """Take it before reading, wait for it when nothing was read: so no ring is missed."""
+        self._run()
+        return self._heard[topic]
+
+    def ring(self, topics: set[str]) -> None:
+        """Wake the readers here at once and those elsewhere soon."""
+        self._run()
+        self._pending |= topics
+        self._work.set()
+        self._wake(topics)
+
+    async def close(self) -> None:
+        """End the task."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _run(self) -> None:
+        """Start the task with the first use; an error of ours in it comes out at the next."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._serve(), name="fairlead-log-bell")
+        elif self._task.done() and not self._task.cancelled():
+            self._task.result()
+
+    def _wake(self, topics: set[str]) -> None:
+        for topic in topics & self._heard.keys():
+            self._heard.pop(topic).set()
+
+    async def _serve(self) -> None:
+        while True:
+            try:
+                await self._connected()
+            except (*AWAY, asyncpg.PostgresError):
+                # The readers' poll goes on meanwhile, and says so when the database is away.
+                await asyncio.sleep(PAUSE_S)
+
+    async def _connected(self) -> None:
+        """Listen and notify until the connection breaks."""
+        connection = await asyncpg.connect(
+            self._url, timeout=CONNECT_S_MAX, server_settings=dict(SETTINGS)
+        )
+        try:
+            connection.add_termination_listener(lambda _: self._work.set())
+            await connection.add_listener(CHANNEL, self._listen)
+            self._wake(set(self._heard))
+            while not connection.is_closed():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(PROBE_S):
+                        await self._work.wait()
+                if not self._work.is_set():
+                    # A server that has vanished says nothing either.
+                    await connection.execute("SELECT 1", timeout=CONNECT_S_MAX)
+                self._work.clear()
+                await self._tell(connection)
+                await asyncio.sleep(RING_S_MIN)
+        finally:
+            connection.terminate()
+
+    async def _tell(self, connection: Connection) -> None:
+        if not self._pending:
+            return
+        payload = " ".join(self._pending)
+        if len(payload.encode()) > PAYLOAD_BYTES_MAX:
+            payload = EVERYTHING
+        self._pending.clear()
+        await connection.execute(SQL["notify"], payload, timeout=CONNECT_S_MAX)
+
+    def _listen(self, _connection: Connection, _pid: int, _channel: str, payload: str) -> None:
+        self._wake(set(self._heard) if payload == EVERYTHING else set(payload.split(" ")))

@@ -1,0 +1,100 @@
+"""Dropping what the log in Postgres no longer keeps, in short transactions.
+
+Folding stays right at every moment. A record of a compacted topic is removed only when a newer one
+of its key is there to be read. A tombstone is removed only when the older records of its key have
+been gone for `TOMBSTONES_KEPT_MS`: a reader that saw one of them had that long to come by the
+tombstone, and gets `PositionGone` if it did not. Of other topics the oldest records go, and readers
+below get `PositionGone`.
+"""
+
+from typing import Final
+
+from fairlead_common.db.connection_pool import Connection
+from fairlead_common.db.locks import LOG_UPKEEP
+from fairlead_common.log.postgres.connection import Link
+from fairlead_common.log.postgres.statements import SQL
+from fairlead_common.log.protocol import TOMBSTONES_KEPT_MS
+
+_LOCK: Final = (LOG_UPKEEP.classid, LOG_UPKEEP.objid)
+TURN_S_MAX: Final = 600.0
+LOOKED_AT_MAX: Final = 5_000
+"""Records that one statement looks at."""
+REMOVED_MAX: Final = 200
+"""Records that one statement removes where each may have a MiB."""
+TOMBSTONES_REMOVED_MAX: Final = 5_000
+
+
+async def maintain(link: Link, now_ms: int) -> int:
+    """Drop what is due and return how many records went; at once if somebody else is doing it."""
+    return await link.query(lambda connection: _Turn(connection, now_ms).run(), TURN_S_MAX)
+
+
+class _Turn:
+    """One turn of upkeep. It may break off anywhere and be done again."""
+
+    def __init__(self, connection: Connection, now_ms: int) -> None:
+        self._connection = connection
+        self._now_ms = now_ms
+
+    async def run(self) -> int:
+        if not await self._connection.fetchval(SQL["take_upkeep"], *_LOCK):
+            return 0
+        try:
+            removed = 0
+            for row in await self._connection.fetch(SQL["parts"]):
+                if not row["compacted"]:
+                    removed += await self._expire(row["part"], row["first"], row["retention_s"])
+                    continue
+                removed += await self._compact(row["part"], row["cleaned"])
+                if row["tombstones_ms"] <= self._now_ms - TOMBSTONES_KEPT_MS:
+                    removed += await self._bury(row["part"], row["tombstones"])
+            return removed
+        finally:
+            await self._connection.execute(SQL["leave_upkeep"], *_LOCK)
+
+    async def _expire(self, part: int, first: int, retention_s: int) -> int:
+        """Marked before anything is removed, so that readers get `PositionGone`."""
+        before_ms = self._now_ms - 1000 * retention_s
+        while True:
+            oldest = await self._connection.fetchrow(
+                SQL["first_young"], part, before_ms, LOOKED_AT_MAX, first
+            )
+            if oldest["first"] is None or oldest["first"] == first:
+                break
+            seen, first = oldest["seen"], oldest["first"]
+            await self._connection.execute(SQL["set_first"], part, first)
+            if seen < LOOKED_AT_MAX:
+                break
+        return await self._repeat(SQL["remove_gone"], part)
+
+    async def _compact(self, part: int, cleaned: int) -> int:
+        removed = 0
+        while True:
+            row = await self._connection.fetchrow(SQL["compact"], part, cleaned, LOOKED_AT_MAX)
+            if row["cleaned"] is None:
+                return removed
+            cleaned = row["cleaned"]
+            removed += int(row["removed"])
+            await self._connection.execute(SQL["set_cleaned"], part, cleaned)
+            if row["seen"] < LOOKED_AT_MAX:
+                return removed
+
+    async def _bury(self, part: int, tombstones: int) -> int:
+        """Remove the tombstones of the last round, and note those of this one.
+
+        Marked before anything is removed, so that readers get `PositionGone`.
+        """
+        await self._connection.execute(SQL["set_buried"], part)
+        removed = await self._repeat(
+            SQL["remove_tombstones"], part, tombstones, removed_max=TOMBSTONES_REMOVED_MAX
+        )
+        await self._connection.execute(SQL["set_tombstones"], part, self._now_ms)
+        return removed
+
+    async def _repeat(self, statement: str, *arguments: int, removed_max: int = REMOVED_MAX) -> int:
+        removed = 0
+        while True:
+            count: int = await self._connection.fetchval(statement, *arguments, removed_max)
+            if not count:
+                return removed
+            removed += count

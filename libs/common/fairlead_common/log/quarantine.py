@@ -1,0 +1,214 @@
+"""The quarantine: records that a reader could not decode, for people to look at.
+
+Each process notes what it met, at most `RECORDS_MAX` records, and appends that to the topic
+`fairlead.quarantine`, from which lookout shows it. Reading never waits for that.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+from prometheus_client import Counter
+
+from fairlead_common.domain.errors import LogError
+from fairlead_common.log import topics
+from fairlead_common.log.protocol import Entry, EventLog, Record
+from fairlead_common.service import clock
+from fairlead_common.service.health import Check, Degraded
+
+RECORDS_MAX: Final = 1_000
+"""Most records that one process notes; those beyond are counted only."""
+HEAD_BYTES: Final = 200
+"""So much is shown of a value, and of a key."""
+RETRY_S: Final = 5.0
+RENEW_S: Final = 600.0
+"""As often as this a process says again where it has stopped, so that one can see when it no longer
+does."""
+RECENT_MS: Final = 3_600_000
+"""`/readyz` names skipped records for this long."""
+
+UNDECODABLE: Final = Counter(
+    "fairlead_log_records_undecodable",
+    "Records of the log that could not be decoded, or not wholly: skipped, stopped at, or read"
+    " without an optional event of an unknown type.",
+    ("topic", "reader", "outcome"),
+)
+Outcome = Literal["skipped", "stopped"]
+_logger: Final = logging.getLogger("fairlead.quarantine")
+
+
+class QuarantinedRecord(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True
+):
+    """A record that `reader` could not decode, and what the reader did: see `Outcome`.
+
+    `time_ms`: when the log took the record, `seen_ms`: when the reader met it. `key` and `head`
+    are the beginnings of its key and value, with escapes where they are not text; `size` is the
+    length of its value in bytes, None if it has none.
+    """
+
+    topic: str
+    partition: int
+    position: int
+    time_ms: int
+    seen_ms: int
+    reader: str
+    reason: str
+    outcome: Outcome
+    key: str = ""
+    head: str = ""
+    size: int | None = None
+
+    @property
+    def place(self) -> str:
+        """`topic/partition/position`: what `Settings.skip_records` takes."""
+        return f"{self.topic}/{self.partition}/{self.position}"
+
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(QuarantinedRecord)
+
+
+def decode(value: bytes) -> QuarantinedRecord:
+    """A record of `fairlead.quarantine`. Raises `msgspec.DecodeError`."""
+    return _decoder.decode(value)
+
+
+class _Place(NamedTuple):
+    topic: str
+    partition: int
+    position: int
+
+
+class Quarantine:
+    """What one process could not decode. `reader` names its service; `skip`: see `Settings`."""
+
+    def __init__(
+        self, reader: str, skip: Iterable[str] = (), now_ms: Callable[[], int] = clock.now_ms
+    ) -> None:
+        self.reader = reader
+        self.records: dict[_Place, QuarantinedRecord] = {}
+        self._skip = frozenset(skip)
+        self._now_ms = now_ms
+        self._unwritten: list[QuarantinedRecord] = []
+        self._added = asyncio.Event()
+
+    def may_skip(self, topic: str, entry: Entry) -> bool:
+        """Whether an operator said to skip this record, whatever it holds."""
+        return f"{topic}/{entry.partition}/{entry.position}" in self._skip
+
+    def add(self, topic: str, entry: Entry, reason: str, outcome: Outcome) -> None:
+        """Count the record, log it and note it, unless this process has met it before."""
+        place = _Place(topic, entry.partition, entry.position)
+        if place in self.records:
+            return
+        UNDECODABLE.labels(topic, self.reader, outcome).inc()
+        if len(self.records) >= RECORDS_MAX and outcome != "stopped":
+            return
+        value = entry.value
+        found = QuarantinedRecord(
+            topic=topic,
+            partition=entry.partition,
+            position=entry.position,
+            time_ms=entry.time_ms,
+            seen_ms=self._now_ms(),
+            reader=self.reader,
+            reason=reason,
+            outcome=outcome,
+            key=_shown(entry.key.encode(errors="surrogateescape")),
+            head="" if value is None else _shown(value),
+            size=None if value is None else len(value),
+        )
+        self.records[place] = found
+        self._unwritten.append(found)
+        self._added.set()
+        _logger.error("%s", describe(found))
+        if len(self.records) == RECORDS_MAX:
+            _logger.error(
+                "%d records of the log could not be decoded; more are counted, but not named",
+                RECORDS_MAX,
+            )
+
+    def count_optional(self, topic: str) -> None:
+        """A record was read without its optional events of unknown types."""
+        UNDECODABLE.labels(topic, self.reader, "optional").inc()
+
+    def check(self) -> Check:
+        """What `/readyz` says of it: stopped partitions, and what was skipped lately."""
+
+        async def records() -> str | None:
+            since_ms = self._now_ms() - RECENT_MS
+            met = self.records.values()
+            said = [describe(found) for found in met if found.outcome == "stopped"]
+            lately = [
+                each for each in met if each.outcome == "skipped" and each.seen_ms >= since_ms
+            ]
+            if lately:  # without the reason, which may name what not everybody is to see
+                many = "1 record" if len(lately) == 1 else f"{len(lately)} records"
+                said.append(
+                    f"{self.reader} skipped {many} of the log that cannot be decoded, the last at"
+                    f" {lately[-1].place}; `fairlead doctor` lists them"
+                )
+            return Degraded("; ".join(said)) if said else None
+
+        return records
+
+    async def run(self, log: EventLog) -> None:
+        """Append what is noted to `fairlead.quarantine`, for ever; while the log is away, wait."""
+        while True:
+            try:
+                async with asyncio.timeout(RENEW_S):
+                    await self._added.wait()
+            except TimeoutError:
+                self._renew()
+            self._added.clear()
+            while self._unwritten:
+                try:
+                    await self._write(log)
+                except LogError as error:
+                    _logger.warning("the quarantine cannot be written yet: %s", error)
+                    await asyncio.sleep(RETRY_S)
+
+    def _renew(self) -> None:
+        now_ms = self._now_ms()
+        self._unwritten += [
+            msgspec.structs.replace(found, seen_ms=now_ms)
+            for found in self.records.values()
+            if found.outcome == "stopped"
+        ]
+
+    async def _write(self, log: EventLog) -> None:
+        """Append once or more often: readers fold by key."""
+        written = list(self._unwritten)
+        await log.create(topics.quarantine())
+        producer = await log.producer(f"quarantine-{self.reader}")
+        try:
+            await producer.append([_record(found) for found in written])
+        finally:
+            await producer.close()
+        del self._unwritten[: len(written)]
+
+
+def _record(found: QuarantinedRecord) -> Record:
+    key = f"{found.topic}/{found.partition}/{found.position}/{found.reader}"
+    return Record(topics.QUARANTINE, key, _encoder.encode(found))
+
+
+def describe(found: QuarantinedRecord) -> str:
+    """One sentence for logs and `/readyz`."""
+    place = f"{found.topic}, partition {found.partition}, position {found.position}"
+    if found.outcome == "skipped":
+        return f"{found.reader} skipped a record ({place}): {found.reason}"
+    return (
+        f"{found.reader} stopped reading partition {found.partition} of {found.topic} at position"
+        f" {found.position}: {found.reason}. Upgrade this service to a version that knows it; if"
+        f' there is none, restart all services with FAIRLEAD_SKIP_RECORDS=["{found.place}"]'
+    )
+
+
+def _shown(data: bytes) -> str:
+    """The beginning, as text without control characters."""
+    text = data[:HEAD_BYTES].decode(errors="backslashreplace")
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

@@ -1,0 +1,146 @@
+"""A log whose readers deliver only records that can be decoded: what every service reads from.
+
+A record that cannot be decoded goes to the quarantine and is passed over. At an event of an unknown
+type that must not be passed over, the reader stops: that partition of `fairlead.jobs` stays before
+the record, the others go on.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from fairlead_common.domain.records import decoders
+from fairlead_common.domain.records.decoders import (
+    Undecodable,
+    UnknownEventType,
+    UnknownOptionalType,
+)
+from fairlead_common.log import quarantine
+from fairlead_common.log.protocol import (
+    READ_BYTES_MAX,
+    Batch,
+    Entry,
+    EventLog,
+    Positions,
+    Producer,
+    Reader,
+    Topic,
+)
+from fairlead_common.log.quarantine import Quarantine
+from fairlead_common.log.topics import JOBS, QUARANTINE
+
+
+class ScreenedLog:
+    """An `EventLog`: `inner`, with its readers screened."""
+
+    def __init__(self, inner: EventLog, quarantine: Quarantine) -> None:
+        self.inner = inner
+        self.quarantine = quarantine
+
+    async def identity(self) -> str:
+        """See `EventLog`."""
+        return await self.inner.identity()
+
+    async def create(self, topic: Topic) -> None:
+        """See `EventLog`."""
+        await self.inner.create(topic)
+
+    async def producer(self, name: str) -> Producer:
+        """See `EventLog`."""
+        return await self.inner.producer(name)
+
+    async def reader(self, topic: str, positions: Positions) -> Reader:
+        """See `EventLog`. A topic that is not one of ours is read as it is."""
+        inner = await self.inner.reader(topic, positions)
+        decode = _quarantined if topic == QUARANTINE else decoders.decoder_of(topic)
+        return inner if decode is None else ScreenedReader(inner, self.quarantine, decode)
+
+    async def start_positions(self, topic: str) -> dict[int, int]:
+        """See `EventLog`."""
+        return await self.inner.start_positions(topic)
+
+    async def end_positions(self, topic: str) -> dict[int, int]:
+        """See `EventLog`."""
+        return await self.inner.end_positions(topic)
+
+    async def close(self) -> None:
+        """See `EventLog`."""
+        await self.inner.close()
+
+
+class ScreenedReader:
+    """A `Reader` that passes on what can be decoded.
+
+    Batches of `fairlead.jobs` are not screened by `read`, for decoding is most of the work of who
+    folds them: who meets an `Undecodable` record there screens the batch and decodes it again.
+    """
+
+    def __init__(
+        self, inner: Reader, quarantine: Quarantine, decode: Callable[[Entry], object]
+    ) -> None:
+        self.topic = inner.topic
+        self.stopped: dict[int, int] = {}
+        """Partition -> position of the record at which this reader stopped."""
+        self._inner = inner
+        self._quarantine = quarantine
+        self._decode = decode
+
+    async def read(
+        self, *, records_max: int = 10_000, bytes_max: int = READ_BYTES_MAX, wait_s: float = 1.0
+    ) -> Batch:
+        """See `Reader`."""
+        batch = await self._inner.read(records_max=records_max, bytes_max=bytes_max, wait_s=wait_s)
+        if self.topic != JOBS:
+            return self.screen(batch)
+        if not self.stopped:
+            return batch
+        entries = [entry for entry in batch.entries if entry.partition not in self.stopped]
+        return Batch(entries, {**batch.positions, **self.stopped})
+
+    def screen(self, batch: Batch) -> Batch:
+        """The batch without what cannot be decoded, and without what follows a stop."""
+        entries: list[Entry] = []
+        for entry in batch.entries:
+            if entry.partition not in self.stopped:
+                screened = self._screen(entry)
+                if screened is not None:
+                    entries.append(screened)
+        return Batch(entries, {**batch.positions, **self.stopped})
+
+    async def close(self) -> None:
+        """See `Reader`."""
+        await self._inner.close()
+
+    def _screen(self, entry: Entry) -> Entry | None:
+        try:
+            self._decode(entry)
+        except UnknownOptionalType as error:
+            self._quarantine.count_optional(self.topic)
+            if error.value is None:
+                return None
+            return self._screen(msgspec.structs.replace(entry, value=error.value))
+        except UnknownEventType as error:
+            if self._quarantine.may_skip(self.topic, entry):
+                self._quarantine.add(self.topic, entry, str(error), "skipped")
+                return None
+            self.stopped[entry.partition] = entry.position
+            self._quarantine.add(self.topic, entry, str(error), "stopped")
+            return None
+        except Undecodable as error:
+            self._quarantine.add(self.topic, entry, str(error), "skipped")
+            return None
+        return entry
+
+
+def stopped_partitions(reader: Reader) -> Mapping[int, int]:
+    """Where a reader has stopped, by partition; a log that is not screened never stops."""
+    return reader.stopped if isinstance(reader, ScreenedReader) else {}
+
+
+def _quarantined(entry: Entry) -> object:
+    if entry.value is None:
+        raise Undecodable("the record has no value")
+    try:
+        return quarantine.decode(entry.value)
+    except (ValueError, RecursionError) as error:
+        raise Undecodable(str(error)) from None

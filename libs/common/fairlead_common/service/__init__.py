@@ -1,0 +1,1 @@
+"""The process around a service: settings, event loop, signals, logging, health, disk space."""

@@ -1,0 +1,136 @@
+"""Settings of access: who has which role, who issues tokens, and what a caller may take.
+
+Structs alone, part of `Settings`; `faults` names what their types cannot say.
+"""
+
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.permissions import Role
+
+SIGNED_BY_KEY_PAIRS: Final = (
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+)  # fmt: skip
+"""Algorithms of which we need the public key alone. The others are never allowed."""
+
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+
+Positive = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=1)]
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A section of the settings: an unknown key is an error."""
+
+
+class RoleBinding(_Part, frozen=True, kw_only=True):
+    """Gives a role to users (`ann`) and groups (`group:ml`), everywhere or in some queues."""
+
+    role: Role
+    subjects: Annotated[tuple[str, ...], Meta(min_length=1)]
+    queues: tuple[str, ...] | None = None
+
+
+class Issuer(_Part, frozen=True, kw_only=True):
+    """An OpenID provider whose bearer tokens are believed.
+
+    `issuer` is its URL, exactly as its tokens say it; its keys are found by discovery. A token
+    must name `audience`. `name_claim` and `groups_claim` say whom it speaks for, each with its
+    prefix, so that two issuers cannot be confused. `leeway_s`: how far its clock may be off.
+    `keys_s`: how long its keys are used before they are fetched anew.
+
+    With `client_id`, people sign in with their browser: `title` names the provider on that page,
+    `scopes` are asked for, and `client_secret` is sent if the provider gave one. The provider must
+    know `https://<host>/sign-in/callback`. A session ends after `session_s`.
+    """
+
+    issuer: str
+    audience: Annotated[str, Meta(min_length=1)]
+    name_claim: str = "sub"
+    groups_claim: str = "groups"
+    name_prefix: str = ""
+    group_prefix: str = ""
+    algorithms: tuple[str, ...] = ("RS256", "ES256", "EdDSA")
+    leeway_s: Annotated[float, Meta(ge=0, le=300)] = 30.0
+    keys_s: Positive = 3600.0
+    client_id: str = ""
+    client_secret: str = ""
+    title: str = ""
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    session_s: Positive = 12 * 3600.0
+
+
+class RequestLimits(_Part, frozen=True, kw_only=True):
+    """What one caller may ask of one process.
+
+    A bucket of `burst` requests that fills at `per_second`; at most `concurrent_max` under way,
+    streams and long polls among them. `failures_*`: the same for credentials that are refused, by
+    client address. At most `callers_max` are remembered. The credentials of a request that lasts
+    are checked again every `recheck_s`, so that a stream ends soon after its token is withdrawn.
+    """
+
+    per_second: Positive = 5_000.0
+    burst: Count = 10_000
+    concurrent_max: Count = 400
+    failures_per_second: Positive = 5.0
+    failures_burst: Count = 100
+    callers_max: Count = 10_000
+    recheck_s: Positive = 5.0
+
+
+class ConnectionLimits(_Part, frozen=True, kw_only=True):
+    """What one connection may take of one process.
+
+    A request's head must be there within `head_s`; of its body, at least `body_bytes_per_s` after
+    the first `body_s`. A connection without a request is closed after `idle_s`; one whose reader
+    takes nothing of an answer, after `write_s`. At most `connections_max` are open: a new one
+    takes the place of the one that has been idle the longest. `proxies`: addresses or networks
+    whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed, since a proxy of ours is there.
+    """
+
+    head_s: Positive = 10.0
+    body_s: Positive = 20.0
+    body_bytes_per_s: Positive = 4096.0
+    idle_s: Positive = 30.0
+    write_s: Positive = 30.0
+    connections_max: Count = 4_000
+    proxies: tuple[str, ...] = ("127.0.0.1", "::1")
+    head_bytes_max: Annotated[int, Meta(ge=4096)] = 65_536
+
+
+def faults(issuers: tuple[Issuer, ...], *, has_signing_key: bool = True) -> list[Fault]:
+    """What is wrong with these issuers, where `signingKey` is set or not."""
+    found = []
+    for index, issuer in enumerate(issuers):
+        place = f"oidc/{index}"
+        parts = urlsplit(issuer.issuer)
+        local = parts.scheme == "http" and parts.hostname in LOOPBACK
+        if not (parts.hostname and (parts.scheme == "https" or local)):
+            found.append(Fault(f"{place}/issuer", f"{issuer.issuer!r} is no https URL"))
+        for name in issuer.algorithms:
+            if name not in SIGNED_BY_KEY_PAIRS:
+                words = ", ".join(SIGNED_BY_KEY_PAIRS)
+                found.append(Fault(f"{place}/algorithms", f"{name!r} is none of {words}"))
+        if not issuer.algorithms:
+            found.append(Fault(f"{place}/algorithms", "names none"))
+        found += _client_faults(place, issuer, has_signing_key)
+    if len({issuer.issuer for issuer in issuers}) < len(issuers):
+        found.append(Fault("oidc", "names one issuer twice"))
+    return found
+
+
+def _client_faults(place: str, issuer: Issuer, has_signing_key: bool) -> list[Fault]:
+    """What is wrong with the settings for browsers."""
+    if not issuer.client_id:
+        needless = [Fault(f"{place}/clientSecret", "needs `clientId`")]
+        return needless if issuer.client_secret else []
+    found = []
+    if not has_signing_key:
+        found.append(Fault(f"{place}/clientId", "needs the setting `signingKey`"))
+    if "openid" not in issuer.scopes:
+        found.append(Fault(f"{place}/scopes", "must contain `openid`"))
+    return found

@@ -1,0 +1,109 @@
+"""How much of the disk below the log and the database is left, and what is given up for it.
+
+Postgres ends at once when it cannot extend its write-ahead log, and reads end with it. So new work
+stops while there is space to end what runs, and everything that is written stops while there is
+space left for Postgres itself.
+"""
+
+import os
+from collections.abc import Callable
+from enum import IntEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from fairlead_common.domain.errors import LogFull
+
+MIB: Final = 2**20
+RETRY_AFTER_S: Final = 10
+"""After how long a caller may ask again, and processes look again at most."""
+
+
+class Space(IntEnum):
+    """What is done with the space that is left."""
+
+    ENOUGH = 0
+    LOW = 1
+    """Nothing new is submitted or started; jobs that run are reported, and can be cancelled."""
+    FULL = 2
+    """Nothing is appended; the views stand still."""
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """Free bytes below which the space is low or full, and from which on it is so no more."""
+
+    low: int = 160 * MIB
+    low_ends: int = 224 * MIB
+    full: int = 64 * MIB
+    full_ends: int = 96 * MIB
+
+
+def assess(free: int, before: Space, bounds: Bounds) -> Space:
+    """What this many free bytes mean after what they meant before: with hysteresis."""
+    if free < (bounds.full_ends if before is Space.FULL else bounds.full):
+        return Space.FULL
+    if free < (bounds.low_ends if before is not Space.ENOUGH else bounds.low):
+        return Space.LOW
+    return Space.ENOUGH
+
+
+def free_bytes(path: Path) -> int:
+    """What an ordinary user can still write there."""
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
+class Disk:
+    """Looks at the disk of a folder whenever it is asked, which costs a microsecond.
+
+    `folder` empty: the log and the database are elsewhere, and there is always enough.
+    """
+
+    def __init__(
+        self,
+        folder: str = "",
+        bounds: Bounds | None = None,
+        free: Callable[[Path], int] = free_bytes,
+    ) -> None:
+        self._folder = folder
+        self._bounds = bounds or Bounds()
+        self._free = free
+        self._space = Space.ENOUGH
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether there is a disk of this machine to look at."""
+        return bool(self._folder)
+
+    @property
+    def space(self) -> Space:
+        """What is left just now."""
+        if self._folder:
+            free = self._free(Path(self._folder))
+            self._space = assess(free, self._space, self._bounds)
+        return self._space
+
+    def problem(self) -> str | None:
+        """What is wrong in a sentence, if anything is."""
+        match self.space:
+            case Space.ENOUGH:
+                return None
+            case space:
+                return self._sentence(space)
+
+    def check(self, refused_from: Space) -> None:
+        """Raises `LogFull` when the space is as short as this, or shorter."""
+        space = self.space
+        if space >= refused_from:
+            raise LogFull(self._sentence(space))
+
+    def _sentence(self, space: Space) -> str:
+        free_mib = self._free(Path(self._folder)) // MIB
+        ends = self._bounds.low_ends if space is Space.LOW else self._bounds.full_ends
+        effect = "nothing new is accepted" if space is Space.LOW else "nothing is written"
+        word = "almost full" if space is Space.LOW else "full"
+        return (
+            f"The disk is {word}: {free_mib} MiB are free, and {effect} until there are"
+            f" {ends // MIB} MiB. Nothing was done; free some space and try again."
+        )

@@ -1,0 +1,59 @@
+"""The frame of every service's `main`: event loop, signals, and an exit code that tells.
+
+`main()` owns a task group; the first task to fail ends the process with its traceback; SIGINT and
+SIGTERM cancel it so that everything ends in order.
+"""
+
+import asyncio
+import ctypes
+import logging
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Final
+
+from fairlead_common.domain.errors import LogUrlInvalid
+from fairlead_common.service import json_logging, settings
+from fairlead_common.service.event_loop import EventLoop
+
+_PR_SET_DUMPABLE: Final = 4
+
+_logger = logging.getLogger("fairlead.process")
+
+
+def run(main: Callable[[], Coroutine[object, object, None]], log_level: str = "INFO") -> None:
+    """Run `main` until it ends or a signal comes; exit 1 after a failure, 0 otherwise."""
+    hide_memory()
+    json_logging.set_up(log_level)
+    try:
+        with asyncio.Runner(loop_factory=EventLoop) as runner:
+            runner.run(_until_signal(main))
+    except (settings.SettingsError, LogUrlInvalid) as error:
+        sys.exit(f"settings: {error}")
+
+
+def hide_memory() -> None:
+    """Close this process's environment and memory (/proc/PID/environ, /proc/PID/mem, ptrace) to
+    other processes of its user, which may be jobs: both hold passwords. No core is dumped either.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+async def _until_signal(main: Callable[[], Coroutine[object, object, None]]) -> None:
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(main())
+    told: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        told.append(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not told:
+            raise
+        _logger.info("ended by %s", told[0].name)

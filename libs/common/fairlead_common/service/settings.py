@@ -1,0 +1,142 @@
+"""Settings of a service: one struct, filled from defaults, a YAML file and the environment.
+
+The environment wins over the file. A field `database_url` is the key `databaseUrl` in the file and
+`FAIRLEAD_DATABASE_URL` in the environment, where lists and mappings are written as JSON. A service
+derives its own struct from `Settings`; unknown keys in the file are errors. One file may serve
+several services: what only one of them knows then stands in a section of its name (`scheduler:`).
+"""
+
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+import yaml
+
+from fairlead_common.domain import permissions
+from fairlead_common.domain.errors import Fault
+from fairlead_common.service import access_settings
+
+SECTIONS: Final = ("submit", "scheduler", "executor", "lookout")
+SHARED: Final = ("priorityClasses",)
+"""Settings that several services read and others pass over."""
+
+
+class SettingsError(Exception):
+    """The settings are wrong; `faults` says all that is, with the setting's name."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__("; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults))
+        self.faults = faults
+
+
+class Settings(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """What every service needs to know.
+
+    `log_url`: `postgres://...`, or `kafka://...` or `kafka+tls://...` as docs/log.md says.
+    `signing_key`: the secret under which services sign short-lived tokens for one another.
+    `secrets_key`: the key that encrypts secret values of jobs, the same for submit and executors;
+    of several, separated by commas, the first encrypts and all decrypt.
+    `hosts`: the names by which this server may be called. Who calls: `oidc` (providers whose
+    tokens are believed), `password_file` (lines of `fairlead_common.web.auth.passwords`), and with
+    `anonymous` whoever sends no credentials, who then has `anonymous_roles` (off by default; for
+    trusted networks only). `roles` binds users and groups to what they may do. `requests` and
+    `connections` bound what one of them may take. `disk`: a folder on the disk that holds the log
+    and the database, if that is a disk of this machine: nothing is written while it is full.
+    """
+
+    log_url: str = "postgresql://127.0.0.1:5432/fairlead"
+    database_url: str = "postgresql://127.0.0.1:5432/fairlead"
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    http_host: str = "127.0.0.1"
+    http_port: int = 8080
+    hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
+    anonymous: bool = False
+    anonymous_roles: tuple[permissions.Role, ...] = (permissions.Role.ADMIN,)
+    password_file: str = ""
+    oidc: tuple[access_settings.Issuer, ...] = ()
+    roles: tuple[access_settings.RoleBinding, ...] = ()
+    requests: access_settings.RequestLimits = access_settings.RequestLimits()
+    connections: access_settings.ConnectionLimits = access_settings.ConnectionLimits()
+    signing_key: str = ""
+    secrets_key: str = ""
+    skip_records: tuple[str, ...] = ()
+    log_level: str = "INFO"
+    data: str = ""
+    disk: str = ""
+
+
+S = TypeVar("S", bound=Settings)
+
+FILE_VARIABLE = "FAIRLEAD_SETTINGS"
+
+
+def load(kind: type[S], environment: Mapping[str, str]) -> S:
+    """The settings of this kind. Raises `SettingsError` naming every fault."""
+    values: dict[str, object] = {}
+    faults: list[Fault] = []
+    known = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    if file := environment.get(FILE_VARIABLE):
+        section = kind.__module__.partition(".")[0].removeprefix("fairlead_")
+        values.update(_read(Path(file), section, known, faults))
+    for field in msgspec.structs.fields(kind):
+        name = f"FAIRLEAD_{field.name.upper()}"
+        if name not in environment:
+            continue
+        try:
+            values[field.encode_name] = _from_text(environment[name], field.type)
+        except msgspec.MsgspecError as error:
+            faults.append(Fault(name, str(error)))
+    if faults:
+        raise SettingsError(faults)
+    try:
+        made = msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise SettingsError([Fault("settings", str(error))]) from None
+    if faults := access_settings.faults(made.oidc, has_signing_key=bool(made.signing_key)):
+        raise SettingsError(faults)
+    return made
+
+
+def _read(
+    file: Path, section: str, known: Mapping[str, object], faults: list[Fault]
+) -> dict[str, object]:
+    try:
+        content = yaml.safe_load(file.read_text()) or {}
+    except (OSError, yaml.YAMLError) as error:
+        faults.append(Fault(str(file), f"cannot be read: {error}"))
+        return {}
+    if not isinstance(content, dict):
+        faults.append(Fault(str(file), "is not a mapping of settings"))
+        return {}
+    # `executor` is a section where it is a mapping, and else a setting of the executor.
+    sections = {name: of for name in SECTIONS if isinstance(of := content.get(name), dict)}
+    own = sections.get(section, {})
+    if section in content and section not in {*sections, *known}:
+        faults.append(Fault(f"{file}: {section}", "is not a mapping of settings"))
+    top = [(name, value) for name, value in content.items() if name not in sections]
+    values: dict[str, object] = {}
+    for name, value in [*top, *own.items()]:
+        if name not in known:
+            if name not in (*SECTIONS, *SHARED) or name in own:
+                faults.append(Fault(f"{file}: {name}", "is no setting of this service"))
+            continue
+        try:
+            msgspec.convert(value, known[name])
+        except msgspec.ValidationError as error:
+            faults.append(Fault(f"{file}: {name}", str(error)))
+        values[name] = value
+    return values
+
+
+def _from_text(text: str, kind: object) -> object:
+    if kind is str or (str in typing.get_args(kind) and not text.startswith(("{", "["))):
+        return text
+    if typing.get_origin(kind) is typing.Literal:
+        return text
+    if kind is bool:
+        return msgspec.convert(text, bool, strict=False)
+    return msgspec.json.decode(text, type=kind)

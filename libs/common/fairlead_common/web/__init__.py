@@ -1,0 +1,1 @@
+"""HTTP: server, middleware, authentication, problem documents, the OpenAPI document."""

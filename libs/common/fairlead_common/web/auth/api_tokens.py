@@ -1,0 +1,112 @@
+"""API tokens and sessions of browsers: 256 random bits, of which only a digest is stored.
+
+Their table is `fairlead_submit.tokens`, which submit owns and every service may read. Because a
+token is no password that somebody thought up, no slow hash is needed, and finding its digest by an
+index tells nobody anything about it.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import asyncpg
+import msgspec
+
+from fairlead_common.db.connection_pool import Pool, reaching
+from fairlead_common.domain.permissions import Caller
+from fairlead_common.domain.problems import Problem
+from fairlead_common.service.access_settings import RoleBinding
+from fairlead_common.service.expiring_cache import Kept
+from fairlead_common.service.single_flight import Once
+from fairlead_common.web.auth import role_bindings
+
+TOKEN_PREFIX: Final = "fl_"
+TOKEN_LENGTH_MAX: Final = 200
+KIND_TOKEN: Final = "token"
+KIND_SESSION: Final = "session"
+CACHE_S: Final = 5.0
+_FIND: Final = (
+    "SELECT number, kind, name, roles, personal, groups, queues FROM fairlead_submit.tokens"
+    " WHERE digest = $1 AND (expires_at IS NULL OR expires_at > now())"
+)
+
+
+def new_token() -> str:
+    """A fresh secret, 256 bits, with a prefix that secret scanners can recognise."""
+    return TOKEN_PREFIX + secrets.token_urlsafe(32)
+
+
+def digest(token: str) -> bytes:
+    """What is stored of a token."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+class Tokens:
+    """Finds whose token it is; answers, also that it is nobody's, are kept for `CACHE_S`."""
+
+    def __init__(
+        self, pool: Pool, roles: Sequence[RoleBinding], now_s: Callable[[], float]
+    ) -> None:
+        self._pool = pool
+        self._roles = tuple(roles)
+        self._now_s = now_s
+        self._known: Kept[Caller] = Kept()
+        self._unknown: Kept[bool] = Kept()
+        self._asked: Once[bytes, asyncpg.Record | None] = Once()
+
+    def kept(self, token: str, *, is_session: bool) -> Caller | None:
+        """Whose it is, if that was found out a moment ago."""
+        caller = self._known.get(digest(token), self._now_s())
+        return caller if caller is not None and caller.is_session is is_session else None
+
+    async def find(self, token: str, *, is_session: bool) -> Caller:
+        """Whose it is: an API token is sent as a bearer token, a session as a cookie, never the
+        other way round. Raises a 401 `Problem`, or `DatabaseUnavailable`.
+        """
+        caller = await self._find(token)
+        if caller.is_session is not is_session:
+            raise _unknown()
+        return caller
+
+    async def _find(self, token: str) -> Caller:
+        if len(token) > TOKEN_LENGTH_MAX:
+            raise _unknown()
+        key, now_s = digest(token), self._now_s()
+        if (caller := self._known.get(key, now_s)) is not None:
+            return caller
+        if self._unknown.get(key, now_s):
+            raise _unknown()
+        row = await self._asked.ask(key, lambda: self._row(key))
+        if row is None:
+            self._unknown.put(key, True, now_s + CACHE_S)
+            raise _unknown()
+        return self._known.put(key, self._caller(row), now_s + CACHE_S)
+
+    def forget(self, token_digest: bytes) -> None:
+        """Ask again at once whose it is: it was withdrawn."""
+        self._known.forget(token_digest)
+
+    async def _row(self, key: bytes) -> asyncpg.Record | None:
+        with reaching():
+            return await self._pool.fetchrow(_FIND, key)
+
+    def _caller(self, row: asyncpg.Record) -> Caller:
+        name, roles, queues = row["name"], row["roles"], row["queues"]
+        if row["personal"]:
+            owner = role_bindings.bound(name, row["groups"], self._roles)
+            caller = role_bindings.narrowed(owner, roles, queues)
+        else:
+            program = Caller(name, tuple(roles), tuple(row["groups"]))
+            caller = role_bindings.scoped(program, roles, queues)
+        return msgspec.structs.replace(
+            caller, token=row["number"], is_session=row["kind"] == KIND_SESSION
+        )
+
+
+def _unknown() -> Problem:
+    return Problem(
+        "unauthenticated",
+        "The token is not known, or has expired, or was withdrawn. `fairlead token create` makes"
+        " another.",
+    )

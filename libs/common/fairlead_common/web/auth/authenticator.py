@@ -1,0 +1,150 @@
+"""The first credentials that apply say who calls; without any, nobody does, or anybody may."""
+
+import base64
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from fastapi import Request
+
+from fairlead_common.db.connection_pool import Pool
+from fairlead_common.domain.permissions import Caller
+from fairlead_common.domain.problems import Problem
+from fairlead_common.service import clock
+from fairlead_common.service.settings import Settings
+from fairlead_common.web.auth import request_origin
+from fairlead_common.web.auth.api_tokens import Tokens
+from fairlead_common.web.auth.oidc import Issuers
+from fairlead_common.web.auth.passwords import Passwords
+
+COOKIE: Final = "fairlead_session"
+"""The beginning of the name of a session's cookie."""
+
+Headers = Mapping[bytes, bytes]
+"""Of a request, by names in lower case, as ASGI has them."""
+
+
+class Authenticator:
+    """Finds the caller of a request: OIDC bearer, API token, password, session, or anybody."""
+
+    def __init__(
+        self, pool: Pool, settings: Settings, now_s: Callable[[], float] = clock.monotonic_s
+    ) -> None:
+        self._tokens = Tokens(pool, settings.roles, now_s)
+        self.issuers = Issuers(settings.oidc, settings.roles, now_s)
+        self._has_issuers = bool(settings.oidc)
+        self._passwords = (
+            Passwords(Path(settings.password_file), settings.roles, now_s)
+            if settings.password_file
+            else None
+        )
+        self._anybody = (
+            Caller("anonymous", tuple(settings.anonymous_roles)) if settings.anonymous else None
+        )
+
+    async def __call__(self, request: Request) -> Caller:
+        """Who asks; the doors have found out before any route was reached."""
+        caller = request.state.caller
+        assert isinstance(caller, Caller)
+        return caller
+
+    def kept(self, headers: Headers) -> Caller | None:
+        """The caller, if a moment ago the same credentials were found to be good: costs nothing."""
+        match _split(headers):
+            case "bearer", token if self._is_of_issuer(token):
+                return self.issuers.kept(token)
+            case (("bearer" | "cookie") as kind, token):
+                return self._tokens.kept(token, is_session=kind == "cookie")
+            case "basic", text if self._passwords is not None:
+                name, password = _name_and_password(text)
+                return self._passwords.kept(name, password)
+            case "", _:
+                return self._anybody
+            case _:
+                return None
+
+    async def find(self, headers: Headers) -> Caller:
+        """The caller. Raises a 401 `Problem` that says what to do, or `WorldError`."""
+        match _split(headers):
+            case "bearer", token if self._is_of_issuer(token):
+                return await self.issuers.find(token, clock.now_ms())
+            case (("bearer" | "cookie") as kind, token):
+                return await self._tokens.find(token, is_session=kind == "cookie")
+            case "basic", text if self._passwords is not None:
+                name, password = _name_and_password(text)
+                return await self._passwords.find(name, password)
+            case "", _ if self._anybody is not None:
+                return self._anybody
+            case _:
+                raise Problem(
+                    "unauthenticated",
+                    "No token was sent. Send `Authorization: Bearer <token>`; on the machine that"
+                    " runs Fairlead `fairlead token show` prints one.",
+                    headers=self._challenge(),
+                )
+
+    def is_costly(self, headers: Headers) -> bool:
+        """Whether checking these credentials takes so much that wrong ones must be limited first:
+        passwords do, since hashing them is slow by design; tokens are one look-up."""
+        return _split(headers)[0] == "basic"
+
+    def forget(self, token_digest: bytes) -> None:
+        """Ask again at once whose token it is: it was withdrawn."""
+        self._tokens.forget(token_digest)
+
+    def _is_of_issuer(self, token: str) -> bool:
+        return self._has_issuers and token.count(".") == 2
+
+    def _challenge(self) -> dict[str, str]:
+        """What a browser is asked for; a window for passwords only where there are some."""
+        both = 'Bearer, Basic realm="Fairlead", charset="UTF-8"'
+        return {} if self._passwords is None else {"WWW-Authenticate": both}
+
+
+def cookie_name(host: str) -> str:
+    """The name of the session's cookie for a `Host` header. Browsers send a cookie to every port of
+    a host: with the port in its name, two servers on one host do not end each other's sessions.
+    """
+    port = host.rpartition(":")[2]
+    has_port = ":" in host and port.isascii() and port.isdecimal()
+    return f"{COOKIE}_{port}" if has_port else COOKIE
+
+
+def check_origin(method: str, headers: Headers) -> None:
+    """Raises a 403 `Problem` for a change that a foreign page may have made a browser ask for."""
+    if method in request_origin.SAFE:
+        return
+    kind, _ = _split(headers)
+    own = request_origin.is_own(headers) if kind in ("cookie", "basic") else True
+    if own is False or (own is None and kind == "cookie"):
+        raise Problem(
+            "forbidden",
+            "A browser's session changes something only from Fairlead's own pages. Programs send"
+            " `Authorization: Bearer <token>` instead of the cookie.",
+        )
+
+
+def _split(headers: Headers) -> tuple[str, str]:
+    """The kind of credentials (`""`: none) and the credentials."""
+    header = headers.get(b"authorization")
+    if header:
+        scheme, _, value = header.decode("latin-1").partition(" ")
+        return (scheme.lower(), value.strip()) if value.strip() else ("unreadable", "")
+    if cookies := headers.get(b"cookie"):
+        begin = cookie_name(headers.get(b"host", b"").decode("latin-1")).encode("latin-1") + b"="
+        for part in cookies.split(b";"):
+            part = part.strip()
+            if part.startswith(begin):
+                return "cookie", part[len(begin) :].decode("latin-1")
+    return "", ""
+
+
+def _name_and_password(text: str) -> tuple[str, str]:
+    """Raises a 401 `Problem` for what is no basic credentials."""
+    try:
+        name, colon, password = base64.b64decode(text, validate=True).decode().partition(":")
+    except ValueError:
+        colon = ""
+    if not colon:
+        raise Problem("unauthenticated", "The name and password cannot be read.")
+    return name, password

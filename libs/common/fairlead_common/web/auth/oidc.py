@@ -1,0 +1,296 @@
+"""Tokens of OpenID providers: discovery, keys that rotate, and whom a token speaks for.
+
+Only signatures by key pairs that the settings allow are believed. Keys are fetched when first
+needed, again after `keys_s`, and at once for a token whose key is not known, but not more often
+than every `REFETCH_S`; while the provider is away, keys that are known go on for `STALE_S`.
+"""
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote_plus
+
+import httpx2
+import jwt
+import msgspec
+
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.domain.permissions import GROUP, Caller
+from fairlead_common.domain.problems import Problem
+from fairlead_common.service.access_settings import Issuer, RoleBinding
+from fairlead_common.service.expiring_cache import Kept
+from fairlead_common.web.auth import role_bindings
+
+TOKEN_LENGTH_MAX: Final = 16_384
+CACHE_S: Final = 60.0
+REFETCH_S: Final = 10.0
+STALE_S: Final = 86_400.0
+FETCH_S: Final = 5.0
+ANSWER_BYTES_MAX: Final = 2**20
+GROUPS_MAX: Final = 1_000
+NAME_LENGTH_MAX: Final = 253
+DISCOVERY: Final = "/.well-known/openid-configuration"
+
+
+class IssuerUnavailable(WorldError):
+    """An OpenID provider does not answer as it should."""
+
+
+class Provider:
+    """One issuer and its keys."""
+
+    def __init__(self, issuer: Issuer, now_s: Callable[[], float]) -> None:
+        self.issuer = issuer
+        self._now_s = now_s
+        self._about: Mapping[str, Any] = {}
+        self._keys: Mapping[str | None, jwt.PyJWK] = {}
+        self._fetched_s: float | None = None
+        self._tried_s = float("-inf")
+        self._trouble = ""
+        self._fetching = asyncio.Lock()
+
+    async def key(self, name: str | None) -> jwt.PyJWK | None:
+        """The key of that name. Raises `IssuerUnavailable` when there are none at all."""
+        if self._age_s() > self.issuer.keys_s or name not in self._keys:
+            async with self._fetching:
+                if self._age_s() > self.issuer.keys_s or name not in self._keys:
+                    await self._refresh()
+        if self._age_s() > self.issuer.keys_s + STALE_S:
+            raise IssuerUnavailable(f"{self.issuer.issuer} gave no keys: {self._trouble}")
+        return self._keys.get(name)
+
+    async def endpoint(self, name: str) -> str:
+        """An address of its discovery document. Raises `IssuerUnavailable` if it has none."""
+        if self._age_s() > self.issuer.keys_s:
+            async with self._fetching:
+                if self._age_s() > self.issuer.keys_s:
+                    await self._refresh()
+        address = self._about.get(name)
+        if not isinstance(address, str) or not address:
+            why = self._trouble or f"its discovery document has no {name}"
+            raise IssuerUnavailable(f"{self.issuer.issuer} cannot be used to sign in: {why}")
+        self._check_secure(address)
+        return address
+
+    async def claims(self, token: str, audience: str) -> Mapping[str, Any]:
+        """What its token says, once it is verified. Raises `PyJWTError`, a 401 `Problem`, or
+        `IssuerUnavailable`. `Any`: as JSON has it.
+        """
+        header = jwt.get_unverified_header(token)
+        issuer, algorithm = self.issuer, header.get("alg")
+        if algorithm not in issuer.algorithms:
+            raise _refused(f"is signed by {str(algorithm)[:20]!r}, which is not allowed")
+        key = await self.key(header.get("kid"))
+        if key is None:
+            raise _refused("is signed by a key that its issuer does not name")
+        if key.algorithm_name != algorithm:
+            raise _refused(f"is signed by {algorithm}, which its key is not for")
+        claims: Mapping[str, Any] = jwt.decode(
+            token,
+            key,
+            algorithms=[algorithm],
+            audience=audience,
+            issuer=issuer.issuer,
+            leeway=issuer.leeway_s,
+            options={"require": ["exp", "iss", "aud"]},
+        )
+        return claims
+
+    async def exchange(self, code: str, verifier: str, redirect_uri: str) -> str:
+        """The ID token for a code. Raises a 401 `Problem`, or `IssuerUnavailable`."""
+        issuer, address = self.issuer, await self.endpoint("token_endpoint")
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": redirect_uri,
+            "code_verifier": verifier,
+        }
+        credentials = None
+        if issuer.client_secret and self._takes_basic():
+            quoted = (quote_plus(part) for part in (issuer.client_id, issuer.client_secret))
+            credentials = httpx2.BasicAuth(*quoted)
+        else:
+            form["client_id"] = issuer.client_id
+            if issuer.client_secret:
+                form["client_secret"] = issuer.client_secret
+        try:
+            async with (
+                asyncio.timeout(FETCH_S),
+                httpx2.AsyncClient(timeout=FETCH_S, trust_env=False, auth=credentials) as http,
+                http.stream("POST", address, data=form) as answer,
+            ):
+                content = await _json(answer, address)
+        except (OSError, TimeoutError, httpx2.HTTPError, httpx2.InvalidURL) as error:
+            why = str(error) or type(error).__name__
+            raise IssuerUnavailable(f"{issuer.issuer} did not answer: {why}") from error
+        if answer.status_code in (400, 401):
+            raise _refused(f"was not given: it says {str(content.get('error'))[:100]!r}")
+        id_token = content.get("id_token")
+        if answer.status_code != 200 or not isinstance(id_token, str):
+            raise IssuerUnavailable(f"{address} answered {answer.status_code} without an ID token")
+        return id_token
+
+    def _takes_basic(self) -> bool:
+        """Whether a client's secret may be sent as a password, which is the default."""
+        methods = self._about.get("token_endpoint_auth_methods_supported")
+        return not isinstance(methods, list) or "client_secret_basic" in methods
+
+    def _check_secure(self, address: str) -> None:
+        if address.startswith("http://") and self.issuer.issuer.startswith("https://"):
+            raise IssuerUnavailable(f"its address {address} is not secure")
+
+    def _age_s(self) -> float:
+        return float("inf") if self._fetched_s is None else self._now_s() - self._fetched_s
+
+    async def _refresh(self) -> None:
+        """New keys, unless they were asked for a moment ago. What fails is kept as trouble."""
+        if self._now_s() - self._tried_s < REFETCH_S:
+            return
+        self._tried_s = self._now_s()
+        try:
+            async with (
+                asyncio.timeout(FETCH_S),
+                httpx2.AsyncClient(timeout=FETCH_S, trust_env=False) as http,
+            ):
+                about = await _get(http, self.issuer.issuer.rstrip("/") + DISCOVERY)
+                if about.get("issuer") != self.issuer.issuer:
+                    raise IssuerUnavailable(f"it calls itself {about.get('issuer')!r}")
+                address = str(about.get("jwks_uri"))
+                self._check_secure(address)
+                self._keys = _keys(await _get(http, address))
+                self._about = about
+        except (OSError, TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, WorldError) as error:
+            self._trouble = str(error) or type(error).__name__
+            return
+        self._fetched_s = self._now_s()
+
+
+async def _get(http: httpx2.AsyncClient, url: str) -> Mapping[str, Any]:
+    """A JSON object. Raises `IssuerUnavailable` or what httpx raises. `Any`: it is theirs."""
+    async with http.stream("GET", url) as answer:
+        if answer.status_code != 200:
+            raise IssuerUnavailable(f"{url} answered {answer.status_code}")
+        return await _json(answer, url)
+
+
+async def _json(answer: httpx2.Response, url: str) -> Mapping[str, Any]:
+    """The JSON object that this is, of a bounded size. Raises as `_get`."""
+    content = bytearray()
+    async for part in answer.aiter_bytes():
+        content += part
+        if len(content) > ANSWER_BYTES_MAX:
+            raise IssuerUnavailable(f"{url} answered more than {ANSWER_BYTES_MAX} bytes")
+    try:
+        return msgspec.json.decode(bytes(content), type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise IssuerUnavailable(f"{url} answered no JSON object: {error}") from None
+
+
+def _keys(document: Mapping[str, Any]) -> Mapping[str | None, jwt.PyJWK]:
+    """The signing keys by name; those of a kind that is not known are passed over."""
+    found: dict[str | None, jwt.PyJWK] = {}
+    given = document.get("keys")
+    for each in given if isinstance(given, list) else ():
+        if (
+            not isinstance(each, dict)
+            or each.get("use", "sig") != "sig"
+            or each.get("kty") == "oct"
+        ):
+            continue
+        try:
+            found[each.get("kid")] = jwt.PyJWK.from_dict(each)
+        except jwt.PyJWTError:
+            continue
+    return found
+
+
+class Issuers:
+    """All providers that the settings name."""
+
+    def __init__(
+        self,
+        issuers: Sequence[Issuer],
+        roles: Sequence[RoleBinding],
+        now_s: Callable[[], float],
+    ) -> None:
+        self._providers = {issuer.issuer: Provider(issuer, now_s) for issuer in issuers}
+        self._roles = tuple(roles)
+        self._now_s = now_s
+        self._known: Kept[Caller] = Kept()
+
+    def kept(self, token: str) -> Caller | None:
+        """Whose it is, if that was found out a moment ago."""
+        return self._known.get(_digest(token), self._now_s())
+
+    async def find(self, token: str, now_ms: int) -> Caller:
+        """Whose token it is. Raises a 401 `Problem`, or `IssuerUnavailable`."""
+        if (caller := self.kept(token)) is not None:
+            return caller
+        if len(token) > TOKEN_LENGTH_MAX:
+            raise _refused(f"is longer than {TOKEN_LENGTH_MAX} characters")
+        try:
+            claims, issuer = await self._claims(token)
+        except jwt.PyJWTError as error:
+            raise _refused(f"is not valid: {error}") from None
+        caller = _caller(claims, issuer, self._roles)
+        left_s = claims["exp"] + issuer.leeway_s - now_ms / 1000
+        return self._known.put(_digest(token), caller, self._now_s() + min(CACHE_S, left_s))
+
+    def provider(self, issuer: str) -> Provider | None:
+        """The provider with which browsers sign in, if the settings name it so."""
+        found = self._providers.get(issuer)
+        return found if found is not None and found.issuer.client_id else None
+
+    async def signed_in(self, provider: Provider, id_token: str, nonce: str) -> Caller:
+        """Who has signed in. Raises a 401 `Problem`, or `IssuerUnavailable`."""
+        issuer = provider.issuer
+        if len(id_token) > TOKEN_LENGTH_MAX:
+            raise _refused(f"is longer than {TOKEN_LENGTH_MAX} characters")
+        try:
+            claims = await provider.claims(id_token, issuer.client_id)
+        except jwt.PyJWTError as error:
+            raise _refused(f"is not valid: {error}") from None
+        if not hmac.compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):
+            raise _refused("does not belong to this sign-in")
+        if claims.get("azp", issuer.client_id) != issuer.client_id:
+            raise _refused("was made for another client")
+        return _caller(claims, issuer, self._roles)
+
+    async def _claims(self, token: str) -> tuple[Mapping[str, Any], Issuer]:
+        """What the token says, once it is believed. Raises `PyJWTError` or `Problem`."""
+        said = jwt.decode(token, options={"verify_signature": False})
+        provider = self._providers.get(str(said.get("iss")))
+        if provider is None:
+            raise _refused(f"is of {str(said.get('iss'))[:200]!r}, whom nobody here trusts")
+        return await provider.claims(token, provider.issuer.audience), provider.issuer
+
+
+def _caller(claims: Mapping[str, Any], issuer: Issuer, roles: Sequence[RoleBinding]) -> Caller:
+    """Whom the claims name. Raises a 401 `Problem` for claims that say it in no usable way."""
+    name = claims.get(issuer.name_claim)
+    if not isinstance(name, str) or not 0 < len(name) <= NAME_LENGTH_MAX or not name.isprintable():
+        raise _refused(f"has no claim {issuer.name_claim!r} that is a name")
+    if issuer.name_claim == "email" and claims.get("email_verified") is not True:
+        raise _refused("names an e-mail address that nobody has verified")
+    name = issuer.name_prefix + name
+    if name.startswith(GROUP):
+        raise _refused(f"has a name that begins with {GROUP!r}")
+    given = claims.get(issuer.groups_claim, [])
+    groups = [given] if isinstance(given, str) else given
+    if (
+        not isinstance(groups, list)
+        or len(groups) > GROUPS_MAX
+        or not all(isinstance(group, str) for group in groups)
+    ):
+        raise _refused(f"has a claim {issuer.groups_claim!r} that is no list of names")
+    return role_bindings.bound(name, [issuer.group_prefix + group for group in groups], roles)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _refused(why: str) -> Problem:
+    return Problem("unauthenticated", f"The token of the OpenID provider {why}.")

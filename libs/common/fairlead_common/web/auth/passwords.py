@@ -1,0 +1,174 @@
+"""Passwords from a file of argon2 hashes, for small installations.
+
+A line is `name:hash` or `name:hash:group,group`; `#` begins a comment.
+`python -m fairlead_common.web.auth.passwords NAME` asks for a password and prints a line. The file
+is read again when it has changed. Hashing is slow by design, so it happens in threads, few at a
+time, and a correct password is remembered for a minute by a digest under a key of this process.
+"""
+
+import asyncio
+import getpass
+import hmac
+import re
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import argon2
+import msgspec
+
+from fairlead_common.domain.errors import Fault, WorldError
+from fairlead_common.domain.permissions import GROUP, Caller
+from fairlead_common.domain.problems import Problem
+from fairlead_common.service.access_settings import RoleBinding
+from fairlead_common.service.expiring_cache import Kept
+from fairlead_common.web.auth import role_bindings
+
+RIGHT_S: Final = 60.0
+WRONG_S: Final = 10.0
+LOOK_S: Final = 1.0
+THREADS_MAX: Final = 2
+"""Each takes a core and 64 MiB for some 50 ms."""
+WAITING_MAX: Final = 32
+FILE_BYTES_MAX: Final = 4 * 2**20
+PASSWORD_BYTES_MAX: Final = 1_024
+NAME: Final = re.compile(r"[^\s:,#][^\s:,]{0,252}")
+_hasher: Final = argon2.PasswordHasher()
+
+
+class User(msgspec.Struct, frozen=True):
+    """One line of the file."""
+
+    hash: str
+    groups: tuple[str, ...] = ()
+
+
+class PasswordFileError(WorldError):
+    """The file of passwords cannot be read."""
+
+
+def parse(text: str) -> tuple[dict[str, User], list[Fault]]:
+    """The users by name, and the lines that are wrong."""
+    users: dict[str, User] = {}
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, _, rest = line.strip().partition(":")
+        hashed, _, groups = rest.partition(":")
+        if not NAME.fullmatch(name) or name.startswith(GROUP) or name in users:
+            found.append(Fault(f"line {number}", f"{name[:40]!r} is no name, or is there twice"))
+        try:
+            argon2.extract_parameters(hashed)
+        except argon2.exceptions.InvalidHashError:
+            found.append(Fault(f"line {number}", "has no argon2 hash after its name"))
+            continue
+        users[name] = User(hashed, tuple(group for group in groups.split(",") if group))
+    return users, found
+
+
+class Passwords:
+    """Finds the caller of a name and a password."""
+
+    def __init__(
+        self, file: Path, roles: Sequence[RoleBinding], now_s: Callable[[], float]
+    ) -> None:
+        self._file = file
+        self._roles = tuple(roles)
+        self._now_s = now_s
+        self._key = secrets.token_bytes(32)
+        self._users: dict[str, User] = {}
+        self._seen: tuple[int, int, int] | None = None
+        self._looked_s = -LOOK_S
+        self._nobody = _hasher.hash(secrets.token_urlsafe(16))
+        self._answers: Kept[Caller | bool] = Kept()
+        self._threads = asyncio.Semaphore(THREADS_MAX)
+        self._waiting = 0
+
+    def kept(self, name: str, password: str) -> Caller | None:
+        """Who it is, if that was found out a moment ago."""
+        kept = self._answers.get(self._mark(name, password), self._now_s())
+        return kept if isinstance(kept, Caller) else None
+
+    async def find(self, name: str, password: str) -> Caller:
+        """Who it is. Raises a 401 or 503 `Problem`, or `PasswordFileError`."""
+        self._look()
+        if len(password.encode()) > PASSWORD_BYTES_MAX:
+            raise _wrong()
+        mark = self._mark(name, password)
+        match self._answers.get(mark, self._now_s()):
+            case Caller() as caller:
+                return caller
+            case False:
+                raise _wrong()
+        user = self._users.get(name)
+        right = await self._verified(self._nobody if user is None else user.hash, password)
+        now_s = self._now_s()
+        if user is None or not right or self._users.get(name) != user:
+            self._answers.put(mark, False, now_s + WRONG_S)
+            raise _wrong()
+        caller = role_bindings.bound(name, user.groups, self._roles)
+        self._answers.put(mark, caller, now_s + RIGHT_S)
+        return caller
+
+    async def _verified(self, hashed: str, password: str) -> bool:
+        """Takes as long for a name that nobody has."""
+        if self._waiting >= WAITING_MAX:
+            raise Problem("unavailable", "Too many passwords are being checked.", retry_after_s=1)
+        self._waiting += 1
+        try:
+            async with self._threads:
+                return await asyncio.to_thread(_verify, hashed, password)
+        finally:
+            self._waiting -= 1
+
+    def _mark(self, name: str, password: str) -> bytes:
+        return hmac.digest(self._key, f"{name}\0{password}".encode(), "sha256")
+
+    def _look(self) -> None:
+        """Read the file if it has changed since; a file with faults changes nothing."""
+        now_s = self._now_s()
+        if now_s - self._looked_s < LOOK_S:
+            return
+        self._looked_s = now_s
+        try:
+            about = self._file.stat()
+            seen = (about.st_mtime_ns, about.st_size, about.st_ino)
+            if seen == self._seen:
+                return
+            if about.st_size > FILE_BYTES_MAX:
+                raise PasswordFileError(f"{self._file} is larger than {FILE_BYTES_MAX} bytes")
+            users, found = parse(self._file.read_text())
+        except (OSError, UnicodeError) as error:
+            raise PasswordFileError(f"{self._file} cannot be read: {error}") from error
+        if found:
+            lines = "; ".join(f"{fault.pointer} {fault.detail}" for fault in found[:5])
+            raise PasswordFileError(f"{self._file}: {lines}")
+        self._users, self._seen = users, seen
+        self._answers.clear()
+
+
+def _verify(hashed: str, password: str) -> bool:
+    try:
+        return _hasher.verify(hashed, password)
+    except argon2.exceptions.VerificationError:
+        return False
+
+
+def _wrong() -> Problem:
+    return Problem("unauthenticated", "There is no such user with that password.")
+
+
+def main(words: Sequence[str]) -> None:
+    """Print a line for the file."""
+    match words:
+        case [name] if NAME.fullmatch(name) and not name.startswith(GROUP):
+            print(f"{name}:{_hasher.hash(getpass.getpass(f'Password of {name}: '))}")  # noqa: T201
+        case _:
+            sys.exit("usage: python -m fairlead_common.web.auth.passwords NAME")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,72 @@
+"""The permissions of queues, as every service needs them: read from submit's table, kept a moment.
+
+A queue that was deleted goes on protecting its jobs for as long as its row is kept.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import asyncpg
+
+from fairlead_common.db.connection_pool import DatabaseUnavailable, Pool, reaching
+from fairlead_common.domain import permissions
+from fairlead_common.domain.permissions import EVERYTHING, RULERS, Caller, Reach, Verb
+from fairlead_common.domain.records import configuration
+from fairlead_common.domain.records.configuration import Permission
+from fairlead_common.service import clock
+
+CACHE_S: Final = 1.0
+_RESTRICTED: Final = "SELECT name, value FROM fairlead_submit.queues WHERE restricted"
+
+
+class QueueRights:
+    """Answers what a caller may do where. Every method raises `DatabaseUnavailable`."""
+
+    def __init__(self, pool: Pool, now_s: Callable[[], float] = clock.monotonic_s) -> None:
+        self._pool = pool
+        self._now_s = now_s
+        self._read_s = -CACHE_S
+        self._restricted: Mapping[str, tuple[Permission, ...]] = {}
+        self._reading = asyncio.Lock()
+
+    async def reach(self, caller: Caller, verb: str = Verb.VIEW) -> Reach:
+        """The queues with which the caller may do this: to leave the others out of a list."""
+        if caller.scope is None and not RULERS.isdisjoint(caller.roles):
+            return EVERYTHING
+        return permissions.reach(caller, verb, await self.restricted())
+
+    async def may(self, caller: Caller, queue: str, verb: str = Verb.VIEW) -> bool:
+        """Whether the caller may do this with the queue, be it there or not."""
+        return queue in await self.reach(caller, verb)
+
+    async def require(self, caller: Caller, queue: str, verb: str = Verb.VIEW) -> None:
+        """Raises a 404 `Problem` if the caller may not view the queue, a 403 if not do this."""
+        if caller.scope is None and not RULERS.isdisjoint(caller.roles):
+            return
+        restricted = await self.restricted()
+        permissions.require_verb(caller, verb, queue, restricted.get(queue, ()))
+
+    async def restricted(self) -> Mapping[str, tuple[Permission, ...]]:
+        """All queues that have permissions, perhaps as they were `CACHE_S` ago."""
+        if self._now_s() - self._read_s < CACHE_S:
+            return self._restricted
+        async with self._reading:
+            if self._now_s() - self._read_s >= CACHE_S:
+                asked_s = self._now_s()
+                self._restricted = await self._read()
+                self._read_s = asked_s
+        return self._restricted
+
+    async def _read(self) -> Mapping[str, tuple[Permission, ...]]:
+        try:
+            with reaching():
+                rows = await self._pool.fetch(_RESTRICTED)
+        except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
+            raise DatabaseUnavailable(f"submit has not made its tables yet: {error}") from error
+        found = {}
+        for row in rows:
+            queue = configuration.decode(row["value"])
+            assert isinstance(queue, configuration.Queue)
+            found[row["name"]] = queue.permissions
+        return found

@@ -1,0 +1,65 @@
+"""From a name and groups to a caller with roles, as the settings bind them. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from fairlead_common.domain.permissions import Caller, Scope, Verb, least, verbs_of
+from fairlead_common.service.access_settings import RoleBinding
+
+_ALL: Final = frozenset(str(verb) for verb in Verb)
+
+
+def bound(name: str, groups: Sequence[str], bindings: Iterable[RoleBinding]) -> Caller:
+    """The caller of that name, in these groups, with every role that a binding gives."""
+    nobody = Caller(name, groups=tuple(groups))
+    roles: dict[str, None] = {}
+    by_queue: dict[str, dict[str, None]] = {}
+    for binding in bindings:
+        if not nobody.is_one_of(binding.subjects):
+            continue
+        if binding.queues is None:
+            roles[binding.role.value] = None
+        for queue in binding.queues or ():
+            by_queue.setdefault(queue, {})[binding.role.value] = None
+    return Caller(
+        name,
+        roles=tuple(roles),
+        groups=nobody.groups,
+        queue_roles={queue: tuple(held) for queue, held in by_queue.items()},
+        is_person=True,
+    )
+
+
+def narrowed(owner: Caller, roles: Iterable[str], queues: Sequence[str] | None) -> Caller:
+    """What a token may do that its owner made for himself: these roles at most, there at most."""
+    wanted = tuple(roles)
+    return scoped(
+        Caller(
+            owner.name,
+            roles=_lent(wanted, owner.roles),
+            groups=owner.groups,
+            queue_roles={queue: _lent(wanted, held) for queue, held in owner.queue_roles.items()},
+        ),
+        wanted,
+        queues,
+    )
+
+
+def scoped(caller: Caller, roles: Iterable[str], queues: Sequence[str] | None) -> Caller:
+    """The caller by a token with these roles, for these queues alone (None: for all)."""
+    verbs = verbs_of(roles)
+    if queues is None:
+        scope = None if verbs == _ALL else Scope(verbs)
+        return Caller(caller.name, caller.roles, caller.groups, caller.queue_roles, scope)
+    return Caller(
+        caller.name,
+        roles=(),
+        groups=caller.groups,
+        queue_roles={queue: tuple(sorted(caller.roles_in(queue))) for queue in queues},
+        scope=Scope(verbs, frozenset(queues)),
+    )
+
+
+def _lent(wanted: Iterable[str], held: Sequence[str]) -> tuple[str, ...]:
+    found = (least(role, held) for role in wanted)
+    return tuple(dict.fromkeys(role for role in found if role is not None))

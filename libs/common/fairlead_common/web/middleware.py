@@ -1,0 +1,316 @@
+"""The doors of an app: what every request passes before any route sees it. Pure ASGI.
+
+In this order: the request gets an id; the `Host` header must be one of ours; unless the path is one
+of those that are open to everybody, there must be a caller, who has not asked too much lately; and
+a browser's session changes things only from our own pages. So no route is open by accident. What
+answers leave with are the id, what is left to the caller, and headers that keep browsers careful.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from fastapi import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.domain.permissions import Caller
+from fairlead_common.domain.problems import Problem
+from fairlead_common.service import clock, json_logging
+from fairlead_common.service.settings import Settings
+from fairlead_common.web import fair_semaphore, problem_documents, rate_limits
+from fairlead_common.web.auth.authenticator import Headers, check_origin
+from fairlead_common.web.problem_documents import Excuse, shown
+from fairlead_common.web.rate_limits import Buckets, UnderWay
+
+OPEN: Final = frozenset(
+    {
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/openapi.json",
+        "/sign-in",
+        "/sign-in/oidc",
+        "/sign-in/callback",
+    }
+)
+OPEN_BELOW: Final = ("/problems", "/static/")
+"""What everybody may see: that it lives, how to talk to it, and how to sign in."""
+
+REQUEST_ID_MAX: Final = 64
+TRACE_LENGTH: Final = 32
+_ID: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/+=")
+_logger = logging.getLogger("fairlead.http")
+_NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
+_CAREFUL: Final = (
+    _NOSNIFF,
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+class Identify(Protocol):
+    """What finds callers: `auth.Authenticator` in services."""
+
+    def kept(self, headers: Headers) -> Caller | None:
+        """The caller, if that is known without asking anybody."""
+
+    async def find(self, headers: Headers) -> Caller:
+        """The caller. Raises a `Problem` or `WorldError`."""
+
+    def is_costly(self, headers: Headers) -> bool:
+        """Whether failures must be limited before these credentials are checked."""
+
+
+class CredentialWatch:
+    """Checks the credentials of a long request again and again; cancels its task when they are no
+    longer valid. `withdrawn`: the reason, once it has.
+
+    A short request costs one timer. An identity provider or database that is away ends nothing.
+    """
+
+    def __init__(
+        self,
+        identify: Identify,
+        headers: Headers,
+        request: "asyncio.Task[object]",
+        every_s: float,
+    ) -> None:
+        self.withdrawn: Problem | None = None
+        self._identify = identify
+        self._headers = headers
+        self._request = request
+        self._every_s = every_s
+        self._checking: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(every_s, self._start)
+
+    def stop(self) -> None:
+        """The request has ended."""
+        self._timer.cancel()
+        if self._checking is not None:
+            self._checking.cancel()
+
+    def _start(self) -> None:
+        self._checking = asyncio.create_task(self._check())
+
+    async def _check(self) -> None:
+        while True:
+            try:
+                await self._identify.find(self._headers)
+            except Problem as problem:
+                if problem.slug == "unauthenticated":
+                    self.withdrawn = problem
+                    self._request.cancel()
+                    return
+                _logger.warning("credentials were not checked again: %s", problem)
+            except WorldError as error:
+                _logger.warning("credentials were not checked again: %s", error)
+            await asyncio.sleep(self._every_s)
+
+
+class Doors:
+    """The outermost layer of an app. `identify` None: only open paths lead anywhere."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        identify: Identify | None,
+        open_below: tuple[str, ...] = (),
+        excuse: Excuse | None = None,
+        now_s: Callable[[], float] = clock.monotonic_s,
+    ) -> None:
+        self._app = app
+        self._hosts = frozenset(settings.hosts)
+        self._identify = identify
+        self._open_below = (*OPEN_BELOW, *open_below)
+        self._excuse = excuse
+        self._now_s = now_s
+        given = settings.requests
+        self._recheck_s = given.recheck_s
+        self._callers: Buckets[str] = Buckets(given.per_second, given.burst, given.callers_max)
+        self._wrong_tokens, self._wrong_passwords = (
+            Buckets[str](given.failures_per_second, given.failures_burst, given.callers_max)
+            for _ in range(2)
+        )
+        self._under_way: UnderWay[str] = UnderWay(given.concurrent_max)
+        full_s = rate_limits.seconds(given.burst / given.per_second)
+        self._policy = (b"ratelimit-policy", f'"caller";q={given.burst};w={full_s}'.encode())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request in, or say why not."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        headers: Headers = dict(scope["headers"])
+        extra = [(b"x-request-id", _request_id(headers))]
+        state = scope.setdefault("state", {})
+        state["request_id"] = extra[0][1].decode()
+        json_logging.ABOUT.set(_about(state["request_id"], headers))
+
+        async def send_with_extra(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                state["answering"] = True
+                state["event_stream"] = _complete(message["headers"], extra)
+            await send(message)
+
+        caller = None
+        try:
+            if len(headers) < len(scope["headers"]):
+                _check_once(scope)
+            self._check_host(headers)
+            if not self._is_open(scope["path"]):
+                caller = await self._caller(scope, headers)
+                state["caller"] = caller
+                fair_semaphore.CALLER.set(caller.name)
+                check_origin(scope["method"], headers)
+                self._count(caller, extra)
+        except (Problem, WorldError) as error:
+            await self._refuse(error, scope, receive, send_with_extra)
+            return
+        watch = None if caller is None else self._watch(headers)
+        try:
+            await self._app(scope, receive, send_with_extra)
+        except asyncio.CancelledError:
+            if watch is not None and watch.withdrawn is not None:
+                await self._end(watch.withdrawn, scope, receive, send_with_extra)
+            elif not state.get("answering"):
+                ending = Problem("unavailable", "This server is ending.", retry_after_s=1)
+                await self._refuse(ending, scope, receive, send_with_extra)
+        finally:
+            if watch is not None:
+                watch.stop()
+            if caller is not None:
+                self._under_way.end(caller.name)
+
+    def _is_open(self, path: str) -> bool:
+        return path in OPEN or path.startswith(self._open_below)
+
+    def _check_host(self, headers: Headers) -> None:
+        host = headers.get(b"host", b"").decode("latin-1")
+        name = host.rpartition(":")[0] if _has_port(host) else host
+        if name not in self._hosts and "*" not in self._hosts:
+            raise Problem(
+                "malformed",
+                f"The Host header {name!r} is not one of this server's names; add it to the"
+                " setting `hosts`.",
+            )
+
+    async def _caller(self, scope: Scope, headers: Headers) -> Caller:
+        if self._identify is None:
+            raise Problem("unauthenticated", "Nobody is let in here.")
+        caller = self._identify.kept(headers)
+        if caller is not None:
+            return caller
+        address = (scope.get("client") or ("",))[0]
+        if self._identify.is_costly(headers):
+            return await self._limited(self._wrong_passwords, address, headers, check_first=True)
+        return await self._limited(self._wrong_tokens, address, headers, check_first=False)
+
+    async def _limited(
+        self, failures: Buckets[str], address: str, headers: Headers, *, check_first: bool
+    ) -> Caller:
+        """The caller. Failures beyond the limit of their address are answered with 429.
+
+        Tokens are looked up in any case: everybody behind one gateway has its address, and a valid
+        token must not suffer from the invalid ones of others.
+        """
+        assert self._identify is not None
+        now_s = self._now_s()
+        if check_first and (wait_s := failures.wait_s(address, now_s)) > 0:
+            raise _too_many_failures(wait_s)
+        try:
+            return await self._identify.find(headers)
+        except Problem as problem:
+            if problem.slug != "unauthenticated" or b"authorization" not in headers:
+                raise
+            if (wait_s := failures.take(address, now_s).wait_s) > 0:
+                raise _too_many_failures(wait_s) from None
+            raise
+
+    def _watch(self, headers: Headers) -> CredentialWatch:
+        """End this request when its credentials are no longer valid."""
+        assert self._identify is not None
+        task = asyncio.current_task()
+        assert task is not None
+        return CredentialWatch(self._identify, headers, task, self._recheck_s)
+
+    async def _end(self, why: Problem, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a request whose credentials were withdrawn, or end the stream it was given."""
+        if scope["state"].get("answering"):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        else:
+            await self._refuse(why, scope, receive, send)
+
+    def _count(self, caller: Caller, extra: list[tuple[bytes, bytes]]) -> None:
+        """One more request of the caller's. Raises a 429 `Problem`."""
+        taken = self._callers.take(caller.name, self._now_s())
+        extra.append(self._policy)
+        extra.append((b"ratelimit", b'"caller";r=%d;t=%d' % (taken.left, taken.full_s + 0.999)))
+        if taken.wait_s > 0:
+            raise Problem(
+                "too-many-requests",
+                f"{caller.name} has asked more often than this server lets one caller.",
+                retry_after_s=rate_limits.seconds(taken.wait_s),
+            )
+        if not self._under_way.begin(caller.name):
+            raise Problem(
+                "too-many-requests",
+                f"{caller.name} has {self._under_way.most} requests under way, streams and long"
+                " polls among them; let some of them end first.",
+                retry_after_s=1,
+            )
+
+    async def _refuse(
+        self, error: Problem | WorldError, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        await shown(Request(scope), problem_documents.told(error), self._excuse)(
+            scope, receive, send
+        )
+
+
+def _too_many_failures(wait_s: float) -> Problem:
+    return Problem(
+        "too-many-requests",
+        "Too many wrong credentials came from your address.",
+        retry_after_s=rate_limits.seconds(wait_s),
+    )
+
+
+def _check_once(scope: Scope) -> None:
+    """Raises a 400 `Problem` for a header said twice of which a proxy may have taken the other."""
+    names = [name for name, _ in scope["headers"]]
+    for name in (b"host", b"authorization"):
+        if names.count(name) > 1:
+            raise Problem("malformed", f"The header {name.decode()} is there more than once.")
+
+
+def _request_id(headers: Headers) -> bytes:
+    given = headers.get(b"x-request-id", b"")[:REQUEST_ID_MAX]
+    return given if given and _ID.issuperset(given) else secrets.token_hex(8).encode()
+
+
+def _about(request_id: str, headers: Headers) -> dict[str, str]:
+    """What lines of the log say of this request."""
+    said = {"request": request_id}
+    trace = headers.get(b"traceparent", b"").decode("latin-1").split("-")[1:2]
+    return {**said, "trace": trace[0][:TRACE_LENGTH]} if trace else said
+
+
+def _complete(headers: list[tuple[bytes, bytes]], extra: list[tuple[bytes, bytes]]) -> bool:
+    """Add what every answer has, and what keeps browsers careful where the route said nothing;
+    whether the answer is a stream of events.
+    """
+    said = dict(headers)
+    headers.extend(item for item in _CAREFUL if item[0] not in said)
+    headers.extend(extra)
+    return said.get(b"content-type", b"").startswith(b"text/event-stream")
+
+
+def _has_port(host: str) -> bool:
+    return host.rpartition(":")[2].isdigit() and not host.endswith("]") and ":" in host

@@ -1,0 +1,290 @@
+"""The OpenAPI document of an app: what the framework knows of its routes, made whole.
+
+Services write schemas from the structs that decode and encode (`msgspec`), each where it is used.
+Here every schema that has a name moves to `components` once, and every call gets the problems that
+the doors may answer with, all of one form; what a route said about a status is kept.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from fastapi import FastAPI
+
+from fairlead_common.domain.problems import TYPES
+from fairlead_common.web import openapi_texts
+
+SCHEMES: Final = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API token (`fairlead token create`), or a token of an OpenID provider.",
+    },
+    "password": {
+        "type": "http",
+        "scheme": "basic",
+        "description": "Where the settings name users.",
+    },
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": "fairlead_session",
+        "description": (
+            "A browser that was signed in by a link (`fairlead token link`). The name ends with the"
+            " port where the address has one: `fairlead_session_8080`."
+        ),
+    },
+}
+MET_BY_ALL: Final = (400, 408, 429, 431, 500, 503)
+"""Statuses with which anybody may be answered before, or instead of, a route."""
+MET_BEHIND_DOORS: Final = (401, 403)
+JSON: Final = "application/json"
+SLUGS: Final[Mapping[int, str]] = {kind.status: slug for slug, kind in TYPES.items()}
+_PARAMETER: Final = re.compile(r"\{[^}]*\}")
+RATE_LIMIT: Final = {
+    "RateLimit-Policy": "What one caller may ask of this process: `q` requests, filling in `w` s.",
+    "RateLimit": "What is left of that: `r` requests; the bucket is full again in `t` s.",
+}
+_OPERATIONS: Final = frozenset({"get", "put", "post", "delete", "patch"})
+
+Json = dict[str, Any]
+"""A part of the document: JSON as it comes."""
+
+
+def install(app: FastAPI, open_paths: Sequence[str], open_below: tuple[str, ...]) -> None:
+    """Make `app.openapi()` the whole document."""
+    made: list[Json] = []
+    framework = app.openapi
+
+    def document() -> Json:
+        if not made:
+            made.append(complete(framework(), frozenset(open_paths), open_below))
+        return made[0]
+
+    app.openapi = document  # type: ignore[method-assign]  # as FastAPI says to extend it
+
+
+def complete(document: Json, open_paths: frozenset[str], open_below: tuple[str, ...]) -> Json:
+    """The document with shared schemas, problems and credentials in their places."""
+    schemas: dict[str, Json] = {"Problem": problem_schema()}
+    paths: Json = {}
+    for path, operations in sorted(document["paths"].items()):
+        is_open = path in open_paths or path.startswith(open_below)
+        paths[path] = {
+            method: _operation(operation, is_open) if method in _OPERATIONS else operation
+            for method, operation in operations.items()
+        }
+    used = {
+        int(status) for path in paths.values() for o in path.values() for status in o["responses"]
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Fairlead",
+            "version": document["info"]["version"],
+            "description": "A batch scheduler over many clusters. Every error is a problem document"
+            " (RFC 9457); `/problems` says what each type means and what to do about it.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "security": [{name: []} for name in SCHEMES],
+        "paths": _hoisted(paths, schemas),
+        "components": {
+            "schemas": dict(sorted(schemas.items())),
+            "responses": {
+                name: problem_response(status)
+                for status, name in sorted(_NAMES.items())
+                if status in used
+            },
+            "headers": {
+                name: {"description": text, "schema": {"type": "string"}}
+                for name, text in RATE_LIMIT.items()
+            },
+            "securitySchemes": SCHEMES,
+        },
+    }
+
+
+def answer(kind: Any, description: str, media: Sequence[str] = (JSON,)) -> Json:
+    """One entry of a route's `responses`: this type, or one of several. `str` is plain text."""
+    part = {"type": "string"} if kind is str else schema(kind)
+    return {"description": description, "content": {each: {"schema": part} for each in media}}
+
+
+def problems(*statuses: int) -> dict[int | str, Json]:
+    """Entries of a route's `responses`: these, and what every route may say of its parameters."""
+    return {
+        status: {"description": TYPES[SLUGS[status]].title} for status in sorted({422, *statuses})
+    }
+
+
+def schema(kind: Any, required: Mapping[type, Sequence[str]] | None = None) -> Json:
+    """The JSON schema of a type, or of one of several, without references; named parts keep their
+    names as titles. `required`: fields that must be there although their types say otherwise.
+    """
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    made, parts = msgspec.json.schema_components(kinds, ref_template="{name}")
+    for type_, fields in (required or {}).items():
+        if type_.__name__ in parts:
+            parts[type_.__name__]["required"] = list(fields)
+    whole: Json = _written_out(made[0] if len(made) == 1 else {"anyOf": list(made)}, parts)
+    return whole
+
+
+def _written_out(part: Any, parts: Mapping[str, Json]) -> Any:
+    """The same without references: no type of the API is too deep for that."""
+    match part:
+        case {"$ref": str(name)}:
+            return _written_out(parts[name], parts)
+        case dict():
+            return {key: _written_out(value, parts) for key, value in part.items()}
+        case list():
+            return [_written_out(item, parts) for item in part]
+        case _:
+            return part
+
+
+def methods_at(document: Json, path: str) -> list[str]:
+    """The methods that the document tells of for an address, whichever service has them."""
+    found: Json = document["paths"].get(path) or next(
+        (
+            operations
+            for template, operations in document["paths"].items()
+            if re.fullmatch(_PARAMETER.sub("[^/]+", template), path)
+        ),
+        {},
+    )
+    return sorted(method.upper() for method in found)
+
+
+def problem_schema() -> Json:
+    """The schema of every problem document."""
+    return {
+        "title": "Problem",
+        "type": "object",
+        "required": ["type", "title", "status", "detail", "instance"],
+        "properties": {
+            "type": {"enum": [f"/problems/{slug}" for slug in TYPES]},
+            "title": {"type": "string"},
+            "status": {"type": "integer", "minimum": 400, "maximum": 599},
+            "detail": {"type": "string", "description": "What is wrong this time."},
+            "instance": {"type": "string", "description": "The request's id, `X-Request-Id`."},
+            "errors": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["pointer", "detail"],
+                    "properties": {
+                        "pointer": {"type": "string", "description": "A JSON pointer (RFC 6901)."},
+                        "detail": {"type": "string"},
+                    },
+                },
+            },
+        },
+    }
+
+
+_NAMES: Final[Mapping[int, str]] = {
+    kind.status: "".join(word.capitalize() for word in slug.split("-"))
+    for slug, kind in TYPES.items()
+}
+
+
+def problem_response(status: int) -> Json:
+    """The answer with this status: what it means, with an example."""
+    slug = SLUGS[status]
+    kind = TYPES[slug]
+    example: Json = {
+        "type": f"/problems/{slug}",
+        "title": kind.title,
+        "status": status,
+        "detail": "What is wrong this time.",
+        "instance": "6f1c2a9be07d4410",
+    }
+    if status == 422:
+        example["errors"] = [{"pointer": "/jobs/0/cpu", "detail": "'-1' is negative"}]
+    response: Json = {
+        "description": " ".join(kind.means),
+        "content": {
+            "application/problem+json": {
+                "schema": {"$ref": "#/components/schemas/Problem"},
+                "example": example,
+            }
+        },
+    }
+    if status in (429, 503):
+        response["headers"] = {
+            "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}
+        }
+    return response
+
+
+def _operation(operation: Json, is_open: bool) -> Json:
+    """One call, with the problems that it may be answered with."""
+    responses: Json = {}
+    for status, response in operation["responses"].items():
+        if int(status) < 400 or _is_own(response):
+            said_of = _without_nothing(response)
+            responses[status] = said_of if is_open else {**said_of, "headers": _headers(response)}
+    said = {int(status) for status in operation["responses"] if int(status) >= 400}
+    met = {*said, *MET_BY_ALL, *(() if is_open else MET_BEHIND_DOORS)}
+    for status in met - {int(status) for status in responses}:
+        responses[str(status)] = {"$ref": f"#/components/responses/{_NAMES[status]}"}
+    made = {**operation, "responses": dict(sorted(responses.items()))}
+    if "parameters" in operation:
+        made["parameters"] = [_parameter(each) for each in operation["parameters"]]
+    if openapi_texts.PREFIXES in operation:
+        made["description"] = openapi_texts.prefixed(operation[openapi_texts.PREFIXES])
+    if is_open:
+        made["security"] = []
+    return made
+
+
+def _parameter(parameter: Json) -> Json:
+    """A parameter with what its name means everywhere, where it says nothing of its own."""
+    meaning = openapi_texts.PARAMETERS.get(parameter["name"], "")
+    return {"description": meaning, **parameter} if meaning else parameter
+
+
+def _without_nothing(response: Json) -> Json:
+    """Without content of which only the framework believes that it may be there."""
+    if "content" not in response:
+        return response
+    content = {kind: part for kind, part in response["content"].items() if part.get("schema")}
+    rest = {name: part for name, part in response.items() if name != "content"}
+    return {**rest, "content": content} if content else rest
+
+
+def _is_own(response: Json) -> bool:
+    """Whether a route answers a failure with something else than a problem. What the framework
+    says by itself of parameters is none: a problem takes its place.
+    """
+    described = response.get("content", {}).get("application/json", {}).get("schema", {})
+    return bool(described) and "HTTPValidationError" not in described.get("$ref", "")
+
+
+def _headers(response: Json) -> Json:
+    limits = {name: {"$ref": f"#/components/headers/{name}"} for name in RATE_LIMIT}
+    return {**response.get("headers", {}), **limits}
+
+
+def _hoisted(part: Any, schemas: dict[str, Json]) -> Any:
+    """The same with every named schema moved to `schemas`. `Any`: JSON at every depth."""
+    if isinstance(part, list):
+        return [_hoisted(item, schemas) for item in part]
+    if not isinstance(part, dict):
+        return part
+    made = {key: _hoisted(value, schemas) for key, value in part.items()}
+    if made.get("type") != "object" or not isinstance(made.get("title"), str):
+        return made
+    name, number = made["title"], 2
+    while schemas.setdefault(name, made) != made:
+        name, number = f"{made['title']}{number}", number + 1
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def text(document: Json) -> bytes:
+    """As it is committed: one form for one document."""
+    return (
+        msgspec.json.format(msgspec.json.encode(document, order="deterministic"), indent=1) + b"\n"
+    )

@@ -1,0 +1,102 @@
+"""What is asked for in a query, read strictly: a name that a route does not know is an error, and
+one answer names everything that is wrong.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Final
+
+from fastapi import Query, Request
+from fastapi._compat import ModelField
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+from pydantic import AfterValidator
+
+from fairlead_common.domain import durations
+from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.problems import Problem
+from fairlead_common.web import problem_documents
+from fairlead_common.web.openapi_texts import PREFIXES
+from fairlead_common.web.problem_documents import FAULTS_MAX
+
+NAMES_MAX: Final = 16
+"""Most parameters with the same beginning."""
+NAME_LENGTH_MAX: Final = 317
+
+
+def readable(read: Callable[[str], object]) -> AfterValidator:
+    """For a parameter's type: `read` raises `ValueError` for what it cannot be."""
+
+    def check(text: str) -> str:
+        read(text)
+        return text
+
+    return AfterValidator(check)
+
+
+After = Annotated[
+    str | None,
+    Query(max_length=2_000, description="Wait until this position of an earlier change is seen."),
+]
+Wait = Annotated[
+    Annotated[str, readable(durations.wait_s)] | None,
+    Query(max_length=20, description="How long to wait, like 30s."),
+]
+
+
+async def check(request: Request) -> None:
+    """Raises a 422 `Problem` that names all that is wrong with the query of a request."""
+    route = request.scope["route"]
+    assert isinstance(route, APIRoute)
+    known = {field.alias: field for field in _fields(route.dependant)}
+    prefixes: tuple[str, ...] = tuple((route.openapi_extra or {}).get(PREFIXES, ()))
+    given = request.query_params.multi_items()
+    found = [*_faults(given, known, prefixes), *_missing(given, known)]
+    if found:
+        raise Problem("invalid", "A parameter is not valid.", found[:FAULTS_MAX])
+
+
+def _fields(dependant: Dependant) -> Iterator[ModelField]:
+    """The parameters that a route reads, and what it depends on."""
+    yield from dependant.query_params
+    for each in dependant.dependencies:
+        yield from _fields(each)
+
+
+def _faults(
+    given: Sequence[tuple[str, str]], known: dict[str, ModelField], prefixes: tuple[str, ...]
+) -> Iterator[Fault]:
+    seen: dict[str, str] = {}
+    for name, text in given:
+        place = _place(name)
+        prefix = next(filter(name.startswith, prefixes), None)
+        if name in seen:
+            yield Fault(place, "This parameter is given more than once.")
+        elif "\0" in name + text:
+            yield Fault(place, "This parameter holds a NUL character, which no text here can.")
+        elif name in known:
+            _, wrong = known[name].validate(text, loc=("query", name))
+            yield from (Fault(place, problem_documents.sentence(each["msg"])) for each in wrong)
+        elif prefix is None:
+            there_are = ", ".join([*sorted(known), *(f"{each}<name>" for each in prefixes)])
+            detail = "There is no such parameter here; there are "
+            yield Fault(place, f"{detail}{there_are or 'none'}.")
+        elif not len(prefix) < len(name) <= len(prefix) + NAME_LENGTH_MAX:
+            yield Fault(place, f"Write {prefix}<name>=<value>.")
+        seen[name] = text
+    for prefix in prefixes:
+        count = sum(name.startswith(prefix) for name in seen)
+        if count > NAMES_MAX:
+            detail = f"{count} are asked for; the most is {NAMES_MAX}."
+            yield Fault(_place(prefix), detail)
+
+
+def _missing(given: Sequence[tuple[str, str]], known: dict[str, ModelField]) -> Iterator[Fault]:
+    names = {name for name, _ in given}
+    for name, field in known.items():
+        if field.field_info.is_required() and name not in names:
+            yield Fault(_place(name), "This parameter is missing.")
+
+
+def _place(name: str) -> str:
+    """A pointer (RFC 6901) to a parameter."""
+    return "/query/" + name[:100].replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,286 @@
+"""Serving HTTP: an app with the common routes and guards, and a server that ends with its task.
+
+A service offers its routes; this adds `/healthz`, `/readyz`, `/metrics`, pages of problems, the
+doors that every request passes and limits of connections.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import asyncpg
+import msgspec
+import prometheus_client
+import uvicorn
+from fastapi import APIRouter, FastAPI, Response
+from fastapi.responses import PlainTextResponse
+from fastapi.telemetry import TelemetryConfig
+
+from fairlead_common.domain.errors import WorldError
+from fairlead_common.service.access_settings import ConnectionLimits
+from fairlead_common.service.disk import Disk
+from fairlead_common.service.health import VERSION, Check, Degraded
+from fairlead_common.service.settings import Settings
+from fairlead_common.web import (
+    connections,
+    middleware,
+    openapi,
+    openapi_texts,
+    problem_documents,
+    problem_pages,
+    refused_requests,
+)
+from fairlead_common.web.direct_dispatch import Straight
+from fairlead_common.web.middleware import Doors, Identify
+from fairlead_common.web.write_guard import WriteGate
+
+CHECK_S_MAX: Final = 2.0
+BACKLOG: Final = 2_048
+GRACE_S: Final = 5.0
+"""What requests under way are given to end when the server does."""
+CANCELLED_S: Final = 1.0
+"""What they are given to say so when they could not."""
+LETTING_IN_TURNS: Final = 3
+"""Turns of the loop until a connection that was just taken is made, and closed."""
+_SILENT: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "logs": False}
+"""The framework would look for a tracer with each request; ours are counted by the services."""
+_silent_parser: Final = refused_requests.SilentParser()
+_logger = logging.getLogger("fairlead.http")
+
+
+def build_app(
+    title: str,
+    routers: Sequence[APIRouter],
+    checks: Mapping[str, Check],
+    settings: Settings,
+    *,
+    identify: Identify | None = None,
+    open_below: tuple[str, ...] = (),
+    excuse: problem_documents.Excuse | None = None,
+) -> FastAPI:
+    """One app of all these routers; ready when every check answers None.
+
+    Whoever wants more than what is open to everybody (`doors.OPEN`, and here what begins with one
+    of `open_below`) is somebody whom `identify` finds. `excuse` shows a refusal to browsers.
+    """
+    app = FastAPI(
+        title=title,
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=openapi_texts.operation_id,
+        telemetry=_SILENT,
+    )
+    problem_documents.install(app, excuse)
+    disk = Disk(settings.disk)
+    included = (*routers, problem_pages.routes(), _common_routes(_with_disk(checks, disk)))
+    for router in included:
+        app.include_router(router)
+    openapi.install(app, tuple(middleware.OPEN), (*middleware.OPEN_BELOW, *open_below))
+    app.add_middleware(Straight, routers=included, excuse=excuse)
+    app.add_middleware(WriteGate, disk=disk)
+    app.add_middleware(
+        Doors, settings=settings, identify=identify, open_below=open_below, excuse=excuse
+    )
+    return app
+
+
+def _with_disk(checks: Mapping[str, Check], disk: Disk) -> Mapping[str, Check]:
+    """The checks, and whether the disk is full: such a service answers reads all the same."""
+
+    async def check() -> str | None:
+        problem = disk.problem()
+        return None if problem is None else Degraded(problem)
+
+    return {**checks, "disk": check} if disk.is_watched else checks
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The answer of `/readyz`: each check says `ok`, or what is not."""
+
+    ready: bool
+    version: str
+    checks: dict[str, str]
+
+
+def _common_routes(checks: Mapping[str, Check]) -> APIRouter:
+    router = APIRouter(tags=["health"])
+
+    @router.get("/healthz", summary="Whether the process lives", response_class=PlainTextResponse)
+    async def healthz() -> Response:
+        return Response("ok\n", media_type="text/plain")
+
+    @router.get(
+        "/readyz",
+        summary="Whether everything it needs is there, and if not what",
+        responses={200: openapi.answer(Ready, "Ready."), 503: openapi.answer(Ready, "Not ready.")},
+    )
+    async def readyz() -> Response:
+        answers = await asyncio.gather(*(_answer(check) for check in checks.values()))
+        is_ready = all(each is None or isinstance(each, Degraded) for each in answers)
+        messages = {  # `str`: msgspec refuses subclasses, and `Degraded` is one
+            name: "ok" if answer is None else str(answer)
+            for name, answer in zip(checks, answers, strict=True)
+        }
+        return Response(
+            msgspec.json.encode(Ready(is_ready, VERSION, messages)),
+            status_code=200 if is_ready else 503,
+            media_type="application/json",
+        )
+
+    @router.get("/metrics", summary="Measurements for Prometheus", response_class=PlainTextResponse)
+    async def metrics() -> Response:
+        return Response(
+            prometheus_client.generate_latest(), media_type=prometheus_client.CONTENT_TYPE_LATEST
+        )
+
+    return router
+
+
+async def _answer(check: Check) -> str | None:
+    try:
+        async with asyncio.timeout(CHECK_S_MAX):
+            return await check()
+    except TimeoutError:
+        return f"did not answer within {CHECK_S_MAX:.0f} s"
+    except (WorldError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        return f"failed: {error}"
+
+
+async def serve(
+    app: FastAPI,
+    host: str,
+    port: int,
+    limits: ConnectionLimits | None = None,
+    listening: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until cancelled; then nobody listens there any more.
+
+    `listening` is called once: callers are taken from then on, and none was answered before.
+
+    What is under way then may end first, within `GRACE_S`: whoever made this one of several tasks
+    cancels the others only after it, so that what answers is still there. Event streams end at
+    once, for their readers come again by themselves.
+    """
+    given = limits or ConnectionLimits()
+    config = uvicorn.Config(
+        app,
+        http=connections.made_for(given),
+        forwarded_allow_ips=list(given.proxies),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_keep_alive=3600,  # a second look at connections is ours
+    )
+    logging.getLogger("uvicorn.error").addFilter(_silent_parser)
+    server = _Server(config)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
+    sockets = await _listening(host, port)
+    listening()
+    running = asyncio.create_task(server.serve(sockets))
+    looking = asyncio.create_task(server.look())
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await server.tried.wait()  # broken off, a start would leave its listeners in the loop
+        await server.drain()
+        raise
+    finally:
+        looking.cancel()
+        await server.hang_up()
+        running.cancel()
+        await asyncio.wait([running, looking])
+
+
+async def _listening(host: str, port: int) -> list[socket.socket]:
+    """Sockets bound to every address of the host. Raises OSError with the address in it."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets = []
+    for family, _, _, _, address in dict.fromkeys(found):
+        try:
+            sockets.append(socket.create_server(address, family=family, backlog=BACKLOG))
+        except OSError as error:
+            for each in sockets:
+                each.close()
+            raise OSError(error.errno, f"{host}:{port}: {error.strerror}") from None
+    return sockets
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the process: `main` turns them into the cancellation of its tasks."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.tried = asyncio.Event()
+        """The start is over, well or not."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's."""
+        try:
+            await super().startup(sockets)
+        finally:
+            self.tried.set()
+
+    async def look(self) -> None:
+        """Look at all connections each second, for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(connections.LOOK_S)
+            now_s = loop.time()
+            refused_requests.ALL.log(now_s)
+            for connection in self._connections():
+                connection.look(now_s)
+
+    async def drain(self) -> None:
+        """Take no new connections, and let what is under way end, within a bound."""
+        await self._close_listeners()
+        for connection in self._connections():
+            connection.end()
+        for bound_s in (GRACE_S, CANCELLED_S):
+            if self.server_state.tasks:
+                await asyncio.wait(self.server_state.tasks, timeout=bound_s)
+            for task in self.server_state.tasks:
+                task.cancel()
+
+    async def hang_up(self) -> None:
+        """Take no new connections and close those that there are, or that are being let in."""
+        await self._close_listeners()
+        for _ in range(LETTING_IN_TURNS):
+            for connection in self._connections():
+                connection.transport.close()
+            await asyncio.sleep(0)
+
+    def _connections(self) -> list[connections.Connection]:
+        return [
+            each
+            for each in self.server_state.connections
+            if isinstance(each, connections.Connection)
+        ]
+
+    async def _close_listeners(self) -> None:
+        """asyncio takes a connection in one turn and makes its transport in the next, which fails,
+        and leaves it open for ever, if the listener was closed in between.
+        """
+        if not self.started:
+            return
+        loop = asyncio.get_running_loop()
+        for listener in self.servers:
+            for each in listener.sockets:
+                loop.remove_reader(each.fileno())
+        await asyncio.sleep(0)
+        for listener in self.servers:
+            listener.close()
+
+    def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
+        return contextlib.nullcontext()

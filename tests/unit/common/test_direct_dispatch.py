@@ -1,0 +1,143 @@
+"""Calls that go past the framework answer as those that go through it."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import httpx2
+import pytest
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from fairlead_common.domain.errors import LogUnavailable
+from fairlead_common.domain.problems import Problem
+from fairlead_common.service.settings import Settings
+from fairlead_common.web import direct_dispatch, server
+from tests.unit.common.callers import Only
+
+
+def of_who_asks(request: Request) -> str:
+    """Something that only the framework can find out."""
+    return str(request.state.caller.name)
+
+
+def routes() -> APIRouter:
+    """One route per kind."""
+    router = APIRouter(prefix="/api")
+
+    @router.post("/plain")
+    async def plain(request: Request) -> Response:
+        return Response(await request.body(), headers={"x-name": request.state.caller.name})
+
+    @router.get("/problem")
+    async def problem(request: Request) -> Response:
+        raise Problem("conflict", f"{request.url.path} is taken.", retry_after_s=7)
+
+    @router.get("/world")
+    async def world(request: Request) -> Response:
+        raise LogUnavailable("the log is away")
+
+    @router.get("/mistake")
+    async def mistake(request: Request) -> Response:
+        raise AssertionError("this cannot be")
+
+    @router.get("/things/{number}")
+    async def thing(request: Request, number: int) -> Response:
+        return Response(str(number))
+
+    @router.get("/limited")
+    async def limited(request: Request, limit: Annotated[int, Query(le=10)] = 5) -> Response:
+        return Response(str(limit))
+
+    @router.get("/depends", dependencies=[Depends(of_who_asks)])
+    async def depends(request: Request) -> Response:
+        return Response("")
+
+    @router.get("/object")
+    async def an_object(request: Request) -> dict[str, int]:
+        return {"number": 1}
+
+    return router
+
+
+def test_endpoints_that_take_a_request_and_give_a_response_are_straight() -> None:
+    assert set(direct_dispatch.endpoints([routes()])) == {
+        ("POST", "/api/plain"),
+        ("GET", "/api/problem"),
+        ("GET", "/api/world"),
+        ("GET", "/api/mistake"),
+    }
+
+
+def test_of_two_routes_at_one_place_the_first_counts_as_with_the_framework() -> None:
+    first, second = routes(), routes()
+    found = direct_dispatch.endpoints([first, second])
+    assert found == direct_dispatch.endpoints([first]) != direct_dispatch.endpoints([second])
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of an app with those routes."""
+    app = server.build_app("test", [routes()], {}, Settings(), identify=Only())
+    transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client
+
+
+async def test_a_straight_call_reads_its_body_and_knows_its_caller(
+    http: httpx2.AsyncClient,
+) -> None:
+    answer = await http.post("/api/plain", content=b"abc", headers={"X-Request-Id": "abc-1"})
+    assert (answer.status_code, answer.content) == (200, b"abc")
+    assert answer.headers["x-name"] == "tester"
+    assert answer.headers["x-request-id"] == "abc-1"
+    assert "ratelimit" in answer.headers
+
+
+async def test_its_problems_are_told(http: httpx2.AsyncClient) -> None:
+    answer = await http.get("/api/problem")
+    assert (answer.status_code, answer.headers["retry-after"]) == (409, "7")
+    assert answer.json()["detail"] == "/api/problem is taken."
+    assert answer.json()["instance"] == answer.headers["x-request-id"]
+
+
+async def test_the_worlds_errors_are_told(http: httpx2.AsyncClient) -> None:
+    answer = await http.get("/api/world")
+    assert (answer.status_code, answer.json()["detail"]) == (503, "the log is away")
+
+
+async def test_its_mistakes_say_nothing_but_an_id(http: httpx2.AsyncClient) -> None:
+    answer = await http.get("/api/mistake", headers={"X-Request-Id": "abc-1"})
+    assert (answer.status_code, answer.json()["type"]) == (500, "/problems/internal")
+    assert answer.json()["instance"] == "abc-1"
+    assert "this cannot be" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "want"),
+    [
+        ("/api/things/7", (200, "7")),
+        ("/api/limited?limit=9", (200, "9")),
+        ("/api/depends", (200, "")),
+        ("/api/object", (200, '{"number":1}')),
+    ],
+)
+async def test_the_framework_goes_on_to_answer_the_others(
+    http: httpx2.AsyncClient, path: str, want: tuple[int, str]
+) -> None:
+    answer = await http.get(path)
+    assert (answer.status_code, answer.text) == want
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/api/plain", 405),
+        ("POST", "/api/plain/more", 404),
+        ("GET", "/api/limited?limit=11", 422),
+    ],
+)
+async def test_what_is_not_there_is_refused_as_ever(
+    http: httpx2.AsyncClient, method: str, path: str, status: int
+) -> None:
+    answer = await http.request(method, path)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"

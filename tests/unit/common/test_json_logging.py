@@ -1,0 +1,58 @@
+"""Lines of a service's log."""
+
+import json
+import logging
+
+import httpx2
+from fastapi import APIRouter
+
+from fairlead_common.service import json_logging
+from fairlead_common.service.settings import Settings
+from fairlead_common.web import server
+
+
+def line(record: logging.LogRecord) -> dict[str, object]:
+    found: dict[str, object] = json.loads(json_logging.Lines().format(record))
+    return found
+
+
+def test_a_log_line_is_one_object_with_its_fields() -> None:
+    record = logging.LogRecord("fairlead.http", logging.INFO, "", 0, "took %d ms", (3,), None)
+    record.created = 1_767_225_600.25
+    record.fields = {"job": "0a"}
+    assert line(record) == {
+        "time": "2026-01-01T00:00:00.250Z",
+        "level": "INFO",
+        "logger": "fairlead.http",
+        "message": "took 3 ms",
+        "job": "0a",
+    }
+
+
+def test_a_log_line_of_a_failure_has_its_traceback() -> None:
+    try:
+        raise ValueError("odd")
+    except ValueError as error:
+        failure = (ValueError, error, error.__traceback__)
+    record = logging.LogRecord("fairlead", logging.ERROR, "", 0, "failed", None, failure)
+    assert "ValueError: odd" in str(line(record)["exception"])
+
+
+async def test_what_is_logged_during_a_request_names_it_and_its_trace() -> None:
+    router = APIRouter()
+    lines = []
+
+    @router.get("/problems/x")
+    async def route() -> None:
+        record = logging.LogRecord("fairlead", logging.INFO, "", 0, "here", None, None)
+        lines.append(line(record))
+
+    app = server.build_app("test", [router], {}, Settings())
+    transport = httpx2.ASGITransport(app=app)
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    headers = {"X-Request-Id": "r1", "traceparent": f"00-{trace}-b7ad6b7169203331-01"}
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        await client.get("/problems/x", headers=headers)
+        await client.get("/problems/x", headers={"traceparent": "odd"})
+    assert (lines[0]["request"], lines[0]["trace"]) == ("r1", trace)
+    assert "trace" not in lines[1]

@@ -1,0 +1,79 @@
+"""Events as messages: cut at the bounds of a message, in order, each to its partition."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead_common.domain import ids
+from fairlead_common.domain.records import events
+from fairlead_common.log.protocol import RECORD_BYTES_MAX, Record
+
+KIB = 1024
+
+
+def cancelled(name: str, reason_bytes: int = 0) -> events.AnyEvent:
+    """A small event, or one of about the size asked for."""
+    return events.JobCancelled(job_id=ids.JobId(name), reason="x" * reason_bytes)
+
+
+def names(record: Record) -> list[str]:
+    """The job ids that a message mentions, in order."""
+    assert record.value is not None
+    sequence = events.decode(record.value)
+    return [event.job_id for event in sequence.events if isinstance(event, events.JobEvent)]
+
+
+def test_no_events_make_no_message() -> None:
+    assert events.records("q", "s", "ada", []) == []
+
+
+def test_a_message_says_whose_job_set_it_is_and_who_asked() -> None:
+    (record,) = events.records("q", "s", "ada", [cancelled("a")], request="r1", traceparent="t1")
+    assert (record.topic, record.key) == ("fairlead.jobs", "q/s")
+    assert record.partition == ids.job_set_partition("q", "s")
+    assert record.value is not None
+    sequence = events.decode(record.value)
+    assert (sequence.queue, sequence.job_set, sequence.by) == ("q", "s", "ada")
+    assert (sequence.request, sequence.traceparent) == ("r1", "t1")
+
+
+def test_what_concerns_no_one_job_set_goes_where_it_is_told() -> None:
+    (record,) = events.records("", "", "ada", [cancelled("a")], partition=7)
+    assert (record.key, record.partition) == ("/", 7)
+
+
+@pytest.mark.parametrize(
+    ("count", "messages"), [(1, 1), (999, 1), (1_000, 1), (1_001, 2), (2_500, 3)]
+)
+def test_a_message_holds_at_most_a_thousand_events(count: int, messages: int) -> None:
+    made = events.records("q", "s", "ada", [cancelled(str(n)) for n in range(count)])
+    assert len(made) == messages
+    assert [name for record in made for name in names(record)] == [str(n) for n in range(count)]
+
+
+def test_large_events_are_spread_over_messages_of_at_most_a_mebibyte() -> None:
+    made = events.records("q", "s", "ada", [cancelled(str(n), 300 * KIB) for n in range(7)])
+    assert len(made) > 1
+    assert all(len(record.value or b"") <= RECORD_BYTES_MAX for record in made)
+    assert [name for record in made for name in names(record)] == list("0123456")
+
+
+def test_one_event_that_is_too_large_stays_whole_for_the_log_to_refuse() -> None:
+    (record,) = events.records("q", "s", "ada", [cancelled("a", RECORD_BYTES_MAX)])
+    assert len(record.value or b"") > RECORD_BYTES_MAX
+
+
+@given(st.lists(st.sampled_from([0, 10, 200 * KIB, 700 * KIB]), max_size=12))
+def test_whatever_the_sizes_the_order_is_kept_and_the_bounds_hold(sizes: list[int]) -> None:
+    made = events.records("q", "s", "ada", [cancelled(str(n), s) for n, s in enumerate(sizes)])
+    told = [names(record) for record in made]
+    assert [name for part in told for name in part] == [str(n) for n in range(len(sizes))]
+    assert all(part for part in told)
+    assert all(len(record.value or b"") <= RECORD_BYTES_MAX for record in made)
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b"[]", b"nonsense", b'{"queue": 1}'])
+def test_what_is_no_message_is_refused(value: bytes) -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        events.decode(value)

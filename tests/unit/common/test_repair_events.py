@@ -1,0 +1,173 @@
+"""What is stated again of a job brings both folds to the truth, and changes none that is there."""
+
+import itertools
+
+import msgspec
+import pytest
+
+from fairlead_common.domain import repair_events, shapes
+from fairlead_common.domain.ids import JobId, client_job_id, job_set_partition
+from fairlead_common.domain.lifecycle import JobState, RunState
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.repair_events import Choice, Knowledge
+from fairlead_lookout.domain import job_fold
+from fairlead_lookout.domain.model import JobSet, Known
+from fairlead_lookout.domain.model import Message as LookoutMessage
+from fairlead_scheduler.state import job_table as c
+from fairlead_scheduler.state.folds import job_fold as apply
+from fairlead_scheduler.state.job_table import View
+
+PARTITION = job_set_partition("q", "s")
+JOB: JobId = client_job_id(PARTITION, "q", "s", "a")
+SUBMITTED = ev.JobSubmitted(
+    job_id=JOB,
+    shape=shapes.encode(shapes.Shape(requests={"cpu": 1})),
+    spec=msgspec.Raw(b"{}"),
+    digest="d",
+)
+
+
+def live(state: JobState, run: int, run_state: RunState | None = None) -> Knowledge:
+    return Knowledge(state=state, run=run, run_state=run_state, executor="e", node="n")
+
+
+KNOWN = [
+    Knowledge(),
+    live(JobState.QUEUED, 0),
+    live(JobState.QUEUED, 2, RunState.LOST),
+    *(live(JobState.LEASED, run, RunState.LEASED) for run in (1, 3)),
+    *(live(JobState.RUNNING, run, RunState.RUNNING) for run in (1, 3)),
+    live(JobState.RUNNING, 3, RunState.SUCCEEDED),
+    *(
+        Knowledge(state=state, run=run)
+        for state in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.PREEMPTED)
+        for run in (1, 3)
+    ),
+]
+TRUTHS = [each for each in KNOWN if each.state is not None]
+
+
+class Folds:
+    """The scheduler's fold and lookout's, each fed with its own messages."""
+
+    def __init__(self) -> None:
+        self.view = View()
+        self.lookout = Known(jobs={}, sets={("q", "s"): JobSet(1, ("q", "s"), PARTITION)})
+        self._position = 0
+
+    def state(self, events: list[ev.AnyEvent]) -> None:
+        for event in events:
+            sequence = ev.EventSequence(queue="q", job_set="s", by="t", events=[event])
+            place = (PARTITION, self._position, 1_800_000_000_000 + self._position)
+            self._position += 1
+            apply.apply(self.view, [apply.Message(*place, sequence)], {})
+            changes = job_fold.apply(self.lookout, [LookoutMessage(*place, sequence)])
+            self.lookout = Known(
+                jobs={**self.lookout.jobs, **changes.jobs},
+                sets={**self.lookout.sets, **changes.sets},
+                runs={**self.lookout.runs, **changes.runs},
+            )
+
+    def of_scheduler(self) -> tuple[JobState | None, int | None]:
+        """State, and newest run of a live job."""
+        row = self.view.jobs.rows.get(JOB)
+        state = self.view.state_of(JOB)
+        live_row = row is not None and not c.IS_ENDED[self.view.jobs.state[row]]
+        return state, self.view.jobs.run.item(row) if live_row and row is not None else None
+
+    def of_lookout(self) -> tuple[str, int]:
+        job = self.lookout.jobs[JOB]
+        return job.state, job.run
+
+
+def history(known: Knowledge) -> list[ev.AnyEvent]:
+    """Events after which both views know this."""
+    if known.state is None:
+        return []
+    return list(repair_events.restate(JOB, Knowledge(), known, SUBMITTED, every_run=True))
+
+
+def allowed(behind: Knowledge, truth: Knowledge) -> bool:
+    """Whether a view that missed events could know the one while the other is true."""
+    if behind.is_ended or behind.run > truth.run:
+        return False
+    if behind.run == truth.run and truth.state is JobState.QUEUED and behind.state is truth.state:
+        return True
+    held = {JobState.LEASED: 1, JobState.PENDING: 2, JobState.RUNNING: 3}
+    if behind.run == truth.run and behind.is_held and truth.is_held:
+        return held[behind.state or JobState.LEASED] <= held[truth.state or JobState.LEASED] and (
+            behind.run_state is not RunState.SUCCEEDED or truth.run_state is RunState.SUCCEEDED
+        )
+    return not (behind.state is JobState.QUEUED and behind.run and behind.run == truth.run)
+
+
+PAIRS = [(b, t) for b, t in itertools.product(KNOWN, TRUTHS) if allowed(b, t)]
+
+
+def test_there_are_many_pairs() -> None:
+    assert len(PAIRS) > 50
+
+
+@pytest.mark.parametrize(("behind", "truth"), PAIRS)
+def test_a_scheduler_that_is_behind_learns_the_truth(behind: Knowledge, truth: Knowledge) -> None:
+    folds = Folds()
+    folds.state(history(behind))
+    folds.state(list(repair_events.restate(JOB, behind, truth, SUBMITTED, every_run=True)))
+    state, run = folds.of_scheduler()
+    assert state is truth.state
+    assert run is None or run == truth.run
+
+
+@pytest.mark.parametrize(("behind", "truth"), PAIRS)
+def test_a_lookout_that_is_behind_learns_the_truth(behind: Knowledge, truth: Knowledge) -> None:
+    folds = Folds()
+    folds.state(history(behind))
+    folds.state(list(repair_events.restate(JOB, behind, truth, SUBMITTED, every_run=False)))
+    state, run = folds.of_lookout()
+    later_run = behind.is_held and truth.is_held and behind.run < truth.run
+    assert state == truth.state or (later_run and state == behind.state)  # until that run starts
+    assert truth.state is JobState.QUEUED or run >= truth.run or truth.is_ended
+
+
+@pytest.mark.parametrize("every_run", [True, False])
+@pytest.mark.parametrize(("behind", "truth"), PAIRS)
+def test_what_knows_the_truth_is_not_changed(
+    behind: Knowledge, truth: Knowledge, every_run: bool
+) -> None:
+    if truth.state in (JobState.SUCCEEDED, JobState.PREEMPTED) and truth.run == behind.run:
+        return  # then the run of the truth is not the one that is stated
+    folds = Folds()
+    folds.state(history(truth))
+    before = folds.of_scheduler(), folds.of_lookout()
+    folds.state(list(repair_events.restate(JOB, behind, truth, SUBMITTED, every_run=every_run)))
+    assert (folds.of_scheduler(), folds.of_lookout()) == before
+
+
+def chosen(scheduler: Knowledge, lookout: Knowledge, **said: bool) -> Choice:
+    usual = {"scheduler_complete": True, "lookout_complete": True, "has_lease": False}
+    return repair_events.choose(scheduler, lookout, **{**usual, **said})
+
+
+def test_an_end_is_true_wherever_it_is_known() -> None:
+    ended, runs = Knowledge(state=JobState.FAILED), live(JobState.RUNNING, 1, RunState.RUNNING)
+    for complete in (True, False):
+        assert chosen(ended, runs, scheduler_complete=complete) is Choice.SCHEDULER
+        assert chosen(runs, ended, scheduler_complete=complete) is Choice.LOOKOUT
+
+
+def test_a_complete_view_is_believed() -> None:
+    waits, runs = live(JobState.QUEUED, 0), live(JobState.RUNNING, 1, RunState.RUNNING)
+    assert chosen(runs, waits, lookout_complete=False) is Choice.SCHEDULER
+    assert chosen(waits, runs, scheduler_complete=False) is Choice.LOOKOUT
+    assert chosen(Knowledge(), runs) is Choice.CLOSE
+    assert chosen(runs, Knowledge(), scheduler_complete=False) is Choice.CLOSE
+
+
+def test_without_a_complete_view_leases_decide_about_runs_and_queued_jobs_stay() -> None:
+    waits, runs = live(JobState.QUEUED, 0), live(JobState.RUNNING, 1, RunState.RUNNING)
+    behind = {"scheduler_complete": False, "lookout_complete": False}
+    assert chosen(waits, waits, **behind) is Choice.SCHEDULER
+    assert chosen(Knowledge(), waits, **behind) is Choice.LOOKOUT
+    assert chosen(waits, runs, has_lease=True, **behind) is Choice.LOOKOUT
+    assert chosen(runs, runs, has_lease=True, **behind) is Choice.SCHEDULER
+    assert chosen(runs, runs, **behind) is Choice.CLOSE

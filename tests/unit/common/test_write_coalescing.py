@@ -1,0 +1,86 @@
+"""What is written within a turn of the loop leaves together, and nothing is lost or kept back."""
+
+import asyncio
+
+from fairlead_common.web import write_coalescing
+from fairlead_common.web.write_coalescing import Together
+
+
+class Wire(asyncio.Transport):
+    """Keeps what it is told to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[bytes | str] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.told.append(bytes(data))
+
+    def write_eof(self) -> None:
+        self.told.append("eof")
+
+    def close(self) -> None:
+        self.told.append("close")
+
+    def abort(self) -> None:
+        self.told.append("abort")
+
+
+def joined() -> tuple[Wire, Together]:
+    """A transport above another."""
+    wire = Wire()
+    return wire, Together(wire, asyncio.get_running_loop())
+
+
+async def test_a_head_and_its_body_leave_together_at_the_end_of_the_turn() -> None:
+    wire, transport = joined()
+    transport.write(b"head ")
+    transport.write(bytearray(b"body"))
+    assert wire.told == []
+    await asyncio.sleep(0)
+    assert wire.told == [b"head body"]
+
+
+async def test_what_is_written_later_leaves_later() -> None:
+    wire, transport = joined()
+    for piece in (b"one", b"two"):
+        transport.write(piece)
+        await asyncio.sleep(0)
+    assert wire.told == [b"one", b"two"]
+
+
+async def test_what_is_changed_after_it_was_written_leaves_as_it_was() -> None:
+    wire, transport = joined()
+    piece = bytearray(b"one")
+    transport.write(piece)
+    piece[:] = b"two"
+    await asyncio.sleep(0)
+    assert wire.told == [b"one"]
+
+
+async def test_no_more_waits_than_may() -> None:
+    wire, transport = joined()
+    transport.write(b"a" * write_coalescing.BYTES_MAX)
+    assert wire.told == []
+    transport.write(b"b")
+    assert wire.told == [b"a" * write_coalescing.BYTES_MAX + b"b"]
+    transport.write(b"c")
+    await asyncio.sleep(0)
+    assert wire.told[1:] == [b"c"]
+
+
+async def test_closing_sends_first_what_was_written() -> None:
+    wire, transport = joined()
+    transport.write(b"one")
+    transport.write_eof()
+    transport.close()
+    await asyncio.sleep(0)
+    assert wire.told == [b"one", "eof", "close"]
+
+
+async def test_a_connection_that_is_given_up_sends_nothing_more() -> None:
+    wire, transport = joined()
+    transport.write(b"one")
+    transport.abort()
+    await asyncio.sleep(0)
+    assert wire.told == ["abort"]
