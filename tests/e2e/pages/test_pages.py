@@ -122,7 +122,7 @@ async def test_a_job_says_why_it_waits_and_then_why_it_failed(
             pool="default",
             queue="q",
             code="insufficient-resources",
-            sentence="needs 4 cpu on one node; the most free on any is 2",
+            sentence="The only eligible node of pool p has 2 CPUs free; the job needs 4 CPUs.",
             shape=shapes.key(bytes(SHAPE), "default"),
             jobs=1,
             nodes={"busy: cpu": 3},
@@ -131,7 +131,7 @@ async def test_a_job_says_why_it_waits_and_then_why_it_failed(
         await world.read("/jobsets/q/s", await world.tell(submitted("a")))
         await page.goto(address(world, f"/jobs/{job_id('a')}"))
         note = page.get_by_label("Why it waits")
-        await expect(note).to_contain_text("the most free on any is 2")
+        await expect(note).to_contain_text("has 2 CPUs free")
         await expect(note).to_contain_text("3 nodes: busy: cpu")
         failed = events.JobFailed(
             job_id=job_id("a"), category=events.FailureCategory.OOM, reason="used 3 GiB of 2 GiB"

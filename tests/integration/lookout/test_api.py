@@ -169,7 +169,7 @@ async def test_a_job_says_why_it_waits(fresh_database: str, valkey_url: str) -> 
             pool="default",
             queue="q",
             code="insufficient-resources",
-            sentence="needs 1 cpu; no node has it",
+            sentence="All 2 CPUs of pool default are in use; the job needs 1 CPU on one node.",
             shape=shapes.key(bytes(SHAPE), "default"),
             jobs=3,
         )

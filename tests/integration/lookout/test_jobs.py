@@ -98,7 +98,7 @@ async def test_a_job_that_has_its_node_says_for_which_runs_there_it_waits(
         why = (await world.read(f"/jobs/{job_id('taker')}"))["why"]
         assert why["code"] == "making-room"
         assert why["sentence"] == (
-            f"It starts on node n0 of cluster e once one run there that was told to make room has"
+            f"The job starts on node n0 of cluster e when one preempted run on that node has"
             f" ended: {job_id('old')} of queue q (fair-share)."
         )
         ended = events.JobRunStopped(job_id=job_id("old"), run=1, reason="")

@@ -53,7 +53,7 @@ def test_a_table_fits_the_terminal_and_ids_are_whole(capsys: pytest.CaptureFixtu
 
 
 def test_the_widest_columns_are_cut_first(capsys: pytest.CaptureFixture[str]) -> None:
-    row = ["0" * 28, "c" * 18, "it can never run here: 1 node too small"]
+    row = ["0" * 28, "c" * 18, "The job can never run in pool default: of 1 node, 1 is too small."]
     _, line = printed(capsys, ["ID", "CLIENT ID", "REASON"], row, columns_max=72)
     assert [len(cell) for cell in line.split("   ")] == [28, 18, 20]
     _, line = printed(capsys, ["ID", "CLIENT ID", "REASON"], row, columns_max=62)

@@ -27,7 +27,7 @@ def test_a_waiting_job_says_why_and_which_nodes_it_does_not_fit() -> None:
         "QUEUED: No node has room.",
         "  3 nodes: too-small",
         "  1 node: cordoned",
-        "Its place in the queue q is 7.",
+        "This job is 7th in queue q.",
         "It was submitted 10m0s ago as one of q/s.",
     ]
 

@@ -34,8 +34,8 @@ def test_every_node_is_counted_once_by_what_rules_it_out_first() -> None:
     counts = {Bucket(b).name: int(n) for b, n in enumerate(plan.reasons.counts[0]) if n}
     assert counts == {"TOO_SMALL": 1, "BUSY": 1, "CORDONED": 1, "TAINT": 1}
     assert reason_texts.describe_reason(made, plan, 0) == (
-        "needs 3 cpu on one node; 1 node suits it, the most free on any is 1; "
-        "queue is at 0.00 of its fair share"
+        "The only eligible node of pool default has 1 CPU free; the job needs 3 CPUs. "
+        "Queue B uses 0 % of its fair share."
     )
 
 
@@ -109,66 +109,72 @@ SENTENCES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], str]] = {
     "too large": (
         {},
         [{"id": "a", "queue": "A", "cpu": 9}],
-        "infeasible: it can never run here: it needs 9 cpu on one node, and the largest that suits"
-        " has 4; of 2 nodes 2 too small",
+        "infeasible: The job can never run in pool default: it needs 9 CPUs on one node, and "
+        "the largest node that matches has 4; of 2 nodes, 2 are too small. Request less, or "
+        "ask an operator for larger nodes.",
     ),
     "above its queue's limit": (
         {"queues": {"A": {"limits": {"p0": {"cpu": 0.25}}}}},
         [{"id": "a", "queue": "A", "cpu": 3}],
-        "infeasible: it can never run here: it needs 3 cpu, and queue A may hold 2 at most in class"
-        " p0",
+        "infeasible: The job can never run in pool default: it needs 3 CPUs, and the limit of"
+        " queue A for priority class p0 is 2. Request less.",
     ),
     "more licences than there are": (
         {"settings": {"floating": {"licences": 6}}},
         [{"id": "a", "queue": "A", "cpu": 1, "resources": {"licences": 8}}],
-        "infeasible: it can never run here: it needs 8 licences, and the pool has 6",
+        "infeasible: The job can never run in pool default: it needs 8 licences, and the pool"
+        " has 6. Request less.",
     ),
     "a gang that is too large": (
         {},
         [{**GANG, "count": 3, "gang": {}}],
-        "infeasible: the 3 members that must start together can never run here, for want of nodes"
-        " or within the limit of the queue: of 2 nodes 2 could take a member",
+        "infeasible: The gang can never run in pool default: 3 members must start together, "
+        "which the nodes or the limits of queue A do not permit. 2 of 2 nodes are large "
+        "enough for one member.",
     ),
     "a gang above the burst": (
         {"settings": {"rate": {"perSecond": 1, "burst": 2}}},
         [{**GANG, "cpu": 1, "count": 3, "gang": {}}],
-        "gang-exceeds-burst: the 3 members that must start together are more than the burst of the"
-        " start rate (2) lets start at once, so it could never start",
+        "gang-exceeds-burst: The gang can never start: 3 members must start together, and the"
+        " burst of the start rate is 2. Lower `minSize`, or ask an operator to raise the "
+        "burst.",
     ),
     "at its queue's limit": (
         {"queues": {"A": {"limits": {"p0": {"cpu": 0.5}}}}},
         [{"id": "a", "queue": "A", "count": 2, "cpu": 3}],
-        "queue-limit: the queue is at its limit for this priority class: it needs 3 cpu, and 1 of"
-        " it can still be had; queue is at 0.00 of its fair share",
+        "queue-limit: Queue A has reached its limit for priority class p0: the job needs 3 "
+        "CPUs, and the limit leaves 1. Wait until other jobs of the queue end, or ask an "
+        "operator to raise the limit.",
     ),
     "licences in use": (
         {"settings": {"floating": {"licences": 6}}},
         [{"id": "a", "queue": "A", "count": 2, "cpu": 1, "resources": {"licences": 4}}],
-        "floating-limit: the pool's resources beside its nodes (licences, bandwidth) are in use: it"
-        " needs 4 licences, and 2 of it can still be had",
+        "floating-limit: Pool default has 2 licences left, and the job needs 4. Wait until "
+        "other jobs release them.",
     ),
     "members are missing": (
         {},
         [{**GANG, "gang": {"name": "g", "size": 3, "minSize": 2}}],
-        "gang-incomplete: 1 of the 2 members that must start together is here",
+        "gang-incomplete: The gang is incomplete: 2 members must start together, and 1 has "
+        "been submitted. Submit the others.",
     ),
     "no room for a gang in a rack": (
         {"nodes": [RACKS]},
         [*FULL, {**GANG, "count": 2, "gang": {"uniformityLabel": "rack"}}],
-        "gang-does-not-fit: there is no room for the 2 members that must start together on nodes"
-        " with one value of rack; a member needs 4 cpu on one node; 2 nodes suit it, the most free"
-        " on any is 0; queue is at 0.00 of its fair share",
+        "gang-does-not-fit: The gang does not fit: 2 members must start together on nodes "
+        "with the same value of rack. All 8 CPUs of pool default are in use; each member of "
+        "the gang needs 4 CPUs. Queue A uses 0 % of its fair share.",
     ),
     "no further members": (
         {},
         [{**GANG, "count": 3, "gang": {"minSize": 2, "rest": "fail"}}],
-        "gang-rest: the gang runs and has no place for further members: of 2 nodes 2 busy",
+        "gang-rest: The gang runs, and no node has free capacity for further members: of 2 "
+        "nodes, 2 are busy.",
     ),
     "the start rate": (
         {"settings": {"rate": {"perSecond": 1, "burst": 1}}},
         [{"id": "a", "queue": "A", "count": 2, "cpu": 1}],
-        "rate-limit: starts per second are limited: 0 of 1 may start just now, and more as time"
-        " goes on",
+        "rate-limit: The start rate is limited: 0 of 1 jobs can start now, more as time passes.",
     ),
     "the start rate of a queue, for a gang": (
         {
@@ -178,19 +184,21 @@ SENTENCES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], str]] = {
             }
         },
         [{"id": "a", "queue": "A", "cpu": 1}, {**GANG, "cpu": 1, "count": 3, "gang": {}}],
-        "rate-limit: starts per second of this queue are limited: 2 of 3 may start just now, and"
-        " more as time goes on",
+        "rate-limit: The start rate of queue A is limited: 2 of 3 jobs can start now, more as"
+        " time passes.",
     ),
     "as much as a round may start": (
         {"settings": {"roundLimit": {"cpu": 0.25}}},
         [{"id": "a", "queue": "A", "count": 3, "cpu": 2}],
-        "round-limit: the round started 2 jobs, as much as one round may; the next goes on",
+        "round-limit: This round started 2 jobs, the most that the round limit of pool "
+        "default permits. The next round continues.",
     ),
     "behind more than a round looks at": (
         {"settings": {"lookback": 1}},
         [{"id": "a", "queue": "A", "count": 2, "cpu": 1}],
-        "lookback-limit: a round looks at so many jobs of a queue and no more, and 1 of this one"
-        " waits; a greater priority would put it before others",
+        "lookback-limit: The job is beyond the number of jobs that the scheduler examines per"
+        " queue and round; 1 job of queue A is waiting. Raise the job's priority to have it "
+        "examined earlier.",
     ),
     "preemptions are limited": (
         {"settings": {"preemptionRate": {"perSecond": 1, "burst": 1}}},
@@ -200,14 +208,16 @@ SENTENCES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], str]] = {
             {"id": "c", "queue": "C", "cpu": 3},
             {"id": "a", "queue": "A", "cpu": 2},
         ],
-        "preemption-limit: needs 2 cpu on one node; 2 nodes suit it, the most free on any is 1;"
-        " runs of queues above their share could make room, but preemptions for balance are"
-        " limited, and 0 more are allowed just now; queue is at 0.00 of its fair share",
+        "preemption-limit: None of the 2 eligible nodes of pool default has more than 1 CPU "
+        "free; the job needs 2 CPUs on one node. Runs of queues above their fair share could "
+        "be preempted, but the preemption rate permits 0 more now. Queue A uses 0 % of its "
+        "fair share.",
     ),
     "a label that no node has": (
         {"nodes": [{**CORES[0], "unschedulable": True}, {**CORES[0], "name": "m"}]},
         [{"id": "a", "queue": "A", "cpu": 1, "nodeSelector": {"disk": "nvme"}}],
-        "infeasible: it can never run here: of 4 nodes 2 cordoned, 2 without the labels",
+        "infeasible: The job can never run in pool default: of 4 nodes, 2 are cordoned, 2 are"
+        " without the required labels. Check the node selector, affinity and tolerations.",
     ),
 }
 

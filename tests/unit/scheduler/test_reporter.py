@@ -94,7 +94,7 @@ def test_more_than_is_said_at_once_is_said_after_the_next_rounds() -> None:
 
 def test_jobs_of_a_pool_without_nodes_say_so() -> None:
     assert waiting(said(fold([submitted("a")]), Clusters())).sentence == (
-        "pool default has no nodes: no executor has reported any"
+        "Pool default has no nodes. Start an executor that reports nodes in this pool."
     )
 
 
@@ -103,7 +103,7 @@ def test_jobs_of_a_cordoned_queue_say_who_cordoned_it_and_why() -> None:
     found = waiting(said(fold([submitted("a")]), clusters_of(1), queues))
     assert (found.code, found.sentence) == (
         "queue-cordoned",
-        "queue q is cordoned (holiday): it starts nothing new",
+        "Queue q is cordoned (holiday): it starts no new jobs until it is uncordoned.",
     )
 
 
@@ -117,7 +117,7 @@ def test_jobs_of_a_deleted_queue_wait_and_say_that_it_was_deleted() -> None:
 def test_jobs_of_a_class_that_is_configured_no_more_go_on_and_say_so() -> None:
     view = fold([submitted(name, priority_class="gone") for name in ("a", "b")])
     found = waiting(said(view, clusters_of(1)))
-    assert "priority class gone is configured no more" in found.sentence
+    assert "Priority class gone is no longer configured" in found.sentence
 
 
 def test_members_that_wait_for_the_end_of_others_say_so() -> None:

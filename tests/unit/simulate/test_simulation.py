@@ -63,8 +63,9 @@ def test_the_figures_are_printed_for_people(tmp_path: Path) -> None:
         "queue  jobs  mean wait  p95 wait  max wait  slowdown  preempted  lost\n"
         "a         2        0 s       0 s       0 s      1.00          0   0 s\n"
         "\n"
-        "1 job (b) of queue a refused: infeasible: it can never run here: it needs 99 cpu on one"
-        " node, and the largest that suits has 4; of 1 node 1 too small\n"
+        "1 job (b) of queue a refused: infeasible: The job can never run in pool default: it needs"
+        " 99 CPUs on one node, and the largest node that matches has 4; of 1 node, 1 is too small."
+        " Request less, or ask an operator for larger nodes.\n"
     )
 
 

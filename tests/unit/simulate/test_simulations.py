@@ -337,7 +337,7 @@ def test_what_runs_on_a_node_that_goes_is_lost_and_runs_again_elsewhere_or_later
 def test_what_waits_when_the_last_node_has_gone_is_told_with_that_reason() -> None:
     nodes = [{"name": "n", "resources": {"cpu": 1}, "untilSeconds": 5}]
     (waits,) = simulate([job("a")], nodes).summary.stuck
-    assert (waits.jobs, waits.reason) == (1, "there are no nodes any more")
+    assert (waits.jobs, waits.reason) == (1, "The pool has no nodes left.")
 
 
 def test_a_node_that_shrinks_keeps_its_runs_and_one_that_grows_takes_more() -> None:

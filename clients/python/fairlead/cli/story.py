@@ -56,8 +56,17 @@ def _waiting(detail: "JobDetail", why: "Why") -> list[str]:
     for job_id, state in (why.dependencies or {}).items():
         told.append(f"  {(why.client_ids or {}).get(job_id, job_id)}: {state}")
     if detail.position_in_queue and why.code not in ("hold", "dependencies", "startAfter"):
-        told.append(f"Its place in the queue {detail.queue} is {detail.position_in_queue}.")
+        told.append(f"This job is {_place(detail.position_in_queue)} in queue {detail.queue}.")
     return told
+
+
+def _place(position: str) -> str:
+    """Say "4th", or "10001st or later" where the server has not counted further."""
+    number = int(position.rstrip("+"))
+    ending = (
+        "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
+    return f"{number}{ending}{' or later' if position.endswith('+') else ''}"
 
 
 def _name(detail: "JobDetail") -> str:

@@ -30,9 +30,7 @@ def explain(
         case None:
             return None
         case "hold":
-            return responses.WhyShown(
-                code="hold", sentence="It is held until somebody releases it."
-            )
+            return responses.WhyShown(code="hold", sentence="The job is held until it is released.")
         case "dependencies":
             waiting = {each: s for each, s in found.dependencies.items() if s != "SUCCEEDED"}
             named = [found.client_ids.get(each, each) for each in list(waiting)[:3]]
@@ -40,8 +38,8 @@ def explain(
             return responses.WhyShown(
                 code="dependencies",
                 sentence=(
-                    f"It waits for {len(waiting)} of {len(found.dependencies)} jobs to succeed:"
-                    f" {', '.join(named)}{' ...' if len(waiting) > 3 else ''}."
+                    f"The job waits for {len(waiting)} of {len(found.dependencies)} jobs to"
+                    f" succeed: {', '.join(named)}{' ...' if len(waiting) > 3 else ''}."
                 ),
                 dependencies=listed,
                 client_ids={each: name for each, name in found.client_ids.items() if each in listed}
@@ -51,7 +49,7 @@ def explain(
             start_after = timestamps.rfc3339(row["start_after_ms"])
             return responses.WhyShown(
                 code="startAfter",
-                sentence=f"It was asked to start after {start_after}.",
+                sentence=f"The job starts no earlier than {start_after}.",
             )
         case _:
             return _scheduling(found, reports)
@@ -64,9 +62,8 @@ def _making_room(found: JobFound) -> responses.WhyShown:
     return responses.WhyShown(
         code="making-room",
         sentence=(
-            f"It starts on node {row['node']} of cluster {row['executor']} once"
-            f" {f'{len(runs)} runs' if many else 'one run'} there that"
-            f" {'were' if many else 'was'} told to make room"
+            f"The job starts on node {row['node']} of cluster {row['executor']} when"
+            f" {f'{len(runs)} preempted runs' if many else 'one preempted run'} on that node"
             f" {'have' if many else 'has'} ended: {named}{' ...' if len(runs) > 3 else ''}."
         ),
     )
@@ -81,7 +78,7 @@ def _scheduling(found: JobFound, reports: Reports) -> responses.WhyShown:
     if why is None:
         return responses.WhyShown(
             code="scheduling",
-            sentence="No round of the scheduler has said anything about it yet.",
+            sentence="The scheduler has not examined the job yet.",
         )
     return responses.WhyShown(
         code=why.code, sentence=why.sentence, nodes=why.nodes or None, jobs=why.jobs or None

@@ -77,7 +77,7 @@ class Reporter:
         """
         said = self._said.get(pool, {})
         shares = [report for report in said.values() if isinstance(report, QueueShare)]
-        waiting = _all_wait(view, pool, f"the rounds of pool {pool} fail just now: {why}")
+        waiting = _all_wait(view, pool, f"The rounds of pool {pool} fail: {why}")
         self._show(pool, [*waiting, *shares])
         round_ = Round(
             pool=pool,
@@ -189,19 +189,20 @@ def _sentence(
     if reasons.code[row] == engine.Code.QUEUE_CORDONED:
         if queue.deleted:
             return (
-                f"queue {queue.name} was deleted: its jobs wait until there is a queue of that name"
-                " again, or until they are cancelled"
+                f"Queue {queue.name} was deleted. Its jobs wait until it is created again or they"
+                " are cancelled."
             )
         why = f" ({queue.reason})" if queue.reason else ""
-        return f"queue {queue.name} is cordoned{why}: it starts nothing new"
+        return f"Queue {queue.name} is cordoned{why}: it starts no new jobs until it is uncordoned."
     if not built.nodes:
-        return f"pool {plan.pool} has no nodes: no executor has reported any"
+        return f"Pool {plan.pool} has no nodes. Start an executor that reports nodes in this pool."
     said = reason_texts.describe_reason(snapshot, plan, row)
     if shape >= 0 and classes:
         name = view.jobs.shapes.values[built.shapes[shape]].priority_class
         if name not in classes:
             return (
-                f"{said}; its priority class {name} is configured no more and counts with value 0"
+                f"{said} Priority class {name} is no longer configured, so the job counts with"
+                " value 0."
             )
     return said
 
@@ -224,8 +225,8 @@ def _stopping(view: View, pool: str, said: set[str]) -> list[Waiting]:
             pool=pool,
             queue=gang.queue,
             code=GANG_STOPPING,
-            sentence=f"members of its gang {gang.name} are being stopped; it waits for their end,"
-            " so that all can start together",
+            sentence=f"Members of gang {gang.name} are being stopped. The job waits until they have"
+            " ended, so that all members start together.",
             job_set=gang.job_set,
             gang=gang.name,
             jobs=queued,

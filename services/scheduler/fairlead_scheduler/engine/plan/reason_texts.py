@@ -1,6 +1,7 @@
-"""Reasons in words (rule E1): codes and numbers in, one sentence out.
+"""Reasons in words (rule E1): codes and numbers in, sentences out.
 
-Only rows that somebody asks for, or that changed, are put into words.
+Only rows that somebody asks for, or that changed, are put into words. The first sentence says what
+is so, with its numbers; what to do follows where a person can do something.
 """
 
 from __future__ import annotations
@@ -14,254 +15,356 @@ from fairlead_scheduler.engine.snapshot import Bucket, Code, Match, Plan, Snapsh
 CODE_NAMES: Final[dict[Code, str]] = {code: code.name.lower().replace("_", "-") for code in Code}
 """The written form of the codes, as in API and reports."""
 
+CPU_MILLI: Final = 1000
+_BYTES: Final = ("memory", "ephemeral-storage")
+
 _RULED_OUT: Final[dict[Bucket, str]] = {
     Bucket.LOST: "out of contact",
     Bucket.CORDONED: "cordoned",
-    Bucket.OVERFULL: "overfull",
+    Bucket.OVERFULL: "overcommitted",
     Bucket.LAGGING: "slow to take up leases",
     Bucket.TAINT: "tainted",
-    Bucket.LABEL: "without the labels",
-    Bucket.AFFINITY: "ruled out by affinity",
+    Bucket.LABEL: "without the required labels",
+    Bucket.AFFINITY: "excluded by affinity",
     Bucket.TOO_SMALL: "too small",
     Bucket.BUSY: "busy",
 }
 
 
 def describe_reason(snapshot: Snapshot, plan: Plan, row: int, refused: Code | None = None) -> str:
-    """Reason `row` of the plan in one sentence, with its numbers.
+    """Reason `row` of the plan in words, with its numbers.
 
     `refused` is the code of a job that was refused, where others of the row wait for another.
     """
     reasons = plan.reasons
     code = Code(int(reasons.code[row])) if refused is None else refused
-    q = int(reasons.queue[row])
+    queue = int(reasons.queue[row])
+    name = snapshot.queue_names[queue]
+    match code:
+        case Code.EXECUTOR_LAGGING:
+            return (
+                "The eligible nodes belong to executors that have not taken up their earlier "
+                f"leases: {_describe_nodes(plan, row)}. Tell an operator if this lasts."
+            )
+        case Code.NO_MATCHING_NODE:
+            return (
+                f"No node of pool {plan.pool} is eligible: {_too_small(snapshot, plan, row)}"
+                f"{_describe_nodes(plan, row)}. Check the requests, node selector, affinity and "
+                "tolerations."
+            )
+        case Code.INSUFFICIENT_RESOURCES:
+            share = _describe_share(snapshot, plan, queue)
+            return f"{_describe_capacity(snapshot, plan, row)}. {share}."
+        case Code.OVER_FAIR_SHARE:
+            return (
+                f"{_describe_capacity(snapshot, plan, row)}. No run can be preempted for it: the "
+                f"other queues hold no more than queue {name} would hold with this job. "
+                f"{_describe_share(snapshot, plan, queue)}."
+            )
+        case Code.GANG_INCOMPLETE:
+            members = _gang_members(snapshot, plan, row)
+            here = int(reasons.waiting[row])
+            if refused is not None or not here:
+                return f"The gang was not complete in time: {members} must start together."
+            return (
+                f"The gang is incomplete: {members} must start together, and {here} "
+                f"{_verb(here, 'has', 'have')} been submitted. Submit the others."
+            )
+        case Code.GANG_DOES_NOT_FIT:
+            return (
+                f"The gang does not fit: {_gang_members(snapshot, plan, row)} must start together"
+                f"{_gang_label(snapshot, plan, row)}. {_describe_capacity(snapshot, plan, row)}. "
+                f"{_describe_share(snapshot, plan, queue)}."
+            )
+        case Code.GANG_REST:
+            return (
+                "The gang runs, and no node has free capacity for further members: "
+                f"{_describe_nodes(plan, row)}."
+            )
+        case Code.INFEASIBLE:
+            return _describe_infeasible(snapshot, plan, row)
+        case Code.ALL_NODES_TRIED:
+            return "Every eligible node returned the job before it started."
+        case _:
+            return _describe_limit_reached(snapshot, plan, row, code)
+
+
+def _describe_limit_reached(snapshot: Snapshot, plan: Plan, row: int, code: Code) -> str:
+    """The texts of the limits (rules L)."""
+    queue = int(plan.reasons.queue[row])
+    name = snapshot.queue_names[queue]
     match code:
         case Code.QUEUE_CORDONED:
-            return f"queue {snapshot.queue_names[q]} is cordoned: it starts nothing new"
+            return f"Queue {name} is cordoned: it starts no new jobs until it is uncordoned."
         case Code.QUEUE_LIMIT:
-            limit = f"the queue is at its limit for this priority class{_left(snapshot, plan, row)}"
-            return f"{limit}; {_share(plan, q)}"
+            of_class = _class_name(snapshot, plan, row)
+            limit = _describe_limit(snapshot, plan, row)
+            return (
+                f"Queue {name} has reached its limit for {of_class}{limit}. "
+                "Wait until other jobs of the queue end, or ask an operator to raise the limit."
+            )
         case Code.ROUND_LIMIT:
-            return f"the round {_started(plan)}, as much as one round may; the next goes on"
+            return (
+                f"This round started {_plural(plan.placed_job.size, 'job')}, the most that the "
+                f"round limit of pool {plan.pool} permits. The next round continues."
+            )
         case Code.RATE_LIMIT:
-            return _rate(snapshot, plan, row)
+            return _describe_rate(snapshot, plan, row)
         case Code.GANG_EXCEEDS_BURST:
             burst = min(snapshot.burst, snapshot.queue_burst)
             return (
-                f"{_together(snapshot, plan, row)} are more than the burst of the start rate "
-                f"({burst:g}) lets start at once, so it could never start"
+                f"The gang can never start: {_gang_members(snapshot, plan, row)} must start "
+                f"together, and the burst of the start rate is {burst:g}. Lower `minSize`, or ask "
+                "an operator to raise the burst."
             )
         case Code.LOOKBACK_LIMIT:
-            return _lookback(int(plan.queue_waiting[q]))
+            waiting = int(plan.queue_waiting[queue])
+            return (
+                "The job is beyond the number of jobs that the scheduler examines per queue and "
+                f"round; {_plural(waiting, 'job')} of queue {name} "
+                f"{_verb(waiting, 'is', 'are')} waiting. Raise the job's priority to have it "
+                "examined earlier."
+            )
         case Code.TIME_LIMIT:
-            return f"the round ran out of time when it had {_started(plan)}; the next goes on"
+            return (
+                f"The round reached its time limit after it started "
+                f"{_plural(plan.placed_job.size, 'job')}. The next round continues."
+            )
         case Code.FLOATING_LIMIT:
-            return (
-                "the pool's resources beside its nodes (licences, bandwidth) are in use"
-                f"{_left(snapshot, plan, row)}"
-            )
+            return f"{_describe_floating(snapshot, plan, row)}. Wait until other jobs release them."
         case Code.PREEMPTION_LIMIT:
-            preemptions = _preemptions(snapshot, plan)
-            return f"{_busy(snapshot, plan, row)}; {preemptions}; {_share(plan, q)}"
-        case Code.EXECUTOR_LAGGING:
-            return f"the executors that suit have leases to take up first: {_nodes(plan, row)}"
-        case Code.NO_MATCHING_NODE:
-            return f"no node suits: {_too_small(snapshot, plan, row)}{_nodes(plan, row)}"
-        case Code.INSUFFICIENT_RESOURCES:
-            return f"{_busy(snapshot, plan, row)}; {_share(plan, q)}"
-        case Code.OVER_FAIR_SHARE:
+            left = max(0, int(snapshot.preemption_tokens - plan.preemption_tokens_used))
             return (
-                f"{_busy(snapshot, plan, row)}; room could come only from queues that hold no more "
-                f"than this one would; {_share(plan, q)}"
+                f"{_describe_capacity(snapshot, plan, row)}. Runs of queues above their fair share "
+                f"could be preempted, but the preemption rate permits {left} more now. "
+                f"{_describe_share(snapshot, plan, queue)}."
             )
-        case Code.GANG_INCOMPLETE:
-            here = int(reasons.waiting[row])
-            if refused is not None or not here:
-                return f"{_together(snapshot, plan, row)} were not all here in time"
-            return f"{here} of {_together(snapshot, plan, row)} {_verb(here, 'is', 'are')} here"
-        case Code.GANG_DOES_NOT_FIT:
-            return (
-                f"there is no room for {_together(snapshot, plan, row)}; "
-                f"{_busy(snapshot, plan, row)}; {_share(plan, q)}"
-            )
-        case Code.GANG_REST:
-            return f"the gang runs and has no place for further members: {_nodes(plan, row)}"
         case Code.NOT_REACHED:
-            return f"the round stopped before it: {CODE_NAMES[plan.stopped_by]}; the next goes on"
-        case Code.INFEASIBLE:
-            return _never(snapshot, plan, row)
-        case Code.ALL_NODES_TRIED:
-            return "it came back unstarted from every node that suits it"
-        case Code.NONE:
-            return "it has not been looked at yet"
+            return (
+                f"The round ended before this job was examined ({CODE_NAMES[plan.stopped_by]}). "
+                "The next round continues."
+            )
+        case _:
+            return "The scheduler has not examined the job yet."
 
 
-def _together(snapshot: Snapshot, plan: Plan, row: int) -> str:
-    """How many members of the row's gang must start together, and where."""
+def _class_name(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """The priority class of the row; a gang's members may be of several."""
+    shape = int(plan.reasons.shape[row])
+    if shape < 0:
+        return "a priority class of the gang"
+    return f"priority class {snapshot.class_names[int(snapshot.shape_class[shape])]}"
+
+
+def _gang_members(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """How many members of the row's gang must start together."""
     gang = int(plan.reasons.gang[row])
     if gang < 0 or snapshot.gang_min is None:
-        return "the members that must start together"
+        return "its members"
+    return _plural(int(snapshot.gang_min[gang]), "member")
+
+
+def _gang_label(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """Where the members of the row's gang must be, if that matters."""
+    gang = int(plan.reasons.gang[row])
     label = -1 if snapshot.gang_label is None else int(snapshot.gang_label[gang])
-    where = f" on nodes with one value of {snapshot.label_names[label]}" if label >= 0 else ""
-    return f"the {int(snapshot.gang_min[gang])} members that must start together{where}"
+    return f" on nodes with the same value of {snapshot.label_names[label]}" if label >= 0 else ""
 
 
-def _started(plan: Plan) -> str:
-    return f"started {_plural(plan.placed_job.size, 'job')}"
-
-
-def _rate(snapshot: Snapshot, plan: Plan, row: int) -> str:
-    """How many more may start just now, by the bucket that has less."""
-    q = int(plan.reasons.queue[row])
-    left, burst, whose = snapshot.tokens - plan.tokens_used, snapshot.burst, ""
+def _describe_rate(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """How many more jobs can start now, by the token bucket that has fewer tokens."""
+    queue = int(plan.reasons.queue[row])
+    left, burst, of_queue = snapshot.tokens - plan.tokens_used, snapshot.burst, ""
     if snapshot.queue_tokens is not None:
-        of_queue = float(snapshot.queue_tokens[q] - plan.queue_scheduled[q])
-        if of_queue < left:
-            left, burst, whose = of_queue, snapshot.queue_burst, " of this queue"
+        tokens = float(snapshot.queue_tokens[queue] - plan.queue_scheduled[queue])
+        if tokens < left:
+            left, burst = tokens, snapshot.queue_burst
+            of_queue = f" of queue {snapshot.queue_names[queue]}"
     return (
-        f"starts per second{whose} are limited: {max(0, int(left))} of {burst:g} may start just "
-        "now, and more as time goes on"
+        f"The start rate{of_queue} is limited: {max(0, int(left))} of {burst:g} jobs can start "
+        "now, more as time passes."
     )
 
 
-def _lookback(wait: int) -> str:
+def _describe_floating(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """Which floating resource is short, where it is known."""
+    resource = int(plan.reasons.resource[row])
+    if resource < 0:
+        return f"The floating resources of pool {plan.pool} are in use"
+    name = (snapshot.resources + snapshot.floating)[resource]
+    needed, left = int(plan.reasons.needed[row]), int(plan.reasons.best[row])
     return (
-        f"a round looks at so many jobs of a queue and no more, and {wait} of this one "
-        f"{_verb(wait, 'waits', 'wait')}; a greater priority would put it before others"
+        f"Pool {plan.pool} has {describe_amount(name, left)} left, and {_subject(plan, row)} "
+        f"needs {quantity(name, needed)}"
     )
 
 
-def _preemptions(snapshot: Snapshot, plan: Plan) -> str:
-    """How many more runs may give way for balance just now."""
-    left = max(0, int(snapshot.preemption_tokens - plan.preemption_tokens_used))
-    return (
-        "runs of queues above their share could make room, but preemptions for balance are "
-        f"limited, and {left} more are allowed just now"
-    )
-
-
-def _left(snapshot: Snapshot, plan: Plan, row: int) -> str:
-    """What a limit leaves and what is needed, where it is known."""
-    reasons = plan.reasons
-    r = int(reasons.resource[row])
-    if r < 0:
+def _describe_limit(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """What the limit of a queue leaves and what is needed, where it is known."""
+    resource = int(plan.reasons.resource[row])
+    if resource < 0:
         return ""
-    name = (snapshot.resources + snapshot.floating)[r]
-    who = "each member of the gang needs" if reasons.gang[row] >= 0 else "it needs"
-    needed, left = (quantity(name, int(n)) for n in (reasons.needed[row], reasons.best[row]))
-    return f": {who} {needed} {name}, and {left} of it can still be had"
+    name = (snapshot.resources + snapshot.floating)[resource]
+    needed, left = int(plan.reasons.needed[row]), int(plan.reasons.best[row])
+    return (
+        f": {_subject(plan, row)} needs {describe_amount(name, needed)}, and the limit leaves "
+        f"{quantity(name, left)}"
+    )
 
 
-def _never(snapshot: Snapshot, plan: Plan, row: int) -> str:
+def _subject(plan: Plan, row: int) -> str:
+    return "each member of the gang" if plan.reasons.gang[row] >= 0 else "the job"
+
+
+def _describe_infeasible(snapshot: Snapshot, plan: Plan, row: int) -> str:
     reasons = plan.reasons
+    queue = snapshot.queue_names[int(reasons.queue[row])]
     if int(reasons.gang[row]) >= 0:
+        nodes, eligible = int(reasons.counts[row].sum()), _count_eligible(plan, row)
         return (
-            f"{_together(snapshot, plan, row)} can never run here, for want of nodes or within "
-            f"the limit of the queue: of {_plural(int(reasons.counts[row].sum()), 'node')} "
-            f"{_suits(plan, row)} could take a member"
+            f"The gang can never run in pool {plan.pool}: {_gang_members(snapshot, plan, row)} "
+            f"must start together{_gang_label(snapshot, plan, row)}, which the nodes or the "
+            f"limits of queue {queue} do not permit. {eligible} of {_plural(nodes, 'node')} "
+            f"{_verb(eligible, 'is', 'are')} large enough for one member."
         )
-    why = _beyond(snapshot, plan, row)
-    return f"it can never run here: {why or _too_small(snapshot, plan, row) + _nodes(plan, row)}"
+    limit = _exceeded_limit(snapshot, plan, row)
+    if limit:
+        return f"The job can never run in pool {plan.pool}: it needs {limit}. Request less."
+    too_small = _too_small(snapshot, plan, row)
+    advice = (
+        "Request less, or ask an operator for larger nodes."
+        if too_small
+        else ("Check the node selector, affinity and tolerations.")
+    )
+    return (
+        f"The job can never run in pool {plan.pool}: {too_small}{_describe_nodes(plan, row)}. "
+        f"{advice}"
+    )
 
 
-def _beyond(snapshot: Snapshot, plan: Plan, row: int) -> str:
-    """The limit of its queue, or the amount beside nodes, that the row's shape is above."""
-    s, q = int(plan.reasons.shape[row]), int(plan.reasons.queue[row])
-    of_class = int(snapshot.shape_class[s])
+def _exceeded_limit(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """What the row's shape needs beyond the limit of its queue or a floating resource."""
+    shape, queue = int(plan.reasons.shape[row]), int(plan.reasons.queue[row])
+    of_class = int(snapshot.shape_class[shape])
     nodes = len(snapshot.resources)
-    needed = snapshot.shape_request[s].tolist()
+    needed = snapshot.shape_request[shape].tolist()
     needed += [0] * len(snapshot.floating)
     if snapshot.shape_floating is not None:
-        needed[nodes:] = snapshot.shape_floating[s].tolist()
-    there = [*snapshot.node_allocatable.sum(axis=0, dtype=np.float64), *snapshot.floating_total]
+        needed[nodes:] = snapshot.shape_floating[shape].tolist()
+    total = [*snapshot.node_allocatable.sum(axis=0, dtype=np.float64), *snapshot.floating_total]
     fractions, amounts = snapshot.queue_limit_fraction, snapshot.queue_limit_amount
     for r, name in enumerate(snapshot.resources + snapshot.floating):
-        most = np.inf if amounts is None else float(amounts[q, of_class, r])
-        if fractions is not None and np.isfinite(fractions[q, of_class, r]):
-            most = min(most, float(fractions[q, of_class, r] * there[r]))
+        most = np.inf if amounts is None else float(amounts[queue, of_class, r])
+        if fractions is not None and np.isfinite(fractions[queue, of_class, r]):
+            most = min(most, float(fractions[queue, of_class, r] * total[r]))
         if needed[r] > most * (1 + 1e-9):
             return (
-                f"it needs {quantity(name, needed[r])} {name}, and queue {snapshot.queue_names[q]} "
-                f"may hold {quantity(name, int(most))} at most in class "
-                f"{snapshot.class_names[of_class]}"
+                f"{describe_amount(name, needed[r])}, and the limit of queue "
+                f"{snapshot.queue_names[queue]} for priority class "
+                f"{snapshot.class_names[of_class]} is {quantity(name, int(most))}"
             )
-        if r >= nodes and needed[r] > there[r]:
+        if r >= nodes and needed[r] > total[r]:
             return (
-                f"it needs {quantity(name, needed[r])} {name}, and the pool has "
-                f"{quantity(name, int(there[r]))}"
+                f"{describe_amount(name, needed[r])}, and the pool has "
+                f"{quantity(name, int(total[r]))}"
             )
     return ""
 
 
 def _too_small(snapshot: Snapshot, plan: Plan, row: int) -> str:
-    """What the row's shape needs that no node has which suits it otherwise."""
-    s = int(plan.reasons.shape[row])
-    if s < 0 or not plan.reasons.counts[row, Bucket.TOO_SMALL]:
+    """What the row's shape needs that no otherwise eligible node has."""
+    shape = int(plan.reasons.shape[row])
+    if shape < 0 or not plan.reasons.counts[row, Bucket.TOO_SMALL]:
         return ""
-    suits = (snapshot.shape_match[s] == Match.SUITS).any(axis=0)[snapshot.node_type]
-    largest = snapshot.node_allocatable[suits].max(axis=0, initial=0).tolist()
+    eligible = (snapshot.shape_match[shape] == Match.SUITS).any(axis=0)[snapshot.node_type]
+    largest = snapshot.node_allocatable[eligible].max(axis=0, initial=0).tolist()
     for name, needed, most in zip(
-        snapshot.resources, snapshot.shape_request[s].tolist(), largest, strict=True
+        snapshot.resources, snapshot.shape_request[shape].tolist(), largest, strict=True
     ):
         if needed > most:
             return (
-                f"it needs {quantity(name, needed)} {name} on one node, and the largest that "
-                f"suits has {quantity(name, most)}; "
+                f"it needs {describe_amount(name, needed)} on one node, and the largest node that "
+                f"matches has {quantity(name, most)}; "
             )
     return ""
 
 
-def _share(plan: Plan, q: int) -> str:
-    fair = float(plan.shares.fair[q])
+def _describe_share(snapshot: Snapshot, plan: Plan, queue: int) -> str:
+    name, fair = snapshot.queue_names[queue], float(plan.shares.fair[queue])
     if fair <= 0:
-        return "the queue has no fair share now"
-    return f"queue is at {float(plan.shares.actual[q]) / fair:.2f} of its fair share"
-
-
-def _busy(snapshot: Snapshot, plan: Plan, row: int) -> str:
-    reasons = plan.reasons
-    suits = _suits(plan, row)
-    r = int(reasons.resource[row])
-    if suits == 0:
-        return f"nodes that suit it get nothing new just now: {_nodes(plan, row)}"
-    if r < 0:
-        return f"{_plural(suits, 'node')} {_verb(suits, 'suits', 'suit')} it"
-    name = (snapshot.resources + snapshot.floating)[r]
-    needed = quantity(name, int(reasons.needed[row]))
-    best = quantity(name, int(reasons.best[row]))
-    who = "a member " if reasons.gang[row] >= 0 else ""
+        return f"Queue {name} has no fair share now"
     return (
-        f"{who}needs {needed} {name} on one node; {_plural(suits, 'node')} "
-        f"{_verb(suits, 'suits', 'suit')} it, the most free on any is {best}"
+        f"Queue {name} uses {100 * float(plan.shares.actual[queue]) / fair:.0f} % of its fair share"
     )
 
 
-def _suits(plan: Plan, row: int) -> int:
-    """How many nodes suit the row's shape and could get something new."""
+def _describe_capacity(snapshot: Snapshot, plan: Plan, row: int) -> str:
+    """Why the row's jobs find no free capacity: what is short, and the most that is free."""
+    reasons = plan.reasons
+    eligible = _count_eligible(plan, row)
+    resource = int(reasons.resource[row])
+    pool = f"pool {plan.pool}"
+    if eligible == 0:
+        return f"No eligible node of {pool} accepts new jobs now: {_describe_nodes(plan, row)}"
+    nodes = _plural(eligible, "eligible node")
+    if resource < 0:
+        who = "one member" if reasons.gang[row] >= 0 else "the job"
+        return f"{nodes} of {pool} {_verb(eligible, 'has', 'have')} free capacity for {who}"
+    name = (snapshot.resources + snapshot.floating)[resource]
+    needed, best = int(reasons.needed[row]), int(reasons.best[row])
+    needs = f"{_subject(plan, row)} needs {describe_amount(name, needed)}"
+    if eligible == snapshot.node_number.size and best == 0:
+        total = int(snapshot.node_allocatable[:, resource].sum(dtype=np.float64))
+        return f"All {describe_amount(name, total)} of {pool} are in use; {needs}"
+    if eligible == 1:
+        return f"The only eligible node of {pool} has {describe_amount(name, best)} free; {needs}"
+    if best == 0:
+        nouns = "CPUs" if name == "cpu" else name
+        return f"All {nouns} of the {nodes} of {pool} are in use; {needs} on one node"
+    return (
+        f"None of the {nodes} of {pool} has more than {describe_amount(name, best)} free; {needs} "
+        "on one node"
+    )
+
+
+def _count_eligible(plan: Plan, row: int) -> int:
+    """How many nodes are eligible for the row's shape and accept new jobs."""
     return int(plan.reasons.counts[row, Bucket.BUSY] + plan.reasons.counts[row, Bucket.OPEN])
 
 
-def _nodes(plan: Plan, row: int) -> str:
+def _describe_nodes(plan: Plan, row: int) -> str:
+    """How many nodes are ruled out, by the first thing that rules each out (E3)."""
     counts = plan.reasons.counts[row]
-    total = int(counts.sum())
-    parts = [f"{int(counts[b])} {text}" for b, text in _RULED_OUT.items() if counts[b]]
-    return f"of {_plural(total, 'node')} " + (", ".join(parts) if parts else "none is ruled out")
+    total = _plural(int(counts.sum()), "node")
+    parts = [(int(counts[bucket]), text) for bucket, text in _RULED_OUT.items() if counts[bucket]]
+    if not parts:
+        return f"none of {total} is ruled out"
+    listed = [f"{count} {_verb(count, 'is', 'are')} {text}" for count, text in parts]
+    return f"of {total}, {', '.join(listed)}"
+
+
+def describe_amount(resource: str, amount: int) -> str:
+    """An amount with the name of its resource: "2 CPUs", "4Gi of memory", "8 nvidia.com/gpu"."""
+    if resource == "cpu":
+        return f"{quantity(resource, amount)} {'CPU' if 0 < amount <= CPU_MILLI else 'CPUs'}"
+    of = "of " if resource in _BYTES else ""
+    return f"{quantity(resource, amount)} {of}{resource}"
 
 
 def quantity(resource: str, amount: int) -> str:
     """An amount as people write it: cpu is kept in milli, what looks like bytes in binary units."""
     if resource == "cpu":
-        return f"{amount / 1000:g}"
-    if resource in ("memory", "ephemeral-storage"):
+        return f"{amount / CPU_MILLI:g}"
+    if resource in _BYTES:
         for power, unit in ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
             if amount >= 1 << power:
                 return f"{amount / (1 << power):.4g}{unit}"
     return str(amount)
 
 
-def _plural(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def _verb(n: int, one: str, many: str) -> str:
-    return one if n == 1 else many
+def _verb(count: int, one: str, many: str) -> str:
+    return one if count == 1 else many

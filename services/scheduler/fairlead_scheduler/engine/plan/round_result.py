@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from fairlead_scheduler.engine.compiler.decorators import kernel
-from fairlead_scheduler.engine.plan import fair_share_check, waiting_reasons
+from fairlead_scheduler.engine.plan import fair_share_check, reason_rows
 from fairlead_scheduler.engine.preparation import gang_table, prepared_pool
 from fairlead_scheduler.engine.preparation.gang_table import GangTable
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
@@ -314,7 +314,7 @@ def _reasons(round_: Round, queued: Int64, refused: Int32, refused_code: Byte) -
     gangs, lead = np.concatenate([gangs, ended]), np.concatenate([lead, last])
     whose = np.concatenate([shape, snapshot.job_shape[lead]]).astype(np.int32)
     free = _free_after(round_)
-    made = waiting_reasons.build_reasons(
+    made = reason_rows.build_reasons(
         snapshot,
         np.concatenate([queue, snapshot.job_queue[lead]]).astype(np.int32),
         whose,
@@ -416,7 +416,7 @@ def _mark_over_fair_share(round_: Round, made: Reasons, free: Int64) -> None:
         start.whole,
         snapshot.shape_match,
         snapshot.node_type,
-        waiting_reasons.find_closed_nodes(snapshot, start.overfull),
+        reason_rows.find_closed_nodes(snapshot, start.overfull),
         free,
         runs.held if runs.active else state.stands,
         round_.tables.weight,

@@ -16,7 +16,7 @@ from fairlead_scheduler.simulate.model.simulation_loop import Loop
 
 SLOWDOWN_MS_MIN: Final = 10_000
 """Bounded slowdown: shorter runs count as this long, or tiny jobs would drown all others."""
-NO_NODES: Final = "there are no nodes any more"
+NO_NODES: Final = "The pool has no nodes left."
 STUCK_MAX: Final = 50
 """Reasons told one by one of jobs that wait when nothing can happen any more."""
 
