@@ -39,14 +39,15 @@ from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.rules.append_batches import Unit, appends
 from fairlead_scheduler.rules.decider import Decider
 from fairlead_scheduler.service import follower
-from fairlead_scheduler.service.settings import Rate, Rules, SchedulerSettings
+from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.checkpoint_names import SavedNames
 from fairlead_scheduler.state.checkpoint_parts import Parts
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.pool_rules import Rate, Rules
 from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.view import View
 
 JOBS: Final = 1_000_000
 """As many run, and as many are queued."""

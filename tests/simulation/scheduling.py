@@ -16,12 +16,14 @@ from fairlead_scheduler.service.cycle import Cycle
 from fairlead_scheduler.service.follower import State
 from fairlead_scheduler.service.leader_heartbeat import LogClock
 from fairlead_scheduler.service.reporter import Reporter
-from fairlead_scheduler.service.settings import Rate, Rules, SchedulerSettings
+from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state.checkpoint_names import SavedName, SavedNames
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import Ended, View
+from fairlead_scheduler.state.job_table import Ended
+from fairlead_scheduler.state.pool_rules import Rate, Rules
 from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.view import View
 from tests.simulation.world import EXECUTORS, Tail, World, Writer
 from tests.unit.scheduler.saved import Table
 

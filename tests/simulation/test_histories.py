@@ -16,7 +16,8 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import reports
 from fairlead_common.log import topics
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import IS_HELD, GangName, View
+from fairlead_scheduler.state.job_table import IS_HELD, GangName
+from fairlead_scheduler.state.view import View
 from tests.simulation.clusters import VirtualCluster
 from tests.simulation.executing import Executor
 from tests.simulation.looking import Lookout

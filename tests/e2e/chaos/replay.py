@@ -11,7 +11,8 @@ from fairlead_common.log.opening import open_log
 from fairlead_common.log.topics import JOBS
 from fairlead_scheduler.state import checkpoint_rows
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import JOB_STATES, View
+from fairlead_scheduler.state.job_table import JOB_STATES
+from fairlead_scheduler.state.view import View
 
 
 async def logged(log_url: str) -> AsyncIterator[list[Entry]]:

@@ -25,8 +25,8 @@ from fairlead_scheduler.service import follower
 from fairlead_scheduler.service.follower import State
 from fairlead_scheduler.service.reporter import Reporter
 from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.job_table import View
 from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.view import View
 from fairlead_submit.service.cluster_view import Fleet
 from tests import poison
 from tests.poison import LEASES, PARTITION, Poison

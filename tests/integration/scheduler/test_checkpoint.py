@@ -18,13 +18,14 @@ from fairlead_common.domain.ids import JobId, partition_of_job
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log.topics import JOB_PARTITIONS
-from fairlead_scheduler.service.settings import Rules
 from fairlead_scheduler.state import checkpoint_rows
 from fairlead_scheduler.state.checkpoint_names import SavedNames
 from fairlead_scheduler.state.checkpoint_parts import ROWS_MAX, Parts
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import Ended, NodeName, View
+from fairlead_scheduler.state.job_table import Ended, NodeName
+from fairlead_scheduler.state.pool_rules import Rules
+from fairlead_scheduler.state.view import View
 from fairlead_scheduler.store import checkpoint
 from tests.integration.scheduler.test_following import locked, scheduler_database, somebody_waits
 from tests.integration.scheduler.world import JOB_SET, QUEUE, job_id, submitted

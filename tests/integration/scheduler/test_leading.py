@@ -21,7 +21,8 @@ from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.rules.decider import Engine
 from fairlead_scheduler.service.follower import CHECKPOINT
 from fairlead_scheduler.service.service import Service
-from fairlead_scheduler.service.settings import Rate, Rules, SchedulerSettings
+from fairlead_scheduler.service.settings import SchedulerSettings
+from fairlead_scheduler.state.pool_rules import Rate, Rules
 from tests.full_disk import full_disk
 from tests.integration.scheduler.world import World, job_id, submitted
 

@@ -19,7 +19,8 @@ from fairlead_scheduler.engine.preparation import job_order, job_totals
 from fairlead_scheduler.snapshots import Built
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.job_table import NodeName, View
+from fairlead_scheduler.state.job_table import NodeName
+from fairlead_scheduler.state.view import View
 
 Said = dict[Any, Any]
 

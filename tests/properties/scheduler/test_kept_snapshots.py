@@ -22,14 +22,13 @@ from fairlead_common.domain.records.clusters import Node, Taint
 from fairlead_common.domain.records.events import FailureCategory, Gang, JobFilter, PreemptionCause
 from fairlead_common.log import Entry
 from fairlead_scheduler.engine import schedule
-from fairlead_scheduler.service.settings import Rules
 from fairlead_scheduler.snapshots import Builder, Built
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
-from fairlead_scheduler.state.unused_names import forget_names
+from fairlead_scheduler.state.view import View, forget_names
 from tests.properties.scheduler import plain
 
 EXAMPLES = int(os.environ.get("FAIRLEAD_EXAMPLES", "0"))

@@ -15,7 +15,7 @@ from fairlead_lookout.domain.model import JobSet, Known
 from fairlead_lookout.domain.model import Message as LookoutMessage
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import job_fold as apply
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.view import View
 
 PARTITION = job_set_partition("q", "s")
 JOB: JobId = client_job_id(PARTITION, "q", "s", "a")

@@ -13,7 +13,7 @@ from fairlead_common.domain.records.decoders import Undecodable
 from fairlead_common.log import Entry
 from fairlead_lookout.domain.model import Message
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.view import View
 from tests.unit.lookout.builders import PlainView
 
 GOLDEN: Final = [

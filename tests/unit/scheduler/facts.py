@@ -9,7 +9,7 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.view import View
 
 SHAPE = shapes.encode(shapes.Shape(requests={"cpu": 1000}))
 

@@ -10,13 +10,13 @@ from fairlead_common.domain.errors import ViewConflict
 from fairlead_common.domain.ids import JobId, new_job_id, partition_of_job
 from fairlead_common.domain.lifecycle import JobState, RunState
 from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
-from fairlead_scheduler.service.settings import Rules
 from fairlead_scheduler.state import checkpoint_parts, checkpoint_rows
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.checkpoint_loader import Loading
 from fairlead_scheduler.state.checkpoint_names import SavedName, SavedNames
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.token_buckets import Levels, PoolBuckets
+from fairlead_scheduler.state.view import View
 
 PARTITIONS = 32
 SAVED = (*checkpoint_rows.FIELDS, "partition", "queue")

@@ -13,15 +13,16 @@ from fairlead_common.domain.records.clusters import Heartbeat, Node
 from fairlead_common.domain.records.configuration import Cordon, Queue
 from fairlead_common.domain.records.leases import Wish
 from fairlead_common.log import Entry, Record
-from fairlead_scheduler.rules.append_batches import Unit, appends
+from fairlead_scheduler.rules.append_batches import LEASES_PER_APPEND_MAX, Unit, appends
 from fairlead_scheduler.rules.lease_changes import LeaseChange, held
-from fairlead_scheduler.service.settings import LEASES_PER_APPEND_MAX, Rate, Rules
 from fairlead_scheduler.snapshots.node_table import AllNodes
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import JobSet, View
+from fairlead_scheduler.state.job_table import JobSet
+from fairlead_scheduler.state.pool_rules import Rate, Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.token_buckets import Bucket, Levels, PoolBuckets
+from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import leased, message, submitted
 
 

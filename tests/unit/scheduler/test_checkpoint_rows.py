@@ -14,7 +14,7 @@ from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.checkpoint_names import SavedName, SavedNames
 from fairlead_scheduler.state.checkpoint_parts import Parts
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import submitted
 from tests.unit.scheduler.saved import (
     PARTITIONS,

@@ -12,7 +12,7 @@ from fairlead_scheduler.state import job_index
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.folds.event_batches import TOGETHER
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import submitted
 
 WAYS_TO_DIFFER: dict[str, tuple[object, ...]] = {

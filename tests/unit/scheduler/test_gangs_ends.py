@@ -10,7 +10,7 @@ from fairlead_common.domain.records.leases import Wish
 from fairlead_scheduler.rules.append_batches import Unit
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import fold, leased, message, state, submitted
 from tests.unit.scheduler.test_housekeeping import decide, events, held, kept
 

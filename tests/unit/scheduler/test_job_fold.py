@@ -15,7 +15,7 @@ from fairlead_common.domain.records.events import FailureCategory, JobFilter, Pr
 from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import end_events, job_fold
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import (
     fold,
     known_of,

@@ -11,8 +11,9 @@ from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state.change_journal import MANY, RowJournal
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_index import NOBODY, Names, unpacked
-from fairlead_scheduler.state.job_table import JobSet, View
+from fairlead_scheduler.state.job_table import JobSet
 from fairlead_scheduler.state.specs import Specs
+from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import submitted
 
 A, B, C = JobId("a"), JobId("b"), JobId("c")

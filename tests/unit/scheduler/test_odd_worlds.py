@@ -16,12 +16,13 @@ from fairlead_common.log import Entry, Record
 from fairlead_scheduler.rules.decider import Decider
 from fairlead_scheduler.rules.lease_changes import Leases
 from fairlead_scheduler.service.reporter import Reporter
-from fairlead_scheduler.service.settings import Rate, Rules, SchedulerSettings
+from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.pool_rules import Rate, Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.token_buckets import PoolBuckets
+from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import leased, message, submitted
 
 NAMES = [f"j{number}" for number in range(8)]

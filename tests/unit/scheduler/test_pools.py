@@ -14,15 +14,15 @@ from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.rules.decider import Decider
 from fairlead_scheduler.rules.lease_changes import Leases
 from fairlead_scheduler.service.reporter import Reporter
-from fairlead_scheduler.service.settings import PoolRules, Rate, Rules, SchedulerSettings
+from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.snapshots.builder import BARE_POOLS_MAX
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.folds.end_events import LINGER_MS
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.pool_rules import PoolRules, Rate, Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.token_buckets import Levels, PoolBuckets
-from fairlead_scheduler.state.unused_names import forget_names
+from fairlead_scheduler.state.view import View, forget_names
 from tests.unit.scheduler.facts import fold, message, submitted
 
 

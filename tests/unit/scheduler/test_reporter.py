@@ -17,8 +17,8 @@ from fairlead_scheduler.service.reporter import Reporter
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import View
 from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import fold, leased, message, submitted
 
 SETTINGS = SchedulerSettings()

@@ -8,7 +8,8 @@ import pytest
 from fairlead_common.domain.priority_classes import AwayNodeType, Preemption, PriorityClass
 from fairlead_common.domain.records.clusters import Taint
 from fairlead_common.service.settings import SettingsError
-from fairlead_scheduler.service.settings import PoolRules, Rate, Rules, SchedulerSettings
+from fairlead_scheduler.service.settings import SchedulerSettings
+from fairlead_scheduler.state.pool_rules import PoolRules, Rate, Rules
 
 PLAIN = SchedulerSettings()
 TAINTS = (Taint(key="gpu", value="true"),)

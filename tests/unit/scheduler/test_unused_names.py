@@ -10,14 +10,14 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.log import Entry
 from fairlead_scheduler.engine import schedule
-from fairlead_scheduler.service.settings import Rules
 from fairlead_scheduler.snapshots import Builder
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.deadlines import Watch
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import NodeName, View
+from fairlead_scheduler.state.job_table import NodeName
+from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
-from fairlead_scheduler.state.unused_names import forget_names
+from fairlead_scheduler.state.view import View, forget_names
 
 SPARE = 10
 

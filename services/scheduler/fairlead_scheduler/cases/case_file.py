@@ -15,7 +15,7 @@ from fairlead_common.domain import quantities, shapes
 from fairlead_common.domain.priority_classes import AwayNodeType, Preemption, PriorityClass
 from fairlead_common.domain.records import clusters
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.service.settings import Rules
+from fairlead_scheduler.state.pool_rules import Rules
 
 V = TypeVar("V")
 Amount = str | int | float

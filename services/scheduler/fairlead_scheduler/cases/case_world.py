@@ -21,9 +21,9 @@ from fairlead_scheduler.snapshots import Builder, Built
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import View
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.token_buckets import Buckets
+from fairlead_scheduler.state.view import View
 
 
 class World:

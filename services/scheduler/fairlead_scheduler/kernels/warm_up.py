@@ -11,12 +11,12 @@ from fairlead_common.domain.records.clusters import Node
 from fairlead_common.log import Entry
 from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.engine.warm_up import compile_all
-from fairlead_scheduler.service.settings import Rules
 from fairlead_scheduler.snapshots import Builder
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.view import View
 
 
 def up() -> None:

@@ -1,7 +1,7 @@
 """What a cycle appends: units that are never split, cut into appends within bounds. Pure."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -11,9 +11,10 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.log.append_limits import check_append
 from fairlead_common.log.protocol import RECORD_BYTES_MAX, Record
 from fairlead_scheduler.rules.lease_changes import LeaseChange
-from fairlead_scheduler.service.settings import APPEND_BYTES_MAX, LEASES_PER_APPEND_MAX
 from fairlead_scheduler.state.job_table import BY_SCHEDULER, JobSet
 
+LEASES_PER_APPEND_MAX: Final = 2_500
+APPEND_BYTES_MAX: Final = 16 * 1_048_576
 UNKNOWN = JobSet("", "")
 """For a fact about a job of which nothing but its id is known any more."""
 

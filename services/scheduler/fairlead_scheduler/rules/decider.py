@@ -10,19 +10,19 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.rules import housekeeping, plan_batches
 from fairlead_scheduler.rules.append_batches import Unit
 from fairlead_scheduler.rules.housekeeping import Bounds, Housekeeping
 from fairlead_scheduler.rules.lease_changes import Leases
-from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.snapshots import Builder, Built
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.deadlines import Watch
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
-from fairlead_scheduler.state.unused_names import forget_names
+from fairlead_scheduler.state.view import View, forget_names
 
 EXAMINED_MS = 60_000
 """Jobs submitted this long before a leader began were examined by an earlier one."""
@@ -34,6 +34,34 @@ class Round(NamedTuple):
     built: Built
     plan: Plan
     steps_s: dict[str, float]
+
+
+class DeciderSettings(Protocol):
+    """What the decider reads of the scheduler's settings, which explain each of them."""
+
+    @property
+    def priority_classes(self) -> tuple[PriorityClass, ...]: ...
+
+    @property
+    def rules(self) -> Rules: ...
+
+    @property
+    def executor_stale_s(self) -> float: ...
+
+    @property
+    def executor_timeout_s(self) -> float: ...
+
+    @property
+    def node_gone_s(self) -> float: ...
+
+    @property
+    def deadline_grace_s(self) -> float: ...
+
+    @property
+    def round_s_max(self) -> float: ...
+
+    @property
+    def retries_unstarted_max(self) -> int: ...
 
 
 class Engine(Protocol):
@@ -74,7 +102,7 @@ class Decider:
 
     def __init__(
         self,
-        settings: SchedulerSettings,
+        settings: DeciderSettings,
         view: View,
         clusters: Clusters,
         queues: Queues,

@@ -23,8 +23,9 @@ from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.deadlines import Watch
 from fairlead_scheduler.state.job_index import Packed, unpacked
-from fairlead_scheduler.state.job_table import JobSet, NodeName, View
+from fairlead_scheduler.state.job_table import JobSet, NodeName
 from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.view import View
 
 Rows = npt.NDArray[np.intp]
 

@@ -23,7 +23,7 @@ from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import leases as leases_of
 from fairlead_scheduler.rules import run_ends
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.view import View
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):

@@ -14,7 +14,8 @@ from fairlead_scheduler.rules.append_batches import Unit, too_large
 from fairlead_scheduler.rules.lease_changes import LeaseChange
 from fairlead_scheduler.snapshots import Built
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.job_table import JobSet, View
+from fairlead_scheduler.state.job_table import JobSet
+from fairlead_scheduler.state.view import View
 
 CAUSES: Final = {
     engine.Cause.FAIR_SHARE: PreemptionCause.FAIR_SHARE,

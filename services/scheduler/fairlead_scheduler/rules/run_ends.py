@@ -12,8 +12,8 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.job_table import View
 from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.view import View
 
 End = ev.JobSucceeded | ev.JobFailed | ev.JobCancelled | ev.JobPreempted | ev.JobRequeued
 DEFAULT_POLICY: Final = RetryPolicy(limit=1, on=(FailureCategory.NODE_LOST,))

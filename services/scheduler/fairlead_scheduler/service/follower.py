@@ -17,9 +17,9 @@ from fairlead_scheduler.rules.pool_failures import Troubles
 from fairlead_scheduler.service import metrics
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import View
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.specs import KEPT_MAX
+from fairlead_scheduler.state.view import View
 from fairlead_scheduler.store import checkpoint
 
 RECENT_KEPT_MAX = 200_000

@@ -23,13 +23,13 @@ from fairlead_common.log.validating_log import ScreenedLog
 from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.service import follower
 from fairlead_scheduler.service.follower import State
-from fairlead_scheduler.service.settings import Rules
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.token_buckets import PoolBuckets
-from fairlead_scheduler.store import checkpoint, checkpoint_progress
+from fairlead_scheduler.state.view import View
+from fairlead_scheduler.store import checkpoint
 
 
 class SchedulerLeads(WorldError):
@@ -75,8 +75,8 @@ class Recovery:
     @classmethod
     async def load(cls, log: ScreenedLog, pool: Pool, rules: Rules) -> "Recovery":
         """The checkpoint as it is, at the positions from which the log can continue it."""
-        gap = await checkpoint_progress.find_gap(log, pool)
-        saved = await checkpoint_progress.read_progress(pool)
+        gap = await checkpoint.find_gap(log, pool)
+        saved = await checkpoint.read_progress(pool)
         view = None
         if saved is not None:
             view = await checkpoint.load_view(pool, saved[0], JOB_PARTITIONS, rules)
@@ -168,7 +168,7 @@ class Recovery:
 
     async def relocate(self) -> None:
         """Let the checkpoint continue where the log can; the log has the rest."""
-        await checkpoint_progress.relocate(self._pool, await self._log.identity(), self.start)
+        await checkpoint.relocate(self._pool, await self._log.identity(), self.start)
 
 
 def _of_row(view: View, row: int) -> Knowledge:

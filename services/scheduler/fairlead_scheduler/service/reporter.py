@@ -20,8 +20,8 @@ from fairlead_scheduler.engine.preparation import job_order
 from fairlead_scheduler.service import metrics
 from fairlead_scheduler.snapshots import Built
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.job_table import View
 from fairlead_scheduler.state.queue_state import Queues
+from fairlead_scheduler.state.view import View
 
 REPORTS_MAX: Final = 5_000
 """Most reports written after one round; what is left follows after the next."""

@@ -24,12 +24,13 @@ from fairlead_scheduler.rules.decider import Engine
 from fairlead_scheduler.service import follower, heap, leader, metrics
 from fairlead_scheduler.service.follower import State
 from fairlead_scheduler.service.full_disk import FullDisk
-from fairlead_scheduler.service.settings import Rules, SchedulerSettings
+from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.token_buckets import PoolBuckets
-from fairlead_scheduler.store import checkpoint, checkpoint_progress
+from fairlead_scheduler.state.view import View
+from fairlead_scheduler.store import checkpoint
 
 ODD_SHOWN_MAX: Final = 20
 """Most records that make no sense that `/readyz` names."""
@@ -186,7 +187,7 @@ async def _compile(compiling: Compiling) -> None:
 
 async def load_state(log: EventLog, pool: Pool, rules: Rules) -> State:
     """The saved view, or an empty one at the start of the log. Raises `ViewUnusable`."""
-    await checkpoint_progress.require_usable(log, pool)
+    await checkpoint.require_usable(log, pool)
     view = await checkpoint.load_view(pool, await log.identity(), topics.JOB_PARTITIONS, rules)
     if view is None:
         view = View(PoolBuckets(rules))

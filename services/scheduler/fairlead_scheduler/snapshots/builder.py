@@ -16,17 +16,17 @@ from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.timers import Timers
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot
 from fairlead_scheduler.engine import snapshot as engine
-from fairlead_scheduler.service.settings import PLACEMENTS, Rules
 from fairlead_scheduler.snapshots import node_table as node_columns
 from fairlead_scheduler.snapshots.class_table import Classes
-from fairlead_scheduler.snapshots.node_table import AllNodes, Nodes
+from fairlead_scheduler.snapshots.node_table import AllNodes, Leased, Nodes
 from fairlead_scheduler.snapshots.pool_jobs import HOLE, WAITS, Homes, Members, Rows
-from fairlead_scheduler.snapshots.unacknowledged import Leased
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.job_table import NodeName, View, changed_rows
+from fairlead_scheduler.state.job_table import NodeName
+from fairlead_scheduler.state.pool_rules import PLACEMENTS, Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.token_buckets import Buckets
+from fairlead_scheduler.state.view import View, changed_rows
 
 SLACK: Final = 64
 """Rows of queues and shapes without jobs that are left alone, beside as many as have jobs."""

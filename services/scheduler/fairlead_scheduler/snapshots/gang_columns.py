@@ -13,7 +13,8 @@ from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.snapshots.node_table import Nodes
 from fairlead_scheduler.snapshots.queue_rows import Ranks
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.job_table import GangName, GangTerms, View
+from fairlead_scheduler.state.job_table import GangName, GangTerms
+from fairlead_scheduler.state.view import View
 
 _REST: Final = {"wait": engine.Rest.WAIT, "fail": engine.Rest.FAIL}
 _NOBODY: Final = GangName("", "", "")

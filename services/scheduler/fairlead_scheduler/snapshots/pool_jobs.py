@@ -22,7 +22,7 @@ from fairlead_scheduler.snapshots.queue_rows import Ranks
 from fairlead_scheduler.snapshots.shape_table import ShapeTable
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.arrays import longer
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.view import View
 
 Rows = npt.NDArray[np.intp]
 Int32 = npt.NDArray[np.int32]

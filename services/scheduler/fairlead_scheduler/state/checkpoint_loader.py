@@ -15,7 +15,8 @@ from fairlead_common.domain.ids import JobId, partition_of_job
 from fairlead_scheduler.state import checkpoint_rows
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.checkpoint_names import SavedName, decode_name
-from fairlead_scheduler.state.job_table import Rare, View
+from fairlead_scheduler.state.job_table import Rare
+from fairlead_scheduler.state.view import View
 
 _rare: Final = msgspec.json.Decoder(Rare)
 

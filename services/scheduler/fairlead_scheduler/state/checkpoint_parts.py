@@ -17,8 +17,9 @@ from fairlead_common.domain.ids import JobId, partition_of_job
 from fairlead_scheduler.state import checkpoint_rows as records
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.checkpoint_names import Name, SavedName, SavedNames
-from fairlead_scheduler.state.job_table import Columns, Ended, Rows, View
+from fairlead_scheduler.state.job_table import Columns, Ended, Rows
 from fairlead_scheduler.state.specs import Saving
+from fairlead_scheduler.state.view import View
 
 ROWS_MAX: Final = 100_000
 """Jobs that are saved together, unless one partition alone has more of them."""

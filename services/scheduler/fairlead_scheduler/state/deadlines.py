@@ -12,7 +12,8 @@ import numpy.typing as npt
 from fairlead_common.domain.timers import Timers
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.arrays import longer
-from fairlead_scheduler.state.job_table import NodeName, View, changed_rows
+from fairlead_scheduler.state.job_table import NodeName
+from fairlead_scheduler.state.view import View, changed_rows
 
 Rows = npt.NDArray[np.intp]
 

@@ -5,8 +5,7 @@ once (`Interned`), rare properties live in `Rare`. No job has an object of its o
 objects cost is less their size than that each must be waited for.
 """
 
-from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -14,15 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain import shapes
-from fairlead_common.domain.ids import JobId, RunId
+from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JOB_ENDED, JOB_HELD, RUN_ENDED, JobState, RunState
 from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
-from fairlead_scheduler.service.settings import Rules
 from fairlead_scheduler.state.arrays import longer
-from fairlead_scheduler.state.change_journal import Journal, RowJournal
-from fairlead_scheduler.state.job_index import FEW, Names
-from fairlead_scheduler.state.specs import Specs
-from fairlead_scheduler.state.token_buckets import PoolBuckets
+from fairlead_scheduler.state.change_journal import RowJournal
+from fairlead_scheduler.state.job_index import Names
 
 JOB_STATES: Final = tuple(JobState)
 RUN_STATES: Final = tuple(RunState)
@@ -290,7 +286,7 @@ class Columns:
         self.nodes: Interned[NodeName] = Interned()
         self._decoded: list[shapes.Shape] = []
         self.numbering = 0
-        """Grows when names get other numbers (`unused_names.py`): who keeps numbers begins anew."""
+        """Grows when `forget_names` changes numbers: whoever keeps numbers starts anew."""
         self.names_used: dict[str, int] = {}
         """Column -> how many different names live jobs had in it when that was last counted."""
         self.journal = RowJournal()
@@ -363,97 +359,3 @@ class Columns:
         if found is None:
             found = self.rare[row] = Rare()
         return found
-
-
-class View:
-    """Columns, what is known of ended jobs, log positions, and what a checkpoint has not saved yet.
-
-    `buckets` holds the tokens that starts and preemptions use up, under the rates of the settings.
-    """
-
-    def __init__(self, buckets: PoolBuckets | None = None) -> None:
-        self.jobs = Columns()
-        self.buckets = buckets or PoolBuckets(Rules())
-        self.positions: dict[int, int] = {}
-        self.specs = Specs()
-        self.ended: dict[JobId, Ended] = {}
-        self.recent: dict[JobId, JobState] = {}
-        """Jobs that ended and are saved, as long as they are cheap to remember."""
-        self.dependents: dict[JobId, set[JobId]] = {}
-        self.lingering: dict[int, deque[tuple[int, JobId]]] = {}
-        """Per partition: (time, job) of jobs that ended while queued and still have their row."""
-        self.gangs: dict[GangName, GangTerms] = {}
-        self.gang_members: dict[GangName, set[JobId]] = {}
-        self.gang_journal: Journal[GangName] = Journal()
-        """Gangs that gained or lost members, or started."""
-        self.gang_started: set[GangName] = set()
-        """Gangs of which a member that ran has ended for good (rule N9)."""
-        self.attention: set[int] = set()
-        """Rows of jobs that housekeeping must look at: their run ended, or is to be stopped."""
-        self.loose_runs: set[RunId] = set()
-        """Runs of jobs that are gone: nothing is decided of them, but their lease goes."""
-        self.stopped: frozenset[int] = frozenset()
-        """Partitions of the log that cannot be read on: nothing is decided of their jobs."""
-        self.version = 0
-        """Grows with every change that a round could care about."""
-
-    def stop(self, partitions: Iterable[int]) -> None:
-        """Leave the jobs of these partitions as they are from now on."""
-        new = frozenset(partitions) - self.stopped
-        if not new:
-            return
-        self.stopped |= new
-        rows = self.live_rows()
-        self.jobs.journal.extend(rows[np.isin(self.jobs.partition[rows], list(new))])
-        self.version += 1
-
-    def decidable(self, rows: Rows) -> Rows:
-        """Those of these rows that are not in a stopped partition."""
-        if not self.stopped:
-            return rows
-        return rows[~np.isin(self.jobs.partition[rows], list(self.stopped))]
-
-    def touch(self, row: int, position: int) -> None:
-        """Remember that the job of this row changed."""
-        jobs = self.jobs
-        jobs.unsaved[row] = True
-        jobs.position[row] = position
-        jobs.journal.add(row)
-
-    def touch_all(self, rows: list[int] | Rows, positions: int | npt.NDArray[np.int64]) -> None:
-        """Remember that the jobs of these rows changed, at this position or these."""
-        if len(rows) <= FEW and isinstance(positions, int):
-            for row in rows:
-                self.touch(int(row), positions)
-            return
-        jobs = self.jobs
-        jobs.unsaved[rows] = True
-        jobs.position[rows] = positions
-        jobs.journal.extend(rows)
-
-    def state_of(self, job_id: JobId) -> JobState | None:
-        """The state of a job, if this view still knows it."""
-        row = self.jobs.rows.get(job_id)
-        if row is not None:
-            return JOB_STATES[int(self.jobs.state[row])]
-        ended = self.ended.get(job_id)
-        return self.recent.get(job_id) if ended is None else ended.state
-
-    def live_rows(self) -> npt.NDArray[np.intp]:
-        """Rows of all jobs, whatever their state."""
-        return np.flatnonzero((self.jobs.flags[: self.jobs.used] & FREE) == 0)
-
-    def keep_recent(self, bound: int) -> None:
-        """Forget the oldest of the ended jobs that are saved already, beyond `bound`."""
-        for job_id in _first(self.recent, len(self.recent) - bound):
-            del self.recent[job_id]
-
-
-def changed_rows(view: View, place: int) -> npt.NDArray[np.intp]:
-    """The rows that changed since a place of the journal, ascending; all if that is long ago."""
-    rows = view.jobs.journal.distinct(place)
-    return np.arange(view.jobs.used) if rows is None else rows
-
-
-def _first(items: Iterable[K], count: int) -> list[K]:
-    return [item for item, _ in zip(items, range(count), strict=False)] if count > 0 else []

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from fairlead_scheduler.service.settings import Rate, Rules
+from fairlead_scheduler.state.pool_rules import Rate, Rules
 
 UNLIMITED = float("inf")
 

@@ -16,16 +16,21 @@ from fairlead_common.db import Connection, Pool, load
 from fairlead_common.domain.errors import ViewConflict
 from fairlead_common.domain.ids import JobId, partition_of_job
 from fairlead_common.domain.lifecycle import JobState
-from fairlead_scheduler.service.settings import Rules
+from fairlead_common.log import EventLog, coverage
+from fairlead_common.log.coverage import Gap, ViewUnusable
+from fairlead_common.log.topics import JOB_PARTITIONS, JOBS
 from fairlead_scheduler.state import checkpoint_rows
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.checkpoint_loader import Loading
 from fairlead_scheduler.state.checkpoint_names import SavedName
 from fairlead_scheduler.state.checkpoint_parts import Changes
-from fairlead_scheduler.state.job_table import Ended, View
+from fairlead_scheduler.state.job_table import Ended
+from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.specs import Saving
 from fairlead_scheduler.state.token_buckets import Levels, PoolBuckets
+from fairlead_scheduler.state.view import View
 
+VIEW: Final = "scheduler's checkpoint"
 SQL: Final = load("fairlead_scheduler.store", "checkpoint.sql")
 SAVE_S_MAX: Final = 900.0
 """Longest statement of a save: 514,000 jobs took 35 s on a busy machine."""
@@ -256,3 +261,38 @@ def prune(view: View, saved: list[int]) -> None:
     ]
     for job_id in gone:
         view.recent[job_id] = view.ended.pop(job_id).state
+
+
+async def read_progress(pool: Pool) -> tuple[str, dict[int, int]] | None:
+    """The identity of the checkpoint's log and its positions; None before the first checkpoint."""
+    row = await pool.fetchrow(SQL["read_view"])
+    return None if row is None else (row["log_id"], dict(enumerate(row["positions"])))
+
+
+async def find_gap(log: EventLog, pool: Pool) -> Gap | None:
+    """What keeps the log from continuing the checkpoint, if anything does."""
+    saved = await read_progress(pool)
+    return coverage.compare(VIEW, saved, await coverage.read_log_state(log, JOBS))
+
+
+async def require_usable(log: EventLog, pool: Pool) -> None:
+    """Raises `ViewUnusable` where the log cannot continue the checkpoint."""
+    gap = await find_gap(log, pool)
+    if gap is not None:
+        raise ViewUnusable(gap)
+
+
+async def relocate(pool: Pool, log_id: str, positions: Mapping[int, int]) -> None:
+    """Have the checkpoint continue at these positions of this log: `fairlead repair` only.
+
+    The caller holds the leader's lock. Raises `ViewConflict` if the checkpoint moved meanwhile.
+    """
+    before = await read_progress(pool)
+    if before is None:
+        await begin(pool, log_id, positions, JOB_PARTITIONS)
+        return
+    after = [positions.get(partition, 0) for partition in range(JOB_PARTITIONS)]
+    known = [before[1].get(partition, 0) for partition in range(JOB_PARTITIONS)]
+    moved = await pool.execute(SQL["relocate_view"], known, log_id, after)
+    if moved != "UPDATE 1":
+        raise ViewConflict("a scheduler moved its checkpoint during the repair: stop it first")

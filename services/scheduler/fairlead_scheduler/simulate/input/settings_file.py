@@ -19,12 +19,13 @@ from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityCla
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.service.settings import SECTIONS, SHARED
 from fairlead_scheduler.cases import case_file
-from fairlead_scheduler.service.settings import Rules, SchedulerSettings
+from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.simulate.input import input_errors as faulty
 from fairlead_scheduler.simulate.input import yaml_documents
 from fairlead_scheduler.simulate.input.input_errors import Faults
 from fairlead_scheduler.simulate.input.job_lines import Retry
 from fairlead_scheduler.simulate.input.yaml_documents import Document, Place
+from fairlead_scheduler.state.pool_rules import Rules
 
 _RULES: Final = {field.encode_name: field for field in msgspec.structs.fields(Rules)}
 _SERVICE: Final = {field.encode_name: field for field in msgspec.structs.fields(SchedulerSettings)}

@@ -32,9 +32,10 @@ from fairlead_scheduler.simulate.model.trace import NEVER, Trace
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_table import JobSet, View
+from fairlead_scheduler.state.job_table import JobSet
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.token_buckets import PoolBuckets
+from fairlead_scheduler.state.view import View
 
 JOB_SET: Final = "simulated"
 _SPEC: Final = msgspec.Raw(b"{}")

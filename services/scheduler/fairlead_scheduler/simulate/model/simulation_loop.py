@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from fairlead_scheduler.rules.decider import Round
-from fairlead_scheduler.service.settings import Rules
 from fairlead_scheduler.simulate.input.node_file import Step
 from fairlead_scheduler.simulate.model.ledger import Ledger
 from fairlead_scheduler.simulate.model.simulated_world import World
 from fairlead_scheduler.simulate.model.trace import Trace
+from fairlead_scheduler.state.pool_rules import Rules
 
 GAP_MS: Final = 1_000
 """Rounds follow each other at this distance at least."""

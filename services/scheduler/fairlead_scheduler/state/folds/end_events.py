@@ -11,7 +11,8 @@ from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import gang_membership
 from fairlead_scheduler.state.folds.messages import Known, Message
 from fairlead_scheduler.state.job_index import FEW
-from fairlead_scheduler.state.job_table import Rows, View
+from fairlead_scheduler.state.job_table import Rows
+from fairlead_scheduler.state.view import View
 
 LINGER_MS: Final = 30_000
 """How long a job that ended while queued keeps its row: a lease may just be on its way to it."""

@@ -4,7 +4,7 @@ from itertools import islice
 
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.view import View
 
 
 def join(view: View, row: int, gang: ev.Gang) -> None:

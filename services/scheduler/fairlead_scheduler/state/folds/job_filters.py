@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from fairlead_common.domain.records.events import JobFilter
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.view import View
 
 
 def find(view: View, partition: int, chosen: JobFilter) -> list[int]:

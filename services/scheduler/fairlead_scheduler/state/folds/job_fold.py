@@ -22,7 +22,7 @@ from fairlead_scheduler.state.folds.messages import (
     read,
     wanted,
 )
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.view import View
 
 __all__ = [
     "Folded",

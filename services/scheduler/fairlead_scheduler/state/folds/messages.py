@@ -12,7 +12,7 @@ from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import job_filters
 from fairlead_scheduler.state.folds.event_batches import Submissions, Successes
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.view import View
 
 Known = Mapping[JobId, c.Ended]
 _Bulk = ev.JobsCancelRequested | ev.JobsPreemptRequested | ev.JobsReprioritized

@@ -10,7 +10,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import end_events, job_filters
 from fairlead_scheduler.state.folds.messages import Known, Message
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.view import View
 
 
 def released(

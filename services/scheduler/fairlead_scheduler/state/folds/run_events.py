@@ -9,13 +9,13 @@ import numpy as np
 from fairlead_common.domain.ids import run_id
 from fairlead_common.domain.lifecycle import JOB_STEPS, RUN_STEPS, JobState, RunState
 from fairlead_common.domain.records import events as ev
-from fairlead_scheduler.service.settings import AVOIDED_MAX
 from fairlead_scheduler.state import job_index
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import end_events, request_events
 from fairlead_scheduler.state.folds.event_batches import Successes
 from fairlead_scheduler.state.folds.messages import Known, Message
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.pool_rules import AVOIDED_MAX
+from fairlead_scheduler.state.view import View
 
 
 def leased(

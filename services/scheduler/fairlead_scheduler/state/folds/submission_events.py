@@ -13,7 +13,7 @@ from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import end_events, gang_membership
 from fairlead_scheduler.state.folds.event_batches import Part, Submissions
 from fairlead_scheduler.state.folds.messages import Known, Message
-from fairlead_scheduler.state.job_table import View
+from fairlead_scheduler.state.view import View
 
 Rows = npt.NDArray[np.intp]
 

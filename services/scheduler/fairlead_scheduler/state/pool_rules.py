@@ -1,0 +1,138 @@
+"""The rules of scheduling that settings, cases and simulations give: limits, rates, placement."""
+
+import math
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from fairlead_common.domain.errors import Fault
+
+PLACEMENTS: Final = ("best-fit", "spread", "pack", "fragmentation")
+AVOIDED_MAX: Final = 64
+"""Most nodes that a job remembers to avoid."""
+
+
+class Rate(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """A token bucket: `per_second` tokens are added, at most `burst` are kept."""
+
+    per_second: float
+    burst: float
+
+
+class PoolRules(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True
+):
+    """Rules of one pool. What is set here replaces the whole value of the same name in `rules`; a
+    rate that is `null` lifts that limit.
+    """
+
+    protected_fraction_of_fair_share: float | UnsetType = UNSET
+    round_limit: dict[str, float] | UnsetType = UNSET
+    rate: Rate | UnsetType | None = UNSET
+    queue_rate: Rate | UnsetType | None = UNSET
+    preemption_rate: Rate | UnsetType | None = UNSET
+    lookback: int | UnsetType = UNSET
+    floating: dict[str, float] | UnsetType = UNSET
+    class_limits: dict[str, dict[str, float]] | UnsetType = UNSET
+    cost_multipliers: dict[str, float] | UnsetType = UNSET
+    placement: str | UnsetType = UNSET
+    gang_assembly_timeout_s: int | UnsetType = UNSET
+
+    def given(self) -> dict[str, object]:
+        """What is set here, by field."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: value for name, value in fields.items() if value is not UNSET}
+
+
+class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """What the engine is told (docs/rules.md); the same names are used by cases and simulations.
+
+    Fractions are of the pool's total. `floating` maps a resource that is on no node to how much of
+    it there is. `max_unacknowledged_leases` counts per executor. `pools`: other rules for the pools
+    of these names.
+    """
+
+    protected_fraction_of_fair_share: float = 1.0
+    round_limit: dict[str, float] = {}
+    rate: Rate | None = None
+    queue_rate: Rate | None = None
+    preemption_rate: Rate | None = None
+    lookback: int = 0
+    floating: dict[str, float] = {}
+    class_limits: dict[str, dict[str, float]] = {}
+    cost_multipliers: dict[str, float] = {}
+    max_unacknowledged_leases: int = 2_500
+    placement: str = "best-fit"
+    gang_assembly_timeout_s: int = 0
+    pools: dict[str, PoolRules] = {}
+
+    def of(self, pool: str) -> "Rules":
+        """The rules of a pool: these, but for what is set for it."""
+        own = self.pools.get(pool)
+        if own is None:
+            return self
+        return msgspec.structs.replace(self, pools={}, **own.given())
+
+    def faults(self, class_names: Collection[str]) -> list[Fault]:
+        """What contradicts itself, by the setting's name."""
+        found = self._own_faults(class_names)
+        for pool, own in self.pools.items():
+            given = Rules(**own.given())  # type: ignore[arg-type]  # fields of the same types
+            place = f"rules.pools.{pool}"
+            found += [
+                Fault(fault.pointer.replace("rules", place, 1), fault.detail)
+                for fault in given._own_faults(class_names)
+            ]
+        return found
+
+    def _own_faults(self, class_names: Collection[str]) -> list[Fault]:
+        """Faults of these rules, without those of single pools."""
+        found: list[Fault] = []
+        protected = self.protected_fraction_of_fair_share
+        found += check_number("rules.protectedFractionOfFairShare", protected, least=0)
+        for name, fraction in self.round_limit.items():
+            place = f"rules.roundLimit.{name}"
+            found += check_number(place, fraction, least=0, most=1, open_end=True)
+        for rate_name in ("rate", "queue_rate", "preemption_rate"):
+            rate: Rate | None = getattr(self, rate_name)
+            if rate is not None:
+                place = f"rules.{camel(rate_name)}"
+                found += check_number(f"{place}.perSecond", rate.per_second, least=0, open_end=True)
+                found += check_number(f"{place}.burst", rate.burst, least=1)
+        for name, limits in self.class_limits.items():
+            if name not in class_names:
+                known = ", ".join(sorted(class_names))
+                detail = f"is no priority class; there are {known}"
+                found.append(Fault(f"rules.classLimits.{name}", detail))
+            for resource, fraction in limits.items():
+                place = f"rules.classLimits.{name}.{resource}"
+                found += check_number(place, fraction, least=0, most=1)
+        for table in ("floating", "cost_multipliers"):
+            for name, amount in getattr(self, table).items():
+                found += check_number(f"rules.{camel(table)}.{name}", amount, least=0)
+        found += check_number("rules.lookback", self.lookback, least=0)
+        unacknowledged = self.max_unacknowledged_leases
+        found += check_number("rules.maxUnacknowledgedLeases", unacknowledged, least=1)
+        found += check_number("rules.gangAssemblyTimeoutS", self.gang_assembly_timeout_s, least=0)
+        if self.placement not in PLACEMENTS:
+            detail = f"is {self.placement!r}; choose one of {', '.join(PLACEMENTS)}"
+            found.append(Fault("rules.placement", detail))
+        return found
+
+
+def camel(name: str) -> str:
+    """The name of a setting for the name of its field."""
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def check_number(
+    name: str, value: float, *, least: float, most: float = math.inf, open_end: bool = False
+) -> list[Fault]:
+    """What is wrong with a number; `open_end`: it must be above `least`."""
+    if math.isfinite(value) and least <= value <= most and not (open_end and value == least):
+        return []
+    bound = f"must be {'above' if open_end else 'at least'} {least:g}"
+    return [Fault(name, f"is {value}; it {bound}{f' and at most {most:g}' * (most < math.inf)}")]

@@ -1,0 +1,165 @@
+"""The state of the scheduler's jobs: the job table and everything that is folded with it.
+
+Forgetting the names of shapes, queues, pools and nodes that no live job uses any more.
+
+A name cannot be forgotten alone, because others keep things by its number. So when more than half
+of the names of a kind are unused, those in use get new numbers, in the order of the old ones, and
+`Columns.numbering` grows. `Builder` and `Watch` keep numbers from cycle to cycle and begin anew
+when it differs from theirs. Whatever else holds a number holds it for one cycle at most: this is
+called where a cycle begins, and by a standby, which has no cycle. Job sets are simpler
+(`Columns.forget_job_sets`): nobody but a job's row keeps their numbers.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fairlead_common.domain.ids import JobId, RunId
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_scheduler.state.change_journal import Journal
+from fairlead_scheduler.state.job_index import FEW
+from fairlead_scheduler.state.job_table import (
+    FREE,
+    JOB_STATES,
+    Columns,
+    Ended,
+    GangName,
+    GangTerms,
+    Interned,
+    Rows,
+)
+from fairlead_scheduler.state.pool_rules import Rules
+from fairlead_scheduler.state.specs import Specs
+from fairlead_scheduler.state.token_buckets import PoolBuckets
+
+
+class View:
+    """Columns, what is known of ended jobs, log positions, and what a checkpoint has not saved yet.
+
+    `buckets` holds the tokens that starts and preemptions use up, under the rates of the settings.
+    """
+
+    def __init__(self, buckets: PoolBuckets | None = None) -> None:
+        self.jobs = Columns()
+        self.buckets = buckets or PoolBuckets(Rules())
+        self.positions: dict[int, int] = {}
+        self.specs = Specs()
+        self.ended: dict[JobId, Ended] = {}
+        self.recent: dict[JobId, JobState] = {}
+        """Jobs that ended and are saved, as long as they are cheap to remember."""
+        self.dependents: dict[JobId, set[JobId]] = {}
+        self.lingering: dict[int, deque[tuple[int, JobId]]] = {}
+        """Per partition: (time, job) of jobs that ended while queued and still have their row."""
+        self.gangs: dict[GangName, GangTerms] = {}
+        self.gang_members: dict[GangName, set[JobId]] = {}
+        self.gang_journal: Journal[GangName] = Journal()
+        """Gangs that gained or lost members, or started."""
+        self.gang_started: set[GangName] = set()
+        """Gangs of which a member that ran has ended for good (rule N9)."""
+        self.attention: set[int] = set()
+        """Rows of jobs that housekeeping must look at: their run ended, or is to be stopped."""
+        self.loose_runs: set[RunId] = set()
+        """Runs of jobs that are gone: nothing is decided of them, but their lease goes."""
+        self.stopped: frozenset[int] = frozenset()
+        """Partitions of the log that cannot be read on: nothing is decided of their jobs."""
+        self.version = 0
+        """Grows with every change that a round could care about."""
+
+    def stop(self, partitions: Iterable[int]) -> None:
+        """Leave the jobs of these partitions as they are from now on."""
+        new = frozenset(partitions) - self.stopped
+        if not new:
+            return
+        self.stopped |= new
+        rows = self.live_rows()
+        self.jobs.journal.extend(rows[np.isin(self.jobs.partition[rows], list(new))])
+        self.version += 1
+
+    def decidable(self, rows: Rows) -> Rows:
+        """Those of these rows that are not in a stopped partition."""
+        if not self.stopped:
+            return rows
+        return rows[~np.isin(self.jobs.partition[rows], list(self.stopped))]
+
+    def touch(self, row: int, position: int) -> None:
+        """Remember that the job of this row changed."""
+        jobs = self.jobs
+        jobs.unsaved[row] = True
+        jobs.position[row] = position
+        jobs.journal.add(row)
+
+    def touch_all(self, rows: list[int] | Rows, positions: int | npt.NDArray[np.int64]) -> None:
+        """Remember that the jobs of these rows changed, at this position or these."""
+        if len(rows) <= FEW and isinstance(positions, int):
+            for row in rows:
+                self.touch(int(row), positions)
+            return
+        jobs = self.jobs
+        jobs.unsaved[rows] = True
+        jobs.position[rows] = positions
+        jobs.journal.extend(rows)
+
+    def state_of(self, job_id: JobId) -> JobState | None:
+        """The state of a job, if this view still knows it."""
+        row = self.jobs.rows.get(job_id)
+        if row is not None:
+            return JOB_STATES[int(self.jobs.state[row])]
+        ended = self.ended.get(job_id)
+        return self.recent.get(job_id) if ended is None else ended.state
+
+    def live_rows(self) -> npt.NDArray[np.intp]:
+        """Rows of all jobs, whatever their state."""
+        return np.flatnonzero((self.jobs.flags[: self.jobs.used] & FREE) == 0)
+
+    def keep_recent(self, bound: int) -> None:
+        """Forget the oldest of the ended jobs that are saved already, beyond `bound`."""
+        for job_id in _first(self.recent, len(self.recent) - bound):
+            del self.recent[job_id]
+
+
+def changed_rows(view: View, place: int) -> npt.NDArray[np.intp]:
+    """The rows that changed since a place of the journal, ascending; all if that is long ago."""
+    rows = view.jobs.journal.distinct(place)
+    return np.arange(view.jobs.used) if rows is None else rows
+
+
+def _first(items: Iterable[JobId], count: int) -> list[JobId]:
+    return list(islice(items, max(0, count)))
+
+
+NAMES_SPARE: Final = 10_000
+"""As many unused names of each kind are kept, beside as many as are used: looking which are used
+reads a column of all jobs."""
+
+
+def forget_names(view: View, spare: int = NAMES_SPARE) -> None:
+    """Forget unused names of each kind that has more than `spare` of them, and more than used."""
+    jobs = view.jobs
+    for kind, names in _tables(jobs).items():
+        if len(names) > spare + 2 * jobs.names_used.get(kind, 0):
+            _forget(view, kind, names, spare)
+
+
+def _tables(jobs: Columns) -> dict[str, Interned[Any]]:
+    """The names of each kind, by the column that holds their numbers."""
+    return {"pool": jobs.pools, "queue": jobs.queues, "shape": jobs.shapes, "node": jobs.nodes}
+
+
+def _forget(view: View, kind: str, names: Interned[Any], spare: int) -> None:
+    jobs = view.jobs
+    column, rows = getattr(jobs, kind), view.live_rows()
+    numbers = column[rows]
+    has_name = numbers >= 0
+    used = np.bincount(numbers[has_name], minlength=len(names)) > 0
+    count = jobs.names_used[kind] = int(np.count_nonzero(used))
+    if len(names) <= spare + 2 * count:
+        return
+    moved = names.renumber(used)
+    column[: jobs.used] = 0  # of rows without a job, as it is of new ones
+    column[rows] = -1
+    column[rows[has_name]] = moved[numbers[has_name]]
+    jobs.renumbered()
