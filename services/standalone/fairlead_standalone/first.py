@@ -5,7 +5,6 @@ from typing import Final
 
 from fairlead import discovery
 from fairlead_common import db
-from fairlead_common.web import auth
 from fairlead_standalone.folder import write_private
 from fairlead_submit.store import configuration_store, token_store
 
@@ -30,16 +29,7 @@ async def prepare(pool: db.Pool, data: Path) -> None:
 
 async def _adopt(pool: db.Pool, token: str) -> None:
     """Another database than the last time knows no token at all: then the old one goes on."""
-    adopted = await pool.fetchval(
-        "INSERT INTO fairlead_submit.tokens (digest, name, roles, kind)"
-        " SELECT $1, $2, $3, $4 WHERE NOT EXISTS"
-        " (SELECT FROM fairlead_submit.tokens WHERE kind = $4) RETURNING true",
-        auth.digest(token),
-        NAME,
-        list(ROLES),
-        token_store.KIND_TOKEN,
-    )
-    if adopted:
+    if await token_store.adopt_token(pool, token, NAME, ROLES):
         await configuration_store.ensure_queue(pool, QUEUE)
 
 
@@ -49,9 +39,7 @@ async def link(pool: db.Pool, data: Path, address: str) -> str:
     Its session ends with the token in the data folder. If that token was withdrawn, this is the
     address alone.
     """
-    digest = auth.digest((data / discovery.TOKEN_FILE).read_text().strip())
-    token = await pool.fetchval(
-        "SELECT number FROM fairlead_submit.tokens WHERE digest = $1", digest
-    )
+    secret = (data / discovery.TOKEN_FILE).read_text().strip()
+    token = await token_store.find_number(pool, secret)
     code = None if token is None else await token_store.make_token_link(pool, token)
     return address if code is None else f"{address}/sign-in?code={code}"

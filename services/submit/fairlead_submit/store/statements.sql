@@ -68,6 +68,16 @@ VALUES ($1, $2, $3, $4,
     $6, $7, $8, $9, $10, $11, $12)
 RETURNING number, name, roles, kind, personal, queues, label, made_by, created_at, expires_at;
 
+-- name: adopt_token
+-- Insert a token ($1 digest, $2 name, $3 roles, $4 kind) into a database that has none of its kind.
+INSERT INTO fairlead_submit.tokens (digest, name, roles, kind)
+SELECT $1, $2, $3, $4
+WHERE NOT EXISTS (SELECT FROM fairlead_submit.tokens WHERE kind = $4)
+RETURNING true;
+
+-- name: find_token_number
+SELECT number FROM fairlead_submit.tokens WHERE digest = $1;
+
 -- name: free_token_name
 -- The name of a token that has expired can be used again.
 DELETE FROM fairlead_submit.tokens WHERE unique_name = $1 AND expires_at <= now();
@@ -135,8 +145,8 @@ CROSS JOIN LATERAL (
 ) known;
 
 -- name: view_progress
--- The position that lookout's view reads next, of these partitions.
-SELECT partition, position FROM fairlead_lookout.progress WHERE partition = ANY ($1);
+-- The position that lookout reads next, of these partitions.
+SELECT partition, position FROM fairlead_lookout.view_positions WHERE partition = ANY ($1);
 
 -- name: live_jobs
 -- How many jobs of the queue lookout's view knows that have not ended.

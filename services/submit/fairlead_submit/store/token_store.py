@@ -97,6 +97,20 @@ async def grant_unique(
             return None
 
 
+async def adopt_token(pool: db.Pool, token: str, name: str, roles: Sequence[str]) -> bool:
+    """Insert this token if the database has no API token at all, and return whether it did."""
+    adopted = await pool.fetchval(
+        SQL["adopt_token"], auth.digest(token), name, list(roles), KIND_TOKEN
+    )
+    return bool(adopted)
+
+
+async def find_number(pool: db.Pool, token: str) -> int | None:
+    """The number of the token with this secret; None if there is none."""
+    number: int | None = await pool.fetchval(SQL["find_token_number"], auth.digest(token))
+    return number
+
+
 async def make_person_link(pool: db.Pool, wanted: Grant, ttl_s: float = LINK_S) -> str:
     """A code for `/sign-in?code=...` that works once, for a session that is good for this."""
     code = auth.new_token()

@@ -1,6 +1,6 @@
 """API tokens and sessions of browsers: 256 random bits, of which only a digest is stored.
 
-Their table is `fairlead_submit.tokens`, which submit owns and every service may read. Because a
+Submit owns their table; every service reads the view `fairlead_submit.valid_tokens`. Because a
 token is no password that somebody thought up, no slow hash is needed, and finding its digest by an
 index tells nobody anything about it.
 """
@@ -13,7 +13,7 @@ from typing import Final
 import asyncpg
 import msgspec
 
-from fairlead_common.db.connection_pool import Pool, reaching
+from fairlead_common.db.connection_pool import DatabaseUnavailable, Pool, reaching
 from fairlead_common.domain.permissions import Caller
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service.access_settings import RoleBinding
@@ -27,8 +27,8 @@ KIND_TOKEN: Final = "token"
 KIND_SESSION: Final = "session"
 CACHE_S: Final = 5.0
 _FIND: Final = (
-    "SELECT number, kind, name, roles, personal, groups, queues FROM fairlead_submit.tokens"
-    " WHERE digest = $1 AND (expires_at IS NULL OR expires_at > now())"
+    "SELECT number, kind, name, roles, personal, groups, queues FROM"
+    " fairlead_submit.valid_tokens WHERE digest = $1"
 )
 
 
@@ -88,8 +88,11 @@ class Tokens:
         self._known.forget(token_digest)
 
     async def _row(self, key: bytes) -> asyncpg.Record | None:
-        with reaching():
-            return await self._pool.fetchrow(_FIND, key)
+        try:
+            with reaching():
+                return await self._pool.fetchrow(_FIND, key)
+        except asyncpg.UndefinedTableError as error:
+            raise DatabaseUnavailable(f"submit has not made its tables yet: {error}") from error
 
     def _caller(self, row: asyncpg.Record) -> Caller:
         name, roles, queues = row["name"], row["roles"], row["queues"]

@@ -1,4 +1,4 @@
-"""The permissions of queues, as every service needs them: read from submit's table, kept a moment.
+"""The permissions of queues, as every service needs them: a view of submit, cached for a moment.
 
 A queue that was deleted goes on protecting its jobs for as long as its row is kept.
 """
@@ -17,7 +17,7 @@ from fairlead_common.domain.records.configuration import Permission
 from fairlead_common.service import clock
 
 CACHE_S: Final = 1.0
-_RESTRICTED: Final = "SELECT name, value FROM fairlead_submit.queues WHERE restricted"
+_RESTRICTED: Final = "SELECT name, value FROM fairlead_submit.restricted_queues"
 
 
 class QueueRights:
