@@ -45,8 +45,12 @@ def export_jobs(
     sort: str | None = None,
     after: str | None = None,
     format: Format = "csv",
+    submission: bool = False,
 ) -> Flow[None]:
-    """Iterates over the bytes of a table of all jobs that `iter_jobs` would find."""
+    """Iterates over the bytes of a table of all jobs that `iter_jobs` would find.
+
+    With `submission` a line also has what decides where and when the job runs.
+    """
     query = looking.job_query(
         where,
         category=category,
@@ -56,6 +60,8 @@ def export_jobs(
         sort=sort,
         after=after or (yield from looking.written(where)),
     )
+    if submission:
+        query.append(("include", "submission"))
     yield from _exported("/jobs/export.csv", query, format)
 
 

@@ -1,5 +1,6 @@
 """Every command of the command line against a real Fairlead that runs jobs on this machine."""
 
+import csv
 import json
 import secrets
 import shlex
@@ -47,6 +48,27 @@ def test_the_exit_code_of_a_command_is_that_of_run(terminal: Terminal) -> None:
 def test_a_command_that_does_not_exist_says_so(terminal: Terminal) -> None:
     done = terminal("run", "--cpu", "100m", "--", "no-such-command-anywhere", want=127)
     assert "there is no command" in done.stderr.lower()
+
+
+def test_a_simulation_begins_with_the_jobs_of_the_running_server(
+    terminal: Terminal, job_set: str
+) -> None:
+    runs = "{clientId: a, command: [sleep, '600']}"
+    waits = "{clientId: b, command: [sleep, '600'], after: [a]}"
+    first, second = submitted(terminal, job_set, f"[{runs}, {waits}]")
+    while "RUNNING" not in terminal("describe", "job", first).stdout:
+        pass
+    (terminal.folder / "more.yaml").write_text("jobs: [{clientId: c, command: [x]}]")
+    options = ("--from-live", "--jobs", "more.yaml")
+    terminal("simulate", *options, "--run-seconds", "500", "--out", "out")
+    with (terminal.folder / "out" / "jobs.csv").open() as file:
+        rows = {row["id"]: row for row in csv.DictReader(file)}
+    assert float(rows[first]["start_s"]) == 0
+    assert 0 < float(rows[first]["end_s"]) < 500, "it has run for a moment"
+    assert float(rows[second]["start_s"]) >= float(rows[first]["end_s"])
+    assert rows["c"]["state"] == "SUCCEEDED"
+    assert "--run-seconds" in terminal("simulate", *options, want=2).stderr
+    terminal("cancel", first, second)
 
 
 def test_a_long_output_arrives_whole(terminal: Terminal) -> None:

@@ -336,3 +336,20 @@ async def test_an_export_has_labels_and_requests(fresh_database: str, valkey_url
         assert (row["labels"], row["requests"]) == ('{"team":"x"}', '{"cpu":1.0}')
         answer = await world.get("/jobs/export.csv", after, format="ndjson")
         assert answer.json()["requests"] == {"cpu": 1.0}
+
+
+async def test_an_export_has_what_decides_where_a_job_runs_if_asked(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async with running(fresh_database, valkey_url) as world:
+        retry = events.RetryPolicy(limit=2, on=(events.FailureCategory.OOM,))
+        job = submitted("a", retry=retry, runtime_s_max=60, after=(job_id("b"),))
+        await world.read("/jobs", await world.tell(job))
+        (line,) = await world.lines("/jobs/export.csv", format="ndjson", include="submission")
+        said = line["submission"]
+        assert said["shape"]["requests"] == {"cpu": 1000}
+        assert (said["maxRuntimeSeconds"], said["after"]) == (60, [job_id("b")])
+        assert said["retry"] == {"limit": 2, "on": ["oom"]}
+        assert (said["whenInfeasible"], said["onPreemption"]) == ("reject", "requeue")
+        (plain,) = await world.lines("/jobs/export.csv", format="ndjson")
+        assert "submission" not in plain

@@ -79,3 +79,9 @@ def write(
 
 def nothing(done: int, jobs: int, now_ms: int) -> None:
     """Nobody watches."""
+
+
+def file_of(order: simulation.Order) -> Path:
+    """The file with the jobs."""
+    assert order.jobs is not None
+    return order.jobs

@@ -9,7 +9,7 @@ import pytest
 from fairlead_scheduler.simulate import simulation
 from fairlead_scheduler.simulate.input import input_errors
 from fairlead_scheduler.simulate.input.input_errors import BadInput, InputFault
-from tests.unit.simulate.simulations import NODES, Value, job, write
+from tests.unit.simulate.simulations import NODES, Value, file_of, job, write
 
 GOOD = job("good")
 Write = Callable[[str, str], simulation.Order]
@@ -77,7 +77,7 @@ def test_a_bad_job_is_named_with_its_line_and_field(order: simulation.Order, nam
     line, field, reason = JOBS[name]
     text = line if isinstance(line, str) else json.dumps(line)
     content = f"{json.dumps(GOOD)}\n\n{text}\n"
-    order.jobs.write_bytes(content.encode("utf-8", "surrogateescape"))
+    file_of(order).write_bytes(content.encode("utf-8", "surrogateescape"))
     (fault,) = refused(order)
     assert (fault.file, fault.line, fault.field) == (str(order.jobs), 3, field)
     assert reason in fault.reason
@@ -85,13 +85,13 @@ def test_a_bad_job_is_named_with_its_line_and_field(order: simulation.Order, nam
 
 def test_all_faults_of_a_line_and_of_all_lines_are_named(order: simulation.Order) -> None:
     lines = [job("a", cpu=True, submitSeconds="x"), GOOD, job("b", queue="", more=1)]
-    order.jobs.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    file_of(order).write_text("".join(json.dumps(line) + "\n" for line in lines))
     named = {(fault.line, fault.field) for fault in refused(order)}
     assert named == {(1, "cpu"), (1, "submitSeconds"), (3, "queue"), (3, "more")}
 
 
 def test_thousands_of_faults_are_counted_but_not_all_told(order: simulation.Order) -> None:
-    order.jobs.write_text("{}\n" * 1_000)
+    file_of(order).write_text("{}\n" * 1_000)
     with pytest.raises(BadInput) as caught:
         simulation.read(order)
     assert len(caught.value.faults.kept) == input_errors.KEPT_MAX
@@ -101,20 +101,20 @@ def test_thousands_of_faults_are_counted_but_not_all_told(order: simulation.Orde
 def test_members_of_a_gang_must_agree(order: simulation.Order) -> None:
     gang = {"name": "g", "size": 2}
     lines = [job("a", gang=gang), job("b", gang={**gang, "size": 3}), job("c", gang=gang)]
-    order.jobs.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    file_of(order).write_text("".join(json.dumps(line) + "\n" for line in lines))
     first, second = refused(order)
     assert (first.line, first.reason) == (2, "differs from that of a in line 1")
     assert (second.line, second.reason) == (3, "g has 3 members, more than its size 2")
 
 
 def test_a_line_without_end_is_not_read_to_its_end(order: simulation.Order) -> None:
-    order.jobs.write_bytes(b"x" * 3_000_000)
+    file_of(order).write_bytes(b"x" * 3_000_000)
     (fault,) = refused(order)
     assert "longer than 1 MiB" in fault.reason
 
 
 def test_an_empty_file_is_no_simulation(order: simulation.Order) -> None:
-    order.jobs.write_text("\n\n")
+    file_of(order).write_text("\n\n")
     (fault,) = refused(order)
     assert fault.reason == "has no job"
 
@@ -127,7 +127,7 @@ def test_files_that_cannot_be_read_are_all_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_no_file(order: simulation.Order) -> None:
-    folder = order.jobs.parent
+    folder = file_of(order).parent
     assert len(refused(simulation.Order(folder, folder, folder))) == 3
 
 

@@ -12,7 +12,7 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_scheduler.simulate import simulation
 from fairlead_scheduler.simulate.input import input_errors, submit_file
 from fairlead_scheduler.simulate.input.settings_file import Given
-from fairlead_scheduler.simulate.model.trace import NEVER
+from fairlead_scheduler.simulate.model.trace import NEVER, Trace
 from fairlead_submit.domain.decoding import Decoder
 from fairlead_submit.domain.job_templates import Templates
 from fairlead_submit.domain.policy import JobPolicy
@@ -121,8 +121,10 @@ def test_jobs_of_other_pools_are_left_out_and_counted(tmp_path: Path) -> None:
 
 
 def test_without_submit_the_message_names_its_package(tmp_path: Path) -> None:
-    file, found = order(tmp_path, JOBS).jobs, input_errors.Faults()
-    submit_file.read(file, 1.0, "default", Given(), found, group="fairlead.nobody")
+    order(tmp_path, JOBS)
+    file, found = tmp_path / "jobs.yaml", input_errors.Faults()
+    trace, group = Trace(), "fairlead.nobody"
+    submit_file.read(file, 1.0, "default", Given(), found, trace=trace, group=group)
     assert found.lines() == [
         f"{file}: needs the package fairlead-submit to read this file; install it"
     ]

@@ -34,6 +34,21 @@ class Said:
         self.server = server
         self.context = context
 
+    def read_cluster(self) -> dict[str, object]:
+        """What the server has now, as JSON values, for commands of other packages."""
+        from fairlead import Client
+        from fairlead.cli import live
+
+        found = self.find()
+        with Client(found, retries=retries(found)) as client:
+            return live.read_cluster(client)
+
+    def find(self) -> "Server":
+        """The server that the options, the environment or the files name."""
+        from fairlead import discovery
+
+        return discovery.find(os.environ, server=self.server, context=self.context)
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -76,7 +91,7 @@ def find(context: typer.Context, data: "Path | None" = None) -> "Server":
         return discovery.of_data_folder(data)
     said = context.find_root().obj
     assert isinstance(said, Said)
-    return discovery.find(os.environ, server=said.server, context=said.context)
+    return said.find()
 
 
 def connect(context: typer.Context, data: "Path | None" = None) -> AbstractContextManager["Client"]:

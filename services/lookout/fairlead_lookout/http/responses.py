@@ -378,7 +378,7 @@ def resource_hours(used: Mapping[str, float]) -> dict[str, float]:
 
 
 _texts: Final = msgspec.json.Decoder(dict[str, str]).decode
-_amounts: Final = msgspec.json.Decoder(dict[str, int]).decode
+decode_amounts: Final = msgspec.json.Decoder(dict[str, int]).decode
 _AWAITED: Final = re.compile(rf"^job ([{ids.ALPHABET}]{{{ids.JOB_ID_LENGTH}}}), which it waits for")
 """How the reason of a job begins that was cancelled because of another one."""
 
@@ -430,7 +430,7 @@ def job(
 def exported(job: JobShown, row: Any) -> JobExported:
     """A job with a row of the statement `labels_and_requests`, or none if it was just forgotten."""
     labels = _texts(row["labels"]) if row is not None and row["labels"] else {}
-    asked = _amounts(row["requests"]) if row is not None and row["requests"] else {}
+    asked = decode_amounts(row["requests"]) if row is not None and row["requests"] else {}
     return JobExported(
         **msgspec.structs.asdict(job),
         labels=labels,

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import typer
 
@@ -33,10 +33,19 @@ def register(app: typer.Typer) -> None:
     app.command(name="simulate", short_help="See who would run when, in virtual time.")(simulate)
 
 
+class Live(Protocol):
+    """What the `fairlead` command keeps in its context: a way to the server that it talks to."""
+
+    def read_cluster(self) -> dict[str, object]:
+        """Its queues, classes, nodes and jobs as JSON values."""
+
+
 def simulate(
+    context: typer.Context,
     jobs: Annotated[
-        Path, typer.Option(help="One JSON object per line, a file for `submit`, or a .swf trace.")
-    ],
+        Path | None,
+        typer.Option(help="One JSON object per line, a file for `submit`, or a .swf trace."),
+    ] = None,
     nodes: Annotated[
         Path | None, typer.Option(help="Nodes: a YAML list. A .swf trace does without.")
     ] = None,
@@ -59,8 +68,18 @@ def simulate(
     ),
     run_seconds: Annotated[
         float | None,
-        typer.Option(help="How long each job of a file for `submit` runs.", min=0, metavar="S"),
+        typer.Option(
+            help="How long each job of --from-live or of a file for `submit` runs.",
+            min=0,
+            metavar="S",
+        ),
     ] = None,
+    from_live: Annotated[
+        bool,
+        typer.Option(
+            "--from-live", help="Begin with the nodes, queues and jobs of the running server."
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """See what the scheduler would do with these jobs on these nodes, in virtual time.
@@ -69,7 +88,6 @@ def simulate(
     fairlead simulate --nodes nodes.yaml --jobs jobs.jsonl --out result
     """
     from fairlead_scheduler.simulate import simulation
-    from fairlead_scheduler.simulate.input import input_errors
 
     order = simulation.Order(
         jobs,
@@ -83,16 +101,26 @@ def simulate(
         run_seconds,
     )
     began_s = clock.monotonic_s()
+    given = _read(order, context.find_root().obj if from_live else None)
+    read_s = clock.monotonic_s() - began_s
+    _choose_kernels(len(given.trace))
+    _run(order, given, out, read_s, json)
+
+
+def _read(order: "Order", server: Live | None) -> "Input":
+    """The input; `server`: the one whose jobs and nodes the simulation begins with."""
+    from fairlead_scheduler.simulate import simulation
+    from fairlead_scheduler.simulate.input import input_errors, live_cluster
+
+    cluster = None if server is None else live_cluster.decode(server.read_cluster())
     try:
-        given = simulation.read(order)
+        given = simulation.read(order, cluster, clock.now_ms())
     except input_errors.BadInput as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(EXIT_BAD_INPUT) from None
-    read_s = clock.monotonic_s() - began_s
     for note in given.notes:
         typer.echo(note, err=True)
-    _choose_kernels(len(given.trace))
-    _run(order, given, out, read_s, json)
+    return given
 
 
 def _choose_kernels(jobs: int) -> None:

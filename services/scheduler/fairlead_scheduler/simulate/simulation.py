@@ -9,7 +9,13 @@ import msgspec
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.service import clock
 from fairlead_scheduler.simulate.input import job_lines as jobs
-from fairlead_scheduler.simulate.input import node_file, settings_file, submit_file, swf
+from fairlead_scheduler.simulate.input import (
+    live_cluster,
+    node_file,
+    settings_file,
+    submit_file,
+    swf,
+)
 from fairlead_scheduler.simulate.input.input_errors import Faults
 from fairlead_scheduler.simulate.input.node_file import Machines, Step
 from fairlead_scheduler.simulate.input.settings_file import Given
@@ -26,7 +32,7 @@ SWF: Final = ".swf"
 class Order(NamedTuple):
     """What is to be simulated."""
 
-    jobs: Path
+    jobs: Path | None
     nodes: Path | None = None
     settings: Path | None = None
     seed: int = 0
@@ -59,55 +65,94 @@ class Timing(msgspec.Struct, rename="camel"):
     compiled: bool = False
 
 
-def read(order: Order) -> Input:
-    """All input, checked. Raises `BadInput` with everything that is wrong with it."""
+def read(order: Order, cluster: live_cluster.Cluster | None = None, now_ms: int = 0) -> Input:
+    """All input, checked; `cluster`: what a running Fairlead has at `now_ms`. Raises `BadInput`
+    with everything that is wrong with it.
+    """
     faults = Faults()
     given = settings_file.read(order.settings, faults).of(order.pool)
-    nodes, steps = Machines([], [])
+    machines_ = Machines([], [])
     if order.nodes is not None:
-        nodes, steps = node_file.read(order.nodes, order.pool, faults)
-    chance = Chance(order.seed)
+        machines_ = node_file.read(order.nodes, order.pool, faults)
     notes: list[str] = []
-    if order.jobs.suffix == SWF:
+    chance = Chance(order.seed)
+    trace = Trace()
+    if cluster is not None:
+        given = live_cluster.settings(cluster, given)
+        machines_ = _live(order, cluster, now_ms, trace, notes, faults)
+    if order.jobs is not None and order.jobs.suffix in submit_file.SUFFIXES:
+        _add_submissions(order, given, trace, notes, faults)
+    elif order.jobs is not None and cluster is not None:
+        reason = (
+            "is not a file for `fairlead submit`, which is all that can be added to --from-live"
+        )
+        faults.add(str(order.jobs), 0, "", reason)
+    elif order.jobs is None:
+        if cluster is None:
+            faults.add("--jobs", 0, "", "is missing: give a file of jobs, or --from-live")
+    elif order.jobs.suffix == SWF:
         found = swf.read(order.jobs, order.swf_queue, order.nodes is not None, faults)
         trace = found.trace
         if found.left_out:
-            notes.append(f"{_count(found.left_out)} without a run in the trace left out")
+            notes.append(
+                f"{live_cluster.count(found.left_out)} without a run in the trace left out"
+            )
         if order.nodes is None:
-            nodes = _machine(order, found.processors, faults)
-    elif order.jobs.suffix in submit_file.SUFFIXES:
-        trace = _submitted(order, given, notes, faults)
+            machines_ = Machines(_machine(order, order.jobs, found.processors, faults), [])
     else:
         trace = jobs.read(order.jobs, chance, settings_file.class_names(given.settings), faults)
-    if order.jobs.suffix != SWF and order.nodes is None:
+    if cluster is None and order.nodes is None and (order.jobs is None or order.jobs.suffix != SWF):
         faults.add("--nodes", 0, "", "is missing: which nodes should the jobs run on?")
     if not faults.count and not len(trace):
-        faults.add(str(order.jobs), 0, "", "has no job")
+        source = "--from-live" if order.jobs is None else str(order.jobs)
+        faults.add(source, 0, "", "has no job")
     faults.check()
-    return Input(trace, nodes, steps, given, chance, notes)
+    return Input(trace, machines_.nodes, machines_.steps, given, chance, notes)
 
 
-def _count(jobs: int) -> str:
-    return "1 job" if jobs == 1 else f"{jobs:,} jobs"
+def _live(
+    order: Order,
+    cluster: live_cluster.Cluster,
+    now_ms: int,
+    trace: Trace,
+    notes: list[str],
+    faults: Faults,
+) -> Machines:
+    if order.nodes is not None:
+        faults.add("--nodes", 0, "", "has no meaning with --from-live, which has nodes already")
+    if order.run_s is None:
+        faults.add("--run-seconds", 0, "", "is missing: the server does not know how long jobs run")
+        return Machines([], [])
+    nodes = live_cluster.nodes(cluster, order.pool)
+    if not nodes:
+        faults.add("--from-live", 0, "", f"the server has no node of pool {order.pool}")
+    live_cluster.add_jobs(trace, cluster, order.pool, order.run_s, now_ms, notes)
+    return Machines(nodes, [])
 
 
-def _submitted(order: Order, given: Given, notes: list[str], faults: Faults) -> Trace:
+def _add_submissions(
+    order: Order, given: Given, trace: Trace, notes: list[str], faults: Faults
+) -> None:
+    assert order.jobs is not None
     if order.run_s is None:
         faults.add("--run-seconds", 0, "", "is missing: a file of `submit` does not say it")
-        return Trace()
-    found = submit_file.read(order.jobs, order.run_s, order.pool, given, faults)
-    if found.other_pools:
-        notes.append(f"{_count(found.other_pools)} of other pools than {order.pool} left out")
-    return found.trace
+        return
+    others = submit_file.read(order.jobs, order.run_s, order.pool, given, faults, trace=trace)
+    if others:
+        notes.append(f"{live_cluster.count(others)} of other pools than {order.pool} left out")
 
 
-def _machine(order: Order, processors: int, faults: Faults) -> list[Node]:
+def _machine(order: Order, file: Path, processors: int, faults: Faults) -> list[Node]:
     count = order.swf_processors or processors
     if not 1 <= count <= 2**31:
         reason = "says no MaxProcs in its header; give --swf-processors N, or --nodes FILE"
-        faults.add(str(order.jobs), 0, "", reason)
+        faults.add(str(file), 0, "", reason)
         return []
     return node_file.processors(count)
+
+
+def _title(order: Order) -> str:
+    return "the live cluster" if order.jobs is None else order.jobs.name
 
 
 class Outcome(NamedTuple):
@@ -142,7 +187,7 @@ def run(
         loop.run(lambda: progress(ledger.done, len(trace), ledger.now_ms))
         summary = figures.summary(world, ledger, loop, seed=order.seed, cycle_ms=cycle_ms)
         ended_s = clock.monotonic_s()
-        sink.finish(ledger, summary, lambda: html_report.page(order.jobs.name, summary, ledger))
+        sink.finish(ledger, summary, lambda: html_report.page(_title(order), summary, ledger))
     timing = Timing(
         simulate_s=round(ended_s - began_s, 3),
         write_s=round(clock.monotonic_s() - ended_s, 3),

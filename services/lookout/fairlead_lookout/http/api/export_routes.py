@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 from fairlead_common.domain.permissions import Reach
 from fairlead_common.web.fair_semaphore import Shares
 from fairlead_common.web.query_parameters import After, Wait
-from fairlead_lookout.http import responses
+from fairlead_lookout.http import export_responses, responses
 from fairlead_lookout.http.api.job_routes import BY_NAME, NEWEST, Asked, Sort
 from fairlead_lookout.http.deps import Parts, Place
 from fairlead_lookout.http.long_polls import NDJSON, Text, come_to
@@ -30,6 +30,10 @@ Format = Annotated[
     Query(description="Else what `Accept` says; CSV if that says nothing."),
 ]
 Accept = Annotated[str, Header(max_length=500)]
+Include = Annotated[
+    Literal["submission"] | None,
+    Query(description="`submission`: what decides where and when each job runs, as JSON."),
+]
 Rows = Sequence[responses.JobShown] | Sequence[responses.JobSetShown]
 NextPage = Callable[[str | None], Awaitable[tuple[Rows, str | None]]]
 
@@ -50,6 +54,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         sort: Sort = NEWEST,
         format: Format = None,
         accept: Accept = CSV,
+        include: Include = None,
         after: After = None,
         wait: Wait = None,
     ) -> StreamingResponse:
@@ -58,11 +63,15 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
 
         async def page(cursor: str | None) -> tuple[Rows, str | None]:
             jobs, following = await parts.exports.lists.page(wanted, ROWS, cursor, sort)
-            return await parts.exports.view.with_specs(jobs), following
+            view = parts.exports.view
+            if include is not None:
+                return await view.with_submissions(jobs), following
+            return await view.with_specs(jobs), following
 
         async with parts.exports.shares.place():
             first = await page(None)
-        return _answer(parts, "jobs", responses.JobExported, first, page, _format(format, accept))
+        kind = responses.JobExported if include is None else export_responses.JobWithSubmission
+        return _answer(parts, "jobs", kind, first, page, _format(format, accept))
 
     @router.get(
         "/jobsets/export.csv",

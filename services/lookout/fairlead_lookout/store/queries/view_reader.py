@@ -17,7 +17,7 @@ from fairlead_common.domain.records import events, reports
 from fairlead_common.service import clock
 from fairlead_common.web.fair_semaphore import Shares
 from fairlead_lookout.domain.model import JobSet
-from fairlead_lookout.http import responses
+from fairlead_lookout.http import export_responses, responses
 from fairlead_lookout.store.fold import table_rows
 from fairlead_lookout.store.queries import list_cursors
 from fairlead_lookout.store.queries.list_statements import SQL
@@ -175,6 +175,18 @@ class View:
         rows = await self.fetch("labels_and_requests", [job.id for job in jobs])
         known = {row["id"]: row for row in rows}
         return [responses.exported(job, known.get(job.id)) for job in jobs]
+
+    async def with_submissions(
+        self, jobs: Sequence[responses.JobShown]
+    ) -> list[export_responses.JobWithSubmission]:
+        """These jobs with their labels and what decides where and when they run."""
+        rows = await self.fetch("submissions", [job.id for job in jobs])
+        known = {row["id"]: row for row in rows}
+        return [
+            export_responses.with_submission(job, row, _submitted.decode(row["submitted"]))
+            for job in jobs
+            if (row := known.get(job.id)) is not None
+        ]
 
     async def totals(self, reach: Reach, queue: str | None) -> dict[str, int]:
         """Jobs by state, of a queue or of all."""

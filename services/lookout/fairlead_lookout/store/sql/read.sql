@@ -338,6 +338,14 @@ JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
 LEFT JOIN fairlead_lookout.shapes s ON s.key = j.shape
 WHERE j.id = ANY($1::text[]);
 
+-- name: submissions
+-- What was submitted of each job, and what its newest run is given (a retry may give more).
+SELECT j.id, p.labels, s.requests, p.submitted
+FROM fairlead_lookout.jobs j
+JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
+LEFT JOIN fairlead_lookout.shapes s ON s.key = j.shape
+WHERE j.id = ANY($1::text[]);
+
 -- name: client_ids
 SELECT job_id AS id, client_id FROM fairlead_lookout.job_specs
 WHERE job_id = ANY($1::text[]) AND client_id IS NOT NULL;

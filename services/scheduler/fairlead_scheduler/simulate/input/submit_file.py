@@ -45,22 +45,24 @@ class Submitted(NamedTuple):
     outside: dict[JobId, str]
 
 
-class Read(NamedTuple):
-    """The jobs of the pool, and how many others the file has."""
-
-    trace: Trace
-    other_pools: int
-
-
 def read(
-    path: Path, run_s: float, pool: str, given: Given, faults: Faults, group: str = GROUP
-) -> Read:
-    """The jobs of a file in its order; each runs for `run_s`."""
+    path: Path,
+    run_s: float,
+    pool: str,
+    given: Given,
+    faults: Faults,
+    *,
+    trace: Trace,
+    group: str = GROUP,
+) -> int:
+    """Add the jobs of a file in its order, each of which runs for `run_s`; how many others of other
+    pools the file has.
+    """
     documents = yaml_documents.read_all(path, faults)
     prepare = _find_prepare(group)
     if prepare is None:
         faults.add(str(path), 0, "", _NOT_INSTALLED)
-        return Read(Trace(), 0)
+        return 0
     found: list[Submitted] = []
     number = 0
     for document in documents:
@@ -68,7 +70,7 @@ def read(
         if one is not None:
             found.append(one)
             number += len(one.jobs)
-    return Read(Trace(), 0) if faults.count else _trace(found, run_s, pool, faults)
+    return 0 if faults.count else _add(trace, found, run_s, pool, faults)
 
 
 def _find_prepare(group: str) -> Prepare | None:
@@ -108,10 +110,9 @@ def _place(pointer: str) -> tuple[str | int, ...]:
     return tuple(int(part) if part.isdigit() else part for part in parts)
 
 
-def _trace(found: list[Submitted], run_s: float, pool: str, faults: Faults) -> Read:
-    """The jobs of this pool as columns."""
+def _add(trace: Trace, found: list[Submitted], run_s: float, pool: str, faults: Faults) -> int:
     names = _names(found)
-    trace, others = Trace(), 0
+    others = 0
     places: dict[str, set[str]] = {}
     for one in found:
         places.setdefault(one.queue, set()).add(one.job_set)
@@ -120,7 +121,7 @@ def _trace(found: list[Submitted], run_s: float, pool: str, faults: Faults) -> R
                 line = one.document.line(*_place(pointer))
                 faults.add(one.document.file, line, "after", "names a job that is not in the file")
     if faults.count:
-        return Read(trace, others)
+        return others
     for one in found:
         for event in one.jobs:
             if event.pool != pool:
@@ -140,7 +141,7 @@ def _trace(found: list[Submitted], run_s: float, pool: str, faults: Faults) -> R
             if gang is not None and len(places[one.queue]) > 1:
                 gang = msgspec.structs.replace(gang, name=f"{one.job_set}/{gang.name}")
             add_rare(trace, job, event, gang, [names[other] for other in event.after])
-    return Read(trace, others)
+    return others
 
 
 def add_rare(

@@ -64,6 +64,15 @@ class Runs:
         self._ledger.leased(job, event.run, event.node)
         return [] if self._room.get(job) else [self._begin(job, now_ms)]
 
+    def resume(self, job: int, node: str, ran_ms: int, now_ms: int) -> None:
+        """The job has run on this node for so long already."""
+        self._ledger.leased(job, 1, node)
+        self._ledger.started(job, now_ms)
+        self._began_ms[job] = now_ms - ran_ms
+        limit_ms = self._trace.runtime_ms_max[job]
+        lasts_ms = self._left_ms[job] if limit_ms == NEVER else min(self._left_ms[job], limit_ms)
+        heapq.heappush(self._due, (max(now_ms, now_ms - ran_ms + lasts_ms), job, 1))
+
     def stop(self, job: int, event: ev.JobRunPreempting, now_ms: int) -> list[Report]:
         """The run is told to stop; what says that it has, if it takes no time for that."""
         self._ledger.preempted(job, event.cause)

@@ -24,7 +24,7 @@ from fairlead_scheduler.rules.append_batches import Unit
 from fairlead_scheduler.rules.decider import Decider, Round
 from fairlead_scheduler.rules.lease_changes import Leases
 from fairlead_scheduler.simulate.input.node_file import Step
-from fairlead_scheduler.simulate.input.settings_file import Given
+from fairlead_scheduler.simulate.input.settings_file import Given, classes_of
 from fairlead_scheduler.simulate.model.ledger import Ledger
 from fairlead_scheduler.simulate.model.random_draws import Chance
 from fairlead_scheduler.simulate.model.simulated_runs import Report, Runs
@@ -67,6 +67,7 @@ class World:
         self._runs = Runs(trace, chance, ledger)
         self.view = View(PoolBuckets(given.settings.rules))
         self._clusters, self._queues = Clusters(), Queues()
+        self._values = {item.name: item.value for item in classes_of(given.settings)}
         self._position = 0
         self._tick = -1
         self._tick_began = 0
@@ -110,7 +111,7 @@ class World:
         self._hear(self._runs.begin_ready(now_ms), now_ms)
         self.settle(now_ms)
 
-    def submit(self, now_ms: int, jobs: Iterable[int]) -> None:
+    def submit(self, now_ms: int, jobs: Sequence[int]) -> None:
         """These jobs are submitted now, in this order."""
         by_queue: dict[int, list[ev.AnyEvent]] = {}
         for job in jobs:
@@ -119,6 +120,31 @@ class World:
         for queue, events in by_queue.items():
             for start in range(0, len(events), EVENTS_MAX):
                 self._fold(queue, events[start : start + EVENTS_MAX], self._told_apart_ms(now_ms))
+
+        if self.trace.placed:
+            self._place(now_ms, jobs)
+
+    def _place(self, now_ms: int, jobs: Iterable[int]) -> None:
+        """The runs that these jobs have already; a job whose node does not exist waits."""
+        for job in jobs:
+            placed = self.trace.placed.get(job)
+            if placed is None or placed.node not in self._nodes:
+                continue
+            job_id = JobId(self.trace.ids[job])
+            value = self._values[self.trace.classes.values[self.trace.priority_class[job]]]
+            leased = ev.JobRunLeased(
+                job_id=job_id,
+                run=1,
+                executor=placed.executor,
+                node=placed.node,
+                pool=self.pool,
+                value=value,
+            )
+            began_ms = now_ms - placed.ran_ms
+            self._fold(
+                self.trace.queue[job], [leased, ev.JobRunRunning(job_id=job_id, run=1)], began_ms
+            )
+            self._runs.resume(job, placed.node, placed.ran_ms, now_ms)
 
     def _told_apart_ms(self, now_ms: int) -> int:
         """The log's time of the next submissions: later, where a tick cannot tell more apart."""

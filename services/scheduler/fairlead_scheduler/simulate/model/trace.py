@@ -5,7 +5,7 @@ few jobs have (gangs, dependencies, failures) in mappings by the job's number.
 """
 
 from array import array
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -24,6 +24,14 @@ class Fails(msgspec.Struct, frozen=True):
 
     after_ms: int | None = None
     probability: float = 0.0
+
+
+class Placed(NamedTuple):
+    """A run that exists when the simulation begins: where, and for how long it has run."""
+
+    executor: str
+    node: str
+    ran_ms: int
 
 
 class Trace:
@@ -50,6 +58,8 @@ class Trace:
         self.preempted_is_final: set[int] = set()
         self.infeasible_waits: set[int] = set()
         """Jobs that stay queued when no node could ever run them; others are rejected."""
+        self.placed: dict[int, Placed] = {}
+        """Jobs that run already when they are submitted here."""
         self.stop_ms: dict[int, int] = {}
         """How long a run takes to end once it is told to; others end at once."""
 
