@@ -53,6 +53,7 @@ needs: .venv/.ready-dev
 lint: .venv/.ready-dev
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
+	$(BIN)/python tools/check_language.py
 
 types: .venv/.ready-dev
 	$(BIN)/mypy $(CODE)
