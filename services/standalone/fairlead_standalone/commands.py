@@ -60,7 +60,7 @@ def up(
         bool,
         typer.Option(
             "--shared-unconfined",
-            help="Where jobs cannot be confined: make tokens for other people all the same.",
+            help="Where jobs cannot be confined: permit tokens and jobs of other people.",
         ),
     ] = False,
 ) -> None:

@@ -11,8 +11,11 @@ from fairlead_common.service.settings import SettingsError
 from fairlead_executor.confinement.choice import choose
 from fairlead_executor.settings import ExecutorSettings
 
-ALLOWED = "--shared-unconfined allows tokens for other people all the same."
-REFUSED = "Tokens for other people are refused, unless --shared-unconfined is given."
+ALLOWED = "--shared-unconfined allows tokens and jobs of other people all the same."
+REFUSED = (
+    "Tokens for other people are refused, and only admins can submit jobs, unless"
+    " --shared-unconfined is given."
+)
 
 
 class Assessment(msgspec.Struct, frozen=True):

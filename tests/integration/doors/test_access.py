@@ -240,6 +240,36 @@ async def test_people_with_passwords_may_what_settings_say(people: Whole) -> Non
     assert (await submit(people, basic("bob", "hidden"), people.queue)).status_code == 200
 
 
+async def test_where_jobs_are_not_confined_only_admins_submit_them(
+    database: str, valkey_url: str, issuer: Provider, tmp_path: Path
+) -> None:
+    file = tmp_path / "passwords"
+    file.write_text(f"root:{CHEAP.hash('secret')}\nbob:{CHEAP.hash('hidden')}:ml\n")
+    settings = {
+        "oidc": (issuer.issuer(),),
+        "password_file": str(file),
+        "roles": ROLES,
+        "tokens_for_others": False,
+    }
+    async with whole(database, valkey_url, settings) as running:
+        others = (
+            basic("bob", "hidden"),
+            bearer(issuer.token(groups=["ml"])),
+            await running.token_of("made-earlier", "submitter"),
+            await running.token_of("of-one-queue", "admin", queues=[running.queue]),
+        )
+        for headers in others:
+            answer = await submit(running, headers, running.queue)
+            assert answer.status_code == 403
+            assert "--shared-unconfined" in answer.json()["detail"]
+            body = {"filter": {"queue": running.queue}, "jobSet": "again"}
+            url = "/api/v1/jobs/resubmit"
+            assert (await running.client.post(url, json=body, headers=headers)).status_code == 403
+            assert (await running.client.get("/api/v1/jobs", headers=headers)).status_code == 200
+        for headers in (basic("root", "secret"), bearer(running.token)):
+            assert (await submit(running, headers, running.queue)).status_code == 200
+
+
 async def test_a_personal_token_does_what_its_owner_may_or_less(people: Whole) -> None:
     bob = basic("bob", "hidden")
     async with anonymous(people) as http:

@@ -70,7 +70,7 @@ async def whole(
     given = {"database_url": database, "log_url": database, "redis_url": redis}
     given |= {"instance": secrets.token_hex(4), **(settings or {})}  # type: ignore[dict-item]
     own = SubmitSettings(**given)  # type: ignore[arg-type]  # settings by name
-    del given["instance"]
+    given = {name: given[name] for name in given.keys() & set(LookoutSettings.__struct_fields__)}
     async with (
         Submit.open(own, now_s) as submit,
         await Lookout.open(LookoutSettings(**given)) as lookout,  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 from fastapi import Request
 
 from fairlead_common.domain import permissions
-from fairlead_common.domain.permissions import Caller
+from fairlead_common.domain.permissions import Caller, Role
 from fairlead_common.domain.problems import Problem
 from fairlead_common.web.auth.queue_permissions import QueueRights
 from fairlead_submit.domain.callers import RequestContext
@@ -31,3 +31,18 @@ async def require_any_queue(rights: QueueRights, caller: Caller, verb: str) -> N
             f"{caller.name} has the roles: {caller.titles()}; there is no queue that permits him to"
             f" {verb}.",
         )
+
+
+def require_confined_jobs(tokens_for_others: bool, caller: Caller) -> None:
+    """Raises a 403 `Problem` for a caller whose job could read more than the caller may.
+
+    Where jobs are not confined, only admins submit them: a job can read the admin token.
+    """
+    if tokens_for_others or (caller.scope is None and Role.ADMIN in caller.roles):
+        return
+    raise Problem(
+        "forbidden",
+        "Jobs are not confined on this server, so whoever submits one can read its secrets. Only"
+        " admins are therefore permitted to submit jobs. Start the server with"
+        " `fairlead up --shared-unconfined` to permit others as well.",
+    )

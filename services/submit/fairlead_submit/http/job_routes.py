@@ -42,6 +42,7 @@ def job_routes(service: Service) -> APIRouter:
     )
     async def submit_jobs(request: Request) -> Response:
         context = deps.request_context(request)
+        deps.require_confined_jobs(service.settings.tokens_for_others, context.caller)
         await deps.require_any_queue(rights, context.caller, Verb.SUBMIT)
         submissions.inc()
         bytes_max = intake.limits.body_bytes_max
@@ -89,6 +90,7 @@ def _add_resubmission(router: APIRouter, service: Service) -> None:
     )
     async def resubmit_jobs(request: Request) -> Response:
         context = deps.request_context(request)
+        deps.require_confined_jobs(service.settings.tokens_for_others, context.caller)
         await deps.require_any_queue(service.rights, context.caller, Verb.SUBMIT)
         query_parameters.of(request)
         content = await request_body.read(request)

@@ -15,8 +15,8 @@ class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     between containers. `allow`: what queues may use, by the queue's name. `quotas`: how many live
     jobs there are allowed to be. `pending_bytes_max`: what may wait for the log before requests are
     refused. `tokens_for_others`: whether tokens are made for other people, or with fewer rights
-    than an admin's; `fairlead up` switches it off where jobs can read the secrets of the
-    installation.
+    than an admin's, and whether others than admins submit jobs; `fairlead up` switches it off where
+    jobs can read the secrets of the installation.
     """
 
     http_port: int = 8081
