@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fairlead_common.service.access_settings import RequestLimits
 from fairlead_common.service.settings import Settings
 from fairlead_common.web.auth import Authenticator
-from fairlead_common.web.middleware import Doors
+from fairlead_common.web.middleware import RequestMiddleware
 
 TURNS: Final = 7
 MOST_US: Final = 50.0
@@ -80,7 +80,7 @@ async def fastest_us(app: ASGIApp, requests: int) -> float:
 
 async def measured(requests: int) -> dict[str, object]:
     settings = Settings(requests=RequestLimits(per_second=1e7, burst=10**7))
-    doors = Doors(empty, settings, Authenticator(OneToken(), settings))
+    doors = RequestMiddleware(empty, settings, Authenticator(OneToken(), settings))
     alone_us, around_us = await fastest_us(empty, requests), await fastest_us(doors, requests)
     return {
         "bench": "doors",

@@ -32,7 +32,7 @@ from fairlead_common.domain.lifecycle import JobState, RunState
 from fairlead_common.domain.records import clusters as cluster_records
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.configuration import Cordon
-from fairlead_common.domain.records.leases import Wish
+from fairlead_common.domain.records.leases import DesiredState
 from fairlead_common.log import Entry, Record
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_scheduler.rules import lease_changes
@@ -166,7 +166,9 @@ class World:
         jobs.digest[rows] = [b"%032x" % row for row in rows.tolist()]
         for row in range(self.jobs):
             executor = f"cluster-{row // CORES % EXECUTORS:02d}"
-            self.leases.held[RunId(f"{ids[row]}-1")] = lease_changes.held(executor, Wish.RUN)
+            self.leases.held[RunId(f"{ids[row]}-1")] = lease_changes.held(
+                executor, DesiredState.RUN
+            )
 
     # What happens -----------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from fairlead_common import db
-from fairlead_common.domain.permissions import LADDER
+from fairlead_common.domain.permissions import ROLES
 from fairlead_common.service import settings
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store import token_store
@@ -31,7 +31,7 @@ async def make(name: str, roles: Sequence[str]) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Print the token; 2 when called wrongly."""
     name, *roles = arguments or [""]
-    if not name or not roles or not set(LADDER).issuperset(roles):
+    if not name or not roles or not set(ROLES).issuperset(roles):
         sys.stderr.write(f"{__doc__}")
         return 2
     sys.stdout.write(f"{asyncio.run(make(name, roles))}\n")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from fairlead_common.domain.errors import AppendRefused, AppendUnknown
 from fairlead_common.log import topics
-from fairlead_common.log.memory_log import AppendFault, MemoryCore
+from fairlead_common.log.memory_log import AppendFailure, MemoryCore
 from fairlead_common.log.protocol import Appended, Batch, Record
 
 START_MS = 1_800_000_000_000
@@ -58,7 +58,7 @@ class Writer:
         if world.has_outage:
             raise AppendRefused("the log is away")
         if world.maybe(0.03):
-            world.log.fail_next(world.chance.choice(list(AppendFault)), self._name)
+            world.log.fail_next(world.chance.choice(list(AppendFailure)), self._name)
         try:
             return world.log.append(self._name, self._epoch, records, world.now_ms)
         except AppendUnknown:

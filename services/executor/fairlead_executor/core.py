@@ -20,7 +20,7 @@ from fairlead_common.domain.ids import RunId, run_id
 from fairlead_common.domain.records import clusters, leases
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Heartbeat, Node
-from fairlead_common.domain.records.leases import Lease, Wish
+from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_common.domain.timers import Timers
 from fairlead_common.log.protocol import Entry, Record
 from fairlead_executor import armada, environment, metrics, report
@@ -155,7 +155,7 @@ class Core:
                 wanted.lease, wanted.position = lease, entry.position
             else:
                 wanted = self.desired[run] = Wanted(lease, entry.position)
-            if lease.wish is Wish.STOP or wanted.taken is not Taken.NO:
+            if lease.wish is DesiredState.STOP or wanted.taken is not Taken.NO:
                 self._untaken.pop(run, None)
             else:
                 self._untaken[run] = entry.position

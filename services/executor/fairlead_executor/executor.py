@@ -14,7 +14,7 @@ from fairlead_common.domain.errors import (
     AppendRefused,
     AppendUnknown,
     LogUnavailable,
-    PositionGone,
+    PositionExpired,
     ProducerFenced,
     RecordTooLarge,
     WorldError,
@@ -22,7 +22,7 @@ from fairlead_common.domain.errors import (
 from fairlead_common.domain.records import clusters
 from fairlead_common.domain.records.clusters import Heartbeat, LeaderHeartbeat, Node
 from fairlead_common.log import EventLog, topics
-from fairlead_common.log.compacted_reader import newest, newest_entries
+from fairlead_common.log.compacted_reader import read_newest, read_newest_entries
 from fairlead_common.log.protocol import Entry, Positions, Producer, Record, caught_up
 from fairlead_executor import metrics
 from fairlead_executor.core import Core, Turn
@@ -118,7 +118,7 @@ class Executor:
 
     async def _take_over(self) -> None:
         """Whoever had the name is fenced; read what is to be known. Nothing is done yet."""
-        there, self._clusters_at = await newest(self._log, topics.CLUSTERS)
+        there, self._clusters_at = await read_newest(self._log, topics.CLUSTERS)
         before: Heartbeat | None = None
         nodes: list[Node] = []
         for key, value in there.items():
@@ -143,7 +143,7 @@ class Executor:
     async def _newest_leases(self) -> tuple[list[Entry], int]:
         """The live entries of the lease topic, in their order, and where to read on."""
         topic = topics.leases(self._name).name
-        entries, positions = await newest_entries(self._log, topic)
+        entries, positions = await read_newest_entries(self._log, topic)
         return list(entries.values()), positions[0]
 
     # Leases.
@@ -164,7 +164,7 @@ class Executor:
                 await asyncio.sleep(pause_s)
                 pause_s = min(RETRY_S_MAX, 2 * pause_s)
                 continue
-            except PositionGone:
+            except PositionExpired:
                 await reader.close()
                 self.core.read_again(*await self._newest_leases())
                 reader = await self._log.reader(topic, {0: self.core.position})

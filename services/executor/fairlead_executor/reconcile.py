@@ -26,7 +26,7 @@ import msgspec
 from fairlead_common.domain.ids import RunId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory
-from fairlead_common.domain.records.leases import Lease, Wish
+from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_executor import pods
 from fairlead_executor.pods import End, EndReport, Phase, Pod
 
@@ -151,7 +151,7 @@ def _without_pod(
     lease = wanted.lease
     if wanted.end_told_ms:
         return  # somebody removed the pod after its end was told
-    if lease.wish is Wish.STOP:
+    if lease.wish is DesiredState.STOP:
         yield RuleOut(run, _asked(lease, "stopped before it started"))
     elif wanted.taken is Taken.BEFORE:
         yield RuleOut(run, _LOST)
@@ -168,7 +168,7 @@ def is_gone(run: RunId, desired: Mapping[RunId, Wanted], observed: Mapping[RunId
     if pod is not None:
         return not pod.live
     wanted = desired.get(run)
-    return wanted is None or wanted.lease.wish is Wish.STOP
+    return wanted is None or wanted.lease.wish is DesiredState.STOP
 
 
 def _live(wanted: Wanted, pod: Pod, now_ms: int, closing_s: int | None) -> Iterator[Action]:
@@ -178,7 +178,7 @@ def _live(wanted: Wanted, pod: Pod, now_ms: int, closing_s: int | None) -> Itera
     if pod.stopping:
         return
     due_ms = deadline_ms(wanted, pod)
-    if lease.wish is Wish.STOP:
+    if lease.wish is DesiredState.STOP:
         yield Stop(pod.run, lease.grace_s, _asked(lease, "its lease says so"))
     elif due_ms is not None and due_ms <= now_ms:
         reason = f"it ran longer than the {lease.runtime_s_max} s that it may"

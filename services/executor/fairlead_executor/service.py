@@ -12,7 +12,7 @@ from fairlead_common.log import EventLog
 from fairlead_common.log.opening import open_log
 from fairlead_common.log.protocol import Producer
 from fairlead_common.log.quarantine import Quarantine
-from fairlead_common.log.validating_log import ScreenedLog
+from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk
 from fairlead_common.service.health import Check
@@ -28,7 +28,7 @@ class Service:
     """One executor; whoever opens it runs `tasks()` and serves `routers()`."""
 
     def __init__(
-        self, settings: ExecutorSettings, log: ScreenedLog, cluster: Cluster, executor: Executor
+        self, settings: ExecutorSettings, log: ValidatingLog, cluster: Cluster, executor: Executor
     ) -> None:
         self.cluster = cluster
         self.executor = executor
@@ -50,7 +50,7 @@ class Service:
             given = log or own
             assert given is not None
             quarantine = Quarantine(f"executor {settings.executor}", settings.skip_records)
-            the_log = ScreenedLog(given, quarantine)
+            the_log = ValidatingLog(given, quarantine)
             # First of all: an executor of this name that still lives lets go of its cluster.
             producer = await fence(the_log, settings.executor)
             cluster = await open_cluster(settings, await the_log.identity())

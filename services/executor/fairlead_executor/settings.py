@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.service.access_settings import Count
 from fairlead_common.service.settings import Settings, SettingsError
 from fairlead_executor.backends.simulated.settings import Simulation
@@ -59,7 +59,7 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
         faults = []
         if not NAME.fullmatch(self.executor):
             faults.append(
-                Fault(
+                FieldError(
                     "FAIRLEAD_EXECUTOR",
                     f"{self.executor!r} is no name for an executor: use at most 63 of a-z, 0-9, -"
                     " and ., with a letter or digit at both ends",
@@ -67,11 +67,15 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
             )
         if self.backend == "process" and not self.data:
             faults.append(
-                Fault("FAIRLEAD_DATA", "the process backend needs a folder for its runs; name one")
+                FieldError(
+                    "FAIRLEAD_DATA", "the process backend needs a folder for its runs; name one"
+                )
             )
         if not 0.1 <= self.heartbeat_s <= 60:
-            faults.append(Fault("FAIRLEAD_HEARTBEAT_S", "must be from 0.1 to 60"))
+            faults.append(FieldError("FAIRLEAD_HEARTBEAT_S", "must be from 0.1 to 60"))
         if not 0 < self.simulation.speed <= 1e6:
-            faults.append(Fault("FAIRLEAD_SIMULATION", "speed must be above 0, at most 1000000"))
+            faults.append(
+                FieldError("FAIRLEAD_SIMULATION", "speed must be above 0, at most 1000000")
+            )
         if faults:
             raise SettingsError(faults)

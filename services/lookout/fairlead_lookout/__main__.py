@@ -19,7 +19,7 @@ async def main() -> None:
             service.checks(),
             own,
             identify=service.identify,
-            excuse=service.excuse,
+            error_page=service.excuse,
         )
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(each) for each in service.tasks()]

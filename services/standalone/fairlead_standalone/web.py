@@ -53,7 +53,7 @@ def build(submit: Submit, lookout: Lookout, own: Settings) -> FastAPI:
         {**submit.checks(), **lookout.checks()},
         own,
         identify=submit.identify,
-        excuse=lookout.excuse,
+        error_page=lookout.excuse,
     )
 
 
@@ -70,7 +70,7 @@ async def _prepare(own: SubmitSettings, address: str) -> None:
 async def _make_link(pool: db.Pool, data: Path, address: str) -> None:
     """The link to sign in with. On a full disk there is none, and pages are served all the same."""
     try:
-        with db.reaching():
+        with db.translate_errors():
             link = await first.link(pool, data, address)
         write_private(data / LINK_FILE, f"{link}\n".encode())
     except (StorageFull, OSError) as error:

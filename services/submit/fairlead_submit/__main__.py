@@ -23,7 +23,7 @@ async def main() -> None:
             service.checks(),
             given,
             identify=service.identify,
-            excuse=sign_in_routes.refusal_page,
+            error_page=sign_in_routes.refusal_page,
         )
         await server.serve(app, given.http_host, given.http_port, given.connections)
         for task in running:

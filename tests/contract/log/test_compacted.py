@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairlead_common.domain.errors import PositionGone
-from fairlead_common.log.compacted_reader import CompactedReader, newest
+from fairlead_common.domain.errors import PositionExpired
+from fairlead_common.log.compacted_reader import CompactedReader, read_newest
 from fairlead_common.log.protocol import EventLog
 from tests.contract.log.beds import Bed, a_name
 from tests.contract.log.helpers import made, read_on, read_to, reader_of, record, texts
@@ -18,21 +18,21 @@ async def test_folding_gives_the_newest_value_of_every_key_without_the_deleted_o
         await producer.append([record(topic, key, f"{number}") for key in "abcd"])
     await producer.append([record(topic, "a", None), record(topic, "b", "last")])
     await producer.append([record(topic, "c", None), record(topic, "c", "again")])
-    values, positions = await newest(log, topic.name)
+    values, positions = await read_newest(log, topic.name)
     assert values == {"b": b"last", "c": b"again", "d": b"3"}
     assert positions == await log.end_positions(topic.name)
 
 
 async def test_folding_an_empty_topic_gives_nothing_and_its_start(log: EventLog) -> None:
     topic = await made(log, partitions=2, compacted=True)
-    assert await newest(log, topic.name) == ({}, await log.start_positions(topic.name))
+    assert await read_newest(log, topic.name) == ({}, await log.start_positions(topic.name))
 
 
 async def test_folding_goes_on_from_the_positions_it_gave(log: EventLog) -> None:
     topic = await made(log, compacted=True)
     producer = await log.producer(a_name())
     await producer.append([record(topic, "a", "1")])
-    _, positions = await newest(log, topic.name)
+    _, positions = await read_newest(log, topic.name)
     await producer.append([record(topic, "a", None)])
     reader = await log.reader(topic.name, positions)
     assert [(e.key, e.value) for e in (await reader.read(wait_s=10)).entries] == [("a", None)]
@@ -43,14 +43,14 @@ async def test_compaction_changes_no_fold(log: EventLog, bed: Bed) -> None:
     producer = await log.producer(a_name())
     await producer.append([record(topic, f"{n % 7}", f"{n}") for n in range(100)])
     await producer.append([record(topic, f"{n}", None) for n in range(3)])
-    before = await newest(log, topic.name)
+    before = await read_newest(log, topic.name)
     assert before[0] == {"3": b"94", "4": b"95", "5": b"96", "6": b"97"}
     for _ in range(3):
         await bed.compact(topic.name)
-        assert (await newest(log, topic.name))[0] == before[0]
+        assert (await read_newest(log, topic.name))[0] == before[0]
     await producer.append([record(topic, "3", None), record(topic, "0", "back")])
     await bed.compact(topic.name)
-    assert (await newest(log, topic.name))[0] == {
+    assert (await read_newest(log, topic.name))[0] == {
         "0": b"back",
         "4": b"95",
         "5": b"96",
@@ -88,11 +88,11 @@ async def test_a_reader_that_was_away_while_a_tombstone_was_removed_is_told_so(
     positions = (await reader.read(wait_s=10)).positions
     await producer.append([record(topic, "a", None)])
     await bed.bury(topic.name)
-    with pytest.raises(PositionGone) as gone:
+    with pytest.raises(PositionExpired) as gone:
         await read_on(reader)
     assert gone.value.first == (await log.start_positions(topic.name))[0]
     resumed = await log.reader(topic.name, positions)
-    with pytest.raises(PositionGone):
+    with pytest.raises(PositionExpired):
         await read_on(resumed)
     fresh = await reader_of(log, topic)
     assert texts(await read_to(fresh, await log.end_positions(topic.name))) == ["1"]
@@ -128,7 +128,7 @@ async def test_a_reader_that_began_before_the_older_records_went_has_to_begin_ag
     late = await reader_of(log, topic)
     assert [entry.key for entry in (await late.read(records_max=1, wait_s=10)).entries] == ["b"]
     await bed.bury(topic.name)
-    with pytest.raises(PositionGone):
+    with pytest.raises(PositionExpired):
         await read_on(slow)
     # It never saw what the tombstone deletes, so it need not see the tombstone.
     assert await read_to(late, await log.end_positions(topic.name)) == []

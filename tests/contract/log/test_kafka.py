@@ -9,8 +9,8 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from fairlead_common.domain.errors import LogUnavailable, PositionGone
-from fairlead_common.log.compacted_reader import newest
+from fairlead_common.domain.errors import LogUnavailable, PositionExpired
+from fairlead_common.log.compacted_reader import read_newest
 from fairlead_common.log.kafka import client
 from fairlead_common.log.kafka.event_log import KafkaLog, KafkaReader
 from fairlead_common.log.opening import open_log
@@ -156,7 +156,7 @@ async def test_folding_stays_right_while_the_broker_compacts(log: KafkaLog) -> N
         await producer.append([record(topic, f"{n}", f"{appends}") for n in range(5)])
         await producer.append([record(topic, "gone", None), record(topic, "4", None)])
         appends += 1
-        values, positions = await newest(log, topic.name)
+        values, positions = await read_newest(log, topic.name)
         assert values == {f"{n}": f"{appends - 1}".encode() for n in range(4)}
         assert positions == await log.end_positions(topic.name)
 
@@ -168,7 +168,7 @@ async def test_a_reader_that_resumes_where_tombstones_may_be_gone_is_told_so(log
     await producer.append([record(topic, "a", "1"), record(topic, "b", "1")])
     positions = await log.end_positions(topic.name)
     await producer.append([record(topic, "a", None)])
-    with pytest.raises(PositionGone) as gone:
+    with pytest.raises(PositionExpired) as gone:
         await _resume_on(log, topic.name, positions)
     assert gone.value.first == (await log.start_positions(topic.name))[0]
     at_end = await log.reader(topic.name, await log.end_positions(topic.name))

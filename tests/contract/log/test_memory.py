@@ -6,10 +6,10 @@ from fairlead_common.domain.errors import (
     AppendRefused,
     AppendUnknown,
     LogUnavailable,
-    PositionGone,
+    PositionExpired,
     ProducerFenced,
 )
-from fairlead_common.log.memory_log import AppendFault, MemoryCore, MemoryLog
+from fairlead_common.log.memory_log import AppendFailure, MemoryCore, MemoryLog
 from fairlead_common.log.protocol import TOMBSTONES_KEPT_MS, Record, Topic
 
 TOPIC = Topic("t")
@@ -52,13 +52,13 @@ def test_every_append_leaves_a_hole_behind_it() -> None:
 @pytest.mark.parametrize(
     ("fault", "error", "written"),
     [
-        (AppendFault.REFUSED, AppendRefused, []),
-        (AppendFault.UNKNOWN_NOT_WRITTEN, AppendUnknown, []),
-        (AppendFault.UNKNOWN_WRITTEN, AppendUnknown, [b"a"]),
+        (AppendFailure.REFUSED, AppendRefused, []),
+        (AppendFailure.UNKNOWN_NOT_WRITTEN, AppendUnknown, []),
+        (AppendFailure.UNKNOWN_WRITTEN, AppendUnknown, [b"a"]),
     ],
 )
 def test_the_next_append_fails_as_told_and_only_that(
-    fault: AppendFault, error: type[Exception], written: list[bytes]
+    fault: AppendFailure, error: type[Exception], written: list[bytes]
 ) -> None:
     core = a_core()
     epoch = core.begin("p")
@@ -73,7 +73,7 @@ def test_the_next_append_fails_as_told_and_only_that(
 def test_a_fault_can_be_meant_for_one_producer() -> None:
     core = a_core()
     mine, other = core.begin("mine"), core.begin("other")
-    core.fail_next(AppendFault.REFUSED, producer="mine")
+    core.fail_next(AppendFailure.REFUSED, producer="mine")
     core.append("other", other, put("a"), 0)
     with pytest.raises(AppendRefused):
         core.append("mine", mine, put("b"), 0)
@@ -83,7 +83,7 @@ def test_a_fault_can_be_meant_for_one_producer() -> None:
 async def test_a_producer_that_does_not_know_never_appends_again() -> None:
     log = MemoryLog(lambda: 0, a_core())
     producer = await log.producer("p")
-    log.core.fail_next(AppendFault.UNKNOWN_WRITTEN)
+    log.core.fail_next(AppendFailure.UNKNOWN_WRITTEN)
     with pytest.raises(AppendUnknown):
         await producer.append(put("a"))
     with pytest.raises(ProducerFenced):
@@ -116,7 +116,7 @@ def test_what_is_too_old_goes_and_what_is_young_stays() -> None:
         core.append("p", epoch, put(f"{time_ms}"), time_ms)
     core.maintain(now_ms=12_000)
     assert contents(core) == [b"5000", b"12000"]
-    with pytest.raises(PositionGone):
+    with pytest.raises(PositionExpired):
         core.read("t", {0: 0})
 
 

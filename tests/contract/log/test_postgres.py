@@ -14,10 +14,10 @@ from fairlead_common.domain.errors import (
     LogUnavailable,
     ProducerFenced,
 )
-from fairlead_common.log.compacted_reader import newest
-from fairlead_common.log.opening import keep_tidy, open_log
+from fairlead_common.log.compacted_reader import read_newest
+from fairlead_common.log.opening import maintain_log, open_log
 from fairlead_common.log.postgres.event_log import PostgresLog
-from fairlead_common.log.postgres.notifications import Bell
+from fairlead_common.log.postgres.notifications import Notifier
 from fairlead_common.log.protocol import TOMBSTONES_KEPT_MS, Record, Topic
 from fairlead_common.service import clock
 from tests.contract.log.beds import a_name
@@ -143,7 +143,7 @@ async def test_two_processes_may_open_a_new_log_at_once(fresh_database: str) -> 
 
 
 async def test_the_bell_is_heard_in_other_processes(database: str) -> None:
-    here, there = Bell(database), Bell(database)
+    here, there = Notifier(database), Notifier(database)
     heard = there.heard("topic")
     async with asyncio.timeout(120):
         while not heard.is_set():
@@ -182,7 +182,7 @@ async def test_a_tombstone_goes_long_after_the_records_that_it_covers(log: Postg
     assert texts(await everything(log, topic)) == ["x", "null"]
     await log.maintain(now_ms + TOMBSTONES_KEPT_MS)
     assert texts(await everything(log, topic)) == ["x"]
-    values, positions = await newest(log, topic.name)
+    values, positions = await read_newest(log, topic.name)
     assert (values, positions) == ({"other": b"x"}, await log.end_positions(topic.name))
 
 
@@ -214,7 +214,7 @@ async def test_how_long_a_topic_is_kept_can_be_changed(log: PostgresLog) -> None
 async def test_upkeep_runs_again_and_again_until_it_is_cancelled(log: PostgresLog) -> None:
     topic = await made(log, compacted=True)
     producer = await log.producer(a_name())
-    tidy = asyncio.create_task(keep_tidy(log, clock.now_ms, every_s=0.01))
+    tidy = asyncio.create_task(maintain_log(log, clock.now_ms, every_s=0.01))
     for _ in range(3):
         await producer.append([record(topic, "k", f"{n}") for n in range(10)])
         async with asyncio.timeout(120):

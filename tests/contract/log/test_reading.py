@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fairlead_common.domain.errors import PositionGone, TopicMismatch
+from fairlead_common.domain.errors import PositionExpired, TopicMismatch
 from fairlead_common.log.protocol import Entry, EventLog, Topic, caught_up
 from tests.contract.log.beds import Bed, a_name
 from tests.contract.log.helpers import everything, made, read_on, read_to, reader_of, record, texts
@@ -202,7 +202,7 @@ async def test_a_position_that_is_gone_is_said_so(log: EventLog, bed: Bed) -> No
     await producer.append([record(topic, "a", f"{n}") for n in range(3)])
     await bed.expire(topic.name)
     old = await log.reader(topic.name, {0: 0})
-    with pytest.raises(PositionGone) as gone:
+    with pytest.raises(PositionExpired) as gone:
         await read_on(old)
     first = (await log.start_positions(topic.name))[0]
     assert first > 2
@@ -222,7 +222,7 @@ async def test_a_position_that_never_was_is_said_so(log: EventLog) -> None:
     producer = await log.producer(a_name())
     await producer.append([record(topic, "a", "1")])
     reader = await log.reader(topic.name, {0: 1_000_000})
-    with pytest.raises(PositionGone) as gone:
+    with pytest.raises(PositionExpired) as gone:
         await read_on(reader)
     assert gone.value.position == 1_000_000
 

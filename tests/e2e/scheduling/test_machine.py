@@ -6,7 +6,7 @@ import pytest
 
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, PreemptionCause
-from fairlead_common.domain.records.leases import Wish
+from fairlead_common.domain.records.leases import DesiredState
 from tests.e2e.scheduling.world import World, lines, shell, wait_lines
 
 LOW, HIGH = {"priorityClass": "low"}, {"priorityClass": "high"}
@@ -47,7 +47,7 @@ def test_a_more_urgent_job_starts_once_the_other_is_really_gone_which_then_runs_
     assert not requeued.counted
     first = machine.leases_of("local", "high")[0]
     assert first.after == (f"{machine.ids['low']}-1",)
-    assert Wish.STOP in {lease.wish for lease in machine.leases_of("local", "low")}
+    assert DesiredState.STOP in {lease.wish for lease in machine.leases_of("local", "low")}
     shown = machine.see("low", lambda job: job.state == "SUCCEEDED")
     assert shown.run == 2
 

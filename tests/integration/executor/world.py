@@ -20,7 +20,7 @@ from fairlead_common.domain.ids import JobId, RunId, run_id
 from fairlead_common.domain.records import clusters, leases
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Heartbeat, Node
-from fairlead_common.domain.records.leases import Lease, Wish
+from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_common.log import topics
 from fairlead_common.log.opening import open_log
 from fairlead_common.log.protocol import EventLog, Producer, Reader, Record
@@ -80,7 +80,7 @@ class World:
             queue=a_lease.queue,
             job_set=a_lease.job_set,
             node=a_lease.node,
-            wish=Wish.STOP,
+            wish=DesiredState.STOP,
             why=why,
             grace_s=grace_s,
         )
@@ -89,7 +89,7 @@ class World:
     async def clear(self, *several: Lease) -> None:
         """What a scheduler does once runs have ended."""
         runs = [run_id(each.job_id, each.run) for each in several]
-        await self._append([leases.cleared("local", run) for run in runs])
+        await self._append([leases.deletion_record("local", run) for run in runs])
 
     async def _append(self, records: list[Record]) -> None:
         assert self._scheduler is not None

@@ -14,7 +14,7 @@ from fairlead_common.log import compacted_reader, topics
 from fairlead_common.log.memory_log import MemoryLog
 from fairlead_common.log.quarantine import Quarantine
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, REPORTS
-from fairlead_common.log.validating_log import ScreenedLog
+from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_executor.backends.simulated import SimulatedCluster, Simulation
 from fairlead_executor.core import Core
 from fairlead_executor.executor import Executor, fence
@@ -33,19 +33,19 @@ from tests.poison import LEASES, PARTITION, Poison
 
 WAIT_S_MAX: Final = 120.0
 NAMES: Final = ("before", "after")
-Reader = Callable[[ScreenedLog], Awaitable[set[str]]]
+Reader = Callable[[ValidatingLog], Awaitable[set[str]]]
 """Reads to the end as a service does; the names of the good records that it found."""
 
 
-async def a_log() -> ScreenedLog:
+async def a_log() -> ValidatingLog:
     inner = MemoryLog(lambda: 1_000)
     for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
         await inner.create(topic)
     await inner.create(topics.leases(poison.EXECUTOR))
-    return ScreenedLog(inner, Quarantine("test"))
+    return ValidatingLog(inner, Quarantine("test"))
 
 
-def core_of(log: ScreenedLog) -> MemoryLog:
+def core_of(log: ValidatingLog) -> MemoryLog:
     assert isinstance(log.inner, MemoryLog)
     return log.inner
 
@@ -60,7 +60,7 @@ async def working(*several: Coroutine[object, object, None]) -> AsyncIterator[No
             task.cancel()
 
 
-async def follow(log: ScreenedLog, topic: str) -> State:
+async def follow(log: ValidatingLog, topic: str) -> State:
     """The state of a scheduler that has followed this topic to its end."""
     state = State(View(), Clusters(), Queues())
     state.view.positions = await log.start_positions(JOBS)
@@ -77,27 +77,27 @@ async def follow(log: ScreenedLog, topic: str) -> State:
     return state
 
 
-async def scheduler_jobs(log: ScreenedLog) -> set[str]:
+async def scheduler_jobs(log: ValidatingLog) -> set[str]:
     state = await follow(log, JOBS)
     return {name for name in NAMES if poison.job_id(name) in state.view.jobs.rows}
 
 
-async def scheduler_clusters(log: ScreenedLog) -> set[str]:
+async def scheduler_clusters(log: ValidatingLog) -> set[str]:
     return {name.node for name in (await follow(log, CLUSTERS)).clusters.nodes}
 
 
-async def scheduler_config(log: ScreenedLog) -> set[str]:
+async def scheduler_config(log: ValidatingLog) -> set[str]:
     return set((await follow(log, CONFIG)).queues.by_name)
 
 
-async def leader_leases(log: ScreenedLog) -> set[str]:
+async def leader_leases(log: ValidatingLog) -> set[str]:
     held = Leases()
-    held.read_back(poison.EXECUTOR, (await compacted_reader.newest(log, LEASES))[0])
+    held.read_back(poison.EXECUTOR, (await compacted_reader.read_newest(log, LEASES))[0])
     return {name for name in NAMES if poison.a_run(name) in held.held}
 
 
-async def leader_reports(log: ScreenedLog) -> set[str]:
-    newest, _ = await compacted_reader.newest(log, REPORTS)
+async def leader_reports(log: ValidatingLog) -> set[str]:
+    newest, _ = await compacted_reader.read_newest(log, REPORTS)
     Reporter(()).read_back(newest)
     return {key.partition("/")[2] for key in newest}
 
@@ -105,7 +105,7 @@ async def leader_reports(log: ScreenedLog) -> set[str]:
 def mirror(kind: Callable[..., Mirror]) -> Reader:
     """Lookout's mirror of a topic."""
 
-    async def read(log: ScreenedLog) -> set[str]:
+    async def read(log: ValidatingLog) -> set[str]:
         made = kind(log, away_s=10.0)
         async with working(made.run()):
             while not made.ready:  # noqa: ASYNC110 (each step of the mirror may make it so)
@@ -120,16 +120,16 @@ def mirror(kind: Callable[..., Mirror]) -> Reader:
     return read
 
 
-async def submit_clusters(log: ScreenedLog) -> set[str]:
+async def submit_clusters(log: ValidatingLog) -> set[str]:
     return {name for _, name in (await Fleet(log).now()).nodes}
 
 
-async def executor_leases(log: ScreenedLog) -> set[str]:
+async def executor_leases(log: ValidatingLog) -> set[str]:
     core = await an_executor(log)
     return {name for name in NAMES if poison.a_run(name) in core.desired}
 
 
-async def executor_clusters(log: ScreenedLog) -> set[str]:
+async def executor_clusters(log: ValidatingLog) -> set[str]:
     """It reads the nodes that it reported, and reports as gone those that are no more."""
     await an_executor(log)
     entries = core_of(log).core.read(CLUSTERS, {0: 0}).entries
@@ -137,7 +137,7 @@ async def executor_clusters(log: ScreenedLog) -> set[str]:
     return {each.key.removeprefix(prefix) for each in entries if each.value is None and each.key}
 
 
-async def an_executor(log: ScreenedLog) -> Core:
+async def an_executor(log: ValidatingLog) -> Core:
     """An executor that has taken over and reported."""
     node = Node(executor=poison.EXECUTOR, name="n", allocatable={})
     cluster = SimulatedCluster([node], Simulation(min_s=1e6), lambda: 1_000)

@@ -13,7 +13,7 @@ from fairlead_common.domain.ids import run_id
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.configuration import Cordon
 from fairlead_common.domain.records.events import FailureCategory
-from fairlead_common.domain.records.leases import Wish
+from fairlead_common.domain.records.leases import DesiredState
 from fairlead_common.domain.records.reports import Round, Waiting
 from fairlead_common.log import topics
 from fairlead_common.service.health import Degraded
@@ -151,7 +151,9 @@ async def test_a_running_job_that_is_cancelled_is_stopped_first(
         await world.first(ev.JobRunLeased, "a")
         await world.tell(ev.JobCancelRequested(job_id=job_id("a"), reason="enough"))
         run = run_id(job_id("a"), 1)
-        live = await world.live_leases(lambda held: run in held and held[run].wish is Wish.STOP)
+        live = await world.live_leases(
+            lambda held: run in held and held[run].wish is DesiredState.STOP
+        )
         assert live[run].why == "enough"
         await world.tell(ev.JobRunStopped(job_id=job_id("a"), run=1, reason="asked to"))
         cancelled = await world.first(ev.JobCancelled, "a")
@@ -255,7 +257,9 @@ async def test_a_run_that_its_executor_does_not_end_in_time_is_stopped_as_failed
         await world.first(ev.JobRunLeased, "a")
         await world.tell(ev.JobRunRunning(job_id=job_id("a"), run=1))
         run = run_id(job_id("a"), 1)
-        live = await world.live_leases(lambda held: run in held and held[run].wish is Wish.STOP)
+        live = await world.live_leases(
+            lambda held: run in held and held[run].wish is DesiredState.STOP
+        )
         assert live[run].failure is FailureCategory.DEADLINE
         failed = ev.JobRunFailed(
             job_id=job_id("a"), run=1, category=FailureCategory.DEADLINE, reason=live[run].why

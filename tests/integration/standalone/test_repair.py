@@ -9,7 +9,7 @@ from fairlead_common.domain.ids import run_id
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.log import topics
-from fairlead_common.log.coverage import Fault
+from fairlead_common.log.coverage import Mismatch
 from fairlead_common.service.health import Degraded
 from fairlead_scheduler.service.recovery import SchedulerLeads
 from tests.integration.scheduler.world import EXECUTOR, job_id, submitted
@@ -100,7 +100,7 @@ async def test_a_checkpoint_that_is_behind_waits_for_a_repair_and_takes_over_wha
         assert "fairlead repair" in said
         found = await installation.examine()
         assert found.scheduler is not None
-        assert found.scheduler.faults == (Fault.BEHIND,)
+        assert found.scheduler.mismatches == (Mismatch.BEHIND,)
         await installation.repair()
         await installation.world.first(ev.JobSucceeded, "runs")  # the same process goes on
         await installation.world.first(ev.JobRunLeased, "waits")
@@ -119,7 +119,7 @@ async def test_jobs_from_before_the_log_are_given_back_when_the_checkpoint_is_dr
     await installation.execute(DROP_CHECKPOINT)
     found = await installation.examine()
     assert found.scheduler is not None
-    assert found.scheduler.faults == (Fault.MISSING,)
+    assert found.scheduler.mismatches == (Mismatch.MISSING,)
     assert {each.job_id for each in found.differences} == {job_id("runs"), job_id("waits")}
     await installation.repair()
     async with installation.scheduler():
@@ -136,7 +136,7 @@ async def test_jobs_are_shown_again_when_lookouts_view_is_dropped(
     await installation.execute(DROP_LOOKOUT)
     found = await installation.examine()
     assert found.lookout is not None
-    assert found.lookout.faults == (Fault.MISSING,)
+    assert found.lookout.mismatches == (Mismatch.MISSING,)
     await installation.repair()
     shown = await installation.shown("runs", "waits")
     assert {name: known.state for name, known in shown.items()} == {
@@ -160,7 +160,7 @@ async def test_a_view_of_lookout_that_is_behind_is_brought_up_to_the_scheduler(
     await installation.expire()
     found = await installation.examine()
     assert found.lookout is not None
-    assert found.lookout.faults == (Fault.BEHIND,)
+    assert found.lookout.mismatches == (Mismatch.BEHIND,)
     await installation.repair()
     states = await installation.states("runs", "waits", "late")
     assert states == {"runs": "SUCCEEDED", "waits": "RUNNING", "late": "QUEUED"}
@@ -270,7 +270,7 @@ async def test_a_log_that_was_restored_from_an_older_backup_gives_no_position_tw
     found = await installation.examine()
     assert found.scheduler is not None
     assert found.lookout is not None
-    assert found.scheduler.faults == found.lookout.faults == (Fault.AHEAD,)
+    assert found.scheduler.mismatches == found.lookout.mismatches == (Mismatch.AHEAD,)
     done = await installation.repair()
     assert done.only_in_log == [job_id("early")]
     states = await installation.states("old", "runs", "waits", "early")

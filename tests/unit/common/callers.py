@@ -12,7 +12,7 @@ class Only:
     def __init__(self, caller: Caller = ADMIN) -> None:
         self.caller = caller
 
-    def kept(self, headers: Headers) -> Caller | None:
+    def find_cached(self, headers: Headers) -> Caller | None:
         """The caller, without looking."""
         return self.caller
 

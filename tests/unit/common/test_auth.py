@@ -53,7 +53,7 @@ def client(authenticator: Authenticator) -> httpx2.AsyncClient:
 
     @router.get("/operate")
     async def operate(request: Request) -> None:
-        permissions.require(await authenticator(request), "operator")
+        permissions.require_role(await authenticator(request), "operator")
 
     app = server.build_app("test", [router], {}, Settings(), identify=authenticator)
     transport = httpx2.ASGITransport(app)

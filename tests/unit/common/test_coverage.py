@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_common.log.coverage import Fault, LogState, ViewUnusable, compare
+from fairlead_common.log.coverage import LogState, Mismatch, ViewUnusable, compare
 
 STATE = LogState("log", {0: 10, 1: 0}, {0: 20, 1: 5})
 
@@ -10,19 +10,23 @@ STATE = LogState("log", {0: 10, 1: 0}, {0: 20, 1: 5})
 @pytest.mark.parametrize(
     ("saved", "faults", "words"),
     [
-        (("log", {0: 9, 1: 0}), (Fault.BEHIND,), "is older than the log: in 1 partition"),
-        (("log", {0: 21, 1: 0}), (Fault.AHEAD,), "the view reads 21 next, the log has 10 to 20"),
-        (("log", {0: 9, 1: 6}), (Fault.BEHIND, Fault.AHEAD), "has folded more than the log has"),
-        (("old", {0: 10, 1: 0}), (Fault.OTHER_LOG,), "belongs to the log old"),
-        (None, (Fault.MISSING,), "submitted before the start of the log"),
+        (("log", {0: 9, 1: 0}), (Mismatch.BEHIND,), "is older than the log: in 1 partition"),
+        (("log", {0: 21, 1: 0}), (Mismatch.AHEAD,), "the view reads 21 next, the log has 10 to 20"),
+        (
+            ("log", {0: 9, 1: 6}),
+            (Mismatch.BEHIND, Mismatch.AHEAD),
+            "has folded more than the log has",
+        ),
+        (("old", {0: 10, 1: 0}), (Mismatch.OTHER_LOG,), "belongs to the log old"),
+        (None, (Mismatch.MISSING,), "submitted before the start of the log"),
     ],
 )
 def test_a_view_that_the_log_cannot_continue(
-    saved: tuple[str, dict[int, int]] | None, faults: tuple[Fault, ...], words: str
+    saved: tuple[str, dict[int, int]] | None, faults: tuple[Mismatch, ...], words: str
 ) -> None:
     gap = compare("view", saved, STATE)
     assert gap is not None
-    assert gap.faults == faults
+    assert gap.mismatches == faults
     assert words in gap.describe()
     assert "fairlead repair" in str(ViewUnusable(gap))
 

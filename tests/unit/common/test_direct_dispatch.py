@@ -59,7 +59,7 @@ def routes() -> APIRouter:
 
 
 def test_endpoints_that_take_a_request_and_give_a_response_are_straight() -> None:
-    assert set(direct_dispatch.endpoints([routes()])) == {
+    assert set(direct_dispatch.find_endpoints([routes()])) == {
         ("POST", "/api/plain"),
         ("GET", "/api/problem"),
         ("GET", "/api/world"),
@@ -69,8 +69,10 @@ def test_endpoints_that_take_a_request_and_give_a_response_are_straight() -> Non
 
 def test_of_two_routes_at_one_place_the_first_counts_as_with_the_framework() -> None:
     first, second = routes(), routes()
-    found = direct_dispatch.endpoints([first, second])
-    assert found == direct_dispatch.endpoints([first]) != direct_dispatch.endpoints([second])
+    found = direct_dispatch.find_endpoints([first, second])
+    assert (
+        found == direct_dispatch.find_endpoints([first]) != direct_dispatch.find_endpoints([second])
+    )
 
 
 @pytest.fixture

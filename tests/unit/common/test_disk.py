@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from fastapi import APIRouter
 
-from fairlead_common.db.connection_pool import DatabaseFull, DatabaseUnavailable, reaching
+from fairlead_common.db.connection_pool import DatabaseFull, DatabaseUnavailable, translate_errors
 from fairlead_common.domain.errors import AppendRefused, LogFull
 from fairlead_common.log.disk_guard import DiskGuardedLog
 from fairlead_common.log.memory_log import MemoryLog
@@ -16,7 +16,7 @@ from fairlead_common.log.protocol import Record, Topic
 from fairlead_common.service.disk import MIB, Bounds, Disk, Space, assess
 from fairlead_common.service.settings import Settings
 from fairlead_common.web import server
-from fairlead_common.web.write_guard import WriteGate
+from fairlead_common.web.write_guard import DiskFullMiddleware
 from tests.unit.common.callers import Only
 
 BOUNDS = Bounds(low=40, low_ends=50, full=10, full_ends=20)
@@ -97,7 +97,7 @@ def client(free: Free) -> httpx2.AsyncClient:
         return "come in"
 
     app = server.build_app("test", [router], {}, Settings(), identify=Only())
-    gate = WriteGate(app, Disk("/data", BOUNDS, free))
+    gate = DiskFullMiddleware(app, Disk("/data", BOUNDS, free))
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=gate), base_url="http://localhost")
 
 
@@ -125,9 +125,15 @@ async def test_readyz_names_a_full_disk_and_stays_ready(tmp_path: Path) -> None:
 
 
 def test_what_postgres_says_of_its_disk_is_a_full_database() -> None:
-    with pytest.raises(DatabaseFull, match=r"The disk of Postgres is full, .*extend"), reaching():
+    with (
+        pytest.raises(DatabaseFull, match=r"The disk of Postgres is full, .*extend"),
+        translate_errors(),
+    ):
         raise asyncpg.DiskFullError("could not extend file")
-    with pytest.raises(DatabaseUnavailable, match="Postgres refuses: no memory"), reaching():
+    with (
+        pytest.raises(DatabaseUnavailable, match="Postgres refuses: no memory"),
+        translate_errors(),
+    ):
         raise asyncpg.OutOfMemoryError("no memory")
-    with pytest.raises(asyncio.CancelledError), reaching():
+    with pytest.raises(asyncio.CancelledError), translate_errors():
         raise asyncio.CancelledError

@@ -6,13 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from fairlead_common.domain.problems import Problem
-from fairlead_common.web.fair_semaphore import CALLER, OpenShares, Shares
+from fairlead_common.web.fair_semaphore import CALLER, FairSemaphore, OpenRequestLimit
 
 
 class Work:
     """Requests of callers that hold a place until they are told to end; `order`: who was served."""
 
-    def __init__(self, shares: Shares) -> None:
+    def __init__(self, shares: FairSemaphore) -> None:
         self._shares = shares
         self._ends: list[asyncio.Event] = []
         self.order: list[str] = []
@@ -41,7 +41,7 @@ async def settled() -> None:
 
 
 async def test_a_caller_with_one_request_comes_before_the_many_of_another() -> None:
-    work = Work(Shares("queries", places=2, per_caller=2, waiting_max=100))
+    work = Work(FairSemaphore("queries", places=2, per_caller=2, waiting_max=100))
     tasks = [work.begin("greedy") for _ in range(20)]
     await settled()
     tasks.append(work.begin("patient"))
@@ -57,7 +57,7 @@ async def test_a_caller_with_one_request_comes_before_the_many_of_another() -> N
 
 
 async def test_a_caller_never_has_more_than_its_share() -> None:
-    work = Work(Shares("queries", places=3, per_caller=2, waiting_max=100))
+    work = Work(FairSemaphore("queries", places=3, per_caller=2, waiting_max=100))
     tasks = [work.begin("greedy") for _ in range(5)]
     await settled()
     assert work.order == ["greedy", "greedy"]
@@ -70,7 +70,7 @@ async def test_a_caller_never_has_more_than_its_share() -> None:
 
 
 async def test_whoever_has_too_many_waiting_is_refused_and_others_are_not() -> None:
-    work = Work(Shares("exports", places=1, per_caller=1, waiting_max=2))
+    work = Work(FairSemaphore("exports", places=1, per_caller=1, waiting_max=2))
     tasks = [work.begin("greedy") for _ in range(3)]
     await settled()
     with pytest.raises(Problem) as refused:
@@ -87,7 +87,7 @@ async def test_whoever_has_too_many_waiting_is_refused_and_others_are_not() -> N
 
 @pytest.mark.parametrize("is_served", [False, True])
 async def test_a_request_that_was_given_up_leaves_its_place_to_others(is_served: bool) -> None:
-    shares = Shares("queries", places=1, per_caller=1, waiting_max=10)
+    shares = FairSemaphore("queries", places=1, per_caller=1, waiting_max=10)
     work = Work(shares)
     async with shares.place():
         given_up, other = work.begin("b"), work.begin("c")
@@ -103,7 +103,7 @@ async def test_a_request_that_was_given_up_leaves_its_place_to_others(is_served:
 
 
 def test_open_places_are_limited_per_caller_and_in_all() -> None:
-    shares = OpenShares("streams", "streamsPerCallerMax", places=3, per_caller=2)
+    shares = OpenRequestLimit("streams", "streamsPerCallerMax", places=3, per_caller=2)
 
     def refusal(open_one: Callable[[], object]) -> str:
         with pytest.raises(Problem) as refused:

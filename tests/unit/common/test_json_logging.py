@@ -12,7 +12,7 @@ from fairlead_common.web import server
 
 
 def line(record: logging.LogRecord) -> dict[str, object]:
-    found: dict[str, object] = json.loads(json_logging.Lines().format(record))
+    found: dict[str, object] = json.loads(json_logging.JsonFormatter().format(record))
     return found
 
 

@@ -231,6 +231,6 @@ async def test_a_token_that_was_believed_is_not_looked_at_again_until_it_expires
     issuers = Issuers([Issuer(issuer=known.url, audience="fairlead", leeway_s=0)], (), clock)
     token = known.token(exp=time.time() + 20)
     await find(known, token, issuers)
-    assert issuers.kept(token) is not None
+    assert issuers.find_cached(token) is not None
     clock.now_s += 21
-    assert issuers.kept(token) is None
+    assert issuers.find_cached(token) is None

@@ -87,12 +87,12 @@ async def test_a_name_that_nobody_has_costs_a_hash_as_well(file: Path) -> None:
 async def test_what_was_found_out_is_kept_for_a_while(file: Path) -> None:
     clock = Clock()
     passwords = Passwords(file, (), clock)
-    assert passwords.kept("ann", "secret") is None
+    assert passwords.find_cached("ann", "secret") is None
     await passwords.find("ann", "secret")
-    assert passwords.kept("ann", "secret") is not None
-    assert passwords.kept("ann", "other") is None
+    assert passwords.find_cached("ann", "secret") is not None
+    assert passwords.find_cached("ann", "other") is None
     clock.now_s += RIGHT_S
-    assert passwords.kept("ann", "secret") is None
+    assert passwords.find_cached("ann", "secret") is None
 
 
 async def test_a_changed_file_counts_at_once(file: Path) -> None:

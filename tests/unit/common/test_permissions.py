@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_common.domain import permissions
-from fairlead_common.domain.permissions import Caller, Reach, Role, Scope, Verb, allows, reach
+from fairlead_common.domain.permissions import (
+    Caller,
+    QueueScope,
+    Role,
+    Scope,
+    Verb,
+    allows,
+    find_queue_scope,
+)
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records.configuration import Permission
 
@@ -89,7 +97,7 @@ CALLERS = st.builds(
 def test_a_reach_holds_exactly_the_queues_that_allow_it(
     caller: Caller, verb: str, restricted: dict[str, tuple[Permission, ...]]
 ) -> None:
-    found = reach(caller, verb, restricted)
+    found = find_queue_scope(caller, verb, restricted)
     for queue in ("q", "r", "s", "t", "ann"):
         expected = allows(caller, verb, queue, restricted.get(queue, ()))
         assert (queue in found) is expected, queue
@@ -107,10 +115,10 @@ def test_who_may_do_anything_may_look_unless_a_token_says_less(
 
 
 def test_a_reach_says_it_to_a_statement() -> None:
-    assert Reach().arguments() == (None, [])
-    assert Reach().is_everything
-    assert Reach(only=frozenset("ba")).arguments() == (["a", "b"], [])
-    assert Reach(but=frozenset("c")).arguments() == (None, ["c"])
+    assert QueueScope().arguments() == (None, [])
+    assert QueueScope().is_everything
+    assert QueueScope(only=frozenset("ba")).arguments() == (["a", "b"], [])
+    assert QueueScope(but=frozenset("c")).arguments() == (None, ["c"])
 
 
 @pytest.mark.parametrize(
@@ -125,7 +133,7 @@ def test_a_reach_says_it_to_a_statement() -> None:
 def test_a_role_is_lent_up_to_what_its_owner_has(
     wanted: str, held: list[str], got: str | None
 ) -> None:
-    assert permissions.least(wanted, held) == got
+    assert permissions.cap_role(wanted, held) == got
 
 
 def test_a_queue_that_may_not_be_seen_is_not_there() -> None:
@@ -141,17 +149,17 @@ def test_a_queue_that_may_not_be_seen_is_not_there() -> None:
 @pytest.mark.parametrize("roles", [(), ("viewer",), ("submitter", "viewer")])
 def test_who_has_none_of_the_roles_is_told_which_would_do(roles: tuple[str, ...]) -> None:
     with pytest.raises(Problem, match="needs admin or operator") as caught:
-        permissions.require(Caller("ada", roles), "operator")
+        permissions.require_role(Caller("ada", roles), "operator")
     assert caught.value.slug == "forbidden"
     assert ("none" if not roles else ", ".join(roles)) in caught.value.detail
 
 
 def test_a_role_in_a_queue_is_asked_for_with_the_queue() -> None:
     local = Caller("ada", queue_roles={"q": ("operator",)})
-    permissions.require(local, "operator", queue="q")
+    permissions.require_role(local, "operator", queue="q")
     for queue in ("r", None):
         with pytest.raises(Problem):
-            permissions.require(local, "operator", queue=queue)
+            permissions.require_role(local, "operator", queue=queue)
 
 
 def test_a_refusal_names_the_roles_that_somebody_has() -> None:

@@ -7,11 +7,11 @@ import pytest
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from fairlead_common.domain.errors import AppendUnknown, Fault, LogUnavailable, WorldError
+from fairlead_common.domain.errors import AppendUnknown, FieldError, LogUnavailable, WorldError
 from fairlead_common.domain.problems import TYPES, Problem
 from fairlead_common.service.settings import Settings
 from fairlead_common.web import server
-from fairlead_common.web.problem_documents import FAULTS_MAX
+from fairlead_common.web.problem_documents import FIELD_ERRORS_MAX
 from tests.unit.common.callers import Only
 
 
@@ -35,11 +35,11 @@ def routes() -> APIRouter:
 
     @router.get("/problem/{slug}")
     async def problem(slug: str) -> None:
-        raise Problem(slug, "Because.", [Fault("/jobs/0", "is odd")], retry_after_s=7)
+        raise Problem(slug, "Because.", [FieldError("/jobs/0", "is odd")], retry_after_s=7)
 
     @router.get("/faults/{count}")
     async def faults(count: int) -> None:
-        found = [Fault(f"/jobs/{n}", "is odd") for n in range(count)]
+        found = [FieldError(f"/jobs/{n}", "is odd") for n in range(count)]
         raise Problem("invalid", "Some jobs are odd.", found)
 
     @router.get("/world/{kind}")
@@ -116,14 +116,17 @@ async def test_every_kind_of_problem_has_its_status_and_title(
 
 
 async def test_many_faults_are_cut_and_counted(http: httpx2.AsyncClient) -> None:
-    body = document(await http.get(f"/faults/{FAULTS_MAX + 1}"), 422, "invalid")
+    body = document(await http.get(f"/faults/{FIELD_ERRORS_MAX + 1}"), 422, "invalid")
     assert isinstance(body["errors"], list)
-    assert len(body["errors"]) == FAULTS_MAX
-    assert body["detail"] == f"Some jobs are odd. (the first {FAULTS_MAX} of {FAULTS_MAX + 1})"
+    assert len(body["errors"]) == FIELD_ERRORS_MAX
+    assert (
+        body["detail"]
+        == f"Some jobs are odd. (the first {FIELD_ERRORS_MAX} of {FIELD_ERRORS_MAX + 1})"
+    )
 
 
 async def test_as_many_faults_as_fit_are_all_there(http: httpx2.AsyncClient) -> None:
-    body = document(await http.get(f"/faults/{FAULTS_MAX}"), 422, "invalid")
+    body = document(await http.get(f"/faults/{FIELD_ERRORS_MAX}"), 422, "invalid")
     assert body["detail"] == "Some jobs are odd."
 
 

@@ -61,18 +61,18 @@ BAD = {
 def test_a_quantity_is_read_as_kubernetes_reads_it(
     resource: str, text: str | int | float, want: int
 ) -> None:
-    assert quantities.parse(resource, text, round_up=True) == want
+    assert quantities.parse_quantity(resource, text, round_up=True) == want
 
 
 @pytest.mark.parametrize(("text", "reason"), BAD.values(), ids=BAD.keys())
 def test_what_is_no_amount_is_refused_with_the_reason(text: str | float, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        quantities.parse(MEMORY, text, round_up=True)
+        quantities.parse_quantity(MEMORY, text, round_up=True)
 
 
 def test_a_request_rounds_up_and_a_capacity_down() -> None:
-    assert quantities.parse(CPU, "1.0001", round_up=True) == 1_001
-    assert quantities.parse(CPU, "1.0001", round_up=False) == 1_000
+    assert quantities.parse_quantity(CPU, "1.0001", round_up=True) == 1_001
+    assert quantities.parse_quantity(CPU, "1.0001", round_up=False) == 1_000
 
 
 DECIMALS = st.decimals("0", "9e9", places=6, allow_nan=False, allow_infinity=False)
@@ -86,8 +86,8 @@ def test_rounding_is_exact_and_only_to_the_next_unit(
     exact = number * SUFFIXES[suffix] * (1_000 if resource == CPU else 1)
     assume(exact < AMOUNT_MAX)
     text = f"{number:f}{suffix}"
-    up = quantities.parse(resource, text, round_up=True)
-    down = quantities.parse(resource, text, round_up=False)
+    up = quantities.parse_quantity(resource, text, round_up=True)
+    down = quantities.parse_quantity(resource, text, round_up=False)
     assert down <= exact <= up
     assert up - down == (0 if exact == int(exact) else 1)
 
@@ -98,14 +98,14 @@ def test_rounding_is_exact_and_only_to_the_next_unit(
     st.booleans(),
 )
 def test_a_written_amount_is_read_back_the_same(amount: int, resource: str, round_up: bool) -> None:
-    text = quantities.quantity(resource, amount)
-    assert quantities.parse(resource, text, round_up=round_up) == amount
+    text = quantities.format_quantity(resource, amount)
+    assert quantities.parse_quantity(resource, text, round_up=round_up) == amount
 
 
 @given(st.text(max_size=12))
 def test_any_text_is_an_amount_or_refused_with_a_sentence(text: str) -> None:
     try:
-        amount, refusal = quantities.parse(CPU, text, round_up=True), repr(text)
+        amount, refusal = quantities.parse_quantity(CPU, text, round_up=True), repr(text)
     except ValueError as error:
         amount, refusal = 0, str(error)
     assert repr(text) in refusal
@@ -125,9 +125,9 @@ def test_any_text_is_an_amount_or_refused_with_a_sentence(text: str) -> None:
     ],
 )
 def test_an_amount_is_written_short(resource: str, amount: int, text: str) -> None:
-    assert quantities.quantity(resource, amount) == text
+    assert quantities.format_quantity(resource, amount) == text
 
 
 def test_reports_show_cores_and_bytes() -> None:
-    assert quantities.plain(CPU, 1_500) == 1.5
-    assert quantities.plain(MEMORY, 4_096) == 4_096
+    assert quantities.to_number(CPU, 1_500) == 1.5
+    assert quantities.to_number(MEMORY, 4_096) == 4_096

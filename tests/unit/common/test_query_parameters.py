@@ -48,7 +48,7 @@ def test_a_tag_is_found_in_a_header(header: str | None, is_known: bool, matches:
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    router = APIRouter(dependencies=[Depends(query_parameters.check)])
+    router = APIRouter(dependencies=[Depends(query_parameters.check_query)])
 
     @router.get("/problems/things", openapi_extra={openapi_texts.PREFIXES: ["label."]})
     async def things(

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_common.web import rate_limits
-from fairlead_common.web.rate_limits import Buckets, UnderWay
+from fairlead_common.web.rate_limits import ConcurrencyLimiter, RateLimiter
 
 
 def test_a_full_bucket_gives_a_burst_and_then_what_flows_in() -> None:
-    buckets: Buckets[str] = Buckets(2.0, 4, 10)
+    buckets: RateLimiter[str] = RateLimiter(2.0, 4, 10)
     assert [buckets.take("ann", 100.0).left for _ in range(4)] == [3, 2, 1, 0]
     refused = buckets.take("ann", 100.0)
     assert (refused.wait_s, refused.full_s) == (0.5, 2.0)
@@ -19,7 +19,7 @@ def test_a_full_bucket_gives_a_burst_and_then_what_flows_in() -> None:
 
 
 def test_who_is_refused_pays_nothing_for_it() -> None:
-    buckets: Buckets[str] = Buckets(1.0, 1, 10)
+    buckets: RateLimiter[str] = RateLimiter(1.0, 1, 10)
     buckets.take("ann", 0.0)
     for _ in range(100):
         assert buckets.take("ann", 0.5).wait_s == 0.5
@@ -27,21 +27,21 @@ def test_who_is_refused_pays_nothing_for_it() -> None:
 
 
 def test_one_callers_bucket_is_not_anothers() -> None:
-    buckets: Buckets[str] = Buckets(1.0, 1, 10)
+    buckets: RateLimiter[str] = RateLimiter(1.0, 1, 10)
     assert buckets.take("ann", 0.0).wait_s == 0
     assert buckets.take("bob", 0.0).wait_s == 0
     assert buckets.take("ann", 0.0).wait_s > 0
 
 
 def test_memory_is_bounded_however_many_callers_come() -> None:
-    buckets: Buckets[int] = Buckets(0.001, 5, 100)
+    buckets: RateLimiter[int] = RateLimiter(0.001, 5, 100)
     for caller in range(10_000):
         buckets.take(caller, 0.0)
     assert len(buckets) == 100
 
 
 def test_who_has_a_full_bucket_is_forgotten_first() -> None:
-    buckets: Buckets[str] = Buckets(1.0, 2, 3)
+    buckets: RateLimiter[str] = RateLimiter(1.0, 2, 3)
     for name in ("ann", "ann", "bob", "eve"):
         buckets.take(name, 0.0)
     buckets.take("new", 1.5)
@@ -52,7 +52,7 @@ def test_who_has_a_full_bucket_is_forgotten_first() -> None:
 def test_never_more_than_a_burst_and_what_flowed_in(
     pauses: list[float], burst: int, per_second: float
 ) -> None:
-    buckets: Buckets[str] = Buckets(per_second, burst, 10)
+    buckets: RateLimiter[str] = RateLimiter(per_second, burst, 10)
     now_s, taken = 1_000.0, 0
     for pause_s in pauses:
         now_s += pause_s
@@ -64,7 +64,7 @@ def test_never_more_than_a_burst_and_what_flowed_in(
 
 
 def test_places_are_taken_and_given_back() -> None:
-    under_way: UnderWay[str] = UnderWay(2)
+    under_way: ConcurrencyLimiter[str] = ConcurrencyLimiter(2)
     assert [under_way.begin("ann") for _ in range(3)] == [True, True, False]
     assert under_way.begin("bob")
     under_way.end("ann")
@@ -75,4 +75,4 @@ def test_places_are_taken_and_given_back() -> None:
 
 
 def test_retry_after_is_never_too_short() -> None:
-    assert [rate_limits.seconds(wait_s) for wait_s in (0.01, 1.0, 1.1, 60)] == [1, 1, 2, 60]
+    assert [rate_limits.retry_after_s(wait_s) for wait_s in (0.01, 1.0, 1.1, 60)] == [1, 1, 2, 60]

@@ -5,7 +5,7 @@ import logging
 import pytest
 from prometheus_client import REGISTRY
 
-from fairlead_common.web.refused_requests import Refusals, SilentParser
+from fairlead_common.web.refused_requests import RefusedRequests, SilentParser
 
 
 def counted() -> float:
@@ -18,7 +18,7 @@ def counted() -> float:
 def test_a_thousand_malformed_requests_are_one_line_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    refusals, before = Refusals(), counted()
+    refusals, before = RefusedRequests(), counted()
     for _ in range(1_000):
         refusals.note("malformed", "10.0.0.1")
         refusals.log(100.0)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fairlead_common.service.single_flight import Once
+from fairlead_common.service.single_flight import SingleFlight
 
 
 class Oracle:
@@ -13,11 +13,11 @@ class Oracle:
     def __init__(self) -> None:
         self.asked = 0
         self.may_speak = asyncio.Event()
-        self._once: Once[str, int] = Once()
+        self._once: SingleFlight[str, int] = SingleFlight()
 
     async def ask(self, key: str = "key") -> "asyncio.Task[int]":
         """Somebody who has asked and waits."""
-        task = asyncio.create_task(self._once.ask(key, self._answer))
+        task = asyncio.create_task(self._once.run(key, self._answer))
         await asyncio.sleep(0)
         return task
 

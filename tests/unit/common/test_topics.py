@@ -25,7 +25,7 @@ def test_a_lease_goes_to_its_executors_topic_under_its_run() -> None:
 
 def test_a_lease_is_cleared_under_the_key_that_made_it() -> None:
     lease = leases.Lease(job_id=JOB, run=2, queue="q", job_set="s", node="n0")
-    cleared = leases.cleared("north", RunId(f"{JOB}-2"))
+    cleared = leases.deletion_record("north", RunId(f"{JOB}-2"))
     assert where(cleared) == where(leases.record("north", lease))
     assert cleared.value is None
 
@@ -68,7 +68,7 @@ def test_a_report_has_the_key_of_what_it_is_about() -> None:
 
 
 def test_a_report_is_taken_back_under_its_key() -> None:
-    record = reports.nothing_to_say("p/q")
+    record = reports.deletion_record("p/q")
     assert where(record) == ("fairlead.reports", "p/q")
     assert record.value is None
 

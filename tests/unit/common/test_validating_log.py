@@ -15,7 +15,7 @@ from fairlead_common.log import Entry, Record, quarantine, topics, validating_lo
 from fairlead_common.log.memory_log import MemoryLog
 from fairlead_common.log.quarantine import Quarantine
 from fairlead_common.log.topics import CLUSTERS, JOBS, REPORTS
-from fairlead_common.log.validating_log import ScreenedLog, ScreenedReader
+from fairlead_common.log.validating_log import ValidatingLog, ValidatingReader
 from fairlead_common.service.health import Degraded
 from tests import poison
 from tests.poison import PARTITION, TOPICS, Poison
@@ -47,10 +47,10 @@ async def append(log: MemoryLog, *several: Record) -> None:
         await producer.append([record])
 
 
-async def read_all(log: ScreenedLog, topic: str) -> tuple[list[Entry], dict[int, int]]:
+async def read_all(log: ValidatingLog, topic: str) -> tuple[list[Entry], dict[int, int]]:
     """What a reader of the whole topic delivers, and where it reads next."""
     reader = await log.reader(topic, await log.start_positions(topic))
-    assert isinstance(reader, ScreenedReader)
+    assert isinstance(reader, ValidatingReader)
     batch = await reader.read(wait_s=0)
     batch = reader.screen(batch)
     return batch.entries, batch.positions
@@ -62,7 +62,7 @@ async def test_a_record_that_cannot_be_decoded_is_passed_over(found: Poison) -> 
     await append(inner, poison.good(found.topic, "before"))
     position = put(inner, found)
     await append(inner, poison.good(found.topic, "after"))
-    log = ScreenedLog(inner, Quarantine("scheduler", now_ms=lambda: NOW_MS))
+    log = ValidatingLog(inner, Quarantine("scheduler", now_ms=lambda: NOW_MS))
     entries, positions = await read_all(log, found.topic)
     before, after = poison.good(found.topic, "before"), poison.good(found.topic, "after")
     assert [entry.value for entry in entries] == [before.value, after.value]
@@ -81,7 +81,7 @@ async def test_a_record_that_cannot_be_decoded_is_passed_over(found: Poison) -> 
 async def test_readers_that_meet_a_record_again_note_it_once() -> None:
     inner = await a_log()
     put(inner, next(poison.poisons(CLUSTERS)))
-    log = ScreenedLog(inner, Quarantine("scheduler"))
+    log = ValidatingLog(inner, Quarantine("scheduler"))
     await read_all(log, CLUSTERS)
     await read_all(log, CLUSTERS)
     assert len(log.quarantine.records) == 1
@@ -91,7 +91,7 @@ async def test_tombstones_are_no_poison() -> None:
     inner = await a_log()
     record = poison.good(REPORTS, "q")
     await append(inner, record, Record(REPORTS, record.key, None))
-    log = ScreenedLog(inner, Quarantine("lookout"))
+    log = ValidatingLog(inner, Quarantine("lookout"))
     entries, _ = await read_all(log, REPORTS)
     assert [entry.value for entry in entries] == [record.value, None]
 
@@ -100,7 +100,7 @@ async def test_an_optional_event_of_an_unknown_type_is_left_out_silently() -> No
     inner = await a_log()
     found = poison.unknown_event("optional.jobPainted", poison.submitted("a"))
     put(inner, found)
-    log = ScreenedLog(inner, Quarantine("scheduler"))
+    log = ValidatingLog(inner, Quarantine("scheduler"))
     (entry,), positions = await read_all(log, JOBS)
     (event,) = decoders.decode_jobs(entry).events
     assert isinstance(event, ev.JobSubmitted)
@@ -114,7 +114,7 @@ async def test_an_optional_record_of_an_unknown_kind_is_left_out_silently() -> N
     inner = await a_log()
     value = b'{"type":"optional.weather","city":"Mainz"}'
     put(inner, Poison("optional", CLUSTERS, 0, "weather", value))
-    log = ScreenedLog(inner, Quarantine("scheduler"))
+    log = ValidatingLog(inner, Quarantine("scheduler"))
     assert (await read_all(log, CLUSTERS))[0] == []
     assert not log.quarantine.records
 
@@ -126,7 +126,7 @@ async def test_an_unknown_event_stops_its_partition_and_no_other() -> None:
     await append(inner, poison.good(JOBS, "after"))
     elsewhere = ev.records("another", "set", "x", [poison.submitted("b")])[0]
     await append(inner, elsewhere)
-    log = ScreenedLog(inner, Quarantine("scheduler"))
+    log = ValidatingLog(inner, Quarantine("scheduler"))
     entries, positions = await read_all(log, JOBS)
     assert {entry.value for entry in entries} == {
         poison.good(JOBS, "before").value,
@@ -144,9 +144,9 @@ async def test_an_unknown_event_stops_its_partition_and_no_other() -> None:
 async def test_a_stopped_partition_stays_stopped_while_the_reader_reads_on() -> None:
     inner = await a_log()
     position = put(inner, poison.unknown_event("jobPainted"))
-    log = ScreenedLog(inner, Quarantine("scheduler"))
+    log = ValidatingLog(inner, Quarantine("scheduler"))
     reader = await log.reader(JOBS, await inner.start_positions(JOBS))
-    assert isinstance(reader, ScreenedReader)
+    assert isinstance(reader, ValidatingReader)
     reader.screen(await reader.read(wait_s=0))
     await append(inner, poison.good(JOBS, "after"))
     batch = await reader.read(wait_s=0)
@@ -159,7 +159,7 @@ async def test_a_stopped_partition_goes_on_where_an_operator_says_to_skip_the_re
     inner = await a_log()
     position = put(inner, poison.unknown_event("jobPainted"))
     await append(inner, poison.good(JOBS, "after"))
-    log = ScreenedLog(inner, Quarantine("scheduler", [f"{JOBS}/{PARTITION}/{position}"]))
+    log = ValidatingLog(inner, Quarantine("scheduler", [f"{JOBS}/{PARTITION}/{position}"]))
     entries, positions = await read_all(log, JOBS)
     assert [entry.value for entry in entries] == [poison.good(JOBS, "after").value]
     assert positions == await inner.end_positions(JOBS)

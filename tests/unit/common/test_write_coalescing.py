@@ -3,7 +3,7 @@
 import asyncio
 
 from fairlead_common.web import write_coalescing
-from fairlead_common.web.write_coalescing import Together
+from fairlead_common.web.write_coalescing import CoalescingTransport
 
 
 class Wire(asyncio.Transport):
@@ -26,10 +26,10 @@ class Wire(asyncio.Transport):
         self.told.append("abort")
 
 
-def joined() -> tuple[Wire, Together]:
+def joined() -> tuple[Wire, CoalescingTransport]:
     """A transport above another."""
     wire = Wire()
-    return wire, Together(wire, asyncio.get_running_loop())
+    return wire, CoalescingTransport(wire, asyncio.get_running_loop())
 
 
 async def test_a_head_and_its_body_leave_together_at_the_end_of_the_turn() -> None:

@@ -5,7 +5,7 @@ import json
 import msgspec
 
 from fairlead_common.domain.ids import JobId, RunId, run_id
-from fairlead_common.domain.records.leases import Lease, Wish
+from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_executor.pods import End, Phase, Pod
 from fairlead_executor.reconcile import Taken, Wanted
 
@@ -24,7 +24,7 @@ def lease(
     name: str,
     *,
     number: int = 1,
-    wish: Wish = Wish.RUN,
+    wish: DesiredState = DesiredState.RUN,
     why: str = "",
     after: tuple[str, ...] = (),
     grace_s: int = 30,
@@ -51,7 +51,9 @@ def lease(
         annotations=annotations or {},
         env=env or {},
     )
-    return msgspec.structs.replace(made, spec=msgspec.Raw(spec)) if wish is Wish.RUN else made
+    return (
+        msgspec.structs.replace(made, spec=msgspec.Raw(spec)) if wish is DesiredState.RUN else made
+    )
 
 
 def wanted(

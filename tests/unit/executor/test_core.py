@@ -6,7 +6,7 @@ from fairlead_common.domain import timers
 from fairlead_common.domain.records import clusters, leases
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Heartbeat, Node
-from fairlead_common.domain.records.leases import Lease, Wish
+from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_common.log.protocol import Entry
 from fairlead_common.log.topics import CLUSTERS, JOBS
 from fairlead_executor import core as core_module
@@ -72,7 +72,7 @@ def beat(a_turn: Turn) -> Heartbeat:
 def test_a_run_that_was_stopped_before_it_began_waits_for_nothing() -> None:
     core = begun(simulated(), lease("a"), lease("b", after=("a",)))
     turn(core, 1_000)
-    core.fold(entries(lease("b", wish=Wish.STOP), at=2), 3)
+    core.fold(entries(lease("b", wish=DesiredState.STOP), at=2), 3)
     turn(core, 2_000)
     core.fold([cleared("b", 3)], 4)
     assert core._waiting_for == {}
@@ -125,7 +125,9 @@ def test_a_lease_that_waits_for_another_run_is_named_in_the_heartbeat() -> None:
     core = begun(simulated(), victim)
     turn(core, 0)
     turn(core, 10)
-    core.fold(entries(lease("a", wish=Wish.STOP), lease("b", after=("a",)), lease("c"), at=1), 4)
+    core.fold(
+        entries(lease("a", wish=DesiredState.STOP), lease("b", after=("a",)), lease("c"), at=1), 4
+    )
     a_turn = turn(core, 20)
     assert told(a_turn) == ["JobRunPending c"]
     assert beat(a_turn).leases_waiting == (2,)

@@ -14,7 +14,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.leases import Lease
 from fairlead_common.log import topics
-from fairlead_common.log.memory_log import AppendFault, MemoryLog
+from fairlead_common.log.memory_log import AppendFailure, MemoryLog
 from fairlead_executor.backends.simulated import SimulatedCluster, Simulation
 from fairlead_executor.core import Core
 from fairlead_executor.executor import Executor, Superseded, fence, producer_name, rest_s
@@ -81,8 +81,8 @@ async def ready(bed: Bed, executor: Executor) -> None:
     await bed.until(lambda: executor.trouble is None)
 
 
-@pytest.mark.parametrize("fault", list(AppendFault))
-async def test_a_report_is_repeated_until_it_is_told(fault: AppendFault) -> None:
+@pytest.mark.parametrize("fault", list(AppendFailure))
+async def test_a_report_is_repeated_until_it_is_told(fault: AppendFailure) -> None:
     bed = Bed()
     executor = await bed.executor("i1")
     async with bed.running(executor) as task:
@@ -101,7 +101,7 @@ async def test_nothing_is_created_while_the_log_is_away() -> None:
     async with bed.running(executor):
         await ready(bed, executor)
         for _ in range(3):
-            bed.log.core.fail_next(AppendFault.REFUSED, NAME)
+            bed.log.core.fail_next(AppendFailure.REFUSED, NAME)
         await bed.write(lease("a"))
         await bed.until(lambda: executor.trouble is not None)
         assert not bed.is_created("a")
@@ -131,7 +131,7 @@ async def test_after_an_unknown_outcome_an_executor_ends_if_another_has_begun() 
         pen = await bed.log.producer("another log's end of the world")
         beat = clusters.Heartbeat(executor="e", instance="i2")
         await pen.append([clusters.heartbeat_record(beat)])
-        bed.log.core.fail_next(AppendFault.UNKNOWN_NOT_WRITTEN, NAME)
+        bed.log.core.fail_next(AppendFailure.UNKNOWN_NOT_WRITTEN, NAME)
         await bed.write(lease("a"))
         assert await _ends_superseded(task)
         assert not bed.is_created("a")

@@ -16,7 +16,7 @@ from fairlead_common.domain.ids import RunId, run_id
 from fairlead_common.domain.records import clusters, leases
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Heartbeat
-from fairlead_common.domain.records.leases import Lease, Wish
+from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_common.log.protocol import Entry
 from fairlead_common.log.topics import CLUSTERS, JOBS
 from fairlead_executor import pods
@@ -132,7 +132,9 @@ class History:
         self.restart()
 
     def write(self, name: RunId, value: Lease | None) -> None:
-        record = leases.record("e", value) if value is not None else leases.cleared("e", name)
+        record = (
+            leases.record("e", value) if value is not None else leases.deletion_record("e", name)
+        )
         self.log.append(Entry(0, len(self.log) * 3, record.key, record.value, self.now_ms))
 
     def position(self) -> int:
@@ -158,7 +160,7 @@ class History:
 
     def stop(self, name: str) -> None:
         if run(name) in self.live:
-            a_lease = lease(name, wish=Wish.STOP, why="asked to")
+            a_lease = lease(name, wish=DesiredState.STOP, why="asked to")
             self.live[run(name)] = a_lease
             self.write(run(name), a_lease)
 

@@ -8,7 +8,7 @@ import pytest
 from fairlead_common.domain.ids import RunId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory
-from fairlead_common.domain.records.leases import Wish
+from fairlead_common.domain.records.leases import DesiredState
 from fairlead_executor import pods
 from fairlead_executor.pods import SUCCEEDED, EndKind, Phase, Pod
 from fairlead_executor.reconcile import (
@@ -108,16 +108,20 @@ CASES = {
         pods=[pod("a")],
     ),
     "a lease that says stop stops the pod within its grace": Case(
-        wanted=[wanted(lease("a", wish=Wish.STOP, why="preempted", grace_s=7), running_told=True)],
+        wanted=[
+            wanted(
+                lease("a", wish=DesiredState.STOP, why="preempted", grace_s=7), running_told=True
+            )
+        ],
         pods=[pod("a")],
         want=["stop a 7s stopped preempted"],
     ),
     "a pod that is stopping is not stopped again": Case(
-        wanted=[wanted(lease("a", wish=Wish.STOP), running_told=True)],
+        wanted=[wanted(lease("a", wish=DesiredState.STOP), running_told=True)],
         pods=[pod("a", stopping=True)],
     ),
     "a lease that says stop and has no pod makes sure that none comes": Case(
-        wanted=[wanted(lease("a", wish=Wish.STOP, why="cancelled"))],
+        wanted=[wanted(lease("a", wish=DesiredState.STOP, why="cancelled"))],
         want=["rule out a stopped"],
     ),
     "a run that lasts longer than it may is stopped": Case(
@@ -160,7 +164,7 @@ CASES = {
         want=["tell succeeded a"],
     ),
     "a run that won the race against its stop is told as it ended": Case(
-        wanted=[wanted(lease("a", wish=Wish.STOP), running_told=True)],
+        wanted=[wanted(lease("a", wish=DesiredState.STOP), running_told=True)],
         pods=[pod("a", Phase.ENDED, end=SUCCEEDED, started_ms=7)],
         want=["tell succeeded a"],
     ),

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fairlead_common.domain.problems import Problem
-from fairlead_common.web.fair_semaphore import CALLER, Shares
+from fairlead_common.web.fair_semaphore import CALLER, FairSemaphore
 from fairlead_lookout.http.pages.live_fragments import LiveFragments, Shared
 from fairlead_lookout.store.view_progress import Progress
 
@@ -34,7 +34,7 @@ class Renders:
 @asynccontextmanager
 async def fragments() -> AsyncIterator[tuple[LiveFragments, Progress]]:
     progress = Progress(None)
-    live = LiveFragments(progress, Shares("live fragments", 1, 1, 1_000))
+    live = LiveFragments(progress, FairSemaphore("live fragments", 1, 1, 1_000))
     async with asyncio.timeout(WAIT_S):
         yield live, progress
     await live.close()

@@ -71,7 +71,7 @@ def test_a_cursor_leads_back_to_its_place_in_its_list() -> None:
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     with pytest.raises(Problem) as refused:
         list_cursors.decode(("jobs",), text)
-    (fault,) = refused.value.faults
+    (fault,) = refused.value.field_errors
     assert fault.detail == "This cursor cannot be used here: it is none that a list has given."
 
 

@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from fairlead_common.db.connection_pool import DatabaseUnavailable
-from fairlead_common.domain.errors import LogUnavailable, PositionGone
+from fairlead_common.domain.errors import LogUnavailable, PositionExpired
 from fairlead_common.service import clock
 from fairlead_lookout.store.fold.time_slice import ITEMS, TURN_S, Turns
 from fairlead_lookout.store.outages import Outages
@@ -45,7 +45,7 @@ async def test_an_outage_within_the_bound_is_waited_out() -> None:
     ends = iter(
         [
             LogUnavailable("no broker"),
-            PositionGone("fairlead.jobs", 0, 1, 2),
+            PositionExpired("fairlead.jobs", 0, 1, 2),
             OSError("refused"),
             Ended(),
         ]

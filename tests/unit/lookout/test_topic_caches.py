@@ -26,7 +26,7 @@ async def test_pools_and_queues_of_which_nothing_is_said_any_more_are_forgotten(
             await producer.append([reports.record(each) for each in said])
             while len(mirror.values) < len(said):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-            await producer.append([reports.nothing_to_say(reports.key(each)) for each in said])
+            await producer.append([reports.deletion_record(reports.key(each)) for each in said])
             while mirror.values:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     finally:

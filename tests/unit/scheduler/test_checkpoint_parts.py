@@ -11,7 +11,7 @@ from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Heartbeat, Node
 from fairlead_common.domain.records.configuration import Cordon, Queue
-from fairlead_common.domain.records.leases import Wish
+from fairlead_common.domain.records.leases import DesiredState
 from fairlead_common.log import Entry, Record
 from fairlead_scheduler.rules.append_batches import LEASES_PER_APPEND_MAX, Unit, appends
 from fairlead_scheduler.rules.lease_changes import LeaseChange, held
@@ -207,7 +207,7 @@ def leases_of(number: int, count: int) -> tuple[LeaseChange, ...]:
     """So many leases that belong together."""
     runs = [RunId(f"{number}-{n}") for n in range(count)]
     return tuple(
-        LeaseChange(run, held("e", Wish.RUN), Record("fairlead.leases.e", run, b"x"))
+        LeaseChange(run, held("e", DesiredState.RUN), Record("fairlead.leases.e", run, b"x"))
         for run in runs
     )
 

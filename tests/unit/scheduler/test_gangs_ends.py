@@ -6,7 +6,7 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import leases
 from fairlead_common.domain.records.events import FailureCategory, Gang, PreemptionCause
-from fairlead_common.domain.records.leases import Wish
+from fairlead_common.domain.records.leases import DesiredState
 from fairlead_scheduler.rules.append_batches import Unit
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import job_fold
@@ -35,7 +35,7 @@ def stops(units: list[Unit]) -> set[str]:
     return {
         record.key
         for record in records
-        if record.value is not None and leases.decode(record.value).wish is Wish.STOP
+        if record.value is not None and leases.decode(record.value).wish is DesiredState.STOP
     }
 
 
@@ -61,9 +61,9 @@ def test_a_member_that_cannot_start_takes_its_gang_back_in_one_append() -> None:
 def test_the_others_are_queued_again_whatever_their_policy_and_without_a_retry() -> None:
     view = fold(gang_of("a", "b", on_preemption="fail"), started("a", "b"), [RETURNED])
     back(view, *events(decide(view, held("a-1", "b-1"))))
-    assert decide(view, held("b-1", wish=Wish.STOP)) == []
+    assert decide(view, held("b-1", wish=DesiredState.STOP)) == []
     back(view, ev.JobRunStopped(job_id=B, run=1, reason="asked to"))
-    (event,) = events(decide(view, held("b-1", wish=Wish.STOP)))
+    (event,) = events(decide(view, held("b-1", wish=DesiredState.STOP)))
     assert isinstance(event, ev.JobRequeued)
     assert not event.counted
     assert "member a could not start" in event.reason

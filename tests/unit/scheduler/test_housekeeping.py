@@ -12,7 +12,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Heartbeat, Node
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
-from fairlead_common.domain.records.leases import Wish
+from fairlead_common.domain.records.leases import DesiredState
 from fairlead_common.log import Entry
 from fairlead_scheduler.rules import housekeeping, lease_changes
 from fairlead_scheduler.rules.append_batches import Unit
@@ -29,7 +29,7 @@ from tests.unit.scheduler.facts import fold, leased, message, submitted
 A = JobId("a")
 
 
-def held(*runs: str, wish: Wish = Wish.RUN) -> Leases:
+def held(*runs: str, wish: DesiredState = DesiredState.RUN) -> Leases:
     """Live leases on executor `e0`."""
     made = Leases()
     made.held = {RunId(run): Held("e0", wish) for run in runs}
@@ -169,8 +169,8 @@ def test_a_run_that_is_to_stop_is_told_so_once() -> None:
     record = unit.leases[0].record
     assert record.value is not None
     lease = leases.decode(record.value)
-    assert (record.key, lease.wish, lease.why) == ("a-1", Wish.STOP, "why")
-    assert decide(view, held("a-1", wish=Wish.STOP)) == []
+    assert (record.key, lease.wish, lease.why) == ("a-1", DesiredState.STOP, "why")
+    assert decide(view, held("a-1", wish=DesiredState.STOP)) == []
 
 
 def test_a_run_that_was_told_to_stop_is_looked_at_again_when_its_job_changes() -> None:
@@ -189,7 +189,7 @@ def test_a_run_that_was_told_to_stop_is_looked_at_again_when_its_job_changes() -
     assert told() == []
     again: list[ev.AnyEvent] = [ev.JobRequeued(job_id=A, reason="again"), leased("a", run=2)]
     job_fold.apply(view, [message(3, *again, ev.JobPreemptRequested(job_id=A))], {})
-    live.held[RunId("a-2")] = Held("e0", Wish.RUN)
+    live.held[RunId("a-2")] = Held("e0", DesiredState.RUN)
     assert told() == ["a-2"]
     assert told() == []
 
@@ -217,7 +217,7 @@ def test_runs_on_a_lost_executor_are_given_up_and_their_leases_wish_them_to_stop
     (event,) = events([unit])
     assert isinstance(event, ev.JobRunLost)
     (change,) = unit.leases
-    assert (change.run, change.held) == ("a-1", Held("e0", Wish.STOP, given_up=True))
+    assert (change.run, change.held) == ("a-1", Held("e0", DesiredState.STOP, given_up=True))
 
 
 LOST_AND_QUEUED: tuple[list[ev.AnyEvent], ...] = (
@@ -231,7 +231,7 @@ SUCCEEDED = ev.JobRunSucceeded(job_id=A, run=1)
 
 def given_up() -> Leases:
     """The lease of run `a-1`, which was given up."""
-    live = held("a-1", wish=Wish.STOP)
+    live = held("a-1", wish=DesiredState.STOP)
     live.given_up = {RunId("a-1"): A}
     return live
 
@@ -290,10 +290,10 @@ def test_a_run_that_was_to_follow_a_success_is_stopped_before_it_starts() -> Non
     view = fold(*LOST_AND_QUEUED, [leased("a", run=2)], [SUCCEEDED])
     (unit,) = decide(view, held("a-2"), clusters=silent(1))
     (change,) = unit.leases
-    assert (change.run, change.held) == ("a-2", Held("e0", Wish.STOP))
+    assert (change.run, change.held) == ("a-2", Held("e0", DesiredState.STOP))
     job_fold.apply(view, [message(9, ev.JobSucceeded(job_id=A))], {})
     assert view.state_of(A) is JobState.SUCCEEDED
-    assert decide(view, held("a-2", wish=Wish.STOP)) == []
+    assert decide(view, held("a-2", wish=DesiredState.STOP)) == []
 
 
 def test_a_success_that_comes_before_the_job_is_queued_again_counts() -> None:
@@ -316,7 +316,7 @@ def test_a_failure_of_a_lost_run_does_not_end_its_job() -> None:
 
 
 def test_a_new_leader_leaves_the_leases_of_lost_runs_to_their_executors() -> None:
-    live = held("a-1", wish=Wish.STOP)
+    live = held("a-1", wish=DesiredState.STOP)
     assert lease_changes.compare(fold(*LOST_AND_QUEUED), live) == []
     assert live.given_up == {"a-1": A}
 
@@ -341,7 +341,7 @@ def test_the_lease_of_a_run_that_outlived_its_job_is_cleared() -> None:
         [leased("a")],
         [ev.JobRunStopped(job_id=A, run=1, reason="")],
     )
-    (unit,) = decide(view, held("a-1", wish=Wish.STOP))
+    (unit,) = decide(view, held("a-1", wish=DesiredState.STOP))
     assert [(change.run, change.held) for change in unit.leases] == [("a-1", None)]
 
 
@@ -393,9 +393,9 @@ def test_a_run_beyond_its_maximum_is_stopped_as_failed_once_its_executor_had_its
     (unit,) = decide(view, held("a-1"), now_ms=due_ms)
     record = unit.leases[0].record
     lease = leases.decode(record.value or b"")
-    assert (lease.wish, lease.failure) == (Wish.STOP, FailureCategory.DEADLINE)
+    assert (lease.wish, lease.failure) == (DesiredState.STOP, FailureCategory.DEADLINE)
     assert "5 s" in lease.why
-    assert decide(view, held("a-1", wish=Wish.STOP), now_ms=due_ms) == []
+    assert decide(view, held("a-1", wish=DesiredState.STOP), now_ms=due_ms) == []
 
 
 def test_a_run_that_has_not_started_has_no_deadline() -> None:

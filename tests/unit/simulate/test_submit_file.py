@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from fairlead_common.domain import shapes
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_scheduler.simulate import simulation
 from fairlead_scheduler.simulate.input import input_errors, submit_file
@@ -73,7 +73,7 @@ def test_a_pod_spec_is_read_exactly_as_submit_reads_it(tmp_path: Path) -> None:
     body = msgspec.json.encode(yaml.safe_load(POD))
     request, wrong = Decoder(Submission)(body)
     expected, found = prepare(request, wrong, Templates(policy), policy.limits, Place(0, 0))
-    assert found == list[Fault]()
+    assert found == list[FieldError]()
     assert [trace.shapes.values[shape] for shape in trace.shape] == [
         bytes(event.shape) for event in expected.jobs
     ]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_submit.domain import request_types, validation
 from fairlead_submit.domain.decoding import Decoder
@@ -39,7 +39,7 @@ submissions = st.fixed_dictionaries(
 )
 
 
-def slowly(body: bytes) -> tuple[request_types.Submission, list[Fault]] | Problem:
+def slowly(body: bytes) -> tuple[request_types.Submission, list[FieldError]] | Problem:
     try:
         return DECODER.slow(body)
     except Problem as problem:
@@ -55,7 +55,7 @@ def test_the_slow_way_finds_a_fault_where_the_fast_way_fails_and_nowhere_else(
     fast = DECODER.fast(body)
     decoded = slowly(body)
     if isinstance(decoded, Problem):
-        assert decoded.faults
+        assert decoded.field_errors
         assert fast is None
         return
     slow, found = decoded
@@ -132,5 +132,5 @@ def test_messages_do_not_repeat_what_is_long() -> None:
 def test_who_makes_very_many_mistakes_is_told_of_the_first() -> None:
     with pytest.raises(Problem) as refused:
         DECODER(b'{"jobs": [' + b"1," * 50_000 + b"1]}")
-    assert len(refused.value.faults) == validation.FAULTS_MAX
+    assert len(refused.value.field_errors) == validation.FAULTS_MAX
     assert refused.value.detail.startswith("At least 1000 things are wrong")

@@ -15,7 +15,7 @@ from fairlead_common.domain.errors import (
 )
 from fairlead_common.domain.problems import Problem
 from fairlead_common.log import topics
-from fairlead_common.log.memory_log import AppendFault, MemoryLog
+from fairlead_common.log.memory_log import AppendFailure, MemoryLog
 from fairlead_common.log.protocol import Appended, EventLog, Producer, Record
 from fairlead_submit.service.log_writer import Writer
 
@@ -135,12 +135,12 @@ async def test_a_record_that_no_log_takes_is_refused_before_it_waits(log: Memory
 @pytest.mark.parametrize(
     ("fault", "there"),
     [
-        (AppendFault.UNKNOWN_WRITTEN, [b"a", b"b", b"c"]),
-        (AppendFault.UNKNOWN_NOT_WRITTEN, [b"c"]),
+        (AppendFailure.UNKNOWN_WRITTEN, [b"a", b"b", b"c"]),
+        (AppendFailure.UNKNOWN_NOT_WRITTEN, [b"c"]),
     ],
 )
 async def test_after_an_unknown_outcome_all_are_told_and_the_writer_goes_on(
-    log: MemoryLog, fault: AppendFault, there: list[bytes]
+    log: MemoryLog, fault: AppendFailure, there: list[bytes]
 ) -> None:
     log.core.fail_next(fault, NAME)
     async with writing(log) as (writer, _):

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_submit.domain.ndjson import LINE_BYTES_MAX, Lines
 from fairlead_submit.domain.request_types import Submission
 
 
-def read(body: bytes, step: int = 7, jobs_max: int = 100) -> tuple[Submission, list[Fault]]:
+def read(body: bytes, step: int = 7, jobs_max: int = 100) -> tuple[Submission, list[FieldError]]:
     lines = Lines(jobs_max)
     for start in range(0, len(body), step):
         lines.feed(body[start : start + step])
@@ -57,7 +57,7 @@ def test_a_line_that_is_no_json_makes_the_body_unreadable(body: bytes) -> None:
     with pytest.raises(Problem) as refused:
         read(body)
     assert refused.value.slug == "malformed"
-    assert refused.value.faults
+    assert refused.value.field_errors
 
 
 def test_reading_ends_as_soon_as_it_is_too_much() -> None:

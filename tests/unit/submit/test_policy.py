@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from fairlead_common.domain import shapes
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.records import events
 from fairlead_submit.domain.job_templates import Templates
 from fairlead_submit.domain.policy import Allow, JobPolicy
@@ -22,7 +22,9 @@ def pod(**more: object) -> dict[str, Any]:
     return {"podSpec": {"containers": [{}], **more}}
 
 
-def submitted(job: object, allow: Allow | None = None) -> tuple[events.JobSubmitted, list[Fault]]:
+def submitted(
+    job: object, allow: Allow | None = None
+) -> tuple[events.JobSubmitted, list[FieldError]]:
     settings = JobPolicy(allow={} if allow is None else {"q": allow})
     body = msgspec.json.encode({"queue": "q", "jobSet": "s", "jobs": [job]})
     request = msgspec.json.decode(body, type=Submission)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_submit.domain import secret_variables
 from fairlead_submit.domain.job_templates import Template, Templates
@@ -89,7 +89,10 @@ def test_a_sealed_text_of_another_job_is_not_accepted() -> None:
     made = Templates(JobPolicy())
     job = msgspec.json.decode(text, type=Job)
     found = made.of(job, made.shared("q", None, SECRETS)).faults
-    assert Fault("/podSpec/containers/0/env/0/sealed", "is not a field that is known here") in found
+    assert (
+        FieldError("/podSpec/containers/0/env/0/sealed", "is not a field that is known here")
+        in found
+    )
 
 
 def test_without_a_key_secrets_are_refused_and_not_stored_in_the_open() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_submit.domain import job_terms
 from fairlead_submit.domain.job_templates import Templates
@@ -22,7 +22,7 @@ def prepared(
     defaults: object = None,
     settings: JobPolicy | None = None,
     templates: Templates | None = None,
-) -> tuple[Prepared, list[Fault]]:
+) -> tuple[Prepared, list[FieldError]]:
     body = {"queue": "q", "jobSet": "s", "jobs": jobs, "defaults": defaults}
     given = settings or JobPolicy()
     request = msgspec.json.decode(msgspec.json.encode(body), type=Submission)
@@ -115,7 +115,7 @@ def test_a_working_folder_of_the_defaults_leaves_pod_specs_alone() -> None:
 @pytest.mark.parametrize("folder", ["data", "~/data", "/a\0b"])
 def test_a_working_folder_is_an_absolute_path(folder: str) -> None:
     _, found = prepared([{**RUN, "workingDir": folder}])
-    assert found == [Fault("/jobs/0/workingDir", "is not an absolute path")]
+    assert found == [FieldError("/jobs/0/workingDir", "is not an absolute path")]
 
 
 @pytest.mark.parametrize(

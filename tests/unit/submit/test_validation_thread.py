@@ -60,5 +60,5 @@ async def test_a_large_faulty_body_is_told_all_its_faults() -> None:
     with pytest.raises(Problem) as refused:
         await validator.decode(Decoder(Submission), body)
     assert refused.value.slug == "invalid"
-    assert refused.value.faults[0].pointer == "/jobs/0/priority"
+    assert refused.value.field_errors[0].pointer == "/jobs/0/priority"
     validator.close()

@@ -1,7 +1,7 @@
 """Postgres: a pool, named statements from SQL files, numbered migrations."""
 
-from fairlead_common.db.connection_pool import Connection, Pool, open_pool, reaching
+from fairlead_common.db.connection_pool import Connection, Pool, open_pool, translate_errors
 from fairlead_common.db.migrations import migrate
 from fairlead_common.db.statements import Statements, load
 
-__all__ = ["Connection", "Pool", "Statements", "load", "migrate", "open_pool", "reaching"]
+__all__ = ["Connection", "Pool", "Statements", "load", "migrate", "open_pool", "translate_errors"]

@@ -70,7 +70,7 @@ _logger = logging.getLogger("fairlead.db")
 
 
 @contextmanager
-def reaching() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Raises `DatabaseUnavailable` for whatever a call in it raises while the database is away or
     refuses for want of resources, and `DatabaseFull` when its disk is full."""
     try:

@@ -41,7 +41,7 @@ class DatabaseUnsuitable(WorldError):
     """This database server, or what is between it and us, cannot hold locks as we need it."""
 
 
-def time_outs(silence_s: float = SILENCE_S) -> dict[str, str]:
+def session_timeouts(silence_s: float = SILENCE_S) -> dict[str, str]:
     """The settings of a session by which Postgres ends it when its client falls silent.
 
     The first two cover a client that sends nothing; the others a peer that cannot be reached, also
@@ -67,7 +67,12 @@ async def connect(
     command_s_max: float = ANSWER_S_MAX,
 ) -> Connection:
     """A connection that may hold locks. Raises `DatabaseUnsuitable`, or what is in `AWAY`."""
-    given = {"application_name": name, "jit": "off", **(settings or {}), **time_outs(silence_s)}
+    given = {
+        "application_name": name,
+        "jit": "off",
+        **(settings or {}),
+        **session_timeouts(silence_s),
+    }
     try:
         connection = await asyncpg.connect(
             url, timeout=ANSWER_S_MAX, command_timeout=command_s_max, server_settings=given

@@ -7,7 +7,7 @@ retried with a bound by whoever can, then it ends the process. Ours is a plain `
 import msgspec
 
 
-class Fault(msgspec.Struct, frozen=True):
+class FieldError(msgspec.Struct, frozen=True):
     """One thing wrong with a request: `pointer` (RFC 6901, `""` is the whole body) and why."""
 
     pointer: str
@@ -54,7 +54,7 @@ class ProducerFenced(LogError):
     """A newer producer of the same name exists; this one will never append again."""
 
 
-class PositionGone(LogError):
+class PositionExpired(LogError):
     """The position to read from is no longer kept (or was never there): start from `first`."""
 
     def __init__(self, topic: str, partition: int, position: int, first: int) -> None:

@@ -40,8 +40,8 @@ class Verb(StrEnum):
     REPRIORITIZE = "reprioritize"
 
 
-LADDER: Final = tuple(Role)
-RULERS: Final = frozenset({Role.OPERATOR, Role.ADMIN})
+ROLES: Final = tuple(Role)
+UNRESTRICTED_ROLES: Final = frozenset({Role.OPERATOR, Role.ADMIN})
 """Roles that a queue's permissions do not narrow."""
 ROLE_VERBS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
@@ -101,7 +101,7 @@ class Caller(msgspec.Struct, frozen=True):
         )
 
 
-class Reach(msgspec.Struct, frozen=True):
+class QueueScope(msgspec.Struct, frozen=True):
     """A set of queues: `only` these, or (None) all `but` those."""
 
     only: frozenset[str] | None = None
@@ -120,16 +120,16 @@ class Reach(msgspec.Struct, frozen=True):
         return None if self.only is None else sorted(self.only), sorted(self.but)
 
 
-EVERYTHING: Final = Reach()
+ALL_QUEUES: Final = QueueScope()
 
 
-def least(wanted: str, held: Iterable[str]) -> str | None:
+def cap_role(wanted: str, held: Iterable[str]) -> str | None:
     """The role `wanted` if one of these is as high, else the highest of them, if any."""
-    highest = max((LADDER.index(Role(role)) for role in held), default=-1)
-    return None if highest < 0 else LADDER[min(highest, LADDER.index(Role(wanted)))].value
+    highest = max((ROLES.index(Role(role)) for role in held), default=-1)
+    return None if highest < 0 else ROLES[min(highest, ROLES.index(Role(wanted)))].value
 
 
-def verbs_of(roles: Iterable[str]) -> frozenset[str]:
+def list_verbs(roles: Iterable[str]) -> frozenset[str]:
     """What these roles together may do."""
     return frozenset().union(*(ROLE_VERBS[role] for role in roles))
 
@@ -142,7 +142,7 @@ def allows(caller: Caller, verb: str, queue: str, permissions: Sequence[Permissi
     ):
         return False
     roles = caller.roles_in(queue)
-    if not roles.isdisjoint(RULERS):
+    if not roles.isdisjoint(UNRESTRICTED_ROLES):
         return True
     if not _open(caller, roles, Verb.VIEW, permissions):
         return False
@@ -159,27 +159,29 @@ def _open(
     return not concerned and any(verb in ROLE_VERBS[role] for role in roles)
 
 
-def reach(caller: Caller, verb: str, restricted: Mapping[str, Sequence[Permission]]) -> Reach:
+def find_queue_scope(
+    caller: Caller, verb: str, restricted: Mapping[str, Sequence[Permission]]
+) -> QueueScope:
     """The queues with which the caller may do this. `restricted`: all that have permissions."""
     scope = caller.scope
     anywhere = any(verb in ROLE_VERBS[role] for role in caller.roles)
     if scope is not None and (verb not in scope.verbs or scope.queues is not None):
         candidates: Iterable[str] = scope.queues or () if verb in scope.verbs else ()
     elif anywhere:
-        if not RULERS.isdisjoint(caller.roles):
-            return EVERYTHING
+        if not UNRESTRICTED_ROLES.isdisjoint(caller.roles):
+            return ALL_QUEUES
         shut = (name for name, items in restricted.items() if not allows(caller, verb, name, items))
-        return Reach(but=frozenset(shut))
+        return QueueScope(but=frozenset(shut))
     else:
         candidates = (*restricted, *caller.queue_roles)
-    return Reach(
+    return QueueScope(
         only=frozenset(
             name for name in candidates if allows(caller, verb, name, restricted.get(name, ()))
         )
     )
 
 
-def require(caller: Caller, *roles: str, queue: str | None = None) -> None:
+def require_role(caller: Caller, *roles: str, queue: str | None = None) -> None:
     """Raises a 403 `Problem` unless the caller is admin or has one of these roles (there)."""
     held = frozenset(caller.roles) if queue is None else caller.roles_in(queue)
     if Role.ADMIN in held or not held.isdisjoint(roles):

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.records.clusters import Taint
 
 
@@ -57,15 +57,17 @@ DEFAULT_CLASSES: Final = (
 VALUE_MAX: Final = 2**31 - 1
 
 
-def faults(classes: Sequence[PriorityClass]) -> list[Fault]:
+def find_errors(classes: Sequence[PriorityClass]) -> list[FieldError]:
     """Everything that contradicts itself in a list of classes, by the setting's name."""
-    found = [] if classes else [Fault("priorityClasses", "holds no class: jobs need at least one")]
+    found = (
+        [] if classes else [FieldError("priorityClasses", "holds no class: jobs need at least one")]
+    )
     for name, count in Counter(item.name for item in classes).items():
         if count > 1:
-            found.append(Fault("priorityClasses", f"names {name!r} {count} times; keep one"))
+            found.append(FieldError("priorityClasses", f"names {name!r} {count} times; keep one"))
     for number, item in enumerate(classes):
         place = f"priorityClasses[{number}]"
-        found += [Fault(f"{place}.{name}", detail) for name, detail in _of_class(item)]
+        found += [FieldError(f"{place}.{name}", detail) for name, detail in _of_class(item)]
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 
 
 class ProblemType(msgspec.Struct, frozen=True):
@@ -209,7 +209,7 @@ class Problem(Exception):
         self,
         slug: str,
         detail: str,
-        faults: Sequence[Fault] = (),
+        field_errors: Sequence[FieldError] = (),
         *,
         retry_after_s: int | None = None,
         headers: Mapping[str, str] | None = None,
@@ -217,6 +217,6 @@ class Problem(Exception):
         super().__init__(detail)
         self.slug = slug
         self.detail = detail
-        self.faults = list(faults)
+        self.field_errors = list(field_errors)
         self.retry_after_s = retry_after_s
         self.headers = dict(headers or {})

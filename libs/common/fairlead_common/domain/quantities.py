@@ -37,7 +37,7 @@ AMOUNT_MAX: Final = 2**53
 """Largest amount of anything, in its fixed unit: exact as a double, and far above any machine."""
 
 
-def parse(resource: str, text: str | int | float, *, round_up: bool) -> int:
+def parse_quantity(resource: str, text: str | int | float, *, round_up: bool) -> int:
     """The amount in the resource's fixed unit. Raises ValueError with a sentence for people."""
     match = _QUANTITY.fullmatch(str(text))
     if match is None or match[4] not in (None, *_SUFFIXES):
@@ -55,7 +55,7 @@ def parse(resource: str, text: str | int | float, *, round_up: bool) -> int:
     return whole
 
 
-def plain(resource: str, amount: int) -> float | int:
+def to_number(resource: str, amount: int) -> float | int:
     """The amount as reports show it: cores, bytes, units."""
     return amount / 1000 if resource == CPU else amount
 
@@ -63,7 +63,7 @@ def plain(resource: str, amount: int) -> float | int:
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
-def quantity(resource: str, amount: int) -> str:
+def format_quantity(resource: str, amount: int) -> str:
     """The shortest exact Kubernetes quantity of an amount in fixed units."""
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"

@@ -18,7 +18,7 @@ _VERSION: Final = "1"
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 
-class SealBroken(Exception):
+class DecryptionFailed(Exception):
     """A sealed text cannot be opened; the message does not contain it."""
 
 
@@ -49,11 +49,11 @@ class Keyring:
         name, _, body = rest.partition(".")
         key = self._keys.get(name)
         if version != _VERSION or key is None:
-            raise SealBroken("it was sealed with a key that is not among `secretsKey`")
+            raise DecryptionFailed("it was sealed with a key that is not among `secretsKey`")
         try:
             return key.decrypt(base64.urlsafe_b64decode(body), [queue.encode()])[1:].decode()
         except (InvalidTag, ValueError) as error:
-            raise SealBroken("it is damaged, or was sealed for another queue") from error
+            raise DecryptionFailed("it is damaged, or was sealed for another queue") from error
 
 
 def _name_of(key: bytes) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from fairlead_common.domain.errors import PositionGone
+from fairlead_common.domain.errors import PositionExpired
 from fairlead_common.log.protocol import (
     READ_BYTES_MAX,
     Batch,
@@ -18,23 +18,23 @@ SCANS_MAX: Final = 5
 """How often a topic is read from its beginning that changes faster than it can be read."""
 
 
-async def newest(log: EventLog, topic: str) -> tuple[dict[str, bytes], dict[int, int]]:
+async def read_newest(log: EventLog, topic: str) -> tuple[dict[str, bytes], dict[int, int]]:
     """The newest value per key, without deleted keys, and the positions to read next.
 
     Covers at least everything committed before the call. Raises what `Reader.read` raises.
     """
-    entries, positions = await newest_entries(log, topic)
+    entries, positions = await read_newest_entries(log, topic)
     return {
         key: entry.value for key, entry in entries.items() if entry.value is not None
     }, positions
 
 
-async def newest_entries(log: EventLog, topic: str) -> tuple[dict[str, Entry], dict[int, int]]:
+async def read_newest_entries(log: EventLog, topic: str) -> tuple[dict[str, Entry], dict[int, int]]:
     """As `newest`, with whole entries, in the order of the log within each partition."""
     for _ in range(SCANS_MAX - 1):
         try:
             return await _scan(log, topic)
-        except PositionGone:
+        except PositionExpired:
             continue
     return await _scan(log, topic)
 
@@ -93,7 +93,7 @@ class CompactedReader:
             batch = await self._reader.read(
                 records_max=records_max, bytes_max=bytes_max, wait_s=wait_s
             )
-        except PositionGone:
+        except PositionExpired:
             batch = await self._again()
         for entry in batch.entries:
             self._time_ms = max(self._time_ms, entry.time_ms)
@@ -109,7 +109,7 @@ class CompactedReader:
 
     async def _again(self) -> Batch:
         """The topic as it is now, as a batch of changes to what was read before."""
-        found, positions = await newest_entries(self._log, self.topic)
+        found, positions = await read_newest_entries(self._log, self.topic)
         entries = list(found.values())
         time_ms = max((entry.time_ms for entry in entries), default=self._time_ms)
         partition, position = next(iter(positions.items()))

@@ -21,7 +21,7 @@ WHAT_TO_DO: Final = (
 )
 
 
-class Fault(StrEnum):
+class Mismatch(StrEnum):
     """How view and log disagree."""
 
     BEHIND = "behind"
@@ -46,7 +46,7 @@ class Gap(msgspec.Struct, frozen=True):
     """What keeps a view from following its log. `partitions`: only those that are affected."""
 
     view: str
-    faults: tuple[Fault, ...]
+    mismatches: tuple[Mismatch, ...]
     partitions: dict[int, Span]
     view_log: str = ""
     log: str = ""
@@ -54,44 +54,44 @@ class Gap(msgspec.Struct, frozen=True):
     @property
     def missing(self) -> dict[int, Span]:
         """The partitions of which the view lacks events that the log no longer has."""
-        if Fault.OTHER_LOG in self.faults:
+        if Mismatch.OTHER_LOG in self.mismatches:
             return {}
         return {n: span for n, span in self.partitions.items() if span.position < span.start}
 
     def describe(self) -> str:
         """What happened, to which view and partitions, and what is missing: sentences."""
         said = []
-        for fault in self.faults:
-            match fault:
-                case Fault.OTHER_LOG:
+        for mismatch in self.mismatches:
+            match mismatch:
+                case Mismatch.OTHER_LOG:
                     said.append(
                         f"The {self.view} belongs to the log {self.view_log}, but the configured"
                         f" log is {self.log}. Either FAIRLEAD_LOG_URL names the wrong log, or the"
                         " log was lost and created again."
                     )
-                case Fault.BEHIND:
+                case Mismatch.BEHIND:
                     said.append(
-                        f"The {self.view} is older than the log: in {self._where(fault)} the log"
+                        f"The {self.view} is older than the log: in {self._where(mismatch)} the log"
                         " no longer has the events that the view reads next. They were removed by"
                         " the log's retention, because the view was not updated for longer than"
                         " that or was restored from an old backup."
                     )
-                case Fault.MISSING:
+                case Mismatch.MISSING:
                     said.append(
                         f"The {self.view} is empty, but the log no longer begins with its first"
-                        f" event in {self._where(fault)}. Jobs that were submitted before the"
+                        f" event in {self._where(mismatch)}. Jobs that were submitted before the"
                         " start of the log are unknown to it."
                     )
-                case Fault.AHEAD:
+                case Mismatch.AHEAD:
                     said.append(
                         f"The {self.view} has folded more than the log has in"
-                        f" {self._where(fault)}: the log was restored from an older backup, or"
+                        f" {self._where(mismatch)}: the log was restored from an older backup, or"
                         " its records were deleted."
                     )
         return " ".join(said)
 
-    def _where(self, fault: Fault) -> str:
-        ahead = fault is Fault.AHEAD
+    def _where(self, mismatch: Mismatch) -> str:
+        ahead = mismatch is Mismatch.AHEAD
         found = [
             (number, span)
             for number, span in sorted(self.partitions.items())
@@ -138,11 +138,11 @@ def compare(view: str, saved: tuple[str, Mapping[int, int]] | None, state: LogSt
         for number, end in state.end.items()
     }
     if identity != state.identity:
-        return Gap(view, (Fault.OTHER_LOG,), spans, identity, state.identity)
+        return Gap(view, (Mismatch.OTHER_LOG,), spans, identity, state.identity)
     affected = {n: s for n, s in spans.items() if not s.start <= s.position <= s.end}
-    faults: list[Fault] = []
+    mismatches: list[Mismatch] = []
     if any(span.position < span.start for span in affected.values()):
-        faults.append(Fault.BEHIND if positions else Fault.MISSING)
+        mismatches.append(Mismatch.BEHIND if positions else Mismatch.MISSING)
     if any(span.position > span.end for span in affected.values()):
-        faults.append(Fault.AHEAD)
-    return Gap(view, tuple(faults), affected, identity, state.identity) if faults else None
+        mismatches.append(Mismatch.AHEAD)
+    return Gap(view, tuple(mismatches), affected, identity, state.identity) if mismatches else None

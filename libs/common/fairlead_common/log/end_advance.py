@@ -21,7 +21,7 @@ BATCH: Final = 10_000
 BY: Final = "repair"
 
 
-class TooFarBehind(WorldError):
+class GapTooLarge(WorldError):
     """The log ends so far below the views that skipping would fill it."""
 
 
@@ -35,7 +35,7 @@ async def advance_end(log: EventLog, producer: Producer, targets: Mapping[int, i
         await log.skip_positions(JOBS, {number: targets[number] for number in short})
         return
     if sum(short.values()) > FILLERS_MAX:
-        raise TooFarBehind(
+        raise GapTooLarge(
             f"the log ends {sum(short.values()):,} positions below what the views have read, and"
             f" at most {FILLERS_MAX:,} can be skipped in this kind of log: restore a newer backup"
             " of the log, or drop the views' schemas and start again"

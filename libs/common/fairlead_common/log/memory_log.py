@@ -20,7 +20,7 @@ from fairlead_common.domain.errors import (
     AppendRefused,
     AppendUnknown,
     LogUnavailable,
-    PositionGone,
+    PositionExpired,
     ProducerFenced,
     TopicMismatch,
 )
@@ -38,7 +38,7 @@ from fairlead_common.log.protocol import (
 )
 
 
-class AppendFault(enum.Enum):
+class AppendFailure(enum.Enum):
     """What shall happen to an append."""
 
     REFUSED = "refused"
@@ -87,10 +87,10 @@ class MemoryCore:
         """While True every call raises: `AppendRefused` to append, else `LogUnavailable`."""
         self._topics: dict[str, _Stored] = {}
         self._epochs: dict[str, int] = {}
-        self._faults: deque[tuple[AppendFault, str | None]] = deque()
+        self._faults: deque[tuple[AppendFailure, str | None]] = deque()
         self._listeners: list[Callable[[], None]] = []
 
-    def fail_next(self, fault: AppendFault, producer: str | None = None) -> None:
+    def fail_next(self, fault: AppendFailure, producer: str | None = None) -> None:
         """Let the next append (of this producer, if named) fail so. Several faults queue up."""
         self._faults.append((fault, producer))
 
@@ -135,18 +135,18 @@ class MemoryCore:
         if self.away:
             raise AppendRefused("the log is away")
         fault = self._take_fault(producer)
-        if fault is AppendFault.REFUSED:
+        if fault is AppendFailure.REFUSED:
             raise AppendRefused("the log refused the append, as it was told to")
         if self._epochs.get(producer) != epoch:
             raise ProducerFenced(f"a newer producer {producer!r} exists")
         for record in records:
             _place(self._append_topic(record), record)
-        if fault is AppendFault.UNKNOWN_NOT_WRITTEN:
+        if fault is AppendFailure.UNKNOWN_NOT_WRITTEN:
             raise AppendUnknown("the append was lost, as the log was told to")
         appended = self._write(records, time_ms)
         for listener in self._listeners:
             listener()
-        if fault is AppendFault.UNKNOWN_WRITTEN:
+        if fault is AppendFailure.UNKNOWN_WRITTEN:
             raise AppendUnknown("the answer to the append was lost, as the log was told to")
         return appended
 
@@ -187,7 +187,7 @@ class MemoryCore:
                 and since[number] < partition.buried_round
             )
             if missed or not partition.first <= position <= partition.next:
-                raise PositionGone(topic, number, position, partition.first)
+                raise PositionExpired(topic, number, position, partition.first)
             index = partition.index(position)
             kept = partition.entries
             while index < len(kept) and len(entries) < records_max:
@@ -240,7 +240,7 @@ class MemoryCore:
             raise AppendRefused(f"there is no topic {record.topic!r}")
         return stored.topic
 
-    def _take_fault(self, producer: str) -> AppendFault | None:
+    def _take_fault(self, producer: str) -> AppendFailure | None:
         for index, (fault, name) in enumerate(self._faults):
             if name is None or name == producer:
                 del self._faults[index]

@@ -62,7 +62,9 @@ async def _open(url: str) -> EventLog:
             )
 
 
-async def keep_tidy(log: EventLog, clock: Callable[[], int], *, every_s: float = UPKEEP_S) -> None:
+async def maintain_log(
+    log: EventLog, clock: Callable[[], int], *, every_s: float = UPKEEP_S
+) -> None:
     """Drop what the log no longer keeps, again and again; Kafka does that itself.
 
     To be run as a task by whoever may; of several processes one does the work. An outage of the

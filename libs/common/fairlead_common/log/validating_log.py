@@ -30,7 +30,7 @@ from fairlead_common.log.quarantine import Quarantine
 from fairlead_common.log.topics import JOBS, QUARANTINE
 
 
-class ScreenedLog:
+class ValidatingLog:
     """An `EventLog`: `inner`, with its readers screened."""
 
     def __init__(self, inner: EventLog, quarantine: Quarantine) -> None:
@@ -53,7 +53,7 @@ class ScreenedLog:
         """See `EventLog`. A topic that is not one of ours is read as it is."""
         inner = await self.inner.reader(topic, positions)
         decode = _quarantined if topic == QUARANTINE else decoders.decoder_of(topic)
-        return inner if decode is None else ScreenedReader(inner, self.quarantine, decode)
+        return inner if decode is None else ValidatingReader(inner, self.quarantine, decode)
 
     async def start_positions(self, topic: str) -> dict[int, int]:
         """See `EventLog`."""
@@ -68,7 +68,7 @@ class ScreenedLog:
         await self.inner.close()
 
 
-class ScreenedReader:
+class ValidatingReader:
     """A `Reader` that passes on what can be decoded.
 
     Batches of `fairlead.jobs` are not screened by `read`, for decoding is most of the work of who
@@ -134,7 +134,7 @@ class ScreenedReader:
 
 def stopped_partitions(reader: Reader) -> Mapping[int, int]:
     """Where a reader has stopped, by partition; a log that is not screened never stops."""
-    return reader.stopped if isinstance(reader, ScreenedReader) else {}
+    return reader.stopped if isinstance(reader, ValidatingReader) else {}
 
 
 def _quarantined(entry: Entry) -> object:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import Role
 
 SIGNED_BY_KEY_PAIRS: Final = (
@@ -102,7 +102,7 @@ class ConnectionLimits(_Part, frozen=True, kw_only=True):
     head_bytes_max: Annotated[int, Meta(ge=4096)] = 65_536
 
 
-def faults(issuers: tuple[Issuer, ...], *, has_signing_key: bool = True) -> list[Fault]:
+def find_errors(issuers: tuple[Issuer, ...], *, has_signing_key: bool = True) -> list[FieldError]:
     """What is wrong with these issuers, where `signingKey` is set or not."""
     found = []
     for index, issuer in enumerate(issuers):
@@ -110,27 +110,27 @@ def faults(issuers: tuple[Issuer, ...], *, has_signing_key: bool = True) -> list
         parts = urlsplit(issuer.issuer)
         local = parts.scheme == "http" and parts.hostname in LOOPBACK
         if not (parts.hostname and (parts.scheme == "https" or local)):
-            found.append(Fault(f"{place}/issuer", f"{issuer.issuer!r} is no https URL"))
+            found.append(FieldError(f"{place}/issuer", f"{issuer.issuer!r} is no https URL"))
         for name in issuer.algorithms:
             if name not in SIGNED_BY_KEY_PAIRS:
                 words = ", ".join(SIGNED_BY_KEY_PAIRS)
-                found.append(Fault(f"{place}/algorithms", f"{name!r} is none of {words}"))
+                found.append(FieldError(f"{place}/algorithms", f"{name!r} is none of {words}"))
         if not issuer.algorithms:
-            found.append(Fault(f"{place}/algorithms", "names none"))
+            found.append(FieldError(f"{place}/algorithms", "names none"))
         found += _client_faults(place, issuer, has_signing_key)
     if len({issuer.issuer for issuer in issuers}) < len(issuers):
-        found.append(Fault("oidc", "names one issuer twice"))
+        found.append(FieldError("oidc", "names one issuer twice"))
     return found
 
 
-def _client_faults(place: str, issuer: Issuer, has_signing_key: bool) -> list[Fault]:
+def _client_faults(place: str, issuer: Issuer, has_signing_key: bool) -> list[FieldError]:
     """What is wrong with the settings for browsers."""
     if not issuer.client_id:
-        needless = [Fault(f"{place}/clientSecret", "needs `clientId`")]
+        needless = [FieldError(f"{place}/clientSecret", "needs `clientId`")]
         return needless if issuer.client_secret else []
     found = []
     if not has_signing_key:
-        found.append(Fault(f"{place}/clientId", "needs the setting `signingKey`"))
+        found.append(FieldError(f"{place}/clientId", "needs the setting `signingKey`"))
     if "openid" not in issuer.scopes:
-        found.append(Fault(f"{place}/scopes", "must contain `openid`"))
+        found.append(FieldError(f"{place}/scopes", "must contain `openid`"))
     return found

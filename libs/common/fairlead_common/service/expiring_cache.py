@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 V = TypeVar("V")
 
 
-class Kept(Generic[V]):
+class ExpiringCache(Generic[V]):
     """Values by digest, each until its time; at most `size_max`."""
 
     def __init__(self, size_max: int = 10_000) -> None:

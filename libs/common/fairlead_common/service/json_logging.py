@@ -8,11 +8,11 @@ import msgspec
 
 from fairlead_common.domain import timestamps
 
-ABOUT: Final[ContextVar[dict[str, str]]] = ContextVar("about")
+REQUEST_FIELDS: Final[ContextVar[dict[str, str]]] = ContextVar("about")
 """Fields of every line that is logged while a request is answered: its id, and its trace."""
 
 
-class Lines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """Writes records; a record may have `fields` of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -22,7 +22,7 @@ class Lines(logging.Formatter):
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
-            **ABOUT.get({}),
+            **REQUEST_FIELDS.get({}),
             **getattr(record, "fields", {}),
         }
         if record.exc_info:
@@ -30,8 +30,8 @@ class Lines(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
-def set_up(level: str) -> None:
+def set_up_logging(level: str) -> None:
     """Let everything that is logged be such lines."""
     handler = logging.StreamHandler()
-    handler.setFormatter(Lines())
+    handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)

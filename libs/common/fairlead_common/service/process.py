@@ -24,7 +24,7 @@ _logger = logging.getLogger("fairlead.process")
 def run(main: Callable[[], Coroutine[object, object, None]], log_level: str = "INFO") -> None:
     """Run `main` until it ends or a signal comes; exit 1 after a failure, 0 otherwise."""
     hide_memory()
-    json_logging.set_up(log_level)
+    json_logging.set_up_logging(log_level)
     try:
         with asyncio.Runner(loop_factory=EventLoop) as runner:
             runner.run(_until_signal(main))

@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from fairlead_common.domain import permissions
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.service import access_settings
 
 SECTIONS: Final = ("submit", "scheduler", "executor", "lookout")
@@ -26,7 +26,7 @@ SHARED: Final = ("priorityClasses",)
 class SettingsError(Exception):
     """The settings are wrong; `faults` says all that is, with the setting's name."""
 
-    def __init__(self, faults: list[Fault]) -> None:
+    def __init__(self, faults: list[FieldError]) -> None:
         super().__init__("; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults))
         self.faults = faults
 
@@ -77,7 +77,7 @@ FILE_VARIABLE = "FAIRLEAD_SETTINGS"
 def load(kind: type[S], environment: Mapping[str, str]) -> S:
     """The settings of this kind. Raises `SettingsError` naming every fault."""
     values: dict[str, object] = {}
-    faults: list[Fault] = []
+    faults: list[FieldError] = []
     known = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
     if file := environment.get(FILE_VARIABLE):
         section = kind.__module__.partition(".")[0].removeprefix("fairlead_")
@@ -89,45 +89,45 @@ def load(kind: type[S], environment: Mapping[str, str]) -> S:
         try:
             values[field.encode_name] = _from_text(environment[name], field.type)
         except msgspec.MsgspecError as error:
-            faults.append(Fault(name, str(error)))
+            faults.append(FieldError(name, str(error)))
     if faults:
         raise SettingsError(faults)
     try:
         made = msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
-        raise SettingsError([Fault("settings", str(error))]) from None
-    if faults := access_settings.faults(made.oidc, has_signing_key=bool(made.signing_key)):
+        raise SettingsError([FieldError("settings", str(error))]) from None
+    if faults := access_settings.find_errors(made.oidc, has_signing_key=bool(made.signing_key)):
         raise SettingsError(faults)
     return made
 
 
 def _read(
-    file: Path, section: str, known: Mapping[str, object], faults: list[Fault]
+    file: Path, section: str, known: Mapping[str, object], faults: list[FieldError]
 ) -> dict[str, object]:
     try:
         content = yaml.safe_load(file.read_text()) or {}
     except (OSError, yaml.YAMLError) as error:
-        faults.append(Fault(str(file), f"cannot be read: {error}"))
+        faults.append(FieldError(str(file), f"cannot be read: {error}"))
         return {}
     if not isinstance(content, dict):
-        faults.append(Fault(str(file), "is not a mapping of settings"))
+        faults.append(FieldError(str(file), "is not a mapping of settings"))
         return {}
     # `executor` is a section where it is a mapping, and else a setting of the executor.
     sections = {name: of for name in SECTIONS if isinstance(of := content.get(name), dict)}
     own = sections.get(section, {})
     if section in content and section not in {*sections, *known}:
-        faults.append(Fault(f"{file}: {section}", "is not a mapping of settings"))
+        faults.append(FieldError(f"{file}: {section}", "is not a mapping of settings"))
     top = [(name, value) for name, value in content.items() if name not in sections]
     values: dict[str, object] = {}
     for name, value in [*top, *own.items()]:
         if name not in known:
             if name not in (*SECTIONS, *SHARED) or name in own:
-                faults.append(Fault(f"{file}: {name}", "is no setting of this service"))
+                faults.append(FieldError(f"{file}: {name}", "is no setting of this service"))
             continue
         try:
             msgspec.convert(value, known[name])
         except msgspec.ValidationError as error:
-            faults.append(Fault(f"{file}: {name}", str(error)))
+            faults.append(FieldError(f"{file}: {name}", str(error)))
         values[name] = value
     return values
 

@@ -1,4 +1,4 @@
-"""A question that many ask at the same time is asked once.
+"""A call that many ask at the same time is asked once.
 
 When an answer that was kept for a while runs out, all requests that are under way want it anew:
 without this each of them would ask the database.
@@ -12,20 +12,20 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Once(Generic[K, V]):
+class SingleFlight(Generic[K, V]):
     """Questions by key, and who waits for their answers."""
 
     def __init__(self) -> None:
         self._under_way: dict[K, asyncio.Task[V]] = {}
 
-    async def ask(self, key: K, question: Callable[[], Coroutine[object, object, V]]) -> V:
-        """The answer, perhaps to whoever asked before. Raises what the question raises.
+    async def run(self, key: K, call: Callable[[], Coroutine[object, object, V]]) -> V:
+        """The answer, perhaps to whoever asked before. Raises what the call raises.
 
         Whoever is cancelled meanwhile takes it from nobody else.
         """
         asked = self._under_way.get(key)
         if asked is None:
-            asked = self._under_way[key] = asyncio.create_task(question())
+            asked = self._under_way[key] = asyncio.create_task(call())
             asked.add_done_callback(lambda ended: self._end(key, ended))
         return await asyncio.shield(asked)
 

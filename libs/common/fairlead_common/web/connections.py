@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from fairlead_common.service.access_settings import ConnectionLimits
 from fairlead_common.service.tcp_keepalive import KeepAlive
 from fairlead_common.web import problem_documents, refused_requests
-from fairlead_common.web.write_coalescing import Together
+from fairlead_common.web.write_coalescing import CoalescingTransport
 
 LOOK_S: Final = 1.0
 LATE_BODY_S: Final = 5.0
@@ -66,10 +66,10 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a place; without one, say so."""
-        super().connection_made(Together(transport, self.loop))
+        super().connection_made(CoalescingTransport(transport, self.loop))
         self.since_s = self.loop.time()
         INCOMING.apply(transport.get_extra_info("socket"))
-        if len(self.connections) > self.places and not make_room(self):
+        if len(self.connections) > self.places and not close_waiting_connections(self):
             busy = "All connections that this server takes are busy."
             self.transport.write(raw_answer("unavailable", busy, "retry-after: 5\r\n"))
             self.transport.close()
@@ -198,7 +198,7 @@ class Connection(HttpToolsProtocol):
         self.since_s = self.loop.time()
 
 
-def make_room(newest: Connection) -> bool:
+def close_waiting_connections(newest: Connection) -> bool:
     """Close those that wait for nothing of ours, first the oldest of the caller (or address) that
     has the most of them; whether there were any.
     """
@@ -217,7 +217,7 @@ def make_room(newest: Connection) -> bool:
     return bool(waiting)
 
 
-def made_for(limits: ConnectionLimits) -> type[Connection]:
+def build_protocol(limits: ConnectionLimits) -> type[Connection]:
     """The protocol with these limits, and no more places than the process may open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = limits.connections_max + FILES_KEPT
@@ -231,7 +231,7 @@ def made_for(limits: ConnectionLimits) -> type[Connection]:
 
 def raw_answer(slug: str, detail: str, headers: str = "") -> bytes:
     """A whole answer with a problem, for who could not even ask."""
-    status, document = problem_documents.document(slug, detail)
+    status, document = problem_documents.build_document(slug, detail)
     body = msgspec.json.encode(document)
     head = (
         f"HTTP/1.1 {status} {document['title']}\r\ncontent-type: application/problem+json\r\n"

@@ -19,18 +19,18 @@ from fairlead_common.web import problem_documents
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
-class Straight:
+class DirectDispatch:
     """The layer before the framework's own: calls these routes itself where it can."""
 
     def __init__(
         self,
         app: ASGIApp,
         routers: Iterable[APIRouter],
-        excuse: problem_documents.Excuse | None = None,
+        error_page: problem_documents.ErrorPage | None = None,
     ) -> None:
         self._app = app
-        self._excuse = excuse
-        self._endpoints = endpoints(routers)
+        self._excuse = error_page
+        self._endpoints = find_endpoints(routers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or go on."""
@@ -42,11 +42,11 @@ class Straight:
         try:
             answer = await endpoint(request)
         except problem_documents.EXPECTED as error:
-            answer = problem_documents.answer(request, error, self._excuse)
+            answer = problem_documents.respond_to_error(request, error, self._excuse)
         await answer(scope, receive, send)
 
 
-def endpoints(routers: Iterable[APIRouter]) -> Mapping[tuple[object, object], Endpoint]:
+def find_endpoints(routers: Iterable[APIRouter]) -> Mapping[tuple[object, object], Endpoint]:
     """Those that need nothing of the framework, by method and path; the first of each counts."""
     found: dict[tuple[object, object], Endpoint] = {}
     for router in routers:

@@ -18,7 +18,7 @@ CALLER: Final[ContextVar[str]] = ContextVar("caller", default="")
 """The name of the caller whose request is answered; "" for work of the server itself."""
 
 
-class Shares:
+class FairSemaphore:
     """`places` in all, at most `per_caller` of them for one, of whom at most `waiting_max` wait.
 
     `what` names the work in messages, in the plural.
@@ -105,7 +105,7 @@ class Shares:
             del self._waiting[caller]
 
 
-class OpenShares:
+class OpenRequestLimit:
     """Counts what stays open (streams, long polls): `places` in all, `per_caller` for one caller.
 
     Nobody waits: whoever finds no place is refused.

@@ -22,10 +22,10 @@ from fairlead_common.service import clock, json_logging
 from fairlead_common.service.settings import Settings
 from fairlead_common.web import fair_semaphore, problem_documents, rate_limits
 from fairlead_common.web.auth.authenticator import Headers, check_origin
-from fairlead_common.web.problem_documents import Excuse, shown
-from fairlead_common.web.rate_limits import Buckets, UnderWay
+from fairlead_common.web.problem_documents import ErrorPage, respond
+from fairlead_common.web.rate_limits import ConcurrencyLimiter, RateLimiter
 
-OPEN: Final = frozenset(
+OPEN_PATHS: Final = frozenset(
     {
         "/healthz",
         "/readyz",
@@ -36,7 +36,7 @@ OPEN: Final = frozenset(
         "/sign-in/callback",
     }
 )
-OPEN_BELOW: Final = ("/problems", "/static/")
+OPEN_PREFIXES: Final = ("/problems", "/static/")
 """What everybody may see: that it lives, how to talk to it, and how to sign in."""
 
 REQUEST_ID_MAX: Final = 64
@@ -56,7 +56,7 @@ _CAREFUL: Final = (
 class Identify(Protocol):
     """What finds callers: `auth.Authenticator` in services."""
 
-    def kept(self, headers: Headers) -> Caller | None:
+    def find_cached(self, headers: Headers) -> Caller | None:
         """The caller, if that is known without asking anybody."""
 
     async def find(self, headers: Headers) -> Caller:
@@ -112,7 +112,7 @@ class CredentialWatch:
             await asyncio.sleep(self._every_s)
 
 
-class Doors:
+class RequestMiddleware:
     """The outermost layer of an app. `identify` None: only open paths lead anywhere."""
 
     def __init__(
@@ -121,24 +121,26 @@ class Doors:
         settings: Settings,
         identify: Identify | None,
         open_below: tuple[str, ...] = (),
-        excuse: Excuse | None = None,
+        error_page: ErrorPage | None = None,
         now_s: Callable[[], float] = clock.monotonic_s,
     ) -> None:
         self._app = app
         self._hosts = frozenset(settings.hosts)
         self._identify = identify
-        self._open_below = (*OPEN_BELOW, *open_below)
-        self._excuse = excuse
+        self._open_below = (*OPEN_PREFIXES, *open_below)
+        self._excuse = error_page
         self._now_s = now_s
         given = settings.requests
         self._recheck_s = given.recheck_s
-        self._callers: Buckets[str] = Buckets(given.per_second, given.burst, given.callers_max)
+        self._callers: RateLimiter[str] = RateLimiter(
+            given.per_second, given.burst, given.callers_max
+        )
         self._wrong_tokens, self._wrong_passwords = (
-            Buckets[str](given.failures_per_second, given.failures_burst, given.callers_max)
+            RateLimiter[str](given.failures_per_second, given.failures_burst, given.callers_max)
             for _ in range(2)
         )
-        self._under_way: UnderWay[str] = UnderWay(given.concurrent_max)
-        full_s = rate_limits.seconds(given.burst / given.per_second)
+        self._under_way: ConcurrencyLimiter[str] = ConcurrencyLimiter(given.concurrent_max)
+        full_s = rate_limits.retry_after_s(given.burst / given.per_second)
         self._policy = (b"ratelimit-policy", f'"caller";q={given.burst};w={full_s}'.encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -151,7 +153,7 @@ class Doors:
         extra = [(b"x-request-id", _request_id(headers))]
         state = scope.setdefault("state", {})
         state["request_id"] = extra[0][1].decode()
-        json_logging.ABOUT.set(_about(state["request_id"], headers))
+        json_logging.REQUEST_FIELDS.set(_about(state["request_id"], headers))
 
         async def send_with_extra(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -189,7 +191,7 @@ class Doors:
                 self._under_way.end(caller.name)
 
     def _is_open(self, path: str) -> bool:
-        return path in OPEN or path.startswith(self._open_below)
+        return path in OPEN_PATHS or path.startswith(self._open_below)
 
     def _check_host(self, headers: Headers) -> None:
         host = headers.get(b"host", b"").decode("latin-1")
@@ -204,7 +206,7 @@ class Doors:
     async def _caller(self, scope: Scope, headers: Headers) -> Caller:
         if self._identify is None:
             raise Problem("unauthenticated", "Nobody is let in here.")
-        caller = self._identify.kept(headers)
+        caller = self._identify.find_cached(headers)
         if caller is not None:
             return caller
         address = (scope.get("client") or ("",))[0]
@@ -213,7 +215,7 @@ class Doors:
         return await self._limited(self._wrong_tokens, address, headers, check_first=False)
 
     async def _limited(
-        self, failures: Buckets[str], address: str, headers: Headers, *, check_first: bool
+        self, failures: RateLimiter[str], address: str, headers: Headers, *, check_first: bool
     ) -> Caller:
         """The caller. Failures beyond the limit of their address are answered with 429.
 
@@ -256,7 +258,7 @@ class Doors:
             raise Problem(
                 "too-many-requests",
                 f"{caller.name} has asked more often than this server lets one caller.",
-                retry_after_s=rate_limits.seconds(taken.wait_s),
+                retry_after_s=rate_limits.retry_after_s(taken.wait_s),
             )
         if not self._under_way.begin(caller.name):
             raise Problem(
@@ -269,7 +271,7 @@ class Doors:
     async def _refuse(
         self, error: Problem | WorldError, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        await shown(Request(scope), problem_documents.told(error), self._excuse)(
+        await respond(Request(scope), problem_documents.to_problem(error), self._excuse)(
             scope, receive, send
         )
 
@@ -278,7 +280,7 @@ def _too_many_failures(wait_s: float) -> Problem:
     return Problem(
         "too-many-requests",
         "Too many wrong credentials came from your address.",
-        retry_after_s=rate_limits.seconds(wait_s),
+        retry_after_s=rate_limits.retry_after_s(wait_s),
     )
 
 

@@ -10,14 +10,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from fairlead_common.domain.errors import Fault, StorageFull, WorldError
+from fairlead_common.domain.errors import FieldError, StorageFull, WorldError
 from fairlead_common.domain.problems import TYPES, Problem
 from fairlead_common.service.disk import RETRY_AFTER_S
 from fairlead_common.web import openapi
 
 _BY_STATUS: Final = {kind.status: slug for slug, kind in TYPES.items()}
-FAULTS_MAX: Final = 100
-_SAID: Final = {
+FIELD_ERRORS_MAX: Final = 100
+_DETAILS: Final = {
     404: "There is nothing at {path}. All calls are in /openapi.json.",
     405: "{path} does not take {method}; the header Allow says what it takes.",
 }
@@ -25,7 +25,7 @@ _SAID: Final = {
 _logger = logging.getLogger("fairlead.http")
 
 
-def document(slug: str, detail: str) -> tuple[int, dict[str, object]]:
+def build_document(slug: str, detail: str) -> tuple[int, dict[str, object]]:
     """The status of a problem, and what its document says at least."""
     kind = TYPES[slug]
     return kind.status, {
@@ -36,14 +36,16 @@ def document(slug: str, detail: str) -> tuple[int, dict[str, object]]:
     }
 
 
-def response(request: Request, problem: Problem) -> Response:
+def build_response(request: Request, problem: Problem) -> Response:
     """The problem as a document: `instance` is the request's id, `errors` at most `FAULTS_MAX`."""
-    status, body = document(problem.slug, problem.detail)
+    status, body = build_document(problem.slug, problem.detail)
     body["instance"] = getattr(request.state, "request_id", "")
-    if problem.faults:
-        body["errors"] = problem.faults[:FAULTS_MAX]
-        if len(problem.faults) > FAULTS_MAX:
-            body["detail"] = f"{problem.detail} (the first {FAULTS_MAX} of {len(problem.faults)})"
+    if problem.field_errors:
+        body["errors"] = problem.field_errors[:FIELD_ERRORS_MAX]
+        if len(problem.field_errors) > FIELD_ERRORS_MAX:
+            body["detail"] = (
+                f"{problem.detail} (the first {FIELD_ERRORS_MAX} of {len(problem.field_errors)})"
+            )
     headers = dict(problem.headers)
     if problem.retry_after_s is not None:
         headers["Retry-After"] = str(problem.retry_after_s)
@@ -61,30 +63,30 @@ EXPECTED: Final = (Problem, WorldError, ClientDisconnect)
 """What a route may raise: `answer` makes an answer of it."""
 
 
-Excuse = Callable[[Request, Problem], Response]
+ErrorPage = Callable[[Request, Problem], Response]
 """How a problem is shown to somebody who looks at pages."""
 
 
-def shown(request: Request, problem: Problem, excuse: Excuse | None) -> Response:
+def respond(request: Request, problem: Problem, error_page: ErrorPage | None) -> Response:
     """A page for somebody who looks at pages with a browser, which says that it takes HTML."""
     is_page = "text/html" in request.headers.get("accept", "")
-    if excuse is not None and is_page and not request.url.path.startswith("/api/"):
-        return excuse(request, problem)
-    return response(request, problem)
+    if error_page is not None and is_page and not request.url.path.startswith("/api/"):
+        return error_page(request, problem)
+    return build_response(request, problem)
 
 
-def answer(
+def respond_to_error(
     request: Request,
     error: Problem | WorldError | ClientDisconnect,
-    excuse: Excuse | None = None,
+    error_page: ErrorPage | None = None,
 ) -> Response:
     """What is answered to what a route raised."""
     if isinstance(error, ClientDisconnect):
         return Response(status_code=400)  # it went away while it sent: nobody reads this
-    return shown(request, told(error), excuse)
+    return respond(request, to_problem(error), error_page)
 
 
-def told(error: Problem | WorldError) -> Problem:
+def to_problem(error: Problem | WorldError) -> Problem:
     """The problem itself, or that of a world that is not as it should be."""
     if isinstance(error, Problem):
         return error
@@ -92,17 +94,17 @@ def told(error: Problem | WorldError) -> Problem:
     return Problem("unavailable", str(error), retry_after_s=retry_after_s)
 
 
-def sentence(message: str) -> str:
-    """What a validator said, without how it said so."""
+def strip_validator_prefix(message: str) -> str:
+    """The validator's message without its prefix."""
     return message.removeprefix("Value error, ")
 
 
-def install(app: FastAPI, excuse: Excuse | None = None) -> None:
+def install(app: FastAPI, error_page: ErrorPage | None = None) -> None:
     """Make every error of the app a problem document, or a page where a browser asks for one."""
 
     async def on_expected(request: Request, error: Exception) -> Response:
         assert isinstance(error, EXPECTED)
-        return answer(request, error, excuse)
+        return respond_to_error(request, error, error_page)
 
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -114,17 +116,22 @@ def install(app: FastAPI, excuse: Excuse | None = None) -> None:
             methods := openapi.methods_at(app.openapi(), request.url.path)
         ):
             headers["Allow"] = ", ".join(methods)  # of all services, not of one route alone
-        said = _SAID.get(error.status_code, "{error}")
-        detail = said.format(error=error.detail, method=request.method, path=request.url.path[:200])
-        return shown(request, Problem(slug, detail, headers=headers), excuse)
+        text = _DETAILS.get(error.status_code, "{error}")
+        detail = text.format(error=error.detail, method=request.method, path=request.url.path[:200])
+        return respond(request, Problem(slug, detail, headers=headers), error_page)
 
     async def on_parameters(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        faults = [
-            Fault("/" + "/".join(str(part) for part in item["loc"]), sentence(item["msg"]))
+        field_errors = [
+            FieldError(
+                "/" + "/".join(str(part) for part in item["loc"]),
+                strip_validator_prefix(item["msg"]),
+            )
             for item in error.errors()
         ]
-        return shown(request, Problem("invalid", "A parameter is not valid.", faults), excuse)
+        return respond(
+            request, Problem("invalid", "A parameter is not valid.", field_errors), error_page
+        )
 
     async def on_ours(request: Request, error: Exception) -> Response:
         # The framework raises the error again once this is sent, so the log has its traceback; the
@@ -132,10 +139,10 @@ def install(app: FastAPI, excuse: Excuse | None = None) -> None:
         request_id = getattr(request.state, "request_id", "")
         _logger.error("failed: %r", error)
         problem = Problem("internal", "The server's log says more, by this id.")
-        told = response(request, problem)
-        told.headers["x-request-id"] = request_id
-        told.headers["connection"] = "close"
-        return told
+        problem_response = build_response(request, problem)
+        problem_response.headers["x-request-id"] = request_id
+        problem_response.headers["connection"] = "close"
+        return problem_response
 
     for kind in EXPECTED:
         app.add_exception_handler(kind, on_expected)

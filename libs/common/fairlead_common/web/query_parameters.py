@@ -12,18 +12,18 @@ from fastapi.routing import APIRoute
 from pydantic import AfterValidator
 
 from fairlead_common.domain import durations
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.web import problem_documents
 from fairlead_common.web.openapi_texts import PREFIXES
-from fairlead_common.web.problem_documents import FAULTS_MAX
+from fairlead_common.web.problem_documents import FIELD_ERRORS_MAX
 
 NAMES_MAX: Final = 16
 """Most parameters with the same beginning."""
 NAME_LENGTH_MAX: Final = 317
 
 
-def readable(read: Callable[[str], object]) -> AfterValidator:
+def validated_by(read: Callable[[str], object]) -> AfterValidator:
     """For a parameter's type: `read` raises `ValueError` for what it cannot be."""
 
     def check(text: str) -> str:
@@ -38,12 +38,12 @@ After = Annotated[
     Query(max_length=2_000, description="Wait until this position of an earlier change is seen."),
 ]
 Wait = Annotated[
-    Annotated[str, readable(durations.wait_s)] | None,
+    Annotated[str, validated_by(durations.wait_s)] | None,
     Query(max_length=20, description="How long to wait, like 30s."),
 ]
 
 
-async def check(request: Request) -> None:
+async def check_query(request: Request) -> None:
     """Raises a 422 `Problem` that names all that is wrong with the query of a request."""
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
@@ -52,7 +52,7 @@ async def check(request: Request) -> None:
     given = request.query_params.multi_items()
     found = [*_faults(given, known, prefixes), *_missing(given, known)]
     if found:
-        raise Problem("invalid", "A parameter is not valid.", found[:FAULTS_MAX])
+        raise Problem("invalid", "A parameter is not valid.", found[:FIELD_ERRORS_MAX])
 
 
 def _fields(dependant: Dependant) -> Iterator[ModelField]:
@@ -64,37 +64,42 @@ def _fields(dependant: Dependant) -> Iterator[ModelField]:
 
 def _faults(
     given: Sequence[tuple[str, str]], known: dict[str, ModelField], prefixes: tuple[str, ...]
-) -> Iterator[Fault]:
+) -> Iterator[FieldError]:
     seen: dict[str, str] = {}
     for name, text in given:
         place = _place(name)
         prefix = next(filter(name.startswith, prefixes), None)
         if name in seen:
-            yield Fault(place, "This parameter is given more than once.")
+            yield FieldError(place, "This parameter is given more than once.")
         elif "\0" in name + text:
-            yield Fault(place, "This parameter holds a NUL character, which no text here can.")
+            yield FieldError(place, "This parameter holds a NUL character, which no text here can.")
         elif name in known:
             _, wrong = known[name].validate(text, loc=("query", name))
-            yield from (Fault(place, problem_documents.sentence(each["msg"])) for each in wrong)
+            yield from (
+                FieldError(place, problem_documents.strip_validator_prefix(each["msg"]))
+                for each in wrong
+            )
         elif prefix is None:
             there_are = ", ".join([*sorted(known), *(f"{each}<name>" for each in prefixes)])
             detail = "There is no such parameter here; there are "
-            yield Fault(place, f"{detail}{there_are or 'none'}.")
+            yield FieldError(place, f"{detail}{there_are or 'none'}.")
         elif not len(prefix) < len(name) <= len(prefix) + NAME_LENGTH_MAX:
-            yield Fault(place, f"Write {prefix}<name>=<value>.")
+            yield FieldError(place, f"Write {prefix}<name>=<value>.")
         seen[name] = text
     for prefix in prefixes:
         count = sum(name.startswith(prefix) for name in seen)
         if count > NAMES_MAX:
             detail = f"{count} are asked for; the most is {NAMES_MAX}."
-            yield Fault(_place(prefix), detail)
+            yield FieldError(_place(prefix), detail)
 
 
-def _missing(given: Sequence[tuple[str, str]], known: dict[str, ModelField]) -> Iterator[Fault]:
+def _missing(
+    given: Sequence[tuple[str, str]], known: dict[str, ModelField]
+) -> Iterator[FieldError]:
     names = {name for name, _ in given}
     for name, field in known.items():
         if field.field_info.is_required() and name not in names:
-            yield Fault(_place(name), "This parameter is missing.")
+            yield FieldError(_place(name), "This parameter is missing.")
 
 
 def _place(name: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 K = TypeVar("K")
 
 
-class Taken(msgspec.Struct, frozen=True, gc=False):
+class RateLimitResult(msgspec.Struct, frozen=True, gc=False):
     """What is left in a bucket; `wait_s` above 0: nothing was, and then there will be."""
 
     left: int
@@ -21,7 +21,7 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
     full_s: float
 
 
-class Buckets(Generic[K]):
+class RateLimiter(Generic[K]):
     """A bucket of `burst` for each key, filling at `per_second`; at most `keys_max` remembered."""
 
     def __init__(self, per_second: float, burst: int, keys_max: int) -> None:
@@ -30,17 +30,17 @@ class Buckets(Generic[K]):
         self._keys_max = keys_max
         self._full_at: dict[K, float] = {}
 
-    def take(self, key: K, now_s: float) -> Taken:
+    def take(self, key: K, now_s: float) -> RateLimitResult:
         """Take one from the bucket, if there is one."""
         full_at = max(self._full_at.get(key, 0.0), now_s) + self._each_s
         wait_s = full_at - now_s - self._depth_s
         if wait_s > 1e-9:
-            return Taken(0, wait_s, full_at - self._each_s - now_s)
+            return RateLimitResult(0, wait_s, full_at - self._each_s - now_s)
         if key not in self._full_at and len(self._full_at) >= self._keys_max:
             self._make_room(now_s)
         self._full_at[key] = full_at
         left = int((self._depth_s - (full_at - now_s)) / self._each_s + 1e-6)
-        return Taken(left, 0.0, full_at - now_s)
+        return RateLimitResult(left, 0.0, full_at - now_s)
 
     def wait_s(self, key: K, now_s: float) -> float:
         """How long until there is one to take; 0 or less: there is."""
@@ -56,7 +56,7 @@ class Buckets(Generic[K]):
         return len(self._full_at)
 
 
-class UnderWay(Generic[K]):
+class ConcurrencyLimiter(Generic[K]):
     """How many requests of each key are under way; keys without any are forgotten."""
 
     def __init__(self, most: int) -> None:
@@ -82,6 +82,6 @@ class UnderWay(Generic[K]):
         return len(self._counts)
 
 
-def seconds(wait_s: float) -> int:
+def retry_after_s(wait_s: float) -> int:
     """As `Retry-After` wants it: whole, and never too short."""
     return max(1, math.ceil(wait_s))

@@ -18,7 +18,7 @@ LOG_S: Final = 60.0
 _logger: Final = logging.getLogger("fairlead.http")
 
 
-class Refusals:
+class RefusedRequests:
     """Those of one process since they were logged last."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Refusals:
         self._logged_s = now_s
 
 
-ALL: Final = Refusals()
+ALL: Final = RefusedRequests()
 
 
 class SilentParser(logging.Filter):

@@ -34,9 +34,9 @@ from fairlead_common.web import (
     problem_pages,
     refused_requests,
 )
-from fairlead_common.web.direct_dispatch import Straight
-from fairlead_common.web.middleware import Doors, Identify
-from fairlead_common.web.write_guard import WriteGate
+from fairlead_common.web.direct_dispatch import DirectDispatch
+from fairlead_common.web.middleware import Identify, RequestMiddleware
+from fairlead_common.web.write_guard import DiskFullMiddleware
 
 CHECK_S_MAX: Final = 2.0
 BACKLOG: Final = 2_048
@@ -60,12 +60,12 @@ def build_app(
     *,
     identify: Identify | None = None,
     open_below: tuple[str, ...] = (),
-    excuse: problem_documents.Excuse | None = None,
+    error_page: problem_documents.ErrorPage | None = None,
 ) -> FastAPI:
     """One app of all these routers; ready when every check answers None.
 
     Whoever wants more than what is open to everybody (`doors.OPEN`, and here what begins with one
-    of `open_below`) is somebody whom `identify` finds. `excuse` shows a refusal to browsers.
+    of `open_below`) is somebody whom `identify` finds. `error_page` shows a refusal to browsers.
     """
     app = FastAPI(
         title=title,
@@ -76,16 +76,20 @@ def build_app(
         generate_unique_id_function=openapi_texts.operation_id,
         telemetry=_SILENT,
     )
-    problem_documents.install(app, excuse)
+    problem_documents.install(app, error_page)
     disk = Disk(settings.disk)
     included = (*routers, problem_pages.routes(), _common_routes(_with_disk(checks, disk)))
     for router in included:
         app.include_router(router)
-    openapi.install(app, tuple(middleware.OPEN), (*middleware.OPEN_BELOW, *open_below))
-    app.add_middleware(Straight, routers=included, excuse=excuse)
-    app.add_middleware(WriteGate, disk=disk)
+    openapi.install(app, tuple(middleware.OPEN_PATHS), (*middleware.OPEN_PREFIXES, *open_below))
+    app.add_middleware(DirectDispatch, routers=included, error_page=error_page)
+    app.add_middleware(DiskFullMiddleware, disk=disk)
     app.add_middleware(
-        Doors, settings=settings, identify=identify, open_below=open_below, excuse=excuse
+        RequestMiddleware,
+        settings=settings,
+        identify=identify,
+        open_below=open_below,
+        error_page=error_page,
     )
     return app
 
@@ -170,7 +174,7 @@ async def serve(
     given = limits or ConnectionLimits()
     config = uvicorn.Config(
         app,
-        http=connections.made_for(given),
+        http=connections.build_protocol(given),
         forwarded_allow_ips=list(given.proxies),
         ws="none",
         log_config=None,

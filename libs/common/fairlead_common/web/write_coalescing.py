@@ -12,7 +12,7 @@ BYTES_MAX: Final = 65_536
 """More than this does not wait: the transport below says when its reader is too slow."""
 
 
-class Together(asyncio.Transport):
+class CoalescingTransport(asyncio.Transport):
     """All that uvicorn and our connections ask of a transport."""
 
     def __init__(self, below: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:

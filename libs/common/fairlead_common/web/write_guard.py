@@ -12,7 +12,7 @@ PREFIX = "/api/"
 """What changes something is below this. Signing in is not: who looks at pages needs a session."""
 
 
-class WriteGate:
+class DiskFullMiddleware:
     """A layer of an app, within the one that finds the caller."""
 
     def __init__(self, app: ASGIApp, disk: Disk) -> None:
@@ -26,7 +26,7 @@ class WriteGate:
                 if scope["path"].startswith(PREFIX):
                     self._disk.check(Space.FULL)
             except LogFull as error:
-                answer = problem_documents.answer(Request(scope, receive, send), error)
+                answer = problem_documents.respond_to_error(Request(scope, receive, send), error)
                 await answer(scope, receive, send)
                 return
         await self._app(scope, receive, send)

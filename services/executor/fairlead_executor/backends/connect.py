@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.service import clock
 from fairlead_common.service.settings import SettingsError
 from fairlead_executor.backends.cluster import Cluster
@@ -22,7 +22,7 @@ async def open_cluster(settings: ExecutorSettings, log_id: str) -> Cluster:
             try:
                 nodes = nodes_of(kinds, settings.executor, settings.pool, settings.labels)
             except ValueError as error:
-                raise SettingsError([Fault("FAIRLEAD_SIMULATION", str(error))]) from error
+                raise SettingsError([FieldError("FAIRLEAD_SIMULATION", str(error))]) from error
             return SimulatedCluster(nodes, settings.simulation, clock.now_ms)
         case _:
             assert_never(settings.backend)

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from fairlead_common.web.fair_semaphore import OpenShares, Shares
+from fairlead_common.web.fair_semaphore import FairSemaphore, OpenRequestLimit
 from fairlead_lookout.http.executor_logs import Logs
 from fairlead_lookout.http.pages.live_fragments import LiveFragments
 from fairlead_lookout.http.visibility import Sight
@@ -22,7 +22,7 @@ class Exports(msgspec.Struct, frozen=True):
 
     view: View
     lists: Lists
-    shares: Shares
+    shares: FairSemaphore
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -41,8 +41,8 @@ class Parts(msgspec.Struct, frozen=True):
     logs: Logs
     sight: Sight
     settings: Settings
-    streams: OpenShares
-    waits: OpenShares
+    streams: OpenRequestLimit
+    waits: OpenRequestLimit
 
 
 class Place:

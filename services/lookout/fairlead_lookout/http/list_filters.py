@@ -8,11 +8,11 @@ from typing import Annotated, Final
 import msgspec
 
 from fairlead_common.domain import ids
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.lifecycle import JobState
-from fairlead_common.domain.permissions import EVERYTHING, Reach
+from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
 from fairlead_common.domain.problems import Problem
-from fairlead_common.web.query_parameters import readable
+from fairlead_common.web.query_parameters import validated_by
 
 GROUPS: Final = ("queue", "jobSet", "state", "cluster", "node", "class")
 LABEL: Final = "label."
@@ -31,7 +31,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     `reach`: the queues that the caller may view. Labels and annotations are pairs, sorted.
     """
 
-    reach: Reach = EVERYTHING
+    reach: QueueScope = ALL_QUEUES
     queue: str | None = None
     job_set: str | None = None
     states: tuple[str, ...] = ()
@@ -126,7 +126,7 @@ def time_ms(text: str) -> int:
         raise ValueError(detail) from None
 
 
-Time = Annotated[str, readable(time_ms)]
+Time = Annotated[str, validated_by(time_ms)]
 """A parameter that is a time."""
 
 
@@ -148,4 +148,4 @@ def _is_label(name: str) -> bool:
 
 def refusal(name: str, detail: str) -> Problem:
     """A 422 about one parameter."""
-    return Problem("invalid", "A parameter is not valid.", [Fault(f"/query/{name}", detail)])
+    return Problem("invalid", "A parameter is not valid.", [FieldError(f"/query/{name}", detail)])

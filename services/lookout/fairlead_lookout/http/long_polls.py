@@ -9,8 +9,8 @@ import msgspec
 from fastapi import Depends, Header, Path, Query, Response, params
 
 from fairlead_common.domain import durations, ids, position_tokens
-from fairlead_common.domain.errors import Fault
-from fairlead_common.domain.permissions import Reach
+from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import configuration
 from fairlead_common.service import clock
@@ -72,7 +72,7 @@ async def come_to(parts: Parts, after: str | None, wait: str | None) -> None:
     try:
         target = position_tokens.decode(after)
     except ValueError as error:
-        fault = Fault("/query/after", str(error))
+        fault = FieldError("/query/after", str(error))
         raise Problem("malformed", "The position cannot be read.", [fault]) from None
     with Place(parts, "waits"):
         reached = await parts.progress.reached(
@@ -100,7 +100,7 @@ def coming(parts: Parts) -> params.Depends:
     return dependency
 
 
-async def find_set(parts: Parts, reach: Reach, queue: str, job_set: str) -> JobSet:
+async def find_set(parts: Parts, reach: QueueScope, queue: str, job_set: str) -> JobSet:
     """The job set. Raises a 404 `Problem`, also for whoever may not view the queue."""
     found = await parts.view.job_set(queue, job_set) if queue in reach else None
     if found is None:
@@ -108,7 +108,7 @@ async def find_set(parts: Parts, reach: Reach, queue: str, job_set: str) -> JobS
     return found
 
 
-async def require_queue(parts: Parts, reach: Reach, queue: str) -> None:
+async def require_queue(parts: Parts, reach: QueueScope, queue: str) -> None:
     """Raises a 404 `Problem` for a queue that is not there, or that the caller may not view. One
     that was deleted is there for as long as its jobs are.
     """

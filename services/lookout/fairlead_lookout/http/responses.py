@@ -371,7 +371,7 @@ def standing(start_ms: int, pool: str, sums: Sums) -> StandingShown:
 def resource_hours(used: Mapping[str, float]) -> dict[str, float]:
     """Amounts x ms as cores, bytes and units times hours."""
     return {
-        name: round(quantities.plain(name, 1) * amount / resource_usage.HOUR_MS, 6)
+        name: round(quantities.to_number(name, 1) * amount / resource_usage.HOUR_MS, 6)
         for name, amount in sorted(used.items())
         if amount
     }
@@ -434,7 +434,7 @@ def exported(job: JobShown, row: Any) -> JobExported:
     return JobExported(
         **msgspec.structs.asdict(job),
         labels=labels,
-        requests={name: quantities.plain(name, amount) for name, amount in asked.items()},
+        requests={name: quantities.to_number(name, amount) for name, amount in asked.items()},
     )
 
 

@@ -21,7 +21,7 @@ from fairlead_common.domain.records.decoders import Undecodable
 from fairlead_common.log import Entry, EventLog, Reader
 from fairlead_common.log.coverage import Gap, ViewUnusable
 from fairlead_common.log.topics import JOBS
-from fairlead_common.log.validating_log import ScreenedReader, stopped_partitions
+from fairlead_common.log.validating_log import ValidatingReader, stopped_partitions
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk
 from fairlead_lookout.domain import event_chunks, job_fold
@@ -196,7 +196,7 @@ class Folder:
         try:
             messages = await self._decode(read.entries)
         except Undecodable:
-            if not isinstance(reader, ScreenedReader):
+            if not isinstance(reader, ValidatingReader):
                 raise
             read = reader.screen(read)
             messages = await self._decode(read.entries)

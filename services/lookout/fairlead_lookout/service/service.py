@@ -14,13 +14,13 @@ from fairlead_common.log import coverage as log_coverage
 from fairlead_common.log.coverage import WHAT_TO_DO
 from fairlead_common.log.opening import open_log
 from fairlead_common.log.quarantine import Quarantine
-from fairlead_common.log.validating_log import ScreenedLog
+from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk
 from fairlead_common.service.health import Check, Degraded
 from fairlead_common.web.auth import Authenticator
-from fairlead_common.web.auth.queue_permissions import QueueRights
-from fairlead_common.web.fair_semaphore import OpenShares, Shares
+from fairlead_common.web.auth.queue_permissions import QueuePermissions
+from fairlead_common.web.fair_semaphore import FairSemaphore, OpenRequestLimit
 from fairlead_lookout.http.api import routes
 from fairlead_lookout.http.deps import Exports, Parts
 from fairlead_lookout.http.executor_logs import Logs
@@ -53,7 +53,7 @@ class Service:
     """An async context manager; whoever enters it runs `tasks()` and serves `routers()`."""
 
     def __init__(
-        self, settings: Settings, log: ScreenedLog, pool: Pool, parts: Parts, folder: Folder
+        self, settings: Settings, log: ValidatingLog, pool: Pool, parts: Parts, folder: Folder
     ) -> None:
         self.parts = parts
         self.identify = parts.sight.authenticate
@@ -72,7 +72,7 @@ class Service:
             if log is None:
                 log = await open_log(settings.log_url, Disk(settings.disk), wait_s=settings.away_s)
                 stack.push_async_callback(log.close)
-            log = screened = ScreenedLog(log, Quarantine("lookout", settings.skip_records))
+            log = screened = ValidatingLog(log, Quarantine("lookout", settings.skip_records))
             for topic in (
                 topics.jobs(),
                 topics.clusters(),
@@ -98,7 +98,7 @@ class Service:
             stack.push_async_callback(logs.close)
             view, lists = await _open_views(settings, stack)
             live = LiveFragments(
-                progress, Shares("live fragments", LIVE_PLACES, 1, settings.streams_max)
+                progress, FairSemaphore("live fragments", LIVE_PLACES, 1, settings.streams_max)
             )
             stack.push_async_callback(live.close)
             authenticate = Authenticator(pool, settings)
@@ -114,15 +114,15 @@ class Service:
                 configured=Configured(log, away_s=settings.away_s),
                 quarantine=QuarantineMirror(log, away_s=settings.away_s),
                 logs=logs,
-                sight=Sight(authenticate, QueueRights(pool)),
+                sight=Sight(authenticate, QueuePermissions(pool)),
                 settings=settings,
-                streams=OpenShares(
+                streams=OpenRequestLimit(
                     "streams",
                     "streamsPerCallerMax",
                     settings.streams_max,
                     settings.streams_per_caller_max,
                 ),
-                waits=OpenShares(
+                waits=OpenRequestLimit(
                     "long polls",
                     "waitsPerCallerMax",
                     settings.waits_max,
@@ -217,15 +217,19 @@ async def _open_views(settings: Settings, stack: AsyncExitStack) -> tuple[View, 
     pool = await _open_reading_pool(settings, stack, settings.pool_size, settings.query_s)
     places = max(1, settings.pool_size - settings.costly_max)
     per_caller = max(1, places * 3 // 4)
-    view = View(pool, Shares("queries", places, per_caller, settings.requests.concurrent_max))
-    costly = View(pool, Shares("costly queries", settings.costly_max, 1, WAITING_MAX))
+    view = View(
+        pool, FairSemaphore("queries", places, per_caller, settings.requests.concurrent_max)
+    )
+    costly = View(pool, FairSemaphore("costly queries", settings.costly_max, 1, WAITING_MAX))
     return view, Lists(view, costly)
 
 
 async def _open_exports(settings: Settings, stack: AsyncExitStack) -> Exports:
     size = settings.export_pool_size
     view = View(await _open_reading_pool(settings, stack, size, settings.export_query_s))
-    return Exports(view=view, lists=Lists(view), shares=Shares("exports", size, 1, WAITING_MAX))
+    return Exports(
+        view=view, lists=Lists(view), shares=FairSemaphore("exports", size, 1, WAITING_MAX)
+    )
 
 
 async def _open_reading_pool(

@@ -9,7 +9,7 @@ from typing import Final
 import asyncpg
 
 from fairlead_common.db.connection_pool import AWAY, DISK_FULL, REFUSES, DatabaseUnavailable
-from fairlead_common.domain.errors import LogUnavailable, PositionGone
+from fairlead_common.domain.errors import LogUnavailable, PositionExpired
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk, Space
 
@@ -61,7 +61,7 @@ class Outages:
         while True:
             try:
                 await session()
-            except PositionGone as error:
+            except PositionExpired as error:
                 _logger.info("%s reads its positions again: %s", self._worker, error)
             except asyncpg.DiskFullError as error:
                 self.full = DISK_FULL.format(error)

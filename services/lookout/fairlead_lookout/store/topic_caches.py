@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from fairlead_common.domain.permissions import Reach
+from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.records import clusters as facts
 from fairlead_common.domain.records import configuration, reports
 from fairlead_common.log import EventLog, caught_up
@@ -132,7 +132,7 @@ class Reports(Mirror):
             reasons=_reasons(waiting),
         )
 
-    def of_pool(self, pool: str, reach: Reach) -> PoolReportShown:
+    def of_pool(self, pool: str, reach: QueueScope) -> PoolReportShown:
         """A pool's last round, and the shares and reasons of the queues that may be seen."""
         names = [name for name in self._of_pool.get(pool, ()) if _queue(name) in reach]
         shares, waiting, _ = self._said(names)

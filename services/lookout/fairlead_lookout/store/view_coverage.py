@@ -6,7 +6,7 @@ from typing import Final
 from fairlead_common.db import Connection, Pool, load
 from fairlead_common.log import EventLog
 from fairlead_common.log import coverage as log_coverage
-from fairlead_common.log.coverage import Fault, Gap, LogState, Span, ViewUnusable
+from fairlead_common.log.coverage import Gap, LogState, Mismatch, Span, ViewUnusable
 from fairlead_common.log.topics import JOBS, REPORTS
 from fairlead_common.service import clock
 from fairlead_lookout.store.fold.fold_store import SQL as FOLD
@@ -42,7 +42,7 @@ async def find_unrepaired(connection: Connection, state: LogState) -> Gap | None
         )
         for row in rows
     }
-    fault = Fault.BEHIND if any(span.position for span in spans.values()) else Fault.MISSING
+    fault = Mismatch.BEHIND if any(span.position for span in spans.values()) else Mismatch.MISSING
     return Gap(VIEW, (fault,), spans, state.identity, state.identity)
 
 
@@ -55,7 +55,7 @@ async def begin(connection: Connection, log: EventLog) -> Gap | None:
     saved = await read_progress(connection)
     state = await log_coverage.read_log_state(log, JOBS)
     gap = log_coverage.compare(VIEW, saved, state)
-    if gap is not None and gap.faults != (Fault.MISSING,):
+    if gap is not None and gap.mismatches != (Mismatch.MISSING,):
         raise ViewUnusable(gap)
     async with connection.transaction():
         await connection.fetchval(FOLD["log_identity"], state.identity)

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Final
 
-from fairlead_common.db.connection_pool import DatabaseUnavailable, Pool, reaching
+from fairlead_common.db.connection_pool import DatabaseUnavailable, Pool, translate_errors
 from fairlead_common.domain import position_tokens as tokens
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_common.service import clock
@@ -87,7 +87,7 @@ class Progress:
 
     async def refresh(self) -> None:
         """Read the positions now. Raises `DatabaseUnavailable`."""
-        with reaching():
+        with translate_errors():
             rows = await self._pool.fetch(SQL["positions"])
         self.advance(dict(tuple(row) for row in rows))
 

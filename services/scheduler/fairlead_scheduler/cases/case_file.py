@@ -303,7 +303,7 @@ def named(amounts: Mapping[str, V]) -> dict[str, V]:
 def parse_all(amounts: Mapping[str, Amount], *, round_up: bool) -> dict[str, int]:
     """Amounts in the fixed unit of each resource."""
     return {
-        name: quantities.parse(name, amount, round_up=round_up)
+        name: quantities.parse_quantity(name, amount, round_up=round_up)
         for name, amount in named(amounts).items()
     }
 

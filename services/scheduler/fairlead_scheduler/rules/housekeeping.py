@@ -15,7 +15,7 @@ from fairlead_common.domain.ids import JobId, RunId, parse_run_id, run_id
 from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory, PreemptionCause
-from fairlead_common.domain.records.leases import Wish
+from fairlead_common.domain.records.leases import DesiredState
 from fairlead_scheduler.rules import lease_changes, run_ends
 from fairlead_scheduler.rules.append_batches import UNKNOWN, Unit
 from fairlead_scheduler.rules.lease_changes import LeaseChange, Leases
@@ -286,7 +286,7 @@ def _is_wanted(view: View, held: Leases, row: int) -> bool:
 
 def _wishes_run(held: Leases, run: RunId) -> bool:
     known = held.held.get(run)
-    return known is not None and known.wish is Wish.RUN
+    return known is not None and known.wish is DesiredState.RUN
 
 
 def _take_back(

@@ -18,7 +18,7 @@ from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import leases
 from fairlead_common.domain.records.events import FailureCategory
-from fairlead_common.domain.records.leases import Lease, Wish
+from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import leases as leases_of
 from fairlead_scheduler.rules import run_ends
@@ -30,12 +30,12 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     """What is known of one live lease. `given_up`: the scheduler counts its run as lost."""
 
     executor: str
-    wish: Wish
+    wish: DesiredState
     given_up: bool = False
 
 
 @lru_cache(maxsize=4096)
-def held(executor: str, wish: Wish, given_up: bool = False) -> Held:
+def held(executor: str, wish: DesiredState, given_up: bool = False) -> Held:
     """One object for all leases of an executor with the same wish: there may be a million."""
     return Held(executor, wish, given_up)
 
@@ -68,7 +68,7 @@ class Leases:
         runs = map(run_id, jobs.rows.every(rows), jobs.run[rows].tolist())
         for run, node in zip(runs, jobs.node[rows].tolist(), strict=True):
             if run not in self.held:
-                self.held[run] = held(jobs.nodes.values[node].executor, Wish.RUN)
+                self.held[run] = held(jobs.nodes.values[node].executor, DesiredState.RUN)
 
     def apply(self, changes: Iterable[LeaseChange]) -> None:
         """Keep in step with an append that is done."""
@@ -87,7 +87,7 @@ class Leases:
 
 
 class _OnlyWish(msgspec.Struct, frozen=True):
-    wish: Wish = Wish.RUN
+    wish: DesiredState = DesiredState.RUN
 
 
 _wish: Final = msgspec.json.Decoder(_OnlyWish)
@@ -173,7 +173,7 @@ def stop_lease(
         queue=job_set.queue,
         job_set=job_set.name,
         node=node.node,
-        wish=Wish.STOP,
+        wish=DesiredState.STOP,
         why=why,
         failure=failure,
         grace_s=jobs.grace_s.item(row),
@@ -185,7 +185,7 @@ def clear(held: Leases, run: RunId, executor: str | None = None) -> tuple[LeaseC
     """The record that ends the lease of a run, none if there is no such lease."""
     known = held.held.get(run)
     name = known.executor if known is not None else executor
-    return () if name is None else (LeaseChange(run, None, leases.cleared(name, run)),)
+    return () if name is None else (LeaseChange(run, None, leases.deletion_record(name, run)),)
 
 
 def clear_all(runs: Sequence[RunId], executors: Sequence[str]) -> list[LeaseChange]:
@@ -254,9 +254,9 @@ def compare(view: View, held: Leases) -> list[RunId]:
         if newest < number or (newest == number and c.LIVE_RUN[run_state]):
             continue
         is_decided_next = newest == number and c.HELD[jobs.state.item(row)]
-        if is_decided_next and (run_state != _LOST or known.wish is Wish.RUN):
+        if is_decided_next and (run_state != _LOST or known.wish is DesiredState.RUN):
             continue
-        if known.wish is Wish.STOP:
+        if known.wish is DesiredState.STOP:
             held.given_up[run] = JobId(job_id)
         else:
             unwanted.append(run)

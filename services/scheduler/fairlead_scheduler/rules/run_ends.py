@@ -119,7 +119,7 @@ def _failed(view: View, row: int, rare: c.Rare, queues: Queues, clusters: Cluste
         more = more_memory(memory, policy.memory_factor, most)
     if more == memory:
         return ev.JobRequeued(job_id=job_id, reason=reason, counted=True, avoid_node=avoid)
-    amounts = (quantities.quantity(quantities.MEMORY, amount) for amount in (memory, more))
+    amounts = (quantities.format_quantity(quantities.MEMORY, amount) for amount in (memory, more))
     return ev.JobRequeued(
         job_id=job_id,
         reason=f"{reason}; memory {' -> '.join(amounts)}",
@@ -183,6 +183,6 @@ def with_memory(spec: bytes, before: int, after: int) -> msgspec.Raw:
 
 
 def _times(quantity: str | int | float, ratio: Fraction) -> str:
-    amount = quantities.parse(quantities.MEMORY, quantity, round_up=True) * ratio
+    amount = quantities.parse_quantity(quantities.MEMORY, quantity, round_up=True) * ratio
     whole = min(-(-amount.numerator // amount.denominator), quantities.AMOUNT_MAX)
-    return quantities.quantity(quantities.MEMORY, whole)
+    return quantities.format_quantity(quantities.MEMORY, whole)

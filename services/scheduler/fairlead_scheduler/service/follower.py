@@ -11,7 +11,7 @@ from fairlead_common.log import EventLog, Reader, caught_up
 from fairlead_common.log.compacted_reader import CompactedReader
 from fairlead_common.log.protocol import Batch, Positions
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS
-from fairlead_common.log.validating_log import ScreenedReader, stopped_partitions
+from fairlead_common.log.validating_log import ValidatingReader, stopped_partitions
 from fairlead_common.service import clock
 from fairlead_scheduler.rules.pool_failures import Troubles
 from fairlead_scheduler.service import metrics
@@ -78,7 +78,7 @@ async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
         try:
             messages = job_fold.decode(batch.entries)
         except Undecodable:
-            if not isinstance(reader, ScreenedReader):
+            if not isinstance(reader, ValidatingReader):
                 raise
             batch = reader.screen(batch)
             messages = job_fold.decode(batch.entries)

@@ -17,7 +17,7 @@ from fairlead_common.domain.errors import TopicMismatch
 from fairlead_common.log import EventLog, Producer, compacted_reader
 from fairlead_common.log.guarded_producer import GuardedProducer
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOB_PARTITIONS, JOBS, REPORTS, leases
-from fairlead_common.log.validating_log import ScreenedLog
+from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_common.service import clock
 from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.rules.append_batches import Unit, appends
@@ -146,7 +146,7 @@ async def _read_back(log: EventLog, state: State) -> Leases:
         state.clusters.heard.keys() | lease_changes.executors_in_use(state.view)
     ):
         try:
-            newest, _ = await compacted_reader.newest(log, leases(executor).name)
+            newest, _ = await compacted_reader.read_newest(log, leases(executor).name)
         except TopicMismatch:  # no executor of ours wrote its heartbeat: they make it before
             await log.create(leases(executor))
             continue
@@ -173,11 +173,11 @@ async def _give_up_runs_without_lease(
 
 async def _lease_keys(log: EventLog, state: State) -> set[str]:
     """The keys of all records of the lease topics that are not null, whatever is in them."""
-    log = log.inner if isinstance(log, ScreenedLog) else log
+    log = log.inner if isinstance(log, ValidatingLog) else log
     keys: set[str] = set()
     for executor in state.clusters.heard.keys() | lease_changes.executors_in_use(state.view):
         await log.create(leases(executor))
-        keys |= (await compacted_reader.newest(log, leases(executor).name))[0].keys()
+        keys |= (await compacted_reader.read_newest(log, leases(executor).name))[0].keys()
     return keys
 
 
@@ -202,7 +202,7 @@ async def _cycle(
         await cycle.turn()
         state.settled.set()
         if not reporter.is_ready:  # the first leases do not wait for that
-            reporter.read_back((await compacted_reader.newest(log, REPORTS))[0])
+            reporter.read_back((await compacted_reader.read_newest(log, REPORTS))[0])
         await asyncio.sleep(max(0.0, began_s + settings.cycle_s_min - clock.monotonic_s()))
         remaining_s = began_s + settings.cycle_s - clock.monotonic_s()
         if remaining_s > 0 and not state.changed.is_set():

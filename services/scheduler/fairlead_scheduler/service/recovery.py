@@ -19,7 +19,7 @@ from fairlead_common.domain.repair_events import Knowledge
 from fairlead_common.log import compacted_reader, topics
 from fairlead_common.log.coverage import Gap
 from fairlead_common.log.topics import CLUSTERS, JOB_PARTITIONS, JOBS
-from fairlead_common.log.validating_log import ScreenedLog
+from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.service import follower
 from fairlead_scheduler.service.follower import State
@@ -62,7 +62,7 @@ async def migrate_schema(pool: Pool) -> None:
 class Recovery:
     """The checkpoint, folded to the end of the log in memory, whatever the log no longer has."""
 
-    def __init__(self, log: ScreenedLog, pool: Pool, state: State, gap: Gap | None) -> None:
+    def __init__(self, log: ValidatingLog, pool: Pool, state: State, gap: Gap | None) -> None:
         self.state = state
         self.gap = gap
         self.start: dict[int, int] = dict(state.view.positions)
@@ -73,7 +73,7 @@ class Recovery:
         self._pool = pool
 
     @classmethod
-    async def load(cls, log: ScreenedLog, pool: Pool, rules: Rules) -> "Recovery":
+    async def load(cls, log: ValidatingLog, pool: Pool, rules: Rules) -> "Recovery":
         """The checkpoint as it is, at the positions from which the log can continue it."""
         gap = await checkpoint.find_gap(log, pool)
         saved = await checkpoint.read_progress(pool)
@@ -120,13 +120,13 @@ class Recovery:
     async def read_leases(self) -> None:
         """Read the lease topics of all executors that the log or the checkpoint names."""
         log = self._log.inner  # a lease that cannot be decoded is one all the same
-        heard, _ = await compacted_reader.newest(log, CLUSTERS)
+        heard, _ = await compacted_reader.read_newest(log, CLUSTERS)
         executors = {key for key in heard if "/" not in key}
         executors |= lease_changes.executors_in_use(self.state.view)
         self.leased = set()
         for executor in sorted(executors):
             await log.create(topics.leases(executor))
-            leases, _ = await compacted_reader.newest(log, topics.leases(executor).name)
+            leases, _ = await compacted_reader.read_newest(log, topics.leases(executor).name)
             self.leased |= {JobId(run.rpartition("-")[0]) for run in leases}
 
     def live_jobs(self) -> list[JobId]:

@@ -98,7 +98,7 @@ class Reporter:
             said = self._said[pool]
             for key in list(said)[: self._reports_max - len(records)]:
                 del said[key]
-                records.append(reports.nothing_to_say(key))
+                records.append(reports.deletion_record(key))
             if not said:
                 del self._said[pool]
             self._show(pool, [])
@@ -124,7 +124,7 @@ class Reporter:
         now = {reports.key(report): report for report in found}
         records = [reports.record(report) for key, report in now.items() if said.get(key) != report]
         gone = [key for key in said if key not in now and key != pool]
-        records += [reports.nothing_to_say(key) for key in gone]
+        records += [reports.deletion_record(key) for key in gone]
         before = said.get(pool)
         other = not isinstance(before, Round) or before.outcome != round_.outcome
         if records or news or other:

@@ -10,10 +10,10 @@ from fairlead_common.db import Pool, migrate, open_pool
 from fairlead_common.db.connection_pool import CONNECT_S_MAX
 from fairlead_common.log import topics
 from fairlead_common.log.coverage import ViewUnusable
-from fairlead_common.log.opening import keep_tidy, open_log
+from fairlead_common.log.opening import maintain_log, open_log
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.quarantine import Quarantine
-from fairlead_common.log.validating_log import ScreenedLog
+from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk
 from fairlead_common.service.health import Check, Degraded
@@ -47,7 +47,7 @@ class Service:
     def __init__(
         self,
         settings: SchedulerSettings,
-        log: ScreenedLog,
+        log: ValidatingLog,
         pool: Pool,
         state: State,
         engine: Engine,
@@ -73,7 +73,9 @@ class Service:
         pool = await open_pool(settings.database_url, name=leader.APPLICATION)
         quarantine = Quarantine("scheduler", settings.skip_records)
         disk = Disk(settings.disk)
-        log = ScreenedLog(await open_log(settings.log_url, disk, wait_s=CONNECT_S_MAX), quarantine)
+        log = ValidatingLog(
+            await open_log(settings.log_url, disk, wait_s=CONNECT_S_MAX), quarantine
+        )
         try:
             await migrate(pool, "fairlead_scheduler", "fairlead_scheduler.store")
             for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
@@ -134,7 +136,7 @@ class Service:
             tasks.create_task(follower.follow_config(self._log, self.state))
             tasks.create_task(heap.give_back_regularly())
             tasks.create_task(self._mirror())
-            tasks.create_task(keep_tidy(self._log.inner, clock.now_ms))
+            tasks.create_task(maintain_log(self._log.inner, clock.now_ms))
             tasks.create_task(self._log.quarantine.run(self._log.inner))
             if not compilation.are_ready():
                 self._engine = compiling = Compiling(self._engine)

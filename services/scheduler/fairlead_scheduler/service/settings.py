@@ -1,7 +1,7 @@
 """Settings of the scheduler, on top of those that every service has."""
 
 from fairlead_common.domain import priority_classes
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.service.settings import Settings, SettingsError
 from fairlead_scheduler.state.pool_rules import AVOIDED_MAX, Rules, camel, check_number
@@ -31,9 +31,9 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     standby_poll_s: float = 0.5
     retries_unstarted_max: int = 10
 
-    def faults(self) -> list[Fault]:
+    def faults(self) -> list[FieldError]:
         """What types cannot say, by the setting's name."""
-        found = priority_classes.faults(self.priority_classes)
+        found = priority_classes.find_errors(self.priority_classes)
         found += self.rules.faults({item.name for item in self.priority_classes})
         above = ("cycle_s", "cycle_s_min", "checkpoint_s", "executor_stale_s", "executor_timeout_s")
         for name in (*above, "round_s_max", "standby_poll_s", "node_gone_s"):
@@ -44,7 +44,7 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
         found += check_number("retriesUnstartedMax", unstarted, least=1, most=AVOIDED_MAX)
         if self.executor_stale_s >= self.executor_timeout_s:
             found.append(
-                Fault(
+                FieldError(
                     "executorTimeoutS",
                     f"is {self.executor_timeout_s}; an executor is stale before its runs are given"
                     f" up: set it above executorStaleS ({self.executor_stale_s})",
@@ -52,7 +52,7 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
             )
         if self.cycle_s_min > self.cycle_s:
             detail = f"is {self.cycle_s_min}, above cycleS ({self.cycle_s})"
-            found.append(Fault("cycleSMin", detail))
+            found.append(FieldError("cycleSMin", detail))
         return found
 
     def check(self) -> None:

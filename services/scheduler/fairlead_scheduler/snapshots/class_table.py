@@ -75,7 +75,7 @@ class Classes:
                         continue
                     place = (at, self._row[class_name], column[resource])
                     if isinstance(limit, str):
-                        amounts[place] = quantities.parse(resource, limit, round_up=False)
+                        amounts[place] = quantities.parse_quantity(resource, limit, round_up=False)
                     else:
                         fractions[place] = min(fractions[place], limit)
         return (

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 
 PLACEMENTS: Final = ("best-fit", "spread", "pack", "fragmentation")
 AVOIDED_MAX: Final = 64
@@ -75,21 +75,21 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
             return self
         return msgspec.structs.replace(self, pools={}, **own.given())
 
-    def faults(self, class_names: Collection[str]) -> list[Fault]:
+    def faults(self, class_names: Collection[str]) -> list[FieldError]:
         """What contradicts itself, by the setting's name."""
         found = self._own_faults(class_names)
         for pool, own in self.pools.items():
             given = Rules(**own.given())  # type: ignore[arg-type]  # fields of the same types
             place = f"rules.pools.{pool}"
             found += [
-                Fault(fault.pointer.replace("rules", place, 1), fault.detail)
+                FieldError(fault.pointer.replace("rules", place, 1), fault.detail)
                 for fault in given._own_faults(class_names)
             ]
         return found
 
-    def _own_faults(self, class_names: Collection[str]) -> list[Fault]:
+    def _own_faults(self, class_names: Collection[str]) -> list[FieldError]:
         """Faults of these rules, without those of single pools."""
-        found: list[Fault] = []
+        found: list[FieldError] = []
         protected = self.protected_fraction_of_fair_share
         found += check_number("rules.protectedFractionOfFairShare", protected, least=0)
         for name, fraction in self.round_limit.items():
@@ -105,7 +105,7 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
             if name not in class_names:
                 known = ", ".join(sorted(class_names))
                 detail = f"is no priority class; there are {known}"
-                found.append(Fault(f"rules.classLimits.{name}", detail))
+                found.append(FieldError(f"rules.classLimits.{name}", detail))
             for resource, fraction in limits.items():
                 place = f"rules.classLimits.{name}.{resource}"
                 found += check_number(place, fraction, least=0, most=1)
@@ -118,7 +118,7 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
         found += check_number("rules.gangAssemblyTimeoutS", self.gang_assembly_timeout_s, least=0)
         if self.placement not in PLACEMENTS:
             detail = f"is {self.placement!r}; choose one of {', '.join(PLACEMENTS)}"
-            found.append(Fault("rules.placement", detail))
+            found.append(FieldError("rules.placement", detail))
         return found
 
 
@@ -130,9 +130,11 @@ def camel(name: str) -> str:
 
 def check_number(
     name: str, value: float, *, least: float, most: float = math.inf, open_end: bool = False
-) -> list[Fault]:
+) -> list[FieldError]:
     """What is wrong with a number; `open_end`: it must be above `least`."""
     if math.isfinite(value) and least <= value <= most and not (open_end and value == least):
         return []
     bound = f"must be {'above' if open_end else 'at least'} {least:g}"
-    return [Fault(name, f"is {value}; it {bound}{f' and at most {most:g}' * (most < math.inf)}")]
+    return [
+        FieldError(name, f"is {value}; it {bound}{f' and at most {most:g}' * (most < math.inf)}")
+    ]

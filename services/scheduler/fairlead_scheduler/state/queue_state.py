@@ -103,7 +103,7 @@ def _is_limit(class_name: str, resource: str, limit: float | str, odd: list[str]
     why = ""
     if isinstance(limit, str):
         try:
-            quantities.parse(resource, limit, round_up=False)
+            quantities.parse_quantity(resource, limit, round_up=False)
         except ValueError as error:
             why = str(error)
     elif not limit >= 0:

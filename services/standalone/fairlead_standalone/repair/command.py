@@ -25,7 +25,7 @@ def run(
     options: Options, *, use_folder: bool, dry_run: bool, yes: bool, accept_new_log: bool
 ) -> None:
     """Examine, ask, repair. Ends with 0, with 1 if a dry run found something, else with 2."""
-    json_logging.set_up("WARNING")
+    json_logging.set_up_logging("WARNING")
     try:
         asyncio.run(_run(options, use_folder, dry_run, yes, accept_new_log))
     except (settings.SettingsError, LogUrlInvalid, WorldError) as error:

@@ -24,11 +24,11 @@ from fairlead_common.domain.records import events
 from fairlead_common.domain.records.decoders import Undecodable, decode_jobs
 from fairlead_common.domain.repair_events import Choice
 from fairlead_common.log import Producer, Record, end_advance, topics
-from fairlead_common.log.coverage import Fault, Gap
+from fairlead_common.log.coverage import Gap, Mismatch
 from fairlead_common.log.opening import open_log
 from fairlead_common.log.quarantine import Quarantine
 from fairlead_common.log.topics import JOBS
-from fairlead_common.log.validating_log import ScreenedLog
+from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_lookout.service.recovery import Recovery as LookoutRecovery
 from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler.service import leader, recovery
@@ -59,7 +59,7 @@ class Findings(msgspec.Struct, frozen=True):
     def other_log(self) -> bool:
         """A view belongs to another log: perhaps only the address of the log is wrong."""
         gaps = (self.scheduler, self.lookout)
-        return any(gap is not None and Fault.OTHER_LOG in gap.faults for gap in gaps)
+        return any(gap is not None and Mismatch.OTHER_LOG in gap.mismatches for gap in gaps)
 
     def __bool__(self) -> bool:
         return bool(self.scheduler or self.lookout or self.configuration or self.differences)
@@ -101,7 +101,7 @@ class Repair:
 
     def __init__(
         self,
-        log: ScreenedLog,
+        log: ValidatingLog,
         pool: db.Pool,
         scheduler: SchedulerSettings,
         lookout: LookoutSettings,
@@ -121,7 +121,7 @@ class Repair:
             scheduler.database_url, connect_s_max=30.0, name="fairlead-repair"
         )
         try:
-            log = ScreenedLog(await open_log(scheduler.log_url), Quarantine(end_advance.BY))
+            log = ValidatingLog(await open_log(scheduler.log_url), Quarantine(end_advance.BY))
             try:
                 for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
                     await log.create(topic)

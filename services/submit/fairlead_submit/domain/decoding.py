@@ -4,7 +4,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_submit.domain import validation
 
@@ -36,7 +36,7 @@ class Decoder(Generic[T]):
             return None
         return request
 
-    def slow(self, body: bytes) -> tuple[T, list[Fault]]:
+    def slow(self, body: bytes) -> tuple[T, list[FieldError]]:
         """The request without what is wrong in it, and that. Raises a 400 or 422 `Problem`."""
         try:
             document = validation.parse(body)
@@ -53,7 +53,7 @@ class Decoder(Generic[T]):
         try:
             return self._decode(msgspec.json.encode(kept)), found
         except msgspec.ValidationError as error:
-            raise invalid([*found, Fault("", str(error))]) from None
+            raise invalid([*found, FieldError("", str(error))]) from None
 
     def _plain(self, body: bytes) -> T | None:
         if b"\\" in body and b"\\u0000" in body:
@@ -63,14 +63,14 @@ class Decoder(Generic[T]):
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return None
 
-    def __call__(self, body: bytes) -> tuple[T, list[Fault]]:
+    def __call__(self, body: bytes) -> tuple[T, list[FieldError]]:
         """The request and its faults so far. Raises a 400 or 422 `Problem`."""
         self.check_size(body)
         request = self.fast(body)
         return (request, []) if request is not None else self.slow(body)
 
 
-def invalid(found: list[Fault]) -> Problem:
+def invalid(found: list[FieldError]) -> Problem:
     """The 422 that tells these faults, each of which is there once."""
     distinct = list(dict.fromkeys((_cut(fault.pointer), fault.detail) for fault in found))
     count = "One thing is" if len(distinct) == 1 else f"{len(distinct)} things are"
@@ -79,7 +79,7 @@ def invalid(found: list[Fault]) -> Problem:
     return Problem(
         "invalid",
         f"{count} wrong with the request; nothing of it was done.",
-        [Fault(pointer, detail) for pointer, detail in distinct],
+        [FieldError(pointer, detail) for pointer, detail in distinct],
     )
 
 

@@ -99,8 +99,8 @@ def _verdict(
     if not too_large:
         return Verdict(False, f"none of the {len(suiting)} nodes that suit it is large enough")
     name = too_large[0]
-    most = quantities.quantity(name, max(node.allocatable.get(name, 0) for node in suiting))
-    wanted = quantities.quantity(name, shape.requests[name])
+    most = quantities.format_quantity(name, max(node.allocatable.get(name, 0) for node in suiting))
+    wanted = quantities.format_quantity(name, shape.requests[name])
     where = "the only node that suits it has"
     if len(suiting) > 1:
         where = f"of the {len(suiting)} nodes that suit it the largest has"
@@ -147,14 +147,14 @@ def _beyond_limit(
     of_queue = queue.limits.get(priority_class.name, {})
     for name, limit in (*of_class.items(), *of_queue.items()):
         amount = (
-            quantities.parse(name, limit, round_up=False)
+            quantities.parse_quantity(name, limit, round_up=False)
             if isinstance(limit, str)
             else int(limit * total.get(name, 0))
         )
         if shape.requests.get(name, 0) > amount:
             return (
-                f"needs {quantities.plain(name, shape.requests[name])} {name}; queue"
-                f" {queue.name!r} may hold {quantities.plain(name, amount)} in class"
+                f"needs {quantities.to_number(name, shape.requests[name])} {name}; queue"
+                f" {queue.name!r} may hold {quantities.to_number(name, amount)} in class"
                 f" {priority_class.name!r}"
             )
     return None

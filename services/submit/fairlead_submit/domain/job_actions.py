@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead_common.domain import ids
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JOB_ENDED, JOB_HELD, JobState
 from fairlead_common.domain.permissions import Verb
@@ -100,23 +100,25 @@ KINDS: Final = (
 )
 
 
-def check(asked: AnyAction, ids_max: int) -> list[Fault]:
+def check(asked: AnyAction, ids_max: int) -> list[FieldError]:
     """What is wrong with a request that decoding could not see."""
-    found: list[Fault] = []
+    found: list[FieldError] = []
     if isinstance(asked, Reprioritization) and asked.priority is None:
-        found.append(Fault("/priority", "is missing"))
+        found.append(FieldError("/priority", "is missing"))
     if isinstance(asked, Release):
         if asked.ids is None:
-            return [*found, Fault("/ids", "is missing")]
+            return [*found, FieldError("/ids", "is missing")]
         return found + check_ids(asked.ids, ids_max)
     return found + check_target(asked.ids, asked.filter, ids_max)
 
 
-def check_target(given: Sequence[str] | None, chosen: Filter | None, ids_max: int) -> list[Fault]:
+def check_target(
+    given: Sequence[str] | None, chosen: Filter | None, ids_max: int
+) -> list[FieldError]:
     """What is wrong with what names the jobs: either ids or a filter."""
     match given, chosen:
         case (None, None) | (list(), Filter()):
-            return [Fault("", "names either `ids` or a `filter`")]
+            return [FieldError("", "names either `ids` or a `filter`")]
         case (list(), None):
             return check_ids(given, ids_max)
         case (None, Filter()):
@@ -124,40 +126,40 @@ def check_target(given: Sequence[str] | None, chosen: Filter | None, ids_max: in
     raise AssertionError("ids are a list")
 
 
-def check_ids(given: Sequence[str], ids_max: int) -> list[Fault]:
+def check_ids(given: Sequence[str], ids_max: int) -> list[FieldError]:
     """What is wrong with a list of jobs: ids, or `queue/jobSet/clientId`."""
     if not given:
-        return [Fault("/ids", "names no job")]
+        return [FieldError("/ids", "names no job")]
     if len(given) > ids_max:
-        return [Fault("/ids", f"names {len(given)} jobs; at most {ids_max} are allowed")]
+        return [FieldError("/ids", f"names {len(given)} jobs; at most {ids_max} are allowed")]
     found = []
     for index, text in enumerate(given):
         try:
             ids.job_id_of(text)
         except ValueError:
             detail = f"{validation.shown(text)} is neither a job id nor queue/jobSet/clientId"
-            found.append(Fault(f"/ids/{index}", detail))
+            found.append(FieldError(f"/ids/{index}", detail))
     return found
 
 
-def check_filter(chosen: Filter) -> list[Fault]:
+def check_filter(chosen: Filter) -> list[FieldError]:
     """What is wrong with a filter; whether its queue exists is not known here."""
-    found: list[Fault] = []
+    found: list[FieldError] = []
     if chosen.queue is None:
-        found.append(Fault("/filter/queue", "is missing"))
+        found.append(FieldError("/filter/queue", "is missing"))
     elif detail := name_rules.queue(chosen.queue):
-        found.append(Fault("/filter/queue", detail))
+        found.append(FieldError("/filter/queue", detail))
     if chosen.job_set is not None and (detail := name_rules.job_set(chosen.job_set)):
-        found.append(Fault("/filter/jobSet", detail))
+        found.append(FieldError("/filter/jobSet", detail))
     if chosen.labels:
         check_labels(chosen.labels, "/filter/labels", LABEL_BYTES_MAX, found)
     for index, name in enumerate(chosen.classes or ()):
         if detail := name_rules.queue(name):
-            found.append(Fault(f"/filter/classes/{index}", detail))
+            found.append(FieldError(f"/filter/classes/{index}", detail))
     for field in ("cluster", "node"):
         text = getattr(chosen, field)
         if text is not None and (detail := name_rules.printable(text)):
-            found.append(Fault(f"/filter/{field}", detail))
+            found.append(FieldError(f"/filter/{field}", detail))
     return found
 
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.records import events
 from fairlead_submit.domain import job_terms, pod_spec, policy, secret_variables
 from fairlead_submit.domain import validation as faults
@@ -45,8 +45,8 @@ class Template(msgspec.Struct, frozen=True, gc=False):
     event: events.JobSubmitted
     size: int
     after: tuple[str, ...]
-    faults: tuple[Fault, ...]
-    shared: tuple[Fault, ...]
+    faults: tuple[FieldError, ...]
+    shared: tuple[FieldError, ...]
 
 
 class Shared(msgspec.Struct, frozen=True):
@@ -107,7 +107,7 @@ class Templates:
     def _made(self, given: Job, shared: Shared, text: bytes) -> Template:
         defaults = shared.defaults
         job = given if defaults is None else merged(given, defaults)
-        found: list[Fault] = []
+        found: list[FieldError] = []
         own_spec = spec_of(job)
         if own_spec is not None:
             pod = self._long(job, own_spec, shared.secrets, found)
@@ -151,10 +151,10 @@ class Templates:
             self._terms.put(key, made, 2 * (len(pod.key) + len(rest)) + ENTRY_BYTES)
         return made
 
-    def _long(self, job: Job, text: bytes, secrets: QueueSecrets, found: list[Fault]) -> _Pod:
+    def _long(self, job: Job, text: bytes, secrets: QueueSecrets, found: list[FieldError]) -> _Pod:
         if len(text) > self._limits.pod_spec_bytes_max:
             found.append(
-                Fault(
+                FieldError(
                     "/podSpec",
                     f"has {len(text)} bytes; at most {self._limits.pod_spec_bytes_max} are allowed",
                 )
@@ -163,29 +163,31 @@ class Templates:
         key = pod_spec.key_of(text)
         demand = self._demand(key, text, job.priority_class)
         if demand.faults:
-            found += [Fault(f"/podSpec{fault.pointer}", fault.detail) for fault in demand.faults]
+            found += [
+                FieldError(f"/podSpec{fault.pointer}", fault.detail) for fault in demand.faults
+            ]
             return _Pod(demand, b"{}", b"", None)
         try:
             document = cast(_Object, faults.parse(text))
             if _is_deep(text, document):
-                found.append(Fault("/podSpec", f"is nested more than {faults.DEPTH_MAX} deep"))
+                found.append(FieldError("/podSpec", f"is nested more than {faults.DEPTH_MAX} deep"))
                 return _NOTHING
             canonical = _encode_ordered(document)
             if not faults.says_all(text, canonical) and (twice := faults.repeated(text)):
-                found += [Fault(f"/podSpec{fault.pointer}", fault.detail) for fault in twice]
+                found += [FieldError(f"/podSpec{fault.pointer}", fault.detail) for fault in twice]
                 return _NOTHING
             if secret_variables.may_have_secrets(canonical):
-                wrong: list[Fault] = []
+                wrong: list[FieldError] = []
                 secret_variables.seal_values(document, secrets, wrong)
                 canonical = _encode_ordered(document)
                 secret_variables.resolve(document, secrets, wrong)
                 if wrong:
-                    found += [Fault(f"/podSpec{item.pointer}", item.detail) for item in wrong]
+                    found += [FieldError(f"/podSpec{item.pointer}", item.detail) for item in wrong]
                     return _NOTHING
             spec = _encode(pod_spec.completed(document, demand))
             return _Pod(demand, spec, canonical, key)
         except ValueError as error:
-            found.append(Fault("/podSpec", f"cannot be read: {error}"))
+            found.append(FieldError("/podSpec", f"cannot be read: {error}"))
             return _NOTHING
 
     def _demand(
@@ -199,31 +201,35 @@ class Templates:
             self._demands.put((key, priority_class), demand, 2 * len(text) + ENTRY_BYTES)
         return demand
 
-    def _short(self, job: Job, secrets: QueueSecrets, found: list[Fault]) -> _Pod:
+    def _short(self, job: Job, secrets: QueueSecrets, found: list[FieldError]) -> _Pod:
         container: _Object = {"name": "main"}
         canonical = b""
         if job.image is not None:
             container["image"] = job.image
         if job.command is not None:
             if not job.command:
-                found.append(Fault("/command", "is empty"))
+                found.append(FieldError("/command", "is empty"))
             container["command"] = job.command
         elif job.image is None:
-            found.append(Fault("", "says nothing to run: a podSpec, command or image is needed"))
+            found.append(
+                FieldError("", "says nothing to run: a podSpec, command or image is needed")
+            )
         if job.env:
             _check_environment(job.env, found)
             container["env"], canonical = _environment(job.env, secrets, found)
         if job.working_dir is not None:
             if not job.working_dir.startswith("/") or "\0" in job.working_dir:
-                found.append(Fault("/workingDir", "is not an absolute path"))
+                found.append(FieldError("/workingDir", "is not an absolute path"))
             container["workingDir"] = job.working_dir
         demand = self._short_demand(job)
         if demand.faults:
-            found += [Fault(_short_pointer(item.pointer), item.detail) for item in demand.faults]
+            found += [
+                FieldError(_short_pointer(item.pointer), item.detail) for item in demand.faults
+            ]
         spec = _encode(pod_spec.completed({"containers": [container]}, demand))
         if len(spec) > self._limits.pod_spec_bytes_max:
             found.append(
-                Fault(
+                FieldError(
                     "",
                     f"makes a pod spec of {len(spec)} bytes;"
                     f" at most {self._limits.pod_spec_bytes_max} are allowed",
@@ -279,7 +285,7 @@ def merged(job: Job, defaults: Defaults) -> Job:
     return replace(job, **fields)
 
 
-def _check_environment(env: Env, found: list[Fault]) -> None:
+def _check_environment(env: Env, found: list[FieldError]) -> None:
     named = (
         [(f"/env/{index}/name", item.name or "") for index, item in enumerate(env)]
         if isinstance(env, list)
@@ -287,18 +293,18 @@ def _check_environment(env: Env, found: list[Fault]) -> None:
     )
     for place, name in named:
         if not name or "=" in name or not name.isprintable():
-            found.append(Fault(place, "is no name of an environment variable"))
+            found.append(FieldError(place, "is no name of an environment variable"))
 
 
 def _environment(
-    env: Env, secrets: QueueSecrets, found: list[Fault]
+    env: Env, secrets: QueueSecrets, found: list[FieldError]
 ) -> tuple[list[_Object], bytes]:
     """The variables of the container, and, where there are secrets, how they name the job."""
     entries = secret_variables.entries(env)
     text = _encode_ordered(entries)
     if not secret_variables.may_have_secrets(text):
         return entries, b"" if isinstance(env, dict) else text
-    wrong: list[Fault] = []
+    wrong: list[FieldError] = []
     document = {"containers": [{"env": entries}]}
     secret_variables.seal_values(document, secrets, wrong)
     canonical = _encode_ordered(entries)
@@ -307,7 +313,7 @@ def _environment(
     for item in wrong:
         _, _, _, _, number, *rest = item.pointer.split("/")
         place = number if names is None else faults.escape(names[int(number)])
-        found.append(Fault("/".join(["/env", place, *rest]), item.detail))
+        found.append(FieldError("/".join(["/env", place, *rest]), item.detail))
     return entries, canonical
 
 
@@ -331,11 +337,13 @@ def _digest(said: bytes, canonical: bytes) -> str:
 
 
 def _placed(
-    found: list[Fault], given: Job, defaults: Defaults | None
-) -> tuple[tuple[Fault, ...], tuple[Fault, ...]]:
+    found: list[FieldError], given: Job, defaults: Defaults | None
+) -> tuple[tuple[FieldError, ...], tuple[FieldError, ...]]:
     """The faults of the job itself, and those in the request's `defaults`."""
     own = [item for item in found if defaults is None or _is_own(item.pointer, given)]
-    shared = [Fault(f"/defaults{item.pointer}", item.detail) for item in found if item not in own]
+    shared = [
+        FieldError(f"/defaults{item.pointer}", item.detail) for item in found if item not in own
+    ]
     return tuple(own), tuple(shared)
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from fairlead_common.domain import timestamps
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import FailureCategory
@@ -51,13 +51,13 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
     event: events.JobSubmitted
     size: int
     after: tuple[str, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[FieldError, ...]
 
 
 def read(job: Job, demand: pod_spec.Demand, shape: Raw, policy: JobPolicy) -> Terms:
     """The terms of a job whose pod asks for `demand` and may run where `shape` says."""
     defaults, limits = policy.job_defaults, policy.limits
-    found: list[Fault] = []
+    found: list[FieldError] = []
     _check_names(job, demand, policy, found)
     event = events.JobSubmitted(
         job_id=_NO_JOB,
@@ -107,10 +107,12 @@ def spec_of(job: Job) -> bytes | None:
     return None if text == b"null" else text
 
 
-def _check_names(job: Job, demand: pod_spec.Demand, policy: JobPolicy, found: list[Fault]) -> None:
+def _check_names(
+    job: Job, demand: pod_spec.Demand, policy: JobPolicy, found: list[FieldError]
+) -> None:
     if spec_of(job) is not None:
         found += [
-            Fault(f"/{_ENCODED[name]}", "stands beside a podSpec; say one or the other")
+            FieldError(f"/{_ENCODED[name]}", "stands beside a podSpec; say one or the other")
             for name in SHORT_FORM
             if getattr(job, name) is not None
         ]
@@ -118,18 +120,18 @@ def _check_names(job: Job, demand: pod_spec.Demand, policy: JobPolicy, found: li
     classes = sorted(item.name for item in policy.priority_classes)
     if name is not None and name not in classes:
         place = "/priorityClass" if job.priority_class else "/podSpec/priorityClassName"
-        found.append(Fault(place, f"is {faults.shown(name)}, not one of {', '.join(classes)}"))
+        found.append(FieldError(place, f"is {faults.shown(name)}, not one of {', '.join(classes)}"))
     if job.pool is not None and (detail := name_rules.queue(job.pool)):
-        found.append(Fault("/pool", detail))
+        found.append(FieldError("/pool", detail))
     if job.namespace is not None and (detail := name_rules.namespace(job.namespace)):
-        found.append(Fault("/namespace", detail))
+        found.append(FieldError("/namespace", detail))
     for index, text in enumerate(job.after or ()):
         if detail := name_rules.printable(text):
-            found.append(Fault(f"/after/{index}", detail))
+            found.append(FieldError(f"/after/{index}", detail))
     for field in ("services", "ingresses"):
         if getattr(job, field):
             found.append(
-                Fault(f"/{field}", f"is not empty: no cluster of Fairlead makes {field} yet")
+                FieldError(f"/{field}", f"is not empty: no cluster of Fairlead makes {field} yet")
             )
     if job.labels:
         check_labels(job.labels, "/labels", policy.limits.label_bytes_max, found)
@@ -137,31 +139,39 @@ def _check_names(job: Job, demand: pod_spec.Demand, policy: JobPolicy, found: li
         _check_annotations(job.annotations, policy.limits.annotation_bytes_max, found)
 
 
-def check_labels(labels: Mapping[str, str], at: str, bytes_max: int, found: list[Fault]) -> None:
+def check_labels(
+    labels: Mapping[str, str], at: str, bytes_max: int, found: list[FieldError]
+) -> None:
     """Labels as Kubernetes has them, none of ours, and not too many."""
     for key, value in labels.items():
         place = f"{at}/{faults.escape(key)}"
         if detail := name_rules.label_key(key) or name_rules.label_value(value):
-            found.append(Fault(place, detail))
+            found.append(FieldError(place, detail))
         elif key.partition("/")[0] == name_rules.OURS:
-            found.append(Fault(place, f"begins with {name_rules.OURS}, which is Fairlead's own"))
+            found.append(
+                FieldError(place, f"begins with {name_rules.OURS}, which is Fairlead's own")
+            )
     _check_bytes(labels, at, bytes_max, found)
 
 
-def _check_annotations(annotations: Mapping[str, str], bytes_max: int, found: list[Fault]) -> None:
+def _check_annotations(
+    annotations: Mapping[str, str], bytes_max: int, found: list[FieldError]
+) -> None:
     for key in annotations:
         if detail := name_rules.label_key(key):
-            found.append(Fault(f"/annotations/{faults.escape(key)}", detail))
+            found.append(FieldError(f"/annotations/{faults.escape(key)}", detail))
     _check_bytes(annotations, "/annotations", bytes_max, found)
 
 
-def _check_bytes(texts: Mapping[str, str], at: str, bytes_max: int, found: list[Fault]) -> None:
+def _check_bytes(
+    texts: Mapping[str, str], at: str, bytes_max: int, found: list[FieldError]
+) -> None:
     size = sum(len(key.encode()) + len(value.encode()) for key, value in texts.items())
     if size > bytes_max:
-        found.append(Fault(at, f"has {size} bytes; at most {bytes_max} are allowed"))
+        found.append(FieldError(at, f"has {size} bytes; at most {bytes_max} are allowed"))
 
 
-def _time_ms(text: str | None, found: list[Fault]) -> int | None:
+def _time_ms(text: str | None, found: list[FieldError]) -> int | None:
     if text is None:
         return None
     try:
@@ -170,13 +180,15 @@ def _time_ms(text: str | None, found: list[Fault]) -> int | None:
         time_ms = -1
     if time_ms < 0:
         found.append(
-            Fault("/startAfter", f"is {faults.shown(text)}; write it like 2026-01-31T12:00:00Z")
+            FieldError(
+                "/startAfter", f"is {faults.shown(text)}; write it like 2026-01-31T12:00:00Z"
+            )
         )
         return None
     return time_ms
 
 
-def _checkpoint_s(job: Job, found: list[Fault]) -> int | None:
+def _checkpoint_s(job: Job, found: list[FieldError]) -> int | None:
     if job.checkpoint_interval_seconds is not None or not job.annotations:
         return job.checkpoint_interval_seconds
     text = job.annotations.get(CHECKPOINT_ANNOTATION)
@@ -184,30 +196,32 @@ def _checkpoint_s(job: Job, found: list[Fault]) -> int | None:
         return None
     if len(text) > 9 or not (text.isascii() and text.isdigit()) or int(text) == 0:
         place = f"/annotations/{faults.escape(CHECKPOINT_ANNOTATION)}"
-        found.append(Fault(place, f"is {faults.shown(text)}; a number of seconds is expected"))
+        found.append(FieldError(place, f"is {faults.shown(text)}; a number of seconds is expected"))
         return None
     return int(text)
 
 
-def _gang(gang: Gang | None, size_max: int, found: list[Fault]) -> events.Gang | None:
+def _gang(gang: Gang | None, size_max: int, found: list[FieldError]) -> events.Gang | None:
     if gang is None:
         return None
     if gang.name is None:
-        found.append(Fault("/gang/name", "is missing"))
+        found.append(FieldError("/gang/name", "is missing"))
     elif detail := name_rules.printable(gang.name):
-        found.append(Fault("/gang/name", detail))
+        found.append(FieldError("/gang/name", detail))
     if gang.size is None:
-        found.append(Fault("/gang/size", "is missing"))
+        found.append(FieldError("/gang/size", "is missing"))
     elif gang.size > size_max:
-        found.append(Fault("/gang/size", f"is {gang.size}; at most {size_max} is allowed"))
+        found.append(FieldError("/gang/size", f"is {gang.size}; at most {size_max} is allowed"))
     elif gang.min_size is not None and gang.min_size > gang.size:
-        found.append(Fault("/gang/minSize", f"is {gang.min_size}, above the size of {gang.size}"))
+        found.append(
+            FieldError("/gang/minSize", f"is {gang.min_size}, above the size of {gang.size}")
+        )
     elif gang.member is not None and gang.member >= gang.size:
         detail = f"is {gang.member}; the {gang.size} members count from 0 to {gang.size - 1}"
-        found.append(Fault("/gang/member", detail))
+        found.append(FieldError("/gang/member", detail))
     label = gang.uniformity_label
     if label is not None and (detail := name_rules.label_key(label)):
-        found.append(Fault("/gang/uniformityLabel", detail))
+        found.append(FieldError("/gang/uniformityLabel", detail))
     return events.Gang(
         name=gang.name or "",
         size=gang.size or 1,

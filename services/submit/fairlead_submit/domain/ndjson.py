@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_submit.domain import validation
 from fairlead_submit.domain.decoding import OBJECTS_MAX, Decoder, invalid
@@ -45,22 +45,25 @@ class Lines:
         if whole:
             self._take(whole)
 
-    def submission(self, queue: str | None, job_set: str | None) -> tuple[Submission, list[Fault]]:
+    def submission(
+        self, queue: str | None, job_set: str | None
+    ) -> tuple[Submission, list[FieldError]]:
         """The jobs as a request, and the faults of their lines. Raises a 400 `Problem`."""
         if self._rest:
             self._take(self._rest)
             self._rest = b""
-        found: list[Fault] = []
-        unread: list[Fault] = []
+        found: list[FieldError] = []
+        unread: list[FieldError] = []
         for index, body in self._odd:
             try:
                 self._jobs[index], some = self._decoder.slow(body)
-                found += [Fault(f"{_AT}{index}{item.pointer}", item.detail) for item in some]
+                found += [FieldError(f"{_AT}{index}{item.pointer}", item.detail) for item in some]
             except Problem as problem:
                 if problem.slug == "malformed":
-                    unread.append(Fault(f"{_AT}{index}", problem.detail))
+                    unread.append(FieldError(f"{_AT}{index}", problem.detail))
                 found += [
-                    Fault(f"{_AT}{index}{item.pointer}", item.detail) for item in problem.faults
+                    FieldError(f"{_AT}{index}{item.pointer}", item.detail)
+                    for item in problem.field_errors
                 ]
             if len(found) + len(unread) >= validation.FAULTS_MAX:
                 break
@@ -74,9 +77,9 @@ class Lines:
             raise invalid(found)
         return Submission(queue=queue, job_set=job_set, jobs=self._jobs), found
 
-    def placed(self, found: Iterable[Fault]) -> list[Fault]:
+    def placed(self, found: Iterable[FieldError]) -> list[FieldError]:
         """The same faults where the client finds them: by line, counted from 1."""
-        return [Fault(self._place(fault.pointer), fault.detail) for fault in found]
+        return [FieldError(self._place(fault.pointer), fault.detail) for fault in found]
 
     def _place(self, pointer: str) -> str:
         if pointer in ("/queue", "/jobSet"):
@@ -95,7 +98,7 @@ class Lines:
         first, self._count = self._count + 1, self._count + len(lines)
         if len(self._jobs) + sum(1 for line in lines if line.strip()) > self._jobs_max:
             detail = f"holds more than {self._jobs_max} jobs, which is as many as are allowed"
-            raise invalid([Fault("", detail)])
+            raise invalid([FieldError("", detail)])
         # Where each line begins and ends so, no value goes on over the end of a line.
         if all(line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines):
             jobs = self._all(whole)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from fairlead_common.domain import quantities, shapes
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_submit.domain import validation as faults
 from fairlead_submit.domain.policy import JobDefaults
 from fairlead_submit.domain.request_types import Amount
@@ -139,7 +139,7 @@ class Demand(msgspec.Struct, frozen=True):
     `tolerations` are those to be added. Pointers of faults begin at the pod spec.
     """
 
-    faults: tuple[Fault, ...]
+    faults: tuple[FieldError, ...]
     requests: Mapping[str, int] = {}
     shape: Raw = Raw(b"{}")
     completed: tuple[Filled, ...] = ()
@@ -166,14 +166,14 @@ def key_of(spec: bytes) -> bytes | None:
 
 def read(spec: bytes, priority_class: str | None, defaults: JobDefaults) -> Demand:
     """What this pod asks for; `priority_class` is the job's own word, if it has one."""
-    known: list[Fault] = []
+    known: list[FieldError] = []
     try:
         pod = _pod_decoder.decode(spec)
     except (msgspec.ValidationError, RecursionError, UnicodeDecodeError):
         try:
             document = faults.parse(spec)
         except ValueError as error:
-            return Demand((Fault("", f"cannot be read: {error}"),))
+            return Demand((FieldError("", f"cannot be read: {error}"),))
         known, kept = faults.examine(document, Pod)
         if not isinstance(document, dict):
             return Demand(tuple(known))
@@ -183,9 +183,9 @@ def read(spec: bytes, priority_class: str | None, defaults: JobDefaults) -> Dema
 
 
 def _demand(pod: Pod, priority_class: str | None, defaults: JobDefaults) -> Demand:
-    found: list[Fault] = []
+    found: list[FieldError] = []
     if not pod.containers:
-        found.append(Fault("/containers", "has no container; at least one is needed"))
+        found.append(FieldError("/containers", "has no container; at least one is needed"))
     pod_level = _amounts(pod.resources, "/resources", {}, found)[0]
     implied = {name: text for name, text in defaults.requests.items() if name not in pod_level}
     completed: list[Filled] = []
@@ -206,7 +206,7 @@ def _demand(pod: Pod, priority_class: str | None, defaults: JobDefaults) -> Dema
     name = priority_class or pod.priority_class_name
     if priority_class and pod.priority_class_name not in (None, priority_class):
         found.append(
-            Fault(
+            FieldError(
                 "/priorityClassName",
                 f"is {faults.shown(pod.priority_class_name)}, but the job's priorityClass is"
                 f" {faults.shown(priority_class)}",
@@ -225,11 +225,11 @@ def _demand(pod: Pod, priority_class: str | None, defaults: JobDefaults) -> Dema
     )
 
 
-def _grace_s(pod: Pod, found: list[Fault]) -> int:
+def _grace_s(pod: Pod, found: list[FieldError]) -> int:
     grace_s = pod.termination_grace_period_seconds or 1
     if not 1 <= grace_s <= GRACE_S_MAX:
         found.append(
-            Fault(
+            FieldError(
                 "/terminationGracePeriodSeconds",
                 f"is {faults.shown(grace_s)}; from 1 to {GRACE_S_MAX} is allowed",
             )
@@ -250,25 +250,25 @@ def amount(resource: str, quantity: Amount) -> int | str:
 @lru_cache(maxsize=65_536)
 def _amount(resource: str, quantity: Amount) -> int | str:
     try:
-        return quantities.parse(resource, quantity, round_up=True)
+        return quantities.parse_quantity(resource, quantity, round_up=True)
     except ValueError as error:
         return str(error)
 
 
-def _parsed(quantities: Quantities | None, at: str, found: list[Fault]) -> dict[str, int]:
+def _parsed(quantities: Quantities | None, at: str, found: list[FieldError]) -> dict[str, int]:
     """Resource -> amount; what cannot be read is a fault and counts as nothing."""
     amounts: dict[str, int] = {}
     for name, quantity in (quantities or {}).items():
         parsed = amount(name, quantity)
         if isinstance(parsed, str):
-            found.append(Fault(f"{at}/{faults.escape(name)}", parsed))
+            found.append(FieldError(f"{at}/{faults.escape(name)}", parsed))
         else:
             amounts[name] = parsed
     return amounts
 
 
 def _amounts(
-    given: Resources | None, at: str, implied: Mapping[str, str], found: list[Fault]
+    given: Resources | None, at: str, implied: Mapping[str, str], found: list[FieldError]
 ) -> tuple[dict[str, int], Filled]:
     """What a container asks for, and its requests and limits with nothing left open."""
     asked = given or Resources()
@@ -279,7 +279,7 @@ def _amounts(
             assert asked.limits is not None
             assert asked.requests is not None
             found.append(
-                Fault(
+                FieldError(
                     f"{at}/limits/{faults.escape(name)}",
                     f"is {asked.limits[name]}, less than the request of {asked.requests[name]}",
                 )
@@ -335,7 +335,7 @@ def _added_tolerations(
 
 
 def _shape(
-    pod: Pod, requests: Mapping[str, int], added: list[shapes.Toleration], found: list[Fault]
+    pod: Pod, requests: Mapping[str, int], added: list[shapes.Toleration], found: list[FieldError]
 ) -> shapes.Shape:
     """The canonical shape: what may stand in any order is sorted, what is twice is there once."""
     tolerations = [_toleration(item) for item in pod.tolerations or ()]
@@ -368,15 +368,17 @@ def _sorted(items: Sequence[T]) -> list[T]:
     return [by_text[text] for text in sorted(by_text)]
 
 
-def _check_toleration(toleration: shapes.Toleration, at: str, found: list[Fault]) -> None:
+def _check_toleration(toleration: shapes.Toleration, at: str, found: list[FieldError]) -> None:
     if toleration.operator not in ("Equal", "Exists"):
-        found.append(Fault(f"{at}/operator", "is neither Equal nor Exists"))
+        found.append(FieldError(f"{at}/operator", "is neither Equal nor Exists"))
     elif toleration.operator == "Exists" and toleration.value:
-        found.append(Fault(f"{at}/value", "has no meaning with the operator Exists"))
+        found.append(FieldError(f"{at}/value", "has no meaning with the operator Exists"))
     elif not toleration.key and toleration.operator != "Exists":
-        found.append(Fault(f"{at}/key", "is missing: only the operator Exists works without"))
+        found.append(FieldError(f"{at}/key", "is missing: only the operator Exists works without"))
     if toleration.effect not in ("", "NoSchedule", "PreferNoSchedule", "NoExecute"):
-        found.append(Fault(f"{at}/effect", "is none of NoSchedule, PreferNoSchedule and NoExecute"))
+        found.append(
+            FieldError(f"{at}/effect", "is none of NoSchedule, PreferNoSchedule and NoExecute")
+        )
 
 
 _TERMS_AT: Final = (
@@ -385,17 +387,17 @@ _TERMS_AT: Final = (
 _PREFERRED_AT: Final = "/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def _terms(affinity: Affinity | None, found: list[Fault]) -> list[shapes.SelectorTerm]:
+def _terms(affinity: Affinity | None, found: list[FieldError]) -> list[shapes.SelectorTerm]:
     if not affinity or not affinity.node_affinity or not affinity.node_affinity.required:
         return []
     given = affinity.node_affinity.required.node_selector_terms
     if not given:
-        found.append(Fault(_TERMS_AT, "has no term; at least one is needed"))
+        found.append(FieldError(_TERMS_AT, "has no term; at least one is needed"))
         return []
     return [_term(term, f"{_TERMS_AT}/{index}", found) for index, term in enumerate(given)]
 
 
-def _preferred(affinity: Affinity | None, found: list[Fault]) -> list[shapes.Preference]:
+def _preferred(affinity: Affinity | None, found: list[FieldError]) -> list[shapes.Preference]:
     """Weights of one term add up; a term without anything in it meets nothing."""
     if not affinity or not affinity.node_affinity or not affinity.node_affinity.preferred:
         return []
@@ -407,21 +409,21 @@ def _preferred(affinity: Affinity | None, found: list[Fault]) -> list[shapes.Pre
     return [shapes.Preference(weight, term) for term, weight in weights.items()]
 
 
-def _term(given: SelectorTerm, at: str, found: list[Fault]) -> shapes.SelectorTerm:
+def _term(given: SelectorTerm, at: str, found: list[FieldError]) -> shapes.SelectorTerm:
     expressions = _requirements(given.match_expressions, f"{at}/matchExpressions", found)
     fields = _requirements(given.match_fields, f"{at}/matchFields", found)
     return shapes.SelectorTerm(tuple(expressions), tuple(fields))
 
 
 def _requirements(
-    given: Sequence[Requirement] | None, at: str, found: list[Fault]
+    given: Sequence[Requirement] | None, at: str, found: list[FieldError]
 ) -> list[shapes.Requirement]:
     made = []
     for index, item in enumerate(given or ()):
         values = item.values or []
         detail = _requirement_fault(item.operator, values)
         if detail is not None:
-            found.append(Fault(f"{at}/{index}", detail))
+            found.append(FieldError(f"{at}/{index}", detail))
         made.append(shapes.Requirement(item.key, item.operator, tuple(sorted(set(values)))))
     return _sorted(made)
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from fairlead_common.domain import shapes
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.node_matching import NODE_NAME
 from fairlead_common.domain.priority_classes import DEFAULT_CLASS, DEFAULT_CLASSES, PriorityClass
 from fairlead_submit.domain import validation
@@ -96,26 +96,26 @@ class JobPolicy(msgspec.Struct, frozen=True, kw_only=True):
     allow: Mapping[str, Allow] = {}
 
 
-def check(allow: Allow, namespace: str, spec: _Object) -> list[Fault]:
+def check(allow: Allow, namespace: str, spec: _Object) -> list[FieldError]:
     """What of a job is not allowed. Pointers begin at the job; `spec` is its whole pod spec."""
-    found: list[Fault] = []
+    found: list[FieldError] = []
     if allow.namespaces is not None and namespace not in allow.namespaces:
-        found.append(Fault("/namespace", _detail(namespace, allow.namespaces)))
+        found.append(FieldError("/namespace", _detail(namespace, allow.namespaces)))
     if allow.service_accounts is not None:
         for field in ("serviceAccountName", "serviceAccount"):
             account = spec.get(field) or (DEFAULT_ACCOUNT if field.endswith("Name") else None)
             if account is not None and account not in allow.service_accounts:
                 detail = _detail(account, allow.service_accounts)
-                found.append(Fault(f"/podSpec/{field}", detail))
+                found.append(FieldError(f"/podSpec/{field}", detail))
     if allow.volumes is not None:
         volumes = spec.get("volumes")
         for index, volume in enumerate(volumes if isinstance(volumes, list) else ()):
             closed = _volume_fault(volume, allow.volumes)
             if closed is not None:
-                found.append(Fault(f"/podSpec/volumes/{index}", closed))
+                found.append(FieldError(f"/podSpec/volumes/{index}", closed))
     if allow.nodes is not None and spec.get("nodeName") is not None:
         said = "is not for jobs to say: the queue's nodes are limited"
-        found.append(Fault("/podSpec/nodeName", said))
+        found.append(FieldError("/podSpec/nodeName", said))
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.problems import Problem
@@ -30,7 +30,7 @@ def prepare_events(
     priority_classes: tuple[PriorityClass, ...],
     job_defaults: Mapping[str, Any],  # the setting `jobDefaults`
     first_number: int,
-) -> tuple[list[events.JobSubmitted], dict[JobId, str], list[Fault]]:
+) -> tuple[list[events.JobSubmitted], dict[JobId, str], list[FieldError]]:
     """The events of one submission, the jobs elsewhere that it names, and every fault.
 
     Environments are ignored: they decide nothing, and secrets are known to the service only.
@@ -49,7 +49,7 @@ def prepare_events(
             decoded, known, Templates(policy), policy.limits, Place(0, first_number)
         )
     except Problem as problem:
-        return [], {}, problem.faults or [Fault("", problem.detail)]
+        return [], {}, problem.field_errors or [FieldError("", problem.detail)]
     return prepared.jobs, prepared.outside, found
 
 

@@ -11,8 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead_common.domain.errors import Fault
-from fairlead_common.domain.secret_values import SEALED, Keyring, SealBroken, has_sealed, variables
+from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.secret_values import (
+    SEALED,
+    DecryptionFailed,
+    Keyring,
+    has_sealed,
+    variables,
+)
 from fairlead_submit.domain import validation
 from fairlead_submit.domain.request_types import Env, EnvValue, EnvVar, Job, SecretKeyRef, ValueFrom
 
@@ -40,7 +46,7 @@ class QueueSecrets:
         """Whether this value was sealed for the queue, with a key that there is."""
         try:
             self._keyring.open(self._queue, sealed)
-        except SealBroken:
+        except DecryptionFailed:
             return False
         return True
 
@@ -54,14 +60,14 @@ def may_have_secrets(canonical: bytes) -> bool:
     return any(word in canonical for word in _WORDS)
 
 
-def seal_values(document: dict[str, Any], secrets: QueueSecrets, found: list[Fault]) -> None:
+def seal_values(document: dict[str, Any], secrets: QueueSecrets, found: list[FieldError]) -> None:
     """Seal the values that are marked as secret, in place. `Any`: JSON. Adds faults."""
     for at, variable in variables(document):
         if SEALED in variable:
-            found.append(Fault(f"{at}/sealed", "is not a field that is known here"))
+            found.append(FieldError(f"{at}/sealed", "is not a field that is known here"))
         secret = variable.pop("secret", None)
         if secret not in (None, True, False):
-            found.append(Fault(f"{at}/secret", "is neither true nor false"))
+            found.append(FieldError(f"{at}/secret", "is neither true nor false"))
         source = variable.get("valueFrom")
         if isinstance(source, dict) and "secretRef" in source:
             source["secretKeyRef"] = source.pop("secretRef")
@@ -71,16 +77,16 @@ def seal_values(document: dict[str, Any], secrets: QueueSecrets, found: list[Fau
             continue
         value = variable.pop("value", None)
         if not isinstance(value, str):
-            found.append(Fault(f"{at}/value", "is missing, or not a text"))
+            found.append(FieldError(f"{at}/value", "is missing, or not a text"))
             continue
         sealed = secrets.seal(value)
         if sealed is None:
-            found.append(Fault(at, NO_KEY))
+            found.append(FieldError(at, NO_KEY))
         else:
             variable[SEALED] = sealed
 
 
-def resolve(document: dict[str, Any], secrets: QueueSecrets, found: list[Fault]) -> None:
+def resolve(document: dict[str, Any], secrets: QueueSecrets, found: list[FieldError]) -> None:
     """Put the values of the queue's secrets beside the references to them, in place."""
     for at, variable in variables(document):
         reference = _reference(variable)
@@ -96,7 +102,7 @@ def resolve(document: dict[str, Any], secrets: QueueSecrets, found: list[Fault])
         else:
             secret, its_key = validation.shown(name), validation.shown(key)
             detail = f"the queue has no secret {secret} with a key {its_key}"
-            found.append(Fault(f"{at}/valueFrom/secretKeyRef", detail))
+            found.append(FieldError(f"{at}/valueFrom/secretKeyRef", detail))
 
 
 def _reference(variable: dict[str, Any]) -> dict[str, Any] | None:
@@ -163,7 +169,7 @@ def again(spec: bytes, secrets: QueueSecrets) -> bytes | str:
         inline = SEALED in variable and "valueFrom" not in variable
         if inline and not secrets.opens(variable[SEALED]):
             return "it has secret values of another queue, or of a key that is no longer there"
-    found: list[Fault] = []
+    found: list[FieldError] = []
     resolve(document, secrets, found)
     if found:
         return found[0].detail

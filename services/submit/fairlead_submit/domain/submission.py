@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from fairlead_common.domain import ids
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events
@@ -40,33 +40,33 @@ class Place(msgspec.Struct, frozen=True):
 
 def prepare(
     request: Submission,
-    known: list[Fault],
+    known: list[FieldError],
     templates: Templates,
     limits: Limits,
     place: Place,
     secrets: QueueSecrets = secret_variables.NONE,
-) -> tuple[Prepared, list[Fault]]:
+) -> tuple[Prepared, list[FieldError]]:
     """The jobs as events, and every fault, `known` ones first.
 
     Whether the queue exists is not known here. The jobs mean nothing when there are faults.
     Raises a `Problem` itself: 422 when there are very many, 413 for jobs that take too much room.
     """
-    found: list[Fault] = []
+    found: list[FieldError] = []
     queue, job_set = request.queue, request.job_set
     if queue is None:
-        found.append(Fault("/queue", "is missing"))
+        found.append(FieldError("/queue", "is missing"))
     elif detail := name_rules.queue(queue):
-        found.append(Fault("/queue", detail))
+        found.append(FieldError("/queue", detail))
     if job_set is None:
-        found.append(Fault("/jobSet", "is missing"))
+        found.append(FieldError("/jobSet", "is missing"))
     elif detail := name_rules.job_set(job_set):
-        found.append(Fault("/jobSet", detail))
+        found.append(FieldError("/jobSet", detail))
     jobs = request.jobs or []
     found += _count_faults(request.jobs, limits.jobs_max)
     if len(jobs) > limits.jobs_max:
         jobs = []
     if request.defaults is not None and request.defaults.client_id is not None:
-        found.append(Fault("/defaults/clientId", "would name every job alike"))
+        found.append(FieldError("/defaults/clientId", "would name every job alike"))
     client_ids = _take_client_ids(jobs, request.defaults)
     batch = _Batch(queue or "", job_set or "", client_ids)
     shared = templates.shared(queue or "", request.defaults, secrets)
@@ -77,13 +77,13 @@ def prepare(
     return batch.prepared(), [*known, *validation.further([*found, *batch.found], known)]
 
 
-def _count_faults(jobs: Sequence[Job] | None, jobs_max: int) -> list[Fault]:
+def _count_faults(jobs: Sequence[Job] | None, jobs_max: int) -> list[FieldError]:
     if jobs is None:
-        return [Fault("/jobs", "is missing")]
+        return [FieldError("/jobs", "is missing")]
     if not jobs:
-        return [Fault("/jobs", "holds no job")]
+        return [FieldError("/jobs", "holds no job")]
     if len(jobs) > jobs_max:
-        return [Fault("/jobs", f"holds {len(jobs)} jobs; at most {jobs_max} are allowed")]
+        return [FieldError("/jobs", f"holds {len(jobs)} jobs; at most {jobs_max} are allowed")]
     return []
 
 
@@ -101,7 +101,7 @@ class _Batch:
     """The jobs of one request as columns, filled step by step."""
 
     def __init__(self, queue: str, job_set: str, client_ids: list[str | None]) -> None:
-        self.found: list[Fault] = []
+        self.found: list[FieldError] = []
         self._queue = queue
         self._job_set = job_set
         self._partition = ids.job_set_partition(queue, job_set)
@@ -121,7 +121,7 @@ class _Batch:
             if template.faults or template.shared:
                 self.found += template.shared
                 self.found += [
-                    Fault(f"/jobs/{index}{fault.pointer}", fault.detail)
+                    FieldError(f"/jobs/{index}{fault.pointer}", fault.detail)
                     for fault in template.faults
                 ]
                 if len(self.found) >= validation.FAULTS_MAX:
@@ -156,7 +156,7 @@ class _Batch:
 
     def _say_of(self, client_ids: set[str], detail: str) -> None:
         self.found += [
-            Fault(f"/jobs/{index}/clientId", f"{validation.shown(text)} {detail}")
+            FieldError(f"/jobs/{index}/clientId", f"{validation.shown(text)} {detail}")
             for index, text in enumerate(self._client_ids)
             if text in client_ids
         ]
@@ -169,7 +169,7 @@ class _Batch:
         count = sum(len(self._templates[index].after) for index in waiting)
         if count > after_max:
             detail = f"name {count} others in `after`; at most {after_max} are allowed"
-            self.found.append(Fault("/jobs", detail))
+            self.found.append(FieldError("/jobs", detail))
             return
         places = {text: index for index, text in enumerate(self._client_ids) if text is not None}
         for index in waiting:
@@ -187,7 +187,9 @@ class _Batch:
             return job_id
         if at >= index:
             what = "is this job itself" if at == index else f"is job {at}, which comes later"
-            self.found.append(Fault(pointer, f"{what}; a job stands behind those it waits for"))
+            self.found.append(
+                FieldError(pointer, f"{what}; a job stands behind those it waits for")
+            )
         return self._ids[at]
 
     def _known_elsewhere(self, text: str) -> JobId:
@@ -216,13 +218,13 @@ class _Batch:
             name = validation.shown(gang.name)
             if not _agree(leader.gang, gang):
                 detail = f"says of gang {name} something else than the member before it"
-                self.found.append(Fault(f"/jobs/{index}/gang", detail))
+                self.found.append(FieldError(f"/jobs/{index}/gang", detail))
             elif leader.pool != template.event.pool:
                 detail = f"differs from the pool {leader.pool!r} of the other members of {name}"
-                self.found.append(Fault(f"/jobs/{index}/pool", detail))
+                self.found.append(FieldError(f"/jobs/{index}/pool", detail))
             elif len(known) == gang.size + 1:
                 detail = f"is {gang.size}, but the request has more members of {name}"
-                self.found.append(Fault(f"/jobs/{index}/gang/size", detail))
+                self.found.append(FieldError(f"/jobs/{index}/gang/size", detail))
         for indexes in members.values():
             self._number(indexes)
 
@@ -238,10 +240,12 @@ class _Batch:
         for index, gang in gangs.items():
             pointer, name = f"/jobs/{index}/gang/member", validation.shown(gang.name)
             if gang.member is None:
-                self.found.append(Fault(pointer, f"is missing; other members of {name} say theirs"))
+                self.found.append(
+                    FieldError(pointer, f"is missing; other members of {name} say theirs")
+                )
             elif said[gang.member] > 1:
                 detail = f"is {gang.member}, as is that of another member of {name}"
-                self.found.append(Fault(pointer, detail))
+                self.found.append(FieldError(pointer, detail))
 
     def prepared(self) -> Prepared:
         """The jobs as events."""

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import inspect
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 
 DEPTH_MAX: Final = 64
 """Deepest nesting of anything: more cannot be meant."""
@@ -41,7 +41,7 @@ def shown(text: object) -> str:
     return quoted if len(quoted) <= SHOWN_MAX else quoted[: SHOWN_MAX - 3] + "..."
 
 
-def further(found: Iterable[Fault], known: Iterable[Fault]) -> list[Fault]:
+def further(found: Iterable[FieldError], known: Iterable[FieldError]) -> list[FieldError]:
     """Faults of a second check that do not merely follow from `known` ones.
 
     Those follow that are at the same place, inside it or around it.
@@ -61,7 +61,7 @@ def _upwards(pointer: str) -> list[str]:
     return ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
-def examine(document: object, kind: type, at: str = "") -> tuple[list[Fault], object]:
+def examine(document: object, kind: type, at: str = "") -> tuple[list[FieldError], object]:
     """All faults of a parsed document, and a copy without what is wrong in it.
 
     `kind` is any type that msgspec can decode; `at` is the pointer of the document itself. Nothing
@@ -83,11 +83,11 @@ class _Found:
     """The faults so far; bounds them, and the work of finding them."""
 
     def __init__(self) -> None:
-        self.faults: list[Fault] = []
+        self.faults: list[FieldError] = []
         self._left = VALUES_MAX
 
     def say(self, pointer: str, detail: str) -> None:
-        self.faults.append(Fault(pointer, detail))
+        self.faults.append(FieldError(pointer, detail))
         if len(self.faults) >= FAULTS_MAX:
             raise _EnoughError
 
@@ -366,7 +366,7 @@ class _Repeating(dict[str, object]):
     names: tuple[str, ...] = ()
 
 
-def repeated(body: bytes) -> list[Fault]:
+def repeated(body: bytes) -> list[FieldError]:
     """Every name that an object says more than once, in a body that `parse` has read.
 
     Parsers differ in which of the values they take, so nobody can rely on any.
@@ -386,17 +386,19 @@ def repeated(body: bytes) -> list[Fault]:
     try:
         document = json.loads(body.decode(), object_pairs_hook=made, parse_int=float)
     except (RecursionError, ValueError) as error:
-        return [Fault("", f"cannot be read: {shown(str(error))}")]
+        return [FieldError("", f"cannot be read: {shown(str(error))}")]
     return _repeating_names(document) if is_repeating else []
 
 
-def _repeating_names(document: object) -> list[Fault]:
-    found: list[Fault] = []
+def _repeating_names(document: object) -> list[FieldError]:
+    found: list[FieldError] = []
     left = [("", document)]
     while left and len(found) < FAULTS_MAX:
         at, value = left.pop()
         if isinstance(value, _Repeating):
-            found += [Fault(f"{at}/{escape(n)}", "is said more than once") for n in value.names]
+            found += [
+                FieldError(f"{at}/{escape(n)}", "is said more than once") for n in value.names
+            ]
         if isinstance(value, dict):
             left += [(f"{at}/{escape(name)}", item) for name, item in value.items()]
         elif isinstance(value, list):

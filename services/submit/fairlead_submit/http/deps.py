@@ -5,7 +5,7 @@ from fastapi import Request
 from fairlead_common.domain import permissions
 from fairlead_common.domain.permissions import Caller, Role
 from fairlead_common.domain.problems import Problem
-from fairlead_common.web.auth.queue_permissions import QueueRights
+from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_submit.domain.callers import RequestContext
 
 
@@ -20,11 +20,11 @@ def request_context(request: Request) -> RequestContext:
     )
 
 
-async def require_any_queue(rights: QueueRights, caller: Caller, verb: str) -> None:
+async def require_any_queue(rights: QueuePermissions, caller: Caller, verb: str) -> None:
     """Raises a 403 `Problem` if there is no queue with which the caller may do this."""
-    if caller.scope is None and verb in permissions.verbs_of(caller.roles):
+    if caller.scope is None and verb in permissions.list_verbs(caller.roles):
         return
-    reach = await rights.reach(caller, verb)
+    reach = await rights.find_scope(caller, verb)
     if reach.only is not None and not reach.only:
         raise Problem(
             "forbidden",

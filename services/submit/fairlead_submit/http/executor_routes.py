@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
 
-from fairlead_common.domain.errors import Fault
-from fairlead_common.domain.permissions import require
+from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.permissions import require_role
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.configuration import Cordon
@@ -76,13 +76,13 @@ def _marking(
 ) -> Callable[[Request, str, str | None], Awaitable[Response]]:
     async def mark(request: Request, executor: str, node: str | None) -> Response:
         caller = deps.request_context(request).caller
-        require(caller, "operator")
+        require_role(caller, "operator")
         query_parameters.of(request)
         given, found = _decoder(await request_body.read(request))
         metrics.REQUESTS.labels("cordon").inc()
         found = [*found, *validation.further(_name_faults(executor, node), found)]
         if given.cordoned is None:
-            found += validation.further([Fault("/cordoned", "is missing")], found)
+            found += validation.further([FieldError("/cordoned", "is missing")], found)
         if found:
             raise invalid(found)
         if given.cordoned:
@@ -109,10 +109,10 @@ def _marking(
     return mark
 
 
-def _name_faults(executor: str, node: str | None) -> list[Fault]:
+def _name_faults(executor: str, node: str | None) -> list[FieldError]:
     given = (("executor", executor), ("node", node))
     return [
-        Fault(f"/path/{place}", detail)
+        FieldError(f"/path/{place}", detail)
         for place, name in given
         if name is not None and (detail := name_rules.executor(name))
     ]

@@ -10,7 +10,7 @@ from typing import Final
 from fastapi import Request
 
 from fairlead_common.domain import durations, position_tokens
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_submit.domain import validation
 
@@ -34,7 +34,7 @@ class Query:
         text = self._given.get(name, "false")
         if text not in ("true", "false"):
             detail = f"is {validation.shown(text)}; true or false is expected"
-            raise _invalid([Fault(f"/query/{validation.escape(name)}", detail)])
+            raise _invalid([FieldError(f"/query/{validation.escape(name)}", detail)])
         return text == "true"
 
 
@@ -47,7 +47,7 @@ def of_read(request: Request) -> None:
     try:
         durations.wait_s(given.text("wait"))
     except ValueError as error:
-        raise _invalid([Fault("/query/wait", str(error))]) from None
+        raise _invalid([FieldError("/query/wait", str(error))]) from None
     check_position(given.text("after"))
 
 
@@ -60,7 +60,7 @@ def check_position(after: str | None) -> None:
     try:
         position_tokens.decode(after)
     except ValueError as error:
-        fault = Fault("/query/after", str(error))
+        fault = FieldError("/query/after", str(error))
         raise Problem("malformed", "The position cannot be read.", [fault]) from None
 
 
@@ -75,23 +75,23 @@ def of(request: Request, *names: str) -> Query:
     return Query(dict(pairs))
 
 
-def _faults(pairs: Sequence[tuple[str, str]], names: Sequence[str]) -> list[Fault]:
-    found: list[Fault] = []
+def _faults(pairs: Sequence[tuple[str, str]], names: Sequence[str]) -> list[FieldError]:
+    found: list[FieldError] = []
     seen: set[str] = set()
     for name, text in pairs:
         place = f"/query/{validation.escape(name[:100])}"
         if name not in names:
             known = ", ".join(names) or "none"
-            found.append(Fault(place, f"is no parameter of this call; there are: {known}"))
+            found.append(FieldError(place, f"is no parameter of this call; there are: {known}"))
         elif name in seen:
-            found.append(Fault(place, "is said more than once"))
+            found.append(FieldError(place, "is said more than once"))
         elif "\0" in text:
-            found.append(Fault(place, "holds a NUL character"))
+            found.append(FieldError(place, "holds a NUL character"))
         elif len(text) > LENGTH_MAX:
-            found.append(Fault(place, f"has {len(text)} characters"))
+            found.append(FieldError(place, f"has {len(text)} characters"))
         seen.add(name)
     return found
 
 
-def _invalid(found: list[Fault]) -> Problem:
+def _invalid(found: list[FieldError]) -> Problem:
     return Problem("invalid", "A parameter is not valid.", found)

@@ -10,15 +10,15 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from msgspec import UNSET, UnsetType
 
 from fairlead_common.domain import durations
-from fairlead_common.domain.errors import Fault
-from fairlead_common.domain.permissions import require
+from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.permissions import require_role
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.events import RetryPolicy
 from fairlead_common.service import clock
 from fairlead_common.web import etags
 from fairlead_common.web import query_parameters as parameters
-from fairlead_common.web.auth.queue_permissions import QueueRights
+from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_common.web.query_parameters import After, Wait
 from fairlead_submit.domain import name_rules, pod_spec, request_types, validation
 from fairlead_submit.domain.callers import is_visible
@@ -72,7 +72,7 @@ _SHOWN: Final[dict[int | str, dict[str, Any]]] = {
 def queue_routes(
     queues: Queues,
     known: Known,
-    rights: QueueRights,
+    rights: QueuePermissions,
     classes: Collection[str],
     secrets: Secrets,
 ) -> APIRouter:
@@ -86,8 +86,8 @@ def queue_routes(
     return router
 
 
-def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueueRights) -> None:
-    strict = [Depends(parameters.check)]
+def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueuePermissions) -> None:
+    strict = [Depends(parameters.check_query)]
 
     @router.get(
         "/queues",
@@ -107,7 +107,7 @@ def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueueRights) 
         wait: Wait = None,
     ) -> Response:
         query_parameters.check_position(after)
-        reach = await rights.reach(deps.request_context(request).caller)
+        reach = await rights.find_scope(deps.request_context(request).caller)
         page = await queues.page(_after(cursor), limit + 1, reach)
         more = len(page) > limit
         following = _cursor(page[limit - 1].name) if more else None
@@ -162,7 +162,7 @@ def _add_creation(router: APIRouter, queues: Queues, classes: Collection[str]) -
     )
     async def create_queue(request: Request) -> Response:
         caller = deps.request_context(request).caller
-        require(caller, "operator")
+        require_role(caller, "operator")
         dry_run = query_parameters.of(request, "dryRun").flag("dryRun")
         given, found = _decoder(await request_body.read(request))
         queue = checked(given, found, classes, caller.name)
@@ -183,13 +183,15 @@ def _add_replacement(router: APIRouter, queues: Queues, classes: Collection[str]
     )
     async def replace_queue(request: Request, name: str) -> Response:
         caller = deps.request_context(request).caller
-        require(caller, "operator")
+        require_role(caller, "operator")
         dry_run = query_parameters.of(request, "dryRun").flag("dryRun")
         given, found = _decoder(await request_body.read(request))
         if given.name is None:
             given.name = name
         elif given.name != name:
-            found.append(Fault("/name", f"is not {validation.shown(name)}; names do not change"))
+            found.append(
+                FieldError("/name", f"is not {validation.shown(name)}; names do not change")
+            )
         queue = checked(given, found, classes, caller.name)
         changed = await queues.change(
             name,
@@ -210,7 +212,7 @@ def _add_removal(router: APIRouter, queues: Queues, known: Known, secrets: Secre
     )
     async def delete_queue(request: Request, name: str) -> Response:
         caller = deps.request_context(request).caller
-        require(caller, "operator")
+        require_role(caller, "operator")
         query_parameters.of(request)
         queue = await queues.get(name)
         if queue is None:
@@ -242,7 +244,7 @@ def _add_cordon_routes(router: APIRouter, queues: Queues) -> None:
     def cordoning(cordoned: bool) -> Callable[..., Any]:
         async def endpoint(request: Request, name: str) -> Response:
             caller = deps.request_context(request).caller
-            require(caller, "operator", queue=name)
+            require_role(caller, "operator", queue=name)
             query_parameters.of(request)
             content = await request_body.read(request)
             given, found = _cordon_decoder(content) if content else (request_types.Cordon(), [])
@@ -277,28 +279,28 @@ def _add_cordon_routes(router: APIRouter, queues: Queues) -> None:
 
 
 def checked(
-    given: request_types.Queue, known: list[Fault], classes: Collection[str], by: str
+    given: request_types.Queue, known: list[FieldError], classes: Collection[str], by: str
 ) -> configuration.Queue:
     """The queue that is asked for. Raises a 422 `Problem` with all that is wrong."""
-    found: list[Fault] = []
+    found: list[FieldError] = []
     if given.name is None:
-        found.append(Fault("/name", "is missing"))
+        found.append(FieldError("/name", "is missing"))
     elif detail := name_rules.queue(given.name):
-        found.append(Fault("/name", detail))
+        found.append(FieldError("/name", detail))
     if given.labels:
         check_labels(given.labels, "/labels", LABEL_BYTES_MAX, found)
     for class_name, amounts in (given.limits or {}).items():
         if class_name not in classes:
             there_are = ", ".join(sorted(classes))
             detail = f"is no priority class; there are: {there_are}"
-            found.append(Fault(f"/limits/{validation.escape(class_name)}", detail))
+            found.append(FieldError(f"/limits/{validation.escape(class_name)}", detail))
         for resource, amount in amounts.items():
             place = f"/limits/{validation.escape(class_name)}/{validation.escape(resource)}"
             _check_limit(resource, amount, place, found)
     for index, permission in enumerate(given.permissions or ()):
         for field in ("subjects", "verbs"):
             if not getattr(permission, field):
-                found.append(Fault(f"/permissions/{index}/{field}", "is missing or empty"))
+                found.append(FieldError(f"/permissions/{index}/{field}", "is missing or empty"))
     found = [*known, *validation.further(found, known)]
     if found:
         raise invalid(found)
@@ -319,16 +321,16 @@ def checked(
 
 
 def _check_limit(
-    resource: str, amount: request_types.Amount, place: str, found: list[Fault]
+    resource: str, amount: request_types.Amount, place: str, found: list[FieldError]
 ) -> None:
     """A number is a fraction of the pool, a text is a quantity."""
     if isinstance(amount, str):
         parsed = pod_spec.amount(resource, amount)
         if isinstance(parsed, str):
-            found.append(Fault(place, parsed))
+            found.append(FieldError(place, parsed))
     elif not 0 <= amount <= 1:
         found.append(
-            Fault(
+            FieldError(
                 place,
                 f"is {validation.shown(amount)}; a fraction is from 0 to 1, an amount is text",
             )
@@ -380,5 +382,5 @@ def _after(cursor: str) -> str:
             return name
     except ValueError:
         pass
-    found = [Fault("/query/cursor", "is not one that this list has given")]
+    found = [FieldError("/query/cursor", "is not one that this list has given")]
     raise Problem("malformed", "The cursor is not one of this list.", found) from None

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import msgspec
 from fastapi import APIRouter, Depends, Path, Request, Response
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.web import query_parameters as parameters
@@ -43,7 +43,7 @@ def secret_routes(queues: Queues, secrets: Secrets) -> APIRouter:
 
     @router.get(
         "",
-        dependencies=[Depends(parameters.check)],
+        dependencies=[Depends(parameters.check_query)],
         summary="The secrets of a queue, without their values",
         responses={
             200: openapi_schemas.answer(SecretsView, "All of them."),
@@ -74,12 +74,14 @@ def secret_routes(queues: Queues, secrets: Secrets) -> APIRouter:
         query_parameters.of(request)
         given, found = _decoder(await request_body.read(request))
         if detail := name_rules.printable(name):
-            found.append(Fault("/name", detail))
+            found.append(FieldError("/name", detail))
         if not given.values and not found:
-            found.append(Fault("/values", "is missing; it names at least one key"))
+            found.append(FieldError("/values", "is missing; it names at least one key"))
         for key in given.values or ():
             if not key or not key.isprintable() or len(key) > request_types.SECRET_KEY_LENGTH_MAX:
-                found.append(Fault("/values", "has a key that is empty, too long or unprintable"))
+                found.append(
+                    FieldError("/values", "has a key that is empty, too long or unprintable")
+                )
         if found:
             raise invalid(found)
         by = deps.request_context(request).caller.name

@@ -10,13 +10,13 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from fairlead_common import db
-from fairlead_common.domain.permissions import LADDER, Caller
+from fairlead_common.domain.permissions import ROLES, Caller
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web import auth, problem_documents, rate_limits
 from fairlead_common.web.auth import Authenticator, request_origin
 from fairlead_common.web.auth.oidc import Provider
-from fairlead_common.web.rate_limits import Buckets
+from fairlead_common.web.rate_limits import RateLimiter
 from fairlead_submit.http import oidc_sign_in, openapi_schemas
 from fairlead_submit.http import request_body as body
 from fairlead_submit.service.settings import SubmitSettings
@@ -64,7 +64,7 @@ def _add_token_route(
     router: APIRouter, settings: SubmitSettings, pool: db.Pool, authenticator: Authenticator
 ) -> None:
     given = settings.requests
-    failures = Buckets[str](given.failures_per_second, given.failures_burst, given.callers_max)
+    failures = RateLimiter[str](given.failures_per_second, given.failures_burst, given.callers_max)
 
     @router.post(
         oidc_sign_in.PATH,
@@ -77,7 +77,7 @@ def _add_token_route(
         openapi_extra=_FORM_BODY,
     )
     async def sign_in_with_token(request: Request) -> Response:
-        if request_origin.is_own(dict(request.scope["headers"])) is not True:
+        if request_origin.is_same_origin(dict(request.scope["headers"])) is not True:
             raise Problem("forbidden", "Browsers sign in from Fairlead's own pages only.")
         form = _fields(await body.read(request, FORM_BYTES_MAX, (FORM,)))
         token = form.get("token", "").strip()
@@ -90,7 +90,7 @@ def _add_token_route(
                 raise Problem(
                     "too-many-requests",
                     "Too many wrong tokens came from your address.",
-                    retry_after_s=rate_limits.seconds(wait_s),
+                    retry_after_s=rate_limits.retry_after_s(wait_s),
                 ) from problem
             raise
         target = oidc_sign_in.local_path(form.get("next", "/"))
@@ -195,7 +195,7 @@ def set_session(response: Response, request: Request, session: str, seconds: int
 
 async def _session_of_token(pool: db.Pool, caller: Caller, session_s: float) -> str:
     """The secret of a session that may do what this token may. Raises a 401 `Problem`."""
-    with db.reaching():
+    with db.translate_errors():
         link = (
             None if caller.token is None else await token_store.make_token_link(pool, caller.token)
         )
@@ -209,13 +209,13 @@ async def _session_of_person(pool: db.Pool, caller: Caller, session_s: float) ->
     """The secret of a session of somebody whom a provider has identified."""
     wanted = Grant(
         name=caller.name,
-        roles=tuple(str(role) for role in LADDER),  # at most what the settings give at each look-up
+        roles=tuple(str(role) for role in ROLES),  # at most what the settings give at each look-up
         personal=True,
         groups=caller.groups,
         label="browser",
         made_by=caller.name,
     )
-    with db.reaching():
+    with db.translate_errors():
         token, row = await token_store.grant(pool, wanted, session_s, token_store.KIND_SESSION)
     fields = {"by": caller.name, "token": str(row["number"]), "name": caller.name}
     _audit.info("%s signed in with an OpenID provider", caller.name, extra={"fields": fields})
@@ -246,7 +246,7 @@ def _fields(content: bytes) -> dict[str, str]:
 
 def refusal_page(request: Request, problem: Problem) -> Response:
     """A problem as a page, for a submit whose pages are served by another process."""
-    plain = problem_documents.response(request, problem)
+    plain = problem_documents.build_response(request, problem)
     body = f'<p>{html.escape(problem.detail)}</p><p><a href="/">All job sets</a></p>'
     headers = {name: value for name, value in plain.headers.items() if name in _KEPT}
     return HTMLResponse(_page(body), plain.status_code, {**headers, **_NO_STORE})

@@ -17,8 +17,8 @@ from msgspec import Meta
 
 from fairlead_common import db
 from fairlead_common.domain import timestamps
-from fairlead_common.domain.errors import Fault
-from fairlead_common.domain.permissions import LADDER, Role
+from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.permissions import ROLES, Role
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web import auth
@@ -113,14 +113,14 @@ def _add_making_routes(router: APIRouter, settings: SubmitSettings, pool: db.Poo
     async def create_token(request: Request) -> Response:
         caller: Caller = request.state.caller
         if not caller.is_person:
-            auth.require(caller)
+            auth.require_role(caller)
         query_parameters.of(request)
         given, found = _decoder(await request_body.read(request))
         wanted = grant_of(given, found, caller)
         if not settings.tokens_for_others:
             require_own_grant(wanted, caller)
         ttl_s = given.expires_in_seconds or DEFAULT_TTL_S
-        with db.reaching():
+        with db.translate_errors():
             made_token = await token_store.grant_unique(pool, wanted, ttl_s)
         if made_token is None:
             raise _name_taken(wanted)
@@ -138,7 +138,7 @@ def _add_making_routes(router: APIRouter, settings: SubmitSettings, pool: db.Poo
     async def make_sign_in_link(request: Request) -> Response:
         caller: Caller = request.state.caller
         query_parameters.of(request)
-        with db.reaching():
+        with db.translate_errors():
             code = await _make_link(pool, caller)
         expires_ms = clock.now_ms() + token_store.LINK_S * 1000
         _note("made a sign-in link for", caller, "", caller.name)
@@ -148,7 +148,7 @@ def _add_making_routes(router: APIRouter, settings: SubmitSettings, pool: db.Poo
 def _add_keeping_routes(router: APIRouter, pool: db.Pool, authenticator: Authenticator) -> None:
     @router.get(
         "/api/v1/tokens",
-        dependencies=[Depends(parameters.check)],
+        dependencies=[Depends(parameters.check_query)],
         summary="One's own tokens and sessions, or (for admins) everybody's",
         responses={
             200: openapi_schemas.answer(TokensShown, "Some of them."),
@@ -166,7 +166,7 @@ def _add_keeping_routes(router: APIRouter, pool: db.Pool, authenticator: Authent
         query_parameters.check_position(after)
         caller: Caller = request.state.caller
         if everybody:
-            auth.require(caller)
+            auth.require_role(caller)
         whose = None if everybody else caller.name
         rows = await _ask(pool, "list_tokens", whose, _after(cursor), limit + 1)
         following = _cursor(rows[limit - 1]["number"]) if len(rows) > limit else None
@@ -216,7 +216,7 @@ def _add_session_routes(
         request: Request, code: Annotated[str, Query(max_length=1_000)] = ""
     ) -> Response:
         signed_in = None
-        with db.reaching():
+        with db.translate_errors():
             if 0 < len(code) <= CODE_LENGTH_MAX:
                 signed_in = await token_store.sign_in(pool, code, session_s)
         if signed_in is None:
@@ -237,7 +237,7 @@ def _add_session_routes(
     async def sign_out(request: Request) -> Response:
         cookie = auth.cookie_name(request.headers.get("host", ""))
         token = request.cookies.get(cookie, "")
-        with db.reaching():
+        with db.translate_errors():
             await token_store.sign_out(pool, token)
         authenticator.forget(auth.digest(token))
         response = Response(status_code=303, headers={"Location": "/", **_NO_STORE})
@@ -245,20 +245,20 @@ def _add_session_routes(
         return response
 
 
-def grant_of(given: NewToken, known: list[Fault], caller: Caller) -> Grant:
+def grant_of(given: NewToken, known: list[FieldError], caller: Caller) -> Grant:
     """What is asked for, if this caller may give it. Raises a 403 or 422 `Problem`."""
-    found: list[Fault] = []
+    found: list[FieldError] = []
     if not given.roles:
-        found.append(Fault("/roles", f"is missing; there are {', '.join(LADDER)}"))
+        found.append(FieldError("/roles", f"is missing; there are {', '.join(ROLES)}"))
     if given.queues == []:
-        found.append(Fault("/queues", "names none; leave it out for all queues"))
+        found.append(FieldError("/queues", "names none; leave it out for all queues"))
     for index, queue in enumerate(given.queues or ()):
         if detail := name_rules.queue(queue):
-            found.append(Fault(f"/queues/{index}", detail))
+            found.append(FieldError(f"/queues/{index}", detail))
     for field in ("name", "label"):
         text = getattr(given, field)
         if text is not None and not text.isprintable():
-            found.append(Fault(f"/{field}", "has characters that cannot be printed"))
+            found.append(FieldError(f"/{field}", "has characters that cannot be printed"))
     found = [*known, *validation.further(found, known)]
     if found:
         raise invalid(found)
@@ -299,7 +299,7 @@ def _name_taken(wanted: Grant) -> Problem:
         "conflict",
         f"{wanted.made_by} has made a token for {wanted.name!r} with the label {wanted.label!r}"
         " already. Send another `label`, or withdraw that token first.",
-        [Fault("/label", "names another token")],
+        [FieldError("/label", "names another token")],
     )
 
 
@@ -358,7 +358,7 @@ def _answer(value: object, status: int = 200) -> Response:
 
 async def _ask(pool: db.Pool, name: str, *arguments: object) -> list[Mapping[str, Any]]:
     """The rows of a statement. `Any`: as asyncpg has them. Raises `DatabaseUnavailable`."""
-    with db.reaching():
+    with db.translate_errors():
         rows: list[Mapping[str, Any]] = await pool.fetch(SQL[name], *arguments)
     return rows
 
@@ -380,6 +380,6 @@ def _after(cursor: str) -> int:
     except ValueError:
         number = -1
     if cursor and not 0 <= number <= NUMBER_MAX:
-        found = [Fault("/query/cursor", "is not one that this server has given")]
+        found = [FieldError("/query/cursor", "is not one that this server has given")]
         raise Problem("malformed", "The cursor is not one of this list.", found)
     return max(0, number)

@@ -7,12 +7,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fairlead_common.domain import ids, position_tokens
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JobState
-from fairlead_common.domain.permissions import Reach, Verb
+from fairlead_common.domain.permissions import QueueScope, Verb
 from fairlead_common.domain.problems import Problem
-from fairlead_common.web.auth.queue_permissions import QueueRights
+from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_submit.domain import job_actions, validation
 from fairlead_submit.domain.callers import RequestContext, require_verb
 from fairlead_submit.domain.decoding import Decoder, invalid
@@ -59,7 +59,7 @@ class Acting:
         writer: Writer,
         queues: Queues,
         known: Known,
-        rights: QueueRights,
+        rights: QueuePermissions,
         validator: Validator,
     ) -> None:
         self._validator = validator
@@ -91,14 +91,14 @@ class Acting:
         kind: Kind,
         request: AnyAction,
         chosen: Filter | None,
-        found: list[Fault],
+        found: list[FieldError],
         context: RequestContext,
         *,
         dry_run: bool,
     ) -> Done:
         queue = await self._queues.seen(chosen.queue, context.caller) if chosen else None
         if chosen and chosen.queue is not None and queue is None:
-            fault = Fault("/filter/queue", f"{validation.shown(chosen.queue)} is no queue")
+            fault = FieldError("/filter/queue", f"{validation.shown(chosen.queue)} is no queue")
             found = [*found, *validation.further([fault], found)]
         if found:
             raise invalid(found)
@@ -122,7 +122,7 @@ class Acting:
 
         Only who may not do this everywhere has to wait until it is known whose the jobs are.
         """
-        reach = await self._rights.reach(context.caller, kind.verb)
+        reach = await self._rights.find_scope(context.caller, kind.verb)
         given = list(dict.fromkeys(named.ids))
         if reach.is_everything:
             told = given
@@ -140,7 +140,7 @@ class Acting:
 
     async def _look_at(self, kind: Kind, named: Named, context: RequestContext) -> Done:
         """What `_by_ids` would concern, of what is known now."""
-        reach = await self._rights.reach(context.caller, kind.verb)
+        reach = await self._rights.find_scope(context.caller, kind.verb)
         known = await self._permitted(kind, named, reach, context)
         if len(known) < len(set(named.ids)):
             raise _not_found(named, known)
@@ -150,7 +150,7 @@ class Acting:
         return Done(None, _concerned(kind, known), sample)
 
     async def _permitted(
-        self, kind: Kind, named: Named, reach: Reach, context: RequestContext
+        self, kind: Kind, named: Named, reach: QueueScope, context: RequestContext
     ) -> dict[str, KnownJob]:
         """Those that the caller sees. Raises a 403 if he may not do this with one of them."""
         given = list(dict.fromkeys(named.ids))
@@ -161,10 +161,10 @@ class Acting:
                 "Whose jobs these are cannot be told while the view of lookout lags or is away.",
                 retry_after_s=1,
             )
-        seen = await self._rights.reach(context.caller, Verb.VIEW)
+        seen = await self._rights.find_scope(context.caller, Verb.VIEW)
         visible = {job_id: job for job_id, job in known.items() if job.queue in seen}
         closed = [
-            Fault(f"/ids/{index}", f"queue {visible[job_id].queue!r} does not permit it")
+            FieldError(f"/ids/{index}", f"queue {visible[job_id].queue!r} does not permit it")
             for index, job_id in enumerate(named.ids)
             if job_id in visible and visible[job_id].queue not in reach
         ]
@@ -186,7 +186,7 @@ def _not_found(named: Named, known: Mapping[str, KnownJob]) -> Problem:
         "not-found",
         "Some of these jobs do not exist; the others were told, unless it was a dry run.",
         [
-            Fault(f"/ids/{index}", f"there is no job {named.texts[index]}")
+            FieldError(f"/ids/{index}", f"there is no job {named.texts[index]}")
             for index, job_id in enumerate(named.ids)
             if job_id not in known
         ],

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain.errors import LogUnavailable, PositionGone
+from fairlead_common.domain.errors import LogUnavailable, PositionExpired
 from fairlead_common.domain.records import clusters
 from fairlead_common.domain.records.clusters import Heartbeat, LeaderHeartbeat, Node
 from fairlead_common.log.protocol import EventLog, caught_up
@@ -49,7 +49,7 @@ class Fleet:
                 asked_s = clock.monotonic_s()
                 try:
                     await self._read_on()
-                except PositionGone:
+                except PositionExpired:
                     self._positions = None
                     await self._read_on()
                 self._read_s = asked_s

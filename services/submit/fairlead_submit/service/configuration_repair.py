@@ -62,7 +62,7 @@ def _names(items: list[Queue | Cordon]) -> str:
 
 async def find_disagreement(pool: db.Pool, log: EventLog) -> Disagreement:
     """Compare the tables, with what is still in the outbox, and the log."""
-    newest, _ = await compacted_reader.newest(log, CONFIG)
+    newest, _ = await compacted_reader.read_newest(log, CONFIG)
     logged = {key: item for key, value in newest.items() if (item := _decode(value)) is not None}
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
         rows = await connection.fetch(SQL["configured"])

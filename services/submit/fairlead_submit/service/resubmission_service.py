@@ -20,14 +20,14 @@ import msgspec
 from fairlead_common import db
 from fairlead_common.db.connection_pool import AWAY, REFUSES
 from fairlead_common.domain import ids, position_tokens, timestamps
-from fairlead_common.domain.errors import Fault, WorldError
+from fairlead_common.domain.errors import FieldError, WorldError
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import JobSubmitted
 from fairlead_common.service.disk import Disk, Space
-from fairlead_common.web.auth.queue_permissions import QueueRights
+from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_submit.domain import job_actions, name_rules, resubmission, validation
 from fairlead_submit.domain.callers import RequestContext, require_verb
 from fairlead_submit.domain.decoding import Decoder, invalid
@@ -103,7 +103,7 @@ class Resubmitting:
         writer: Writer,
         queues: Queues,
         known: Known,
-        rights: QueueRights,
+        rights: QueuePermissions,
         disk: Disk,
         validator: Validator,
         quotas: QuotaKeeper,
@@ -137,10 +137,10 @@ class Resubmitting:
         self._disk.check(Space.LOW)
         target = await self._queues.seen(queue, context.caller)
         if target is None:
-            raise invalid([Fault("/queue", f"{validation.shown(queue)} is no queue")])
+            raise invalid([FieldError("/queue", f"{validation.shown(queue)} is no queue")])
         require_verb(context.caller, Verb.SUBMIT, target)
         try:
-            with db.reaching():
+            with db.translate_errors():
                 started = await self._write_down(request, queue, context)
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
             raise _no_view() from None
@@ -149,9 +149,9 @@ class Resubmitting:
 
     async def progress(self, action: str, context: RequestContext) -> Progress:
         """How far the action is. Raises a 404 `Problem` where there is none for the caller."""
-        with db.reaching():
+        with db.translate_errors():
             row = await self._pool.fetchrow(SQL["get_action"], action) if action.isalnum() else None
-        if row is None or not await self._rights.may(context.caller, row["queue"]):
+        if row is None or not await self._rights.is_permitted(context.caller, row["queue"]):
             raise Problem("not-found", f"There is no action {action[:80]!r}.")
         return Progress(
             action=action,
@@ -185,22 +185,22 @@ class Resubmitting:
                     await self._came.wait()
             self._came.clear()
 
-    def _check(self, request: Resubmission) -> list[Fault]:
+    def _check(self, request: Resubmission) -> list[FieldError]:
         found = job_actions.check_target(request.ids, request.filter, self._limits.ids_max)
         if request.failed:
             return found + _check_failed(request)
         if request.job_set is None:
-            found.append(Fault("/jobSet", "is missing"))
+            found.append(FieldError("/jobSet", "is missing"))
         elif detail := name_rules.job_set(request.job_set):
-            found.append(Fault("/jobSet", detail))
+            found.append(FieldError("/jobSet", detail))
         if request.queue is not None and (detail := name_rules.queue(request.queue)):
-            found.append(Fault("/queue", detail))
+            found.append(FieldError("/queue", detail))
         if request.client_id is not None and (detail := name_rules.printable(request.client_id)):
-            found.append(Fault("/clientId", detail))
+            found.append(FieldError("/clientId", detail))
         return found
 
     async def _target_queue(
-        self, request: Resubmission, context: RequestContext, found: list[Fault]
+        self, request: Resubmission, context: RequestContext, found: list[FieldError]
     ) -> str | None:
         """Where the new jobs belong; whoever asks sees the jobs that are to be submitted again."""
         if found:
@@ -209,20 +209,20 @@ class Resubmitting:
             source = await self._queues.seen(request.filter.queue, context.caller)
             if source is None:
                 shown = validation.shown(request.filter.queue)
-                found.append(Fault("/filter/queue", f"{shown} is no queue"))
+                found.append(FieldError("/filter/queue", f"{shown} is no queue"))
                 return None
             chosen = job_actions.job_filter(request.filter)
             if not await self._known.has_caught_up(VIEW_S_MAX, chosen):
                 raise _no_view()
             return request.queue or source.name
         assert request.ids is not None
-        reach = await self._rights.reach(context.caller)
+        reach = await self._rights.find_scope(context.caller)
         named = [ids.job_id_of(text) for text in request.ids]
         jobs, is_certain = await self._known.settled_now(named)
         if not is_certain:
             raise _no_view()
         missing = [
-            Fault(f"/ids/{index}", f"there is no job {text}")
+            FieldError(f"/ids/{index}", f"there is no job {text}")
             for index, (text, job_id) in enumerate(zip(request.ids, named, strict=True))
             if job_id not in jobs or jobs[job_id].queue not in reach
         ]
@@ -232,7 +232,7 @@ class Resubmitting:
             )
         sources = {job.queue for job in jobs.values()}
         if request.queue is None and len(sources) > 1:
-            found.append(Fault("/queue", "is missing: the jobs are of several queues"))
+            found.append(FieldError("/queue", "is missing: the jobs are of several queues"))
             return None
         return request.queue or sources.pop()
 
@@ -264,7 +264,7 @@ class Resubmitting:
                     raise Problem(
                         "conflict",
                         "A clientId is taken; nothing was done.",
-                        [Fault("/clientId", detail)],
+                        [FieldError("/clientId", detail)],
                     )
                 return Started(action, row["total"])
             total = await self._fix(connection, action, request)
@@ -291,7 +291,7 @@ class Resubmitting:
         )
         if _rows(done) > most:
             detail = f"finds more than {most} jobs, which is as many as are allowed"
-            raise invalid([Fault("/filter", detail)])
+            raise invalid([FieldError("/filter", detail)])
         return _rows(done)
 
     async def step(self) -> bool:
@@ -429,22 +429,26 @@ class _Step:
         return made
 
 
-def _check_failed(request: Resubmission) -> list[Fault]:
+def _check_failed(request: Resubmission) -> list[FieldError]:
     """What is wrong with a request for what failed in a job set."""
     chosen = request.filter
     if chosen is None:
-        return [Fault("/failed", "stands beside `ids`; it goes with a filter")]
+        return [FieldError("/failed", "stands beside `ids`; it goes with a filter")]
     found = []
     if chosen.job_set is None:
-        found.append(Fault("/filter/jobSet", "is missing: `failed` is about one job set"))
+        found.append(FieldError("/filter/jobSet", "is missing: `failed` is about one job set"))
     if chosen.states:
-        found.append(Fault("/filter/states", "stands beside `failed`; say one or the other"))
+        found.append(FieldError("/filter/states", "stands beside `failed`; say one or the other"))
     if request.job_set not in (None, chosen.job_set):
-        found.append(Fault("/jobSet", "is not the filter's; `failed` keeps jobs in their job set"))
+        found.append(
+            FieldError("/jobSet", "is not the filter's; `failed` keeps jobs in their job set")
+        )
     if request.queue not in (None, chosen.queue):
-        found.append(Fault("/queue", "is not the filter's; `failed` keeps jobs in their queue"))
+        found.append(
+            FieldError("/queue", "is not the filter's; `failed` keeps jobs in their queue")
+        )
     if request.client_id is not None and (detail := name_rules.printable(request.client_id)):
-        found.append(Fault("/clientId", detail))
+        found.append(FieldError("/clientId", detail))
     return found
 
 

@@ -13,12 +13,12 @@ from fairlead_common.log.coverage import WHAT_TO_DO
 from fairlead_common.log.opening import open_log
 from fairlead_common.log.protocol import EventLog
 from fairlead_common.log.quarantine import Quarantine
-from fairlead_common.log.validating_log import ScreenedLog
+from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk
 from fairlead_common.service.health import Check, Degraded
 from fairlead_common.web.auth import Authenticator
-from fairlead_common.web.auth.queue_permissions import QueueRights
+from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_submit.service import configuration_repair
 from fairlead_submit.service.action_service import Acting
 from fairlead_submit.service.cluster_view import Fleet
@@ -49,7 +49,7 @@ class Service:
     ) -> None:
         self.settings: Final = settings
         self.pool: Final = pool
-        self._log = log = ScreenedLog(log, Quarantine("submit", settings.skip_records))
+        self._log = log = ValidatingLog(log, Quarantine("submit", settings.skip_records))
         self._writer = Writer(
             log,
             f"submit-{settings.instance}",
@@ -65,7 +65,7 @@ class Service:
         self.cordons: Final = Cordons(pool, self._relay.wake)
         self.secrets: Final = Secrets(pool, Keyring(settings.secrets_key))
         self.known: Final = Known(pool, log)
-        self.rights: Final = QueueRights(pool)
+        self.rights: Final = QueuePermissions(pool)
         self.fleet: Final = Fleet(log)
         disk = Disk(settings.disk)
         self.intake: Final = Intake(

@@ -3,7 +3,7 @@
 import msgspec
 
 from fairlead_common.domain import priority_classes, quantities
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.service.settings import Settings, SettingsError
 from fairlead_submit.domain.policy import Allow, JobDefaults, JobPolicy, Limits, Quotas
@@ -47,24 +47,24 @@ class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
 
     def check(self) -> None:
         """Raises `SettingsError` for what types cannot say."""
-        found = priority_classes.faults(self.priority_classes)
+        found = priority_classes.find_errors(self.priority_classes)
         defaults = self.job_defaults
         names = sorted({item.name for item in self.priority_classes})
         if defaults.priority_class not in names:
             detail = f"is {defaults.priority_class!r}, none of the classes: {', '.join(names)}"
-            found.append(Fault("jobDefaults.priorityClass", detail))
+            found.append(FieldError("jobDefaults.priorityClass", detail))
         for name, quantity in defaults.requests.items():
             try:
-                quantities.parse(name, quantity, round_up=True)
+                quantities.parse_quantity(name, quantity, round_up=True)
             except ValueError as error:
-                found.append(Fault(f"jobDefaults.requests.{name}", str(error)))
+                found.append(FieldError(f"jobDefaults.requests.{name}", str(error)))
         for field in msgspec.structs.fields(Limits):
             bound = getattr(self.limits, field.name)
             if bound < 1:
                 detail = f"is {bound}; at least 1 is expected"
-                found.append(Fault(f"limits.{field.encode_name}", detail))
+                found.append(FieldError(f"limits.{field.encode_name}", detail))
         for name, most in msgspec.structs.asdict(self.quotas).items():
             if most is not None and most < 0:
-                found.append(Fault(f"quotas.{name}", f"is {most}; at least 0 is expected"))
+                found.append(FieldError(f"quotas.{name}", f"is {most}; at least 0 is expected"))
         if found:
             raise SettingsError(found)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fairlead_common.domain import position_tokens
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events
@@ -119,11 +119,16 @@ class Intake:
                 request, found = lines.submission(queue, job_set)
             return await self._take(request, found, context, dry_run=dry_run)
         except Problem as problem:
-            problem.faults = lines.placed(problem.faults)
+            problem.field_errors = lines.placed(problem.field_errors)
             raise
 
     async def _take(
-        self, request: Submission, found: list[Fault], context: RequestContext, *, dry_run: bool
+        self,
+        request: Submission,
+        found: list[FieldError],
+        context: RequestContext,
+        *,
+        dry_run: bool,
     ) -> Submitted:
         queue = await self._queue(request.queue, context, found)
         place = Place(clock.now_ms(), secrets.randbits(79))
@@ -155,8 +160,8 @@ class Intake:
         )
 
     async def _prepare(
-        self, request: Submission, found: list[Fault], place: Place, sealing: QueueSecrets
-    ) -> tuple[Prepared, list[Fault]]:
+        self, request: Submission, found: list[FieldError], place: Place, sealing: QueueSecrets
+    ) -> tuple[Prepared, list[FieldError]]:
         if not self._validator.is_large(request.jobs):
             return prepare(request, found, self._templates, self.limits, place, sealing)
         # Templates are not safe to use from two threads: the validator's has its own.
@@ -208,11 +213,11 @@ class Intake:
         return appended
 
     async def _queue(
-        self, name: str | None, context: RequestContext, found: list[Fault]
+        self, name: str | None, context: RequestContext, found: list[FieldError]
     ) -> Queue | None:
         queue = await self._queues.seen(name, context.caller)
         if queue is None and name is not None:
-            found.append(Fault("/queue", f"{validation.shown(name)} is no queue"))
+            found.append(FieldError("/queue", f"{validation.shown(name)} is no queue"))
         return queue
 
     async def _duplicates(self, prepared: Prepared) -> dict[str, str]:
@@ -222,7 +227,7 @@ class Intake:
         if not known:
             return known
         conflicts = [
-            Fault(
+            FieldError(
                 f"/jobs/{index}/clientId",
                 f"{validation.shown(job.client_id)} names job {job.job_id}, which was submitted"
                 " with another spec",
@@ -250,7 +255,7 @@ class Intake:
         if certain and len(known) < len(missing):
             raise invalid(
                 [
-                    Fault(prepared.outside[job_id], "names no job of this job set")
+                    FieldError(prepared.outside[job_id], "names no job of this job set")
                     for job_id in missing
                     if job_id not in known
                 ]

@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from fairlead_common.domain.errors import Fault
-from fairlead_common.web.fair_semaphore import Shares
+from fairlead_common.domain.errors import FieldError
+from fairlead_common.web.fair_semaphore import FairSemaphore
 from fairlead_submit.domain.decoding import Decoder
 
 T = TypeVar("T")
@@ -35,10 +35,10 @@ class Validator:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(1, "validation")
-        self._shares = Shares("large requests", 1, 1, WAITING_MAX)
+        self._shares = FairSemaphore("large requests", 1, 1, WAITING_MAX)
         sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
 
-    async def decode(self, decoder: Decoder[R], body: bytes) -> tuple[R, list[Fault]]:
+    async def decode(self, decoder: Decoder[R], body: bytes) -> tuple[R, list[FieldError]]:
         """What the decoder makes of a body. Raises a 400, 413, 422 or 429 `Problem`."""
         if len(body) <= LARGE_BYTES:
             return decoder(body)

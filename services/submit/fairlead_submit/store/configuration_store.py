@@ -11,12 +11,12 @@ import msgspec
 
 from fairlead_common import db
 from fairlead_common.db.locks import LockClass
-from fairlead_common.domain.permissions import EVERYTHING, Caller, Reach
+from fairlead_common.domain.permissions import ALL_QUEUES, Caller, QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.configuration import Cordon, Queue
 from fairlead_common.service import clock
-from fairlead_common.service.single_flight import Once
+from fairlead_common.service.single_flight import SingleFlight
 from fairlead_common.web import etags
 from fairlead_submit.domain.callers import is_visible
 from fairlead_submit.store.schema import SQL
@@ -44,14 +44,14 @@ class Queues:
         self._told = told
         self._now_s = now_s
         self._cache: dict[str, tuple[float, Queue]] = {}
-        self._asked: Once[str, Queue | None] = Once()
+        self._asked: SingleFlight[str, Queue | None] = SingleFlight()
 
     async def find(self, name: str) -> Queue | None:
         """The queue, perhaps as it was `CACHE_S` ago; one that is not known is looked up."""
         kept = self._cache.get(name)
         if kept is not None and kept[0] > self._now_s():
             return kept[1]
-        return await self._asked.ask(name, lambda: self.get(name))
+        return await self._asked.run(name, lambda: self.get(name))
 
     async def get(self, name: str) -> Queue | None:
         """The queue as it is now."""
@@ -68,14 +68,14 @@ class Queues:
         queue = None if name is None else await self.find(name)
         return queue if queue is not None and is_visible(queue, caller) else None
 
-    async def page(self, after: str, limit: int, reach: Reach = EVERYTHING) -> list[Queue]:
+    async def page(self, after: str, limit: int, reach: QueueScope = ALL_QUEUES) -> list[Queue]:
         """At most `limit` queues within reach whose names come after this one, by name."""
         rows = await self._read(
             lambda: self._pool.fetch(SQL["list_queues"], after, limit, *reach.arguments())
         )
         return [_decoded(row["value"]) for row in rows]
 
-    async def count(self, limit: int, reach: Reach) -> int:
+    async def count(self, limit: int, reach: QueueScope) -> int:
         """How many queues are within reach, up to a bound."""
         count: int = await self._read(
             lambda: self._pool.fetchval(SQL["count_queues"], limit, *reach.arguments())
@@ -86,7 +86,7 @@ class Queues:
         """Make the queue and return it with its version; None if there is one of that name."""
         if dry_run:
             return None if await self.get(queue.name) else queue
-        with db.reaching():
+        with db.translate_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 version = await connection.fetchval(SQL["next_version"])
                 made = msgspec.structs.replace(queue, version=version)
@@ -111,7 +111,7 @@ class Queues:
         """
         if "\0" in name:
             raise no_queue(name)
-        with db.reaching():
+        with db.translate_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 value = await connection.fetchval(SQL["lock_queue"], name)
                 if value is None:
@@ -142,7 +142,7 @@ class Queues:
 
     async def _read(self, query: Callable[[], db.Pool]) -> db.Pool:
         """Whatever asyncpg answers; it has no types."""
-        with db.reaching():
+        with db.translate_errors():
             return await query()
 
 
@@ -157,7 +157,7 @@ class Cordons:
     async def mark(self, mark: Cordon) -> Cordon:
         """Have it so, and return it with its version; nothing changes when it is so already."""
         key = configuration.key(mark)
-        with db.reaching():
+        with db.translate_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 await connection.execute(SQL["lock_cordon"], LockClass.CORDON, key)
                 value = await connection.fetchval(SQL["get_cordon"], key)

@@ -228,7 +228,7 @@ class Known:
         if self._now_s() < self._absent_until_s:
             return None
         try:
-            with db.reaching():
+            with db.translate_errors():
                 rows: Rows = await self._pool.fetch(SQL[statement], *arguments)
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
             self._absent_until_s = self._now_s() + ABSENT_S

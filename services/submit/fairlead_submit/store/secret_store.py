@@ -7,7 +7,7 @@ import msgspec
 
 from fairlead_common import db
 from fairlead_common.domain import timestamps
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_submit.domain.decoding import invalid
@@ -35,7 +35,7 @@ class Secrets:
 
     async def list(self, queue: str) -> list[SecretView]:
         """The secrets of a queue by name."""
-        with db.reaching():
+        with db.translate_errors():
             rows = await self._pool.fetch(SQL["list_secrets"], queue)
         return [
             SecretView(
@@ -50,29 +50,29 @@ class Secrets:
     async def put(self, queue: str, name: str, values: Mapping[str, str], by: str) -> None:
         """Make or replace a secret. Raises a 422 `Problem`."""
         if not self._keyring:
-            raise invalid([Fault("/values", NO_KEY)])
+            raise invalid([FieldError("/values", NO_KEY)])
         sealed = {key: self._keyring.seal(queue, value) for key, value in values.items()}
         text = msgspec.json.encode(sealed).decode()
-        with db.reaching():
+        with db.translate_errors():
             done = await self._pool.fetchval(SQL["put_secret"], queue, name, text, by, SECRETS_MAX)
         if done is None:
-            raise invalid([Fault("", f"the queue has {SECRETS_MAX} secrets already")])
+            raise invalid([FieldError("", f"the queue has {SECRETS_MAX} secrets already")])
 
     async def delete(self, queue: str, name: str) -> None:
         """Remove a secret. Raises a 404 `Problem`."""
-        with db.reaching():
+        with db.translate_errors():
             done = await self._pool.fetchval(SQL["delete_secret"], queue, name)
         if done is None:
             raise Problem("not-found", f"Queue {queue!r} has no secret {name!r}.")
 
     async def delete_all(self, queue: str) -> None:
         """Remove what a queue had that is no more: another of its name must not have it."""
-        with db.reaching():
+        with db.translate_errors():
             await self._pool.execute(SQL["delete_secrets"], queue)
 
     async def values(self, queue: str) -> Values:
         """The sealed values of a queue."""
-        with db.reaching():
+        with db.translate_errors():
             rows = await self._pool.fetch(SQL["list_secrets"], queue)
         return {
             row["name"]: msgspec.json.decode(row["sealed"], type=dict[str, str]) for row in rows

@@ -7,7 +7,7 @@ import asyncpg
 import msgspec
 
 from fairlead_common import db
-from fairlead_common.domain.permissions import LADDER
+from fairlead_common.domain.permissions import ROLES
 from fairlead_common.web import auth
 from fairlead_submit.store.schema import SQL
 
@@ -60,7 +60,7 @@ async def grant(
     pool: db.Pool, wanted: Grant, ttl_s: float | None, kind: str = KIND_TOKEN
 ) -> tuple[str, Mapping[str, Any]]:
     """A new token, and its row. `Any`: as asyncpg has it."""
-    unknown = set(wanted.roles) - set(LADDER)
+    unknown = set(wanted.roles) - set(ROLES)
     if unknown:
         raise ValueError(f"there is no role {', '.join(sorted(unknown))}")
     token = auth.new_token()

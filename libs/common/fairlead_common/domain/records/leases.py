@@ -11,7 +11,7 @@ from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import leases
 
 
-class Wish(StrEnum):
+class DesiredState(StrEnum):
     """What the scheduler wants of a run."""
 
     RUN = "run"
@@ -33,7 +33,7 @@ class Lease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
     queue: str
     job_set: str
     node: str
-    wish: Wish = Wish.RUN
+    wish: DesiredState = DesiredState.RUN
     why: str = ""
     failure: FailureCategory | None = None
     grace_s: Int32 = 30
@@ -62,6 +62,6 @@ def record(executor: str, lease: Lease) -> Record:
     return Record(leases(executor).name, key, _encoder.encode(lease))
 
 
-def cleared(executor: str, run: RunId) -> Record:
+def deletion_record(executor: str, run: RunId) -> Record:
     """The record that ends the lease of this run."""
     return Record(leases(executor).name, run, None)

@@ -108,6 +108,6 @@ def record(report: Report) -> Record:
     return Record(REPORTS, key(report), _encoder.encode(report))
 
 
-def nothing_to_say(report_key: str) -> Record:
+def deletion_record(report_key: str) -> Record:
     """The record that takes a report back."""
     return Record(REPORTS, report_key, None)

@@ -25,7 +25,7 @@ from fairlead_common.domain.errors import (
     AppendRefused,
     AppendUnknown,
     LogUnavailable,
-    PositionGone,
+    PositionExpired,
     ProducerFenced,
     TopicMismatch,
 )
@@ -420,14 +420,14 @@ class KafkaReader:
             position = positions[place.partition]
             if position < (ends[place] if young is None else young):
                 starts = await controls.starts([place])
-                raise PositionGone(self.topic, place.partition, position, starts[place])
+                raise PositionExpired(self.topic, place.partition, position, starts[place])
         self._guarded_s = asked_s
 
-    async def _gone(self, error: OffsetOutOfRangeError) -> PositionGone:
+    async def _gone(self, error: OffsetOutOfRangeError) -> PositionExpired:
         """What the brokers said, in our words."""
         place, position = next(iter(error.args[0].items()))
         starts = await self._log.controls.starts([place])
-        return PositionGone(self.topic, place.partition, position, starts[place])
+        return PositionExpired(self.topic, place.partition, position, starts[place])
 
 
 def _key(key: bytes | None) -> str:

@@ -19,20 +19,20 @@ from fairlead_common.db.connection_pool import (
     DatabaseUnavailable,
     open_pool,
 )
-from fairlead_common.db.lock_session import time_outs
+from fairlead_common.db.lock_session import session_timeouts
 from fairlead_common.db.migrations import migrate
 from fairlead_common.domain.errors import (
     AppendRefused,
     AppendUnknown,
     LogFull,
     LogUnavailable,
-    PositionGone,
+    PositionExpired,
     ProducerFenced,
     TopicMismatch,
 )
 from fairlead_common.log.append_limits import check_append, check_topic
 from fairlead_common.log.postgres.connection import AnswerLost, Link, is_refusal
-from fairlead_common.log.postgres.notifications import Bell
+from fairlead_common.log.postgres.notifications import Notifier
 from fairlead_common.log.postgres.retention import maintain
 from fairlead_common.log.postgres.statements import MIGRATIONS, PACKAGE, SCHEMA, SQL
 from fairlead_common.log.protocol import (
@@ -76,7 +76,7 @@ class PostgresLog:
 
     def __init__(self, url: str, identity: str, away_s: float) -> None:
         self.url = url
-        self.bell = Bell(url)
+        self.bell = Notifier(url)
         self._identity = identity
         self._away_s = away_s
         self._link = Link(url, away_s)
@@ -163,7 +163,7 @@ class PostgresLog:
 
         Somebody has to call this now and then; any number of processes may (see `keep_tidy`).
         """
-        link = Link(self.url, self._away_s, time_outs())
+        link = Link(self.url, self._away_s, session_timeouts())
         try:
             return await maintain(link, now_ms)
         finally:
@@ -340,7 +340,7 @@ class PostgresReader:
         for part, following, first, upkeep_round, missed in heads:
             number = self._number_of[part]
             if missed is not None or not first <= self._positions[number] <= following:
-                raise PositionGone(self.topic, number, self._positions[number], first)
+                raise PositionExpired(self.topic, number, self._positions[number], first)
             if self._since[number] == _NOT_BEGUN:
                 self._since[number] = int(upkeep_round)
         numbers = self._number_of

@@ -28,7 +28,7 @@ PAYLOAD_BYTES_MAX: Final = 7_900
 EVERYTHING: Final = "*"
 
 
-class Bell:
+class Notifier:
     """Rings for topics; `heard` gives what is set at the next ring."""
 
     def __init__(self, url: str) -> None:

@@ -4,7 +4,7 @@
 """
 
 from fairlead_common.domain.permissions import Caller as Caller
-from fairlead_common.domain.permissions import require as require
+from fairlead_common.domain.permissions import require_role as require_role
 from fairlead_common.web.auth.api_tokens import KIND_SESSION as KIND_SESSION
 from fairlead_common.web.auth.api_tokens import KIND_TOKEN as KIND_TOKEN
 from fairlead_common.web.auth.api_tokens import digest as digest

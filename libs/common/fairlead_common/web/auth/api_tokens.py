@@ -13,12 +13,12 @@ from typing import Final
 import asyncpg
 import msgspec
 
-from fairlead_common.db.connection_pool import DatabaseUnavailable, Pool, reaching
+from fairlead_common.db.connection_pool import DatabaseUnavailable, Pool, translate_errors
 from fairlead_common.domain.permissions import Caller
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service.access_settings import RoleBinding
-from fairlead_common.service.expiring_cache import Kept
-from fairlead_common.service.single_flight import Once
+from fairlead_common.service.expiring_cache import ExpiringCache
+from fairlead_common.service.single_flight import SingleFlight
 from fairlead_common.web.auth import role_bindings
 
 TOKEN_PREFIX: Final = "fl_"
@@ -51,11 +51,11 @@ class Tokens:
         self._pool = pool
         self._roles = tuple(roles)
         self._now_s = now_s
-        self._known: Kept[Caller] = Kept()
-        self._unknown: Kept[bool] = Kept()
-        self._asked: Once[bytes, asyncpg.Record | None] = Once()
+        self._known: ExpiringCache[Caller] = ExpiringCache()
+        self._unknown: ExpiringCache[bool] = ExpiringCache()
+        self._asked: SingleFlight[bytes, asyncpg.Record | None] = SingleFlight()
 
-    def kept(self, token: str, *, is_session: bool) -> Caller | None:
+    def find_cached(self, token: str, *, is_session: bool) -> Caller | None:
         """Whose it is, if that was found out a moment ago."""
         caller = self._known.get(digest(token), self._now_s())
         return caller if caller is not None and caller.is_session is is_session else None
@@ -77,7 +77,7 @@ class Tokens:
             return caller
         if self._unknown.get(key, now_s):
             raise _unknown()
-        row = await self._asked.ask(key, lambda: self._row(key))
+        row = await self._asked.run(key, lambda: self._row(key))
         if row is None:
             self._unknown.put(key, True, now_s + CACHE_S)
             raise _unknown()
@@ -89,7 +89,7 @@ class Tokens:
 
     async def _row(self, key: bytes) -> asyncpg.Record | None:
         try:
-            with reaching():
+            with translate_errors():
                 return await self._pool.fetchrow(_FIND, key)
         except asyncpg.UndefinedTableError as error:
             raise DatabaseUnavailable(f"submit has not made its tables yet: {error}") from error
@@ -97,11 +97,11 @@ class Tokens:
     def _caller(self, row: asyncpg.Record) -> Caller:
         name, roles, queues = row["name"], row["roles"], row["queues"]
         if row["personal"]:
-            owner = role_bindings.bound(name, row["groups"], self._roles)
-            caller = role_bindings.narrowed(owner, roles, queues)
+            owner = role_bindings.bind_roles(name, row["groups"], self._roles)
+            caller = role_bindings.restrict_owner(owner, roles, queues)
         else:
             program = Caller(name, tuple(roles), tuple(row["groups"]))
-            caller = role_bindings.scoped(program, roles, queues)
+            caller = role_bindings.scope_caller(program, roles, queues)
         return msgspec.structs.replace(
             caller, token=row["number"], is_session=row["kind"] == KIND_SESSION
         )

@@ -48,16 +48,16 @@ class Authenticator:
         assert isinstance(caller, Caller)
         return caller
 
-    def kept(self, headers: Headers) -> Caller | None:
+    def find_cached(self, headers: Headers) -> Caller | None:
         """The caller, if a moment ago the same credentials were found to be good: costs nothing."""
         match _split(headers):
             case "bearer", token if self._is_of_issuer(token):
-                return self.issuers.kept(token)
+                return self.issuers.find_cached(token)
             case (("bearer" | "cookie") as kind, token):
-                return self._tokens.kept(token, is_session=kind == "cookie")
+                return self._tokens.find_cached(token, is_session=kind == "cookie")
             case "basic", text if self._passwords is not None:
                 name, password = _name_and_password(text)
-                return self._passwords.kept(name, password)
+                return self._passwords.find_cached(name, password)
             case "", _:
                 return self._anybody
             case _:
@@ -115,7 +115,7 @@ def check_origin(method: str, headers: Headers) -> None:
     if method in request_origin.SAFE:
         return
     kind, _ = _split(headers)
-    own = request_origin.is_own(headers) if kind in ("cookie", "basic") else True
+    own = request_origin.is_same_origin(headers) if kind in ("cookie", "basic") else True
     if own is False or (own is None and kind == "cookie"):
         raise Problem(
             "forbidden",

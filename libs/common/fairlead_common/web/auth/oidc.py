@@ -20,7 +20,7 @@ from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.permissions import GROUP, Caller
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service.access_settings import Issuer, RoleBinding
-from fairlead_common.service.expiring_cache import Kept
+from fairlead_common.service.expiring_cache import ExpiringCache
 from fairlead_common.web.auth import role_bindings
 
 TOKEN_LENGTH_MAX: Final = 16_384
@@ -218,15 +218,15 @@ class Issuers:
         self._providers = {issuer.issuer: Provider(issuer, now_s) for issuer in issuers}
         self._roles = tuple(roles)
         self._now_s = now_s
-        self._known: Kept[Caller] = Kept()
+        self._known: ExpiringCache[Caller] = ExpiringCache()
 
-    def kept(self, token: str) -> Caller | None:
+    def find_cached(self, token: str) -> Caller | None:
         """Whose it is, if that was found out a moment ago."""
         return self._known.get(_digest(token), self._now_s())
 
     async def find(self, token: str, now_ms: int) -> Caller:
         """Whose token it is. Raises a 401 `Problem`, or `IssuerUnavailable`."""
-        if (caller := self.kept(token)) is not None:
+        if (caller := self.find_cached(token)) is not None:
             return caller
         if len(token) > TOKEN_LENGTH_MAX:
             raise _refused(f"is longer than {TOKEN_LENGTH_MAX} characters")
@@ -285,7 +285,7 @@ def _caller(claims: Mapping[str, Any], issuer: Issuer, roles: Sequence[RoleBindi
         or not all(isinstance(group, str) for group in groups)
     ):
         raise _refused(f"has a claim {issuer.groups_claim!r} that is no list of names")
-    return role_bindings.bound(name, [issuer.group_prefix + group for group in groups], roles)
+    return role_bindings.bind_roles(name, [issuer.group_prefix + group for group in groups], roles)
 
 
 def _digest(token: str) -> bytes:

@@ -19,11 +19,11 @@ from typing import Final
 import argon2
 import msgspec
 
-from fairlead_common.domain.errors import Fault, WorldError
+from fairlead_common.domain.errors import FieldError, WorldError
 from fairlead_common.domain.permissions import GROUP, Caller
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service.access_settings import RoleBinding
-from fairlead_common.service.expiring_cache import Kept
+from fairlead_common.service.expiring_cache import ExpiringCache
 from fairlead_common.web.auth import role_bindings
 
 RIGHT_S: Final = 60.0
@@ -49,7 +49,7 @@ class PasswordFileError(WorldError):
     """The file of passwords cannot be read."""
 
 
-def parse(text: str) -> tuple[dict[str, User], list[Fault]]:
+def parse(text: str) -> tuple[dict[str, User], list[FieldError]]:
     """The users by name, and the lines that are wrong."""
     users: dict[str, User] = {}
     found = []
@@ -59,11 +59,13 @@ def parse(text: str) -> tuple[dict[str, User], list[Fault]]:
         name, _, rest = line.strip().partition(":")
         hashed, _, groups = rest.partition(":")
         if not NAME.fullmatch(name) or name.startswith(GROUP) or name in users:
-            found.append(Fault(f"line {number}", f"{name[:40]!r} is no name, or is there twice"))
+            found.append(
+                FieldError(f"line {number}", f"{name[:40]!r} is no name, or is there twice")
+            )
         try:
             argon2.extract_parameters(hashed)
         except argon2.exceptions.InvalidHashError:
-            found.append(Fault(f"line {number}", "has no argon2 hash after its name"))
+            found.append(FieldError(f"line {number}", "has no argon2 hash after its name"))
             continue
         users[name] = User(hashed, tuple(group for group in groups.split(",") if group))
     return users, found
@@ -83,11 +85,11 @@ class Passwords:
         self._seen: tuple[int, int, int] | None = None
         self._looked_s = -LOOK_S
         self._nobody = _hasher.hash(secrets.token_urlsafe(16))
-        self._answers: Kept[Caller | bool] = Kept()
+        self._answers: ExpiringCache[Caller | bool] = ExpiringCache()
         self._threads = asyncio.Semaphore(THREADS_MAX)
         self._waiting = 0
 
-    def kept(self, name: str, password: str) -> Caller | None:
+    def find_cached(self, name: str, password: str) -> Caller | None:
         """Who it is, if that was found out a moment ago."""
         kept = self._answers.get(self._mark(name, password), self._now_s())
         return kept if isinstance(kept, Caller) else None
@@ -109,7 +111,7 @@ class Passwords:
         if user is None or not right or self._users.get(name) != user:
             self._answers.put(mark, False, now_s + WRONG_S)
             raise _wrong()
-        caller = role_bindings.bound(name, user.groups, self._roles)
+        caller = role_bindings.bind_roles(name, user.groups, self._roles)
         self._answers.put(mark, caller, now_s + RIGHT_S)
         return caller
 

@@ -9,9 +9,15 @@ from typing import Final
 
 import asyncpg
 
-from fairlead_common.db.connection_pool import DatabaseUnavailable, Pool, reaching
+from fairlead_common.db.connection_pool import DatabaseUnavailable, Pool, translate_errors
 from fairlead_common.domain import permissions
-from fairlead_common.domain.permissions import EVERYTHING, RULERS, Caller, Reach, Verb
+from fairlead_common.domain.permissions import (
+    ALL_QUEUES,
+    UNRESTRICTED_ROLES,
+    Caller,
+    QueueScope,
+    Verb,
+)
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.configuration import Permission
 from fairlead_common.service import clock
@@ -20,7 +26,7 @@ CACHE_S: Final = 1.0
 _RESTRICTED: Final = "SELECT name, value FROM fairlead_submit.restricted_queues"
 
 
-class QueueRights:
+class QueuePermissions:
     """Answers what a caller may do where. Every method raises `DatabaseUnavailable`."""
 
     def __init__(self, pool: Pool, now_s: Callable[[], float] = clock.monotonic_s) -> None:
@@ -30,19 +36,19 @@ class QueueRights:
         self._restricted: Mapping[str, tuple[Permission, ...]] = {}
         self._reading = asyncio.Lock()
 
-    async def reach(self, caller: Caller, verb: str = Verb.VIEW) -> Reach:
+    async def find_scope(self, caller: Caller, verb: str = Verb.VIEW) -> QueueScope:
         """The queues with which the caller may do this: to leave the others out of a list."""
-        if caller.scope is None and not RULERS.isdisjoint(caller.roles):
-            return EVERYTHING
-        return permissions.reach(caller, verb, await self.restricted())
+        if caller.scope is None and not UNRESTRICTED_ROLES.isdisjoint(caller.roles):
+            return ALL_QUEUES
+        return permissions.find_queue_scope(caller, verb, await self.restricted())
 
-    async def may(self, caller: Caller, queue: str, verb: str = Verb.VIEW) -> bool:
+    async def is_permitted(self, caller: Caller, queue: str, verb: str = Verb.VIEW) -> bool:
         """Whether the caller may do this with the queue, be it there or not."""
-        return queue in await self.reach(caller, verb)
+        return queue in await self.find_scope(caller, verb)
 
     async def require(self, caller: Caller, queue: str, verb: str = Verb.VIEW) -> None:
         """Raises a 404 `Problem` if the caller may not view the queue, a 403 if not do this."""
-        if caller.scope is None and not RULERS.isdisjoint(caller.roles):
+        if caller.scope is None and not UNRESTRICTED_ROLES.isdisjoint(caller.roles):
             return
         restricted = await self.restricted()
         permissions.require_verb(caller, verb, queue, restricted.get(queue, ()))
@@ -60,7 +66,7 @@ class QueueRights:
 
     async def _read(self) -> Mapping[str, tuple[Permission, ...]]:
         try:
-            with reaching():
+            with translate_errors():
                 rows = await self._pool.fetch(_RESTRICTED)
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
             raise DatabaseUnavailable(f"submit has not made its tables yet: {error}") from error

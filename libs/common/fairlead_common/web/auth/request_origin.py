@@ -11,7 +11,7 @@ from typing import Final
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def is_own(headers: Mapping[bytes, bytes]) -> bool | None:
+def is_same_origin(headers: Mapping[bytes, bytes]) -> bool | None:
     """Whether our own page asked; None if the request does not say, as no browser today does."""
     site = headers.get(b"sec-fetch-site")
     if site is not None:

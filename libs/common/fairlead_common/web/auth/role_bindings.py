@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from fairlead_common.domain.permissions import Caller, Scope, Verb, least, verbs_of
+from fairlead_common.domain.permissions import Caller, Scope, Verb, cap_role, list_verbs
 from fairlead_common.service.access_settings import RoleBinding
 
 _ALL: Final = frozenset(str(verb) for verb in Verb)
 
 
-def bound(name: str, groups: Sequence[str], bindings: Iterable[RoleBinding]) -> Caller:
+def bind_roles(name: str, groups: Sequence[str], bindings: Iterable[RoleBinding]) -> Caller:
     """The caller of that name, in these groups, with every role that a binding gives."""
     nobody = Caller(name, groups=tuple(groups))
     roles: dict[str, None] = {}
@@ -30,10 +30,10 @@ def bound(name: str, groups: Sequence[str], bindings: Iterable[RoleBinding]) -> 
     )
 
 
-def narrowed(owner: Caller, roles: Iterable[str], queues: Sequence[str] | None) -> Caller:
+def restrict_owner(owner: Caller, roles: Iterable[str], queues: Sequence[str] | None) -> Caller:
     """What a token may do that its owner made for himself: these roles at most, there at most."""
     wanted = tuple(roles)
-    return scoped(
+    return scope_caller(
         Caller(
             owner.name,
             roles=_lent(wanted, owner.roles),
@@ -45,9 +45,9 @@ def narrowed(owner: Caller, roles: Iterable[str], queues: Sequence[str] | None) 
     )
 
 
-def scoped(caller: Caller, roles: Iterable[str], queues: Sequence[str] | None) -> Caller:
+def scope_caller(caller: Caller, roles: Iterable[str], queues: Sequence[str] | None) -> Caller:
     """The caller by a token with these roles, for these queues alone (None: for all)."""
-    verbs = verbs_of(roles)
+    verbs = list_verbs(roles)
     if queues is None:
         scope = None if verbs == _ALL else Scope(verbs)
         return Caller(caller.name, caller.roles, caller.groups, caller.queue_roles, scope)
@@ -61,5 +61,5 @@ def scoped(caller: Caller, roles: Iterable[str], queues: Sequence[str] | None) -
 
 
 def _lent(wanted: Iterable[str], held: Sequence[str]) -> tuple[str, ...]:
-    found = (least(role, held) for role in wanted)
+    found = (cap_role(role, held) for role in wanted)
     return tuple(dict.fromkeys(role for role in found if role is not None))

@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead_common.domain import quantities
 from fairlead_common.domain.records.leases import Lease
-from fairlead_common.domain.secret_values import Keyring, SealBroken
+from fairlead_common.domain.secret_values import DecryptionFailed, Keyring
 
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _INHERITED: Final = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR")
@@ -108,7 +108,7 @@ def _environment(
         if variable.sealed is not None:
             try:
                 env[name] = keyring.open(lease.queue, variable.sealed)
-            except SealBroken as error:
+            except DecryptionFailed as error:
                 raise Refused(f"its secret variable {name} cannot be opened: {error}") from error
         elif variable.value_from is not None:
             raise Refused(f"its variable {name} is taken from a cluster (valueFrom)")
@@ -150,7 +150,7 @@ def _memory_bytes(lease: Lease, container: _Container) -> int:
     if said is None:
         return lease.requests.get(quantities.MEMORY, 0)
     try:
-        return quantities.parse(quantities.MEMORY, said, round_up=True)
+        return quantities.parse_quantity(quantities.MEMORY, said, round_up=True)
     except ValueError as error:
         raise Refused(f"its memory limit: {error}") from error
 

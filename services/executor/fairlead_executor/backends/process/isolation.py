@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.ids import RunId
 from fairlead_common.service.settings import FILE_VARIABLE, SettingsError
 from fairlead_executor.confinement import child
@@ -77,24 +77,24 @@ def find_users(names: Mapping[str, str], data: Path) -> dict[str, User]:
     """The users by queue. Raises `SettingsError` for one that does not exist or has no access."""
     if names and os.geteuid() != 0:
         detail = "needs an executor that runs as root"
-        raise SettingsError([Fault("FAIRLEAD_JOB_USERS", detail)])
+        raise SettingsError([FieldError("FAIRLEAD_JOB_USERS", detail)])
     found: dict[str, User] = {}
-    faults: list[Fault] = []
+    faults: list[FieldError] = []
     for queue, name in names.items():
         try:
             entry = pwd.getpwnam(name)
         except KeyError:
-            faults.append(Fault("FAIRLEAD_JOB_USERS", f"{queue}: there is no user {name!r}"))
+            faults.append(FieldError("FAIRLEAD_JOB_USERS", f"{queue}: there is no user {name!r}"))
             continue
         groups = os.getgrouplist(name, entry.pw_gid)
         found[queue] = User(name, entry.pw_uid, entry.pw_gid, groups, entry.pw_dir, entry.pw_shell)
         if entry.pw_uid == 0:
-            faults.append(Fault("FAIRLEAD_JOB_USERS", f"{queue}: {name!r} is root"))
+            faults.append(FieldError("FAIRLEAD_JOB_USERS", f"{queue}: {name!r} is root"))
     if found:
         for folder in data.parents:
             if folder.exists() and not folder.stat().st_mode & 0o001:
                 detail = f"other users cannot pass {folder} to reach the data folder {data}"
-                faults.append(Fault("FAIRLEAD_JOB_USERS", detail))
+                faults.append(FieldError("FAIRLEAD_JOB_USERS", detail))
     if faults:
         raise SettingsError(faults)
     return found

@@ -11,7 +11,7 @@ from typing import Final
 import psutil
 
 from fairlead_common.domain import quantities
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.service.settings import SettingsError
 
@@ -31,12 +31,12 @@ def this_machine(
         quantities.CPU: 1000 * (len(processors()) or os.cpu_count() or 1),
         quantities.MEMORY: max(_memory_bytes() // 2, _memory_bytes() - OURS_BYTES),
     }
-    faults: list[Fault] = []
+    faults: list[FieldError] = []
     for name, amount in said.items():
         try:
-            allocatable[name] = quantities.parse(name, amount, round_up=False)
+            allocatable[name] = quantities.parse_quantity(name, amount, round_up=False)
         except ValueError as error:
-            faults.append(Fault("FAIRLEAD_RESOURCES", f"{name}: {error}"))
+            faults.append(FieldError("FAIRLEAD_RESOURCES", f"{name}: {error}"))
     if faults:
         raise SettingsError(faults)
     name = _name()

@@ -55,7 +55,7 @@ def nodes_of(
     made: list[Node] = []
     for kind in kinds:
         allocatable = {
-            name: quantities.parse(name, amount, round_up=False)
+            name: quantities.parse_quantity(name, amount, round_up=False)
             for name, amount in kind.resources.items()
         }
         made += [

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead_common.domain import quantities
-from fairlead_common.domain.permissions import Reach
+from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import clusters as facts
 from fairlead_lookout.domain.model import Amounts
@@ -55,7 +55,7 @@ async def clusters(parts: Parts) -> responses.ClustersShown:
     return responses.ClustersShown(clusters=made)
 
 
-async def nodes(parts: Parts, executor: str, reach: Reach) -> responses.NodesShown:
+async def nodes(parts: Parts, executor: str, reach: QueueScope) -> responses.NodesShown:
     """A cluster's nodes. Raises a 404 `Problem`."""
     found = {name: nodes for name, _, nodes in parts.clusters.all()}
     if executor not in found:
@@ -101,7 +101,7 @@ async def _use(parts: Parts, executor: str) -> dict[str, Use]:
     return found
 
 
-async def _visible(parts: Parts, use: Mapping[str, Use], reach: Reach) -> set[str]:
+async def _visible(parts: Parts, use: Mapping[str, Use], reach: QueueScope) -> set[str]:
     """The jobs whose queues the caller may view."""
     ids = [job_id for each in use.values() for job_id in each.jobs]
     if reach.is_everything:
@@ -126,4 +126,4 @@ def _sum(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _plain(amounts: Mapping[str, int]) -> dict[str, float | int]:
-    return {name: quantities.plain(name, amount) for name, amount in amounts.items()}
+    return {name: quantities.to_number(name, amount) for name, amount in amounts.items()}

@@ -7,8 +7,8 @@ import msgspec
 from fastapi import APIRouter, Depends, Header, Query
 from fastapi.responses import StreamingResponse
 
-from fairlead_common.domain.errors import Fault
-from fairlead_common.domain.permissions import Reach
+from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web.query_parameters import After, Wait
@@ -43,7 +43,7 @@ _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 def add_routes(router: APIRouter, parts: Parts) -> None:
     """Events of queues and of job sets."""
-    Seen = Annotated[Reach, Depends(parts.sight)]
+    Seen = Annotated[QueueScope, Depends(parts.sight)]
 
     @router.get(
         "/events",
@@ -123,7 +123,7 @@ def _place(event_id: str | None) -> queue_events.Place | None:
 
 
 def _unreadable(error: ValueError) -> Problem:
-    fault = Fault("/header/last-event-id", str(error))
+    fault = FieldError("/header/last-event-id", str(error))
     return Problem("malformed", "The event id cannot be read.", [fault])
 
 

@@ -9,8 +9,8 @@ import msgspec
 from fastapi import APIRouter, Depends, Header, Query
 from fastapi.responses import StreamingResponse
 
-from fairlead_common.domain.permissions import Reach
-from fairlead_common.web.fair_semaphore import Shares
+from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.web.fair_semaphore import FairSemaphore
 from fairlead_common.web.query_parameters import After, Wait
 from fairlead_lookout.http import export_responses, responses
 from fairlead_lookout.http.api.job_routes import BY_NAME, NEWEST, Asked, Sort
@@ -40,7 +40,7 @@ NextPage = Callable[[str | None], Awaitable[tuple[Rows, str | None]]]
 
 def add_routes(router: APIRouter, parts: Parts) -> None:
     """`export.csv` of jobs and of job sets."""
-    Seen = Annotated[Reach, Depends(parts.sight)]
+    Seen = Annotated[QueueScope, Depends(parts.sight)]
 
     @router.get(
         "/jobs/export.csv",
@@ -130,7 +130,7 @@ def _answer(
 
 
 async def _written(
-    shares: Shares,
+    shares: FairSemaphore,
     place: Place,
     begin: bytes,
     first: tuple[Rows, str | None],

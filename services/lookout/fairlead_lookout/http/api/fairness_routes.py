@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Query, Response
 
 from fairlead_common.domain import timestamps
-from fairlead_common.domain.permissions import Reach
+from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.records import reports
 from fairlead_common.service import clock
 from fairlead_lookout.domain import fairness_fold, resource_usage
@@ -30,7 +30,7 @@ When = Annotated[list_filters.Time | None, Query(max_length=40, description="RFC
 
 def add_routes(router: APIRouter, parts: Parts) -> None:
     """`GET /fairness`."""
-    Seen = Annotated[Reach, Depends(parts.sight)]
+    Seen = Annotated[QueueScope, Depends(parts.sight)]
 
     @router.get(
         "/fairness",

@@ -6,13 +6,13 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from fairlead_common.domain import durations, ids
-from fairlead_common.domain.permissions import EVERYTHING, Reach
+from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.secret_values import without_sealed
 from fairlead_common.service import clock
 from fairlead_common.web import etags
 from fairlead_common.web.openapi_texts import PREFIXES
-from fairlead_common.web.query_parameters import After, Wait, readable
+from fairlead_common.web.query_parameters import After, Wait, validated_by
 from fairlead_lookout.http import list_filters, queue_position, responses, waiting_reasons
 from fairlead_lookout.http.deps import Parts
 from fairlead_lookout.http.list_filters import JobFilter
@@ -41,7 +41,7 @@ def asked(
     queue: Text = None,
     job_set: Annotated[str | None, Query(alias="jobSet", max_length=256)] = None,
     state: Annotated[
-        Annotated[str, readable(list_filters.check_states)] | None, Query(max_length=300)
+        Annotated[str, validated_by(list_filters.check_states)] | None, Query(max_length=300)
     ] = None,
     class_: Annotated[str | None, Query(alias="class", max_length=300)] = None,
     cluster: Name = None,
@@ -78,7 +78,7 @@ def asked(
 Asked = Annotated[JobFilter, Depends(asked)]
 Sort = Annotated[
     str,
-    readable(job_lists.check_sort),
+    validated_by(job_lists.check_sort),
     Query(
         max_length=30,
         description="submitted, changed, started, ended or priority; with a minus: descending.",
@@ -89,7 +89,7 @@ NEWEST: Final = "-submitted"
 
 def add_routes(router: APIRouter, parts: Parts) -> None:
     """Lists and single jobs."""
-    Seen = Annotated[Reach, Depends(parts.sight)]
+    Seen = Annotated[QueueScope, Depends(parts.sight)]
 
     @router.get(
         "/jobs",
@@ -105,7 +105,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         reach: Seen,
         found: Asked,
         group_by: Annotated[
-            Annotated[str, readable(list_filters.dimensions)] | None,
+            Annotated[str, validated_by(list_filters.dimensions)] | None,
             Query(
                 alias="groupBy",
                 max_length=1_000,
@@ -169,7 +169,7 @@ def tag(described: responses.JobDetailShown) -> str:
     return etag(msgspec.structs.replace(described, why=reason, position_in_queue=None))
 
 
-async def find(parts: Parts, job_id: str, reach: Reach) -> JobFound:
+async def find(parts: Parts, job_id: str, reach: QueueScope) -> JobFound:
     """What is known of a job. Raises a 404 `Problem`, also for whoever may not view its queue."""
     found = await parts.view.job(job_id)
     if found is None or found.row["queue"] not in reach:
@@ -178,7 +178,7 @@ async def find(parts: Parts, job_id: str, reach: Reach) -> JobFound:
 
 
 async def describe(
-    parts: Parts, job_id: str, reach: Reach = EVERYTHING, *, spec: bool
+    parts: Parts, job_id: str, reach: QueueScope = ALL_QUEUES, *, spec: bool
 ) -> responses.JobDetailShown:
     """Everything about a job. Raises a 404 `Problem`."""
     found = await find(parts, job_id, reach)

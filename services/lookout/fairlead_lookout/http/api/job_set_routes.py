@@ -6,7 +6,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Response
 
 from fairlead_common.domain import durations
-from fairlead_common.domain.permissions import Reach
+from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.web import etags
 from fairlead_common.web.query_parameters import After, Wait
 from fairlead_lookout.domain.model import JobSet
@@ -31,7 +31,7 @@ from fairlead_lookout.store.queries.view_reader import SetFilter
 
 def add_routes(router: APIRouter, parts: Parts) -> None:
     """Lists of job sets and single ones."""
-    Seen = Annotated[Reach, Depends(parts.sight)]
+    Seen = Annotated[QueueScope, Depends(parts.sight)]
 
     @router.get(
         "/jobsets",

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
 
-from fairlead_common.domain.permissions import EVERYTHING, Reach
+from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_lookout.http import executor_logs, list_filters
 from fairlead_lookout.http.api import job_routes
@@ -22,7 +22,7 @@ Bytes = Annotated[
 
 def add_routes(router: APIRouter, parts: Parts) -> None:
     """The log, as the executor that ran it has it."""
-    Seen = Annotated[Reach, Depends(parts.sight)]
+    Seen = Annotated[QueueScope, Depends(parts.sight)]
 
     @router.get(
         "/jobs/{job:path}/logs",
@@ -70,7 +70,7 @@ async def open_log(
     job_id: str,
     run: int | None,
     parameters: dict[str, str],
-    reach: Reach = EVERYTHING,
+    reach: QueueScope = ALL_QUEUES,
 ) -> AsyncIterator[bytes]:
     """The log of a run, by default the newest. Raises `Problem`."""
     found = await job_routes.find(parts, job_id, reach)

@@ -54,7 +54,7 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
     """The quarantine, for operators: the records may be about anybody's jobs."""
 
     async def operator(request: Request) -> None:
-        auth.require(await parts.sight.caller(request), "operator")
+        auth.require_role(await parts.sight.caller(request), "operator")
 
     @router.get(
         "/quarantine",

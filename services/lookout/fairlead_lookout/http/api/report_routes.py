@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from fairlead_common.domain.permissions import Reach
+from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_lookout.http import responses
 from fairlead_lookout.http.api import cluster_responses
@@ -17,7 +17,7 @@ ROUNDS_MAX = 1_000
 
 def add_routes(router: APIRouter, parts: Parts) -> None:
     """Reports of queues and pools; clusters."""
-    Seen = Annotated[Reach, Depends(parts.sight)]
+    Seen = Annotated[QueueScope, Depends(parts.sight)]
     come = [coming(parts)]
 
     @router.get(

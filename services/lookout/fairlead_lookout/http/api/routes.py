@@ -20,7 +20,7 @@ def routes(parts: Parts) -> list[APIRouter]:
     """All routes of the API. Each needs a caller who may view something."""
     router = APIRouter(
         prefix="/api/v1",
-        dependencies=[Depends(parts.sight), Depends(query_parameters.check)],
+        dependencies=[Depends(parts.sight), Depends(query_parameters.check_query)],
         tags=["lookout"],
     )
     # What has a fixed name is asked before what may have any: a job set's name may hold slashes.

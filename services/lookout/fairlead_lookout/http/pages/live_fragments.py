@@ -17,7 +17,7 @@ import msgspec
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
-from fairlead_common.web.fair_semaphore import CALLER, Shares
+from fairlead_common.web.fair_semaphore import CALLER, FairSemaphore
 from fairlead_lookout.store.view_progress import Progress
 
 RENDER_S_MIN: Final = 0.5
@@ -82,7 +82,7 @@ class _Entry:
 class LiveFragments:
     """All fragments that are followed in this process."""
 
-    def __init__(self, progress: Progress, shares: Shares) -> None:
+    def __init__(self, progress: Progress, shares: FairSemaphore) -> None:
         self._progress = progress
         self._shares = shares
         self._entries: dict[Hashable, _Entry] = {}

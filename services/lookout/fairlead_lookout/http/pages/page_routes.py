@@ -16,7 +16,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from fairlead_common.domain import ids, quantities, shapes
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.lifecycle import JobState
-from fairlead_common.domain.permissions import Reach
+from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.service.access_settings import Issuer
@@ -63,7 +63,7 @@ class Fragment(msgspec.Struct, frozen=True):
 
     template: str
     about: tuple[object, ...]
-    read: Callable[[Reach], Awaitable[Values]]
+    read: Callable[[QueueScope], Awaitable[Values]]
     partition: int | None = None
 
 
@@ -97,7 +97,7 @@ def _job_set_pages(router: APIRouter, pages: "_Pages") -> None:
     ) -> Response:
         fragment = pages.job_sets(queue or None, q or None, active, cursor)
 
-        async def extra(reach: Reach) -> Values:
+        async def extra(reach: QueueScope) -> Values:
             return {
                 "section": "jobsets",
                 "filter": {"queue": queue, "q": q, "active": active},
@@ -147,7 +147,7 @@ def _job_pages(router: APIRouter, pages: "_Pages") -> None:
     ) -> Response:
         chosen = "stderr" if stream == "stderr" else "stdout"
 
-        async def extra(reach: Reach) -> Values:
+        async def extra(reach: QueueScope) -> Values:
             found = await job_routes.describe(pages.parts, job_id, reach, spec=True)
             query = {"stream": chosen} | ({} if run is None else {"run": str(run)})
             return {
@@ -191,7 +191,7 @@ class _Pages:
         """All job sets that match, and totals."""
         query = {"queue": queue, "q": name, "active": "true" if active else None}
 
-        async def read(reach: Reach) -> Values:
+        async def read(reach: QueueScope) -> Values:
             view = self.parts.view
             wanted = SetFilter(reach=reach, queue=queue, active=active or None, q=name)
             found = await view.job_sets(wanted, PAGE, cursor)
@@ -209,7 +209,7 @@ class _Pages:
         """A job set and a page of its jobs."""
         chosen = state if state in JobState.__members__ else None
 
-        async def read(reach: Reach) -> Values:
+        async def read(reach: QueueScope) -> Values:
             known = await find_set(self.parts, reach, queue, job_set)
             states = (chosen,) if chosen else ()
             wanted = JobFilter(reach=reach, queue=queue, job_set=job_set, states=states)
@@ -230,7 +230,7 @@ class _Pages:
     def queue(self, queue: str) -> Fragment:
         """A queue's standing over the last day, why its jobs wait, what they used."""
 
-        async def read(reach: Reach) -> Values:
+        async def read(reach: QueueScope) -> Values:
             if queue not in reach:
                 raise Problem("not-found", f"There is no queue {queue!r}.")
             parts, now_ms = self.parts, clock.now_ms()
@@ -252,7 +252,7 @@ class _Pages:
     def job(self, job_id: str) -> Fragment:
         """A job with its runs."""
 
-        async def read(reach: Reach) -> Values:
+        async def read(reach: QueueScope) -> Values:
             found = await job_routes.find(self.parts, job_id, reach)
             described = await job_routes.describe(self.parts, job_id, reach, spec=False)
             asked = shapes.decode(found.submitted.shape).requests
@@ -260,7 +260,7 @@ class _Pages:
                 "live": f"/live/jobs/{job_id}",
                 "job": described,
                 "requests": ", ".join(
-                    f"{quantities.quantity(name, amount)} {name}"
+                    f"{quantities.format_quantity(name, amount)} {name}"
                     for name, amount in sorted(asked.items())
                 ),
             }
@@ -274,7 +274,7 @@ class _Pages:
         request: Request,
         template: str,
         fragment: Fragment,
-        extra: Callable[[Reach], Awaitable[Values]] | None = None,
+        extra: Callable[[QueueScope], Awaitable[Values]] | None = None,
     ) -> Response:
         """A whole page, or a page that says why not."""
         try:
@@ -314,7 +314,7 @@ class _Pages:
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
 
-    async def _render(self, fragment: Fragment, reach: Reach) -> bytes:
+    async def _render(self, fragment: Fragment, reach: QueueScope) -> bytes:
         return _sse(self._templates.render(fragment.template, **await fragment.read(reach)))
 
     async def _stream(self, shared: Shared, place: Place) -> AsyncIterator[bytes]:
@@ -364,7 +364,7 @@ def excuses(
         status, title, text, command = 503, "Something is away", str(error), None
         headers = dict(HEADERS)
         if isinstance(error, Problem):
-            plain = problem_documents.response(request, error)
+            plain = problem_documents.build_response(request, error)
             status = plain.status_code
             title, text = _TITLES.get(status, "This does not work"), error.detail
             headers |= {name: plain.headers[name] for name in _TOLD if name in plain.headers}

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 
 LENGTH_MAX: Final = 300
@@ -48,5 +48,5 @@ def decode(query: Sequence[object], cursor: str | None) -> tuple[int, str] | Non
 
 
 def _refusal(because: str) -> Problem:
-    fault = Fault("/query/cursor", f"This cursor cannot be used here: {because}.")
+    fault = FieldError("/query/cursor", f"This cursor cannot be used here: {because}.")
     return Problem("malformed", "The cursor is not one of this list.", [fault])

@@ -10,12 +10,12 @@ from typing import Any, Final
 import asyncpg
 import msgspec
 
-from fairlead_common.db import Pool, reaching
-from fairlead_common.domain.permissions import EVERYTHING, Reach
+from fairlead_common.db import Pool, translate_errors
+from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events, reports
 from fairlead_common.service import clock
-from fairlead_common.web.fair_semaphore import Shares
+from fairlead_common.web.fair_semaphore import FairSemaphore
 from fairlead_lookout.domain.model import JobSet
 from fairlead_lookout.http import export_responses, responses
 from fairlead_lookout.store.fold import table_rows
@@ -33,7 +33,7 @@ _runs: Final = msgspec.json.Decoder(list[dict[str, Any]])
 class SetFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which job sets a list is about; an empty field does not restrict."""
 
-    reach: Reach = EVERYTHING
+    reach: QueueScope = ALL_QUEUES
     queue: str | None = None
     active: bool | None = None
     q: str | None = None
@@ -65,7 +65,7 @@ class View:
     `shares`: the places for statements that run at the same time, of which each caller has some.
     """
 
-    def __init__(self, pool: Pool, shares: Shares | None = None) -> None:
+    def __init__(self, pool: Pool, shares: FairSemaphore | None = None) -> None:
         self._pool = pool
         self._shares = shares
 
@@ -78,7 +78,7 @@ class View:
         place = nullcontext() if self._shares is None else self._shares.place()
         try:
             async with place:
-                with reaching():
+                with translate_errors():
                     rows: list[Any] = await self._pool.fetch(text, *arguments)
         except asyncpg.CharacterNotInRepertoireError:
             return []
@@ -188,12 +188,12 @@ class View:
             if (row := known.get(job.id)) is not None
         ]
 
-    async def totals(self, reach: Reach, queue: str | None) -> dict[str, int]:
+    async def totals(self, reach: QueueScope, queue: str | None) -> dict[str, int]:
         """Jobs by state, of a queue or of all."""
         rows = await self.fetch("totals", *reach.arguments(), queue)
         return {row["state"]: row["jobs"] for row in rows}
 
-    async def queues(self, reach: Reach, queue: str | None = None) -> list[str]:
+    async def queues(self, reach: QueueScope, queue: str | None = None) -> list[str]:
         """The names of queues that have jobs, or of this one if it has."""
         rows = await self.fetch("queues", *reach.arguments(), queue, QUEUES_MAX)
         return [row["queue"] for row in rows]

@@ -246,7 +246,7 @@ class Reading:
         ):
             for name, amount in of.items():
                 try:
-                    quantities.parse(name, amount, round_up=True)
+                    quantities.parse_quantity(name, amount, round_up=True)
                 except ValueError as error:
                     self._fault(number, field, str(error))
                     wrong = True

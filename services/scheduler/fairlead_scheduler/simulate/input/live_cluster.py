@@ -111,7 +111,7 @@ def nodes(cluster: Cluster, pool: str) -> list[Node]:
             name=node.node,
             pool=node.pool,
             allocatable={
-                name: quantities.parse(name, amount, round_up=False)
+                name: quantities.parse_quantity(name, amount, round_up=False)
                 for name, amount in node.allocatable.items()
             },
             labels=node.labels,

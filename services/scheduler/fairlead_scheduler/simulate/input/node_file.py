@@ -132,7 +132,7 @@ def _bad_amounts(field: str, given: object) -> list[tuple[str, str]]:
     found = []
     for name, amount in given.items() if isinstance(given, dict) else ():
         try:
-            quantities.parse(str(name), amount, round_up=False)
+            quantities.parse_quantity(str(name), amount, round_up=False)
         except ValueError as error:
             found.append((f"{field}.{name}", str(error)))
     return found

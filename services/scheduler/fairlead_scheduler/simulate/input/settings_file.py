@@ -199,7 +199,7 @@ def _faults_of_queues(
             for resource, limit in limits.items():
                 if isinstance(limit, str):
                     try:
-                        quantities.parse(resource, limit, round_up=False)
+                        quantities.parse_quantity(resource, limit, round_up=False)
                     except ValueError as error:
                         yield f"{place}.{resource}", str(error)
                 elif not (math.isfinite(limit) and limit >= 0):

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from fairlead_common.domain.errors import Fault
+from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.records import events as ev
@@ -30,7 +30,7 @@ _NOT_INSTALLED: Final = "needs the package fairlead-submit to read this file; in
 
 Prepare = Callable[
     [Mapping[str, Any], tuple[PriorityClass, ...], Mapping[str, Any], int],
-    tuple[list[ev.JobSubmitted], dict[JobId, str], list[Fault]],
+    tuple[list[ev.JobSubmitted], dict[JobId, str], list[FieldError]],
 ]
 """A submission, classes, defaults of jobs and a number -> events, jobs elsewhere, faults."""
 

@@ -197,7 +197,7 @@ def _longest(ledger: Ledger, columns: dict[str, Int64]) -> Longest | None:
 def _amounts(ledger: Ledger, amounts_ms: list[int]) -> dict[str, float | int]:
     """Amount x time by resource, where there is any."""
     return {
-        name: quantities.plain(name, amount) / 1000
+        name: quantities.to_number(name, amount) / 1000
         for name, amount in zip(ledger.resources, amounts_ms, strict=True)
         if amount
     }
