@@ -52,9 +52,10 @@ async def test_a_topic_is_made_with_every_setting_that_we_rely_on(
     assert {name: there[name] for name in wanted} == wanted
 
 
-async def test_how_long_a_topic_is_kept_can_be_changed(log: KafkaLog) -> None:
+async def test_the_owner_of_a_topic_changes_its_retention(log: KafkaLog) -> None:
     topic = await made(log)
     await log.create(Topic(topic.name, retention_s=77))
+    await log.create(topic)  # by a service that does not own the topic
     there = await settings_there(log, topic.name)
     assert there["retention.ms"] == "77000"
     assert there["message.timestamp.type"] == "LogAppendTime"

@@ -111,6 +111,7 @@ async def test_a_log_that_is_away_refuses_everything_and_keeps_everything() -> N
 def test_what_is_too_old_goes_and_what_is_young_stays() -> None:
     core = MemoryCore()
     core.create(Topic("t", retention_s=10))
+    core.create(Topic("t"))
     epoch = core.begin("p")
     for time_ms in (0, 5_000, 12_000):
         core.append("p", epoch, put(f"{time_ms}"), time_ms)

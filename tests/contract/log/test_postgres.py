@@ -201,10 +201,11 @@ async def test_what_is_too_old_goes_and_what_is_young_stays(log: PostgresLog) ->
     assert texts(await everything(log, topic)) == ["young"]
 
 
-async def test_how_long_a_topic_is_kept_can_be_changed(log: PostgresLog) -> None:
+async def test_the_owner_of_a_topic_changes_its_retention(log: PostgresLog) -> None:
     name = f"kept-{a_name()}"
     await log.create(Topic(name, retention_s=3_600))
     await log.create(Topic(name, retention_s=10))
+    await log.create(Topic(name))  # by a service that does not own the topic
     producer = await log.producer(a_name())
     await producer.append([Record(name, "a", b"1")])
     await log.maintain(clock.now_ms() + 60_000)

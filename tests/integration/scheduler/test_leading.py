@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import asyncpg
 import msgspec
 import pytest
 
@@ -291,3 +292,24 @@ async def test_a_deposed_leader_writes_nothing_more(
     await world.log.producer("scheduler")
     with pytest.raises(ProducerFenced):
         await old.append(ev.records("q", "s", "old", [submitted("a")]))
+
+
+async def test_the_scheduler_sets_how_long_the_log_keeps_jobs_and_others_leave_it(
+    fresh_database: str, valkey_url: str
+) -> None:
+    async def retention_days() -> float:
+        connection = await asyncpg.connect(fresh_database)
+        query = "SELECT retention_s FROM fairlead_log.topics WHERE topic = $1"
+        seconds = await connection.fetchval(query, topics.JOBS)
+        await connection.close()
+        return float(seconds) / 86_400
+
+    async with World.open(fresh_database) as world:
+        await world.log.create(topics.jobs())  # as submit, lookout and executors do
+        assert await retention_days() == 30
+        async with scheduler(fresh_database, valkey_url, log_retention_days=7):
+            assert await retention_days() == 7
+            await world.log.create(topics.jobs())
+            assert await retention_days() == 7
+        async with scheduler(fresh_database, valkey_url, log_retention_days=90):
+            assert await retention_days() == 90

@@ -115,7 +115,8 @@ class MemoryCore:
         there = stored.topic
         if (there.partitions, there.compacted) != (topic.partitions, topic.compacted):
             raise TopicMismatch(f"{there} exists; {topic} was asked for")
-        stored.topic = topic
+        if topic.retention_s is not None:
+            stored.topic = topic
 
     def topics(self) -> list[Topic]:
         """All topics, in the order in which they were made."""
@@ -222,7 +223,7 @@ class MemoryCore:
                 if stored.topic.compacted:
                     _compact(partition, now_ms)
                 else:
-                    _expire(partition, now_ms - 1000 * stored.topic.retention_s)
+                    _expire(partition, now_ms - 1000 * stored.topic.initial_retention_s)
 
     def _check_away(self) -> None:
         if self.away:

@@ -32,17 +32,27 @@ to read, is bounded by the rate of deletions times a few of these.
 """
 
 
+RETENTION_S: Final = 30 * 86_400
+"""How long records of topics that are not compacted are kept unless their owner says otherwise."""
+
+
 class Topic(msgspec.Struct, frozen=True):
     """A named sequence of partitions; their number is fixed when it is made.
 
     `compacted`: only the newest value per key is kept for good. Otherwise records are kept for
-    `retention_s` seconds.
+    `retention_s` seconds. None leaves an existing topic as it is, and is `RETENTION_S` for a new
+    one: only the owner of a topic gives a number, so that services do not overwrite each other's.
     """
 
     name: str
     partitions: int = 1
     compacted: bool = False
-    retention_s: int = 30 * 86_400
+    retention_s: int | None = None
+
+    @property
+    def initial_retention_s(self) -> int:
+        """How long a new topic keeps its records."""
+        return RETENTION_S if self.retention_s is None else self.retention_s
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):

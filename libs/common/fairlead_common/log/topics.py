@@ -15,8 +15,11 @@ LEASES_PREFIX: Final = "fairlead.leases."
 JOB_PARTITIONS: Final = 32
 
 
-def jobs(retention_s: int = 30 * 86_400) -> Topic:
-    """The history of each job set, keyed `queue/job set`; a job id names its partition."""
+def jobs(retention_s: int | None = None) -> Topic:
+    """The history of each job set, keyed `queue/job set`; a job id names its partition.
+
+    The scheduler owns its retention; other services say nothing.
+    """
     return Topic(JOBS, partitions=JOB_PARTITIONS, retention_s=retention_s)
 
 

@@ -24,7 +24,7 @@ from fairlead_scheduler.rules.decider import Engine
 from fairlead_scheduler.service import follower, heap, leader, metrics
 from fairlead_scheduler.service.follower import State
 from fairlead_scheduler.service.full_disk import FullDisk
-from fairlead_scheduler.service.settings import SchedulerSettings
+from fairlead_scheduler.service.settings import DAY_S, SchedulerSettings
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
@@ -78,7 +78,8 @@ class Service:
         )
         try:
             await migrate(pool, "fairlead_scheduler", "fairlead_scheduler.store")
-            for topic in (topics.jobs(), topics.clusters(), topics.config(), topics.reports()):
+            jobs = topics.jobs(settings.log_retention_days * DAY_S)
+            for topic in (jobs, topics.clusters(), topics.config(), topics.reports()):
                 await log.create(topic)
             unusable = None
             try:

@@ -1,10 +1,15 @@
 """Settings of the scheduler, on top of those that every service has."""
 
+from typing import Final
+
 from fairlead_common.domain import priority_classes
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.service.settings import Settings, SettingsError
 from fairlead_scheduler.state.pool_rules import AVOIDED_MAX, Rules, camel, check_number
+
+LOG_RETENTION_DAYS_MAX: Final = 10_000
+DAY_S: Final = 86_400
 
 
 class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
@@ -14,6 +19,11 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     lost after `executor_timeout_s` (its runs are given up). So are the runs on a node that its
     executor has reported gone for `node_gone_s`. A run that is beyond its maximum run time is
     stopped by its executor, else after `deadline_grace_s` (and its own grace) by the scheduler.
+
+    `log_retention_days`: how long the log keeps events of jobs. The scheduler owns this topic: a
+    change holds from its next start, for records that are there as well. A service that is away for
+    longer needs `fairlead repair`. The number of partitions (32) is not a setting: job ids contain
+    the partition.
     """
 
     http_port: int = 8082
@@ -28,6 +38,7 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     deadline_grace_s: float = 60.0
     round_s_max: float = 5.0
     ended_kept_days: int = 30
+    log_retention_days: int = 30
     standby_poll_s: float = 0.5
     retries_unstarted_max: int = 10
 
@@ -40,6 +51,8 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, rename="camel"):
             found += check_number(camel(name), getattr(self, name), least=0, open_end=True)
         found += check_number("deadlineGraceS", self.deadline_grace_s, least=0)
         found += check_number("endedKeptDays", self.ended_kept_days, least=1)
+        days = self.log_retention_days
+        found += check_number("logRetentionDays", days, least=1, most=LOG_RETENTION_DAYS_MAX)
         unstarted = self.retries_unstarted_max
         found += check_number("retriesUnstartedMax", unstarted, least=1, most=AVOIDED_MAX)
         if self.executor_stale_s >= self.executor_timeout_s:

@@ -269,10 +269,10 @@ def settings_of(topic: Topic) -> dict[str, str]:
         }
     return settings | {
         "cleanup.policy": "delete",
-        "retention.ms": str(1000 * topic.retention_s),
+        "retention.ms": str(1000 * topic.initial_retention_s),
         "retention.bytes": "-1",
         "segment.bytes": str(256 * RECORD_BYTES_MAX),
-        "segment.ms": str(min(DAY_MS, 1000 * topic.retention_s)),
+        "segment.ms": str(min(DAY_MS, 1000 * topic.initial_retention_s)),
     }
 
 
@@ -303,7 +303,10 @@ async def _check(client: Any, topic: Topic, settings: Mapping[str, str]) -> None
             f"{topic.name} exists with {found} partitions, compacted: {compacted}; "
             f"{topic.partitions} and {topic.compacted} were asked for"
         )
-    if any(name in settings and there[name] != settings[name] for name in _RETENTION):
+    owned = {name: settings[name] for name in _RETENTION if name in settings}
+    if topic.retention_s is None:
+        owned.pop("retention.ms", None)
+    if any(there[name] != value for name, value in owned.items()):
         changed = ConfigResource(ConfigResourceType.TOPIC, topic.name, dict(settings))
         await client.alter_configs([changed])
 

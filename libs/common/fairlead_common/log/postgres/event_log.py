@@ -114,6 +114,7 @@ class PostgresLog:
                 topic.partitions,
                 topic.compacted,
                 topic.retention_s,
+                topic.initial_retention_s,
             )
         )
         place = await self.place(topic.name)

@@ -10,13 +10,13 @@ FROM fairlead_log.topics t JOIN fairlead_log.parts p ON p.topic = t.topic
 WHERE t.topic = $1 ORDER BY p.partition;
 
 -- name: create_topic
--- Make a topic, or say how long an existing one is kept.
+-- Make a topic, or say how long an existing one is kept: NULL ($4) leaves it. $5: of a new one.
 WITH made AS (
     INSERT INTO fairlead_log.topics AS t (topic, partitions, compacted, retention_s)
-    VALUES ($1, $2, $3, $4)
+    VALUES ($1, $2, $3, $5)
     ON CONFLICT (topic) DO UPDATE SET retention_s = excluded.retention_s
     WHERE (t.partitions, t.compacted) = (excluded.partitions, excluded.compacted)
-      AND t.retention_s <> excluded.retention_s
+      AND t.retention_s <> $4
     RETURNING topic, partitions, compacted
 )
 INSERT INTO fairlead_log.parts (topic, partition, compacted)
