@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python b
 
 from fairlead import Client, Filter
 from fairlead.models import Acted
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.service.testing import Whole
 
 T = TypeVar("T")
 

@@ -31,11 +31,11 @@ from fairlead_common.db import migrate, open_pool
 from fairlead_common.log import topics
 from fairlead_common.log.opening import open_log
 from fairlead_lookout.store.fold.fold_store import SCHEMA
-from fairlead_standalone.addresses import free_port
+from fairlead_standalone.servers.addresses import free_port
 
 GOAL_MS: Final = 300
 GOAL_KIND: Final = "tabs+exports"
-WEB: Final = "fairlead_standalone.web"
+WEB: Final = "fairlead_standalone.service.web"
 LOADER: Final = "--load"
 READY: Final = "ready"
 TABS: Final = 300

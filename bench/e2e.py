@@ -32,8 +32,8 @@ import msgspec
 
 from fairlead import AsyncClient, Job
 from fairlead_common.db import open_pool
-from fairlead_standalone.children import Running
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.processes.child_process import Running
+from fairlead_standalone.service.testing import Whole
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/e2e.py`
 

@@ -39,9 +39,9 @@ from fairlead_common.domain import ids, shapes
 from fairlead_common.domain.records import events
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_common.service import clock
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.children import Running
-from fairlead_standalone.postgres import Postgres
+from fairlead_standalone.processes.child_process import Running
+from fairlead_standalone.servers.addresses import free_port
+from fairlead_standalone.servers.embedded_postgres import Postgres
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/history.py`
 

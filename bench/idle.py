@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fairlead_standalone.testing import Whole, memory_bytes
+from fairlead_standalone.service.testing import Whole, memory_bytes
 
 MEGABYTE = 1_000_000
 GOAL_MB = 700

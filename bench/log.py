@@ -29,9 +29,9 @@ from fairlead_common.domain.records import events
 from fairlead_common.log import EventLog, Reader, Record, Topic, caught_up
 from fairlead_common.log import topics as known
 from fairlead_common.log.opening import open_log
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.children import Running
-from fairlead_standalone.postgres import Postgres
+from fairlead_standalone.processes.child_process import Running
+from fairlead_standalone.servers.addresses import free_port
+from fairlead_standalone.servers.embedded_postgres import Postgres
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.kafka_broker import KafkaBroker

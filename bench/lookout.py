@@ -41,10 +41,10 @@ from fairlead_common.service import clock
 from fairlead_lookout.domain.model import Job, Run
 from fairlead_lookout.store.fold import table_rows
 from fairlead_lookout.store.fold.fold_store import SCHEMA
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.children import Running
-from fairlead_standalone.postgres import Postgres
-from fairlead_standalone.valkey import Valkey
+from fairlead_standalone.processes.child_process import Running
+from fairlead_standalone.servers.addresses import free_port
+from fairlead_standalone.servers.embedded_postgres import Postgres
+from fairlead_standalone.servers.embedded_valkey import Valkey
 
 GOAL_MS: Final = 100
 BULK_GOAL_S: Final = 10.0

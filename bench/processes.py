@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 import psutil
 
-from fairlead_standalone.testing import Whole, memory_bytes
+from fairlead_standalone.service.testing import Whole, memory_bytes
 
 NAMES: Final = ("web", "scheduler", "executor", "postgres", "valkey")
 

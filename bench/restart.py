@@ -38,8 +38,8 @@ from fairlead_common.domain.ids import client_job_ids, job_set_partition
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log import EventLog, Producer, caught_up, topics
 from fairlead_common.log.opening import open_log
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.testing import KERNELS, Whole, memory_bytes
+from fairlead_standalone.servers.addresses import free_port
+from fairlead_standalone.service.testing import KERNELS, Whole, memory_bytes
 
 CORES: Final = 16
 SHAPES: Final = 400

@@ -41,7 +41,7 @@ from fairlead import AsyncClient, Job
 from fairlead.errors import Conflict, FairleadError
 from fairlead_common.db import Pool, open_pool
 from fairlead_common.log.opening import UPKEEP_S
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.service.testing import Whole
 
 MB: Final = 1e6
 JUDGED_MINUTES: Final = 10.0

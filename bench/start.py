@@ -15,8 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from fairlead_standalone import services
-from fairlead_standalone.addresses import free_port
+from fairlead_standalone.servers import fairlead_services
+from fairlead_standalone.servers.addresses import free_port
 
 ROOT = Path(__file__).parent.parent
 GOALS_S = {"warm": 5, "fresh": 90}
@@ -29,7 +29,7 @@ def until_ready(folder: Path, data: Path, environment: dict[str, str]) -> float:
     words = ["make", "-s", "up", f"ARGS=--data {data} --port {port}"]
     begun = time.monotonic()
     with subprocess.Popen(words, cwd=folder, env=environment, start_new_session=True) as process:
-        while not services.is_ready(port):
+        while not fairlead_services.is_ready(port):
             if process.poll() is not None or time.monotonic() - begun > WAIT_S_MAX:
                 raise SystemExit("`make up` did not become ready")
             time.sleep(0.02)

@@ -29,9 +29,9 @@ import psutil
 import uvloop
 
 from fairlead_common import db
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.children import Running
-from fairlead_standalone.postgres import Postgres
+from fairlead_standalone.processes.child_process import Running
+from fairlead_standalone.servers.addresses import free_port
+from fairlead_standalone.servers.embedded_postgres import Postgres
 from fairlead_submit.store import configuration_store, schema, token_store
 
 QUEUE = "bench"

@@ -20,11 +20,11 @@ from pathlib import Path
 
 from fairlead_common.domain.records import events as ev
 from fairlead_common.service import clock
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.children import Running
-from fairlead_standalone.postgres import Postgres
-from fairlead_standalone.testing import KERNELS
-from fairlead_standalone.valkey import Valkey
+from fairlead_standalone.processes.child_process import Running
+from fairlead_standalone.servers.addresses import free_port
+from fairlead_standalone.servers.embedded_postgres import Postgres
+from fairlead_standalone.servers.embedded_valkey import Valkey
+from fairlead_standalone.service.testing import KERNELS
 from tests.cut_link import CutLink
 from tests.integration.scheduler.world import World, job_id, stands_by, submitted
 

@@ -35,10 +35,10 @@ import pytest
 from redis import Redis
 
 from fairlead_scheduler.kernels import compilation
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.children import Program, Running
-from fairlead_standalone.postgres import SETTINGS_OF_TESTS, Postgres
-from fairlead_standalone.valkey import Valkey
+from fairlead_standalone.processes.child_process import Program, Running
+from fairlead_standalone.servers.addresses import free_port
+from fairlead_standalone.servers.embedded_postgres import SETTINGS_OF_TESTS, Postgres
+from fairlead_standalone.servers.embedded_valkey import Valkey
 from tests.kafka_broker import BrokerUnavailable, KafkaBroker
 
 ROOT = Path(__file__).parent.parent

@@ -26,7 +26,7 @@ from urllib.parse import quote
 import msgspec
 from backports import zstd
 
-from fairlead_standalone.testing import Whole, memory_bytes
+from fairlead_standalone.service.testing import Whole, memory_bytes
 
 DOCUMENT: Final = Path(__file__).parent.parent / "docs" / "openapi.json"
 METHODS: Final = ("get", "post", "put", "delete", "patch")

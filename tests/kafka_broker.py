@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Final
 
 from fairlead_common.domain.errors import WorldError
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.children import Command, Running
+from fairlead_standalone.processes.child_process import Command, Running
+from fairlead_standalone.servers.addresses import free_port
 
 VERSION: Final = "4.3.1"
 JAVA_MIN: Final = 17

@@ -9,12 +9,12 @@ import msgspec
 
 from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId, client_job_id, job_set_partition, run_id
-from fairlead_common.domain.records import clusters, configuration, leases, reports
+from fairlead_common.domain.records import clusters, configuration, leases, scheduling_reports
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.leases import Lease
-from fairlead_common.domain.records.reports import QueueShare
+from fairlead_common.domain.records.scheduling_reports import QueueShare
 from fairlead_common.log import Record, topics
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, REPORTS
 
@@ -77,7 +77,7 @@ def good(topic: str, name: str) -> Record:
         return clusters.node_record(node)
     if topic == CONFIG:
         return configuration.record(Queue(name=name))
-    return reports.record(QueueShare(pool="default", queue=name, weight=1.0))
+    return scheduling_reports.record(QueueShare(pool="default", queue=name, weight=1.0))
 
 
 def poisons(topic: str) -> Iterator[Poison]:

@@ -16,11 +16,11 @@ from typing import Final
 from fairlead_common.web import openapi
 from fairlead_lookout.service.service import Service as Lookout
 from fairlead_lookout.service.settings import Settings as LookoutSettings
-from fairlead_standalone import web
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.children import Running
-from fairlead_standalone.postgres import SETTINGS_OF_TESTS, Postgres
-from fairlead_standalone.valkey import Valkey
+from fairlead_standalone.processes.child_process import Running
+from fairlead_standalone.servers.addresses import free_port
+from fairlead_standalone.servers.embedded_postgres import SETTINGS_OF_TESTS, Postgres
+from fairlead_standalone.servers.embedded_valkey import Valkey
+from fairlead_standalone.service import web
 from fairlead_submit.service.service import Service as Submit
 from fairlead_submit.service.settings import SubmitSettings
 

@@ -50,7 +50,7 @@ ALLOWED = {
     ("services/scheduler/fairlead_scheduler/service/leader_heartbeat.py", "secrets.token_hex"): (
         "the name of one leader after another"
     ),
-    ("services/standalone/fairlead_standalone/folder.py", "secrets.token_urlsafe"): (
+    ("services/standalone/fairlead_standalone/data/data_folder.py", "secrets.token_urlsafe"): (
         "passwords of the embedded servers"
     ),
     ("services/executor/fairlead_executor/backends/process/runner.py", "time.monotonic"): (

@@ -9,7 +9,7 @@ import httpx2
 import msgspec
 import pytest
 
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.service.testing import Whole
 from tests.e2e import bad_input
 from tests.e2e.bad_input import CASES, Case
 

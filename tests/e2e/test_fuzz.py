@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.service.testing import Whole
 from tests import fuzz
 
 REQUESTS = 1_000

@@ -13,7 +13,7 @@ import pytest
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records import reports
+from fairlead_common.domain.records import scheduling_reports
 from fairlead_common.log import topics
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_table import IS_HELD, GangName
@@ -218,8 +218,8 @@ def _check_reports(history: History) -> None:
     """A report about a queue names a job of that queue."""
     for batch in Tail(history.world, topics.REPORTS).read_all():
         for entry in batch.entries:
-            report = None if entry.value is None else reports.decode(entry.value)
-            if isinstance(report, reports.QueueShare) and report.first_waiting:
+            report = None if entry.value is None else scheduling_reports.decode(entry.value)
+            if isinstance(report, scheduling_reports.QueueShare) and report.first_waiting:
                 queue, _, _ = history.users.submitted[JobId(report.first_waiting)]
                 assert queue == report.queue, f"{report.queue} was told of {report.first_waiting}"
 

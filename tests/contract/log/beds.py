@@ -11,7 +11,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
 
-from fairlead_common.log.kafka import client
+from fairlead_common.log.kafka import kafka_clients
 from fairlead_common.log.kafka.event_log import KafkaLog
 from fairlead_common.log.memory_log import MemoryCore, MemoryLog
 from fairlead_common.log.postgres.event_log import PostgresLog
@@ -221,7 +221,9 @@ class KafkaBed:
     @asynccontextmanager
     async def open_append(self, records: Sequence[Record]) -> AsyncIterator[None]:
         log = await self.open()
-        producer = await client.started(client.new_producer(log.address, a_name(), log.away_s))
+        producer = await kafka_clients.started(
+            kafka_clients.new_producer(log.address, a_name(), log.away_s)
+        )
         async with producer.transaction():
             for record in records:
                 partitions = await log.controls.partitions(record.topic)
@@ -232,13 +234,13 @@ class KafkaBed:
                     partition=partition_of(record.key, partitions),
                 )
             yield
-        await client.stop(producer)
+        await kafka_clients.stop(producer)
         await log.close()
 
     async def expire(self, topic: str) -> None:
         log = await self.open()
         ends = await log.end_positions(topic)
-        async with client.admin(log.address, log.away_s) as admin:
+        async with kafka_clients.admin(log.address, log.away_s) as admin:
             await admin.delete_records(
                 {TopicPartition(topic, n): RecordsToDelete(end) for n, end in ends.items()}
             )
@@ -252,10 +254,12 @@ class KafkaBed:
 
     async def write_foreign(self, topic: str, key: bytes | None, value: bytes | None) -> None:
         log = await self.open()
-        producer = await client.started(client.new_producer(log.address, a_name(), log.away_s))
+        producer = await kafka_clients.started(
+            kafka_clients.new_producer(log.address, a_name(), log.away_s)
+        )
         async with producer.transaction():
             await producer.send_and_wait(topic, key=key, value=value, partition=0)
-        await client.stop(producer)
+        await kafka_clients.stop(producer)
         await log.close()
 
     def check_ours(self) -> None:

@@ -11,11 +11,11 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from fairlead_common.domain.errors import LogUnavailable, PositionExpired
 from fairlead_common.log.compacted_reader import read_newest
-from fairlead_common.log.kafka import client
+from fairlead_common.log.kafka import kafka_clients
 from fairlead_common.log.kafka.event_log import KafkaLog, KafkaReader
 from fairlead_common.log.opening import open_log
 from fairlead_common.log.protocol import Topic
-from fairlead_standalone.addresses import free_port
+from fairlead_standalone.servers.addresses import free_port
 from tests.conftest import Server
 from tests.contract.log.beds import a_name, a_topic
 from tests.contract.log.helpers import everything, made, reader_of, record, texts
@@ -31,13 +31,13 @@ async def log(kafka_broker: Server) -> AsyncIterator[KafkaLog]:
 
 
 async def settings_there(log: KafkaLog, topic: str) -> dict[str, str]:
-    async with client.admin(log.address, log.away_s) as admin:
+    async with kafka_clients.admin(log.address, log.away_s) as admin:
         (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
     return {entry[0]: entry[1] for entry in answer.resources[0][4]}
 
 
 async def change_settings(log: KafkaLog, topic: str, settings: dict[str, str]) -> None:
-    async with client.admin(log.address, log.away_s) as admin:
+    async with kafka_clients.admin(log.address, log.away_s) as admin:
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, settings)])
 
 
@@ -47,7 +47,7 @@ async def test_a_topic_is_made_with_every_setting_that_we_rely_on(
 ) -> None:
     topic = a_topic(compacted=compacted)
     await log.create(topic)
-    wanted = client.settings_of(topic)
+    wanted = kafka_clients.settings_of(topic)
     there = await settings_there(log, topic.name)
     assert {name: there[name] for name in wanted} == wanted
 
@@ -87,7 +87,7 @@ async def test_any_of_several_brokers_may_answer_first(kafka_broker: Server) -> 
 async def test_a_new_producer_takes_back_what_its_predecessor_left_open(log: KafkaLog) -> None:
     topic = await made(log)
     name = a_name()
-    dead = await client.started(client.new_producer(log.address, name, log.away_s))
+    dead = await kafka_clients.started(kafka_clients.new_producer(log.address, name, log.away_s))
     await dead.begin_transaction()
     await dead.send_and_wait(topic.name, key=b"k", value=b"left open", partition=0)
     reader = await reader_of(log, topic)
@@ -98,7 +98,7 @@ async def test_a_new_producer_takes_back_what_its_predecessor_left_open(log: Kaf
     batch = await reader.read(wait_s=30)
     assert texts(batch.entries) == ["new"]
     assert batch.positions == await log.end_positions(topic.name)
-    await client.stop(dead)
+    await kafka_clients.stop(dead)
 
 
 class SilentConsumer:
@@ -142,7 +142,7 @@ async def test_folding_stays_right_while_the_broker_compacts(log: KafkaLog) -> N
     await change_settings(
         log,
         topic.name,
-        client.settings_of(topic)
+        kafka_clients.settings_of(topic)
         | {
             "segment.ms": "100",
             "min.cleanable.dirty.ratio": "0.01",
@@ -180,11 +180,11 @@ async def test_settings_of_a_topic_made_by_an_older_version_are_brought_up_to_da
     log: KafkaLog,
 ) -> None:
     topic = await made(log, compacted=True)
-    old = client.settings_of(topic) | {"delete.retention.ms": "86400000"}
+    old = kafka_clients.settings_of(topic) | {"delete.retention.ms": "86400000"}
     await change_settings(log, topic.name, old)
     await log.create(topic)
     there = await settings_there(log, topic.name)
-    assert there["delete.retention.ms"] == str(client.TOMBSTONES_KEPT_MS)
+    assert there["delete.retention.ms"] == str(kafka_clients.TOMBSTONES_KEPT_MS)
 
 
 async def _resume_on(log: KafkaLog, topic: str, positions: dict[int, int]) -> NoReturn:

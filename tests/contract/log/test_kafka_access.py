@@ -10,8 +10,8 @@ import pytest
 from fairlead_common.domain.errors import LogUnavailable, LogUrlInvalid
 from fairlead_common.log.kafka.event_log import KafkaLog
 from fairlead_common.log.opening import open_log
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.children import Running
+from fairlead_standalone.processes.child_process import Running
+from fairlead_standalone.servers.addresses import free_port
 from tests.contract.log.beds import a_name
 from tests.contract.log.certificates import Authority, Signed
 from tests.contract.log.helpers import everything, made, record, texts

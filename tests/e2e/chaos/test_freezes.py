@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from fairlead import Client
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.service.testing import Whole
 
 TIMEOUT_S = 6.0
 FROZEN_S = TIMEOUT_S + 2.0

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from fairlead import Client
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.service.testing import Whole
 from tests import disks
 from tests.disks import MIB, fill
 from tests.e2e.chaos.test_kills import check_views, database_of, has_lines, kill_child, lines

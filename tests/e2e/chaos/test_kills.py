@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from fairlead import Client
-from fairlead_standalone.folder import Holder
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.data.data_folder import Holder
+from fairlead_standalone.service.testing import Whole
 from tests.conftest import Server
 from tests.e2e.chaos import replay
 

@@ -17,7 +17,7 @@ import pytest
 
 from fairlead import Client
 from fairlead_common.service import clock
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.service.testing import Whole
 from tests.e2e.chaos import replay
 from tests.e2e.chaos.test_kills import VICTIMS, check_views, database_of, lines
 

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead import Client
 from fairlead_common.service import clock
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.service.testing import Whole
 from tests.conftest import Server
 from tests.e2e.chaos.test_full_disk import job
 from tests.e2e.chaos.test_kills import check_views, has_lines, lines

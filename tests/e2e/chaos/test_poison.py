@@ -15,8 +15,8 @@ import pytest
 from fairlead import Client
 from fairlead_common.log import Record, topics
 from fairlead_common.log.opening import open_log
-from fairlead_standalone.folder import Holder
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.data.data_folder import Holder
+from fairlead_standalone.service.testing import Whole
 from tests import poison
 from tests.poison import LEASES, TOPICS
 

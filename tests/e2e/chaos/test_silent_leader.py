@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 
 from fairlead_common.domain.records import events as ev
 from fairlead_common.service import clock
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.testing import KERNELS
+from fairlead_standalone.servers.addresses import free_port
+from fairlead_standalone.service.testing import KERNELS
 from tests.integration.scheduler.world import World, job_id, stands_by, submitted
 
 PATIENCE_S = 120.0

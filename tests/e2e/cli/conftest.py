@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.service.testing import Whole
 
 COMMAND_S_MAX = 180.0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.service.testing import Whole
 from tests.e2e.cli.conftest import COMMAND_S_MAX, Terminal
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.service.testing import Whole
 
 SECRET = "fl_ThisSecretMustNeverBeInALog"
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.service.testing import Whole
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.service.testing import Whole
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 EXAMPLE_S_MAX = 500.0

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.testing import KERNELS, wait_for
+from fairlead_standalone.servers.addresses import free_port
+from fairlead_standalone.service.testing import KERNELS, wait_for
 from tests.e2e.guide.guides import blocks
 
 KEPT: Final = ("PYTHONPATH", "LANG", "TMPDIR")

@@ -10,7 +10,7 @@ from fairlead_common.service import clock
 from fairlead_common.service.settings import Settings
 from fairlead_common.web import auth
 from fairlead_common.web.server import build_app, serve
-from fairlead_standalone.addresses import free_port
+from fairlead_standalone.servers.addresses import free_port
 
 
 class LogServer:

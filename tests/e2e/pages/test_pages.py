@@ -9,7 +9,7 @@ from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
 from fairlead_common.db import open_pool
 from fairlead_common.domain import shapes
-from fairlead_common.domain.records import clusters, events, reports
+from fairlead_common.domain.records import clusters, events, scheduling_reports
 from fairlead_common.web import auth
 from fairlead_submit.store import schema, token_store
 from tests.e2e.pages.log_server import log_server
@@ -118,7 +118,7 @@ async def test_a_job_says_why_it_waits_and_then_why_it_failed(
         running(fresh_database, valkey_url) as world,
         browser_page(chromium) as page,
     ):
-        why = reports.Waiting(
+        why = scheduling_reports.Waiting(
             pool="default",
             queue="q",
             code="insufficient-resources",
@@ -127,7 +127,7 @@ async def test_a_job_says_why_it_waits_and_then_why_it_failed(
             jobs=1,
             nodes={"busy: cpu": 3},
         )
-        await world.append([reports.record(why)])
+        await world.append([scheduling_reports.record(why)])
         await world.read("/jobsets/q/s", await world.tell(submitted("a")))
         await page.goto(address(world, f"/jobs/{job_id('a')}"))
         note = page.get_by_label("Why it waits")
@@ -261,7 +261,7 @@ async def test_a_queue_shows_its_share_over_time_and_why_its_jobs_wait(
         running(fresh_database, valkey_url) as world,
         browser_page(chromium) as page,
     ):
-        why = reports.Waiting(
+        why = scheduling_reports.Waiting(
             pool="default",
             queue="q",
             code="queue-limit",
@@ -270,13 +270,15 @@ async def test_a_queue_shows_its_share_over_time_and_why_its_jobs_wait(
             jobs=7,
         )
         shares = [
-            reports.QueueShare(
+            scheduling_reports.QueueShare(
                 pool="default", queue="q", weight=1.0, fair_share=0.5, actual_share=actual,
                 demand_share=0.6, queued=7,
             )
             for actual in (0.2, 0.4)
         ]  # fmt: skip
-        await world.append([*map(reports.record, shares), reports.record(why)])
+        await world.append(
+            [*map(scheduling_reports.record, shares), scheduling_reports.record(why)]
+        )
         await world.read("/jobsets", await world.tell(submitted("a"), submitted("b"), leased("b")))
         await page.goto(address(world, f"/jobs/{job_id('a')}"))
         await expect(page.get_by_text("Place in its queue: 1")).to_be_visible()

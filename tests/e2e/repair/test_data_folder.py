@@ -11,8 +11,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from fairlead_standalone import folder as folders
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.data import data_folder as folders
+from fairlead_standalone.service.testing import Whole
 
 BOUND_S = 240
 

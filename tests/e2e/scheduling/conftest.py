@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.service.testing import Whole
 from tests.e2e.scheduling.world import World
 
 SIMULATION = {

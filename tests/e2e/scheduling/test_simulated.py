@@ -11,7 +11,7 @@ import pytest
 
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import PreemptionCause
-from fairlead_standalone.addresses import free_port
+from fairlead_standalone.servers.addresses import free_port
 from tests.e2e.scheduling.world import World, ended, idle
 
 

@@ -16,8 +16,8 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import leases
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.opening import open_log
-from fairlead_standalone.folder import Holder
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.data.data_folder import Holder
+from fairlead_standalone.service.testing import Whole
 
 PATIENCE_S: Final = 120.0
 E = TypeVar("E", bound=ev.JobEvent)

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from fairlead_executor.confinement.choice import choose
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.service.testing import Whole
 
 ATTACK = """
 import json, os, signal, socket, sys

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.testing import KERNELS, wait_for
+from fairlead_standalone.servers.addresses import free_port
+from fairlead_standalone.service.testing import KERNELS, wait_for
 from tests.conftest import ROOT
 
 BOUND_S = 280

@@ -13,8 +13,8 @@ import httpx2
 import msgspec
 import pytest
 
-from fairlead_standalone.folder import read_holder
-from fairlead_standalone.testing import Whole
+from fairlead_standalone.data.data_folder import read_holder
+from fairlead_standalone.service.testing import Whole
 
 INLINE, STORED, CHANGED = "inline-3f9c1d-value", "stored-77ab02-value", "changed-51e0c4-value"
 SCRIPT = 'for name in "$INLINE" "$STORED"; do printf %s "$name" | rev; echo; done'

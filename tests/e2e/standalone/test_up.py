@@ -16,9 +16,9 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.services import is_ready
-from fairlead_standalone.testing import Whole, processes_of, wait_for
+from fairlead_standalone.servers.addresses import free_port
+from fairlead_standalone.servers.fairlead_services import is_ready
+from fairlead_standalone.service.testing import Whole, processes_of, wait_for
 from tests.conftest import Server
 
 BOUND_S = 180

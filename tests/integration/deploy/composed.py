@@ -17,10 +17,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, Self
 
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.children import Command, Program, Running
-from fairlead_standalone.postgres import SETTINGS_OF_TESTS, Postgres
-from fairlead_standalone.valkey import Valkey
+from fairlead_standalone.processes.child_process import Command, Program, Running
+from fairlead_standalone.servers.addresses import free_port
+from fairlead_standalone.servers.embedded_postgres import SETTINGS_OF_TESTS, Postgres
+from fairlead_standalone.servers.embedded_valkey import Valkey
 from tests.conftest import ROOT, blocking, create_database
 from tests.integration.deploy import files
 from tests.kafka_broker import KafkaBroker

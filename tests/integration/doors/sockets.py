@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 from fairlead_common.service.access_settings import ConnectionLimits, RequestLimits
 from fairlead_common.service.settings import Settings
 from fairlead_common.web import server
-from fairlead_standalone.addresses import free_port
+from fairlead_standalone.servers.addresses import free_port
 from tests.unit.common.callers import Only
 
 WAIT_S: Final = 120

@@ -14,8 +14,8 @@ from fairlead_common.service import clock
 from fairlead_common.web import server
 from fairlead_lookout.service.service import Service as Lookout
 from fairlead_lookout.service.settings import Settings as LookoutSettings
-from fairlead_standalone import web
-from fairlead_standalone.addresses import free_port
+from fairlead_standalone.servers.addresses import free_port
+from fairlead_standalone.service import web
 from fairlead_submit.service.service import Service as Submit
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store import configuration_store as queues

@@ -24,7 +24,7 @@ from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_common.log import topics
 from fairlead_common.log.opening import open_log
 from fairlead_common.log.protocol import EventLog, Producer, Reader, Record
-from fairlead_standalone.addresses import free_port
+from fairlead_standalone.servers.addresses import free_port
 
 WAIT_S_MAX: Final = 120.0
 KEY: Final = "a signing key of tests"

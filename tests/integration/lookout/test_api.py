@@ -9,7 +9,7 @@ import pytest
 from fairlead_common.db import open_pool
 from fairlead_common.domain import ids, shapes
 from fairlead_common.domain.position_tokens import encode
-from fairlead_common.domain.records import clusters, events, reports
+from fairlead_common.domain.records import clusters, events, scheduling_reports
 from fairlead_common.domain.records.events import Gang
 from fairlead_submit.store import schema, token_store
 from tests.integration.lookout.world import World, running
@@ -165,7 +165,7 @@ async def test_a_job_says_everything(fresh_database: str, valkey_url: str) -> No
 
 async def test_a_job_says_why_it_waits(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url) as world:
-        why = reports.Waiting(
+        why = scheduling_reports.Waiting(
             pool="default",
             queue="q",
             code="insufficient-resources",
@@ -173,7 +173,7 @@ async def test_a_job_says_why_it_waits(fresh_database: str, valkey_url: str) -> 
             shape=shapes.key(bytes(SHAPE), "default"),
             jobs=3,
         )
-        member = reports.Waiting(
+        member = scheduling_reports.Waiting(
             pool="default",
             queue="q",
             code="gang-incomplete",
@@ -181,7 +181,7 @@ async def test_a_job_says_why_it_waits(fresh_database: str, valkey_url: str) -> 
             job_set="s",
             gang="g",
         )
-        await world.append([reports.record(why), reports.record(member)])
+        await world.append([scheduling_reports.record(why), scheduling_reports.record(member)])
         after = await world.tell(
             submitted("plain"),
             submitted("held", hold=True),

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fairlead_common.domain import timestamps
-from fairlead_common.domain.records import clusters, configuration, reports
+from fairlead_common.domain.records import clusters, configuration, scheduling_reports
 from fairlead_common.log import Record
 from fairlead_common.log.memory_log import MemoryCore
 from fairlead_common.service import clock
@@ -26,8 +26,8 @@ async def until(read: Callable[[], Awaitable[Any]], is_there: Callable[[Any], bo
 
 def share(queue: str, actual: float, queued: int = 0) -> Record:
     """A queue's standing."""
-    return reports.record(
-        reports.QueueShare(
+    return scheduling_reports.record(
+        scheduling_reports.QueueShare(
             pool="default",
             queue=queue,
             weight=1.0,
@@ -80,7 +80,7 @@ async def test_reports_of_queues_and_pools_and_the_last_rounds(
     now_ms = clock.now_ms()
     async with running(fresh_database, valkey_url, core) as world:
         queue = configuration.Queue(name="q", weight=2.0, limits={"default": {"cpu": 0.5}})
-        why = reports.Waiting(
+        why = scheduling_reports.Waiting(
             pool="default",
             queue="q",
             code="queue-limit",
@@ -88,14 +88,17 @@ async def test_reports_of_queues_and_pools_and_the_last_rounds(
             shape="x",
             jobs=7,
         )
-        rounds = [reports.Round(pool="default", at_ms=now_ms + n, scheduled=n) for n in (1, 2, 3)]
+        rounds = [
+            scheduling_reports.Round(pool="default", at_ms=now_ms + n, scheduled=n)
+            for n in (1, 2, 3)
+        ]
         await world.append(
             [
                 share("q", 0.25, queued=7),
                 share("other", 0.5),
-                reports.record(why),
+                scheduling_reports.record(why),
                 configuration.record(queue),
-                *map(reports.record, rounds),
+                *map(scheduling_reports.record, rounds),
             ]
         )
         found = await until(

@@ -16,7 +16,7 @@ from fairlead_common.service import clock
 from fairlead_common.web import server
 from fairlead_lookout.service.service import Service
 from fairlead_lookout.service.settings import Settings
-from fairlead_standalone.addresses import free_port
+from fairlead_standalone.servers.addresses import free_port
 
 WAIT_S = 60.0
 

@@ -15,7 +15,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.configuration import Cordon
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import DesiredState
-from fairlead_common.domain.records.reports import Round, Waiting
+from fairlead_common.domain.records.scheduling_reports import Round, Waiting
 from fairlead_common.log import topics
 from fairlead_common.service.health import Degraded
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule

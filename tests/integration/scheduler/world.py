@@ -10,7 +10,7 @@ import msgspec
 
 from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId, client_job_id, job_set_partition
-from fairlead_common.domain.records import clusters, configuration, leases, reports
+from fairlead_common.domain.records import clusters, configuration, leases, scheduling_reports
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Heartbeat, Node
 from fairlead_common.domain.records.configuration import Cordon, Queue
@@ -110,7 +110,9 @@ class World:
             await reader.close()
         return seen
 
-    async def report(self, key: str, enough: Callable[[reports.Report], bool]) -> reports.Report:
+    async def report(
+        self, key: str, enough: Callable[[scheduling_reports.Report], bool]
+    ) -> scheduling_reports.Report:
         """What the scheduler says under this key, as soon as it is enough."""
         start = await self.log.start_positions(topics.REPORTS)
         reader = await self.log.reader(topics.REPORTS, start)
@@ -119,7 +121,7 @@ class World:
                 while True:
                     for entry in (await reader.read()).entries:
                         if entry.key == key and entry.value is not None:
-                            found = reports.decode(entry.value)
+                            found = scheduling_reports.decode(entry.value)
                             if enough(found):
                                 return found
         finally:

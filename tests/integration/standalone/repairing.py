@@ -20,7 +20,7 @@ from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler.service.follower import CHECKPOINT
 from fairlead_scheduler.service.service import Service
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_standalone.repair.repairing import Findings, Repair
+from fairlead_standalone.repair.repair_steps import Findings, Repair
 from tests.integration.scheduler.world import World, job_id
 
 MONTHS_MS = 90 * 86_400_000

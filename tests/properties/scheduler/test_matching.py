@@ -1,4 +1,4 @@
-"""The columns match shapes and nodes as `fairlead_common.domain.node_matching` does each pair."""
+"""Columns match shapes and nodes as `fairlead_common.domain.node_eligibility` does each pair."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_common.domain import node_matching, shapes
+from fairlead_common.domain import node_eligibility, shapes
 from fairlead_common.domain.priority_classes import AwayNodeType, PriorityClass
 from fairlead_common.domain.records.clusters import Node, Taint
 from fairlead_common.domain.shapes import Preference, Requirement, SelectorTerm, Shape, Toleration
@@ -40,7 +40,7 @@ expressions = st.builds(Requirement, keys, operators, st.lists(values, max_size=
 bounds = st.builds(Requirement, keys, st.sampled_from(["Gt", "Lt"]), st.tuples(values))
 fields = st.builds(
     Requirement,
-    st.sampled_from([node_matching.NODE_NAME, "metadata.odd"]),
+    st.sampled_from([node_eligibility.NODE_NAME, "metadata.odd"]),
     st.sampled_from(["In", "NotIn"]),
     st.tuples(names),
 )
@@ -72,11 +72,11 @@ there = st.lists(
 
 
 def plain_match(shape: Shape, away: Sequence[Taint], node: Node) -> Match:
-    if not node_matching.tolerates(shape.tolerations, node.taints, away):
+    if not node_eligibility.tolerates(shape.tolerations, node.taints, away):
         return Match.TAINT
-    if not node_matching.is_selected(shape, node.labels):
+    if not node_eligibility.is_selected(shape, node.labels):
         return Match.LABEL
-    meets = node_matching.has_affinity(shape, node.labels, node.name)
+    meets = node_eligibility.has_affinity(shape, node.labels, node.name)
     return Match.SUITS if meets else Match.AFFINITY
 
 
@@ -84,14 +84,14 @@ def plain_ranks(shape: Shape, nodes: Sequence[Node]) -> list[int]:
     scores = [
         (
             sum(
-                not node_matching.tolerates_one(shape.tolerations, taint)
+                not node_eligibility.tolerates_one(shape.tolerations, taint)
                 for taint in set(node.taints)
-                if taint.effect not in node_matching.BLOCKING
+                if taint.effect not in node_eligibility.BLOCKING
             ),
             -sum(
                 wish.weight
                 for wish in shape.preferred
-                if node_matching.meets(wish.term, node.labels, node.name)
+                if node_eligibility.meets(wish.term, node.labels, node.name)
             ),
         )
         for node in nodes

@@ -8,7 +8,7 @@ from fairlead import fleet, models, tokens
 from fairlead import reports as client_reports
 from fairlead_common.domain import priority_classes
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
-from fairlead_common.domain.records import clusters, reports
+from fairlead_common.domain.records import clusters, scheduling_reports
 from fairlead_lookout.domain import public_events
 from fairlead_lookout.http import responses
 from fairlead_submit.domain import request_types
@@ -43,8 +43,8 @@ SAME: dict[str, tuple[type, type, set[str]]] = {
     "node": (fleet.Node, responses.NodeShown, set()),
     "run": (models.Run, responses.RunShown, set()),
     "why": (models.Why, responses.WhyShown, set()),
-    "why jobs wait": (client_reports.Waiting, reports.Waiting, set()),
-    "a queue's share": (client_reports.QueueShare, reports.QueueShare, set()),
+    "why jobs wait": (client_reports.Waiting, scheduling_reports.Waiting, set()),
+    "a queue's share": (client_reports.QueueShare, scheduling_reports.QueueShare, set()),
     "round": (client_reports.Round, responses.RoundShown, set()),
     "rounds": (client_reports.Rounds, responses.RoundsShown, set()),
     "queue report": (client_reports.QueueReport, responses.QueueReportShown, set()),

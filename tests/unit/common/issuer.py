@@ -21,7 +21,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from fairlead_common.service.access_settings import Issuer
 from fairlead_common.service.settings import Settings
 from fairlead_common.web import server
-from fairlead_standalone.addresses import free_port
+from fairlead_standalone.servers.addresses import free_port
 
 AUDIENCE: Final = "fairlead"
 CLIENT: Final = "fairlead-web"

@@ -7,7 +7,13 @@ import msgspec
 import pytest
 
 from fairlead_common.domain import shapes
-from fairlead_common.domain.records import clusters, configuration, events, leases, reports
+from fairlead_common.domain.records import (
+    clusters,
+    configuration,
+    events,
+    leases,
+    scheduling_reports,
+)
 from tests.unit.common import goldens
 
 FILES: dict[str, tuple[tuple[type[msgspec.Struct], ...], Callable[[bytes], object]]] = {
@@ -19,7 +25,10 @@ FILES: dict[str, tuple[tuple[type[msgspec.Struct], ...], Callable[[bytes], objec
     "leases.jsonl": ((leases.Lease,), leases.decode),
     "clusters.jsonl": (get_args(clusters.ClusterRecord), clusters.decode),
     "config.jsonl": ((configuration.Queue, configuration.Cordon), configuration.decode),
-    "reports.jsonl": ((reports.Waiting, reports.QueueShare, reports.Round), reports.decode),
+    "reports.jsonl": (
+        (scheduling_reports.Waiting, scheduling_reports.QueueShare, scheduling_reports.Round),
+        scheduling_reports.decode,
+    ),
     "shapes.jsonl": ((shapes.Shape,), shapes.decode),
 }
 LINES = [

@@ -10,7 +10,7 @@ import pytest
 
 from fairlead_common.db import Pool, migrate, open_pool
 from fairlead_common.db.connection_pool import DatabaseUnavailable
-from fairlead_standalone.addresses import free_port
+from fairlead_standalone.servers.addresses import free_port
 
 PACKAGE = "fairlead_test_of_migrations"
 SCHEMA = "things"

@@ -10,7 +10,7 @@ from fairlead_common.domain.problems import TYPES
 from fairlead_common.service.settings import Settings
 from fairlead_common.web import server
 from tests.architecture.sources import sources
-from tools import problems as tool
+from tools import problem_docs as tool
 
 BY_STATUS_ALONE = {"method-not-allowed"}
 """Raised by the framework, which knows statuses."""
@@ -50,7 +50,7 @@ def test_a_status_belongs_to_one_type() -> None:
 
 def test_the_documentation_has_the_pages_as_they_are() -> None:
     written = {file.name: file.read_text() for file in tool.FOLDER.glob("*")}
-    assert written == tool.pages(), "run: python tools/problems.py"
+    assert written == tool.pages(), "run: python tools/problem_docs.py"
 
 
 @pytest.mark.parametrize("slug", sorted(TYPES))

@@ -17,7 +17,7 @@ from fastapi import APIRouter, Request
 from fairlead_common.service.health import Check, Degraded
 from fairlead_common.service.settings import Settings
 from fairlead_common.web import middleware, server
-from fairlead_standalone.addresses import free_port
+from fairlead_standalone.servers.addresses import free_port
 from tests.unit.common.callers import Only
 
 

@@ -1,10 +1,10 @@
 """Which record goes where under which key: leases, clusters, configuration, reports."""
 
 from fairlead_common.domain.ids import JobId, RunId
-from fairlead_common.domain.records import clusters, configuration, leases, reports
+from fairlead_common.domain.records import clusters, configuration, leases, scheduling_reports
 from fairlead_common.domain.records.clusters import Heartbeat, Node
 from fairlead_common.domain.records.configuration import Cordon, Queue
-from fairlead_common.domain.records.reports import QueueShare, Round, Waiting
+from fairlead_common.domain.records.scheduling_reports import QueueShare, Round, Waiting
 from fairlead_common.log import Record, topics
 
 JOB = JobId("0k01kzm9q5n7s8t9v2w3x4y5z6ab")
@@ -63,12 +63,12 @@ def test_a_report_has_the_key_of_what_it_is_about() -> None:
         Waiting(pool="p", queue="q", code="c", sentence="s", shape="00ff"),
         Waiting(pool="p", queue="q", code="c", sentence="s", job_set="j", gang="g"),
     ]
-    keys = [where(reports.record(item))[1] for item in items]
+    keys = [where(scheduling_reports.record(item))[1] for item in items]
     assert keys == ["p", "p/q", "p/q/s/00ff", "p/q/g/j/g"]
 
 
 def test_a_report_is_taken_back_under_its_key() -> None:
-    record = reports.deletion_record("p/q")
+    record = scheduling_reports.deletion_record("p/q")
     assert where(record) == ("fairlead.reports", "p/q")
     assert record.value is None
 

@@ -2,7 +2,7 @@
 
 import random
 
-from fairlead_common.domain.records import events, reports
+from fairlead_common.domain.records import events, scheduling_reports
 from fairlead_lookout.domain import fairness_fold, resource_usage
 from fairlead_lookout.domain.fairness_fold import MINUTE_MS, Said
 from fairlead_lookout.domain.model import JobSet, Run
@@ -68,7 +68,7 @@ def test_what_still_runs_is_counted_until_now() -> None:
 
 def test_a_mean_share_is_weighted_with_the_time_for_which_it_held() -> None:
     def said(at_ms: int, share: float) -> Said:
-        record = reports.QueueShare(pool="p", queue="q", weight=1, actual_share=share)
+        record = scheduling_reports.QueueShare(pool="p", queue="q", weight=1, actual_share=share)
         return Said("p/q", at_ms, record)
 
     whole = fairness_fold.apply({}, [said(0, 1.0), said(45_000, 0.0), said(60_000, 0.5)])

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from fairlead_common.domain.records import reports
-from fairlead_common.domain.records.reports import Waiting
+from fairlead_common.domain.records import scheduling_reports
+from fairlead_common.domain.records.scheduling_reports import Waiting
 from fairlead_common.log import topics
 from fairlead_common.log.memory_log import MemoryLog
 from fairlead_lookout.store.topic_caches import Reports
@@ -23,10 +23,12 @@ async def test_pools_and_queues_of_which_nothing_is_said_any_more_are_forgotten(
     said = [waiting(number) for number in range(50)]
     try:
         async with asyncio.timeout(60):
-            await producer.append([reports.record(each) for each in said])
+            await producer.append([scheduling_reports.record(each) for each in said])
             while len(mirror.values) < len(said):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-            await producer.append([reports.deletion_record(reports.key(each)) for each in said])
+            await producer.append(
+                [scheduling_reports.deletion_record(scheduling_reports.key(each)) for each in said]
+            )
             while mirror.values:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     finally:

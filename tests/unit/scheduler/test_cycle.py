@@ -8,9 +8,9 @@ from typing import Any, Final, cast
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import clusters as records
 from fairlead_common.domain.records import events as ev
-from fairlead_common.domain.records import reports
+from fairlead_common.domain.records import scheduling_reports
 from fairlead_common.domain.records.clusters import Heartbeat, Node
-from fairlead_common.domain.records.reports import QueueShare
+from fairlead_common.domain.records.scheduling_reports import QueueShare
 from fairlead_common.log.protocol import Appended, Entry, Record
 from fairlead_common.log.topics import REPORTS
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
@@ -73,7 +73,7 @@ async def test_a_report_names_the_job_that_waited_when_the_round_was_decided() -
     await cycle.turn()
     assert view.jobs.rows[LATER] == row
     said = [
-        reports.decode(record.value)
+        scheduling_reports.decode(record.value)
         for record in producer.appended
         if record.topic == REPORTS and record.value is not None
     ]

@@ -4,11 +4,11 @@ from typing import Any
 
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import clusters as records
-from fairlead_common.domain.records import configuration, reports
+from fairlead_common.domain.records import configuration, scheduling_reports
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Heartbeat, Node
 from fairlead_common.domain.records.configuration import Queue
-from fairlead_common.domain.records.reports import QueueShare
+from fairlead_common.domain.records.scheduling_reports import QueueShare
 from fairlead_common.log import Entry, Record
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.rules.decider import Decider
@@ -67,7 +67,7 @@ def test_of_pools_without_nodes_so_many_are_looked_at_and_another_when_its_nodes
 def reported(pool: str, queues: int) -> dict[str, bytes]:
     """What an earlier leader said of queues of this pool."""
     made = [
-        reports.record(
+        scheduling_reports.record(
             QueueShare(
                 pool=pool,
                 queue=f"q{number}",

@@ -3,12 +3,12 @@
 from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import clusters as records
-from fairlead_common.domain.records import configuration, reports
+from fairlead_common.domain.records import configuration, scheduling_reports
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Heartbeat, Node
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.domain.records.events import Gang
-from fairlead_common.domain.records.reports import QueueShare, Round, Waiting
+from fairlead_common.domain.records.scheduling_reports import QueueShare, Round, Waiting
 from fairlead_common.log import Entry, Record
 from fairlead_scheduler.rules.decider import Decider
 from fairlead_scheduler.rules.housekeeping import Housekeeping
@@ -60,7 +60,11 @@ def said(
     made = (reporter or Reporter(CLASSES)).changed(
         view, decided.built, decided.plan, queues, now_ms=now_ms, steps_ms={}
     )
-    return {record.key: reports.decode(record.value) for record in made if record.value is not None}
+    return {
+        record.key: scheduling_reports.decode(record.value)
+        for record in made
+        if record.value is not None
+    }
 
 
 def waiting(found: dict[str, Waiting | QueueShare | Round]) -> Waiting:
@@ -142,7 +146,7 @@ def test_a_failing_pool_gives_every_waiting_job_that_reason_until_it_is_well() -
     view, reporter = fold([submitted("a"), submitted("b", gang=gang)]), Reporter(CLASSES)
     said(view, clusters_of(0), reporter=reporter)
     made = reporter.failing(view, "default", "ValueError: bad", now_ms=20_000)
-    found = [reports.decode(record.value) for record in made if record.value is not None]
+    found = [scheduling_reports.decode(record.value) for record in made if record.value is not None]
     reasons = [report for report in found if isinstance(report, Waiting)]
     assert {(report.code, report.gang) for report in reasons} == {
         ("pool-failing", ""),

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fairlead_standalone import addresses
-from fairlead_standalone.addresses import AddressRefused
+from fairlead_standalone.servers import addresses
+from fairlead_standalone.servers.addresses import AddressRefused
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_standalone.children import ServerFailed
-from fairlead_standalone.postgres import Installation, choose
+from fairlead_standalone.processes.child_process import ServerFailed
+from fairlead_standalone.servers.embedded_postgres import Installation, choose
 
 OLD, DEBIAN, WHEEL = (Installation(Path(f"/p/{n}"), n) for n in (13, 15, 18))
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead_common.domain.errors import WorldError
-from fairlead_standalone.liveness import Liveness, ProbeFailures, load
+from fairlead_standalone.processes.liveness import Liveness, ProbeFailures, load
 
 LIVENESS = Liveness(every_s=5.0, answer_s=5.0, failures_max=3)
 

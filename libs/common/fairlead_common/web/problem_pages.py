@@ -34,7 +34,7 @@ def contents() -> str:
         "# Problems",
         "",
         "Every error of the API is a problem document (RFC 9457), whose `type` is one of these.",
-        "These pages are made from `fairlead_common/domain/problems.py` by `tools/problems.py`; a"
+        "`tools/problem_docs.py` makes these pages from `fairlead_common/domain/problems.py`; a"
         " running server shows them at the same addresses.",
         "",
         "| type | status | title |",

@@ -35,8 +35,8 @@ from fairlead_common.web import (
     refused_requests,
 )
 from fairlead_common.web.direct_dispatch import DirectDispatch
+from fairlead_common.web.disk_full_middleware import DiskFullMiddleware
 from fairlead_common.web.middleware import Identify, RequestMiddleware
-from fairlead_common.web.write_guard import DiskFullMiddleware
 
 CHECK_S_MAX: Final = 2.0
 BACKLOG: Final = 2_048

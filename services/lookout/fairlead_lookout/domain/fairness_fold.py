@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain.records.reports import QueueShare, Round, Waiting, decode
+from fairlead_common.domain.records.scheduling_reports import QueueShare, Round, Waiting, decode
 from fairlead_lookout.domain.resource_usage import HOUR_MS, spread
 
 MINUTE_MS: Final = 60_000

@@ -12,7 +12,7 @@ from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
 from fairlead_common.domain.problems import Problem
-from fairlead_common.web.query_parameters import validated_by
+from fairlead_common.web.query_validation import validated_by
 
 GROUPS: Final = ("queue", "jobSet", "state", "cluster", "node", "class")
 LABEL: Final = "label."

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead_common.domain import ids, position_tokens, quantities, timestamps
-from fairlead_common.domain.records import clusters, events, reports
+from fairlead_common.domain.records import clusters, events, scheduling_reports
 from fairlead_lookout.domain import resource_usage
 from fairlead_lookout.domain.fairness_fold import Sums
 from fairlead_lookout.domain.model import JobSet
@@ -246,8 +246,8 @@ class QueueReportShown(Shown, frozen=True, kw_only=True):
     cordoned: bool = False
     reason: str | None = None
     limits: dict[str, dict[str, float | str]]
-    shares: list[reports.QueueShare]
-    waiting: list[reports.Waiting]
+    shares: list[scheduling_reports.QueueShare]
+    waiting: list[scheduling_reports.Waiting]
     reasons: dict[str, int]
 
 
@@ -270,8 +270,8 @@ class PoolReportShown(Shown, frozen=True, kw_only=True):
 
     pool: str
     round: RoundShown | None = None
-    shares: list[reports.QueueShare]
-    waiting: list[reports.Waiting]
+    shares: list[scheduling_reports.QueueShare]
+    waiting: list[scheduling_reports.Waiting]
     reasons: dict[str, int]
 
 
@@ -317,7 +317,7 @@ class RoundsShown(Shown, frozen=True, kw_only=True):
     rounds: list[RoundShown]
 
 
-def round_of(done: reports.Round) -> RoundShown:
+def round_of(done: scheduling_reports.Round) -> RoundShown:
     """A round as it is told."""
     return RoundShown(
         time=timestamps.rfc3339(done.at_ms),

@@ -16,7 +16,7 @@ from fairlead_common.db import Connection, load, lock_session
 from fairlead_common.db.connection_pool import AWAY, STATEMENT_S_MAX
 from fairlead_common.db.locks import LOOKOUT_REPORTS
 from fairlead_common.domain.errors import ViewConflict
-from fairlead_common.domain.records import reports
+from fairlead_common.domain.records import scheduling_reports
 from fairlead_common.log import EventLog, Reader
 from fairlead_common.log.compacted_reader import CompactedReader
 from fairlead_common.log.topics import REPORTS
@@ -139,8 +139,8 @@ async def _write(connection: Connection, added: Added) -> None:
         await connection.execute(SQL["add_rounds"], pools, times, list(rounds.values()))
 
 
-_decode_share: Final = msgspec.json.Decoder(reports.QueueShare)
+_decode_share: Final = msgspec.json.Decoder(scheduling_reports.QueueShare)
 
 
-def _share(report: bytes) -> reports.QueueShare:
+def _share(report: bytes) -> scheduling_reports.QueueShare:
     return _decode_share.decode(report)

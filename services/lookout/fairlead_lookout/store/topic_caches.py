@@ -12,7 +12,7 @@ from typing import Final
 
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.records import clusters as facts
-from fairlead_common.domain.records import configuration, reports
+from fairlead_common.domain.records import configuration, scheduling_reports
 from fairlead_common.log import EventLog, caught_up
 from fairlead_common.log.topics import CLUSTERS, CONFIG, REPORTS
 from fairlead_common.service import clock
@@ -101,9 +101,9 @@ class Reports(Mirror):
 
     def waiting(
         self, pool: str, queue: str, shape: str, job_set: str, gang: str
-    ) -> reports.Waiting | None:
+    ) -> scheduling_reports.Waiting | None:
         """Why jobs like this one wait, if the scheduler has said so."""
-        wanted = reports.Waiting(
+        wanted = scheduling_reports.Waiting(
             pool=pool,
             queue=queue,
             code="",
@@ -112,11 +112,11 @@ class Reports(Mirror):
             job_set=job_set if gang else "",
             gang=gang,
         )
-        value = self.values.get(reports.key(wanted))
+        value = self.values.get(scheduling_reports.key(wanted))
         if value is None and gang:  # its gang has ended: it waits as any other job of its shape
             return self.waiting(pool, queue, shape, "", "")
-        found = None if value is None else reports.decode(value)
-        return found if isinstance(found, reports.Waiting) else None
+        found = None if value is None else scheduling_reports.decode(value)
+        return found if isinstance(found, scheduling_reports.Waiting) else None
 
     def of_queue(self, queue: str, configured: configuration.Queue | None) -> QueueReportShown:
         """A queue's standing in all pools, its limits and why its jobs wait."""
@@ -152,19 +152,23 @@ class Reports(Mirror):
 
     def _said(
         self, names: Iterable[str]
-    ) -> tuple[list[reports.QueueShare], list[reports.Waiting], reports.Round | None]:
+    ) -> tuple[
+        list[scheduling_reports.QueueShare],
+        list[scheduling_reports.Waiting],
+        scheduling_reports.Round | None,
+    ]:
         """What these keys say, the reason that concerns most jobs first."""
-        shares: list[reports.QueueShare] = []
-        waiting: list[reports.Waiting] = []
-        last: reports.Round | None = None
+        shares: list[scheduling_reports.QueueShare] = []
+        waiting: list[scheduling_reports.Waiting] = []
+        last: scheduling_reports.Round | None = None
         for name in names:
             value = self.values.get(name)
-            match None if value is None else reports.decode(value):
-                case reports.QueueShare() as share:
+            match None if value is None else scheduling_reports.decode(value):
+                case scheduling_reports.QueueShare() as share:
                     shares.append(share)
-                case reports.Waiting() as why:
+                case scheduling_reports.Waiting() as why:
                     waiting.append(why)
-                case reports.Round() as done:
+                case scheduling_reports.Round() as done:
                     last = done
                 case None:
                     pass
@@ -195,7 +199,7 @@ def _queue(key: str) -> str:
     return key.partition("/")[2].partition("/")[0]
 
 
-def _reasons(waiting: list[reports.Waiting]) -> dict[str, int]:
+def _reasons(waiting: list[scheduling_reports.Waiting]) -> dict[str, int]:
     totals: dict[str, int] = {}
     for why in waiting:
         totals[why.code] = totals.get(why.code, 0) + why.jobs

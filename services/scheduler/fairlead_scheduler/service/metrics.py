@@ -5,7 +5,7 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from fairlead_common.domain.records.reports import QueueShare, Report, Round, Waiting
+from fairlead_common.domain.records.scheduling_reports import QueueShare, Report, Round, Waiting
 
 QUEUES_MAX: Final = 1_000
 """Shares are shown of the first so many queues of a pool, by name."""

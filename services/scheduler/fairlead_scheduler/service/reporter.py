@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain import shapes
-from fairlead_common.domain.records import reports
-from fairlead_common.domain.records.reports import QueueShare, Report, Round, Waiting
+from fairlead_common.domain.records import scheduling_reports
+from fairlead_common.domain.records.scheduling_reports import QueueShare, Report, Round, Waiting
 from fairlead_common.log.protocol import Record
 from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
@@ -48,7 +48,7 @@ class Reporter:
     def read_back(self, newest: dict[str, bytes]) -> None:
         """A new leader goes on from what its predecessor said."""
         for key, value in newest.items():
-            report = reports.decode(value)
+            report = scheduling_reports.decode(value)
             self._said.setdefault(report.pool, {})[key] = report
         self.is_ready = True
 
@@ -64,7 +64,9 @@ class Reporter:
     ) -> list[Record]:
         """The records that bring the readers up to date with this round."""
         waiting = [*_waiting(view, built, plan, queues, self._classes)]
-        waiting += _stopping(view, plan.pool, {reports.key(report) for report in waiting})
+        waiting += _stopping(
+            view, plan.pool, {scheduling_reports.key(report) for report in waiting}
+        )
         shares = _shares(view, built, plan, queues)
         self._show(plan.pool, [*waiting, *shares])
         round_ = _round(built, plan, now_ms, steps_ms)
@@ -98,7 +100,7 @@ class Reporter:
             said = self._said[pool]
             for key in list(said)[: self._reports_max - len(records)]:
                 del said[key]
-                records.append(reports.deletion_record(key))
+                records.append(scheduling_reports.deletion_record(key))
             if not said:
                 del self._said[pool]
             self._show(pool, [])
@@ -121,15 +123,19 @@ class Reporter:
     ) -> list[Record]:
         """What differs from what was said; the round too, if anything does or it is news."""
         said = self._said.setdefault(pool, {})
-        now = {reports.key(report): report for report in found}
-        records = [reports.record(report) for key, report in now.items() if said.get(key) != report]
+        now = {scheduling_reports.key(report): report for report in found}
+        records = [
+            scheduling_reports.record(report)
+            for key, report in now.items()
+            if said.get(key) != report
+        ]
         gone = [key for key in said if key not in now and key != pool]
-        records += [reports.deletion_record(key) for key in gone]
+        records += [scheduling_reports.deletion_record(key) for key in gone]
         before = said.get(pool)
         other = not isinstance(before, Round) or before.outcome != round_.outcome
         if records or news or other:
             now[pool] = round_
-            records.insert(0, reports.record(round_))
+            records.insert(0, scheduling_reports.record(round_))
         self._behind.discard(pool)
         if len(records) > self._reports_max:
             self._behind.add(pool)
@@ -231,7 +237,7 @@ def _stopping(view: View, pool: str, said: set[str]) -> list[Waiting]:
             gang=gang.name,
             jobs=queued,
         )
-        if queued and reports.key(report) not in said:
+        if queued and scheduling_reports.key(report) not in said:
             found.append(report)
     return found
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain.node_matching import BLOCKING, NODE_NAME, tolerates, tolerates_one
+from fairlead_common.domain.node_eligibility import BLOCKING, NODE_NAME, tolerates, tolerates_one
 from fairlead_common.domain.records.clusters import Node, Taint
 from fairlead_common.domain.shapes import SelectorTerm, Shape, Toleration
 from fairlead_scheduler.engine.snapshot import Match

@@ -1,7 +1,7 @@
 """Node types as columns: a requirement is answered for all of them at once.
 
-`fairlead_common.domain.node_matching` gives the answer for a single node; here the same rules are
-applied to columns, and a property compares the two.
+`fairlead_common.domain.node_eligibility` gives the answer for a single node; here the same rules
+are applied to columns, and a property compares the two.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fairlead_common.domain.node_matching import NODE_NAME, integer
+from fairlead_common.domain.node_eligibility import NODE_NAME, integer
 from fairlead_common.domain.records.clusters import Taint
 from fairlead_common.domain.shapes import Requirement, SelectorTerm
 

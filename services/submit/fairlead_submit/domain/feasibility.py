@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead_common.domain import node_matching, quantities, shapes
+from fairlead_common.domain import node_eligibility, quantities, shapes
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.configuration import Queue
@@ -168,9 +168,9 @@ def suits(shape: Shape, node: Node, priority_class: PriorityClass) -> bool:
     """Whether the node takes such jobs, at home or as guests, if it has room."""
     away = [entry.taints for entry in priority_class.away_node_types]
     return (
-        node_matching.is_selected(shape, node.labels)
-        and node_matching.has_affinity(shape, node.labels, node.name)
+        node_eligibility.is_selected(shape, node.labels)
+        and node_eligibility.has_affinity(shape, node.labels, node.name)
         and any(
-            node_matching.tolerates(shape.tolerations, node.taints, more) for more in ((), *away)
+            node_eligibility.tolerates(shape.tolerations, node.taints, more) for more in ((), *away)
         )
     )

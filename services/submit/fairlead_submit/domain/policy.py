@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from fairlead_common.domain import shapes
 from fairlead_common.domain.errors import FieldError
-from fairlead_common.domain.node_matching import NODE_NAME
+from fairlead_common.domain.node_eligibility import NODE_NAME
 from fairlead_common.domain.priority_classes import DEFAULT_CLASS, DEFAULT_CLASSES, PriorityClass
 from fairlead_submit.domain import validation
 

@@ -17,9 +17,9 @@ from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.events import RetryPolicy
 from fairlead_common.service import clock
 from fairlead_common.web import etags
-from fairlead_common.web import query_parameters as parameters
+from fairlead_common.web import query_validation as parameters
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
-from fairlead_common.web.query_parameters import After, Wait
+from fairlead_common.web.query_validation import After, Wait
 from fairlead_submit.domain import name_rules, pod_spec, request_types, validation
 from fairlead_submit.domain.callers import is_visible
 from fairlead_submit.domain.decoding import Decoder, invalid

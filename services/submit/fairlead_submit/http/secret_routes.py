@@ -9,8 +9,8 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.records.configuration import Queue
-from fairlead_common.web import query_parameters as parameters
-from fairlead_common.web.query_parameters import After, Wait
+from fairlead_common.web import query_validation as parameters
+from fairlead_common.web.query_validation import After, Wait
 from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.domain.callers import require_verb
 from fairlead_submit.domain.decoding import Decoder, invalid

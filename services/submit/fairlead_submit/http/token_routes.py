@@ -22,9 +22,9 @@ from fairlead_common.domain.permissions import ROLES, Role
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web import auth
-from fairlead_common.web import query_parameters as parameters
+from fairlead_common.web import query_validation as parameters
 from fairlead_common.web.auth import Authenticator, Caller
-from fairlead_common.web.query_parameters import After, Wait
+from fairlead_common.web.query_validation import After, Wait
 from fairlead_submit.domain import name_rules, request_types, validation
 from fairlead_submit.domain.decoding import Decoder, invalid
 from fairlead_submit.http import openapi_schemas, query_parameters, request_body, sign_in_routes

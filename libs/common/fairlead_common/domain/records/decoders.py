@@ -21,7 +21,13 @@ from fairlead_common.domain.ids import (
     parse_run_id,
     run_id,
 )
-from fairlead_common.domain.records import clusters, configuration, events, leases, reports
+from fairlead_common.domain.records import (
+    clusters,
+    configuration,
+    events,
+    leases,
+    scheduling_reports,
+)
 from fairlead_common.domain.records.clusters import (
     LEADER_KEY,
     ClusterRecord,
@@ -32,7 +38,7 @@ from fairlead_common.domain.records.clusters import (
 from fairlead_common.domain.records.configuration import Cordon, Queue
 from fairlead_common.domain.records.events import EventSequence
 from fairlead_common.domain.records.leases import Lease
-from fairlead_common.domain.records.reports import Report
+from fairlead_common.domain.records.scheduling_reports import Report
 from fairlead_common.log.append_limits import TOPIC_NAME
 from fairlead_common.log.protocol import Entry
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, LEASES_PREFIX, REPORTS
@@ -147,8 +153,8 @@ def decode_report(entry: Entry) -> Report | None:
     _checked_key(entry)
     if entry.value is None:
         return None
-    report = _decoded(entry, reports.decode)
-    _check_key(entry, reports.key(report))
+    report = _decoded(entry, scheduling_reports.decode)
+    _check_key(entry, scheduling_reports.key(report))
     return report
 
 

@@ -31,9 +31,9 @@ from fairlead_common.domain.errors import (
 )
 from fairlead_common.log.append_limits import check_append, check_topic
 from fairlead_common.log.kafka import address as kafka_address
-from fairlead_common.log.kafka import client as kafka_client
+from fairlead_common.log.kafka import kafka_clients as kafka_client
 from fairlead_common.log.kafka.address import KafkaAddress
-from fairlead_common.log.kafka.client import BROKEN, Consumer, Controls
+from fairlead_common.log.kafka.kafka_clients import BROKEN, Consumer, Controls
 from fairlead_common.log.protocol import (
     READ_BYTES_MAX,
     Appended,

@@ -31,9 +31,9 @@ from fairlead_common.domain.errors import (
     TopicMismatch,
 )
 from fairlead_common.log.append_limits import check_append, check_topic
+from fairlead_common.log.postgres.cleanup import maintain
 from fairlead_common.log.postgres.connection import AnswerLost, Link, is_refusal
 from fairlead_common.log.postgres.notifications import Notifier
-from fairlead_common.log.postgres.retention import maintain
 from fairlead_common.log.postgres.statements import MIGRATIONS, PACKAGE, SCHEMA, SQL
 from fairlead_common.log.protocol import (
     READ_BYTES_MAX,

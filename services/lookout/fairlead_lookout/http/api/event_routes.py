@@ -11,7 +11,7 @@ from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
-from fairlead_common.web.query_parameters import After, Wait
+from fairlead_common.web.query_validation import After, Wait
 from fairlead_lookout.domain import public_events
 from fairlead_lookout.http.deps import Parts, Place
 from fairlead_lookout.http.long_polls import (

@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.web.fair_semaphore import FairSemaphore
-from fairlead_common.web.query_parameters import After, Wait
+from fairlead_common.web.query_validation import After, Wait
 from fairlead_lookout.http import export_responses, responses
 from fairlead_lookout.http.api.job_routes import BY_NAME, NEWEST, Asked, Sort
 from fairlead_lookout.http.deps import Parts, Place

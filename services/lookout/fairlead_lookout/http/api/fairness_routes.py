@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from fairlead_common.domain import timestamps
 from fairlead_common.domain.permissions import QueueScope
-from fairlead_common.domain.records import reports
+from fairlead_common.domain.records import scheduling_reports
 from fairlead_common.service import clock
 from fairlead_lookout.domain import fairness_fold, resource_usage
 from fairlead_lookout.domain.fairness_fold import MINUTE_MS, BucketKey, Standing, Sums
@@ -65,8 +65,8 @@ async def over_time(
         key = (width_ms, queue, row["start_ms"], row["pool"])
         sums[key] = Sums(*(row[name] for name in Sums.__struct_fields__))
     for row in await ask(fairness_loop.SQL["standing_now_of"], queue):
-        said = reports.decode(row["report"])
-        assert isinstance(said, reports.QueueShare)
+        said = scheduling_reports.decode(row["report"])
+        assert isinstance(said, scheduling_reports.QueueShare)
         fairness_fold.add(sums, Standing(said, row["summed_ms"]), min(now_ms, to_ms))
     points = [
         responses.standing(start_ms, pool, each)

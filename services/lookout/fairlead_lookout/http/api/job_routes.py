@@ -12,7 +12,7 @@ from fairlead_common.domain.secret_values import without_sealed
 from fairlead_common.service import clock
 from fairlead_common.web import etags
 from fairlead_common.web.openapi_texts import PREFIXES
-from fairlead_common.web.query_parameters import After, Wait, validated_by
+from fairlead_common.web.query_validation import After, Wait, validated_by
 from fairlead_lookout.http import list_filters, queue_position, responses, waiting_reasons
 from fairlead_lookout.http.deps import Parts
 from fairlead_lookout.http.list_filters import JobFilter

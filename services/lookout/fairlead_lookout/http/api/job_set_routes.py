@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Response
 from fairlead_common.domain import durations
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.web import etags
-from fairlead_common.web.query_parameters import After, Wait
+from fairlead_common.web.query_validation import After, Wait
 from fairlead_lookout.domain.model import JobSet
 from fairlead_lookout.http import responses
 from fairlead_lookout.http.deps import Parts

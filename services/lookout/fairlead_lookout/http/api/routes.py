@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Depends
 
-from fairlead_common.web import query_parameters
+from fairlead_common.web import query_validation
 from fairlead_lookout.http.api import (
     event_routes,
     export_routes,
@@ -20,7 +20,7 @@ def routes(parts: Parts) -> list[APIRouter]:
     """All routes of the API. Each needs a caller who may view something."""
     router = APIRouter(
         prefix="/api/v1",
-        dependencies=[Depends(parts.sight), Depends(query_parameters.check_query)],
+        dependencies=[Depends(parts.sight), Depends(query_validation.check_query)],
         tags=["lookout"],
     )
     # What has a fixed name is asked before what may have any: a job set's name may hold slashes.

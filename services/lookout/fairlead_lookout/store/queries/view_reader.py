@@ -13,7 +13,7 @@ import msgspec
 from fairlead_common.db import Pool, translate_errors
 from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
 from fairlead_common.domain.problems import Problem
-from fairlead_common.domain.records import events, reports
+from fairlead_common.domain.records import events, scheduling_reports
 from fairlead_common.service import clock
 from fairlead_common.web.fair_semaphore import FairSemaphore
 from fairlead_lookout.domain.model import JobSet
@@ -198,12 +198,14 @@ class View:
         rows = await self.fetch("queues", *reach.arguments(), queue, QUEUES_MAX)
         return [row["queue"] for row in rows]
 
-    async def rounds(self, pool: str, limit: int) -> list[reports.Round]:
+    async def rounds(self, pool: str, limit: int) -> list[scheduling_reports.Round]:
         """The last rounds of a pool, newest first."""
         return [
             done
             for row in await self.fetch("rounds", pool, limit)
-            if isinstance(done := reports.decode(row["report"]), reports.Round)
+            if isinstance(
+                done := scheduling_reports.decode(row["report"]), scheduling_reports.Round
+            )
         ]
 
     async def job(self, job_id: str) -> JobFound | None:

@@ -21,8 +21,9 @@ from typing import Final
 import msgspec
 import psutil
 
-from fairlead_standalone import liveness, space
-from fairlead_standalone.children import Command, Identity, ServerFailed
+from fairlead_standalone.data import disk_reserve
+from fairlead_standalone.processes import liveness
+from fairlead_standalone.processes.child_process import Command, Identity, ServerFailed
 
 MAJOR_MIN: Final = 15
 """The oldest Postgres whose SQL our statements need."""
@@ -109,7 +110,7 @@ class Postgres:
     def prepare(self) -> None:
         """Make the cluster on first start; end a server that outlived its supervisor."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        space.release_reserve(self._folder)
+        disk_reserve.release_reserve(self._folder)
         if self.launch.identity:
             self._folder.chmod(self._folder.stat().st_mode | 0o011)  # lets `nobody` pass
         if not (self.data / "PG_VERSION").exists():

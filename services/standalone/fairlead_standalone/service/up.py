@@ -20,13 +20,16 @@ import msgspec
 
 from fairlead import discovery
 from fairlead_common.service.disk import MIB, Disk, free_bytes
-from fairlead_standalone import addresses, job_confinement, liveness, space
-from fairlead_standalone.children import Watched
-from fairlead_standalone.folder import DataFolder
-from fairlead_standalone.postgres import Postgres
-from fairlead_standalone.services import Service
-from fairlead_standalone.supervisor import Supervisor
-from fairlead_standalone.valkey import Valkey
+from fairlead_standalone.data import disk_reserve
+from fairlead_standalone.data.data_folder import DataFolder
+from fairlead_standalone.processes import liveness
+from fairlead_standalone.processes.child_process import Watched
+from fairlead_standalone.processes.supervisor import Supervisor
+from fairlead_standalone.servers import addresses
+from fairlead_standalone.servers.embedded_postgres import Postgres
+from fairlead_standalone.servers.embedded_valkey import Valkey
+from fairlead_standalone.servers.fairlead_services import Service
+from fairlead_standalone.service import job_confinement
 
 EXECUTOR_STOP_S: Final = 30.0
 """More than the executor gives its runs to end (`shutdown_s`) and needs to say so."""
@@ -98,7 +101,7 @@ async def _work(
     if options.postgres:
         await _run(children, servers, options, folder, runners, say)
         return
-    watching = asyncio.create_task(space.watch(folder.path, say, Disk(str(folder.path))))
+    watching = asyncio.create_task(disk_reserve.watch(folder.path, say, Disk(str(folder.path))))
     try:
         await _run(children, servers, options, folder, runners, say)
     finally:
@@ -162,8 +165,8 @@ def choose_servers(options: Options, folder: DataFolder, say: Say) -> Servers:
 def _wal_mib(folder: DataFolder, say: Say) -> int:
     """The size of the write-ahead log that fits the disk. Raises `FolderRefused` if none does."""
     free = free_bytes(folder.path)
-    wal_mib = space.plan_wal(folder.path, free, space.look(folder.path))
-    if wal_mib < space.WAL_MIB[0]:
+    wal_mib = disk_reserve.plan_wal(folder.path, free, disk_reserve.look(folder.path))
+    if wal_mib < disk_reserve.WAL_MIB[0]:
         say(
             f"{free // MIB} MiB are free on the disk of {folder.path}: the write-ahead log is"
             f" limited to {wal_mib} MiB"
@@ -192,7 +195,7 @@ def services(options: Options, servers: Servers, folder: DataFolder, runners: in
     return [
         Service(
             "web",
-            "fairlead_standalone.web",
+            "fairlead_standalone.service.web",
             port=options.port,
             settings={**common, **web},
             folder=folder.path,

@@ -65,7 +65,7 @@ def up(
     ] = False,
 ) -> None:
     """Start all of Fairlead on this machine; Ctrl-C ends it."""
-    from fairlead_standalone import main  # late: `fairlead --help` needs none of it
+    from fairlead_standalone.service import main  # late: `fairlead --help` needs none of it
 
     main.run_up(
         data=data,
@@ -108,7 +108,7 @@ def repair(
     database and the log of the services' settings. No scheduler may lead meanwhile; a dry run can
     be done at any time. A dry run ends with 1 if something is to be repaired.
     """
-    from fairlead_standalone import main  # late: `fairlead --help` needs none of it
+    from fairlead_standalone.service import main  # late: `fairlead --help` needs none of it
 
     main.run_repair(
         data=data,

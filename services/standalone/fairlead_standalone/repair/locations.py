@@ -14,10 +14,10 @@ import msgspec
 from fairlead_common.service import settings
 from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_standalone import folder as folders
-from fairlead_standalone.folder import FolderRefused
-from fairlead_standalone.supervisor import Supervisor
-from fairlead_standalone.up import Options, choose_servers
+from fairlead_standalone.data import data_folder as folders
+from fairlead_standalone.data.data_folder import FolderRefused
+from fairlead_standalone.processes.supervisor import Supervisor
+from fairlead_standalone.service.up import Options, choose_servers
 
 DATABASE: Final = "FAIRLEAD_DATABASE_URL"
 

@@ -34,7 +34,7 @@ from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler.service import leader, recovery
 from fairlead_scheduler.service.recovery import Recovery as SchedulerRecovery
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_standalone.repair.comparing import Comparison, Difference, messages
+from fairlead_standalone.repair.comparison import Comparison, Difference, messages
 from fairlead_submit.service import configuration_repair as configuration
 from fairlead_submit.service.configuration_repair import Disagreement
 from fairlead_submit.store import schema as submit_store

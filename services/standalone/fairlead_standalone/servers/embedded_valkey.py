@@ -12,8 +12,8 @@ from importlib import util
 from pathlib import Path
 from typing import Final
 
-from fairlead_standalone import liveness
-from fairlead_standalone.children import Command, ServerFailed
+from fairlead_standalone.processes import liveness
+from fairlead_standalone.processes.child_process import Command, ServerFailed
 
 PROGRAM_VARIABLE: Final = "FAIRLEAD_VALKEY_SERVER"
 MEMORY_MAX: Final = "256mb"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.service.disk import MIB
-from fairlead_standalone import space
-from fairlead_standalone.folder import FolderRefused
-from fairlead_standalone.space import Present, plan_wal
+from fairlead_standalone.data import disk_reserve
+from fairlead_standalone.data.data_folder import FolderRefused
+from fairlead_standalone.data.disk_reserve import Present, plan_wal
 
 GIB = 1024
 
@@ -39,9 +39,9 @@ def test_too_little_space_is_refused_with_the_amount() -> None:
 
 
 def test_the_reserve_takes_its_space_and_is_kept_while_there_is_enough(tmp_path: Path) -> None:
-    space.keep_reserve(tmp_path, 200 * MIB)
-    assert not (tmp_path / space.RESERVE_FILE).exists()
-    space.keep_reserve(tmp_path, 10_000 * MIB)
-    assert space.look(tmp_path).reserve >= space.RESERVE_BYTES
-    space.release_reserve(tmp_path)  # this disk has space
-    assert (tmp_path / space.RESERVE_FILE).exists()
+    disk_reserve.keep_reserve(tmp_path, 200 * MIB)
+    assert not (tmp_path / disk_reserve.RESERVE_FILE).exists()
+    disk_reserve.keep_reserve(tmp_path, 10_000 * MIB)
+    assert disk_reserve.look(tmp_path).reserve >= disk_reserve.RESERVE_BYTES
+    disk_reserve.release_reserve(tmp_path)  # this disk has space
+    assert (tmp_path / disk_reserve.RESERVE_FILE).exists()

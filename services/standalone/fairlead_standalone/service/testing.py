@@ -18,9 +18,9 @@ from typing import Final, Self
 import psutil
 
 from fairlead_common.service import clock
-from fairlead_standalone import services
-from fairlead_standalone.addresses import free_port
-from fairlead_standalone.children import ServerFailed
+from fairlead_standalone.processes.child_process import ServerFailed
+from fairlead_standalone.servers import fairlead_services
+from fairlead_standalone.servers.addresses import free_port
 
 START_S_MAX: Final = 120.0
 STOP_S_MAX: Final = 60.0
@@ -94,7 +94,7 @@ class Whole:
 
     def child(self, name: str) -> psutil.Process:
         """`postgres`, `valkey`, `web`, `scheduler` or `executor`, as it runs now."""
-        wanted = {"web": "fairlead_standalone.web"}.get(name, name)
+        wanted = {"web": "fairlead_standalone.service.web"}.get(name, name)
         for process in self.supervisor.children():
             try:
                 words = process.cmdline()
@@ -124,7 +124,7 @@ class Whole:
         """Until every service is ready and all of its greeting is printed."""
         assert self._process is not None, "not started"
         deadline_s = clock.monotonic_s() + START_S_MAX
-        while not (self._is_greeted() and services.is_ready(self.port)):
+        while not (self._is_greeted() and fairlead_services.is_ready(self.port)):
             if self._process.poll() is not None or clock.monotonic_s() > deadline_s:
                 raise ServerFailed(f"`fairlead up` is not ready:\n{self.told}")
             time.sleep(POLL_S)

@@ -10,10 +10,10 @@ import typer
 from fairlead.cli import frame
 from fairlead_common.domain.errors import LogUrlInvalid, WorldError
 from fairlead_common.service import json_logging, settings
-from fairlead_standalone.repair import places
-from fairlead_standalone.repair.places import DATABASE, Places
-from fairlead_standalone.repair.repairing import Findings, Repair, closed
-from fairlead_standalone.up import Options
+from fairlead_standalone.repair import locations
+from fairlead_standalone.repair.locations import DATABASE, Places
+from fairlead_standalone.repair.repair_steps import Findings, Repair, closed
+from fairlead_standalone.service.up import Options
 
 OTHER_LOG = (
     "A view belongs to another log. If FAIRLEAD_LOG_URL is wrong, correct it instead. If the log"
@@ -68,10 +68,10 @@ def _show_done(done: Findings) -> None:
 
 def _places(options: Options, use_folder: bool) -> AbstractAsyncContextManager[Places]:
     if use_folder or DATABASE not in os.environ:
-        return places.of_folder(options, os.environ, typer.echo)
+        return locations.of_folder(options, os.environ, typer.echo)
     return _given()
 
 
 @asynccontextmanager
 async def _given() -> AsyncIterator[Places]:
-    yield places.of_environment(os.environ)
+    yield locations.of_environment(os.environ)

@@ -5,7 +5,7 @@ from typing import Final
 
 from fairlead import discovery
 from fairlead_common import db
-from fairlead_standalone.folder import write_private
+from fairlead_standalone.data.data_folder import write_private
 from fairlead_submit.store import configuration_store, token_store
 
 NAME: Final = "first"

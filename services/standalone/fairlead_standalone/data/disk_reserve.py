@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from fairlead_common.service.disk import MIB, Bounds, Disk, Space, free_bytes
-from fairlead_standalone.folder import FolderRefused
+from fairlead_standalone.data.data_folder import FolderRefused
 
 RESERVE_FILE: Final = "reserve"
 RESERVE_BYTES: Final = 64 * MIB

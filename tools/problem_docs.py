@@ -1,6 +1,6 @@
 """Write the pages of problem types into docs/problems.
 
-python tools/problems.py            # rewrites them; a test says when they are out of date
+python tools/problem_docs.py            # rewrites them; a test says when they are out of date
 """
 
 from pathlib import Path

@@ -11,8 +11,8 @@ from fairlead import discovery
 from fairlead.cli import frame
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.service import process
-from fairlead_standalone import folder as folders
-from fairlead_standalone.up import Options, up
+from fairlead_standalone.data import data_folder as folders
+from fairlead_standalone.service.up import Options, up
 
 
 def run_up(
@@ -54,10 +54,12 @@ def run_repair(
     accept_new_log: bool,
 ) -> None:
     """Repair a data folder, or what the services' settings name."""
-    from fairlead_standalone.repair import command  # late: it needs all services, `up` does not
+    from fairlead_standalone.repair import (
+        repair_command,  # late: it needs all services, `up` does not
+    )
 
     options = Options(data=_data(data), kafka=kafka, postgres=postgres, redis=redis)
-    command.run(
+    repair_command.run(
         options,
         use_folder=data is not None,
         dry_run=dry_run,

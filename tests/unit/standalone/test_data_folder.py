@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_standalone.folder import FolderRefused, claim
+from fairlead_standalone.data.data_folder import FolderRefused, claim
 
 
 def test_it_is_made_for_its_owner_alone(tmp_path: Path) -> None:

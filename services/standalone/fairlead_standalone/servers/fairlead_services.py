@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from fairlead_standalone import liveness
-from fairlead_standalone.children import Command
+from fairlead_standalone.processes import liveness
+from fairlead_standalone.processes.child_process import Command
 
 PROBE_S_MAX: Final = 3.0
 READY_S: Final = 90.0

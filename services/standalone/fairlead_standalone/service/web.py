@@ -1,4 +1,4 @@
-"""`python -m fairlead_standalone.web`: submit's and lookout's routes in one app, on one port."""
+"""`python -m fairlead_standalone.service.web`: the routes of submit and lookout on one port."""
 
 import asyncio
 import logging
@@ -15,8 +15,8 @@ from fairlead_common.service.settings import Settings
 from fairlead_common.web import server
 from fairlead_lookout.service.service import Service as Lookout
 from fairlead_lookout.service.settings import Settings as LookoutSettings
-from fairlead_standalone import first
-from fairlead_standalone.folder import LINK_FILE, write_private
+from fairlead_standalone.data.data_folder import LINK_FILE, write_private
+from fairlead_standalone.service import first_start
 from fairlead_submit.http import api
 from fairlead_submit.service.service import Service as Submit
 from fairlead_submit.service.settings import SubmitSettings
@@ -61,7 +61,7 @@ async def _prepare(own: SubmitSettings, address: str) -> None:
     """The first token, the first queue, and a link for whoever typed `fairlead up`."""
     pool = await db.open_pool(own.database_url, size_max=1)
     try:
-        await first.prepare(pool, Path(own.data))
+        await first_start.prepare(pool, Path(own.data))
         await _make_link(pool, Path(own.data), address)
     finally:
         await pool.close()
@@ -71,7 +71,7 @@ async def _make_link(pool: db.Pool, data: Path, address: str) -> None:
     """The link to sign in with. On a full disk there is none, and pages are served all the same."""
     try:
         with db.translate_errors():
-            link = await first.link(pool, data, address)
+            link = await first_start.link(pool, data, address)
         write_private(data / LINK_FILE, f"{link}\n".encode())
     except (StorageFull, OSError) as error:
         _logger.warning("the sign-in link of this start could not be made: %s", error)

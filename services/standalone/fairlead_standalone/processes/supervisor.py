@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from fairlead_common.service import clock
-from fairlead_standalone.children import ServerFailed, Watched, ended, spawn, tail
-from fairlead_standalone.liveness import Liveness, ProbeFailures
-from fairlead_standalone.output import Kept, Output
+from fairlead_standalone.processes.child_process import ServerFailed, Watched, ended, spawn, tail
+from fairlead_standalone.processes.liveness import Liveness, ProbeFailures
+from fairlead_standalone.processes.process_output import Kept, Output
 
 PAUSE_S: Final = 0.1
 PAUSE_S_MAX: Final = 10.0

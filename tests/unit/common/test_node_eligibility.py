@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead_common.domain import node_matching
+from fairlead_common.domain import node_eligibility
 from fairlead_common.domain.records.clusters import Taint
 from fairlead_common.domain.shapes import Requirement, SelectorTerm, Shape, Toleration
 
@@ -31,14 +31,14 @@ TOLERATIONS = {
 
 @pytest.mark.parametrize(("taints", "tolerations", "want"), TOLERATIONS.values(), ids=TOLERATIONS)
 def test_taints(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...], want: bool) -> None:
-    assert node_matching.tolerates(tolerations, taints) is want
+    assert node_eligibility.tolerates(tolerations, taints) is want
 
 
 def test_extra_taints_are_tolerated_by_key_and_value_and_any_value_where_they_have_none() -> None:
-    assert node_matching.tolerates((), (RED,), (RED,))
-    assert node_matching.tolerates((), (RED,), (Taint("team"),))
-    assert not node_matching.tolerates((), (RED,), (Taint("team", "blue"),))
-    assert not node_matching.tolerates((), (RED, GONE), (RED,))
+    assert node_eligibility.tolerates((), (RED,), (RED,))
+    assert node_eligibility.tolerates((), (RED,), (Taint("team"),))
+    assert not node_eligibility.tolerates((), (RED,), (Taint("team", "blue"),))
+    assert not node_eligibility.tolerates((), (RED, GONE), (RED,))
 
 
 OPERATORS = {
@@ -64,28 +64,28 @@ OPERATORS = {
 
 @pytest.mark.parametrize(("requirement", "want"), OPERATORS.values(), ids=OPERATORS)
 def test_operators(requirement: Requirement, want: bool) -> None:
-    assert node_matching.meets(SelectorTerm((requirement,)), LABELS, "n0") is want
+    assert node_eligibility.meets(SelectorTerm((requirement,)), LABELS, "n0") is want
 
 
 def test_one_term_is_enough_and_all_of_its_requirements_must_hold() -> None:
     right = SelectorTerm((Requirement("disk", "Exists"),))
     half = SelectorTerm((Requirement("disk", "Exists"), Requirement("x", "Exists")))
-    assert node_matching.has_affinity(Shape({}, affinity=(half, right)), LABELS, "n0")
-    assert not node_matching.has_affinity(Shape({}, affinity=(half,)), LABELS, "n0")
-    assert node_matching.has_affinity(Shape({}), LABELS, "n0")
+    assert node_eligibility.has_affinity(Shape({}, affinity=(half, right)), LABELS, "n0")
+    assert not node_eligibility.has_affinity(Shape({}, affinity=(half,)), LABELS, "n0")
+    assert node_eligibility.has_affinity(Shape({}), LABELS, "n0")
 
 
 def test_an_empty_term_is_met_by_nothing() -> None:
-    assert not node_matching.has_affinity(Shape({}, affinity=(SelectorTerm(),)), LABELS, "n0")
+    assert not node_eligibility.has_affinity(Shape({}, affinity=(SelectorTerm(),)), LABELS, "n0")
 
 
 def test_a_field_names_one_node() -> None:
     term = SelectorTerm(match_fields=(Requirement("metadata.name", "In", ("n0",)),))
-    assert node_matching.meets(term, {}, "n0")
-    assert not node_matching.meets(term, {}, "n1")
+    assert node_eligibility.meets(term, {}, "n0")
+    assert not node_eligibility.meets(term, {}, "n1")
 
 
 def test_a_selector_wants_every_label() -> None:
     shape = Shape({}, node_selector={"disk": "ssd", "size": "12"})
-    assert node_matching.is_selected(shape, LABELS)
-    assert not node_matching.is_selected(shape, {"disk": "ssd"})
+    assert node_eligibility.is_selected(shape, LABELS)
+    assert not node_eligibility.is_selected(shape, {"disk": "ssd"})

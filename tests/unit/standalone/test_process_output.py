@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead_standalone import output
-from fairlead_standalone.output import Kept, Output, important
+from fairlead_standalone.processes import process_output
+from fairlead_standalone.processes.process_output import Kept, Output, important
 
 LINES = {
     "an error of a service is shown": (b'{"level": "ERROR", "message": "x"}', "x"),
@@ -53,16 +53,16 @@ def test_lines_may_come_in_pieces(sink: Output, shown: list[str]) -> None:
 
 def test_a_flood_is_cut_and_says_where_the_rest_is(sink: Output, shown: list[str]) -> None:
     sink.feed(b"PANIC: y\n" * 1000, 0)
-    assert len(shown) == output.SHOWN_MAX + 1
+    assert len(shown) == process_output.SHOWN_MAX + 1
     assert shown[-1].endswith("web.log")
-    sink.feed(b"PANIC: z\n", output.SHOWN_WINDOW_S + 1)
+    sink.feed(b"PANIC: z\n", process_output.SHOWN_WINDOW_S + 1)
     assert shown[-1] == "web: PANIC: z"
 
 
 def test_a_line_without_end_needs_no_memory_without_end(sink: Output) -> None:
     for _ in range(100):
         sink.feed(b"x" * 10_000, 0)
-    assert len(sink._rest) <= output.LINE_BYTES_MAX
+    assert len(sink._rest) <= process_output.LINE_BYTES_MAX
 
 
 def test_a_log_is_kept_up_to_twice_its_bound(tmp_path: Path) -> None:

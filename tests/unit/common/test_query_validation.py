@@ -9,8 +9,8 @@ from fastapi import APIRouter, Depends, Query
 
 from fairlead_common.domain import durations
 from fairlead_common.service.settings import Settings
-from fairlead_common.web import etags, openapi_texts, query_parameters, server
-from fairlead_common.web.query_parameters import After, Wait
+from fairlead_common.web import etags, openapi_texts, query_validation, server
+from fairlead_common.web.query_validation import After, Wait
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_tag_is_found_in_a_header(header: str | None, is_known: bool, matches:
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    router = APIRouter(dependencies=[Depends(query_parameters.check_query)])
+    router = APIRouter(dependencies=[Depends(query_validation.check_query)])
 
     @router.get("/problems/things", openapi_extra={openapi_texts.PREFIXES: ["label."]})
     async def things(

@@ -1,0 +1,1 @@
+"""Child processes: starting, supervising and probing them, and their output."""

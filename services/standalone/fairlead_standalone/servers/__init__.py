@@ -1,0 +1,1 @@
+"""The embedded servers, Fairlead's own services as children, and their addresses."""

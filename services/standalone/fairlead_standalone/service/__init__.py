@@ -1,0 +1,1 @@
+"""The commands of this package and the web process that they start."""
