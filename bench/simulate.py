@@ -18,7 +18,7 @@ from typing import Final
 
 from fairlead_scheduler.kernels import compilation
 
-compilation.choose(os.environ)
+compilation.choose_kernels(os.environ)
 
 from fairlead_scheduler.simulate import simulation  # noqa: E402  kernels are chosen first
 

@@ -172,7 +172,7 @@ class Load:
         self.refused = 0
         """Requests that were not answered with success, each tried once."""
 
-    async def keep_up(self, seconds: float) -> None:
+    async def update(self, seconds: float) -> None:
         """Submit for so long, then wait for the answers."""
         tasks: set[asyncio.Task[None]] = set()
         began_s, due, tick = time.monotonic(), 0, 0
@@ -293,7 +293,7 @@ async def soaked(given: argparse.Namespace, whole: Whole) -> dict[str, Any]:
             samples: list[Sample] = []
             sampling = asyncio.create_task(_sample(meter, load, samples, given.interval))
             try:
-                await load.keep_up(60 * given.minutes)
+                await load.update(60 * given.minutes)
             finally:
                 sampling.cancel()
                 with contextlib.suppress(asyncio.CancelledError):

@@ -36,13 +36,13 @@ from fairlead_common.domain.records.leases import DesiredState
 from fairlead_common.log import Entry, Record
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_scheduler.rules import lease_changes
-from fairlead_scheduler.rules.append_batches import Unit, appends
+from fairlead_scheduler.rules.append_batches import AppendBatch, group_into_appends
 from fairlead_scheduler.rules.decider import Decider
 from fairlead_scheduler.service import follower
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.checkpoint_names import SavedNames
-from fairlead_scheduler.state.checkpoint_parts import Parts
+from fairlead_scheduler.state.checkpoint_parts import CheckpointParts
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.pool_rules import Rate, Rules
@@ -115,7 +115,7 @@ class World:
 
     def report_nodes(self) -> None:
         """Every executor reports everything."""
-        self.clusters.apply(self.node_entries())
+        self.clusters.fold(self.node_entries())
 
     def _fill(self) -> None:
         """Put the jobs into the columns directly: folding two million events would take minutes."""
@@ -166,7 +166,7 @@ class World:
         jobs.digest[rows] = [b"%032x" % row for row in rows.tolist()]
         for row in range(self.jobs):
             executor = f"cluster-{row // CORES % EXECUTORS:02d}"
-            self.leases.held[RunId(f"{ids[row]}-1")] = lease_changes.held(
+            self.leases.by_run[RunId(f"{ids[row]}-1")] = lease_changes.lease_state(
                 executor, DesiredState.RUN
             )
 
@@ -186,7 +186,7 @@ class World:
                 jobs.job_sets.values[jobs.job_set[row]],
             )
             event = ev.JobRunSucceeded(
-                job_id=jobs.rows.of(row), run=int(jobs.run[row]), at_ms=self.now_ms
+                job_id=jobs.rows.id_at(row), run=int(jobs.run[row]), at_ms=self.now_ms
             )
             facts.setdefault(key, []).append(event)
         return [
@@ -233,14 +233,14 @@ class World:
 
     def fold(self, entries: Sequence[Entry]) -> None:
         """As the follower does, but that nothing is looked up in Postgres."""
-        messages = job_fold.decode(entries)
-        job_fold.wanted(self.view, messages)
-        job_fold.label_filters(self.view, messages)
-        job_fold.apply(self.view, messages, {})
+        messages = job_fold.decode_batch(entries)
+        job_fold.find_ids_to_look_up(self.view, messages)
+        job_fold.find_specs_to_load(self.view, messages)
+        job_fold.fold_messages(self.view, messages, {})
 
-    def write(self, units: Sequence[Unit]) -> None:
+    def write(self, units: Sequence[AppendBatch]) -> None:
         """Append what was decided and fold it back; executors start what they were given."""
-        for append in appends(units):
+        for append in group_into_appends(units):
             self.leases.apply(append.leases)
             self.fold(self.entries(append.records))
         started = [
@@ -249,31 +249,31 @@ class World:
             for job_set, event in unit.facts
             if isinstance(event, ev.JobRunLeased)
         ]
-        told: list[Unit] = []
+        told: list[AppendBatch] = []
         for kind in (ev.JobRunPending, ev.JobRunRunning):
             told += [
-                Unit(((job_set, kind(job_id=event.job_id, run=event.run)),))
+                AppendBatch(((job_set, kind(job_id=event.job_id, run=event.run)),))
                 for job_set, event in started
             ]
-        for append in appends(told):
+        for append in group_into_appends(told):
             self.fold(self.entries(append.records))
-        left = Parts(self.view, self.saved_names, [0] * JOB_PARTITIONS)
+        left = CheckpointParts(self.view, self.saved_names, [0] * JOB_PARTITIONS)
         while not left.is_done:
-            changes = left.take()
+            changes = left.take_next()
             assert sum(1 for _ in changes.specs or ()) >= 0  # encoded as they are written
             self.view.specs.end_save()
-        follower.forget(self.view)
+        follower.trim_caches(self.view)
 
-    def tick(self) -> tuple[int, int, list[Unit], dict[str, float]]:
+    def tick(self) -> tuple[int, int, list[AppendBatch], dict[str, float]]:
         """One turn of the leader: what is due, then a round for each pool."""
         begun = time.perf_counter()
-        kept = self.decider.due(self.now_ms)
+        kept = self.decider.decide_housekeeping(self.now_ms)
         due = time.perf_counter()
         steps = {"due": due - begun}
         placed = rounds = 0
         decided = []
         for pool in self.decider.pools():
-            found = self.decider.round(pool, kept, self.now_ms, time.perf_counter)
+            found = self.decider.decide_round(pool, kept, self.now_ms, time.perf_counter)
             if found is not None:
                 rounds += 1
                 placed += len(found.plan.placed_job)
@@ -282,12 +282,12 @@ class World:
                     steps[step] = steps.get(step, 0.0) + seconds
         steps["tick"] = time.perf_counter() - begun
         begun = time.perf_counter()
-        units = list(kept.units())
+        units = list(kept.batches())
         steps["told"] = time.perf_counter() - begun
         for found in decided:
-            self._load_specs(self.decider.specs_needed(found))
+            self._load_specs(self.decider.needed_specs(found))
             begun = time.perf_counter()
-            units += self.decider.units(found)
+            units += self.decider.make_batches(found)
             steps["units"] = steps.get("units", 0.0) + time.perf_counter() - begun
         return rounds, placed, units, steps
 
@@ -300,7 +300,7 @@ class World:
                 shape = msgspec.Raw(jobs.shapes.values[jobs.shape[jobs.rows[job_id]]].raw)
                 submitted = ev.JobSubmitted(job_id=job_id, shape=shape, spec=SPEC, digest="")
                 found[job_id] = msgspec.json.encode(submitted)
-        self.view.specs.looked_up(found)
+        self.view.specs.add_saved(found)
 
     def settle(self) -> None:
         """Cycles until nothing changes any more."""
@@ -406,7 +406,7 @@ def _node(world: World, turns: int) -> Iterator[dict[str, float]]:
         offered = {**node.allocatable, "memory": node.allocatable["memory"] - turn - 1}
         record = cluster_records.node_record(msgspec.structs.replace(node, allocatable=offered))
         begun = time.perf_counter()
-        world.clusters.apply([Entry(0, 0, record.key, record.value, world.now_ms)])
+        world.clusters.fold([Entry(0, 0, record.key, record.value, world.now_ms)])
         world.clusters.cordon(Cordon(executor="cluster-01", cordoned=turn % 2 == 0))
         rounds, _, _, steps = world.tick()
         assert rounds == 1

@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Who runs the tests in the background of a script hands down an ignored Ctrl-C, which programs
     that tests start would inherit.
     """
-    compilation.choose(os.environ)
+    compilation.choose_kernels(os.environ)
     config.addinivalue_line("markers", "kafka: needs a real Kafka broker")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -11,7 +11,7 @@ from typing import Final
 
 from fairlead_scheduler.kernels import compilation
 
-compilation.choose(os.environ)
+compilation.choose_kernels(os.environ)
 
 from fairlead_scheduler.simulate import simulation  # noqa: E402
 from fairlead_scheduler.simulate.output import html_report  # noqa: E402  kernels are chosen first

@@ -53,7 +53,7 @@ class Checkpoint:
     def load(self) -> View:
         """As `checkpoint.load_view`; all submissions are in memory."""
         view = self.table.load(rules=RULES)
-        view.specs.looked_up(self.table.specs)
+        view.specs.add_saved(self.table.specs)
         return view
 
     def begin(self) -> None:
@@ -149,7 +149,7 @@ class Scheduler:
         world = self._world
         writer = Writer(world, "scheduler")
         self._instance = f"{id(self)}-{self._starts}"
-        self.clusters.lead(self._instance, step_s_max=STEP_S_MAX)
+        self.clusters.start_leading(self._instance, step_s_max=STEP_S_MAX)
         self._beat(writer)
         end = {topic: world.log.end_positions(topic) for topic in (JOBS, CLUSTERS, CONFIG)}
         tails = {JOBS: self._jobs, CLUSTERS: self._nodes, CONFIG: self._config}
@@ -158,12 +158,12 @@ class Scheduler:
         held = Leases()
         for executor in EXECUTORS:
             held.read_back(executor, newest_values(world, leases(executor).name))
-        self.view.loose_runs.update(lease_changes.compare(self.view, held))
+        self.view.orphaned_runs.update(lease_changes.find_unwanted_leases(self.view, held))
         decider = Decider(
             SETTINGS, self.view, self.clusters, self.queues, held, began_ms=world.now_ms
         )
         reporter = Reporter()
-        reporter.read_back(newest_values(world, REPORTS))
+        reporter.restore(newest_values(world, REPORTS))
         log_clock = LogClock(
             self.clusters,
             STEP_S_MAX,
@@ -186,12 +186,12 @@ class Scheduler:
     def follow(self) -> None:
         """Fold a little of each topic."""
         batch = self._jobs.read(again=True)
-        messages = job_fold.decode(batch.entries)
-        wanted = job_fold.wanted(self.view, messages)
+        messages = job_fold.decode_batch(batch.entries)
+        wanted = job_fold.find_ids_to_look_up(self.view, messages)
         known = {job: self._saved.ended[job] for job in wanted if job in self._saved.ended}
-        job_fold.apply(self.view, messages, known)
-        self.clusters.apply(self._nodes.read().entries)
-        self.queues.apply(self._config.read().entries, self.clusters)
+        job_fold.fold_messages(self.view, messages, known)
+        self.clusters.fold(self._nodes.read().entries)
+        self.queues.fold(self._config.read().entries, self.clusters)
 
     def turn(self) -> None:
         """A cycle, if it leads and has folded back what it wrote; else only follow."""
@@ -212,7 +212,7 @@ class Scheduler:
         except (ProducerFenced, AppendUnknown, AppendRefused):
             self.restart()
             return
-        assert not self._state.troubles.by_pool, self._state.troubles.said()
+        assert not self._state.pool_failures.by_pool, self._state.pool_failures.describe()
         if world.maybe(0.2) or world.calm:
             self._save()
 

@@ -172,7 +172,7 @@ def check(history: History) -> None:
     _check_replays(history, final)
     for executor in EXECUTORS:
         assert live_leases(history.world, executor) == [], f"leases were left on {executor}"
-    assert not history.schedulers[history.leader].view.loose_runs
+    assert not history.schedulers[history.leader].view.orphaned_runs
     _check_starts(history)
     _check_reports(history)
     _check_losses(history)
@@ -189,7 +189,7 @@ def _check_losses(history: History) -> None:
                 beats_ms[entry.key].append(entry.time_ms)
     leased: dict[tuple[JobId, int], tuple[str, int]] = {}
     for batch in Tail(world, topics.JOBS).read_all():
-        for message in job_fold.read(batch.entries):
+        for message in job_fold.read_messages(batch.entries):
             for event in message.sequence.events:
                 if isinstance(event, ev.JobRunLeased):
                     leased[event.job_id, event.run] = (event.executor, message.time_ms)
@@ -243,7 +243,7 @@ def _check_starts(history: History) -> None:
     view = View()
     times_ms: list[int] = []
     for batch in Tail(history.world, topics.JOBS).read_all():
-        for message in job_fold.read(batch.entries):
+        for message in job_fold.read_messages(batch.entries):
             leased = [e for e in message.sequence.events if isinstance(e, ev.JobRunLeased)]
             gangs = Counter(_gang_of(history, event.job_id) for event in leased)
             for gang, count in gangs.items():
@@ -251,7 +251,7 @@ def _check_starts(history: History) -> None:
                     continue
                 least = view.gangs[gang].min_size
                 assert count >= least, f"only {count} of {gang} were given nodes"
-            job_fold.apply(view, [message], {})
+            job_fold.fold_messages(view, [message], {})
             times_ms += [message.time_ms] * len(leased)
     _check_rate(sorted(times_ms))
 
@@ -280,7 +280,7 @@ def _check_replays(history: History, final: dict[JobId, str]) -> None:
     """Fresh folds of the whole log know the same."""
     view = View()
     for batch in Tail(history.world, topics.JOBS).read_all():
-        job_fold.apply(view, job_fold.decode(batch.entries), {})
+        job_fold.fold_messages(view, job_fold.decode_batch(batch.entries), {})
     assert {job_id: ended.state.value for job_id, ended in view.ended.items()} == final
     again = Lookout(history.world)
     while again.positions != history.lookout.positions:

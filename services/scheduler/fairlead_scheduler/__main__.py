@@ -15,7 +15,7 @@ _anew: list[bool] = []
 async def main() -> None:
     """Run until a signal. The first task to fail takes the whole service down with it."""
     heap.limit_heaps()
-    compilation.choose(os.environ)
+    compilation.choose_kernels(os.environ)
     # imports numba, if it is to be used
     from fairlead_scheduler.service.service import Service
 
@@ -41,4 +41,4 @@ def _import_serving() -> None:
 if __name__ == "__main__":
     process.run(main)
     if _anew:
-        compilation.start_anew()
+        compilation.restart_process()

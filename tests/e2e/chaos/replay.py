@@ -34,7 +34,7 @@ async def replayed(log_url: str) -> dict[str, str]:
     """job -> state after a fold of the whole log."""
     view = View()
     async for entries in logged(log_url):
-        job_fold.apply(view, job_fold.decode(entries), {})
+        job_fold.fold_messages(view, job_fold.decode_batch(entries), {})
     states: dict[str, str] = {i: ended.state.value for i, ended in view.ended.items()}
     for job_id, row in view.jobs.rows.items():
         states.setdefault(job_id, JOB_STATES[int(view.jobs.state[row])].value)

@@ -73,7 +73,7 @@ async def follow(log: ValidatingLog, topic: str) -> State:
         case _:
             work = follower.follow_config(log, state)
     async with working(work):
-        await state.reached(topic, await log.end_positions(topic))
+        await state.wait_until_folded(topic, await log.end_positions(topic))
     return state
 
 
@@ -93,12 +93,12 @@ async def scheduler_config(log: ValidatingLog) -> set[str]:
 async def leader_leases(log: ValidatingLog) -> set[str]:
     held = Leases()
     held.read_back(poison.EXECUTOR, (await compacted_reader.read_newest(log, LEASES))[0])
-    return {name for name in NAMES if poison.a_run(name) in held.held}
+    return {name for name in NAMES if poison.a_run(name) in held.by_run}
 
 
 async def leader_reports(log: ValidatingLog) -> set[str]:
     newest, _ = await compacted_reader.read_newest(log, REPORTS)
-    Reporter(()).read_back(newest)
+    Reporter(()).restore(newest)
     return {key.partition("/")[2] for key in newest}
 
 

@@ -20,7 +20,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_scheduler.state import checkpoint_rows
 from fairlead_scheduler.state.checkpoint_names import SavedNames
-from fairlead_scheduler.state.checkpoint_parts import ROWS_MAX, Parts
+from fairlead_scheduler.state.checkpoint_parts import ROWS_MAX, CheckpointParts
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_table import Ended, NodeName
@@ -54,12 +54,12 @@ async def save(
     """What changed in the view, on top of what is saved: as a leader that has just begun."""
     before = await checkpoint.read_positions(pool, "log", JOB_PARTITIONS)
     if before is None:
-        await checkpoint.begin(pool, "log", {}, JOB_PARTITIONS)
+        await checkpoint.create_checkpoint(pool, "log", {}, JOB_PARTITIONS)
         before = [0] * JOB_PARTITIONS
     names = SavedNames(await checkpoint.read_names(pool), unused_max=0)
-    left = Parts(view, names, before, rows_max)
+    left = CheckpointParts(view, names, before, rows_max)
     while not left.is_done:
-        await checkpoint.save(pool, left.take(), nodes)
+        await checkpoint.save_changes(pool, left.take_next(), nodes)
         view.specs.end_save()
 
 
@@ -73,7 +73,7 @@ async def load(pool: Pool) -> View:
 def fold(view: View, position: int, *events: ev.AnyEvent) -> None:
     """One message of the one job set."""
     sequence = ev.EventSequence(queue=QUEUE, job_set=JOB_SET, by="test", events=list(events))
-    job_fold.apply(view, [job_fold.Message(0, position, WEEK_MS, sequence)], {})
+    job_fold.fold_messages(view, [job_fold.Message(0, position, WEEK_MS, sequence)], {})
 
 
 async def test_a_log_read_from_far_back_is_saved_although_its_jobs_ended_over_many_weeks(
@@ -98,12 +98,12 @@ async def test_what_was_saved_is_freed_without_a_garbage_collection(fresh_databa
         assert before is not None
         fold(view, 0, submitted("a"), submitted("b"))
         names = SavedNames(await checkpoint.read_names(pool))
-        changes = Parts(view, names, before).take()
+        changes = CheckpointParts(view, names, before).take_next()
         assert changes.jobs is not None
         gc.disable()
         try:
             references = sys.getrefcount(changes.jobs), sys.getrefcount(changes.jobs.records)
-            await checkpoint.save(pool, changes)
+            await checkpoint.save_changes(pool, changes)
             afterwards = sys.getrefcount(changes.jobs), sys.getrefcount(changes.jobs.records)
         finally:
             gc.enable()
@@ -154,11 +154,13 @@ async def test_a_save_that_is_cut_off_leaves_a_checkpoint_that_the_log_continues
         view.positions = {partition: at + 1 for partition, at in old[1].items()}
         before = await checkpoint.read_positions(pool, "log", JOB_PARTITIONS)
         assert before is not None
-        parts = Parts(view, SavedNames(await checkpoint.read_names(pool)), before, rows_max=50)
-        await checkpoint.save(pool, parts.take())
-        late = parts.take()
+        parts = CheckpointParts(
+            view, SavedNames(await checkpoint.read_names(pool)), before, rows_max=50
+        )
+        await checkpoint.save_changes(pool, parts.take_next())
+        late = parts.take_next()
         async with locked(other, "jobs"):
-            saving = asyncio.create_task(checkpoint.save(pool, late))
+            saving = asyncio.create_task(checkpoint.save_changes(pool, late))
             await somebody_waits(other)
             await other.execute(END_BLOCKED)  # as after `kill -9`
             with pytest.raises((asyncpg.InterfaceError, asyncpg.AdminShutdownError)):
@@ -178,11 +180,11 @@ async def test_submissions_that_were_saved_early_are_found_and_those_of_ended_jo
 ) -> None:
     async with scheduler_database(fresh_database) as (pool, _):
         view, names = View(), SavedNames()
-        await checkpoint.begin(pool, "log", {}, JOB_PARTITIONS)
+        await checkpoint.create_checkpoint(pool, "log", {}, JOB_PARTITIONS)
         saved = [0] * JOB_PARTITIONS
         for position, name in enumerate("abc"):
             fold(view, position, submitted(name))
-        early = view.specs.save(2)
+        early = view.specs.begin_save(2)
         assert early is not None
         await checkpoint.save_specs(pool, saved, early)
         view.specs.end_save()
@@ -195,15 +197,15 @@ async def test_submissions_that_were_saved_early_are_found_and_those_of_ended_jo
             labels = {"again": "yes"} if name == "b" else {}
             fold(view, position, submitted(name, labels=labels))
         fold(view, 3, ev.JobCancelRequested(job_id=job_id("a")))
-        parts = Parts(view, names, saved)
-        await checkpoint.save(pool, parts.take())
+        parts = CheckpointParts(view, names, saved)
+        await checkpoint.save_changes(pool, parts.take_next())
         found = await checkpoint.read_specs(pool, [*ids, job_id("c")])
         assert found.keys() == {job_id("b"), job_id("c")}
         assert b"again" in found[job_id("b")]
         again = view.specs
         again.end_save()
-        again.fresh = {job_id("d"): submitted("d")}
-        late = again.save()
+        again.unsaved = {job_id("d"): submitted("d")}
+        late = again.begin_save()
         assert late is not None
         with pytest.raises(ViewConflict):
             await checkpoint.save_specs(pool, saved, late)
@@ -263,7 +265,7 @@ async def save_in_old_tables(pool: Pool, view: View) -> None:
         job_set = jobs.job_sets.values[jobs.job_set[row]]
         rare = jobs.rare.get(row)
         values = {
-            "job_id": jobs.rows.of(row),
+            "job_id": jobs.rows.id_at(row),
             "digest": jobs.digest_of(row),
             "pool": jobs.pools.values[jobs.pool[row]],
             "queue": job_set.queue,
@@ -293,10 +295,10 @@ async def test_nodes_that_are_gone_for_good_give_their_numbers_up(fresh_database
     async with scheduler_database(fresh_database) as (pool, _):
         await save(pool, View(), [("e", "n0", 0), ("e", "n1", 1)])
         clusters = Clusters(await checkpoint.read_nodes(pool))
-        clusters.expect([NodeName("e", "n1")])
-        await checkpoint.prune_nodes(pool, clusters.forget_numbers())
+        clusters.expect_nodes([NodeName("e", "n1")])
+        await checkpoint.prune_nodes(pool, clusters.release_numbers())
         assert await checkpoint.read_nodes(pool) == {("e", "n1"): 1} == clusters.numbers
-        clusters.forget([NodeName("e", "n1")])
-        await checkpoint.prune_nodes(pool, clusters.forget_numbers())
-        await checkpoint.prune_nodes(pool, clusters.forget_numbers())
+        clusters.forget_missing([NodeName("e", "n1")])
+        await checkpoint.prune_nodes(pool, clusters.release_numbers())
+        await checkpoint.prune_nodes(pool, clusters.release_numbers())
         assert await checkpoint.read_nodes(pool) == {}

@@ -14,10 +14,10 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import JobFilter
 from fairlead_common.log import topics
 from fairlead_scheduler.service import follower
-from fairlead_scheduler.service.follower import State, load_specs, tidy
+from fairlead_scheduler.service.follower import State, load_specs, trim_caches_safely
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.queue_state import Queues
-from fairlead_scheduler.state.specs import KEPT_MAX
+from fairlead_scheduler.state.specs import CACHED_MAX
 from fairlead_scheduler.state.view import View
 from tests.integration.scheduler.world import QUEUE, World, job_id, submitted
 
@@ -54,18 +54,18 @@ async def test_specs_stay_until_whoever_waits_for_others_has_them_all(fresh_data
     here, elsewhere = JobId("here"), JobId("elsewhere")
     async with scheduler_database(fresh_database) as (pool, other):
         state = State(View(), Clusters(), Queues())
-        kept = {here: b"{}"} | {JobId(f"{n}"): b"{}" for n in range(KEPT_MAX)}
-        state.view.specs.looked_up(kept)
+        kept = {here: b"{}"} | {JobId(f"{n}"): b"{}" for n in range(CACHED_MAX)}
+        state.view.specs.add_saved(kept)
         await pool.execute(
             "INSERT INTO fairlead_scheduler.job_specs (job_id, spec) VALUES ($1, $2)",
             elsewhere,
             b"{}",
         )
-        async with state.folding:
+        async with state.fold_lock:
             async with locked(other, "job_specs"):
                 loading = asyncio.create_task(load_specs(pool, state.view, [here, elsewhere]))
                 await somebody_waits(other)
-                tidying = asyncio.create_task(tidy(state))
+                tidying = asyncio.create_task(trim_caches_safely(state))
                 await asyncio.sleep(0)
             await loading
             assert here in state.view.specs
@@ -84,21 +84,21 @@ async def test_a_job_learns_that_the_one_it_comes_after_ended_although_that_is_j
         state = State(View(), Clusters(), Queues())
         state.view.positions = await world.log.start_positions(topics.JOBS)
         ended = {job_id("first"): JobState.SUCCEEDED}
-        ended |= {JobId(f"{n}"): JobState.SUCCEEDED for n in range(follower.RECENT_KEPT_MAX)}
+        ended |= {JobId(f"{n}"): JobState.SUCCEEDED for n in range(follower.RECENT_JOBS_MAX)}
         state.view.recent.update(ended)
         async with locked(other, "ended"):
             following = asyncio.create_task(follower.follow_jobs(world.log, pool, state))
             await world.tell(submitted("second", after=("first",)))
             await somebody_waits(other)
-            tidying = asyncio.create_task(tidy(state))
+            tidying = asyncio.create_task(trim_caches_safely(state))
             await asyncio.sleep(0)
-        await state.reached(topics.JOBS, await world.log.end_positions(topics.JOBS))
+        await state.wait_until_folded(topics.JOBS, await world.log.end_positions(topics.JOBS))
         await tidying
         following.cancel()
         row = state.view.jobs.rows[job_id("second")]
         assert row not in state.view.jobs.rare or not state.view.jobs.rare[row].after
         assert job_id("first") not in state.view.recent
-        (second,) = state.view.specs.of([job_id("second")]).values()
+        (second,) = state.view.specs.get_all([job_id("second")]).values()
         assert second.after == (job_id("first"),)
 
 
@@ -114,7 +114,7 @@ async def test_a_standby_that_the_checkpoint_has_overtaken_says_that_it_must_sta
         state.view.positions = await world.log.start_positions(topics.JOBS)
         following = asyncio.create_task(follower.follow_jobs(world.log, pool, state))
         await world.tell(submitted("a", labels={"team": "x"}))
-        await state.reached(topics.JOBS, await world.log.end_positions(topics.JOBS))
+        await state.wait_until_folded(topics.JOBS, await world.log.end_positions(topics.JOBS))
         state.view.specs.drop(job_id("a"))
         chosen = JobFilter(queue=QUEUE, labels={"team": "x"})
         await world.tell(ev.JobsCancelRequested(filter=chosen))

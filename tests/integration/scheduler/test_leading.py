@@ -189,7 +189,7 @@ async def test_a_job_that_no_node_could_ever_hold_is_rejected_with_the_reason(
     async with scheduler(fresh_database, valkey_url):
         rejected = await world.first(ev.JobRejected, "a")
         assert rejected.code == "infeasible"
-        assert "1 too small" in rejected.reason
+        assert "1 is too small" in rejected.reason
 
 
 async def test_a_standby_takes_over_and_goes_on_where_the_leader_was(
@@ -219,7 +219,7 @@ async def test_a_repeated_submission_of_an_ended_job_changes_nothing_after_a_res
         await world.tell(ev.JobRunSucceeded(job_id=job_id("a"), run=1))
         await world.first(ev.JobSucceeded, "a")
         ended = await world.log.end_positions(topics.JOBS)
-        await service.state.reached(CHECKPOINT, ended)
+        await service.state.wait_until_folded(CHECKPOINT, ended)
     await world.tell(submitted("a"), submitted("b"))
     async with scheduler(fresh_database, valkey_url):
         await world.first(ev.JobRunLeased, "b")

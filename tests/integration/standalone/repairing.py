@@ -54,7 +54,7 @@ class Installation:
                 yield service
                 if saves and service.unusable is None:
                     end = await self.world.log.end_positions(topics.JOBS)
-                    await service.state.reached(CHECKPOINT, end)
+                    await service.state.wait_until_folded(CHECKPOINT, end)
             finally:
                 running.cancel()
                 results = await asyncio.gather(running, return_exceptions=True)

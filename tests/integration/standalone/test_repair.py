@@ -76,7 +76,7 @@ async def test_live_jobs_outlive_the_retention_a_restart_and_a_standby(
         await installation.world.tell(submitted("late"))
         async with installation.scheduler(saves=False) as standby:
             end = await installation.world.log.end_positions(topics.JOBS)
-            await standby.state.reached(topics.JOBS, end)  # folded from memory
+            await standby.state.wait_until_folded(topics.JOBS, end)  # folded from memory
             await leading.aclose()
             await installation.fold_lookout()
             await installation.expire()

@@ -11,7 +11,7 @@ from fairlead_scheduler.cases.case_world import World
 from fairlead_scheduler.engine import Plan, schedule
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.preparation import snapshot_checks
-from fairlead_scheduler.snapshots import Built
+from fairlead_scheduler.snapshots import BuiltSnapshot
 from tests.properties.engine import mixing, plain
 from tests.properties.engine.plain import Pool
 from tests.properties.engine.plain_reasons import check_reasons
@@ -21,7 +21,7 @@ FEW = 10
 """Rounds after which a pool is at rest."""
 
 
-def one_round(world: World) -> tuple[Built, Plan]:
+def one_round(world: World) -> tuple[BuiltSnapshot, Plan]:
     """A round with all its checks, folded back."""
     built = world.build()
     assert snapshot_checks.list_problems(built.snapshot) == []

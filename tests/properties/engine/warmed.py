@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from fairlead_scheduler.kernels import compilation
 
-compilation.choose(os.environ)
+compilation.choose_kernels(os.environ)
 
 from fairlead_scheduler.cases import case_file  # noqa: E402
 from fairlead_scheduler.cases.case_file import Case  # noqa: E402
@@ -49,7 +49,7 @@ def random_worlds(case: Case) -> None:
 
 def main() -> None:
     """Warm up, play, and say what was compiled late."""
-    warm_up.up()
+    warm_up.run_warm_up_rounds()
     before = set(signatures())
     for file in (*sorted(CASES.rglob("*.yaml")), LARGE):
         for case in case_file.read(file):

@@ -16,7 +16,7 @@ from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.preparation import job_order, job_totals
-from fairlead_scheduler.snapshots import Built
+from fairlead_scheduler.snapshots import BuiltSnapshot
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.job_table import NodeName
@@ -41,7 +41,7 @@ def names(view: View) -> Said:
     }
 
 
-def jobs(view: View, clusters: Clusters, pool: str, now_ms: int, left_out: Collection[int]) -> Said:
+def jobs(view: View, clusters: Clusters, pool: str, now_ms: int, excluded: Collection[int]) -> Said:
     """Job id -> what the engine must be told of it, of those that take part in the pool's round."""
     columns = view.jobs
     found: Said = {}
@@ -50,12 +50,12 @@ def jobs(view: View, clusters: Clusters, pool: str, now_ms: int, left_out: Colle
         run_state = int(columns.run_state[row])
         if columns.pools.values[columns.pool[row]] != pool:
             continue
-        runs = c.LIVE_RUN[run_state] and not flags & c.ROOM_GIVEN
+        runs = c.LIVE_RUN[run_state] and not flags & c.CAPACITY_REASSIGNED
         node = columns.nodes.values[columns.node[row]] if runs else None
         if node is not None and (node not in clusters.nodes or clusters.nodes[node].pool != pool):
             node = None
-        waits = columns.state[row] == c.QUEUED and not flags & c.NOT_BEFORE_LONG
-        waits = waits and columns.start_after_ms[row] <= now_ms and row not in left_out
+        waits = columns.state[row] == c.QUEUED and not flags & c.NOT_READY
+        waits = waits and columns.start_after_ms[row] <= now_ms and row not in excluded
         if node is None and not waits:
             continue
         rare = columns.rare.get(row, c.Rare())
@@ -133,7 +133,7 @@ def _is_cordoned(clusters: Clusters, node: Node) -> bool:
     )
 
 
-def told_of_jobs(view: View, built: Built) -> Said:
+def told_of_jobs(view: View, built: BuiltSnapshot) -> Said:
     """As `jobs`, of a snapshot."""
     s = built.snapshot
     assert s.job_value is not None
@@ -147,7 +147,7 @@ def told_of_jobs(view: View, built: Built) -> Said:
     found: Said = {}
     for at in np.flatnonzero(s.job_node >= -1).tolist():
         node, gang = int(s.job_node[at]), -1 if s.job_gang is None else int(s.job_gang[at])
-        found[view.jobs.rows.of(built.rows[at])] = {
+        found[view.jobs.rows.id_at(built.rows[at])] = {
             "queue": s.queue_names[s.job_queue[at]],
             "shape": view.jobs.shapes.values[built.shapes[s.job_shape[at]]],
             "node": built.nodes[node] if node >= 0 else None,
@@ -164,7 +164,7 @@ def told_of_jobs(view: View, built: Built) -> Said:
     return found
 
 
-def told_of_gangs(built: Built) -> Said:
+def told_of_gangs(built: BuiltSnapshot) -> Said:
     """As `gangs`, of a snapshot; rows without members are passed over."""
     s = built.snapshot
     if s.job_gang is None:
@@ -191,7 +191,7 @@ def told_of_gangs(built: Built) -> Said:
     }
 
 
-def told_of_nodes(built: Built) -> Said:
+def told_of_nodes(built: BuiltSnapshot) -> Said:
     """As `nodes`, of a snapshot."""
     s = built.snapshot
     return {
@@ -208,7 +208,7 @@ def told_of_nodes(built: Built) -> Said:
     }
 
 
-def check_kept(built: Built) -> None:
+def check_kept(built: BuiltSnapshot) -> None:
     """Orders and sums that are kept equal those made from the snapshot."""
     s = built.snapshot
     bare = replace(s, queued_order=None, running_order=None, job_totals=None)
@@ -227,10 +227,10 @@ def check_kept(built: Built) -> None:
         assert sorted(linked) == np.flatnonzero(s.job_node == node).tolist()
 
 
-def told_of_plan(view: View, built: Built, plan: Plan) -> Said:
+def told_of_plan(view: View, built: BuiltSnapshot, plan: Plan) -> Said:
     """What a plan decides, by names."""
     s = built.snapshot
-    ids = [view.jobs.rows.of(row) for row in built.rows]
+    ids = [view.jobs.rows.id_at(row) for row in built.rows]
     reasons = {}
     for row in range(len(plan.reasons.code)):
         gang, shape = int(plan.reasons.gang[row]), int(plan.reasons.shape[row])

@@ -22,7 +22,7 @@ from fairlead_common.domain.records.clusters import Node, Taint
 from fairlead_common.domain.records.events import FailureCategory, Gang, JobFilter, PreemptionCause
 from fairlead_common.log import Entry
 from fairlead_scheduler.engine import schedule
-from fairlead_scheduler.snapshots import Builder, Built
+from fairlead_scheduler.snapshots import Builder, BuiltSnapshot
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
@@ -69,20 +69,20 @@ class History(RuleBasedStateMachine):
         self.exact = Builder(CLASSES, RULES, slack=0)
         self.lazy = Builder(CLASSES, RULES)
         self.now_ms, self.number, self.version = 1_000, 0, 0
-        self.left_out: set[int] = set()
+        self.excluded: set[int] = set()
         self.stale: frozenset[str] = frozenset()
         for name in ("n0", "n1"):
             self._report(Node(executor="e0", name=name, allocatable={"cpu": 4000, "memory": 50}))
 
     def _report(self, node: Node) -> None:
         record = cluster_records.node_record(node)
-        self.clusters.apply([Entry(0, 0, record.key, record.value, self.now_ms)])
+        self.clusters.fold([Entry(0, 0, record.key, record.value, self.now_ms)])
 
     def _tell(self, *events: ev.AnyEvent, queue: str = "q0") -> None:
         position = self.view.positions.get(0, 0)
         sequence = ev.EventSequence(queue=queue, job_set="s", by="test", events=list(events))
         for view in (self.view, self.whole):
-            job_fold.apply(view, [job_fold.Message(0, position, self.now_ms, sequence)], {})
+            job_fold.fold_messages(view, [job_fold.Message(0, position, self.now_ms, sequence)], {})
 
     def _some(self, pick: int, live: bool | None = None) -> JobId | None:
         """A job, if there is one: with a live run, without, or any."""
@@ -263,14 +263,14 @@ class History(RuleBasedStateMachine):
     @rule(name=st.sampled_from(["n0", "n1", "n2"]))
     def lose(self, name: str) -> None:
         executor = "e1" if name == "n2" else "e0"
-        self.clusters.apply([Entry(0, 0, f"{executor}/{name}", None, self.now_ms)])
+        self.clusters.fold([Entry(0, 0, f"{executor}/{name}", None, self.now_ms)])
 
     @rule(node=st.sampled_from([None, "n0"]), on=st.booleans())
     def cordon(self, node: str | None, on: bool) -> None:
         self.version += 1
         mark = configuration.Cordon(executor="e0", node=node, cordoned=on, version=self.version)
         record = configuration.record(mark)
-        self.queues.apply([Entry(0, 0, record.key, record.value, 0)], self.clusters)
+        self.queues.fold([Entry(0, 0, record.key, record.value, 0)], self.clusters)
 
     @rule(ms=st.integers(1, 40_000))
     def wait(self, ms: int) -> None:
@@ -281,7 +281,7 @@ class History(RuleBasedStateMachine):
     )
     def look_away(self, picks: list[int], stale: frozenset[str]) -> None:
         chosen = [self._some(pick) for pick in picks]
-        self.left_out = {self.view.jobs.rows[job_id] for job_id in chosen if job_id is not None}
+        self.excluded = {self.view.jobs.rows[job_id] for job_id in chosen if job_id is not None}
         self.stale = stale
 
     @rule()
@@ -292,7 +292,7 @@ class History(RuleBasedStateMachine):
     def forget_names(self, spare: int) -> None:
         forget_names(self.view, spare)
 
-    def _build(self, builder: Builder, pool: str) -> Built:
+    def _build(self, builder: Builder, pool: str) -> BuiltSnapshot:
         return builder.build(
             self.view,
             self.clusters,
@@ -300,7 +300,7 @@ class History(RuleBasedStateMachine):
             pool,
             now_ms=self.now_ms,
             stale=self.stale,
-            left_out=self.left_out,
+            excluded=self.excluded,
         )
 
     @invariant()
@@ -310,7 +310,7 @@ class History(RuleBasedStateMachine):
     @invariant()
     def snapshots_say_what_the_view_says(self) -> None:
         for pool in POOLS:
-            jobs = plain.jobs(self.view, self.clusters, pool, self.now_ms, self.left_out)
+            jobs = plain.jobs(self.view, self.clusters, pool, self.now_ms, self.excluded)
             gangs = plain.gangs(self.view, jobs)
             nodes = plain.nodes(self.view, self.clusters, pool, self.stale, 2)
             for builder in (self.exact, self.lazy):

@@ -15,7 +15,7 @@ from fairlead_scheduler.snapshots.class_table import Classes
 from fairlead_scheduler.snapshots.node_matching import RANKS_MAX
 from fairlead_scheduler.snapshots.node_table import no_nodes
 from fairlead_scheduler.snapshots.shape_table import ShapeTable
-from fairlead_scheduler.state.job_table import Columns, NodeName, ShapeClass
+from fairlead_scheduler.state.job_table import JobTable, NodeName, ShapeClass
 
 AWAY = (Taint("gpu", "yes", "NoSchedule"),)
 CLASSES = [
@@ -108,7 +108,7 @@ def test_shapes_and_nodes_that_come_and_go_match_as_each_pair_does(
     steps: list[tuple[bool, list[Node], list[tuple[Shape, str]]]],
 ) -> None:
     """N1: every label operator, tolerations, names, away entries and wishes."""
-    jobs, table = Columns(), ShapeTable(Classes(CLASSES), ())
+    jobs, table = JobTable(), ShapeTable(Classes(CLASSES), ())
     nodes: list[Node] = []
     for version, (stay, more, fresh) in enumerate(steps):
         nodes = [*(nodes if stay else ()), *more]

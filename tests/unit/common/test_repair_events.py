@@ -60,7 +60,7 @@ class Folds:
             sequence = ev.EventSequence(queue="q", job_set="s", by="t", events=[event])
             place = (PARTITION, self._position, 1_800_000_000_000 + self._position)
             self._position += 1
-            apply.apply(self.view, [apply.Message(*place, sequence)], {})
+            apply.fold_messages(self.view, [apply.Message(*place, sequence)], {})
             changes = job_fold.apply(self.lookout, [LookoutMessage(*place, sequence)])
             self.lookout = Known(
                 jobs={**self.lookout.jobs, **changes.jobs},

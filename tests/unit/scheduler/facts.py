@@ -39,7 +39,7 @@ def fold(*batches: Sequence[ev.AnyEvent], known: job_fold.Known | None = None) -
     """A view after these messages."""
     view = View()
     for position, events in enumerate(batches):
-        job_fold.apply(view, [message(position, *events)], known or {})
+        job_fold.fold_messages(view, [message(position, *events)], known or {})
     return view
 
 
@@ -50,7 +50,7 @@ def known_of(view: View) -> dict[str, tuple[object, ...]]:
     for row in view.live_rows().tolist():
         node = int(jobs.node[row])
         rare = jobs.rare.get(row)
-        known[jobs.rows.of(row)] = (
+        known[jobs.rows.id_at(row)] = (
             c.JOB_STATES[int(jobs.state[row])].value,
             int(jobs.run_state[row]),
             int(jobs.flags[row]),

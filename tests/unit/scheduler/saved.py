@@ -12,7 +12,7 @@ from fairlead_common.domain.lifecycle import JobState, RunState
 from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
 from fairlead_scheduler.state import checkpoint_parts, checkpoint_rows
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.checkpoint_loader import Loading
+from fairlead_scheduler.state.checkpoint_loader import CheckpointLoader
 from fairlead_scheduler.state.checkpoint_names import SavedName, SavedNames
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.token_buckets import Levels, PoolBuckets
@@ -45,15 +45,15 @@ class Table:
 
     def save_parts(self, view: View, rows_max: int) -> Iterator[None]:
         """As `Saver.save`, with a pause after each part."""
-        left = checkpoint_parts.Parts(view, self.saved_names, self.positions, rows_max)
+        left = checkpoint_parts.CheckpointParts(view, self.saved_names, self.positions, rows_max)
         while not left.is_done:
-            self.write(left.take())
+            self.write(left.take_next())
             view.specs.end_save()
             yield
 
     def save_specs(self, view: View, count: int) -> None:
         """As `checkpoint.save_specs` of the oldest."""
-        self.specs |= dict(view.specs.save(count) or ())
+        self.specs |= dict(view.specs.begin_save(count) or ())
         view.specs.end_save()
 
     def write(self, changes: checkpoint_parts.Changes) -> None:
@@ -88,7 +88,10 @@ class Table:
         view = View(PoolBuckets(rules or Rules(), levels))
         view.positions = dict(enumerate(self.positions))
         names = [SavedName(*place, named) for place, named in self.names.items()]
-        loading, decoder = Loading(view, names), checkpoint_rows.RowDecoder(rows_per_block=7)
+        loading, decoder = (
+            CheckpointLoader(view, names),
+            checkpoint_rows.RowDecoder(rows_per_block=7),
+        )
         for first in range(0, len(answer), piece_bytes):
             for block in decoder.feed(answer[first : first + piece_bytes]):
                 loading.add(block)
@@ -158,7 +161,7 @@ def change_jobs(view: View, chance: np.random.Generator, ids: list[JobId]) -> No
         jobs.rare.pop(row, None)
         if chance.random() < 0.3:
             jobs.rare[row] = random_rare(chance, ids)
-        view.touch(row, int(chance.integers(1 << 40)))
+        view.mark_changed(row, int(chance.integers(1 << 40)))
 
 
 def random_rare(chance: np.random.Generator, ids: list[JobId]) -> c.Rare:
@@ -166,7 +169,7 @@ def random_rare(chance: np.random.Generator, ids: list[JobId]) -> c.Rare:
     terms = c.GangTerms(4, 2, "zone" if chance.random() < 0.5 else None, "wait")
     values: dict[str, object] = {
         "after": {JobId(str(chance.choice(ids)))},
-        "doom": "it can never start: ü",
+        "cannot_start_reason": "it can never start: ü",
         "retry": RetryPolicy(limit=3, on=(FailureCategory.OOM,), memory_factor=1.5),
         "avoid": ("n1", "n2"),
         "stop_reason": "cancelled",
@@ -176,7 +179,7 @@ def random_rare(chance: np.random.Generator, ids: list[JobId]) -> c.Rare:
         "gang": c.GangName("queue-1", "set", f"g{chance.integers(3)}"),
         "gang_terms": terms,
         "gang_started": True,
-        "gang_doom": True,
+        "gang_cannot_start": True,
     }
     chosen = {field: value for field, value in values.items() if chance.random() < 0.5}
     return c.Rare(**chosen)  # type: ignore[arg-type]
@@ -205,7 +208,7 @@ def content_of(view: View) -> dict[str, tuple[object, ...]]:
         columns = [getattr(jobs, name)[row].item() for name in SAVED if name not in named]
         rare = jobs.rare.get(row)
         encoded = None if rare is None else msgspec.json.encode(rare, order="deterministic")
-        found[jobs.rows.of(row)] = (*columns, *named.values(), encoded)
+        found[jobs.rows.id_at(row)] = (*columns, *named.values(), encoded)
     return found
 
 

@@ -7,28 +7,28 @@ from hypothesis import strategies as st
 
 from fairlead_common.domain.ids import JobId
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.arrays import LARGE, RESERVED, STEP, longer
-from fairlead_scheduler.state.job_index import NOBODY, Names
+from fairlead_scheduler.state.arrays import LARGE, RESERVED, STEP, grow_array
+from fairlead_scheduler.state.job_index import NO_ROW, JobIndex
 
 
 def test_what_is_long_enough_stays_as_it_is() -> None:
     array = np.arange(5)
-    assert longer(array, 5) is array
+    assert grow_array(array, 5) is array
 
 
 @pytest.mark.parametrize("rows", [6, LARGE, LARGE + 1, 3 * LARGE])
 @pytest.mark.parametrize("fill", [0, -1])
 def test_an_array_that_grows_keeps_its_rows_and_fills_the_rest(rows: int, fill: int) -> None:
-    found = longer(np.arange(5, dtype=np.int32), rows, fill)
+    found = grow_array(np.arange(5, dtype=np.int32), rows, fill)
     assert found.size >= rows
     assert found[:5].tolist() == [0, 1, 2, 3, 4]
     assert (found[5:] == fill).all()
 
 
 def test_a_large_array_grows_without_being_copied() -> None:
-    large = longer(np.zeros(0, np.int64), LARGE + 1)
+    large = grow_array(np.zeros(0, np.int64), LARGE + 1)
     large[:] = 7
-    grown = longer(large, 4 * LARGE, -1)
+    grown = grow_array(large, 4 * LARGE, -1)
     assert np.shares_memory(large, grown)
     assert (grown[: large.size] == 7).all()
     assert (grown[large.size :] == -1).all()
@@ -37,14 +37,14 @@ def test_a_large_array_grows_without_being_copied() -> None:
 def test_arrays_of_equal_size_stay_so_as_they_grow_together() -> None:
     few, many = np.zeros(1_000, np.uint8), np.zeros(1_000, "S32")
     for rows in (1_001, LARGE, LARGE + 1, LARGE + STEP + 1):
-        few, many = longer(few, rows), longer(many, rows)
+        few, many = grow_array(few, rows), grow_array(many, rows)
         assert few.size == many.size
 
 
 def test_who_has_more_than_room_is_set_aside_for_is_copied_and_keeps_what_was_there() -> None:
-    full = longer(np.zeros(1, np.bool_), RESERVED)
+    full = grow_array(np.zeros(1, np.bool_), RESERVED)
     full[-1] = True
-    more = longer(full, RESERVED + 1)
+    more = grow_array(full, RESERVED + 1)
     assert more.size > RESERVED
     assert more[RESERVED - 1]
     assert not more[RESERVED:].any()
@@ -54,14 +54,14 @@ def test_where_room_for_all_cannot_be_set_aside_an_array_grows_all_the_same() ->
     wide = np.zeros(1, "S8192")  # room for all rows: 128 GiB, more than most machines promise
     wide[0] = b"first"
     for rows in (LARGE + 1, LARGE + STEP + 1):
-        wide = longer(wide, rows)
+        wide = grow_array(wide, rows)
         assert wide.size == -(-rows // STEP) * STEP
         assert wide[0] == b"first"
         assert wide[-1] == b""
 
 
 def test_columns_that_grow_past_the_step_have_free_rows_only() -> None:
-    jobs = c.Columns()
+    jobs = c.JobTable()
     rows = jobs.allocate(LARGE + 1)
     jobs.flags[rows] = 0
     assert (jobs.flags[jobs.used :] == c.FREE).all()
@@ -79,7 +79,7 @@ def _id(number: int) -> JobId:
     removed=st.sets(st.integers(0, 200), max_size=30),
 )
 def test_ids_are_found_after_any_growth(begin: int, added: list[int], removed: set[int]) -> None:
-    names = Names(begin)
+    names = JobIndex(begin)
     there: dict[JobId, int] = {}
     rows = 0
     for count in added:
@@ -92,7 +92,7 @@ def test_ids_are_found_after_any_growth(begin: int, added: list[int], removed: s
             if there.pop(_id(row), None) is not None:
                 names.remove(row)
     asked = [_id(number) for number in range(rows + 1)]
-    want = [there.get(job_id, NOBODY) for job_id in asked]
+    want = [there.get(job_id, NO_ROW) for job_id in asked]
     assert names.find(asked).tolist() == want
     assert [names.get(job_id) for job_id in asked] == [there.get(job_id) for job_id in asked]
     assert dict(names.items()) == there

@@ -13,8 +13,12 @@ from fairlead_common.domain.records.clusters import Heartbeat, Node
 from fairlead_common.domain.records.configuration import Cordon, Queue
 from fairlead_common.domain.records.leases import DesiredState
 from fairlead_common.log import Entry, Record
-from fairlead_scheduler.rules.append_batches import LEASES_PER_APPEND_MAX, Unit, appends
-from fairlead_scheduler.rules.lease_changes import LeaseChange, held
+from fairlead_scheduler.rules.append_batches import (
+    LEASES_PER_APPEND_MAX,
+    AppendBatch,
+    group_into_appends,
+)
+from fairlead_scheduler.rules.lease_changes import LeaseChange, lease_state
 from fairlead_scheduler.snapshots.node_table import AllNodes
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
@@ -70,18 +74,22 @@ RATES = Rules(
 def test_whoever_folds_the_leases_knows_what_is_left_in_the_buckets() -> None:
     view = View(PoolBuckets(RATES))
     jobs = [submitted(name) for name in ("a", "b", "c")]
-    job_fold.apply(view, [message(0, *jobs), message(1, leased("a"), leased("b"), leased("a"))], {})
+    job_fold.fold_messages(
+        view, [message(0, *jobs), message(1, leased("a"), leased("b"), leased("a"))], {}
+    )
     at_ms = 1_000
     buckets = view.buckets.pool("default")
     assert (buckets.all.tokens(at_ms), buckets.queue("q").tokens(at_ms)) == (8, 2)
-    job_fold.apply(view, [message(1, leased("c"))], {})  # read again: it changes nothing
+    job_fold.fold_messages(view, [message(1, leased("c"))], {})  # read again: it changes nothing
     assert buckets.all.tokens(at_ms) == 8
 
 
 def test_a_preemption_for_balance_and_its_gang_mates_use_tokens_and_urgency_uses_none() -> None:
     view = View(PoolBuckets(RATES))
     jobs = [submitted(name) for name in ("a", "b", "c", "x", "y")]
-    job_fold.apply(view, [message(0, *jobs, *(leased(name) for name in ("a", "b", "c")))], {})
+    job_fold.fold_messages(
+        view, [message(0, *jobs, *(leased(name) for name in ("a", "b", "c")))], {}
+    )
     causes = (("a", "fair-share", "x"), ("b", "gang", "x"), ("c", "urgency", "y"))
     preempting = [
         ev.JobRunPreempting(
@@ -93,13 +101,13 @@ def test_a_preemption_for_balance_and_its_gang_mates_use_tokens_and_urgency_uses
         )
         for name, cause, taker in causes
     ]
-    job_fold.apply(view, [message(1, *preempting)], {})
+    job_fold.fold_messages(view, [message(1, *preempting)], {})
     assert view.buckets.pool("default").preemptions.tokens(1_000) == 0
 
 
 def test_saved_buckets_are_as_empty_as_they_were() -> None:
     before = PoolBuckets(RATES)
-    before.pool("p").started("q", 4, 1_000)
+    before.pool("p").take_start_tokens("q", 4, 1_000)
     levels = msgspec.json.decode(msgspec.json.encode(before.levels()), type=dict[str, Levels])
     after = PoolBuckets(RATES, levels).pool("p")
     assert after.queue("q").tokens(2_000) == 1
@@ -109,20 +117,20 @@ def test_saved_buckets_are_as_empty_as_they_were() -> None:
 
 def test_an_executor_grows_silent_only_by_time_in_which_it_could_be_heard() -> None:
     clusters = Clusters()
-    clusters.apply([heartbeat("e0"), heartbeat("e1")])
-    clusters.tick(5)
-    assert clusters.silent(0) == frozenset()
-    clusters.apply([heartbeat("e1")])
-    clusters.tick(31)
-    assert clusters.silent(30) == {"e0"}
-    clusters.apply([heartbeat("e0")])
-    clusters.tick(1)
-    assert clusters.silent(0) == {"e1"}
+    clusters.fold([heartbeat("e0"), heartbeat("e1")])
+    clusters.add_silence(5)
+    assert clusters.find_silent_executors(0) == frozenset()
+    clusters.fold([heartbeat("e1")])
+    clusters.add_silence(31)
+    assert clusters.find_silent_executors(30) == {"e0"}
+    clusters.fold([heartbeat("e0")])
+    clusters.add_silence(1)
+    assert clusters.find_silent_executors(0) == {"e1"}
 
 
 def test_a_node_keeps_its_number_when_it_goes_and_comes_back() -> None:
     clusters = Clusters()
-    clusters.apply([node("n0"), node("n1"), Entry(0, 0, "e0/n0", None, 0), node("n2"), node("n0")])
+    clusters.fold([node("n0"), node("n1"), Entry(0, 0, "e0/n0", None, 0), node("n2"), node("n0")])
     assert {name.node: number for name, number in clusters.numbers.items()} == {
         "n0": 0,
         "n1": 1,
@@ -132,8 +140,8 @@ def test_a_node_keeps_its_number_when_it_goes_and_comes_back() -> None:
 
 def test_saved_numbers_win_over_those_that_a_standby_gave() -> None:
     clusters = Clusters()
-    clusters.apply([node("n0"), node("n1")])
-    clusters.numbers_are({("e0", "n1"): 7})
+    clusters.fold([node("n0"), node("n1")])
+    clusters.restore_numbers({("e0", "n1"): 7})
     assert {name.node: number for name, number in clusters.numbers.items()} == {"n1": 7, "n0": 8}
     assert clusters.unsaved == [("e0", "n0", 8)]
 
@@ -142,18 +150,18 @@ def test_a_cordon_of_the_executor_or_node_or_its_own_word_keeps_new_work_away() 
     clusters, nodes = Clusters(), AllNodes()
 
     def cordoned() -> list[bool]:
-        nodes.keep_up(clusters)
+        nodes.update(clusters)
         found: list[bool] = nodes.of("default").cordoned.tolist()
         return found
 
-    clusters.apply([node("n0"), node("n1", unschedulable=True)])
+    clusters.fold([node("n0"), node("n1", unschedulable=True)])
     assert cordoned() == [False, True]
     for mark in (Cordon(executor="e0"), Cordon(executor="e0", node="n0")):
         clusters.cordon(mark)
         assert cordoned() == [True, True]
         clusters.cordon(msgspec.structs.replace(mark, cordoned=False))
         assert cordoned() == [False, True]
-    clusters.apply([node("n0", unschedulable=True), node("n1")])
+    clusters.fold([node("n0", unschedulable=True), node("n1")])
     assert cordoned() == [True, False]
 
 
@@ -161,7 +169,7 @@ def test_of_two_values_of_a_queue_the_higher_version_counts() -> None:
     queues, clusters = Queues(), Clusters()
     newer, older = Queue(name="a", version=2, weight=2.0), Queue(name="a", version=1, weight=1.0)
     for queue in (newer, older):
-        queues.apply([entry(configuration.record(queue))], clusters)
+        queues.fold([entry(configuration.record(queue))], clusters)
     assert queues.get("a").weight == 2.0
 
 
@@ -176,46 +184,46 @@ ODD_QUEUES = {
 @pytest.mark.parametrize(("odd", "why"), ODD_QUEUES.values(), ids=ODD_QUEUES.keys())
 def test_a_queue_that_makes_no_sense_does_no_harm(odd: Queue, why: str) -> None:
     queues = Queues()
-    queues.apply([entry(configuration.record(odd))], Clusters())
+    queues.fold([entry(configuration.record(odd))], Clusters())
     found = queues.get("a")
     assert found.weight == 1.0
     assert not any(found.limits.values())
-    assert why in queues.odd["queue/a"]
-    queues.apply([entry(configuration.record(Queue(name="a", version=2)))], Clusters())
-    assert not queues.odd
+    assert why in queues.invalid_records["queue/a"]
+    queues.fold([entry(configuration.record(Queue(name="a", version=2)))], Clusters())
+    assert not queues.invalid_records
 
 
 def test_a_record_that_cannot_be_read_is_passed_over_and_named() -> None:
     clusters, queues = Clusters(), Queues()
     bad = Entry(0, 0, "e0/n0", b'{"type":"node","allocatable":{"cpu":null}}', 0)
-    clusters.apply([bad, node("n1")])
-    queues.apply([Entry(0, 0, "queue/a", b'{"type":"queue","weight":null}', 0)], clusters)
+    clusters.fold([bad, node("n1")])
+    queues.fold([Entry(0, 0, "queue/a", b'{"type":"queue","weight":null}', 0)], clusters)
     assert [name.node for name in clusters.nodes] == ["n1"]
-    assert "cannot be read" in clusters.odd["e0/n0"]
-    assert "cannot be read" in queues.odd["queue/a"]
+    assert "cannot be read" in clusters.invalid_records["e0/n0"]
+    assert "cannot be read" in queues.invalid_records["queue/a"]
 
 
 def test_a_node_with_less_than_nothing_has_nothing_and_is_named() -> None:
     clusters = Clusters()
-    clusters.apply([node("n0", allocatable={"cpu": -4})])
-    assert "less than 0 of cpu" in clusters.odd["e0/n0"]
-    clusters.apply([node("n0", allocatable={"cpu": 4})])
-    assert not clusters.odd
+    clusters.fold([node("n0", allocatable={"cpu": -4})])
+    assert "less than 0 of cpu" in clusters.invalid_records["e0/n0"]
+    clusters.fold([node("n0", allocatable={"cpu": 4})])
+    assert not clusters.invalid_records
 
 
 def leases_of(number: int, count: int) -> tuple[LeaseChange, ...]:
     """So many leases that belong together."""
     runs = [RunId(f"{number}-{n}") for n in range(count)]
     return tuple(
-        LeaseChange(run, held("e", DesiredState.RUN), Record("fairlead.leases.e", run, b"x"))
+        LeaseChange(run, lease_state("e", DesiredState.RUN), Record("fairlead.leases.e", run, b"x"))
         for run in runs
     )
 
 
-def unit(number: int, leases: int) -> Unit:
+def unit(number: int, leases: int) -> AppendBatch:
     """A unit of one fact and so many leases."""
     fact = ev.JobSucceeded(job_id=JobId(f"j{number}"))
-    return Unit(((JobSet("q", f"s{number % 3}"), fact),), leases_of(number, leases))
+    return AppendBatch(((JobSet("q", f"s{number % 3}"), fact),), leases_of(number, leases))
 
 
 @given(st.lists(st.integers(0, 900), max_size=30))
@@ -223,7 +231,7 @@ def test_appends_hold_every_unit_whole_and_stay_within_bounds(sizes: list[int]) 
     units = [unit(number, leases) for number, leases in enumerate(sizes)]
     seen_leases: list[str] = []
     seen_jobs: list[str] = []
-    for appended, changes in appends(units):
+    for appended, changes in group_into_appends(units):
         leases = [r for r in appended if r.topic != "fairlead.jobs"]
         assert len(leases) <= LEASES_PER_APPEND_MAX
         jobs = [
@@ -243,6 +251,8 @@ def test_appends_hold_every_unit_whole_and_stay_within_bounds(sizes: list[int]) 
 
 
 def test_appends_of_nothing_but_leases_stay_within_bounds_too() -> None:
-    units = [Unit((), leases_of(number, 1)) for number in range(2 * LEASES_PER_APPEND_MAX + 1)]
-    sizes = [len(append.records) for append in appends(units)]
+    units = [
+        AppendBatch((), leases_of(number, 1)) for number in range(2 * LEASES_PER_APPEND_MAX + 1)
+    ]
+    sizes = [len(append.records) for append in group_into_appends(units)]
     assert sizes == [LEASES_PER_APPEND_MAX, LEASES_PER_APPEND_MAX, 1]

@@ -12,7 +12,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import checkpoint_rows
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.checkpoint_names import SavedName, SavedNames
-from fairlead_scheduler.state.checkpoint_parts import Parts
+from fairlead_scheduler.state.checkpoint_parts import CheckpointParts
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import submitted
@@ -53,12 +53,12 @@ def test_what_is_derived_from_the_rows_is_there_after_loading(seed: int) -> None
     jobs = loaded.jobs
     for row, rare in jobs.rare.items():
         for other in rare.after:
-            assert jobs.rows.of(row) in loaded.dependents[other]
+            assert jobs.rows.id_at(row) in loaded.dependents[other]
         if rare.gang is not None and rare.gang_terms is not None:
-            assert jobs.rows.of(row) in loaded.gang_members[rare.gang]
+            assert jobs.rows.id_at(row) in loaded.gang_members[rare.gang]
     for row in loaded.live_rows().tolist():
         is_over = c.HELD[jobs.state[row]] and not c.LIVE_RUN[jobs.run_state[row]]
-        is_marked = bool(jobs.flags[row] & (c.DOOMED | c.STOPPING | c.LATE_SUCCESS))
+        is_marked = bool(jobs.flags[row] & (c.CANNOT_START | c.STOPPING | c.LATE_SUCCESS))
         assert (row in loaded.attention) == (is_over or is_marked)
 
 
@@ -159,10 +159,10 @@ def test_a_save_that_breaks_off_leaves_each_partition_as_it_was_at_its_position(
 
 def test_a_part_holds_whole_partitions_and_no_more_jobs_than_it_may() -> None:
     view, names = random_view(4, 300), SavedNames()
-    parts = Parts(view, names, [0] * PARTITIONS, rows_max=40)
+    parts = CheckpointParts(view, names, [0] * PARTITIONS, rows_max=40)
     saved: list[set[JobId]] = []
     while not parts.is_done:
-        changes = parts.take()
+        changes = parts.take_next()
         assert changes.jobs is not None
         saved.append({JobId(key.decode()) for key in changes.jobs.keys.tolist()})
     assert len(saved) > 1
@@ -190,7 +190,7 @@ def test_submissions_are_saved_before_their_jobs_and_left_out_when_those_ended()
 def fold(view: View, partition: int, position: int, event: ev.AnyEvent) -> None:
     """One message of one event."""
     sequence = ev.EventSequence(queue="q", job_set="s", by="test", events=[event])
-    job_fold.apply(view, [job_fold.Message(partition, position, 0, sequence)], {})
+    job_fold.fold_messages(view, [job_fold.Message(partition, position, 0, sequence)], {})
 
 
 def change_all(view: View, chance: np.random.Generator) -> None:

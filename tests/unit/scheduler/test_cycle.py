@@ -41,12 +41,12 @@ class _Busy:
     async def append(self, records: Sequence[Record]) -> Appended:
         """Fold what others appended at the same time."""
         if not self.appended:
-            async with self._state.folding:
+            async with self._state.fold_lock:
                 view = self._state.view
                 cancelled = ev.JobCancelRequested(job_id=WAITS)
-                job_fold.apply(view, [message(1, cancelled, time_ms=1_000)], {})
-                job_fold.apply(view, [message(2, queue="other", time_ms=100_000)], {})
-                job_fold.apply(view, [message(3, submitted(LATER), queue="other")], {})
+                job_fold.fold_messages(view, [message(1, cancelled, time_ms=1_000)], {})
+                job_fold.fold_messages(view, [message(2, queue="other", time_ms=100_000)], {})
+                job_fold.fold_messages(view, [message(3, submitted(LATER), queue="other")], {})
         self.appended += records
         return {}
 
@@ -59,7 +59,7 @@ def clusters_with_one_core() -> Clusters:
     clusters = Clusters()
     node = Node(executor="e0", name="n0", allocatable={"cpu": 1000})
     said = (records.heartbeat_record(Heartbeat(executor="e0")), records.node_record(node))
-    clusters.apply([Entry(0, at, each.key, each.value, 0) for at, each in enumerate(said)])
+    clusters.fold([Entry(0, at, each.key, each.value, 0) for at, each in enumerate(said)])
     return clusters
 
 
@@ -70,7 +70,7 @@ async def test_a_report_names_the_job_that_waited_when_the_round_was_decided() -
     decider = Decider(SchedulerSettings(), view, state.clusters, state.queues, Leases(), began_ms=0)
     producer = _Busy(state)
     cycle = Cycle(decider, state, producer, cast(Any, None), Reporter())
-    await cycle.turn()
+    await cycle.run_once()
     assert view.jobs.rows[LATER] == row
     said = [
         scheduling_reports.decode(record.value)
@@ -95,9 +95,9 @@ async def test_the_event_loop_goes_on_during_a_round() -> None:
         SchedulerSettings(), view, state.clusters, state.queues, Leases(), began_ms=0, engine=engine
     )
     cycle = Cycle(decider, state, _Busy(state), cast(Any, None), Reporter())
-    turn = asyncio.create_task(cycle.turn())
+    turn = asyncio.create_task(cycle.run_once())
     assert await asyncio.to_thread(began.wait, ROUND_S_MAX)
-    assert state.folding.locked(), "nothing may change what the round reads"
+    assert state.fold_lock.locked(), "nothing may change what the round reads"
     released.set()
     await turn
-    assert state.troubles.said() is None
+    assert state.pool_failures.describe() is None

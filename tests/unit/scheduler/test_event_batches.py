@@ -11,7 +11,7 @@ from fairlead_common.log import Entry
 from fairlead_scheduler.state import job_index
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.folds.event_batches import TOGETHER
+from fairlead_scheduler.state.folds.event_batches import EVENTS_PER_BATCH
 from fairlead_scheduler.state.view import View
 from tests.unit.scheduler.facts import submitted
 
@@ -38,7 +38,7 @@ def _told(jobs: list[ev.JobSubmitted], per_message: int) -> View:
     for position, at in enumerate(range(0, len(jobs), per_message)):
         (record,) = ev.records("q", "s", "test", jobs[at : at + per_message], partition=0)
         entries.append(Entry(0, position, record.key, record.value, 1_000))
-    job_fold.apply(view, job_fold.decode(entries), {})
+    job_fold.fold_messages(view, job_fold.decode_batch(entries), {})
     return view
 
 
@@ -49,12 +49,14 @@ def test_a_job_keeps_what_it_says_beside_others_that_say_something_else(
 ) -> None:
     says = WAYS_TO_DIFFER[field]
     # First some that agree, then some that do not.
-    said = [says[-1]] * TOGETHER + [says[number % len(says)] for number in range(2 * TOGETHER)]
+    said = [says[-1]] * EVENTS_PER_BATCH + [
+        says[number % len(says)] for number in range(2 * EVENTS_PER_BATCH)
+    ]
     jobs = [submitted(f"{n:028d}", **{field: value}) for n, value in enumerate(said)]
     together = _told(jobs, per_message)
     for job in jobs:
         alone = View()
-        job_fold.apply(
+        job_fold.fold_messages(
             alone, [job_fold.Message(0, 0, 1_000, ev.EventSequence("q", "s", "test", [job]))], {}
         )
         assert _columns(together, job.job_id) == _columns(alone, job.job_id)
@@ -69,10 +71,10 @@ def _columns(view: View, job_id: JobId) -> tuple[object, ...]:
 
 
 def test_a_job_finds_its_own_submission_in_the_message_that_it_shares() -> None:
-    jobs = [submitted(f"{n:028d}", grace_s=n) for n in range(3 * TOGETHER)]
-    view = _told(jobs, TOGETHER + 1)
-    found = view.specs.of([job.job_id for job in jobs])
-    assert [found[job.job_id].grace_s for job in jobs] == list(range(3 * TOGETHER))
+    jobs = [submitted(f"{n:028d}", grace_s=n) for n in range(3 * EVENTS_PER_BATCH)]
+    view = _told(jobs, EVENTS_PER_BATCH + 1)
+    found = view.specs.get_all([job.job_id for job in jobs])
+    assert [found[job.job_id].grace_s for job in jobs] == list(range(3 * EVENTS_PER_BATCH))
 
 
 def test_the_shape_of_a_class_is_another_than_that_of_another_class() -> None:
@@ -86,7 +88,7 @@ def test_the_shape_of_a_class_is_another_than_that_of_another_class() -> None:
 
 @given(texts=st.lists(st.text("aä\0z", min_size=0, max_size=4), min_size=1, max_size=5))
 def test_texts_of_one_length_become_the_array_that_numpy_makes_of_them(texts: list[str]) -> None:
-    found = job_index.fixed(texts, 3)
+    found = job_index.pack_equal_lengths(texts, 3)
     usual = all(len(text) == 3 and text.isascii() for text in texts)
     assert (found is not None) == usual
     if found is not None:

@@ -7,7 +7,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import leases
 from fairlead_common.domain.records.events import FailureCategory, Gang, PreemptionCause
 from fairlead_common.domain.records.leases import DesiredState
-from fairlead_scheduler.rules.append_batches import Unit
+from fairlead_scheduler.rules.append_batches import AppendBatch
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.view import View
@@ -29,7 +29,7 @@ def started(*names: str) -> list[ev.AnyEvent]:
     return [leased(name, node=f"n{number}") for number, name in enumerate(names)]
 
 
-def stops(units: list[Unit]) -> set[str]:
+def stops(units: list[AppendBatch]) -> set[str]:
     """The runs whose lease now wishes them to stop."""
     records = [change.record for unit in units for change in unit.leases]
     return {
@@ -41,7 +41,7 @@ def stops(units: list[Unit]) -> set[str]:
 
 def back(view: View, *found: ev.AnyEvent) -> None:
     """The decisions come back through the log."""
-    job_fold.apply(view, [message(view.positions[0], *found)], {})
+    job_fold.fold_messages(view, [message(view.positions[0], *found)], {})
 
 
 def test_a_member_that_cannot_start_takes_its_gang_back_in_one_append() -> None:
@@ -74,13 +74,13 @@ def test_the_others_are_queued_again_whatever_their_policy_and_without_a_retry()
 def test_members_wait_until_all_that_are_stopped_have_ended() -> None:
     view = fold(gang_of("a", "b"), started("a", "b"), [RETURNED])
     back(view, *events(decide(view, held("a-1", "b-1"))))
-    left_out = marked(view)
-    assert left_out == {"a", "b"}
+    excluded = marked(view)
+    assert excluded == {"a", "b"}
 
 
 def marked(view: View) -> set[str]:
     """The jobs that a round must leave alone."""
-    return {view.jobs.rows.of(row) for row in kept(view, held()).left_out}
+    return {view.jobs.rows.id_at(row) for row in kept(view, held()).excluded}
 
 
 def test_a_member_that_the_gang_can_do_without_goes_back_alone() -> None:
@@ -152,7 +152,7 @@ def test_a_later_member_that_says_otherwise_of_its_gang_fails_alone_and_says_how
     )
     back(view, failed)
     assert state(view, "a") == "QUEUED"
-    job_fold.apply(view, [message(view.positions[0], submitted("c", gang=first))], {})
+    job_fold.fold_messages(view, [message(view.positions[0], submitted("c", gang=first))], {})
     assert view.gang_members[c.GangName("q", "s", "g")] == {A, C}
 
 

@@ -31,7 +31,7 @@ print(process.memory_info().rss - before - sum(map(len, between)))
 
 
 async def test_giving_memory_back_goes_on_or_ends_at_once_where_it_cannot() -> None:
-    task = asyncio.create_task(heap.give_back_regularly())
+    task = asyncio.create_task(heap.trim_regularly())
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait([task])

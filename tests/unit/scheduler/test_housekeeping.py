@@ -15,11 +15,11 @@ from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
 from fairlead_common.domain.records.leases import DesiredState
 from fairlead_common.log import Entry
 from fairlead_scheduler.rules import housekeeping, lease_changes
-from fairlead_scheduler.rules.append_batches import Unit
-from fairlead_scheduler.rules.housekeeping import Bounds, Housekeeping
-from fairlead_scheduler.rules.lease_changes import Held, Leases
+from fairlead_scheduler.rules.append_batches import AppendBatch
+from fairlead_scheduler.rules.housekeeping import Housekeeping, HousekeepingLimits
+from fairlead_scheduler.rules.lease_changes import Leases, LeaseState
 from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.deadlines import Watch
+from fairlead_scheduler.state.deadlines import Deadlines
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_table import NodeName
 from fairlead_scheduler.state.queue_state import Queues
@@ -32,7 +32,7 @@ A = JobId("a")
 def held(*runs: str, wish: DesiredState = DesiredState.RUN) -> Leases:
     """Live leases on executor `e0`."""
     made = Leases()
-    made.held = {RunId(run): Held("e0", wish) for run in runs}
+    made.by_run = {RunId(run): LeaseState("e0", wish) for run in runs}
     return made
 
 
@@ -43,7 +43,7 @@ def reported(what: Heartbeat | Node) -> Entry:
     return Entry(0, 0, record.key, record.value, 0)
 
 
-BOUNDS = Bounds(stale_s=30, lost_s=600, node_gone_s=60, deadline_s=10, unstarted=3)
+BOUNDS = HousekeepingLimits(stale_s=30, lost_s=600, node_gone_s=60, deadline_s=10, unstarted=3)
 
 
 def kept(
@@ -54,8 +54,8 @@ def kept(
     clusters: Clusters | None = None,
 ) -> Housekeeping:
     world = (queues or Queues(), clusters or Clusters())
-    watch = Watch(round(1000 * BOUNDS.deadline_s))
-    return housekeeping.decide(view, watch, live, *world, BOUNDS, now_ms=now_ms)
+    watch = Deadlines(round(1000 * BOUNDS.deadline_s))
+    return housekeeping.decide_housekeeping(view, watch, live, *world, BOUNDS, now_ms=now_ms)
 
 
 def decide(
@@ -64,11 +64,11 @@ def decide(
     now_ms: int = 10_000,
     queues: Queues | None = None,
     clusters: Clusters | None = None,
-) -> list[Unit]:
-    return list(kept(view, live, now_ms, queues, clusters).units())
+) -> list[AppendBatch]:
+    return list(kept(view, live, now_ms, queues, clusters).batches())
 
 
-def events(units: list[Unit]) -> list[ev.AnyEvent]:
+def events(units: list[AppendBatch]) -> list[ev.AnyEvent]:
     return [event for unit in units for _, event in unit.facts]
 
 
@@ -118,7 +118,7 @@ ENDS: dict[str, tuple[ev.AnyEvent, dict[str, object], ev.AnyEvent]] = {
 def test_the_end_of_a_run(event: ev.AnyEvent, job: dict[str, object], want: ev.AnyEvent) -> None:
     units = decide(ended(event, **job), held("a-1"))
     assert events(units) == [want]
-    assert [(change.run, change.held) for change in units[0].leases] == [("a-1", None)]
+    assert [(change.run, change.state) for change in units[0].leases] == [("a-1", None)]
 
 
 def test_a_retry_counts_avoids_the_node_and_asks_for_more_memory() -> None:
@@ -175,12 +175,14 @@ def test_a_run_that_is_to_stop_is_told_so_once() -> None:
 
 def test_a_run_that_was_told_to_stop_is_looked_at_again_when_its_job_changes() -> None:
     view = fold([submitted("a")], [leased("a")], [ev.JobPreemptRequested(job_id=A)])
-    watch, live = Watch(), held("a-1")
+    watch, live = Deadlines(), held("a-1")
     world = (Queues(), Clusters())
 
     def told() -> list[str]:
         """The runs whose leases are written now."""
-        units = housekeeping.decide(view, watch, live, *world, BOUNDS, now_ms=10_000).units()
+        units = housekeeping.decide_housekeeping(
+            view, watch, live, *world, BOUNDS, now_ms=10_000
+        ).batches()
         changes = [change for unit in units for change in unit.leases]
         live.apply(changes)
         return [change.run for change in changes]
@@ -188,8 +190,8 @@ def test_a_run_that_was_told_to_stop_is_looked_at_again_when_its_job_changes() -
     assert told() == ["a-1"]
     assert told() == []
     again: list[ev.AnyEvent] = [ev.JobRequeued(job_id=A, reason="again"), leased("a", run=2)]
-    job_fold.apply(view, [message(3, *again, ev.JobPreemptRequested(job_id=A))], {})
-    live.held[RunId("a-2")] = Held("e0", DesiredState.RUN)
+    job_fold.fold_messages(view, [message(3, *again, ev.JobPreemptRequested(job_id=A))], {})
+    live.by_run[RunId("a-2")] = LeaseState("e0", DesiredState.RUN)
     assert told() == ["a-2"]
     assert told() == []
 
@@ -205,9 +207,9 @@ def test_a_job_queued_for_longer_than_it_wanted_is_cancelled() -> None:
 def silent(seconds: float) -> Clusters:
     """Executor `e0` reported this long ago."""
     clusters = Clusters()
-    clusters.apply([reported(Heartbeat(executor="e0"))])
-    clusters.tick(0)
-    clusters.tick(seconds)
+    clusters.fold([reported(Heartbeat(executor="e0"))])
+    clusters.add_silence(0)
+    clusters.add_silence(seconds)
     return clusters
 
 
@@ -217,7 +219,7 @@ def test_runs_on_a_lost_executor_are_given_up_and_their_leases_wish_them_to_stop
     (event,) = events([unit])
     assert isinstance(event, ev.JobRunLost)
     (change,) = unit.leases
-    assert (change.run, change.held) == ("a-1", Held("e0", DesiredState.STOP, given_up=True))
+    assert (change.run, change.state) == ("a-1", LeaseState("e0", DesiredState.STOP, given_up=True))
 
 
 LOST_AND_QUEUED: tuple[list[ev.AnyEvent], ...] = (
@@ -236,18 +238,18 @@ def given_up() -> Leases:
     return live
 
 
-def left_out(view: View, live: Leases, clusters: Clusters) -> list[str]:
+def excluded(view: View, live: Leases, clusters: Clusters) -> list[str]:
     """The jobs that a round leaves alone."""
-    rows = sorted(kept(view, live, clusters=clusters).left_out)
-    return [view.jobs.rows.of(row) for row in rows]
+    rows = sorted(kept(view, live, clusters=clusters).excluded)
+    return [view.jobs.rows.id_at(row) for row in rows]
 
 
 def test_a_job_waits_until_the_executor_of_its_lost_run_reports_the_end_or_is_lost() -> None:
     view = fold(*LOST_AND_QUEUED)
-    assert left_out(view, given_up(), silent(1)) == ["a"]
-    assert left_out(view, given_up(), silent(601)) == []
-    assert left_out(view, given_up(), Clusters()) == []
-    assert left_out(view, held(), silent(1)) == []
+    assert excluded(view, given_up(), silent(1)) == ["a"]
+    assert excluded(view, given_up(), silent(601)) == []
+    assert excluded(view, given_up(), Clusters()) == []
+    assert excluded(view, held(), silent(1)) == []
 
 
 def test_the_requeuing_of_a_lost_run_leaves_its_lease_to_the_executor() -> None:
@@ -261,7 +263,7 @@ def test_the_lease_of_a_lost_run_goes_when_its_executor_reports_the_end() -> Non
     stopped = ev.JobRunStopped(job_id=A, run=1, reason="")
     live = given_up()
     (unit,) = decide(fold(*LOST_AND_QUEUED, [stopped]), live, clusters=silent(1))
-    assert [(change.run, change.held) for change in unit.leases] == [("a-1", None)]
+    assert [(change.run, change.state) for change in unit.leases] == [("a-1", None)]
     assert unit.facts == ()
     live.apply(unit.leases)
     assert live.given_up == {}
@@ -270,7 +272,7 @@ def test_the_lease_of_a_lost_run_goes_when_its_executor_reports_the_end() -> Non
 def test_the_lease_of_a_lost_run_goes_when_its_job_has_ended() -> None:
     view = fold(*LOST_AND_QUEUED, [ev.JobCancelRequested(job_id=A)])
     (unit,) = decide(view, given_up(), clusters=silent(1))
-    assert [(change.run, change.held) for change in unit.leases] == [("a-1", None)]
+    assert [(change.run, change.state) for change in unit.leases] == [("a-1", None)]
 
 
 def test_a_lost_run_that_had_succeeded_is_the_success_of_its_job() -> None:
@@ -290,8 +292,8 @@ def test_a_run_that_was_to_follow_a_success_is_stopped_before_it_starts() -> Non
     view = fold(*LOST_AND_QUEUED, [leased("a", run=2)], [SUCCEEDED])
     (unit,) = decide(view, held("a-2"), clusters=silent(1))
     (change,) = unit.leases
-    assert (change.run, change.held) == ("a-2", Held("e0", DesiredState.STOP))
-    job_fold.apply(view, [message(9, ev.JobSucceeded(job_id=A))], {})
+    assert (change.run, change.state) == ("a-2", LeaseState("e0", DesiredState.STOP))
+    job_fold.fold_messages(view, [message(9, ev.JobSucceeded(job_id=A))], {})
     assert view.state_of(A) is JobState.SUCCEEDED
     assert decide(view, held("a-2", wish=DesiredState.STOP)) == []
 
@@ -317,7 +319,7 @@ def test_a_failure_of_a_lost_run_does_not_end_its_job() -> None:
 
 def test_a_new_leader_leaves_the_leases_of_lost_runs_to_their_executors() -> None:
     live = held("a-1", wish=DesiredState.STOP)
-    assert lease_changes.compare(fold(*LOST_AND_QUEUED), live) == []
+    assert lease_changes.find_unwanted_leases(fold(*LOST_AND_QUEUED), live) == []
     assert live.given_up == {"a-1": A}
 
 
@@ -342,7 +344,7 @@ def test_the_lease_of_a_run_that_outlived_its_job_is_cleared() -> None:
         [ev.JobRunStopped(job_id=A, run=1, reason="")],
     )
     (unit,) = decide(view, held("a-1", wish=DesiredState.STOP))
-    assert [(change.run, change.held) for change in unit.leases] == [("a-1", None)]
+    assert [(change.run, change.state) for change in unit.leases] == [("a-1", None)]
 
 
 def test_a_new_leader_finds_the_leases_that_nobody_wants() -> None:
@@ -351,13 +353,16 @@ def test_a_new_leader_finds_the_leases_that_nobody_wants() -> None:
         [leased("a"), leased("b")],
         [ev.JobRunSucceeded(job_id=A, run=1), ev.JobSucceeded(job_id=A)],
     )
-    assert list(lease_changes.compare(view, held("a-1", "b-1", "x-1"))) == ["a-1", "x-1"]
+    assert list(lease_changes.find_unwanted_leases(view, held("a-1", "b-1", "x-1"))) == [
+        "a-1",
+        "x-1",
+    ]
 
 
 def test_what_a_round_must_leave_alone_is_marked() -> None:
     view = fold([submitted("a", queue_s_max=5), submitted("b")])
-    left_out = kept(view, held(), now_ms=9_000).left_out
-    marked = [view.jobs.rows.of(row) for row in sorted(left_out)]
+    excluded = kept(view, held(), now_ms=9_000).excluded
+    marked = [view.jobs.rows.id_at(row) for row in sorted(excluded)]
     assert marked == ["a"]
 
 
@@ -365,7 +370,7 @@ def test_a_queues_policy_holds_for_jobs_that_say_nothing_and_for_no_others() -> 
     queues = Queues()
     queue = Queue(name="q", retry_policy=RetryPolicy(limit=1, on=(FailureCategory.OOM,)))
     record = configuration.record(queue)
-    queues.apply([Entry(0, 0, record.key, record.value, 0)], Clusters())
+    queues.fold([Entry(0, 0, record.key, record.value, 0)], Clusters())
     (event,) = events(decide(ended(FAILED), held("a-1"), queues=queues))
     assert isinstance(event, ev.JobRequeued)
     (event,) = events(decide(ended(FAILED, retry=RetryPolicy()), held("a-1"), queues=queues))
@@ -376,7 +381,7 @@ def test_more_memory_ends_at_what_the_largest_node_of_the_pool_has() -> None:
     clusters = Clusters()
     for name, memory in (("n0", 130), ("n1", 150)):
         allocatable = {"memory": memory}
-        clusters.apply([reported(Node(executor="e0", name=name, allocatable=allocatable))])
+        clusters.fold([reported(Node(executor="e0", name=name, allocatable=allocatable))])
     shape = shapes.Shape(requests={"cpu": 1000, "memory": 100})
     view = ended(FAILED, retry=RETRY, shape=shapes.encode(shape))
     (event,) = events(decide(view, held("a-1"), clusters=clusters))
@@ -407,12 +412,12 @@ def test_a_node_that_vanished_with_its_runs_gives_them_up_after_a_while() -> Non
     node = Node(executor="e0", name="n0", allocatable={})
     gone = records.node_gone_record("e0", "n0")
     clusters = Clusters()
-    clusters.apply([reported(Heartbeat(executor="e0")), reported(node)])
-    clusters.apply([Entry(0, 0, gone.key, None, 0)])
+    clusters.fold([reported(Heartbeat(executor="e0")), reported(node)])
+    clusters.fold([Entry(0, 0, gone.key, None, 0)])
     view = fold([submitted("a")], [leased("a")])
     for silence_s, want in ((59, 0), (2, 1)):
-        clusters.apply([reported(Heartbeat(executor="e0"))])
-        clusters.tick(silence_s)
+        clusters.fold([reported(Heartbeat(executor="e0"))])
+        clusters.add_silence(silence_s)
         assert len(decide(view, held("a-1"), clusters=clusters)) == want
     (event,) = events(decide(view, held("a-1"), clusters=clusters))
     assert isinstance(event, ev.JobRunLost)
@@ -423,16 +428,16 @@ def test_a_node_that_came_back_in_time_keeps_its_runs() -> None:
     node = Node(executor="e0", name="n0", allocatable={})
     gone = records.node_gone_record("e0", "n0")
     clusters = Clusters()
-    clusters.apply([reported(node), Entry(0, 0, gone.key, None, 0)])
-    clusters.tick(30)
-    clusters.apply([reported(node)])
-    clusters.tick(90)
+    clusters.fold([reported(node), Entry(0, 0, gone.key, None, 0)])
+    clusters.add_silence(30)
+    clusters.fold([reported(node)])
+    clusters.add_silence(90)
     assert decide(fold([submitted("a")], [leased("a")]), held("a-1"), clusters=clusters) == []
 
 
 def test_a_new_leader_misses_nodes_that_went_before_its_time() -> None:
     clusters = Clusters()
-    clusters.expect([NodeName("e0", "n0")])
-    clusters.tick(61)
+    clusters.expect_nodes([NodeName("e0", "n0")])
+    clusters.add_silence(61)
     view = fold([submitted("a")], [leased("a")])
     assert len(decide(view, held("a-1"), clusters=clusters)) == 1

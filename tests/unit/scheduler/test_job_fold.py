@@ -29,7 +29,7 @@ A, B = JobId("a"), JobId("b")
 
 
 def test_every_event_of_the_union_is_folded() -> None:
-    assert set(job_fold._APPLY) == set(ev.AnyEvent.__args__)
+    assert set(job_fold._FOLDS) == set(ev.AnyEvent.__args__)
 
 
 def test_the_first_submission_of_an_id_counts() -> None:
@@ -58,7 +58,7 @@ def test_a_job_goes_its_way_to_success() -> None:
         (ev.JobSucceeded(job_id=A), "SUCCEEDED"),
     ]
     for position, (event, want) in enumerate(steps, 1):
-        job_fold.apply(view, [message(position, event)], {})
+        job_fold.fold_messages(view, [message(position, event)], {})
         assert state(view, "a") == want
     assert A not in view.jobs.rows
 
@@ -66,7 +66,7 @@ def test_a_job_goes_its_way_to_success() -> None:
 def test_a_run_that_ended_asks_for_attention_until_the_job_is_decided() -> None:
     view = fold([submitted("a")], [leased("a")], [ev.JobRunSucceeded(job_id=A, run=1)])
     assert attended(view) == {A}
-    job_fold.apply(view, [message(3, ev.JobSucceeded(job_id=A))], {})
+    job_fold.fold_messages(view, [message(3, ev.JobSucceeded(job_id=A))], {})
     assert view.attention == set()
 
 
@@ -80,7 +80,7 @@ def test_a_late_report_of_an_old_run_changes_nothing() -> None:
     )
     before = known_of(view)
     late = ev.JobRunFailed(job_id=A, run=1, category=FailureCategory.OOM, reason="")
-    job_fold.apply(view, [message(5, late, ev.JobRunRunning(job_id=A, run=1))], {})
+    job_fold.fold_messages(view, [message(5, late, ev.JobRunRunning(job_id=A, run=1))], {})
     assert known_of(view) == before
 
 
@@ -112,14 +112,14 @@ def test_a_job_that_ended_with_a_live_run_is_forgotten_when_the_run_ends() -> No
         [ev.JobRunStopped(job_id=A, run=1, reason="")],
     )
     assert A not in view.jobs.rows
-    assert view.loose_runs == {"a-1"}
+    assert view.orphaned_runs == {"a-1"}
 
 
 def test_a_job_that_ended_while_queued_keeps_its_row_for_a_while() -> None:
     view = fold([submitted("a")], [ev.JobCancelRequested(job_id=A)])
     assert A in view.jobs.rows
-    later = message(2, submitted("b"), time_ms=1000 + end_events.LINGER_MS)
-    job_fold.apply(view, [later], {})
+    later = message(2, submitted("b"), time_ms=1000 + end_events.ROW_RELEASE_DELAY_MS)
+    job_fold.fold_messages(view, [later], {})
     assert A not in view.jobs.rows
 
 
@@ -131,27 +131,27 @@ def test_a_job_waits_until_all_it_comes_after_succeeded() -> None:
         assert view.jobs.flags[row] & c.DEPENDS
         succeed = [leased(name), ev.JobRunSucceeded(job_id=JobId(name), run=1)]
         succeed.append(ev.JobSucceeded(job_id=JobId(name)))
-        job_fold.apply(view, [message(view.positions[0], *succeed)], {})
+        job_fold.fold_messages(view, [message(view.positions[0], *succeed)], {})
     assert not view.jobs.flags[row] & c.DEPENDS
 
 
 def test_a_job_after_one_that_failed_is_doomed_and_says_why() -> None:
     view = fold([submitted("a"), submitted("b", after=(A,))], [ev.JobCancelRequested(job_id=A)])
     row = view.jobs.rows[B]
-    assert view.jobs.flags[row] & c.DOOMED
-    assert "CANCELLED" in view.jobs.rare[row].doom
+    assert view.jobs.flags[row] & c.CANNOT_START
+    assert "CANCELLED" in view.jobs.rare[row].cannot_start_reason
     assert B in attended(view)
 
 
 def test_a_job_knows_what_it_comes_after_also_when_that_one_leaves_in_the_same_batch() -> None:
     view = fold([submitted("a")], [ev.JobCancelRequested(job_id=A)])
     view.ended, view.recent = {}, {}  # as after a save whose memory is gone
-    late_ms = 1000 + end_events.LINGER_MS
+    late_ms = 1000 + end_events.ROW_RELEASE_DELAY_MS
     messages = [message(2, submitted("x"), time_ms=late_ms)]
     messages.append(message(3, submitted("b", after=(A,)), time_ms=late_ms))
-    assert job_fold.wanted(view, messages) == {JobId("x"), B}
-    job_fold.apply(view, messages, {})
-    assert view.jobs.flags[view.jobs.rows[B]] & c.DOOMED
+    assert job_fold.find_ids_to_look_up(view, messages) == {JobId("x"), B}
+    job_fold.fold_messages(view, messages, {})
+    assert view.jobs.flags[view.jobs.rows[B]] & c.CANNOT_START
 
 
 def test_a_gang_starts_again_as_one_until_a_member_that_ran_has_ended_for_good() -> None:
@@ -164,10 +164,10 @@ def test_a_gang_starts_again_as_one_until_a_member_that_ran_has_ended_for_good()
         ev.JobRunStopped(job_id=A, run=1, reason=""),
         ev.JobRequeued(job_id=A, reason=""),
     ]
-    job_fold.apply(view, [message(2, *stopped)], {})
+    job_fold.fold_messages(view, [message(2, *stopped)], {})
     assert name not in view.gang_started
     ended: list[ev.AnyEvent] = [ev.JobRunSucceeded(job_id=B, run=1), ev.JobSucceeded(job_id=B)]
-    job_fold.apply(view, [message(3, *ended)], {})
+    job_fold.fold_messages(view, [message(3, *ended)], {})
     assert name in view.gang_started
     assert view.jobs.rare[view.jobs.rows[A]].gang_started
 
@@ -221,7 +221,7 @@ def _at_once(*batches: Sequence[ev.AnyEvent]) -> View:
     """A view after these messages, which the log took at one time."""
     view = View()
     for position, events in enumerate(batches):
-        job_fold.apply(view, [message(position, *events, time_ms=0)], {})
+        job_fold.fold_messages(view, [message(position, *events, time_ms=0)], {})
     return view
 
 
@@ -268,10 +268,10 @@ def test_room_that_was_given_away_is_marked_until_the_run_is_gone() -> None:
     )
     view = fold([submitted("a")], [leased("a")], [preempting])
     row = view.jobs.rows[A]
-    assert view.jobs.flags[row] & c.ROOM_GIVEN
+    assert view.jobs.flags[row] & c.CAPACITY_REASSIGNED
     stopped = ev.JobRunStopped(job_id=A, run=1, reason="")
-    job_fold.apply(view, [message(3, stopped, ev.JobRequeued(job_id=A, reason=""))], {})
-    assert not view.jobs.flags[row] & (c.ROOM_GIVEN | c.STOPPING)
+    job_fold.fold_messages(view, [message(3, stopped, ev.JobRequeued(job_id=A, reason=""))], {})
+    assert not view.jobs.flags[row] & (c.CAPACITY_REASSIGNED | c.STOPPING)
 
 
 _NAMES = ("a", "b", "c")
@@ -301,14 +301,14 @@ _history = st.lists(st.lists(_events, min_size=1, max_size=5), max_size=12)
 
 def attended(view: View) -> set[JobId]:
     """The jobs that housekeeping must look at."""
-    return {view.jobs.rows.of(row) for row in view.attention}
+    return {view.jobs.rows.id_at(row) for row in view.attention}
 
 
 def _check(view: View) -> None:
     """What is true of every view at every moment."""
     jobs = view.jobs
     for job_id, row in jobs.rows.items():
-        assert jobs.rows.of(row) == job_id
+        assert jobs.rows.id_at(row) == job_id
         assert not jobs.flags[row] & c.FREE
     assert len(view.live_rows()) == len(jobs.rows)
     for row in view.attention:
@@ -322,14 +322,14 @@ def test_however_the_log_is_cut_and_read_again_the_view_is_the_same(
 ) -> None:
     whole = [message(position, *events) for position, events in enumerate(history)]
     once = View()
-    job_fold.apply(once, whole, {})
+    job_fold.fold_messages(once, whole, {})
     _check(once)
     again = View()
     at = 0
     while at < len(whole):
         upto = data.draw(st.integers(at + 1, len(whole)))
         back = data.draw(st.integers(0, at))
-        job_fold.apply(again, whole[back:upto], {})
+        job_fold.fold_messages(again, whole[back:upto], {})
         _check(again)
         at = upto
     assert known_of(again) == known_of(once)
@@ -368,19 +368,22 @@ def test_messages_folded_together_say_what_they_say_one_by_one(
         entries.append(Entry(partition, number, record.key, record.value, step_ms * number))
     together, singly = View(), View()
     if twice:  # what was read before is read again, with the rest
-        job_fold.apply(together, job_fold.decode(entries[: len(entries) // 2]), {})
-    job_fold.apply(together, job_fold.decode(entries), {})
+        job_fold.fold_messages(together, job_fold.decode_batch(entries[: len(entries) // 2]), {})
+    job_fold.fold_messages(together, job_fold.decode_batch(entries), {})
     _check(together)
-    for each in job_fold.read(entries):
-        job_fold.apply(singly, [each], {})
+    for each in job_fold.read_messages(entries):
+        job_fold.fold_messages(singly, [each], {})
     assert known_of(together) == known_of(singly)
     assert together.positions == singly.positions
     assert attended(together) == attended(singly)
-    assert together.loose_runs == singly.loose_runs
+    assert together.orphaned_runs == singly.orphaned_runs
     live = [job_id for job_id, _ in together.jobs.rows.items() if job_id in singly.specs]
-    assert together.specs.of(live) == singly.specs.of(live)
-    assert dict(together.specs.save() or ()).keys() == dict(singly.specs.save() or ()).keys()
-    assert together.specs.of(live) == singly.specs.of(live)
+    assert together.specs.get_all(live) == singly.specs.get_all(live)
+    assert (
+        dict(together.specs.begin_save() or ()).keys()
+        == dict(singly.specs.begin_save() or ()).keys()
+    )
+    assert together.specs.get_all(live) == singly.specs.get_all(live)
 
 
 @settings(max_examples=100)
@@ -405,13 +408,13 @@ def test_many_successes_told_at_once_say_what_they_say_one_by_one(
         (record,) = ev.records("q", "s", "test", [succeeded], partition=0)
         entries.append(Entry(0, position, record.key, record.value, 1000 * position))
     together, singly = View(), View()
-    job_fold.apply(together, [*before, *job_fold.decode(entries)], {})
+    job_fold.fold_messages(together, [*before, *job_fold.decode_batch(entries)], {})
     _check(together)
-    job_fold.apply(singly, [*before, *job_fold.read(entries)], {})
+    job_fold.fold_messages(singly, [*before, *job_fold.read_messages(entries)], {})
     assert known_of(together) == known_of(singly)
     assert together.positions == singly.positions
     assert attended(together) == attended(singly)
-    assert together.loose_runs == singly.loose_runs
+    assert together.orphaned_runs == singly.orphaned_runs
 
 
 @settings(max_examples=200)
@@ -421,7 +424,7 @@ def test_no_job_ever_leaves_a_final_state(history: list[list[ev.AnyEvent]]) -> N
     final: dict[str, str] = {}
     for position, events in enumerate(history):
         for event in events:
-            job_fold.apply(view, [message(position, event)], {})
+            job_fold.fold_messages(view, [message(position, event)], {})
             view.positions[0] = position
         for name in _NAMES:
             now = view.state_of(JobId(name))

@@ -10,7 +10,7 @@ from fairlead_common.domain.ids import JobId, new_job_id
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state.change_journal import MANY, RowJournal
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.job_index import NOBODY, Names, unpacked
+from fairlead_scheduler.state.job_index import NO_ROW, JobIndex, unpack_ids
 from fairlead_scheduler.state.job_table import JobSet
 from fairlead_scheduler.state.specs import Specs
 from fairlead_scheduler.state.view import View
@@ -56,16 +56,16 @@ def test_many_changes_are_told_as_few_are() -> None:
 
 def test_a_submission_is_the_same_before_and_after_it_is_saved() -> None:
     specs = Specs()
-    specs.fresh = {A: submitted("a", labels={"app": "x"}), B: submitted("b")}
-    saving = specs.save()
-    specs.fresh[C] = submitted("c")
-    assert specs.of([A])[A] == submitted("a", labels={"app": "x"})
+    specs.unsaved = {A: submitted("a", labels={"app": "x"}), B: submitted("b")}
+    saving = specs.begin_save()
+    specs.unsaved[C] = submitted("c")
+    assert specs.get_all([A])[A] == submitted("a", labels={"app": "x"})
     assert [job_id for job_id, _ in saving or ()] == ["a", "b"]
     assert [job_id for job_id, _ in saving or ()] == ["a", "b"], "a save may be repeated"
     specs.end_save()
-    assert specs.of([A])[A] == submitted("a", labels={"app": "x"})
-    assert list(specs.fresh) == ["c"]
-    specs.keep(0)
+    assert specs.get_all([A])[A] == submitted("a", labels={"app": "x"})
+    assert list(specs.unsaved) == ["c"]
+    specs.trim_saved(0)
     assert A not in specs
     assert C in specs
     specs.drop(C)
@@ -75,8 +75,8 @@ def test_a_submission_is_the_same_before_and_after_it_is_saved() -> None:
 def test_a_job_that_ends_while_its_submission_is_saved_is_left_out() -> None:
     specs = Specs()
     (record,) = ev.records("q", "s", "test", [submitted("a"), submitted("b")])
-    specs.fresh = dict.fromkeys([A, B], record.value or b"")
-    saving = specs.save()
+    specs.unsaved = dict.fromkeys([A, B], record.value or b"")
+    saving = specs.begin_save()
     specs.drop(A)
     assert [job_id for job_id, _ in saving or ()] == ["b"]
     specs.end_save()
@@ -85,30 +85,30 @@ def test_a_job_that_ends_while_its_submission_is_saved_is_left_out() -> None:
 
 def test_the_newest_submissions_stay_in_memory_when_they_are_saved() -> None:
     specs = Specs()
-    specs.fresh = {A: submitted("a"), B: submitted("b"), C: submitted("c")}
-    assert len(list(specs.save(kept_max=2) or ())) == 3
+    specs.unsaved = {A: submitted("a"), B: submitted("b"), C: submitted("c")}
+    assert len(list(specs.begin_save(kept_max=2) or ())) == 3
     specs.end_save()
     assert list(specs.saved) == ["b", "c"]
 
 
 def test_a_standby_keeps_the_submissions_that_the_leader_has_not_saved() -> None:
     specs = Specs()
-    specs.fresh = {A: submitted("a"), B: submitted("b")}
+    specs.unsaved = {A: submitted("a"), B: submitted("b")}
     specs.forget_saved([B])
     assert A not in specs
-    assert specs.of([B]) == {B: submitted("b")}
+    assert specs.get_all([B]) == {B: submitted("b")}
 
 
 def test_a_submission_is_found_in_the_message_in_which_it_came() -> None:
     told = [submitted("a", labels={"app": "x"}), submitted("b"), submitted("c")]
     (record,) = ev.records("q", "s", "test", told)
     specs = Specs()
-    specs.fresh = dict.fromkeys([A, B, C], record.value or b"")
-    assert specs.of([B, A]) == {A: told[0], B: told[1]}
+    specs.unsaved = dict.fromkeys([A, B, C], record.value or b"")
+    assert specs.get_all([B, A]) == {A: told[0], B: told[1]}
     specs.drop(C)
-    assert {job_id for job_id, _ in specs.save() or ()} == {"a", "b"}
+    assert {job_id for job_id, _ in specs.begin_save() or ()} == {"a", "b"}
     specs.end_save()
-    assert specs.of([A, B]) == {A: told[0], B: told[1]}
+    assert specs.get_all([A, B]) == {A: told[0], B: told[1]}
     assert C not in specs
 
 
@@ -117,7 +117,7 @@ def test_job_sets_without_jobs_are_forgotten_and_their_numbers_used_again() -> N
     for number in range(6):
         told = [submitted(f"j{number}"), submitted(f"k{number}")][: 1 + number % 2]
         sequence = ev.EventSequence(queue="q", job_set=f"s{number}", by="test", events=list(told))
-        job_fold.apply(view, [job_fold.Message(number, 0, 0, sequence)], {})
+        job_fold.fold_messages(view, [job_fold.Message(number, 0, 0, sequence)], {})
     for row in (0, 1, 3):
         view.jobs.release(row)
     view.jobs.forget_job_sets(spare=2)
@@ -142,7 +142,7 @@ _IDS = st.one_of(
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.booleans(), st.lists(_IDS, max_size=30, unique=True)), max_size=20))
 def test_ids_name_their_rows_whatever_came_and_went(steps: list[tuple[bool, list[JobId]]]) -> None:
-    names, capacity = Names(4), 4
+    names, capacity = JobIndex(4), 4
     real: dict[JobId, int] = {}
     free: list[int] = []
     unused = itertools.count()
@@ -158,8 +158,8 @@ def test_ids_name_their_rows_whatever_came_and_went(steps: list[tuple[bool, list
         for job_id in () if comes else real.keys() & set(chosen):
             names.remove(real[job_id])
             free.append(real.pop(job_id))
-        assert names.find(chosen).tolist() == [real.get(job_id, NOBODY) for job_id in chosen]
+        assert names.find(chosen).tolist() == [real.get(job_id, NO_ROW) for job_id in chosen]
         assert [names.get(job_id) for job_id in chosen] == [real.get(job_id) for job_id in chosen]
         assert dict(names.items()) == real
         assert len(names) == len(real)
-        assert unpacked(names.packed(np.array(list(real.values()), np.intp))) == list(real)
+        assert unpack_ids(names.packed_ids(np.array(list(real.values()), np.intp))) == list(real)

@@ -64,12 +64,12 @@ def test_a_changed_source_has_kernels_of_its_own(tmp_path: Path) -> None:
 
 
 def test_only_the_kernels_that_were_used_last_are_kept(tmp_path: Path) -> None:
-    folders = [tmp_path / f"engine-{number}" for number in range(compilation.KEPT_MAX + 3)]
+    folders = [tmp_path / f"engine-{number}" for number in range(compilation.FOLDERS_MAX + 3)]
     for used_s, folder in enumerate(folders):
         folder.mkdir()
         (folder / "ready").touch()
         os.utime(folder / "ready", (used_s, used_s))
         os.utime(folder, (0, 0))
     os.utime(folders[1] / "ready", (1_000, 1_000))
-    compilation.drop_unused(folders[-1] / "ready")
+    compilation.remove_unused_folders(folders[-1] / "ready")
     assert {folder for folder in folders if folder.exists()} == {folders[1], *folders[4:]}

@@ -4,7 +4,7 @@ from fairlead_common.domain.records.clusters import Node, Taint
 from fairlead_common.domain.shapes import Preference, Requirement, SelectorTerm, Shape
 from fairlead_scheduler.engine.snapshot import Match
 from fairlead_scheduler.snapshots import node_matching
-from fairlead_scheduler.snapshots.node_matching import Wishes
+from fairlead_scheduler.snapshots.node_matching import ShapeConstraints
 from fairlead_scheduler.snapshots.node_types import NodeType, Types
 
 RED = Taint("team", "red", "NoSchedule")
@@ -23,35 +23,37 @@ def node(name: str, labels: dict[str, str]) -> Node:
 
 def test_a_field_makes_names_part_of_the_type() -> None:
     named = SelectorTerm(match_fields=(Requirement("metadata.name", "In", ("n0",)),))
-    wishes = Wishes(Shape({}, affinity=(named,)))
+    wishes = ShapeConstraints(Shape({}, affinity=(named,)))
     relevant = node_matching.relevant_labels([wishes])
-    types = types_of(*(node_matching.reduce(node(name, {}), relevant) for name in ("n0", "n1")))
-    assert node_matching.table([wishes], types).tolist() == [[[Match.SUITS, Match.AFFINITY]]]
+    types = types_of(*(node_matching.node_type(node(name, {}), relevant) for name in ("n0", "n1")))
+    assert node_matching.match_shapes([wishes], types).tolist() == [[[Match.SUITS, Match.AFFINITY]]]
 
 
 def test_the_first_thing_that_rules_out_is_named() -> None:
-    wishes = Wishes(Shape({}, node_selector={"disk": "ssd"}))
+    wishes = ShapeConstraints(Shape({}, node_selector={"disk": "ssd"}))
     types = types_of(NodeType((RED,), (("disk", "hdd"),)), NodeType(labels=(("disk", "hdd"),)))
-    assert node_matching.table([wishes], types).tolist() == [[[Match.TAINT, Match.LABEL]]]
+    assert node_matching.match_shapes([wishes], types).tolist() == [[[Match.TAINT, Match.LABEL]]]
 
 
 def test_labels_that_nobody_asks_about_make_no_types() -> None:
-    relevant = node_matching.relevant_labels([Wishes(Shape({}, node_selector={"disk": "ssd"}))])
+    relevant = node_matching.relevant_labels(
+        [ShapeConstraints(Shape({}, node_selector={"disk": "ssd"}))]
+    )
     hosts = [node(f"n{i}", {"disk": "ssd", "host": f"n{i}"}) for i in range(9)]
-    assert len({node_matching.reduce(host, relevant) for host in hosts}) == 1
+    assert len({node_matching.node_type(host, relevant) for host in hosts}) == 1
 
 
 def test_an_away_entry_tolerates_its_taints_and_nothing_else() -> None:
-    wishes = [Wishes(Shape({}), away=((RED,),)), Wishes(Shape({}))]
-    table = node_matching.table(wishes, types_of(NodeType((RED,)), NodeType((RED, GONE))))
+    wishes = [ShapeConstraints(Shape({}), away=((RED,),)), ShapeConstraints(Shape({}))]
+    table = node_matching.match_shapes(wishes, types_of(NodeType((RED,)), NodeType((RED, GONE))))
     assert table.tolist() == [[[1, 1], [0, 1]], [[1, 1], [1, 1]]]
 
 
 def test_what_a_shape_prefers_ranks_nodes_and_rules_none_out() -> None:
     """N1: preferred affinity, by the weight of the terms that are met."""
     fast = SelectorTerm((Requirement("disk", "In", ("ssd",)),))
-    wishes = Wishes(Shape({}, preferred=(Preference(10, fast),)))
+    wishes = ShapeConstraints(Shape({}, preferred=(Preference(10, fast),)))
     types = types_of(NodeType(), NodeType(labels=(("disk", "ssd"),)))
-    assert node_matching.table([wishes], types).tolist() == [[[0, 0]]]
-    assert node_matching.ranks([wishes], types).tolist() == [[1, 0]]
-    assert node_matching.ranks([Wishes(Shape({}))], types).tolist() == [[0, 0]]
+    assert node_matching.match_shapes([wishes], types).tolist() == [[[0, 0]]]
+    assert node_matching.rank_types([wishes], types).tolist() == [[1, 0]]
+    assert node_matching.rank_types([ShapeConstraints(Shape({}))], types).tolist() == [[0, 0]]

@@ -150,23 +150,29 @@ def test_a_cycle_never_raises_and_its_own_decisions_fit(
     reporter = Reporter(item.name for item in SETTINGS.priority_classes)
     for turn, (events, cluster, configuration_) in enumerate(turns):
         now_ms = 4_000 * turn
-        job_fold.apply(view, [message(view.positions.get(0, 0), *events, time_ms=now_ms)], {})
-        clusters.apply(map(entry, cluster))
-        clusters.tick(40)
-        queues.apply(map(entry, configuration_), clusters)
-        kept = decider.due(now_ms)
-        units = list(kept.units())
+        job_fold.fold_messages(
+            view, [message(view.positions.get(0, 0), *events, time_ms=now_ms)], {}
+        )
+        clusters.fold(map(entry, cluster))
+        clusters.add_silence(40)
+        queues.fold(map(entry, configuration_), clusters)
+        kept = decider.decide_housekeeping(now_ms)
+        units = list(kept.batches())
         for pool in decider.pools():
-            decided = decider.round(pool, kept, now_ms, lambda: 0.0)
+            decided = decider.decide_round(pool, kept, now_ms, lambda: 0.0)
             if decided is None:
                 continue
-            reporter.changed(view, decided.built, decided.plan, queues, now_ms=now_ms, steps_ms={})
-            reporter.failing(view, pool, "as if", now_ms=now_ms)
-            units += decider.units(decided)
+            reporter.report_round(
+                view, decided.built, decided.plan, queues, now_ms=now_ms, steps_ms={}
+            )
+            reporter.report_failure(view, pool, "as if", now_ms=now_ms)
+            units += decider.make_batches(decided)
         for unit in units:
             for _, event in unit.facts:
                 if isinstance(event, ev.JobRunLeased):
                     assert event.node in {name.node for name in clusters.nodes}
             facts = [event for _, event in unit.facts]
             if facts:
-                job_fold.apply(view, [message(view.positions[0], *facts, time_ms=now_ms)], {})
+                job_fold.fold_messages(
+                    view, [message(view.positions[0], *facts, time_ms=now_ms)], {}
+                )

@@ -9,7 +9,7 @@ from fairlead_scheduler.cases.case_file import Case, Gang, Group, Nodes, Round
 from fairlead_scheduler.cases.case_world import World
 from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.rules import plan_batches
-from fairlead_scheduler.rules.append_batches import appends
+from fairlead_scheduler.rules.append_batches import group_into_appends
 from fairlead_scheduler.state import job_table as c
 
 MEMBERS = 70
@@ -22,14 +22,14 @@ def started(spec: msgspec.Raw) -> tuple[World, list[ev.AnyEvent]]:
     world.begin(Round(submit=[gang, Group(id="alone", queue="q", cpu=1)]), 0)
     built = world.build()
     plan = schedule(built.snapshot, world.engine)
-    of_world = world.view.specs.of(plan_batches.placed_ids(world.view, built, plan))
+    of_world = world.view.specs.get_all(plan_batches.placed_job_ids(world.view, built, plan))
     specs = {
         job_id: msgspec.structs.replace(given, spec=spec) if given.gang else given
         for job_id, given in of_world.items()
     }
     told: list[ev.AnyEvent] = []
-    units = plan_batches.units(world.view, built, plan, specs)
-    for append in appends(units):
+    units = plan_batches.make_batches(world.view, built, plan, specs)
+    for append in group_into_appends(units):
         check_append(append.records)
     for unit in units:
         told += [event for _, event in unit.facts]

@@ -11,17 +11,17 @@ from fairlead_scheduler.cases.case_file import Case, Nodes
 from fairlead_scheduler.cases.case_world import World
 from fairlead_scheduler.rules.decider import Decider
 from fairlead_scheduler.rules.lease_changes import Leases
-from fairlead_scheduler.rules.pool_failures import AGAIN_S_MIN
+from fairlead_scheduler.rules.pool_failures import RETRY_S_MIN
 from fairlead_scheduler.service.cycle import Cycle
 from fairlead_scheduler.service.follower import State
 from fairlead_scheduler.service.reporter import Reporter
 from fairlead_scheduler.service.settings import SchedulerSettings
 
 
-class _Speechless(Reporter):
-    """Can say nothing of a round."""
+class _FailingReporter(Reporter):
+    """Raises whenever it reports a round."""
 
-    def changed(self, *_: Any, **__: Any) -> Any:  # whatever a reporter takes
+    def report_round(self, *_: Any, **__: Any) -> Any:  # whatever a reporter takes
         raise ArithmeticError("shares of imaginary size")
 
 
@@ -35,31 +35,31 @@ async def failing(reporter: Reporter | None = None) -> tuple[State, Cycle]:
     log = MemoryLog(lambda: 0)
     await log.create(reports())
     producer = await log.producer("scheduler")
-    cycle = Cycle(decider, state, producer, cast(Any, None), reporter or _Speechless())
-    await cycle.turn()
+    cycle = Cycle(decider, state, producer, cast(Any, None), reporter or _FailingReporter())
+    await cycle.run_once()
     return state, cycle
 
 
 async def test_a_new_leader_reports_only_once_it_knows_what_was_reported() -> None:
-    reporter = _Speechless(is_ready=False)
+    reporter = _FailingReporter(is_ready=False)
     state, cycle = await failing(reporter)
-    assert state.troubles.said() is None
-    reporter.read_back({})
-    await cycle.turn()
-    assert state.troubles.said() is not None
+    assert state.pool_failures.describe() is None
+    reporter.restore({})
+    await cycle.run_once()
+    assert state.pool_failures.describe() is not None
 
 
-async def test_a_pool_whose_report_fails_fails_again_and_is_not_well_between() -> None:
+async def test_a_pool_whose_report_keeps_failing_counts_every_failure() -> None:
     state, cycle = await failing()
-    await asyncio.sleep(AGAIN_S_MIN + 0.05)
-    await cycle.turn()
-    assert state.troubles.by_pool["default"].times == 2
+    await asyncio.sleep(RETRY_S_MIN + 0.05)
+    await cycle.run_once()
+    assert state.pool_failures.by_pool["default"].times == 2
 
 
-async def test_the_trouble_of_a_pool_is_over_when_there_is_no_such_pool_any_more() -> None:
+async def test_the_failure_of_a_pool_is_forgotten_with_the_pool() -> None:
     state, cycle = await failing()
-    assert state.troubles.said() is not None
+    assert state.pool_failures.describe() is not None
     gone = clusters.node_gone_record("e0", "n0")
-    state.clusters.apply([Entry(0, 0, gone.key, None, 0)])
-    await cycle.turn()
-    assert state.troubles.said() is None
+    state.clusters.fold([Entry(0, 0, gone.key, None, 0)])
+    await cycle.run_once()
+    assert state.pool_failures.describe() is None

@@ -18,7 +18,7 @@ from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.snapshots.builder import BARE_POOLS_MAX
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
-from fairlead_scheduler.state.folds.end_events import LINGER_MS
+from fairlead_scheduler.state.folds.end_events import ROW_RELEASE_DELAY_MS
 from fairlead_scheduler.state.pool_rules import PoolRules, Rate, Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.token_buckets import Levels, PoolBuckets
@@ -27,7 +27,7 @@ from tests.unit.scheduler.facts import fold, message, submitted
 
 
 def tell(clusters: Clusters, *told: Record) -> None:
-    clusters.apply([Entry(0, 0, record.key, record.value, 0) for record in told])
+    clusters.fold([Entry(0, 0, record.key, record.value, 0) for record in told])
 
 
 def view_with_many_pools(count: int) -> View:
@@ -35,7 +35,7 @@ def view_with_many_pools(count: int) -> View:
     view = fold()
     for number in range(count):
         view.jobs.pools.number(f"p{number}")
-    job_fold.apply(view, [message(0, submitted("a", pool="late"))], {})
+    job_fold.fold_messages(view, [message(0, submitted("a", pool="late"))], {})
     return view
 
 
@@ -47,7 +47,7 @@ def test_a_job_is_folded_however_many_pools_were_named_before() -> None:
 def test_of_pools_without_nodes_so_many_are_looked_at_and_another_when_its_nodes_come() -> None:
     view, clusters = view_with_many_pools(BARE_POOLS_MAX), Clusters()
     decider = Decider(SchedulerSettings(), view, clusters, Queues(), Leases(), began_ms=0)
-    decider.round("p0", decider.due(0), 0, lambda: 0.0)
+    decider.decide_round("p0", decider.decide_housekeeping(0), 0, lambda: 0.0)
     assert len(decider.pools()) == BARE_POOLS_MAX
     assert "late" not in decider.pools()
     tell(
@@ -57,9 +57,9 @@ def test_of_pools_without_nodes_so_many_are_looked_at_and_another_when_its_nodes
             Node(executor="e", name="n", pool="late", allocatable={"cpu": 4000, "memory": 2**30})
         ),
     )
-    clusters.tick(1)
+    clusters.add_silence(1)
     assert "late" in decider.pools()
-    decided = decider.round("late", decider.due(1), 1, lambda: 0.0)
+    decided = decider.decide_round("late", decider.decide_housekeeping(1), 1, lambda: 0.0)
     assert decided is not None
     assert decided.plan.placed_job.size == 1
 
@@ -89,25 +89,25 @@ def reported(pool: str, queues: int) -> dict[str, bytes]:
 def test_what_was_said_of_a_pool_that_is_gone_is_taken_back_a_part_at_a_time() -> None:
     reporter = Reporter(reports_max=3)
     gone, here = reported("gone", 5), reported("here", 1)
-    reporter.read_back({**gone, **here})
-    taken_back = [record for _ in range(3) for record in reporter.forget(["here", "new"])]
+    reporter.restore({**gone, **here})
+    taken_back = [record for _ in range(3) for record in reporter.retract_pools(["here", "new"])]
     assert {record.key for record in taken_back} == gone.keys()
     assert all(record.value is None for record in taken_back)
-    assert reporter.forget(["here", "new"]) == []
+    assert reporter.retract_pools(["here", "new"]) == []
 
 
 def test_pools_come_and_go_without_end() -> None:
     view, clusters = fold(), Clusters()
     decider = Decider(SchedulerSettings(), view, clusters, Queues(), Leases(), began_ms=0)
     for number in range(30):
-        job, at, time_ms = f"j{number}", 2 * number, LINGER_MS * number
+        job, at, time_ms = f"j{number}", 2 * number, ROW_RELEASE_DELAY_MS * number
         told = message(at, submitted(job, pool=f"p{number}"), time_ms=time_ms)
-        job_fold.apply(view, [told], {})
-        decider.round(f"p{number}", decider.due(0), 0, lambda: 0.0)
+        job_fold.fold_messages(view, [told], {})
+        decider.decide_round(f"p{number}", decider.decide_housekeeping(0), 0, lambda: 0.0)
         over = message(at + 1, ev.JobCancelRequested(job_id=JobId(job)), time_ms=time_ms)
-        job_fold.apply(view, [over], {})
+        job_fold.fold_messages(view, [over], {})
         forget_names(view, spare=3)
-    decider.due(0)
+    decider.decide_housekeeping(0)
     assert len(decider.pools()) <= 6
     assert len(view.jobs.pools) <= 6
 
@@ -116,7 +116,7 @@ def test_buckets_that_are_full_again_are_forgotten() -> None:
     rules = Rules(queue_rate=Rate(per_second=1.0, burst=10), rate=Rate(per_second=100.0, burst=100))
     buckets = PoolBuckets(rules)
     for number in range(100):
-        buckets.pool(f"p{number % 10}").started(f"q{number}", 5, 1_000 * number)
+        buckets.pool(f"p{number % 10}").take_start_tokens(f"q{number}", 5, 1_000 * number)
     levels = buckets.levels()
     assert sum(len(each.queues) for each in levels.values()) <= 10
     assert buckets.levels() == levels
@@ -126,7 +126,7 @@ def test_buckets_that_are_full_again_are_forgotten() -> None:
 def test_buckets_without_rates_are_not_kept() -> None:
     buckets = PoolBuckets(Rules())
     for number in range(100):
-        buckets.pool(f"p{number}").started(f"q{number}", 5, 1_000)
+        buckets.pool(f"p{number}").take_start_tokens(f"q{number}", 5, 1_000)
     assert buckets.levels() == {}
 
 
@@ -143,7 +143,7 @@ GPU_RULES = Rules(
 
 
 def test_a_pool_has_its_own_rules_over_those_of_all() -> None:
-    gpu, slow, other = (GPU_RULES.of(name) for name in ("gpu", "slow", "other"))
+    gpu, slow, other = (GPU_RULES.for_pool(name) for name in ("gpu", "slow", "other"))
     assert other is GPU_RULES
     assert (gpu.placement, gpu.lookback, gpu.rate) == ("pack", 7, None)
     assert gpu.floating == {"seats": 3}, "a value is replaced as a whole"
@@ -170,15 +170,15 @@ def test_each_pools_round_goes_by_its_rules() -> None:
 
     for at, pool in enumerate(("gpu", "other")):
         job = message(at, submitted(f"j{at}", pool=pool))
-        job_fold.apply(view, [job], {})
+        job_fold.fold_messages(view, [job], {})
         node = Node(executor="e", name=pool, pool=pool, allocatable={"cpu": 4000, "memory": 2**40})
         tell(clusters, records.node_record(node))
     tell(clusters, records.heartbeat_record(Heartbeat(executor="e")))
-    clusters.tick(1)
+    clusters.add_silence(1)
     settings = SchedulerSettings(rules=GPU_RULES)
     decider = Decider(settings, view, clusters, queues, Leases(), began_ms=0, engine=engine)
     for pool in decider.pools():
-        decider.round(pool, decider.due(1), 1, lambda: 0.0)
+        decider.decide_round(pool, decider.decide_housekeeping(1), 1, lambda: 0.0)
     assert asked["gpu"] == ("pack", 7, ("seats",))
     assert asked["other"] == ("spread", 0, ("licences",))
 
@@ -186,9 +186,9 @@ def test_each_pools_round_goes_by_its_rules() -> None:
 def test_a_queue_that_submit_has_forgotten_is_forgotten() -> None:
     queues, clusters = Queues(), Clusters()
     record = configuration.record(Queue(name="q", version=3, weight=5.0, deleted=True))
-    queues.apply([Entry(0, 0, record.key, record.value, 0)], clusters)
+    queues.fold([Entry(0, 0, record.key, record.value, 0)], clusters)
     version = queues.version
-    queues.apply([Entry(0, 1, record.key, None, 0)], clusters)
+    queues.fold([Entry(0, 1, record.key, None, 0)], clusters)
     assert not queues.by_name
     assert queues.version > version
 
@@ -196,5 +196,5 @@ def test_a_queue_that_submit_has_forgotten_is_forgotten() -> None:
 def test_a_job_that_ends_before_what_it_waits_for_is_waited_with_no_more() -> None:
     view = fold([submitted("b", after=("never",))])
     assert view.dependents.keys() == {"never"}
-    job_fold.apply(view, [message(1, ev.JobCancelRequested(job_id=JobId("b")))], {})
+    job_fold.fold_messages(view, [message(1, ev.JobCancelRequested(job_id=JobId("b")))], {})
     assert view.dependents == {}

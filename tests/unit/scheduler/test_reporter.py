@@ -31,16 +31,16 @@ def entry(record: Record) -> Entry:
 
 def clusters_of(*cores: int) -> Clusters:
     made = Clusters()
-    made.apply([entry(records.heartbeat_record(Heartbeat(executor="e0")))])
+    made.fold([entry(records.heartbeat_record(Heartbeat(executor="e0")))])
     for number, count in enumerate(cores):
         node = Node(executor="e0", name=f"n{number}", allocatable={"cpu": 1000 * count})
-        made.apply([entry(records.node_record(node))])
+        made.fold([entry(records.node_record(node))])
     return made
 
 
 def queues_of(*several: Queue) -> Queues:
     made = Queues()
-    made.apply([entry(configuration.record(queue)) for queue in several], Clusters())
+    made.fold([entry(configuration.record(queue)) for queue in several], Clusters())
     return made
 
 
@@ -54,10 +54,10 @@ def said(
     """What a round of the default pool says, by key."""
     queues = queues or Queues()
     decider = Decider(SETTINGS, view, clusters, queues, Leases(), began_ms=0)
-    kept: Housekeeping = decider.due(now_ms)
-    decided = decider.round("default", kept, now_ms, lambda: 0.0)
+    kept: Housekeeping = decider.decide_housekeeping(now_ms)
+    decided = decider.decide_round("default", kept, now_ms, lambda: 0.0)
     assert decided is not None
-    made = (reporter or Reporter(CLASSES)).changed(
+    made = (reporter or Reporter(CLASSES)).report_round(
         view, decided.built, decided.plan, queues, now_ms=now_ms, steps_ms={}
     )
     return {
@@ -90,7 +90,7 @@ def test_more_than_is_said_at_once_is_said_after_the_next_rounds() -> None:
         found = said(view, Clusters(), reporter=reporter)
         assert len(found) <= 4
         told |= {key for key, report in found.items() if isinstance(report, Waiting)}
-        if not reporter.is_behind("default"):
+        if not reporter.has_more("default"):
             break
         assert turn < 4
     assert len(told) == len(kinds)
@@ -129,8 +129,10 @@ def test_members_that_wait_for_the_end_of_others_say_so() -> None:
     returned = ev.JobRunReturned(job_id=JobId("a"), run=1, reason="no room")
     view = fold(both, [leased("a"), leased("b", node="n1")], [returned])
     decider = Decider(SETTINGS, view, clusters_of(1, 1), Queues(), Leases(), began_ms=0)
-    for unit in decider.due(5_000).units():
-        job_fold.apply(view, [message(view.positions[0], *(event for _, event in unit.facts))], {})
+    for unit in decider.decide_housekeeping(5_000).batches():
+        job_fold.fold_messages(
+            view, [message(view.positions[0], *(event for _, event in unit.facts))], {}
+        )
     found = waiting(said(view, clusters_of(1, 1)))
     assert (found.code, found.gang, found.jobs) == ("gang-stopping", "g", 1)
 
@@ -145,7 +147,7 @@ def test_a_failing_pool_gives_every_waiting_job_that_reason_until_it_is_well() -
     gang = Gang(name="g", size=2)
     view, reporter = fold([submitted("a"), submitted("b", gang=gang)]), Reporter(CLASSES)
     said(view, clusters_of(0), reporter=reporter)
-    made = reporter.failing(view, "default", "ValueError: bad", now_ms=20_000)
+    made = reporter.report_failure(view, "default", "ValueError: bad", now_ms=20_000)
     found = [scheduling_reports.decode(record.value) for record in made if record.value is not None]
     reasons = [report for report in found if isinstance(report, Waiting)]
     assert {(report.code, report.gang) for report in reasons} == {
@@ -155,7 +157,7 @@ def test_a_failing_pool_gives_every_waiting_job_that_reason_until_it_is_well() -
     assert all("ValueError: bad" in report.sentence for report in reasons)
     (round_,) = [report for report in found if isinstance(report, Round)]
     assert (round_.outcome, round_.error, round_.waiting) == ("failed", "ValueError: bad", 2)
-    assert reporter.failing(view, "default", "ValueError: bad", now_ms=21_000) == []
+    assert reporter.report_failure(view, "default", "ValueError: bad", now_ms=21_000) == []
     again = said(view, clusters_of(0), reporter=reporter)["default"]
     assert isinstance(again, Round)
     assert again.outcome == "finished"

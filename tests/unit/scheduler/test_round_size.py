@@ -7,11 +7,11 @@ import pytest
 
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.kernels import round_size
-from fairlead_scheduler.kernels.round_size import Compiling, KernelsMissing
+from fairlead_scheduler.kernels.round_size import KernelsMissing, RoundSizeLimit
 from tests.unit.engine.pools import pool
 
 
-def a_round(engine: Compiling, snapshot: Snapshot) -> Plan:
+def a_round(engine: RoundSizeLimit, snapshot: Snapshot) -> Plan:
     return engine(snapshot, EngineSettings(), expired=lambda: False, clock_s=lambda: 0.0)
 
 
@@ -24,16 +24,16 @@ def large() -> Snapshot:
 
 
 def test_a_round_that_python_makes_in_time_is_made() -> None:
-    assert a_round(Compiling(schedule), small()).placed_job.tolist() == [0]
+    assert a_round(RoundSizeLimit(schedule), small()).placed_job.tolist() == [0]
 
 
 def test_a_large_round_waits_for_the_kernels_and_says_so() -> None:
     with pytest.raises(KernelsMissing, match="1 shapes of jobs and 300001 nodes"):
-        a_round(Compiling(schedule), large())
+        a_round(RoundSizeLimit(schedule), large())
 
 
 def test_where_compiling_failed_python_makes_large_rounds_too() -> None:
     plan = schedule(small(), EngineSettings())
-    engine = Compiling(lambda *_, **__: plan)
+    engine = RoundSizeLimit(lambda *_, **__: plan)
     engine.over = True
     assert a_round(engine, large()) is plan

@@ -24,7 +24,7 @@ CASES = {
 
 @pytest.mark.parametrize(("memory", "factor", "most", "want"), CASES.values(), ids=CASES.keys())
 def test_more_memory(memory: int, factor: float, most: int, want: int) -> None:
-    assert run_ends.more_memory(memory, factor, most) == want
+    assert run_ends.increase_memory(memory, factor, most) == want
 
 
 def spec_of(*amounts: dict[str, dict[str, object]]) -> msgspec.Raw:
@@ -45,7 +45,7 @@ def test_requests_and_limits_of_all_containers_grow_alike() -> None:
         "limits": {"memory": "2Gi"},
     }
     second: dict[str, dict[str, object]] = {"requests": {"memory": "512Mi"}, "limits": {"cpu": "2"}}
-    grown = run_ends.with_memory(bytes(spec_of(first, second)), 3 * GI // 2, 9 * GI // 4)
+    grown = run_ends.scale_spec_memory(bytes(spec_of(first, second)), 3 * GI // 2, 9 * GI // 4)
     assert memory_of(grown) == [
         {"requests": {"cpu": "1", "memory": "1536Mi"}, "limits": {"memory": "3Gi"}},
         {"requests": {"memory": "768Mi"}, "limits": {"cpu": "2"}},

@@ -43,7 +43,7 @@ class History:
     def read(self, count: int | None = None) -> None:
         """The leader reads some records, or all."""
         count = len(self._unread) if count is None else count
-        self.clusters.apply(self._unread[:count])
+        self.clusters.fold(self._unread[:count])
         del self._unread[:count]
 
 
@@ -52,7 +52,7 @@ def led() -> History:
     history = History()
     history.executor(0)
     history.read()
-    history.clusters.lead("me", step_s_max=STEP_S_MAX)
+    history.clusters.start_leading("me", step_s_max=STEP_S_MAX)
     history.leader(0)
     history.read()
     return history
@@ -99,9 +99,9 @@ def test_a_new_leader_starts_afresh() -> None:
     history.node_gone(1)
     history.leader(5, 10, 15)
     history.read()
-    history.clusters.lead("next", step_s_max=STEP_S_MAX)
+    history.clusters.start_leading("next", step_s_max=STEP_S_MAX)
     assert history.clusters.silence_s == {"e0": 0.0}
-    assert history.clusters.gone_s == {NodeName("e0", "n0"): 0.0}
+    assert history.clusters.missing_s == {NodeName("e0", "n0"): 0.0}
     history.leader(20, 25, instance="next")
     history.read()
     assert history.clusters.silence_s == {"e0": 5.0}
@@ -112,7 +112,7 @@ def test_a_node_is_gone_for_as_long_as_the_leaders_heartbeats_say() -> None:
     history.node_gone(1)
     history.leader(4, 1_000)
     history.read()
-    assert history.clusters.gone_s == {NodeName("e0", "n0"): 4.0 + STEP_S_MAX}
+    assert history.clusters.missing_s == {NodeName("e0", "n0"): 4.0 + STEP_S_MAX}
 
 
 def test_a_clock_of_the_log_that_goes_back_makes_nobody_younger_or_older() -> None:
@@ -125,8 +125,8 @@ def test_a_clock_of_the_log_that_goes_back_makes_nobody_younger_or_older() -> No
 def test_a_record_that_is_read_twice_counts_once() -> None:
     history = led()
     beat = records.leader_heartbeat_record(LeaderHeartbeat(instance="me"))
-    history.clusters.apply([Entry(0, 10, beat.key, beat.value, 5_000)] * 2)
-    history.clusters.apply([Entry(0, 9, beat.key, beat.value, 1_000)])
+    history.clusters.fold([Entry(0, 10, beat.key, beat.value, 5_000)] * 2)
+    history.clusters.fold([Entry(0, 9, beat.key, beat.value, 1_000)])
     history.leader(8)
     assert history.clusters.silence_s == {"e0": 5.0}
 

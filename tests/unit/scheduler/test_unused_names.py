@@ -12,7 +12,7 @@ from fairlead_common.log import Entry
 from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.snapshots import Builder
 from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.deadlines import Watch
+from fairlead_scheduler.state.deadlines import Deadlines
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.job_table import NodeName
 from fairlead_scheduler.state.pool_rules import Rules
@@ -25,7 +25,7 @@ SPARE = 10
 def fold(view: View, *events: ev.AnyEvent, queue: str = "q") -> None:
     position = view.positions.get(0, 0)
     sequence = ev.EventSequence(queue=queue, job_set="s", by="test", events=list(events))
-    job_fold.apply(view, [job_fold.Message(0, position, 1_000 * position, sequence)], {})
+    job_fold.fold_messages(view, [job_fold.Message(0, position, 1_000 * position, sequence)], {})
 
 
 def submitted(name: str, cpu: int = 1000, pool: str = "default") -> ev.JobSubmitted:
@@ -79,7 +79,7 @@ def cluster(cpu: int) -> Clusters:
     record = cluster_records.node_record(
         Node(executor="e", name="n", allocatable={"cpu": cpu, "memory": 1})
     )
-    made.apply([Entry(0, 0, record.key, record.value, 0)])
+    made.fold([Entry(0, 0, record.key, record.value, 0)])
     return made
 
 
@@ -105,25 +105,25 @@ def test_what_was_found_feasible_is_not_rejected_later() -> None:
 
 
 def test_runs_are_counted_on_their_nodes_under_the_new_numbers() -> None:
-    view, watch = View(), Watch()
+    view, watch = View(), Deadlines()
     for number in range(2 * SPARE):
         live_and_die(view, number)
-    watch.keep_up(view)
+    watch.update(view)
     fold(view, submitted("a"))
     fold(view, ev.JobRunLeased(job_id=JobId("a"), run=1, executor="e", node="new"))
     forget_names(view, SPARE)
-    watch.keep_up(view)
-    (name,) = watch.in_use(view)
+    watch.update(view)
+    (name,) = watch.find_nodes_with_runs(view)
     assert name.node == "new"
-    assert watch.runs_on(view, [name]) == [view.jobs.rows[JobId("a")]]
+    assert watch.find_rows_on_nodes(view, [name]) == [view.jobs.rows[JobId("a")]]
 
 
 def test_nodes_that_are_known_though_no_job_ever_used_them_are_not_in_use() -> None:
-    view, watch = View(), Watch()
+    view, watch = View(), Deadlines()
     view.jobs.nodes.number(NodeName("e", "n"))  # as a checkpoint that still holds the name does
-    watch.keep_up(view)
-    assert watch.in_use(view) == []
-    assert watch.runs_on(view, [NodeName("e", "n")]) == []
+    watch.update(view)
+    assert watch.find_nodes_with_runs(view) == []
+    assert watch.find_rows_on_nodes(view, [NodeName("e", "n")]) == []
 
 
 def test_rows_without_a_job_have_valid_numbers() -> None:

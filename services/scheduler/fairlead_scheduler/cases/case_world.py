@@ -17,7 +17,7 @@ from fairlead_scheduler.cases import case_file, outcome
 from fairlead_scheduler.cases.case_file import Case, Group, Round, expand
 from fairlead_scheduler.cases.outcome import Decided
 from fairlead_scheduler.engine import Plan, schedule
-from fairlead_scheduler.snapshots import Builder, Built
+from fairlead_scheduler.snapshots import Builder, BuiltSnapshot
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
@@ -54,11 +54,13 @@ class World:
         """Feed events of a queue to the view, as one message."""
         sequence = ev.EventSequence(queue=queue, job_set="s", by="case", events=list(events))
         time_ms = self.now_ms if at_ms is None else at_ms
-        job_fold.apply(self.view, [job_fold.Message(0, self.position, time_ms, sequence)], {})
+        job_fold.fold_messages(
+            self.view, [job_fold.Message(0, self.position, time_ms, sequence)], {}
+        )
         self.position += 1
 
     def _report(self, record: Record) -> None:
-        self.clusters.apply([Entry(0, 0, record.key, record.value, self.now_ms)])
+        self.clusters.fold([Entry(0, 0, record.key, record.value, self.now_ms)])
 
     def add_nodes(self, group: case_file.Nodes) -> None:
         """Nodes of a group, numbered on from those of the same name."""
@@ -103,7 +105,7 @@ class World:
             limits={of: case_file.named(amounts) for of, amounts in limits.items()},
         )
         record = configuration.record(queue)
-        self.queues.apply([Entry(0, 0, record.key, record.value, 0)], self.clusters)
+        self.queues.fold([Entry(0, 0, record.key, record.value, 0)], self.clusters)
 
     def cordon_executor(self, name: str, cordoned: bool) -> None:
         """An operator's mark."""
@@ -161,7 +163,7 @@ class World:
         jobs = self.view.jobs
         number = jobs.nodes.find(name)
         rows = [row for row in self.view.live_rows().tolist() if jobs.node[row] == number]
-        return [jobs.rows.of(row) for row in rows if c.IS_LIVE_RUN[jobs.run_state[row]]]
+        return [jobs.rows.id_at(row) for row in rows if c.IS_LIVE_RUN[jobs.run_state[row]]]
 
     def _queue_of(self, name: str) -> str:
         row = self.row_of(name)
@@ -237,7 +239,7 @@ class World:
         ms = 1000 * (time.perf_counter() - begun)
         return self.settle(built, plan, ms)
 
-    def build(self) -> Built:
+    def build(self) -> BuiltSnapshot:
         """What the engine is given now."""
         return self.builder.build(
             self.view,
@@ -249,11 +251,11 @@ class World:
             buckets=self.buckets,
         )
 
-    def settle(self, built: Built, plan: Plan, ms: float = 0.0) -> Decided:
+    def settle(self, built: BuiltSnapshot, plan: Plan, ms: float = 0.0) -> Decided:
         """Fold a plan back."""
         self.builder.remember_feasible(built, plan)
         for name, count in zip(built.snapshot.queue_names, plan.queue_scheduled, strict=True):
-            self.buckets.started(name, int(count), self.now_ms)
+            self.buckets.take_start_tokens(name, int(count), self.now_ms)
         self.buckets.preemptions.take(plan.preemption_tokens_used, self.now_ms)
         decided = outcome.of(self.case.name, self.round, self.view.jobs.rows, built, plan, ms)
         self._fold(plan, decided)
@@ -302,7 +304,9 @@ class World:
     def queued(self) -> set[str]:
         """Jobs that wait."""
         jobs = self.view.jobs
-        return {jobs.rows.of(row) for row in self.view.live_rows() if jobs.state[row] == c.QUEUED}
+        return {
+            jobs.rows.id_at(row) for row in self.view.live_rows() if jobs.state[row] == c.QUEUED
+        }
 
     def place_of(self, name: str) -> str | None:
         """The node of a live run."""

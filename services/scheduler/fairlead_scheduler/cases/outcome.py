@@ -9,8 +9,8 @@ from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.rules import plan_batches
-from fairlead_scheduler.snapshots import Built
-from fairlead_scheduler.state.job_index import Names
+from fairlead_scheduler.snapshots import BuiltSnapshot
+from fairlead_scheduler.state.job_index import JobIndex
 
 
 class Decided(msgspec.Struct, rename="camel", omit_defaults=False):
@@ -27,9 +27,11 @@ class Decided(msgspec.Struct, rename="camel", omit_defaults=False):
     ms: float
 
 
-def of(case: str, number: int, names: Names, built: Built, plan: Plan, ms: float) -> Decided:
+def of(
+    case: str, number: int, names: JobIndex, built: BuiltSnapshot, plan: Plan, ms: float
+) -> Decided:
     """The plan by names; `names` are the view's."""
-    ids = names.every(built.rows)
+    ids = names.ids_at(built.rows)
     placed = zip(plan.placed_job.tolist(), plan.placed_node.tolist(), strict=True)
     preempted = zip(
         plan.preempted_job.tolist(),
@@ -56,7 +58,7 @@ def of(case: str, number: int, names: Names, built: Built, plan: Plan, ms: float
     )
 
 
-def _shares(built: Built, plan: Plan) -> dict[str, dict[str, float]]:
+def _shares(built: BuiltSnapshot, plan: Plan) -> dict[str, dict[str, float]]:
     kinds = ("weight", "fair", "uncapped", "actual", "demand")
     return {
         name: {kind: float(getattr(plan.shares, kind)[row]) for kind in kinds}
@@ -71,7 +73,7 @@ def _coded(ids: Sequence[JobId], jobs: Sequence[int], codes: Sequence[int]) -> d
     }
 
 
-def _waiting(built: Built, plan: Plan, ids: Sequence[JobId]) -> dict[str, str]:
+def _waiting(built: BuiltSnapshot, plan: Plan, ids: Sequence[JobId]) -> dict[str, str]:
     """The reason of every queued job that still waits after the round."""
     snapshot, reasons = built.snapshot, plan.reasons
     code_of = {

@@ -21,7 +21,7 @@ from fairlead_scheduler.kernels import kernel_cache
 
 NICE: Final = 10
 """How far the compiler stands back behind the work of the machine."""
-KEPT_MAX: Final = 8
+FOLDERS_MAX: Final = 8
 """Folders of kernels (some 40 MB each) that are kept: of other versions, checkouts, processors."""
 _PLAIN: Final = "NUMBA_DISABLE_JIT"
 _WITH_PARENT: Final = "--with-parent"
@@ -33,7 +33,7 @@ class KernelsReady(Exception):
     """The kernels are compiled: this process may start itself anew and use them."""
 
 
-def choose(environment: MutableMapping[str, str]) -> None:
+def choose_kernels(environment: MutableMapping[str, str]) -> None:
     """Decide, before numba is imported, where compiled kernels are kept and whether to use them."""
     cache = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     environment.setdefault("NUMBA_CACHE_DIR", str(Path(cache) / "fairlead" / "numba"))
@@ -52,11 +52,11 @@ def are_ready() -> bool:
     return marker is None or marker.exists()
 
 
-def drop_unused(marker: Path) -> None:
+def remove_unused_folders(marker: Path) -> None:
     """Of the folders of kernels beside this one keep those that were used last."""
     beside = [folder for folder in marker.parent.parent.glob("engine-*") if folder.is_dir()]
     beside.sort(key=_last_used_s, reverse=True)
-    for folder in beside[KEPT_MAX:]:
+    for folder in beside[FOLDERS_MAX:]:
         shutil.rmtree(folder)
 
 
@@ -71,7 +71,7 @@ def _marker() -> Path | None:
     return folder / "ready" if folder is not None and kernel_cache.has_compiler() else None
 
 
-async def compile_beside() -> None:
+async def compile_in_child() -> None:
     """Have a child process compile everything, then raise `KernelsReady`.
 
     A child that fails is told of and nothing else: the scheduler goes on as Python.
@@ -94,7 +94,7 @@ async def compile_beside() -> None:
     _logger.warning("the kernels could not be compiled (exit code %d): rounds stay slow", code)
 
 
-def start_anew() -> None:
+def restart_process() -> None:
     """Replace this process by a fresh start of itself. Does not return."""
     os.environ.pop(_PLAIN, None)
     sys.stderr.flush()
@@ -106,7 +106,7 @@ def main() -> None:
     if _WITH_PARENT in sys.argv:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     os.nice(NICE)
-    choose(os.environ)
+    choose_kernels(os.environ)
     os.environ.pop(_PLAIN, None)
     marker = _marker()
     if marker is None or marker.exists():
@@ -114,10 +114,10 @@ def main() -> None:
     sys.stderr.write("compiling the engine's kernels: a minute, once per version ...\n")
     from fairlead_scheduler.kernels import warm_up
 
-    warm_up.up()
+    warm_up.run_warm_up_rounds()
     marker.parent.mkdir(parents=True, exist_ok=True)
     marker.touch()
-    drop_unused(marker)
+    remove_unused_folders(marker)
 
 
 def _end_with_parent() -> None:

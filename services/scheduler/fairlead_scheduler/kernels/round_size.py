@@ -18,7 +18,7 @@ class KernelsMissing(Exception):
     """The round must wait until the kernels are compiled."""
 
 
-class Compiling:
+class RoundSizeLimit:
     """An `Engine` that leaves large rounds for later, until `over` is set."""
 
     def __init__(self, engine: Engine) -> None:

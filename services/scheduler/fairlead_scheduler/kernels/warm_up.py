@@ -19,12 +19,12 @@ from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
 
 
-def up() -> None:
+def run_warm_up_rounds() -> None:
     """Rounds over tiny pools: with every rule, and as the snapshot builder makes them."""
     compile_all()
     view, clusters = View(), Clusters()
     node = cluster_records.node_record(Node(executor="e", name="n", allocatable={"cpu": 3000}))
-    clusters.apply([Entry(0, 0, node.key, node.value, 0)])
+    clusters.fold([Entry(0, 0, node.key, node.value, 0)])
     shape = shapes.encode(shapes.Shape(requests={"cpu": 1000}))
     for position, queue in enumerate(("a", "b")):
         jobs: list[ev.AnyEvent] = [
@@ -34,7 +34,7 @@ def up() -> None:
             for number in range(3)
         ]
         sequence = ev.EventSequence(queue=queue, job_set="s", by="", events=jobs)
-        job_fold.apply(view, [job_fold.Message(0, position, 0, sequence)], {})
+        job_fold.fold_messages(view, [job_fold.Message(0, position, 0, sequence)], {})
     builder = Builder(DEFAULT_CLASSES, Rules())
     built = builder.build(view, clusters, Queues(), "default", now_ms=0)
     schedule(built.snapshot, builder.engine_settings())

@@ -1,4 +1,4 @@
-"""What a cycle appends: units that are never split, cut into appends within bounds. Pure."""
+"""What a cycle appends: batches that are never split, cut into appends within bounds. Pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -15,11 +15,11 @@ from fairlead_scheduler.state.job_table import BY_SCHEDULER, JobSet
 
 LEASES_PER_APPEND_MAX: Final = 2_500
 APPEND_BYTES_MAX: Final = 16 * 1_048_576
-UNKNOWN = JobSet("", "")
+UNKNOWN_JOB_SET = JobSet("", "")
 """For a fact about a job of which nothing but its id is known any more."""
 
 
-class Unit(msgspec.Struct, frozen=True, gc=False):
+class AppendBatch(msgspec.Struct, frozen=True, gc=False):
     """Facts and leases that become true together: a job or gang, and what it displaces."""
 
     facts: tuple[tuple[JobSet, ev.AnyEvent], ...]
@@ -40,46 +40,46 @@ class Append(NamedTuple):
     leases: list[LeaseChange]
 
 
-def appends(units: Iterable[Unit]) -> Iterator[Append]:
+def group_into_appends(batches: Iterable[AppendBatch]) -> Iterator[Append]:
     """Atomic appends, in order; facts of one job set share messages."""
     facts: dict[JobSet, list[ev.AnyEvent]] = {}
     leases: list[LeaseChange] = []
     count = size = 0
-    for unit in units:
-        more = unit.size
+    for batch in batches:
+        more = batch.size
         if (count or leases) and (
-            count + len(unit.facts) > 2 * LEASES_PER_APPEND_MAX
-            or len(leases) + len(unit.leases) > LEASES_PER_APPEND_MAX
+            count + len(batch.facts) > 2 * LEASES_PER_APPEND_MAX
+            or len(leases) + len(batch.leases) > LEASES_PER_APPEND_MAX
             or size + more > APPEND_BYTES_MAX
         ):
-            yield _append(facts, leases)
+            yield _make_append(facts, leases)
             facts, leases, count, size = {}, [], 0, 0
-        for job_set, event in unit.facts:
+        for job_set, event in batch.facts:
             found = facts.get(job_set)
             if found is None:
                 facts[job_set] = [event]
             else:
                 found.append(event)
-        leases += unit.leases
-        count += len(unit.facts)
+        leases += batch.leases
+        count += len(batch.facts)
         size += more
     if facts or leases:
-        yield _append(facts, leases)
+        yield _make_append(facts, leases)
 
 
-def too_large(unit: Unit) -> str | None:
+def explain_too_large(batch: AppendBatch) -> str | None:
     """Why no log takes it, None if one does."""
-    if unit.size <= RECORD_BYTES_MAX:
+    if batch.size <= RECORD_BYTES_MAX:
         return None
     try:
-        for append in appends([unit]):
+        for append in group_into_appends([batch]):
             check_append(append.records)
     except RecordTooLarge as error:
         return str(error)
     return None
 
 
-def _append(facts: dict[JobSet, list[ev.AnyEvent]], leases: list[LeaseChange]) -> Append:
+def _make_append(facts: dict[JobSet, list[ev.AnyEvent]], leases: list[LeaseChange]) -> Append:
     records: list[Record] = []
     for (queue, name), events in facts.items():
         if name:

@@ -13,13 +13,13 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot, schedule
 from fairlead_scheduler.rules import housekeeping, plan_batches
-from fairlead_scheduler.rules.append_batches import Unit
-from fairlead_scheduler.rules.housekeeping import Bounds, Housekeeping
+from fairlead_scheduler.rules.append_batches import AppendBatch
+from fairlead_scheduler.rules.housekeeping import Housekeeping, HousekeepingLimits
 from fairlead_scheduler.rules.lease_changes import Leases
-from fairlead_scheduler.snapshots import Builder, Built
+from fairlead_scheduler.snapshots import Builder, BuiltSnapshot
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.cluster_state import Clusters
-from fairlead_scheduler.state.deadlines import Watch
+from fairlead_scheduler.state.deadlines import Deadlines
 from fairlead_scheduler.state.pool_rules import Rules
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View, forget_names
@@ -31,7 +31,7 @@ EXAMINED_MS = 60_000
 class Round(NamedTuple):
     """What a round looked at and decided, and how long its steps took (s)."""
 
-    built: Built
+    built: BuiltSnapshot
     plan: Plan
     steps_s: dict[str, float]
 
@@ -117,40 +117,40 @@ class Decider:
         self.leases = leases
         self._settings = settings
         self._builder = Builder(settings.priority_classes, settings.rules)
-        self._builder.kept_before_ms = began_ms - EXAMINED_MS
+        self._builder.examined_before_ms = began_ms - EXAMINED_MS
         self._schedule = engine
         self._engine = self._builder.engine_settings()
         self._engines = {pool: self._builder.engine_settings(pool) for pool in settings.rules.pools}
         self._pools: dict[str, _Pool] = {}
-        self._bounds = Bounds(
+        self._limits = HousekeepingLimits(
             stale_s=settings.executor_stale_s,
             lost_s=settings.executor_timeout_s,
             node_gone_s=settings.node_gone_s,
             deadline_s=settings.deadline_grace_s,
             unstarted=settings.retries_unstarted_max,
         )
-        self._watch = Watch(round(1000 * settings.deadline_grace_s))
-        self._watch.keep_up(view)
-        clusters.expect(self._watch.in_use(view))
+        self._deadlines = Deadlines(round(1000 * settings.deadline_grace_s))
+        self._deadlines.update(view)
+        clusters.expect_nodes(self._deadlines.find_nodes_with_runs(view))
 
-    def due(self, now_ms: int) -> Housekeeping:
+    def decide_housekeeping(self, now_ms: int) -> Housekeeping:
         """Run ends, stops, deadlines and lost executors: decided before anything is scheduled.
 
         A cycle begins here: no number of a name that an earlier one looked up is needed any more.
         """
         forget_names(self.view)
-        kept = housekeeping.decide(
+        kept = housekeeping.decide_housekeeping(
             self.view,
-            self._watch,
+            self._deadlines,
             self.leases,
             self.queues,
             self.clusters,
-            self._bounds,
+            self._limits,
             now_ms=now_ms,
         )
-        self.view.loose_runs.clear()
-        gone = self.clusters.gone(self._bounds.node_gone_s, self._bounds.stale_s)
-        self.clusters.forget(gone)
+        self.view.orphaned_runs.clear()
+        gone = self.clusters.find_missing_nodes(self._limits.node_gone_s, self._limits.stale_s)
+        self.clusters.forget_missing(gone)
         return kept
 
     def pools(self) -> list[str]:
@@ -160,7 +160,7 @@ class Decider:
             self._pools = {name: self._pools[name] for name in found if name in self._pools}
         return found
 
-    def round(
+    def decide_round(
         self, name: str, kept: Housekeeping, now_ms: int, timer_s: Callable[[], float]
     ) -> Round | None:
         """A round of one pool; None when nothing changed since one that left nothing to do."""
@@ -168,9 +168,14 @@ class Decider:
         if pool is None:
             pool = self._pools[name] = _Pool()
         begun_s = timer_s()
-        self._builder.keep_up(self.view, self.clusters, now_ms, kept.left_out)
-        stale = self.clusters.silent(self._settings.executor_stale_s)
-        key = (self._builder.version(name), self.queues.version, stale, self._builder.lagging())
+        self._builder.update(self.view, self.clusters, now_ms, kept.excluded)
+        stale = self.clusters.find_silent_executors(self._settings.executor_stale_s)
+        key = (
+            self._builder.version(name),
+            self.queues.version,
+            stale,
+            self._builder.find_executors_at_lease_limit(),
+        )
         if pool.settled == key and now_ms < pool.due_ms:
             return None
         built = self._builder.build(
@@ -181,7 +186,7 @@ class Decider:
             now_ms=now_ms,
             stale=stale,
             buckets=self.view.buckets.pool(name),
-            left_out=kept.left_out,
+            excluded=kept.excluded,
         )
         built_s = timer_s()
         engine = self._engines.get(name, self._engine)
@@ -198,15 +203,15 @@ class Decider:
         pool.due_ms = _next_late_gang_ms(built.snapshot, engine)
         return Round(built, plan, steps)
 
-    def again(self, name: str) -> None:
+    def request_round(self, name: str) -> None:
         """Have a round of this pool in the next cycle even if nothing changes."""
         self._pools[name].settled = None
 
-    def specs_needed(self, decided: Round) -> list[JobId]:
+    def needed_specs(self, decided: Round) -> list[JobId]:
         """The jobs whose specs must be in `view.specs` before `units` is asked."""
-        return plan_batches.placed_ids(self.view, decided.built, decided.plan)
+        return plan_batches.placed_job_ids(self.view, decided.built, decided.plan)
 
-    def units(self, decided: Round) -> list[Unit]:
+    def make_batches(self, decided: Round) -> list[AppendBatch]:
         """What the log is told of a round."""
-        specs = self.view.specs.of(self.specs_needed(decided))
-        return plan_batches.units(self.view, decided.built, decided.plan, specs)
+        specs = self.view.specs.get_all(self.needed_specs(decided))
+        return plan_batches.make_batches(self.view, decided.built, decided.plan, specs)

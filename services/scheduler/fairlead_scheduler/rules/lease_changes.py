@@ -26,7 +26,7 @@ from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.view import View
 
 
-class Held(msgspec.Struct, frozen=True, gc=False):
+class LeaseState(msgspec.Struct, frozen=True, gc=False):
     """What is known of one live lease. `given_up`: the scheduler counts its run as lost."""
 
     executor: str
@@ -35,16 +35,16 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 
 
 @lru_cache(maxsize=4096)
-def held(executor: str, wish: DesiredState, given_up: bool = False) -> Held:
+def lease_state(executor: str, wish: DesiredState, given_up: bool = False) -> LeaseState:
     """One object for all leases of an executor with the same wish: there may be a million."""
-    return Held(executor, wish, given_up)
+    return LeaseState(executor, wish, given_up)
 
 
 class LeaseChange(msgspec.Struct, frozen=True, gc=False):
     """A record that makes, changes or ends a lease, and what is then known of it (None: ended)."""
 
     run: RunId
-    held: Held | None
+    state: LeaseState | None
     record: Record
 
 
@@ -53,32 +53,32 @@ class Leases:
     executors have still to report that they have ended."""
 
     def __init__(self) -> None:
-        self.held: dict[RunId, Held] = {}
+        self.by_run: dict[RunId, LeaseState] = {}
         self.given_up: dict[RunId, JobId] = {}
 
     def read_back(self, executor: str, newest: dict[str, bytes]) -> None:
         """Take over what the topic of an executor holds."""
         for run, value in newest.items():
-            self.held[RunId(run)] = held(executor, _wish.decode(value).wish)
+            self.by_run[RunId(run)] = lease_state(executor, _wish.decode(value).wish)
 
     def assume_wanted(self, view: View) -> None:
         """Live runs whose lease could not be read back: their executors may still have it."""
         jobs = view.jobs
         rows = view.decidable(_live_runs(view))
-        runs = map(run_id, jobs.rows.every(rows), jobs.run[rows].tolist())
+        runs = map(run_id, jobs.rows.ids_at(rows), jobs.run[rows].tolist())
         for run, node in zip(runs, jobs.node[rows].tolist(), strict=True):
-            if run not in self.held:
-                self.held[run] = held(jobs.nodes.values[node].executor, DesiredState.RUN)
+            if run not in self.by_run:
+                self.by_run[run] = lease_state(jobs.nodes.values[node].executor, DesiredState.RUN)
 
     def apply(self, changes: Iterable[LeaseChange]) -> None:
         """Keep in step with an append that is done."""
         for change in changes:
-            if change.held is None:
-                self.held.pop(change.run, None)
+            if change.state is None:
+                self.by_run.pop(change.run, None)
                 self.given_up.pop(change.run, None)
             else:
-                self.held[change.run] = change.held
-                if change.held.given_up:
+                self.by_run[change.run] = change.state
+                if change.state.given_up:
                     self.given_up[change.run] = JobId(parse_run_id(change.run)[0])
 
     def is_given_up(self, run: RunId) -> bool:
@@ -98,7 +98,7 @@ def new_lease(
 ) -> LeaseChange:
     """The lease that starts the job's next run on this node."""
     jobs = view.jobs
-    job_id, run = jobs.rows.of(row), int(jobs.run[row]) + 1
+    job_id, run = jobs.rows.id_at(row), int(jobs.run[row]) + 1
     job_set = jobs.job_sets.values[jobs.job_set[row]]
     environment = {
         "FAIRLEAD_JOB_ID": job_id,
@@ -112,7 +112,7 @@ def new_lease(
     spec = submitted.spec
     if shape != bytes(submitted.shape):  # a retry gave it more memory
         before = shapes.decode(submitted.shape).requests[quantities.MEMORY]
-        spec = run_ends.with_memory(bytes(spec), before, requests[quantities.MEMORY])
+        spec = run_ends.scale_spec_memory(bytes(spec), before, requests[quantities.MEMORY])
     lease = Lease(
         job_id=job_id,
         run=run,
@@ -129,12 +129,12 @@ def new_lease(
         requests=requests,
         spec=spec,
     )
-    return _written(node.executor, lease)
+    return _make_change(node.executor, lease)
 
 
-def _written(executor: str, lease: Lease, *, given_up: bool = False) -> LeaseChange:
+def _make_change(executor: str, lease: Lease, *, given_up: bool = False) -> LeaseChange:
     record = leases.record(executor, lease)
-    return LeaseChange(RunId(record.key), held(executor, lease.wish, given_up), record)
+    return LeaseChange(RunId(record.key), lease_state(executor, lease.wish, given_up), record)
 
 
 def _gang_environment(gang: ev.Gang | None) -> dict[str, str]:
@@ -168,7 +168,7 @@ def stop_lease(
     node = jobs.nodes.values[jobs.node.item(row)]
     job_set = jobs.job_sets.values[jobs.job_set.item(row)]
     lease = Lease(
-        job_id=jobs.rows.of(row),
+        job_id=jobs.rows.id_at(row),
         run=jobs.run.item(row),
         queue=job_set.queue,
         job_set=job_set.name,
@@ -178,17 +178,19 @@ def stop_lease(
         failure=failure,
         grace_s=jobs.grace_s.item(row),
     )
-    return _written(node.executor, lease, given_up=given_up)
+    return _make_change(node.executor, lease, given_up=given_up)
 
 
-def clear(held: Leases, run: RunId, executor: str | None = None) -> tuple[LeaseChange, ...]:
+def end_lease(
+    live_leases: Leases, run: RunId, executor: str | None = None
+) -> tuple[LeaseChange, ...]:
     """The record that ends the lease of a run, none if there is no such lease."""
-    known = held.held.get(run)
+    known = live_leases.by_run.get(run)
     name = known.executor if known is not None else executor
     return () if name is None else (LeaseChange(run, None, leases.deletion_record(name, run)),)
 
 
-def clear_all(runs: Sequence[RunId], executors: Sequence[str]) -> list[LeaseChange]:
+def end_leases(runs: Sequence[RunId], executors: Sequence[str]) -> list[LeaseChange]:
     """The records that end the leases of these runs, which were on nodes of these executors."""
     topics = {name: leases_of(name).name for name in set(executors)}
     return [
@@ -202,14 +204,16 @@ NO_LEASE: Final = (
 )
 
 
-def executors_in_use(view: View) -> set[str]:
+def find_executors_in_use(view: View) -> set[str]:
     """The executors that have live runs."""
     numbers = np.unique(view.jobs.node[_live_runs(view)])
     nodes = view.jobs.nodes.values
     return {nodes[number].executor for number in numbers.tolist() if number >= 0}
 
 
-def runs_without_lease(view: View, held: Leases) -> dict[RunId, tuple[c.JobSet, ev.JobRunLost]]:
+def find_runs_without_lease(
+    view: View, live_leases: Leases
+) -> dict[RunId, tuple[c.JobSet, ev.JobRunLost]]:
     """Live runs of which no lease says that they exist, and the ends of them.
 
     A lease is appended together with its run, and its null together with what ends the run: in an
@@ -218,9 +222,9 @@ def runs_without_lease(view: View, held: Leases) -> dict[RunId, tuple[c.JobSet, 
     jobs = view.jobs
     rows = view.decidable(_live_runs(view))
     found = {}
-    for job_id, row in zip(jobs.rows.every(rows), rows.tolist(), strict=True):
+    for job_id, row in zip(jobs.rows.ids_at(rows), rows.tolist(), strict=True):
         run = run_id(job_id, jobs.run.item(row))
-        if run not in held.held:
+        if run not in live_leases.by_run:
             lost = ev.JobRunLost(job_id=job_id, run=jobs.run.item(row), reason=NO_LEASE)
             found[run] = jobs.job_sets.values[jobs.job_set.item(row)], lost
     return found
@@ -232,17 +236,17 @@ def _live_runs(view: View) -> c.Rows:
     return live
 
 
-def compare(view: View, held: Leases) -> list[RunId]:
+def find_unwanted_leases(view: View, live_leases: Leases) -> list[RunId]:
     """Live leases of runs that have ended, or of which the view knows nothing: all are looked at.
 
-    A new leader calls this first of all; later `View.loose_runs` and `View.attention` name them.
+    A new leader calls this first of all; later `View.orphaned_runs` and `View.attention` name them.
     Of those that wish a lost run to stop, the executor has still to report the end: they stay, as
-    `held.given_up`. If it has reported that already, it does so again.
+    `Leases.given_up`. If it has reported that already, it does so again.
     """
     jobs = view.jobs
     unwanted = []
-    for run, known in held.held.items():
-        if is_stopped(view, run):
+    for run, known in live_leases.by_run.items():
+        if is_in_stopped_partition(view, run):
             continue
         job_id, number = parse_run_id(run)
         row = jobs.rows.get(JobId(job_id))
@@ -257,7 +261,7 @@ def compare(view: View, held: Leases) -> list[RunId]:
         if is_decided_next and (run_state != _LOST or known.wish is DesiredState.RUN):
             continue
         if known.wish is DesiredState.STOP:
-            held.given_up[run] = JobId(job_id)
+            live_leases.given_up[run] = JobId(job_id)
         else:
             unwanted.append(run)
     return unwanted
@@ -266,6 +270,6 @@ def compare(view: View, held: Leases) -> list[RunId]:
 _LOST: Final = c.RUN_CODE[RunState.LOST]
 
 
-def is_stopped(view: View, run: RunId) -> bool:
+def is_in_stopped_partition(view: View, run: RunId) -> bool:
     """Whether the log of this run's job cannot be read on: nobody knows then what became of it."""
     return bool(view.stopped) and partition_of_job(parse_run_id(run)[0]) in view.stopped

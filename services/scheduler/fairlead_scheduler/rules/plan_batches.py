@@ -10,9 +10,9 @@ from fairlead_scheduler.engine import Plan
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.rules import lease_changes
-from fairlead_scheduler.rules.append_batches import Unit, too_large
+from fairlead_scheduler.rules.append_batches import AppendBatch, explain_too_large
 from fairlead_scheduler.rules.lease_changes import LeaseChange
-from fairlead_scheduler.snapshots import Built
+from fairlead_scheduler.snapshots import BuiltSnapshot
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.job_table import JobSet
 from fairlead_scheduler.state.view import View
@@ -24,47 +24,47 @@ CAUSES: Final = {
 }
 
 
-def placed_ids(view: View, built: Built, plan: Plan) -> list[JobId]:
+def placed_job_ids(view: View, built: BuiltSnapshot, plan: Plan) -> list[JobId]:
     """The jobs that start, whose specs are needed to write their leases."""
-    return view.jobs.rows.every(built.rows[plan.placed_job])
+    return view.jobs.rows.ids_at(built.rows[plan.placed_job])
 
 
-def units(
-    view: View, built: Built, plan: Plan, specs: Mapping[JobId, ev.JobSubmitted]
-) -> list[Unit]:
-    """One unit per job or gang that starts, with what it displaces; then refusals."""
-    made = _Units(view, built)
-    after = made.preempt(plan)
+def make_batches(
+    view: View, built: BuiltSnapshot, plan: Plan, specs: Mapping[JobId, ev.JobSubmitted]
+) -> list[AppendBatch]:
+    """One batch per job or gang that starts, with what it displaces; then refusals."""
+    collector = _BatchCollector(view, built)
+    after = collector.preempt(plan)
     nodes = plan.placed_node.tolist()
     values = plan.placed_value.tolist()
     jobs = plan.placed_job.tolist()
     for job, node, value in zip(jobs, nodes, values, strict=True):
-        made.place(job, node, value, specs, after.get(node, ()), plan.pool)
-    reasons = _Sentences(built, plan)
+        collector.place(job, node, value, specs, after.get(node, ()), plan.pool)
+    reasons = _RefusalTexts(built, plan)
     for job, code in zip(plan.rejected_job.tolist(), plan.rejected_code.tolist(), strict=True):
         event: ev.AnyEvent = ev.JobRejected(
-            job_id=made.id_of(job),
+            job_id=collector.id_of(job),
             code=reason_texts.CODE_NAMES[engine.Code(code)],
             reason=reasons.of(job, code),
         )
-        made.add(job, event)
+        collector.add(job, event)
     for job, code in zip(plan.failed_job.tolist(), plan.failed_code.tolist(), strict=True):
         if code == engine.Code.ALL_NODES_TRIED:
             continue
         event = ev.JobFailed(
-            job_id=made.id_of(job),
+            job_id=collector.id_of(job),
             category=FailureCategory.ADMISSION,
             reason=f"{reason_texts.CODE_NAMES[engine.Code(code)]}: {reasons.of(job, code)}",
         )
-        made.add(job, event)
-    made.fail_tried(plan.failed_job[plan.failed_code == engine.Code.ALL_NODES_TRIED].tolist())
-    return made.units()
+        collector.add(job, event)
+    collector.fail_tried(plan.failed_job[plan.failed_code == engine.Code.ALL_NODES_TRIED].tolist())
+    return collector.batches()
 
 
-class _Units:
-    """Collects facts and leases by the unit they belong to: a gang, or a single job."""
+class _BatchCollector:
+    """Collects facts and leases by the batch they belong to: a gang, or a single job."""
 
-    def __init__(self, view: View, built: Built) -> None:
+    def __init__(self, view: View, built: BuiltSnapshot) -> None:
         self._view = view
         self._built = built
         self._rows = built.rows
@@ -74,7 +74,7 @@ class _Units:
 
     def id_of(self, job: int) -> JobId:
         """The id of a job of the snapshot."""
-        return self._view.jobs.rows.of(self._rows.item(job))
+        return self._view.jobs.rows.id_at(self._rows.item(job))
 
     def _key(self, job: int) -> int:
         """Gangs count from -1 downwards, single jobs are their row."""
@@ -84,7 +84,7 @@ class _Units:
     def add(
         self, job: int, event: ev.AnyEvent, lease: LeaseChange | None = None, of: int = -1
     ) -> None:
-        """A fact about `job` that belongs to the unit of `of` (default: its own)."""
+        """A fact about `job` that belongs to the batch of `of` (default: its own)."""
         key = self._key(job if of < 0 else of)
         jobs = self._view.jobs
         job_set = jobs.job_sets.values[jobs.job_set.item(self._rows.item(job))]
@@ -101,7 +101,7 @@ class _Units:
             cause = CAUSES[engine.Cause(int(plan.preempted_cause[at]))]
             row, job_id = self._rows.item(job), self.id_of(job)
             run = int(self._view.jobs.run[row])
-            reason = _why(self._built.snapshot, plan, at, cause, self.id_of(taker))
+            reason = _preemption_reason(self._built.snapshot, plan, at, cause, self.id_of(taker))
             event = ev.JobRunPreempting(
                 job_id=job_id, run=run, cause=cause, reason=reason, for_job=self.id_of(taker)
             )
@@ -119,7 +119,7 @@ class _Units:
         for row in rows:
             node = at.get(jobs.nodes.values[int(jobs.node[row])])
             if node is not None:
-                run = run_id(jobs.rows.of(row), int(jobs.run[row]))
+                run = run_id(jobs.rows.id_at(row), int(jobs.run[row]))
                 leaving[node] = (*leaving.get(node, ()), run)
         return leaving
 
@@ -167,17 +167,17 @@ class _Units:
         )
         self.add(job, event, lease_changes.new_lease(self._view, row, specs[job_id], name, after))
 
-    def units(self) -> list[Unit]:
+    def batches(self) -> list[AppendBatch]:
         """In the order in which the first fact of each came."""
         made = []
         for key, facts in self._facts.items():
-            unit = Unit(tuple(facts), tuple(self._leases.get(key, ())))
-            why = too_large(unit)
-            made.append(unit if why is None else _failed(unit, why))
+            batch = AppendBatch(tuple(facts), tuple(self._leases.get(key, ())))
+            why = explain_too_large(batch)
+            made.append(batch if why is None else _fail_too_large(batch, why))
         return made
 
 
-def _failed(unit: Unit, why: str) -> Unit:
+def _fail_too_large(batch: AppendBatch, why: str) -> AppendBatch:
     """The end of jobs whose start no log takes: every leader would try it again, and end."""
     reason = f"what the log is told of its start, and at once, is too large: {why}"
     ended = [
@@ -185,13 +185,13 @@ def _failed(unit: Unit, why: str) -> Unit:
             job_set,
             ev.JobFailed(job_id=event.job_id, category=FailureCategory.ADMISSION, reason=reason),
         )
-        for job_set, event in unit.facts
+        for job_set, event in batch.facts
         if isinstance(event, ev.JobRunLeased)
     ]
-    return Unit(tuple(ended))
+    return AppendBatch(tuple(ended))
 
 
-def _why(
+def _preemption_reason(
     snapshot: engine.Snapshot, plan: Plan, at: int, cause: PreemptionCause, name: JobId
 ) -> str:
     """E5: the cause, the job that takes the room, and both queues' shares."""
@@ -205,10 +205,10 @@ def _why(
     )
 
 
-class _Sentences:
+class _RefusalTexts:
     """Reasons in words, made once per row of `plan.reasons` that somebody asks for."""
 
-    def __init__(self, built: Built, plan: Plan) -> None:
+    def __init__(self, built: BuiltSnapshot, plan: Plan) -> None:
         self._built = built
         self._plan = plan
         reasons = plan.reasons

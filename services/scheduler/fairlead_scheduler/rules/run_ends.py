@@ -26,20 +26,20 @@ def decide_end(
     queues: Queues,
     clusters: Clusters,
     unstarted_max: int,
-    together: "Together",
+    gang_starts: "GangStarts",
 ) -> End:
     """What the end of its newest run means for the job."""
     jobs = view.jobs
-    job_id, state = jobs.rows.of(row), c.RUN_STATES[jobs.run_state.item(row)]
+    job_id, state = jobs.rows.id_at(row), c.RUN_STATES[jobs.run_state.item(row)]
     if state is RunState.SUCCEEDED:
         return ev.JobSucceeded(job_id=job_id)
     flags, rare = jobs.flags.item(row), jobs.rare.get(row) or c.Rare()
     if flags & c.STOP_CANCEL:
         return ev.JobCancelled(job_id=job_id, reason=rare.stop_reason or "cancelled")
-    if rare.gang_doom:
-        return doomed(job_id, rare)
+    if rare.gang_cannot_start:
+        return fail_with_gang(job_id, rare)
     if state is RunState.RETURNED:
-        return _returned(view, row, rare, unstarted_max)
+        return _end_returned(view, row, rare, unstarted_max)
     if flags & c.STOP_PREEMPT:
         if flags & c.PREEMPTED_IS_FINAL:
             return ev.JobPreempted(job_id=job_id, reason=rare.stop_reason)
@@ -48,9 +48,9 @@ def decide_end(
         return ev.JobRequeued(job_id=job_id, reason=rare.stop_reason)
     match state:
         case RunState.FAILED:
-            if together.misses(row):
-                return _returned(view, row, rare, unstarted_max)
-            return _failed(view, row, rare, queues, clusters)
+            if gang_starts.misses(row):
+                return _end_returned(view, row, rare, unstarted_max)
+            return _end_failed(view, row, rare, queues, clusters)
         case RunState.STOPPED | RunState.LOST:
             return ev.JobRequeued(job_id=job_id, reason=rare.failure_reason or "its run was lost")
         case RunState.LEASED | RunState.PENDING | RunState.RUNNING:
@@ -59,9 +59,11 @@ def decide_end(
             assert_never(state)
 
 
-def doomed(job_id: JobId, rare: c.Rare) -> ev.JobFailed:
+def fail_with_gang(job_id: JobId, rare: c.Rare) -> ev.JobFailed:
     """The end of a job whose gang can never start: all members have one reason."""
-    return ev.JobFailed(job_id=job_id, category=FailureCategory.ADMISSION, reason=rare.doom)
+    return ev.JobFailed(
+        job_id=job_id, category=FailureCategory.ADMISSION, reason=rare.cannot_start_reason
+    )
 
 
 def _ended_unstarted(view: View, row: int) -> bool:
@@ -79,9 +81,9 @@ def node_name(view: View, row: int) -> str:
     return f"{name.executor}/{name.node}"
 
 
-def _returned(view: View, row: int, rare: c.Rare, unstarted_max: int) -> End:
+def _end_returned(view: View, row: int, rare: c.Rare, unstarted_max: int) -> End:
     """It never started: another node may do, but not for ever."""
-    job_id = view.jobs.rows.of(row)
+    job_id = view.jobs.rows.id_at(row)
     if len(rare.avoid) + 1 >= unstarted_max:
         return ev.JobFailed(
             job_id=job_id,
@@ -96,8 +98,8 @@ def _returned(view: View, row: int, rare: c.Rare, unstarted_max: int) -> End:
     )
 
 
-def _failed(view: View, row: int, rare: c.Rare, queues: Queues, clusters: Clusters) -> End:
-    jobs, job_id = view.jobs, view.jobs.rows.of(row)
+def _end_failed(view: View, row: int, rare: c.Rare, queues: Queues, clusters: Clusters) -> End:
+    jobs, job_id = view.jobs, view.jobs.rows.id_at(row)
     category = rare.failure or FailureCategory.INTERNAL
     policy = rare.retry or queues.get(jobs.queues.values[jobs.queue[row]]).retry_policy
     policy = policy or DEFAULT_POLICY
@@ -115,8 +117,8 @@ def _failed(view: View, row: int, rare: c.Rare, queues: Queues, clusters: Cluste
     memory = shape.requests.get(quantities.MEMORY, 0)
     more = memory
     if category is FailureCategory.OOM:
-        most = clusters.most(jobs.pools.values[jobs.pool[row]], quantities.MEMORY)
-        more = more_memory(memory, policy.memory_factor, most)
+        most = clusters.largest_amount(jobs.pools.values[jobs.pool[row]], quantities.MEMORY)
+        more = increase_memory(memory, policy.memory_factor, most)
     if more == memory:
         return ev.JobRequeued(job_id=job_id, reason=reason, counted=True, avoid_node=avoid)
     amounts = (quantities.format_quantity(quantities.MEMORY, amount) for amount in (memory, more))
@@ -131,8 +133,8 @@ def _failed(view: View, row: int, rare: c.Rare, queues: Queues, clusters: Cluste
     )
 
 
-class Together:
-    """Gangs that must start together, as the view is now: the members of each are counted once."""
+class GangStarts:
+    """Which gangs have enough members left to start; the members of each gang are counted once."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -149,12 +151,12 @@ class Together:
         on = self._on.get(rare.gang)
         if on is None:
             members = view.gang_members.get(rare.gang, ())
-            on = sum(is_on(view, view.jobs.rows[job_id]) for job_id in members)
+            on = sum(is_wanted_run(view, view.jobs.rows[job_id]) for job_id in members)
             self._on[rare.gang] = on
         return on < view.gangs[rare.gang].min_size
 
 
-def is_on(view: View, row: int) -> bool:
+def is_wanted_run(view: View, row: int) -> bool:
     """Whether a run of the job lives and nobody has asked it to stop."""
     jobs = view.jobs
     return bool(c.IS_LIVE_RUN[jobs.run_state[row]] and not jobs.flags[row] & c.STOPPING)
@@ -163,13 +165,13 @@ def is_on(view: View, row: int) -> bool:
 # More memory ----------------------------------------------------------------------------------
 
 
-def more_memory(memory: int, factor: float, most: int) -> int:
+def increase_memory(memory: int, factor: float, most: int) -> int:
     """`memory` times the factor (bytes), but no more than any node has, and never less."""
     wanted = min(round(memory * factor), quantities.AMOUNT_MAX)
     return max(memory, min(wanted, most) if most else wanted)
 
 
-def with_memory(spec: bytes, before: int, after: int) -> msgspec.Raw:
+def scale_spec_memory(spec: bytes, before: int, after: int) -> msgspec.Raw:
     """The pod spec with the memory of all its containers, requested and at most, in proportion."""
     decoded: dict[str, Any] = msgspec.json.decode(spec)  # a pod spec as somebody wrote it
     ratio = Fraction(after, before)
@@ -178,11 +180,11 @@ def with_memory(spec: bytes, before: int, after: int) -> msgspec.Raw:
             asked = container.get("resources") or {}
             for amounts in (asked.get("requests"), asked.get("limits")):
                 if amounts and amounts.get(quantities.MEMORY) is not None:
-                    amounts[quantities.MEMORY] = _times(amounts[quantities.MEMORY], ratio)
+                    amounts[quantities.MEMORY] = _scale_quantity(amounts[quantities.MEMORY], ratio)
     return msgspec.Raw(msgspec.json.encode(decoded))
 
 
-def _times(quantity: str | int | float, ratio: Fraction) -> str:
+def _scale_quantity(quantity: str | int | float, ratio: Fraction) -> str:
     amount = quantities.parse_quantity(quantities.MEMORY, quantity, round_up=True) * ratio
     whole = min(-(-amount.numerator // amount.denominator), quantities.AMOUNT_MAX)
     return quantities.format_quantity(quantities.MEMORY, whole)

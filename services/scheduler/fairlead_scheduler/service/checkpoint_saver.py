@@ -12,23 +12,23 @@ from typing import Final
 from fairlead_common.db import Pool
 from fairlead_common.service import clock
 from fairlead_scheduler.service import metrics
-from fairlead_scheduler.service.follower import CHECKPOINT, State, tidy
+from fairlead_scheduler.service.follower import CHECKPOINT, State, trim_caches_safely
 from fairlead_scheduler.service.full_disk import FullDisk
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_scheduler.state.checkpoint_names import SavedNames
-from fairlead_scheduler.state.checkpoint_parts import Parts
-from fairlead_scheduler.state.specs import PART_MAX
+from fairlead_scheduler.state.checkpoint_parts import CheckpointParts
+from fairlead_scheduler.state.specs import SPECS_PER_SAVE_MAX
 from fairlead_scheduler.store import checkpoint
 
-REST: Final = 3.0
-REST_S_MAX: Final = 10.0
+PAUSE_FACTOR: Final = 3.0
+PAUSE_S_MAX: Final = 10.0
 """After a save this many times what it took passes before the next, at most so long: under load
 jobs change again and again, and what is saved later is saved once."""
-SPECS_S: Final = 0.5
+SPECS_CHECK_S: Final = 0.5
 """How often the saver looks meanwhile whether too many submissions wait in memory."""
 
 
-class Saver:
+class CheckpointSaver:
     """Saves the leader's view. `saved`, `names`: the positions and names of the checkpoint."""
 
     def __init__(
@@ -54,7 +54,9 @@ class Saver:
         """
         took_s = 0.0
         while True:
-            await self._rest(max(self._settings.checkpoint_s, min(REST * took_s, REST_S_MAX)))
+            await self._rest(
+                max(self._settings.checkpoint_s, min(PAUSE_FACTOR * took_s, PAUSE_S_MAX))
+            )
             begun_s = clock.monotonic_s()
             if await self.save():
                 took_s = clock.monotonic_s() - begun_s
@@ -63,20 +65,22 @@ class Saver:
     async def save(self) -> bool:
         """Save everything that has changed until now; False if nothing has."""
         state = self._state
-        async with state.folding:
-            parts = Parts(state.view, self._names, self._saved)
+        async with state.fold_lock:
+            parts = CheckpointParts(state.view, self._names, self._saved)
         is_saved = False
         while not parts.is_done:
             await self.save_specs()
-            async with state.folding:
-                changes = parts.take()
+            async with state.fold_lock:
+                changes = parts.take_next()
                 nodes, state.clusters.unsaved = state.clusters.unsaved, []
             if changes.is_empty and not nodes:
                 continue
-            await self._full_disk.outlast(partial(checkpoint.save, self._pool, changes, nodes))
+            await self._full_disk.retry_until_space(
+                partial(checkpoint.save_changes, self._pool, changes, nodes)
+            )
             self._saved = changes.positions
             await self._end_specs()
-            await state.moved(CHECKPOINT, dict(enumerate(self._saved)))
+            await state.advance(CHECKPOINT, dict(enumerate(self._saved)))
             is_saved = True
         return is_saved
 
@@ -84,22 +88,22 @@ class Saver:
         """Save the oldest submissions while there are more than are saved together."""
         state = self._state
         specs = state.view.specs
-        while len(specs.fresh) > PART_MAX:
-            async with state.folding:
-                saving = specs.save(PART_MAX)
+        while len(specs.unsaved) > SPECS_PER_SAVE_MAX:
+            async with state.fold_lock:
+                saving = specs.begin_save(SPECS_PER_SAVE_MAX)
             if saving is not None:
                 save = partial(checkpoint.save_specs, self._pool, self._saved, saving)
-                await self._full_disk.outlast(save)
+                await self._full_disk.retry_until_space(save)
             await self._end_specs()
 
     async def _end_specs(self) -> None:
-        async with self._state.recalling, self._state.folding:  # nobody is using them
+        async with self._state.lookup_lock, self._state.fold_lock:  # nobody is using them
             self._state.view.specs.end_save()
-        await tidy(self._state)
+        await trim_caches_safely(self._state)
 
     async def _rest(self, rest_s: float) -> None:
         """Wait so long, but let no submissions pile up meanwhile."""
         end_s = clock.monotonic_s() + rest_s
         while (left_s := end_s - clock.monotonic_s()) > 0:
-            await asyncio.sleep(min(left_s, SPECS_S))
+            await asyncio.sleep(min(left_s, SPECS_CHECK_S))
             await self.save_specs()

@@ -26,16 +26,16 @@ ANSWER_S_MAX = 10.0
 _logger = logging.getLogger("fairlead.scheduler.mirror")
 
 
-async def mirror(log: EventLog, url: str) -> None:
+async def mirror_clusters(log: EventLog, url: str) -> None:
     """Mirror for ever; while Redis is away, try again every `RETRY_S`."""
     away = False
     while True:
         client = redis.from_url(url, socket_timeout=5, socket_connect_timeout=5)
         try:
             reader = await CompactedReader.open(log, CLUSTERS)
-            await _apart(client.delete(HEARTBEATS, NODES))
+            await _await_bounded(client.delete(HEARTBEATS, NODES))
             while True:
-                await _apart(_write(client, await reader.read(wait_s=5.0)))
+                await _await_bounded(_write(client, await reader.read(wait_s=5.0)))
                 away = False
         except (RedisError, OSError) as error:
             if not away:
@@ -46,7 +46,7 @@ async def mirror(log: EventLog, url: str) -> None:
         await asyncio.sleep(RETRY_S)
 
 
-async def _apart(work: Awaitable[object]) -> None:
+async def _await_bounded(work: Awaitable[object]) -> None:
     """Wait for work in a task of its own: the client's calls swallow cancellations."""
     task = asyncio.ensure_future(work)
     try:

@@ -19,7 +19,7 @@ from fairlead_common.log import Producer, Record
 from fairlead_common.log.topics import JOBS
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk, Space
-from fairlead_scheduler.rules.append_batches import Unit, appends
+from fairlead_scheduler.rules.append_batches import AppendBatch, group_into_appends
 from fairlead_scheduler.rules.decider import Decider, Round
 from fairlead_scheduler.rules.housekeeping import Housekeeping
 from fairlead_scheduler.service import metrics
@@ -52,7 +52,7 @@ class Decided(NamedTuple):
     """What a cycle appends, in this order: nothing in it refers to rows of the view."""
 
     housekeeping: Housekeeping
-    rounds: list[list[Unit]]
+    rounds: list[list[AppendBatch]]
     reports: list[list[Record]]
 
 
@@ -84,22 +84,22 @@ class Cycle:
         self._monotonic_s = monotonic_s
         self._offload = offload
 
-    async def turn(self) -> None:
+    async def run_once(self) -> None:
         """Decide everything that is due now, append it, and wait until it is folded back."""
         begun_s = self._monotonic_s()
         await self.decide_and_append()
-        await self._state.reached(JOBS, self.written)
+        await self._state.wait_until_folded(JOBS, self.written)
         metrics.CYCLE_SECONDS.labels("all").observe(self._monotonic_s() - begun_s)
 
     async def decide_and_append(self) -> None:
         """Decide everything that is due now, and append it."""
         begun_s = self._monotonic_s()
-        async with self._state.folding:
+        async with self._state.fold_lock:
             decided = await self._decide(begun_s)
         decided_s = self._monotonic_s()
-        await self._append(decided.housekeeping.units())
-        for units in decided.rounds:
-            await self._append(units)
+        await self._append(decided.housekeeping.batches())
+        for batches in decided.rounds:
+            await self._append(batches)
         appended_s = self._monotonic_s()
         for records in decided.reports:
             await self._append_records(records)
@@ -109,49 +109,49 @@ class Cycle:
     async def _decide(self, begun_s: float) -> Decided:
         """Everything that is due now. `State.folding` is held."""
         now_ms = self._now_ms()
-        housekeeping = self._decider.due(now_ms)
+        housekeeping = self._decider.decide_housekeeping(now_ms)
         metrics.DECIDED.inc(housekeeping.decisions)
         pools = self._decider.pools()
-        troubles = self._state.troubles
-        for pool in troubles.gone(pools):
+        failures = self._state.pool_failures
+        for pool in failures.forget_other_pools(pools):
             metrics.POOL_FAILING.labels(pool).set(0)
         rounds, reports = [], []
         # While the disk is nearly full, what runs is looked after and nothing new is started.
         has_space = self._full_disk.disk.space is Space.ENOUGH
         for pool in pools if has_space else ():
-            if troubles.waits(pool, begun_s):
+            if failures.must_wait(pool, begun_s):
                 continue
             found = await self._round(pool, housekeeping, now_ms)
             if found is not None:
-                decided, units = found
-                rounds.append(units)
+                decided, batches = found
+                rounds.append(batches)
                 reports.append(self._report(decided, now_ms))
-        reports += [self._report_trouble(pool, now_ms) for pool in troubles.by_pool]
+        reports += [self._report_failure(pool, now_ms) for pool in failures.by_pool]
         reports.append(self._forget_pools(pools))
         return Decided(housekeeping, rounds, [records for records in reports if records])
 
     async def _round(
         self, pool: str, kept: Housekeeping, now_ms: int
-    ) -> tuple[Round, list[Unit]] | None:
+    ) -> tuple[Round, list[AppendBatch]] | None:
         try:
             decided = await self._offload(
-                lambda: self._decider.round(pool, kept, now_ms, self._monotonic_s)
+                lambda: self._decider.decide_round(pool, kept, now_ms, self._monotonic_s)
             )
         except Exception as error:
             self._failed(pool, error)
             return None
         if decided is None:
             return None
-        needed = self._decider.specs_needed(decided)
+        needed = self._decider.needed_specs(decided)
         await load_specs(self._database, self._state.view, needed)
-        units = self._attempt(pool, lambda: self._decider.units(decided))
-        if units is None:
+        batches = self._attempt(pool, lambda: self._decider.make_batches(decided))
+        if batches is None:
             return None
         for step, seconds in decided.steps_s.items():
             metrics.ROUND_SECONDS.labels(pool, step).observe(seconds)
         metrics.LEASED.labels(pool).inc(len(decided.plan.placed_job))
         metrics.PREEMPTED.labels(pool).inc(len(decided.plan.preempted_job))
-        return decided, units
+        return decided, batches
 
     def _attempt(self, pool: str, work: Callable[[], T]) -> T | None:
         """What a pure part of a pool's round gives; None when it raised."""
@@ -163,23 +163,23 @@ class Cycle:
 
     def _failed(self, pool: str, error: Exception) -> None:
         """Note that the round of this pool raised; the pool is tried again later."""
-        trouble = self._state.troubles.failed(pool, error, self._monotonic_s())
+        failure = self._state.pool_failures.record_failure(pool, error, self._monotonic_s())
         metrics.POOL_FAILURES.labels(pool).inc()
         metrics.POOL_FAILING.labels(pool).set(1)
         _logger.error(
             "the round of pool %s failed, for the %d. time in a row",
             pool,
-            trouble.times,
+            failure.times,
             exc_info=error,
         )
 
-    async def _append(self, units: Iterable[Unit]) -> None:
-        for append in appends(units):
+    async def _append(self, batches: Iterable[AppendBatch]) -> None:
+        for append in group_into_appends(batches):
             await self._append_records(append.records)
             self._decider.leases.apply(append.leases)
 
     async def _append_records(self, records: list[Record]) -> None:
-        appended = await self._full_disk.outlast(partial(self._producer.append, records))
+        appended = await self._full_disk.retry_until_space(partial(self._producer.append, records))
         for (topic, partition), position in appended.items():
             if topic == JOBS:
                 self.written[partition] = position
@@ -189,14 +189,14 @@ class Cycle:
         pool = decided.plan.pool
         now_s = self._monotonic_s()
         if not self._may_report(pool, now_s):
-            self._decider.again(pool)
+            self._decider.request_round(pool)
             return []
         self._reported_s[pool] = now_s
         steps_ms = {step: round(1000 * s, 3) for step, s in decided.steps_s.items()}
         state = self._state
         records = self._attempt(
             pool,
-            lambda: self._reporter.changed(
+            lambda: self._reporter.report_round(
                 state.view,
                 decided.built,
                 decided.plan,
@@ -206,13 +206,13 @@ class Cycle:
             ),
         )
         if records is None:
-            self._decider.again(pool)
+            self._decider.request_round(pool)
             return []
-        if self._state.troubles.well(pool):
+        if self._state.pool_failures.record_success(pool):
             _logger.info("pool %s goes on", pool)
             metrics.POOL_FAILING.labels(pool).set(0)
-        if self._reporter.is_behind(pool):
-            self._decider.again(pool)
+        if self._reporter.has_more(pool):
+            self._decider.request_round(pool)
         return records
 
     def _forget_pools(self, pools: Sequence[str]) -> list[Record]:
@@ -220,17 +220,17 @@ class Cycle:
         for pool in self._reported_s.keys() - set(pools):
             del self._reported_s[pool]
             metrics.forget_pool(pool)
-        return self._reporter.forget(pools)
+        return self._reporter.retract_pools(pools)
 
     def _may_report(self, pool: str, now_s: float) -> bool:
         """Whether it is known what was reported before, and that is not too recent."""
         reported_s = self._reported_s.get(pool, -REPORT_S_MIN)
         return self._reporter.is_ready and now_s - reported_s >= REPORT_S_MIN
 
-    def _report_trouble(self, pool: str, now_ms: int) -> list[Record]:
+    def _report_failure(self, pool: str, now_ms: int) -> list[Record]:
         now_s = self._monotonic_s()
         if not self._may_report(pool, now_s):
             return []
         self._reported_s[pool] = now_s
-        why = self._state.troubles.by_pool[pool].why
-        return self._reporter.failing(self._state.view, pool, why, now_ms=now_ms)
+        why = self._state.pool_failures.by_pool[pool].why
+        return self._reporter.report_failure(self._state.view, pool, why, now_ms=now_ms)

@@ -13,16 +13,16 @@ from fairlead_common.log.protocol import Batch, Positions
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS
 from fairlead_common.log.validating_log import ValidatingReader, stopped_partitions
 from fairlead_common.service import clock
-from fairlead_scheduler.rules.pool_failures import Troubles
+from fairlead_scheduler.rules.pool_failures import PoolFailures
 from fairlead_scheduler.service import metrics
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.folds import job_fold
 from fairlead_scheduler.state.queue_state import Queues
-from fairlead_scheduler.state.specs import KEPT_MAX
+from fairlead_scheduler.state.specs import CACHED_MAX
 from fairlead_scheduler.state.view import View
 from fairlead_scheduler.store import checkpoint
 
-RECENT_KEPT_MAX = 200_000
+RECENT_JOBS_MAX = 200_000
 CHECKPOINT = "checkpoint"
 """What `State.moved` calls the positions of `fairlead.jobs` that are saved."""
 
@@ -34,25 +34,25 @@ class State:
         self.view = view
         self.clusters = clusters
         self.queues = queues
-        self.troubles = Troubles()
+        self.pool_failures = PoolFailures()
         self.positions: dict[str, dict[int, int]] = {}
         self.changed = asyncio.Event()
         self.settled = asyncio.Event()
         """Set when this process stands by, or has led for one cycle."""
-        self.folding = asyncio.Lock()
+        self.fold_lock = asyncio.Lock()
         """Held while anything here changes, and while a cycle decides, partly in a thread: rows
         stay what they are."""
-        self.recalling = asyncio.Lock()
+        self.lookup_lock = asyncio.Lock()
         """Held from the look-up of what events mention until they are folded; before `folding`."""
         self._moved = asyncio.Condition()
 
-    async def moved(self, topic: str, positions: Positions) -> None:
+    async def advance(self, topic: str, positions: Positions) -> None:
         """Positions of a topic were passed; who waits for that goes on."""
         self.positions.setdefault(topic, {}).update(positions)
         async with self._moved:
             self._moved.notify_all()
 
-    async def reached(self, topic: str, positions: Positions) -> None:
+    async def wait_until_folded(self, topic: str, positions: Positions) -> None:
         """Return once everything before these positions of a topic is folded.
 
         A stopped partition of `fairlead.jobs` is not waited for: nothing of it is folded until
@@ -71,31 +71,31 @@ class State:
 async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
     """Fold `fairlead.jobs` for ever."""
     reader = await log.reader(JOBS, dict(state.view.positions))
-    await state.moved(JOBS, state.view.positions)
+    await state.advance(JOBS, state.view.positions)
 
     async def fold(batch: Batch) -> Batch:
         view = state.view
         try:
-            messages = job_fold.decode(batch.entries)
+            messages = job_fold.decode_batch(batch.entries)
         except Undecodable:
             if not isinstance(reader, ValidatingReader):
                 raise
             batch = reader.screen(batch)
-            messages = job_fold.decode(batch.entries)
-        async with state.recalling:
-            wanted = job_fold.wanted(view, messages)
+            messages = job_fold.decode_batch(batch.entries)
+        async with state.lookup_lock:
+            wanted = job_fold.find_ids_to_look_up(view, messages)
             known = await checkpoint.find_ended(pool, wanted) if wanted else {}
-            async with state.folding:
-                labelled = job_fold.label_filters(view, messages)
+            async with state.fold_lock:
+                labelled = job_fold.find_specs_to_load(view, messages)
                 await load_specs(pool, view, labelled)
                 if any(job_id not in view.specs for job_id in labelled):
                     raise ViewConflict(
                         "the leader's checkpoint has left out jobs that ended later than this view"
                         " has read: it must start anew from that checkpoint"
                     )
-                job_fold.apply(view, messages, known)
-                job_fold.advance(view, batch.positions)
-                view.stop(stopped_partitions(reader))
+                job_fold.fold_messages(view, messages, known)
+                job_fold.advance_positions(view, batch.positions)
+                view.stop_partitions(stopped_partitions(reader))
         metrics.EVENTS.inc(len(batch.entries))
         oldest_ms = min((entry.time_ms for entry in batch.entries), default=None)
         metrics.LAG.set(0.0 if oldest_ms is None else (clock.now_ms() - oldest_ms) / 1000)
@@ -110,9 +110,9 @@ async def follow_clusters(log: EventLog, state: State) -> None:
     reader = await CompactedReader.open(log, CLUSTERS)
 
     async def fold(batch: Batch) -> Batch:
-        async with state.folding:
+        async with state.fold_lock:
             before = state.clusters.version
-            state.clusters.apply(batch.entries)
+            state.clusters.fold(batch.entries)
             if state.clusters.version != before:
                 state.view.version += 1
         return batch
@@ -125,8 +125,8 @@ async def follow_config(log: EventLog, state: State) -> None:
     reader = await CompactedReader.open(log, CONFIG)
 
     async def fold(batch: Batch) -> Batch:
-        async with state.folding:
-            state.queues.apply(batch.entries, state.clusters)
+        async with state.fold_lock:
+            state.queues.fold(batch.entries, state.clusters)
             state.view.version += bool(batch.entries)
         return batch
 
@@ -139,7 +139,7 @@ async def _follow(reader: Reader, state: State, fold: Callable[[Batch], Awaitabl
         batch = await reader.read(wait_s=1.0)
         version = state.view.version
         batch = await fold(batch)
-        await state.moved(reader.topic, batch.positions)
+        await state.advance(reader.topic, batch.positions)
         if state.view.version != version:
             state.changed.set()
 
@@ -148,17 +148,17 @@ async def load_specs(pool: Pool, view: View, ids: Iterable[JobId]) -> None:
     """Bring the specs of these jobs into `view.specs`. While `folding` is held, they stay there."""
     missing = [job_id for job_id in ids if job_id not in view.specs]
     if missing:
-        view.specs.looked_up(await checkpoint.read_specs(pool, missing))
+        view.specs.add_saved(await checkpoint.read_specs(pool, missing))
 
 
-async def tidy(state: State) -> None:
+async def trim_caches_safely(state: State) -> None:
     """`forget`, but not while somebody waits for the rest of what he needs together."""
-    async with state.recalling, state.folding:
-        forget(state.view)
+    async with state.lookup_lock, state.fold_lock:
+        trim_caches(state.view)
 
 
-def forget(view: View) -> None:
+def trim_caches(view: View) -> None:
     """Keep what is only a cache within its bounds, and forget names that nobody uses."""
-    view.keep_recent(RECENT_KEPT_MAX)
-    view.specs.keep(KEPT_MAX)
+    view.trim_recent(RECENT_JOBS_MAX)
+    view.specs.trim_saved(CACHED_MAX)
     view.jobs.forget_job_sets()

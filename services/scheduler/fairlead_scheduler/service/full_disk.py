@@ -24,7 +24,7 @@ class FullDisk:
         self.disk = disk
         self.problem: str | None = None
 
-    async def outlast(self, write: Callable[[], Awaitable[T]]) -> T:
+    async def retry_until_space(self, write: Callable[[], Awaitable[T]]) -> T:
         """The result of a write that is all or nothing, tried until there is space for it."""
         while True:
             try:

@@ -36,7 +36,7 @@ def limit_heaps() -> None:
     mallopt(_M_ARENA_MAX, HEAPS_MAX)
 
 
-async def give_back_regularly() -> None:
+async def trim_regularly() -> None:
     """Return only where the C library has no way to do that."""
     trim = _find_trim()
     while trim is not None:

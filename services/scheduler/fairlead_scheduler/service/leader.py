@@ -20,13 +20,13 @@ from fairlead_common.log.topics import CLUSTERS, CONFIG, JOB_PARTITIONS, JOBS, R
 from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_common.service import clock
 from fairlead_scheduler.rules import lease_changes
-from fairlead_scheduler.rules.append_batches import Unit, appends
+from fairlead_scheduler.rules.append_batches import AppendBatch, group_into_appends
 from fairlead_scheduler.rules.decider import Decider, Engine
 from fairlead_scheduler.rules.lease_changes import Leases
 from fairlead_scheduler.service import metrics
-from fairlead_scheduler.service.checkpoint_saver import Saver
+from fairlead_scheduler.service.checkpoint_saver import CheckpointSaver
 from fairlead_scheduler.service.cycle import Cycle
-from fairlead_scheduler.service.follower import State, tidy
+from fairlead_scheduler.service.follower import State, trim_caches_safely
 from fairlead_scheduler.service.full_disk import FullDisk
 from fairlead_scheduler.service.leader_heartbeat import LeaderHeartbeats, LogClock
 from fairlead_scheduler.service.reporter import Reporter
@@ -65,11 +65,11 @@ async def stand_by_and_lead(
         pruned_s = clock.monotonic_s()
         saved = await checkpoint.read_positions(pool, log_id, JOB_PARTITIONS)
         if saved is not None:
-            checkpoint.prune(state.view, saved)
-        await tidy(state)
-        async with state.folding:
+            checkpoint.forget_saved(state.view, saved)
+        await trim_caches_safely(state)
+        async with state.fold_lock:
             forget_names(state.view)
-        state.view.loose_runs.clear()  # a new leader compares all leases anyway
+        state.view.orphaned_runs.clear()  # a new leader compares all leases anyway
 
     lock = holding(
         settings.database_url,
@@ -96,26 +96,26 @@ async def lead(
     await session.end_silent_transactions(APPLICATION)
     producer = GuardedProducer(await log.producer(PRODUCER), session.confirm)
     heartbeats = LeaderHeartbeats.of(settings, producer, since_ms=clock.now_ms())
-    state.clusters.lead(heartbeats.instance, step_s_max=heartbeats.step_s_max)
-    await full_disk.outlast(heartbeats.append)
+    state.clusters.start_leading(heartbeats.instance, step_s_max=heartbeats.step_s_max)
+    await full_disk.retry_until_space(heartbeats.append)
     for topic in (JOBS, CLUSTERS, CONFIG):
-        await state.reached(topic, await log.end_positions(topic))
+        await state.wait_until_folded(topic, await log.end_positions(topic))
     log_clock = LogClock(state.clusters, heartbeats.step_s_max)
-    held = await _read_back(log, state)
-    await _give_up_runs_without_lease(log, producer, state, held)
-    held.assume_wanted(state.view)
+    live_leases = await _read_leases(log, state)
+    await _give_up_runs_without_lease(log, producer, state, live_leases)
+    live_leases.assume_wanted(state.view)
     reporter = Reporter((item.name for item in settings.priority_classes), is_ready=False)
     saved = await _saved_positions(log, pool)
     # after the positions: if a deposed leader saves in between, the first save here fails
     names = SavedNames(await checkpoint.read_names(pool))
-    state.clusters.numbers_are(await checkpoint.read_nodes(pool))
-    state.view.loose_runs.update(lease_changes.compare(state.view, held))
+    state.clusters.restore_numbers(await checkpoint.read_nodes(pool))
+    state.view.orphaned_runs.update(lease_changes.find_unwanted_leases(state.view, live_leases))
     decider = Decider(
         settings,
         state.view,
         state.clusters,
         state.queues,
-        held,
+        live_leases,
         began_ms=log_clock.now_ms(),
         engine=engine,
     )
@@ -129,53 +129,55 @@ async def lead(
         now_ms=log_clock.now_ms,
     )
     _logger.info(
-        "leads, with %d live jobs and %d leases", len(state.view.jobs.rows), len(held.held)
+        "leads, with %d live jobs and %d leases", len(state.view.jobs.rows), len(live_leases.by_run)
     )
     metrics.LEADING.set(1)
     async with asyncio.TaskGroup() as tasks:
-        saver = Saver(settings, pool, state, saved, names, full_disk)
+        saver = CheckpointSaver(settings, pool, state, saved, names, full_disk)
         tasks.create_task(saver.run(), name="checkpoint")
         tasks.create_task(heartbeats.run(), name="heartbeat")
         tasks.create_task(_cycle(settings, log, state, cycle, reporter), name="cycle")
         tasks.create_task(_prune(settings, pool, state, full_disk), name="prune")
 
 
-async def _read_back(log: EventLog, state: State) -> Leases:
-    held = Leases()
+async def _read_leases(log: EventLog, state: State) -> Leases:
+    live_leases = Leases()
     for executor in sorted(
-        state.clusters.heard.keys() | lease_changes.executors_in_use(state.view)
+        state.clusters.heard.keys() | lease_changes.find_executors_in_use(state.view)
     ):
         try:
             newest, _ = await compacted_reader.read_newest(log, leases(executor).name)
         except TopicMismatch:  # no executor of ours wrote its heartbeat: they make it before
             await log.create(leases(executor))
             continue
-        held.read_back(executor, newest)
-    return held
+        live_leases.read_back(executor, newest)
+    return live_leases
 
 
 async def _give_up_runs_without_lease(
-    log: EventLog, producer: Producer, state: State, held: Leases
+    log: EventLog, producer: Producer, state: State, live_leases: Leases
 ) -> None:
     """Live runs of which the lease topics hold nothing, not even a record that cannot be decoded:
     the log was restored or created again, and their executors end them. They are lost."""
-    missing = lease_changes.runs_without_lease(state.view, held)
+    missing = lease_changes.find_runs_without_lease(state.view, live_leases)
     if not missing:
         return
     there = await _lease_keys(log, state)
-    lost = [Unit((fact,)) for run, fact in missing.items() if run not in there]
+    lost = [AppendBatch((fact,)) for run, fact in missing.items() if run not in there]
     if lost:
         _logger.warning("gives up %d runs: %s", len(lost), lease_changes.NO_LEASE)
-    for records, _ in appends(lost):
+    for records, _ in group_into_appends(lost):
         appended = await producer.append(records)
-        await state.reached(JOBS, {partition: at for (_, partition), at in appended.items()})
+        await state.wait_until_folded(
+            JOBS, {partition: at for (_, partition), at in appended.items()}
+        )
 
 
 async def _lease_keys(log: EventLog, state: State) -> set[str]:
     """The keys of all records of the lease topics that are not null, whatever is in them."""
     log = log.inner if isinstance(log, ValidatingLog) else log
     keys: set[str] = set()
-    for executor in state.clusters.heard.keys() | lease_changes.executors_in_use(state.view):
+    for executor in state.clusters.heard.keys() | lease_changes.find_executors_in_use(state.view):
         await log.create(leases(executor))
         keys |= (await compacted_reader.read_newest(log, leases(executor).name))[0].keys()
     return keys
@@ -186,7 +188,7 @@ async def _saved_positions(log: EventLog, pool: Pool) -> list[int]:
     saved = await checkpoint.read_positions(pool, log_id, JOB_PARTITIONS)
     if saved is None:
         start = await log.start_positions(JOBS)
-        await checkpoint.begin(pool, log_id, start, JOB_PARTITIONS)
+        await checkpoint.create_checkpoint(pool, log_id, start, JOB_PARTITIONS)
         saved = [start[partition] for partition in range(JOB_PARTITIONS)]
     return saved
 
@@ -199,10 +201,10 @@ async def _cycle(
         began_s = clock.monotonic_s()
         metrics.show_silence(state.clusters.silence_s)
         state.changed.clear()
-        await cycle.turn()
+        await cycle.run_once()
         state.settled.set()
         if not reporter.is_ready:  # the first leases do not wait for that
-            reporter.read_back((await compacted_reader.read_newest(log, REPORTS))[0])
+            reporter.restore((await compacted_reader.read_newest(log, REPORTS))[0])
         await asyncio.sleep(max(0.0, began_s + settings.cycle_s_min - clock.monotonic_s()))
         remaining_s = began_s + settings.cycle_s - clock.monotonic_s()
         if remaining_s > 0 and not state.changed.is_set():
@@ -219,9 +221,11 @@ async def _prune(
     """Forget jobs that ended long ago (their ids may then be used again), and names out of use."""
     while True:
         before_ms = clock.now_ms() - settings.ended_kept_days * _DAY_MS
-        for name in await full_disk.outlast(partial(checkpoint.prune_ended, pool, before_ms)):
+        for name in await full_disk.retry_until_space(
+            partial(checkpoint.prune_ended, pool, before_ms)
+        ):
             _logger.info("dropped %s: all its jobs ended long ago", name)
-        async with state.folding:
-            numbers = state.clusters.forget_numbers()
-        await full_disk.outlast(partial(checkpoint.prune_nodes, pool, numbers))
+        async with state.fold_lock:
+            numbers = state.clusters.release_numbers()
+        await full_disk.retry_until_space(partial(checkpoint.prune_nodes, pool, numbers))
         await asyncio.sleep(PRUNE_SAVED_S)

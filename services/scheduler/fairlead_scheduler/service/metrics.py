@@ -71,7 +71,7 @@ def forget_pool(pool: str) -> None:
         metric.remove(pool)
 
 
-class Shown:
+class PoolGauges:
     """What the gauges of one pool say; what is said no more is taken back."""
 
     def __init__(self, pool: str) -> None:
@@ -79,7 +79,7 @@ class Shown:
         self._queues: set[str] = set()
         self._codes: set[str] = set()
 
-    def show(self, reports: Iterable[Report]) -> None:
+    def update(self, reports: Iterable[Report]) -> None:
         """All that is to be said of the pool now."""
         shares: dict[str, QueueShare] = {}
         waiting: dict[str, int] = {}

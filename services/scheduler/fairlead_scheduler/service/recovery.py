@@ -107,7 +107,7 @@ class Recovery:
         last = await self._log.end_positions(JOBS)
         end = {number: min(at, last[number]) for number, at in end.items()}
         following = asyncio.create_task(follower.follow_jobs(self._log, self._pool, self.state))
-        reached = asyncio.create_task(self.state.reached(JOBS, end))
+        reached = asyncio.create_task(self.state.wait_until_folded(JOBS, end))
         try:
             await asyncio.wait((following, reached), return_when=asyncio.FIRST_COMPLETED)
             if following.done():
@@ -122,7 +122,7 @@ class Recovery:
         log = self._log.inner  # a lease that cannot be decoded is one all the same
         heard, _ = await compacted_reader.read_newest(log, CLUSTERS)
         executors = {key for key in heard if "/" not in key}
-        executors |= lease_changes.executors_in_use(self.state.view)
+        executors |= lease_changes.find_executors_in_use(self.state.view)
         self.leased = set()
         for executor in sorted(executors):
             await log.create(topics.leases(executor))
@@ -133,7 +133,7 @@ class Recovery:
         """All jobs that have not ended, as far as is known."""
         jobs = self.state.view.jobs
         rows = self.state.view.live_rows()
-        return jobs.rows.every(rows[~c.IS_ENDED[jobs.state[rows]]])
+        return jobs.rows.ids_at(rows[~c.IS_ENDED[jobs.state[rows]]])
 
     async def knowledge(self, ids: Iterable[JobId]) -> dict[JobId, Knowledge]:
         """What is known of these jobs; nothing of those that are not in the answer."""
@@ -153,7 +153,7 @@ class Recovery:
     async def submissions(self, ids: list[JobId]) -> dict[JobId, JobSubmitted]:
         """What was submitted as these live jobs."""
         await follower.load_specs(self._pool, self.state.view, ids)
-        return self.state.view.specs.of(each for each in ids if each in self.state.view.specs)
+        return self.state.view.specs.get_all(each for each in ids if each in self.state.view.specs)
 
     def job_set(self, job_id: JobId) -> c.JobSet | None:
         """The job set of a live job."""

@@ -18,7 +18,7 @@ from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.plan import reason_texts
 from fairlead_scheduler.engine.preparation import job_order
 from fairlead_scheduler.service import metrics
-from fairlead_scheduler.snapshots import Built
+from fairlead_scheduler.snapshots import BuiltSnapshot
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
@@ -39,23 +39,23 @@ class Reporter:
     ) -> None:
         self._classes = frozenset(classes)
         self._reports_max = reports_max
-        self._behind: set[str] = set()
+        self._incomplete: set[str] = set()
         self._said: dict[str, dict[str, Report]] = {}
-        self._shown: dict[str, metrics.Shown] = {}
+        self._shown: dict[str, metrics.PoolGauges] = {}
         self.is_ready = is_ready
         """False until `read_back`: nothing can be compared yet, so nothing is to be written."""
 
-    def read_back(self, newest: dict[str, bytes]) -> None:
+    def restore(self, newest: dict[str, bytes]) -> None:
         """A new leader goes on from what its predecessor said."""
         for key, value in newest.items():
             report = scheduling_reports.decode(value)
             self._said.setdefault(report.pool, {})[key] = report
         self.is_ready = True
 
-    def changed(
+    def report_round(
         self,
         view: View,
-        built: Built,
+        built: BuiltSnapshot,
         plan: Plan,
         queues: Queues,
         *,
@@ -72,7 +72,7 @@ class Reporter:
         round_ = _round(built, plan, now_ms, steps_ms)
         return self._difference(plan.pool, [*waiting, *shares], round_, len(plan.placed_job) > 0)
 
-    def failing(self, view: View, pool: str, why: str, *, now_ms: int) -> list[Record]:
+    def report_failure(self, view: View, pool: str, why: str, *, now_ms: int) -> list[Record]:
         """The records that say that this pool's rounds fail, and that all its jobs wait for that.
 
         What was said of shares stays: nothing has changed them.
@@ -92,7 +92,7 @@ class Reporter:
         news = not isinstance(before, Round) or before.error != why
         return self._difference(pool, [*waiting, *shares], round_, news)
 
-    def forget(self, pools: Collection[str]) -> list[Record]:
+    def retract_pools(self, pools: Collection[str]) -> list[Record]:
         """Records that take back what was said of all pools but these; the rest follows when this
         is asked again."""
         records: list[Record] = []
@@ -105,18 +105,18 @@ class Reporter:
                 del self._said[pool]
             self._show(pool, [])
             del self._shown[pool]
-            self._behind.discard(pool)
+            self._incomplete.discard(pool)
         return records
 
-    def is_behind(self, pool: str) -> bool:
+    def has_more(self, pool: str) -> bool:
         """Whether there was more to say than is said at once."""
-        return pool in self._behind
+        return pool in self._incomplete
 
     def _show(self, pool: str, found: list[Report]) -> None:
         shown = self._shown.get(pool)
         if shown is None:
-            shown = self._shown[pool] = metrics.Shown(pool)
-        shown.show(found)
+            shown = self._shown[pool] = metrics.PoolGauges(pool)
+        shown.update(found)
 
     def _difference(
         self, pool: str, found: list[Report], round_: Round, news: bool
@@ -136,9 +136,9 @@ class Reporter:
         if records or news or other:
             now[pool] = round_
             records.insert(0, scheduling_reports.record(round_))
-        self._behind.discard(pool)
+        self._incomplete.discard(pool)
         if len(records) > self._reports_max:
-            self._behind.add(pool)
+            self._incomplete.add(pool)
         records = records[: self._reports_max]
         for record in records:
             if record.value is None:
@@ -149,7 +149,7 @@ class Reporter:
 
 
 def _waiting(
-    view: View, built: Built, plan: Plan, queues: Queues, classes: frozenset[str]
+    view: View, built: BuiltSnapshot, plan: Plan, queues: Queues, classes: frozenset[str]
 ) -> list[Waiting]:
     snapshot, reasons = built.snapshot, plan.reasons
     found = []
@@ -186,7 +186,7 @@ def _waiting(
 
 
 def _sentence(
-    view: View, built: Built, plan: Plan, queues: Queues, row: int, classes: frozenset[str]
+    view: View, built: BuiltSnapshot, plan: Plan, queues: Queues, row: int, classes: frozenset[str]
 ) -> str:
     """The engine's sentence, or a better one where the service knows more than arrays say."""
     snapshot, reasons = built.snapshot, plan.reasons
@@ -285,7 +285,7 @@ def _counted(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.ND
     return found, counts[found]
 
 
-def _shares(view: View, built: Built, plan: Plan, queues: Queues) -> list[QueueShare]:
+def _shares(view: View, built: BuiltSnapshot, plan: Plan, queues: Queues) -> list[QueueShare]:
     snapshot, shares = built.snapshot, plan.shares
     assert snapshot.job_totals is not None, "the builder keeps them"
     running = snapshot.job_totals.running.sum(axis=1).tolist()
@@ -320,7 +320,7 @@ def _skipped(counts: npt.NDArray[np.int64]) -> dict[str, int]:
     return {reason_texts.CODE_NAMES[engine.Code(code)]: int(counts[code]) for code in codes}
 
 
-def _first_waiting(view: View, built: Built, plan: Plan) -> list[str]:
+def _first_waiting(view: View, built: BuiltSnapshot, plan: Plan) -> list[str]:
     """[Q] the first job of each queue that waits, "" where none does."""
     positions = plan.queue_position.tolist()
     kept = built.snapshot.queued_order is not None
@@ -329,12 +329,12 @@ def _first_waiting(view: View, built: Built, plan: Plan) -> list[str]:
     queued = job_order.order_queued(built.snapshot)
     starts = job_order.find_queue_bounds(queued, built.snapshot.job_queue, len(positions))[:-1]
     return [
-        "" if at < 0 else view.jobs.rows.of(built.rows[queued[start + at]])
+        "" if at < 0 else view.jobs.rows.id_at(built.rows[queued[start + at]])
         for start, at in zip(starts.tolist(), positions, strict=True)
     ]
 
 
-def _round(built: Built, plan: Plan, now_ms: int, steps_ms: dict[str, float]) -> Round:
+def _round(built: BuiltSnapshot, plan: Plan, now_ms: int, steps_ms: dict[str, float]) -> Round:
     stopped = engine.Code(plan.stopped_by)
     return Round(
         pool=plan.pool,

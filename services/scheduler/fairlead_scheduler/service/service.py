@@ -19,7 +19,7 @@ from fairlead_common.service.disk import Disk
 from fairlead_common.service.health import Check, Degraded
 from fairlead_scheduler.engine import schedule
 from fairlead_scheduler.kernels import compilation, warm_up
-from fairlead_scheduler.kernels.round_size import Compiling
+from fairlead_scheduler.kernels.round_size import RoundSizeLimit
 from fairlead_scheduler.rules.decider import Engine
 from fairlead_scheduler.service import follower, heap, leader, metrics
 from fairlead_scheduler.service.follower import State
@@ -84,7 +84,8 @@ class Service:
             unusable = None
             try:
                 _, state = await asyncio.gather(
-                    asyncio.to_thread(warm_up.up), load_state(log, pool, settings.rules)
+                    asyncio.to_thread(warm_up.run_warm_up_rounds),
+                    load_state(log, pool, settings.rules),
                 )
             except ViewUnusable as error:
                 state, unusable = State(View(), Clusters(), Queues()), error
@@ -107,11 +108,11 @@ class Service:
             return None if self.unusable is None else Degraded(str(self.unusable))
 
         async def pools() -> str | None:
-            said = self.state.troubles.said()
+            said = self.state.pool_failures.describe()
             return None if said is None else Degraded(said)
 
         async def records() -> str | None:
-            odd = {**self.state.queues.odd, **self.state.clusters.odd}
+            odd = {**self.state.queues.invalid_records, **self.state.clusters.invalid_records}
             said = "; ".join(f"{key}: {why}" for key, why in sorted(odd.items())[:ODD_SHOWN_MAX])
             return Degraded(said) if said else None
 
@@ -135,12 +136,12 @@ class Service:
             tasks.create_task(follower.follow_jobs(self._log, self._pool, self.state))
             tasks.create_task(follower.follow_clusters(self._log, self.state))
             tasks.create_task(follower.follow_config(self._log, self.state))
-            tasks.create_task(heap.give_back_regularly())
+            tasks.create_task(heap.trim_regularly())
             tasks.create_task(self._mirror())
             tasks.create_task(maintain_log(self._log.inner, clock.now_ms))
             tasks.create_task(self._log.quarantine.run(self._log.inner))
             if not compilation.are_ready():
-                self._engine = compiling = Compiling(self._engine)
+                self._engine = compiling = RoundSizeLimit(self._engine)
                 tasks.create_task(_compile(compiling))
             tasks.create_task(self._lead())
 
@@ -155,10 +156,10 @@ class Service:
     async def _mirror(self) -> None:
         await self.settled()
         from fairlead_scheduler.service.cluster_mirror import (
-            mirror,  # the client of Redis takes long to import
+            mirror_clusters,  # the client of Redis takes long to import
         )
 
-        await mirror(self._log, self.settings.redis_url)
+        await mirror_clusters(self._log, self.settings.redis_url)
 
     async def _await_repair(self) -> None:
         """Return once the log can continue the checkpoint, with the view loaded."""
@@ -182,9 +183,9 @@ class Service:
         )
 
 
-async def _compile(compiling: Compiling) -> None:
+async def _compile(compiling: RoundSizeLimit) -> None:
     """Returns only if that failed: then rounds of any size are Python's."""
-    await compilation.compile_beside()
+    await compilation.compile_in_child()
     compiling.over = True
 
 

@@ -127,7 +127,7 @@ def _choose_kernels(jobs: int) -> None:
     """Compiled ones if there are any, or if it pays to make them first. Both decide the same."""
     if jobs >= COMPILE_FROM_JOBS and not os.environ.get("NUMBA_DISABLE_JIT"):
         subprocess.run([sys.executable, "-P", "-m", "fairlead_scheduler.kernels"], check=False)
-    compilation.choose(os.environ)
+    compilation.choose_kernels(os.environ)
 
 
 def _run(order: "Order", given: "Input", out: Path | None, read_s: float, json: bool) -> None:

@@ -5,6 +5,6 @@ tables and columns that their names say.
 docs/decisions/0011 says how all of that is kept right.
 """
 
-from fairlead_scheduler.snapshots.builder import Builder, Built
+from fairlead_scheduler.snapshots.builder import Builder, BuiltSnapshot
 
-__all__ = ["Builder", "Built"]
+__all__ = ["Builder", "BuiltSnapshot"]

@@ -18,8 +18,8 @@ from fairlead_scheduler.engine import EngineSettings, Plan, Snapshot
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.snapshots import node_table as node_columns
 from fairlead_scheduler.snapshots.class_table import Classes
-from fairlead_scheduler.snapshots.node_table import AllNodes, Leased, Nodes
-from fairlead_scheduler.snapshots.pool_jobs import HOLE, WAITS, Homes, Members, Rows
+from fairlead_scheduler.snapshots.node_table import AllNodes, Nodes, UnacknowledgedLeases
+from fairlead_scheduler.snapshots.pool_jobs import HOLE, WAITS, PoolJobs, PoolSlots, Rows
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.job_table import NodeName
@@ -37,7 +37,7 @@ whoever submits jobs may name as many as he likes."""
 _Key = tuple[int, tuple[str, ...]]
 
 
-class Built(NamedTuple):
+class BuiltSnapshot(NamedTuple):
     """A snapshot and what its rows stand for in the view and the clusters.
 
     It looks at what the builder keeps, and counts until the builder is asked again.
@@ -66,10 +66,10 @@ class Builder:
         self, classes: Sequence[PriorityClass], rules: Rules, *, slack: int = SLACK
     ) -> None:
         self.rules = rules
-        self._own_rules = {pool: rules.of(pool) for pool in rules.pools}
+        self._own_rules = {pool: rules.for_pool(pool) for pool in rules.pools}
         self._classes = Classes(classes)
         self._slack = slack
-        self.kept_before_ms = 0
+        self.examined_before_ms = 0
         """Jobs submitted before were examined by an earlier leader: they are never rejected."""
         self._nodes = AllNodes()
         self._amounts: dict[str, node_columns.Amounts] = {}
@@ -81,14 +81,14 @@ class Builder:
     def _forget(self) -> None:
         """Begin anew, with another view."""
         self._place = self._gang_place = -1
-        self._homes = Homes()
+        self._slots = PoolSlots()
         self._pools: tuple[tuple[int, int, int], list[str]] = ((-1, -1, -1), [])
-        self._met: list[str] = []
-        self._members: dict[str, Members] = {}
+        self._known_pools: list[str] = []
+        self._pool_jobs: dict[str, PoolJobs] = {}
         self._delayed: Timers[int] = Timers()
-        self._left_out: set[int] = set()
+        self._excluded: set[int] = set()
         self._node_version = -1
-        self._leased = Leased()
+        self._unacknowledged = UnacknowledgedLeases()
         self._leaving: set[int] = set()
 
     @property
@@ -115,139 +115,139 @@ class Builder:
 
     # Keeping up -----------------------------------------------------------------------------------
 
-    def keep_up(
-        self, view: View, clusters: Clusters, now_ms: int, left_out: Iterable[int] = ()
+    def update(
+        self, view: View, clusters: Clusters, now_ms: int, excluded: Iterable[int] = ()
     ) -> None:
-        """Take over what changed. `left_out`: rows of jobs about which others decide now."""
+        """Take over what changed. `excluded`: rows of jobs about which others decide now."""
         if view is not self._view or view.jobs.numbering != self._numbering:
-            self._begin_anew(view, clusters)
+            self._reset_view(view, clusters)
         moved = self._node_version != clusters.version
         again = self._move_nodes(view, clusters)
-        met = self._meet(view, self.pools(view, clusters))
+        met = self._find_rows_of_new_pools(view, self.pools(view, clusters))
         again += self._delayed.due(now_ms)
-        again += self._leave_out(view, left_out)
+        again += self._set_excluded(view, excluded)
         changed = changed_rows(view, self._place)
         self._place = view.jobs.journal.end
         if (again or met.size) and changed.size < view.jobs.used:  # else all are looked at anyway
             changed = np.unique(np.concatenate([changed, met, np.array(again, np.intp)]))
         if len(changed):
-            self._look_at(view, changed, now_ms)
+            self._update_rows(view, changed, now_ms)
         gangs = view.gang_journal.since(self._gang_place)
         self._gang_place = view.gang_journal.end
         if moved or len(changed) or gangs is None or gangs:
-            for members in self._members.values():
-                members.settle_gangs(view, gangs)
+            for pool_jobs in self._pool_jobs.values():
+                pool_jobs.update_gangs(view, gangs)
 
-    def _begin_anew(self, view: View, clusters: Clusters) -> None:
+    def _reset_view(self, view: View, clusters: Clusters) -> None:
         """Another view, or names have other numbers: know only what pools were found to be."""
-        before = self._members if view is self._view else {}
+        before = self._pool_jobs if view is self._view else {}
         self._forget()
         self._view, self._numbering = view, view.jobs.numbering
         pools = self.pools(view, clusters)
         for pool in pools:
             if pool in before:
-                self._of(view, pool).recall(before[pool], view)
+                self._of(view, pool).restore(before[pool], view)
         self._amounts = {pool: self._amounts[pool] for pool in pools if pool in self._amounts}
         labels = self._node_labels
         self._node_labels = {pool: labels[pool] for pool in pools if pool in labels}
 
-    def _meet(self, view: View, pools: list[str]) -> Rows:
+    def _find_rows_of_new_pools(self, view: View, pools: list[str]) -> Rows:
         """Look at these pools from now on; returns rows of jobs that may have been there before."""
-        if pools is self._met:
+        if pools is self._known_pools:
             return NO_ROWS
-        self._met = pools
+        self._known_pools = pools
         jobs = view.jobs
         rows = [NO_ROWS]
         for pool in pools:
-            known = self._members.get(pool)
+            known = self._pool_jobs.get(pool)
             if known is None or known.pool < 0:
                 number = self._of(view, pool).pool
                 rows.append(np.flatnonzero(jobs.pool[: jobs.used] == number))
         return np.concatenate(rows)
 
-    def _leave_out(self, view: View, rows: Iterable[int]) -> list[int]:
+    def _set_excluded(self, view: View, rows: Iterable[int]) -> list[int]:
         """Leave these queued jobs out, and no others; returns those whose lot has changed."""
         at = np.array(list(rows), np.intp)
         out = set(at[view.jobs.state[at] == c.QUEUED].tolist())
-        differ = self._left_out.symmetric_difference(out)
-        self._left_out = out
+        differ = self._excluded.symmetric_difference(out)
+        self._excluded = out
         return list(differ)
 
     def _move_nodes(self, view: View, clusters: Clusters) -> list[int]:
         """Tell the pools of their nodes; returns rows that must be looked at again."""
         again: list[int] = []
-        self._nodes.keep_up(clusters)
+        self._nodes.update(clusters)
         if self._node_version != clusters.version:
             self._node_version = clusters.version
-            for pool, members in self._members.items():
-                again += members.move(view, self._nodes.of(pool)).tolist()
+            for pool, pool_jobs in self._pool_jobs.items():
+                again += pool_jobs.move(view, self._nodes.of(pool)).tolist()
         return again
 
-    def _of(self, view: View, pool: str) -> Members:
-        found = self._members.get(pool)
+    def _of(self, view: View, pool: str) -> PoolJobs:
+        found = self._pool_jobs.get(pool)
         if found is None:
             floating = tuple(sorted(self.rules_of(pool).floating))
-            found = Members(self._homes, self._classes, floating, self._slack)
-            found.kept_before_ms = self.kept_before_ms
+            found = PoolJobs(self._slots, self._classes, floating, self._slack)
+            found.examined_before_ms = self.examined_before_ms
             found.move(view, self._nodes.of(pool))
-            self._members[pool] = found
+            self._pool_jobs[pool] = found
         if found.pool < 0:
             number = view.jobs.pools.find(pool)
             found.pool = -1 if number is None else number
         return found
 
-    def _look_at(self, view: View, rows: Rows, now_ms: int) -> None:
+    def _update_rows(self, view: View, rows: Rows, now_ms: int) -> None:
         """Each of these rows is where it belongs afterwards, whatever it was before."""
         jobs = view.jobs
-        self._homes.grow(jobs.used)
+        self._slots.grow(jobs.used)
         flags, state, pool = jobs.flags[rows], jobs.state[rows], jobs.pool[rows]
         valid = (flags & c.FREE) == 0
-        may = valid & (state == c.QUEUED) & ((flags & c.NOT_BEFORE_LONG) == 0)
+        may = valid & (state == c.QUEUED) & ((flags & c.NOT_READY) == 0)
         starts = np.zeros(rows.size, np.int64)
         starts[may] = jobs.start_after_ms[rows[may]]
         self._delay(rows, starts > now_ms, starts)
         may &= starts <= now_ms
         if view.stopped:
             may &= ~np.isin(jobs.partition[rows], list(view.stopped))
-        if self._left_out:
-            may &= ~np.isin(rows, list(self._left_out))
+        if self._excluded:
+            may &= ~np.isin(rows, list(self._excluded))
         live = valid & c.IS_LIVE_RUN[jobs.run_state[rows]]
-        given = live & ((flags & c.ROOM_GIVEN) != 0)
+        given = live & ((flags & c.CAPACITY_REASSIGNED) != 0)
         live &= ~given
         self._leaving.difference_update(rows.tolist() if self._leaving else ())
         self._leaving.update(rows[given].tolist())
-        self._leased.keep_up(view, rows, valid)
-        before = self._homes.pool[rows]
+        self._unacknowledged.update(view, rows, valid)
+        before = self._slots.pool[rows]
         now = np.where(may | live, pool, np.int32(-1))
-        for members in self._members.values():
-            if members.homeless:
-                members.homeless.difference_update(rows.tolist())
+        for pool_jobs in self._pool_jobs.values():
+            if pool_jobs.orphaned_rows:
+                pool_jobs.orphaned_rows.difference_update(rows.tolist())
         moves = (before >= 0) & (now >= 0) & (now != before)
-        for members in self._members.values() if moves.any() else ():
-            gone = rows[moves & (before == members.pool)]
-            members.change(view, gone, np.full(gone.size, HOLE, np.int32))
+        for pool_jobs in self._pool_jobs.values() if moves.any() else ():
+            gone = rows[moves & (before == pool_jobs.pool)]
+            pool_jobs.change(view, gone, np.full(gone.size, HOLE, np.int32))
         concerns = np.where(now >= 0, now, before)
-        for members in self._members.values():
-            chosen = concerns == members.pool
-            if members.pool >= 0 and chosen.any():
-                self._settle(view, members, rows[chosen], may[chosen], live[chosen])
+        for pool_jobs in self._pool_jobs.values():
+            chosen = concerns == pool_jobs.pool
+            if pool_jobs.pool >= 0 and chosen.any():
+                self._assign_rows(view, pool_jobs, rows[chosen], may[chosen], live[chosen])
 
-    def _settle(
+    def _assign_rows(
         self,
         view: View,
-        members: Members,
+        pool_jobs: PoolJobs,
         rows: Rows,
         may: npt.NDArray[np.bool_],
         live: npt.NDArray[np.bool_],
     ) -> None:
         """Tell a pool which of these rows wait in it, which are on which of its nodes."""
-        to_row = members.node_rows.keep_up(view.jobs.nodes)
+        to_row = pool_jobs.node_rows.update(view.jobs.nodes)
         node = np.full(rows.size, -1, np.int32)
         runs = np.flatnonzero(live)
         node[runs] = to_row[view.jobs.node[rows[runs]]]
         waits = np.where(may, np.int32(WAITS), np.int32(HOLE))
-        members.change(view, rows, np.where(node >= 0, node, waits))
-        members.homeless.update(rows[runs[node[runs] < 0]].tolist())
+        pool_jobs.change(view, rows, np.where(node >= 0, node, waits))
+        pool_jobs.orphaned_rows.update(rows[runs[node[runs] < 0]].tolist())
 
     def _delay(self, rows: Rows, delayed: npt.NDArray[np.bool_], starts: Rows) -> None:
         """Look again at these rows when they may start."""
@@ -261,7 +261,7 @@ class Builder:
 
     def pools(self, view: View, clusters: Clusters) -> list[str]:
         """Names of the pools that have nodes, and of bare ones that jobs named, ascending."""
-        self._nodes.keep_up(clusters)
+        self._nodes.update(clusters)
         names = view.jobs.pools.values
         key = (clusters.version, view.jobs.numbering, len(names))
         if self._pools[0] != key:
@@ -272,21 +272,21 @@ class Builder:
 
     def version(self, pool: str) -> int:
         """Grows with every change of the pool's jobs and nodes that a round could care about."""
-        return self._members[pool].version
+        return self._pool_jobs[pool].version
 
-    def lagging(self) -> frozenset[str]:
+    def find_executors_at_lease_limit(self) -> frozenset[str]:
         """L9: executors that have not taken up more leases than they may."""
-        return self._leased.above(self.rules.max_unacknowledged_leases)
+        return self._unacknowledged.find_executors_above(self.rules.max_unacknowledged_leases)
 
-    def remember_feasible(self, built: Built, plan: Plan) -> None:
+    def remember_feasible(self, built: BuiltSnapshot, plan: Plan) -> None:
         """What the engine found feasible is not rejected later."""
-        members = self._members[built.snapshot.pool]
+        pool_jobs = self._pool_jobs[built.snapshot.pool]
         assert self._view is not None, "something was built"
         shapes = self._view.jobs.shapes.values
-        numbers = members.shapes.remember(plan.shape_feasible)
-        members.feasible.update(shapes[number] for number in numbers)
-        if members.gangs.present:
-            members.gangs.remember(plan.gang_feasible)
+        numbers = pool_jobs.shapes.remember(plan.shape_feasible)
+        pool_jobs.feasible.update(shapes[number] for number in numbers)
+        if pool_jobs.gangs.present:
+            pool_jobs.gangs.remember(plan.gang_feasible)
 
     def build(
         self,
@@ -298,20 +298,20 @@ class Builder:
         now_ms: int,
         stale: frozenset[str] = frozenset(),
         buckets: Buckets | None = None,
-        left_out: Iterable[int] = (),
-    ) -> Built:
-        """The snapshot of a pool. `left_out`: rows of jobs about which others decide now."""
-        self.keep_up(view, clusters, now_ms, left_out)
-        members = self._of(view, pool)
-        nodes, shapes, gangs = members.nodes, members.shapes, members.gangs
+        excluded: Iterable[int] = (),
+    ) -> BuiltSnapshot:
+        """The snapshot of a pool. `excluded`: rows of jobs about which others decide now."""
+        self.update(view, clusters, now_ms, excluded)
+        pool_jobs = self._of(view, pool)
+        nodes, shapes, gangs = pool_jobs.nodes, pool_jobs.shapes, pool_jobs.gangs
         shapes.match_nodes(nodes)
-        names, queue_names = shapes.names, members.queues.names
+        names, queue_names = shapes.names, pool_jobs.queues.names
         rules = self.rules_of(pool)
         floating = tuple(sorted(rules.floating))
         fractions, amounts = self._classes.limits(
             rules.class_limits, queues, queue_names, (*names, *floating)
         )
-        avoid_job, avoid_node = members.avoided.pairs(nodes)
+        avoid_job, avoid_node = pool_jobs.avoided.pairs(nodes)
         own = buckets or Buckets(Rules())
         known = [queues.get(name) for name in queue_names]
         snapshot = Snapshot(
@@ -348,14 +348,14 @@ class Builder:
             node_flags=self._flags(nodes, stale),
             label_names=gangs.label_names if gangs.present else (),
             node_label=self._labels(pool, nodes, gangs.label_names) if gangs.present else None,
-            **_jobs(members),
+            **_jobs(pool_jobs),
             avoid_job=avoid_job,
             avoid_node=avoid_node,
-            **(_gangs(members) if gangs.present else {}),
+            **(_gangs(pool_jobs) if gangs.present else {}),
         )
-        return Built(
+        return BuiltSnapshot(
             snapshot,
-            members.row[: members.used],
+            pool_jobs.row[: pool_jobs.used],
             nodes.names,
             shapes.numbers,
             gangs.names,
@@ -375,33 +375,33 @@ class Builder:
         flags = np.where(nodes.cordoned, np.uint8(engine.NodeFlag.CORDONED), np.uint8(0))
         for flag, executors in (
             (engine.NodeFlag.LOST, stale),
-            (engine.NodeFlag.LAGGING, self.lagging()),
+            (engine.NodeFlag.LAGGING, self.find_executors_at_lease_limit()),
         ):
             for executor in executors & nodes.executors.keys():
                 flags[nodes.executors[executor]] |= np.uint8(flag)
         return flags
 
 
-def _jobs(members: Members) -> dict[str, Any]:
+def _jobs(pool_jobs: PoolJobs) -> dict[str, Any]:
     """The columns of jobs, as the engine names them."""
-    span = slice(0, members.used)
+    span = slice(0, pool_jobs.used)
     names = (
         *("job_queue", "job_shape", "job_priority", "job_submission", "job_node"),
         *("job_started_ms", "job_value", "job_checkpoint_interval_ms", "job_flags"),
     )
     return {
-        **{name: getattr(members, name)[span] for name in names},
-        "queued_order": members.queued_order.rows,
-        "running_order": members.running_order.rows,
-        "job_totals": members.sums,
+        **{name: getattr(pool_jobs, name)[span] for name in names},
+        "queued_order": pool_jobs.queued_order.rows,
+        "running_order": pool_jobs.running_order.rows,
+        "job_totals": pool_jobs.sums,
     }
 
 
-def _gangs(members: Members) -> dict[str, Any]:
+def _gangs(pool_jobs: PoolJobs) -> dict[str, Any]:
     """The columns of gangs, as the engine names them."""
-    gangs = members.gangs
+    gangs = pool_jobs.gangs
     return {
-        "job_gang": members.job_gang[: members.used],
+        "job_gang": pool_jobs.job_gang[: pool_jobs.used],
         "gang_queue": gangs.queue,
         "gang_size": gangs.size,
         "gang_min": gangs.min_size,

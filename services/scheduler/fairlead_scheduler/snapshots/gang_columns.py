@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.snapshots.node_table import Nodes
-from fairlead_scheduler.snapshots.queue_rows import Ranks
+from fairlead_scheduler.snapshots.queue_rows import QueueRows
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.job_table import GangName, GangTerms
 from fairlead_scheduler.state.view import View
@@ -68,12 +68,12 @@ class Gangs:
         self._slots.setdefault(name, set()).add(slot)
         self._changed.add(name)
 
-    def settle(
+    def update(
         self,
         view: View,
         column: npt.NDArray[np.int32],
         job_submitted_ms: npt.NDArray[np.int64],
-        queues: Ranks,
+        queues: QueueRows,
     ) -> bool:
         """Bring the rows of gangs that changed, and the slots' `column`, up to date.
 
@@ -111,17 +111,17 @@ class Gangs:
         """These rows were found feasible."""
         self.fitted |= feasible
 
-    def recall(self, before: "Gangs") -> None:
+    def restore(self, before: "Gangs") -> None:
         """Those that were found feasible there are so here when they get a row."""
         rows = before._row.items()
         self._recalled = {name for name, row in rows if before.fitted[row]}
 
-    def stir(self, names: Iterable[GangName] | None) -> None:
+    def mark_changed(self, names: Iterable[GangName] | None) -> None:
         """Something about these gangs (None: about any) may have changed."""
         if self._slots:
             self._changed.update(self._slots if names is None else self._slots.keys() & set(names))
 
-    def renumber_queues(self, queues: Ranks) -> None:
+    def renumber_queues(self, queues: QueueRows) -> None:
         """Queues have other rows now."""
         if not self._row:
             return
@@ -211,7 +211,7 @@ def _node_name(text: str) -> c.NodeName:
     return c.NodeName(executor, node)
 
 
-def members(view: View, rows: npt.NDArray[np.intp]) -> list[tuple[int, c.Rare]]:
+def rare_rows(view: View, rows: npt.NDArray[np.intp]) -> list[tuple[int, c.Rare]]:
     """(place in `rows`, what it has) of jobs in a gang or with nodes to avoid."""
     rare = view.jobs.rare
     if not rare:

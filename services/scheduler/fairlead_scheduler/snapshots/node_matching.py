@@ -26,7 +26,7 @@ RANKS_MAX: Final = 16
 """How many ranks of nodes are told apart for a shape."""
 
 
-class Wishes(NamedTuple):
+class ShapeConstraints(NamedTuple):
     """What a shape asks of a node beside amounts.
 
     `away` holds, per away entry of the shape's class in order, the taints that are tolerated under
@@ -37,7 +37,7 @@ class Wishes(NamedTuple):
     away: tuple[tuple[Taint, ...], ...] = ()
 
 
-def relevant_labels(wishes: Iterable[Wishes]) -> frozenset[str]:
+def relevant_labels(wishes: Iterable[ShapeConstraints]) -> frozenset[str]:
     """Label keys that any of the shapes asks about; `NODE_NAME` where one asks for the name."""
     keys: set[str] = set()
     for shape, _ in wishes:
@@ -49,7 +49,7 @@ def relevant_labels(wishes: Iterable[Wishes]) -> frozenset[str]:
     return frozenset(keys)
 
 
-def reduce(node: Node, relevant: frozenset[str]) -> NodeType:
+def node_type(node: Node, relevant: frozenset[str]) -> NodeType:
     """The type of a node: only what a shape may ask about is kept, in a fixed order."""
     distinct = sorted(set(node.taints), key=lambda taint: (taint.key, taint.value, taint.effect))
     return NodeType(
@@ -60,7 +60,9 @@ def reduce(node: Node, relevant: frozenset[str]) -> NodeType:
     )
 
 
-def table(wishes: Sequence[Wishes], types: Types, first: int = 0) -> npt.NDArray[np.uint8]:
+def match_shapes(
+    wishes: Sequence[ShapeConstraints], types: Types, first: int = 0
+) -> npt.NDArray[np.uint8]:
     """`Snapshot.shape_match`: [S, 1+K, T] of `Match`, K = the most away entries of any shape.
 
     Where a shape has fewer away entries than K the cells say TAINT: nothing suits there. With
@@ -87,7 +89,7 @@ class _Asked(NamedTuple):
     away: tuple[tuple[Taint, ...], ...]
 
 
-def _asked(wish: Wishes) -> _Asked:
+def _asked(wish: ShapeConstraints) -> _Asked:
     shape, away = wish
     selected = tuple(sorted(shape.node_selector.items()))
     return _Asked(selected, shape.affinity, shape.tolerations, away)
@@ -105,7 +107,7 @@ def _match_beside_taints(asked: _Asked, types: Types) -> npt.NDArray[np.uint8]:
     return result
 
 
-def ranks(wishes: Sequence[Wishes], types: Types) -> npt.NDArray[np.uint8]:
+def rank_types(wishes: Sequence[ShapeConstraints], types: Types) -> npt.NDArray[np.uint8]:
     """`Snapshot.shape_rank`: [S, T], zeros for a shape that prefers no type to another.
 
     The fewest PreferNoSchedule taints that the shape does not tolerate come first, then the

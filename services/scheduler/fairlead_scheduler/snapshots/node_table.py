@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fairlead_common.domain.lifecycle import RunState
 from fairlead_common.domain.records import clusters as cluster_records
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.arrays import longer
+from fairlead_scheduler.state.arrays import grow_array
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.job_table import Interned, NodeName
 from fairlead_scheduler.state.view import View
@@ -45,7 +45,7 @@ def no_nodes(version: int = -1) -> Nodes:
     return Nodes(version, [], [], {}, {}, frozenset(), empty, false, false)
 
 
-def stayed(before: Nodes, now: Nodes) -> npt.NDArray[np.int32]:
+def find_unchanged(before: Nodes, now: Nodes) -> npt.NDArray[np.int32]:
     """[N] the row that the very same report of the node had before, -1 for one that changed."""
     if before.row_of is now.row_of:
         same = np.fromiter(map(is_, before.nodes, now.nodes), np.bool_, len(now.nodes))
@@ -63,7 +63,7 @@ class NodeRows:
         self._row_of = nodes.row_of
         self.rows = np.zeros(0, np.int32)
 
-    def keep_up(self, names: Interned[NodeName]) -> npt.NDArray[np.int32]:
+    def update(self, names: Interned[NodeName]) -> npt.NDArray[np.int32]:
         """The rows, with those of names that are new in the view."""
         known = len(self.rows)
         if known < len(names):
@@ -82,7 +82,7 @@ class AllNodes:
         self._numbers: dict[NodeName, int] = {}
         self._reports: list[Node] = []
 
-    def keep_up(self, clusters: Clusters) -> None:
+    def update(self, clusters: Clusters) -> None:
         """Take over what changed."""
         if self.version == clusters.version:
             return
@@ -185,7 +185,7 @@ class Amounts:
             self._nodes, self._names = no_nodes(), names
             self._amounts = np.zeros((0, len(names)), np.int64)
         if self._nodes.version != nodes.version:
-            rows = stayed(self._nodes, nodes)
+            rows = find_unchanged(self._nodes, nodes)
             amounts = np.zeros((rows.size, len(names)), np.int64)
             amounts[rows >= 0] = self._amounts[rows[rows >= 0]]
             for row in np.flatnonzero(rows < 0).tolist():
@@ -209,7 +209,7 @@ def labels(nodes: Sequence[Node], names: tuple[str, ...]) -> npt.NDArray[np.int3
     return result
 
 
-class Leased:
+class UnacknowledgedLeases:
     """Rule L9: how many leases each executor has not acknowledged, from the rows that changed."""
 
     def __init__(self) -> None:
@@ -217,10 +217,10 @@ class Leased:
         """Row of the view -> node of its run that was not taken up, -1 for none."""
         self._of_executor: dict[str, int] = {}
 
-    def keep_up(self, view: View, rows: npt.NDArray[np.intp], valid: npt.NDArray[np.bool_]) -> None:
+    def update(self, view: View, rows: npt.NDArray[np.intp], valid: npt.NDArray[np.bool_]) -> None:
         """Count these rows as they are now; `valid` ones belong to a job."""
         jobs = view.jobs
-        self._node = longer(self._node, jobs.used, -1)
+        self._node = grow_array(self._node, jobs.used, -1)
         waits = valid & (jobs.run_state[rows] == c.RUN_CODE[RunState.LEASED])
         now = np.where(waits, jobs.node[rows], np.int32(-1))
         before = self._node[rows]
@@ -239,6 +239,6 @@ class Leased:
             else:
                 del self._of_executor[executor]
 
-    def above(self, most: int) -> frozenset[str]:
+    def find_executors_above(self, most: int) -> frozenset[str]:
         """Executors that have not taken up more than `most` leases."""
         return frozenset(name for name, count in self._of_executor.items() if count > most)

@@ -16,12 +16,12 @@ from fairlead_scheduler.engine import snapshot as engine
 from fairlead_scheduler.engine.preparation import job_order, job_totals
 from fairlead_scheduler.engine.snapshot import JobTotals
 from fairlead_scheduler.snapshots.class_table import Classes
-from fairlead_scheduler.snapshots.gang_columns import Avoided, Gangs, members
+from fairlead_scheduler.snapshots.gang_columns import Avoided, Gangs, rare_rows
 from fairlead_scheduler.snapshots.node_table import NodeRows, Nodes, no_nodes
-from fairlead_scheduler.snapshots.queue_rows import Ranks
+from fairlead_scheduler.snapshots.queue_rows import QueueRows
 from fairlead_scheduler.snapshots.shape_table import ShapeTable
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.arrays import longer
+from fairlead_scheduler.state.arrays import grow_array
 from fairlead_scheduler.state.view import View
 
 Rows = npt.NDArray[np.intp]
@@ -61,7 +61,7 @@ _KEPT: Final[Mapping[str, Any]] = MappingProxyType(
 )
 
 
-class Homes:
+class PoolSlots:
     """Row of the view -> its pool's number and its slot there, -1 where it takes no part."""
 
     def __init__(self) -> None:
@@ -70,11 +70,11 @@ class Homes:
 
     def grow(self, rows: int) -> None:
         """Have room for that many rows."""
-        self.pool = longer(self.pool, rows, -1)
-        self.slot = longer(self.slot, rows, -1)
+        self.pool = grow_array(self.pool, rows, -1)
+        self.slot = grow_array(self.slot, rows, -1)
 
 
-class Members:
+class PoolJobs:
     """The slots of one pool. The columns are named as in `Snapshot`, and longer than `used`."""
 
     row: Rows
@@ -97,11 +97,11 @@ class Members:
     gone: npt.NDArray[np.bool_]
 
     def __init__(
-        self, homes: Homes, classes: Classes, floating: tuple[str, ...], slack: int
+        self, pool_slots: PoolSlots, classes: Classes, floating: tuple[str, ...], slack: int
     ) -> None:
         self.pool = -1
         """The pool's number in the view; -1 while no job has named it."""
-        self._homes = homes
+        self._slots = pool_slots
         self._classes = classes
         self._slack = slack
         for name, dtype in {**_COLUMNS, **_KEPT}.items():
@@ -112,14 +112,14 @@ class Members:
         """Grows with every change that a round could care about."""
         self.feasible: set[c.ShapeClass] = set()
         """Shapes that were found feasible: section 6."""
-        self.kept_before_ms = 0
-        self.queues = Ranks()
+        self.examined_before_ms = 0
+        self.queues = QueueRows()
         self.shapes = ShapeTable(classes, floating)
         self.gangs = Gangs()
         self.avoided = Avoided()
         self.nodes = no_nodes()
         self.node_rows = NodeRows(self.nodes)
-        self.homeless: set[int] = set()
+        self.orphaned_rows: set[int] = set()
         """Rows of the view whose run is on a node that is not in the pool."""
         self.queued_order = job_order.JobOrder()
         self.running_order = job_order.JobOrder()
@@ -156,13 +156,13 @@ class Members:
             values=np.array(sorted(self._values), np.int64),
         )
 
-    def recall(self, before: "Members", view: View) -> None:
+    def restore(self, before: "PoolJobs", view: View) -> None:
         """Go on from the same pool under another numbering of names: what was found feasible stays
         so while a job needs it, and the version grows."""
         self.version = before.version + 1
         known = view.jobs.shapes.find
         self.feasible = {shape for shape in before.feasible if known(shape) is not None}
-        self.gangs.recall(before.gangs)
+        self.gangs.restore(before.gangs)
 
     # What changed -------------------------------------------------------------------------------
 
@@ -171,15 +171,15 @@ class Members:
 
         Rows that are as they were cost nothing further.
         """
-        homes = self._homes
-        slots = np.where(homes.pool[rows] == self.pool, homes.slot[rows], np.int32(-1))
+        pool_slots = self._slots
+        slots = np.where(pool_slots.pool[rows] == self.pool, pool_slots.slot[rows], np.int32(-1))
         there = nodes > HOLE
         away = slots[~there]
-        homes.pool[rows[~there & (slots >= 0)]] = -1
+        pool_slots.pool[rows[~there & (slots >= 0)]] = -1
         rows, nodes, slots = rows[there], nodes[there], slots[there]
         self._register(view, rows)
         now = self._describe(view, rows, nodes)
-        rare = members(view, rows)
+        rare = rare_rows(view, rows)
         same = self._are_as_they_were(slots, now)
         for at, found in rare:
             if found.avoid:
@@ -191,7 +191,7 @@ class Members:
             self._come(rows, now, coming, leaving, left)
             for at, found in rare:
                 if not same[at]:
-                    self._join(int(homes.slot[rows[at]]), found)
+                    self._join(int(pool_slots.slot[rows[at]]), found)
             self._tidy(view)
             self.version += 1
 
@@ -206,10 +206,10 @@ class Members:
         same[at] = True
         return same
 
-    def settle_gangs(self, view: View, changed: Iterable[c.GangName] | None) -> None:
+    def update_gangs(self, view: View, changed: Iterable[c.GangName] | None) -> None:
         """After all changes: these gangs (None: any) may have other members, also elsewhere."""
-        self.gangs.stir(changed)
-        if self.gangs.settle(view, self.job_gang, self.submitted_ms, self.queues):
+        self.gangs.mark_changed(changed)
+        if self.gangs.update(view, self.job_gang, self.submitted_ms, self.queues):
             self.version += 1
 
     def _describe(self, view: View, rows: Rows, nodes: Int32) -> dict[str, npt.NDArray[Any]]:
@@ -218,8 +218,8 @@ class Members:
         stopping = ((flags & c.STOPPING) != 0) | c.IS_ENDED[jobs.state[rows]]
         if view.stopped:  # what becomes of these runs cannot be decided either
             stopping |= np.isin(jobs.partition[rows], list(view.stopped))
-        kept_ = (flags & c.INFEASIBLE_WAITS) != 0
-        kept_ |= jobs.submitted_ms[rows] < self.kept_before_ms
+        waits = (flags & c.INFEASIBLE_WAITS) != 0
+        waits |= jobs.submitted_ms[rows] < self.examined_before_ms
         runs = nodes >= 0
         return {
             **{name: getattr(jobs, of)[rows] for name, of in _PLAIN.items()},
@@ -230,7 +230,7 @@ class Members:
             "job_node": nodes,
             "job_value": np.where(runs, jobs.value[rows], 0),
             "job_flags": stopping * np.uint8(engine.JobFlag.STOPPING)
-            + kept_ * np.uint8(engine.JobFlag.WAITS_IF_INFEASIBLE),
+            + waits * np.uint8(engine.JobFlag.WAITS_IF_INFEASIBLE),
         }
 
     def _register(self, view: View, rows: Rows) -> None:
@@ -247,7 +247,7 @@ class Members:
             self._queued = np.pad(self._queued, ((0, 0), (0, more)))
             self._shape_jobs = np.pad(self._shape_jobs, (0, more))
         if renamed:
-            self._count_anew()
+            self._recount()
 
     def _renumber_queues(self, moved: Int32) -> None:
         """`moved`: old row -> new row."""
@@ -287,8 +287,8 @@ class Members:
         for name in _COLUMNS:
             getattr(self, name)[slots] = now[name] if every else now[name][coming]
         self.job_gang[slots] = -1
-        self._homes.pool[rows[coming]] = self.pool
-        self._homes.slot[rows[coming]] = slots
+        self._slots.pool[rows[coming]] = self.pool
+        self._slots.slot[rows[coming]] = slots
         self._shift(slots, 1)
         runs = self.job_node[slots] >= 0
         live, waiting = slots[runs], slots[~runs]
@@ -304,13 +304,13 @@ class Members:
         self.job_shape[holes] = 0
 
     def _allocate(self, count: int) -> Int32:
-        kept_ = max(0, len(self._free) - count)
-        self._free, reused = self._free[:kept_], self._free[kept_:]
+        waits = max(0, len(self._free) - count)
+        self._free, reused = self._free[:waits], self._free[waits:]
         first = self.used
         self.used += count - reused.size
         if self.used > len(self.gone):
             for name in (*_COLUMNS, *_KEPT):
-                setattr(self, name, longer(getattr(self, name), max(1024, self.used)))
+                setattr(self, name, grow_array(getattr(self, name), max(1024, self.used)))
         return np.concatenate([np.sort(reused), np.arange(first, self.used, dtype=np.int32)])
 
     def _join(self, slot: int, found: c.Rare) -> None:
@@ -352,7 +352,7 @@ class Members:
             else:
                 self._values.pop(value, None)
 
-    def _count_anew(self) -> None:
+    def _recount(self) -> None:
         """All sums from all slots: rows of nodes, queues or shapes, or resources, have changed."""
         queues, shapes = len(self.queues.names), len(self.shapes.numbers)
         made = job_totals.empty_totals(
@@ -382,7 +382,7 @@ class Members:
             self._queued = np.ascontiguousarray(self._queued[:, rows])
             self._shape_jobs = self._shape_jobs[rows]
             if renamed:
-                self._count_anew()
+                self._recount()
         unused = int((self._queue_jobs == 0).sum())
         if unused > self._allowed(self._queue_jobs.size - unused):
             rows = np.flatnonzero(self._queue_jobs > 0)
@@ -407,18 +407,18 @@ class Members:
         if before.names == nodes.names:
             self.nodes = nodes
             if self.shapes.offered(nodes.resources):
-                self._count_anew()
+                self._recount()
             return np.zeros(0, np.intp)
         fresh = NodeRows(nodes)
-        to_row = np.append(fresh.keep_up(view.jobs.nodes), np.int32(-1))
+        to_row = np.append(fresh.update(view.jobs.nodes), np.int32(-1))
         runs = np.flatnonzero(self.job_node[: self.used] >= 0)
         to = to_row[self.at[runs]]
         lost = self.row[runs[to < 0]]
         self.change(view, lost, np.full(lost.size, HOLE, np.int32))
-        again = self.homeless.union(lost.tolist())
-        self.homeless = set()
+        again = self.orphaned_rows.union(lost.tolist())
+        self.orphaned_rows = set()
         self.nodes, self.node_rows = nodes, fresh
         self.job_node[runs[to >= 0]] = to[to >= 0]
         self.shapes.offered(nodes.resources)
-        self._count_anew()
+        self._recount()
         return np.array(sorted(again), np.intp)

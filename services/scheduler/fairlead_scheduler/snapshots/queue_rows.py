@@ -11,7 +11,7 @@ Renumbered = npt.NDArray[np.int32]
 """Old row -> new row."""
 
 
-class Ranks:
+class QueueRows:
     """Q rows. A queue without jobs keeps its row until there are too many such."""
 
     def __init__(self) -> None:

@@ -15,9 +15,9 @@ from fairlead_common.domain.shapes import Shape
 from fairlead_scheduler.engine.snapshot import Match
 from fairlead_scheduler.snapshots import node_matching
 from fairlead_scheduler.snapshots.class_table import Classes
-from fairlead_scheduler.snapshots.node_table import Nodes, no_nodes, stayed
+from fairlead_scheduler.snapshots.node_table import Nodes, find_unchanged, no_nodes
 from fairlead_scheduler.snapshots.node_types import Types
-from fairlead_scheduler.state.job_table import Columns, ShapeClass
+from fairlead_scheduler.state.job_table import JobTable, ShapeClass
 
 Rows = npt.NDArray[np.intp]
 
@@ -33,7 +33,7 @@ class ShapeTable:
         self.row_of = np.zeros(0, np.int32)
         """Number in the view -> row, -1."""
         self._shapes: list[Shape] = []
-        self._wishes: list[node_matching.Wishes] = []
+        self._wishes: list[node_matching.ShapeConstraints] = []
         self.names: tuple[str, ...] = ()
         """R resources that nodes offer or jobs ask of a node."""
         self._of_nodes: frozenset[str] = frozenset()
@@ -51,7 +51,7 @@ class ShapeTable:
         self._ranks = np.zeros((0, 0), np.uint8)
         self.rank: npt.NDArray[np.uint8] | None = None
 
-    def add(self, jobs: Columns, numbers: Iterable[int], feasible: Set[ShapeClass]) -> bool:
+    def add(self, jobs: JobTable, numbers: Iterable[int], feasible: Set[ShapeClass]) -> bool:
         """Rows for these shapes; says whether the resources changed."""
         if len(self.row_of) < len(jobs.shapes):
             more = np.full(len(jobs.shapes) - len(self.row_of), -1, np.int32)
@@ -66,7 +66,7 @@ class ShapeTable:
         self.numbers += fresh
         self._shapes += shapes
         self._wishes += [
-            node_matching.Wishes(shape, self._away(row))
+            node_matching.ShapeConstraints(shape, self._away(row))
             for shape, row in zip(shapes, rows, strict=True)
         ]
         self.row_class = np.concatenate([self.row_class, np.array(rows, np.int32)])
@@ -131,13 +131,15 @@ class ShapeTable:
         types, wishes, known = self._types, self._wishes, len(self.match)
         met = self.match.shape[2]
         if met < len(types):
-            more = node_matching.table(wishes[:known], types, met)
+            more = node_matching.match_shapes(wishes[:known], types, met)
             self.match = np.concatenate([self.match, more], axis=2)
             # Every type may come before others for a shape.
-            self._ranks = node_matching.ranks(wishes[:known], types)
+            self._ranks = node_matching.rank_types(wishes[:known], types)
         if known < len(wishes):
-            self.match = _joined(self.match, node_matching.table(wishes[known:], types))
-            self._ranks = np.concatenate([self._ranks, node_matching.ranks(wishes[known:], types)])
+            self.match = _joined(self.match, node_matching.match_shapes(wishes[known:], types))
+            self._ranks = np.concatenate(
+                [self._ranks, node_matching.rank_types(wishes[known:], types)]
+            )
         self.rank = self._ranks if self._ranks.any() else None
 
     def _begin_types(self, nodes: Nodes, relevant: frozenset[str]) -> None:
@@ -148,11 +150,11 @@ class ShapeTable:
 
     def _number_types(self, nodes: Nodes) -> None:
         types = self._types
-        rows = stayed(self._nodes, nodes)
+        rows = find_unchanged(self._nodes, nodes)
         kinds = np.zeros(rows.size, np.int32)
         kinds[rows >= 0] = self.node_type[rows[rows >= 0]]
         kinds[rows < 0] = [
-            types.number(node_matching.reduce(nodes.nodes[row], types.relevant))
+            types.number(node_matching.node_type(nodes.nodes[row], types.relevant))
             for row in np.flatnonzero(rows < 0).tolist()
         ]
         self._nodes, self.node_type = nodes, kinds

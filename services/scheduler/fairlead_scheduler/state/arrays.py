@@ -21,7 +21,7 @@ RESERVED: Final = 1 << 24
 S = TypeVar("S", bound=np.generic)
 
 
-def longer(array: npt.NDArray[S], rows: int, fill: int = 0) -> npt.NDArray[S]:
+def grow_array(array: npt.NDArray[S], rows: int, fill: int = 0) -> npt.NDArray[S]:
     """The array with room for so many rows at least; new ones hold `fill`.
 
     It takes the place of the array given, which shares its memory or is left as it was: only the

@@ -21,7 +21,7 @@ from fairlead_scheduler.state.view import View
 _rare: Final = msgspec.json.Decoder(Rare)
 
 
-class Loading:
+class CheckpointLoader:
     """Fills an empty view: `add` each block, then `finish`."""
 
     def __init__(self, view: View, saved: Iterable[SavedName]) -> None:
@@ -111,13 +111,13 @@ def _relink(view: View) -> None:
     jobs = view.jobs
     for row, rare in jobs.rare.items():
         for other in rare.after:
-            view.dependents.setdefault(other, set()).add(jobs.rows.of(row))
+            view.dependents.setdefault(other, set()).add(jobs.rows.id_at(row))
         if rare.gang is not None and rare.gang_terms is not None:
             view.gangs.setdefault(rare.gang, rare.gang_terms)
-            view.gang_members.setdefault(rare.gang, set()).add(jobs.rows.of(row))
+            view.gang_members.setdefault(rare.gang, set()).add(jobs.rows.id_at(row))
             if rare.gang_started:
                 view.gang_started.add(rare.gang)
     rows = view.live_rows()
     is_over = c.IS_HELD[jobs.state[rows]] & ~c.IS_LIVE_RUN[jobs.run_state[rows]]
-    is_marked = (jobs.flags[rows] & (c.DOOMED | c.STOPPING | c.LATE_SUCCESS)) > 0
+    is_marked = (jobs.flags[rows] & (c.CANNOT_START | c.STOPPING | c.LATE_SUCCESS)) > 0
     view.attention.update(rows[is_over | is_marked].tolist())

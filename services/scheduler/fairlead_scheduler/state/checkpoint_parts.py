@@ -17,8 +17,8 @@ from fairlead_common.domain.ids import JobId, partition_of_job
 from fairlead_scheduler.state import checkpoint_rows as records
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.checkpoint_names import Name, SavedName, SavedNames
-from fairlead_scheduler.state.job_table import Columns, Ended, Rows
-from fairlead_scheduler.state.specs import Saving
+from fairlead_scheduler.state.job_table import Ended, JobTable, Rows
+from fairlead_scheduler.state.specs import SpecsSave
 from fairlead_scheduler.state.view import View
 
 ROWS_MAX: Final = 100_000
@@ -47,7 +47,7 @@ class Changes(msgspec.Struct, frozen=True):
     jobs: JobRows | None
     names: list[SavedName]
     dropped_names: list[tuple[str, int]]
-    specs: Saving | None
+    specs: SpecsSave | None
     """Of any partition. Encoded as they are written; `View.specs` holds them until `end_save`."""
     ended: list[tuple[JobId, str, str, int]]
     buckets: bytes
@@ -60,7 +60,7 @@ class Changes(msgspec.Struct, frozen=True):
         return self.positions == self.before and self.specs is None
 
 
-class Parts:
+class CheckpointParts:
     """One save of all changes: `take` the next part, save it, until `is_done`.
 
     What changes meanwhile is in the part if its partition has not been taken yet.
@@ -81,7 +81,7 @@ class Parts:
         """Whether every part was taken."""
         return not self._parts
 
-    def take(self) -> Changes:
+    def take_next(self) -> Changes:
         """What has changed in the next part; the view forgets that it changed."""
         part = self._parts.pop()
         view, names, before = self._view, self._names, self._saved
@@ -99,7 +99,7 @@ class Parts:
             jobs=_copy_jobs(jobs, names, live) if live.size else None,
             names=names.take_added(),
             dropped_names=names.end_save() if self.is_done else [],
-            specs=view.specs.save(),
+            specs=view.specs.begin_save(),
             ended=[(job_id, e.state.value, e.digest, e.at_ms) for job_id, e in ended.items()],
             buckets=msgspec.json.encode(view.buckets.levels()),
         )
@@ -152,7 +152,7 @@ def _take_ended(view: View, part: Collection[int] | None) -> dict[JobId, Ended]:
     return {job_id: each for job_id, each in ended.items() if job_id[:2] in prefixes}
 
 
-def _names_of(jobs: Columns) -> dict[str, c.Interned[Any]]:
+def _names_of(jobs: JobTable) -> dict[str, c.Interned[Any]]:
     """Column -> the names that its numbers stand for."""
     return {
         "pool": jobs.pools,
@@ -162,7 +162,7 @@ def _names_of(jobs: Columns) -> dict[str, c.Interned[Any]]:
     }
 
 
-def _copy_jobs(jobs: Columns, names: SavedNames, rows: Rows) -> JobRows:
+def _copy_jobs(jobs: JobTable, names: SavedNames, rows: Rows) -> JobRows:
     packed = np.zeros(rows.size, records.RECORD)
     for field in records.PLAIN:
         packed[field] = getattr(jobs, field)[rows]

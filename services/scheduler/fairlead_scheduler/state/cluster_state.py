@@ -18,7 +18,7 @@ from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.state.job_table import NodeName
 
 
-class Heard(msgspec.Struct, frozen=True):
+class LastHeartbeat(msgspec.Struct, frozen=True):
     """The newest heartbeat of an executor, and when the log took it (ms)."""
 
     heartbeat: records.Heartbeat
@@ -35,14 +35,14 @@ class Clusters:
         self._next_number = max(self.numbers.values(), default=-1) + 1
         self.unsaved: list[tuple[str, str, int]] = []
         self.nodes: dict[NodeName, records.Node] = {}
-        self.heard: dict[str, Heard] = {}
+        self.heard: dict[str, LastHeartbeat] = {}
         self.cordoned_executors: set[str] = set()
         self.cordoned_nodes: set[NodeName] = set()
         self.silence_s: dict[str, float] = {}
-        self.beaten: set[str] = set()
-        self.odd: dict[str, str] = {}
+        self.heard_since_step: set[str] = set()
+        self.invalid_records: dict[str, str] = {}
         """Key of a record -> what is wrong with it, and how it is taken."""
-        self.gone_s: dict[NodeName, float] = {}
+        self.missing_s: dict[NodeName, float] = {}
         """Nodes that are not there any more, and for how long (s)."""
         self.leader_ms: int | None = None
         """Append time of this leader's newest heartbeat that was read (ms); None while it follows.
@@ -53,70 +53,72 @@ class Clusters:
         self._most: tuple[int, dict[tuple[str, str], int]] = (-1, {})
         self.version = 0
 
-    def apply(self, entries: Iterable[Entry]) -> None:
+    def fold(self, entries: Iterable[Entry]) -> None:
         """Fold heartbeats and nodes. Repeats change nothing."""
         for entry in entries:
             if entry.value is None:
-                self._gone(entry.key)
+                self._remove(entry.key)
                 continue
             try:
                 record = records.decode(entry.value)
             except msgspec.DecodeError as error:
-                self.odd[entry.key] = f"it cannot be read and is passed over: {error}"
+                self.invalid_records[entry.key] = f"it cannot be read and is passed over: {error}"
                 continue
             match record:
                 case records.Heartbeat() as heartbeat:
                     known = self.heard.get(heartbeat.executor)
-                    self.heard[heartbeat.executor] = Heard(heartbeat, entry.time_ms)
-                    self.beaten.add(heartbeat.executor)
+                    self.heard[heartbeat.executor] = LastHeartbeat(heartbeat, entry.time_ms)
+                    self.heard_since_step.add(heartbeat.executor)
                     self.silence_s[heartbeat.executor] = 0.0
                     if known is None:
                         self.version += 1
                 case records.Node() as node:
-                    self._reported(node)
+                    self._fold_node(node)
                 case records.LeaderHeartbeat() as leader:
                     if leader.instance == self._instance and entry.position > self._leader_at:
                         self._leader_at = entry.position
-                        self._caught_up(entry.time_ms)
+                        self._count_silence(entry.time_ms)
 
-    def lead(self, instance: str, *, step_s_max: float) -> None:
+    def start_leading(self, instance: str, *, step_s_max: float) -> None:
         """From now on count silence by the heartbeats of this leader, from nothing."""
         self._instance, self._step_s_max, self.leader_ms = instance, step_s_max, None
-        self.beaten.clear()
+        self.heard_since_step.clear()
         self.silence_s = dict.fromkeys(self.silence_s, 0.0)
-        self.gone_s = dict.fromkeys(self.gone_s, 0.0)
+        self.missing_s = dict.fromkeys(self.missing_s, 0.0)
 
-    def _caught_up(self, time_ms: int) -> None:
+    def _count_silence(self, time_ms: int) -> None:
         """Everything is read that was appended before this leader's own heartbeat."""
         before_ms, self.leader_ms = self.leader_ms, time_ms
         step_s = 0.0 if before_ms is None else max(0, time_ms - before_ms) / 1000
-        self.tick(min(step_s, self._step_s_max))
+        self.add_silence(min(step_s, self._step_s_max))
 
-    def _reported(self, node: records.Node) -> None:
+    def _fold_node(self, node: records.Node) -> None:
         name = NodeName(node.executor, node.name)
-        self.gone_s.pop(name, None)
+        self.missing_s.pop(name, None)
         key = f"{node.executor}/{node.name}"
-        self.odd.pop(key, None)
+        self.invalid_records.pop(key, None)
         if negative := sorted(what for what, much in node.allocatable.items() if much < 0):
-            self.odd[key] = f"it has less than 0 of {', '.join(negative)}: that counts as 0"
+            self.invalid_records[key] = (
+                f"it has less than 0 of {', '.join(negative)}: that counts as 0"
+            )
         if name not in self.numbers:
             self._number(name)
         if self.nodes.get(name) != node:
             self.nodes[name] = node
             self.version += 1
 
-    def _gone(self, key: str) -> None:
+    def _remove(self, key: str) -> None:
         executor, slash, node = key.partition("/")
-        self.odd.pop(key, None)
+        self.invalid_records.pop(key, None)
         if slash:
             if self.nodes.pop(NodeName(executor, node), None) is not None:
-                self.gone_s[NodeName(executor, node)] = 0.0
+                self.missing_s[NodeName(executor, node)] = 0.0
                 self.version += 1
         elif self.heard.pop(executor, None) is not None:
             self.silence_s.pop(executor, None)
             self.version += 1
 
-    def numbers_are(self, saved: Mapping[tuple[str, str], int]) -> None:
+    def restore_numbers(self, saved: Mapping[tuple[str, str], int]) -> None:
         """Take over the saved numbers; nodes that have none yet are numbered after them."""
         self.numbers = {NodeName(*name): number for name, number in saved.items()}
         self._next_number = max(self.numbers.values(), default=-1) + 1
@@ -140,43 +142,43 @@ class Clusters:
             _mark(self.cordoned_nodes, NodeName(mark.executor, mark.node), on)
         self.version += 1
 
-    def tick(self, elapsed_s: float) -> None:
+    def add_silence(self, elapsed_s: float) -> None:
         """So much time of the log passed: who was not heard in it grows more silent."""
         for executor in self.silence_s:
-            if executor not in self.beaten:
+            if executor not in self.heard_since_step:
                 self.silence_s[executor] += elapsed_s
-        for node in self.gone_s:
-            self.gone_s[node] += elapsed_s
-        self.beaten.clear()
+        for node in self.missing_s:
+            self.missing_s[node] += elapsed_s
+        self.heard_since_step.clear()
 
-    def expect(self, names: Iterable[NodeName]) -> None:
+    def expect_nodes(self, names: Iterable[NodeName]) -> None:
         """Runs were given these nodes: one that nobody has reported is gone, from now on."""
         for name in names:
             if name not in self.nodes:
-                self.gone_s.setdefault(name, 0.0)
+                self.missing_s.setdefault(name, 0.0)
 
-    def gone(self, for_s: float, stale_s: float) -> list[NodeName]:
+    def find_missing_nodes(self, for_s: float, stale_s: float) -> list[NodeName]:
         """Nodes that are gone for longer than this, of executors that are not stale."""
         silence_s = self.silence_s
         return [
             name
-            for name, gone_s in self.gone_s.items()
-            if gone_s > for_s and silence_s.get(name.executor, 0.0) <= stale_s
+            for name, missing_s in self.missing_s.items()
+            if missing_s > for_s and silence_s.get(name.executor, 0.0) <= stale_s
         ]
 
-    def forget(self, names: Iterable[NodeName]) -> None:
+    def forget_missing(self, names: Iterable[NodeName]) -> None:
         """What ran on these nodes was given up."""
         for name in names:
-            self.gone_s.pop(name, None)
+            self.missing_s.pop(name, None)
 
-    def forget_numbers(self) -> list[NodeName]:
+    def release_numbers(self) -> list[NodeName]:
         """Give up the numbers of nodes that are gone for good; returns whose they were."""
-        gone = self.numbers.keys() - self.nodes.keys() - self.gone_s.keys()
+        gone = self.numbers.keys() - self.nodes.keys() - self.missing_s.keys()
         for name in gone:
             del self.numbers[name]
         return sorted(gone)
 
-    def most(self, pool: str, resource: str) -> int:
+    def largest_amount(self, pool: str, resource: str) -> int:
         """The most of a resource that any node of the pool has; 0 when there is none."""
         if self._most[0] != self.version:
             self._most = (self.version, {})
@@ -186,7 +188,7 @@ class Clusters:
             found = self._most[1][pool, resource] = max(there, default=0)
         return found
 
-    def silent(self, for_s: float) -> frozenset[str]:
+    def find_silent_executors(self, for_s: float) -> frozenset[str]:
         """Executors not heard for longer than this (stale with one bound, lost with another)."""
         return frozenset(name for name, silent_s in self.silence_s.items() if silent_s > for_s)
 

@@ -11,51 +11,51 @@ import numpy.typing as npt
 
 from fairlead_common.domain.timers import Timers
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.arrays import longer
+from fairlead_scheduler.state.arrays import grow_array
 from fairlead_scheduler.state.job_table import NodeName
 from fairlead_scheduler.state.view import View, changed_rows
 
 Rows = npt.NDArray[np.intp]
 
 
-class Watch:
+class Deadlines:
     """Queued jobs that wait too long, runs that run too long, and live runs by node."""
 
     def __init__(self, deadline_ms: int = 0) -> None:
         self._deadline_ms = deadline_ms
         """What a run is given beyond its maximum and its grace."""
-        self._begin_anew(0)
+        self._reset(0)
 
-    def _begin_anew(self, numbering: int) -> None:
+    def _reset(self, numbering: int) -> None:
         """Know nothing yet of a view with this numbering of names."""
         self._numbering = numbering
         self._place = -1
-        self._queued = Times()
-        self._running = Times()
+        self._queued = RowTimers()
+        self._running = RowTimers()
         self._node: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         """Row -> node (as numbered in the view) of its live run, -1 for none."""
         self._runs_on: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         """Node -> live runs."""
-        self._seen: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._handled: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         """Row -> whether nothing is left to be done of it, unless it changes."""
         self._nodes_of: dict[str, list[int]] = {}
         self._named = 0
 
-    def keep_up(self, view: View) -> None:
+    def update(self, view: View) -> None:
         """Take over what changed."""
         if view.jobs.numbering != self._numbering:
-            self._begin_anew(view.jobs.numbering)
+            self._reset(view.jobs.numbering)
         # A view that was loaded may know nodes of which no row says anything.
-        self._runs_on = longer(self._runs_on, len(view.jobs.nodes))
+        self._runs_on = grow_array(self._runs_on, len(view.jobs.nodes))
         rows = changed_rows(view, self._place)
         self._place = view.jobs.journal.end
         if len(rows):
-            self._look_at(view, rows)
+            self._update_rows(view, rows)
 
-    def _look_at(self, view: View, rows: Rows) -> None:
+    def _update_rows(self, view: View, rows: Rows) -> None:
         jobs = view.jobs
-        self._seen = longer(self._seen, jobs.used)
-        self._seen[rows] = False
+        self._handled = grow_array(self._handled, jobs.used)
+        self._handled[rows] = False
         flags = jobs.flags[rows]
         valid = (flags & c.FREE) == 0
         at_ms = np.full(rows.size, c.NEVER_MS, np.int64)
@@ -79,7 +79,7 @@ class Watch:
 
     def _count(self, view: View, rows: Rows, live: npt.NDArray[np.bool_]) -> None:
         jobs = view.jobs
-        self._node = longer(self._node, jobs.used, -1)
+        self._node = grow_array(self._node, jobs.used, -1)
         now = np.where(live, jobs.node[rows], np.int32(-1))
         before = self._node[rows]
         differ = now != before
@@ -88,23 +88,25 @@ class Watch:
         np.subtract.at(self._runs_on, before[before >= 0], 1)
         np.add.at(self._runs_on, now[now >= 0], 1)
 
-    def seen(self, rows: Rows) -> None:
+    def mark_handled(self, rows: Rows) -> None:
         """Nothing is left to be done of these rows until they change."""
-        self._seen[rows] = True
+        self._handled[rows] = True
 
-    def unseen(self, rows: Rows) -> Rows:
+    def find_unhandled(self, rows: Rows) -> Rows:
         """Those of these rows that changed since they were `seen`, if they were."""
-        return rows[~self._seen[rows]]
+        return rows[~self._handled[rows]]
 
-    def overdue(self, now_ms: int) -> list[int]:
+    def find_queued_too_long(self, now_ms: int) -> list[int]:
         """Rows of queued jobs that have waited longer than they wanted to, ascending."""
-        return self._queued.over(now_ms)
+        return self._queued.find_due(now_ms)
 
-    def too_long(self, now_ms: int) -> list[int]:
+    def find_running_too_long(self, now_ms: int) -> list[int]:
         """Rows of live runs that should have been ended for their maximum run time, ascending."""
-        return self._running.over(now_ms)
+        return self._running.find_due(now_ms)
 
-    def in_use(self, view: View, executors: Collection[str] | None = None) -> list[NodeName]:
+    def find_nodes_with_runs(
+        self, view: View, executors: Collection[str] | None = None
+    ) -> list[NodeName]:
         """The nodes on which runs live, of these executors or of all."""
         names = view.jobs.nodes.values
         for number in range(self._named, len(names)):
@@ -117,7 +119,7 @@ class Watch:
         ]
         return [names[number] for number in numbers if self._runs_on[number] > 0]
 
-    def runs_on(self, view: View, nodes: Iterable[NodeName]) -> list[int]:
+    def find_rows_on_nodes(self, view: View, nodes: Iterable[NodeName]) -> list[int]:
         """Rows whose live run is on one of these nodes, ascending."""
         known = [number for name in nodes if (number := view.jobs.nodes.find(name)) is not None]
         numbers = [number for number in known if self._runs_on[number] > 0]
@@ -125,7 +127,7 @@ class Watch:
         return found
 
 
-class Times:
+class RowTimers:
     """A time per row, and the rows whose time has come."""
 
     def __init__(self) -> None:
@@ -142,7 +144,7 @@ class Times:
         if chosen.any():
             self._timers.set(zip(at_ms[chosen].tolist(), rows[chosen].tolist(), strict=True))
 
-    def over(self, now_ms: int) -> list[int]:
+    def find_due(self, now_ms: int) -> list[int]:
         """The rows whose time has come, ascending."""
         self._over.update(self._timers.due(now_ms))
         return sorted(self._over)

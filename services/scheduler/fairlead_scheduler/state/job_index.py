@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead_common.domain.ids import JOB_ID_LENGTH, JobId
-from fairlead_scheduler.state.arrays import longer
+from fairlead_scheduler.state.arrays import grow_array
 
 Rows = npt.NDArray[np.intp]
 Hashes = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.bytes_]
-Packed = Keys | npt.NDArray[np.object_]
+PackedIds = Keys | npt.NDArray[np.object_]
 """Ids of which no object is made yet."""
 
-NOBODY: Final = -1
+NO_ROW: Final = -1
 FEW: Final = 16
 """So many are sooner looked up one by one."""
 KEYS_AT_ONCE: Final = 1 << 16
@@ -35,13 +35,13 @@ class Hashed(NamedTuple):
     hashes: Hashes | None
 
 
-def hashed(ids: Sequence[JobId]) -> Hashed:
+def hash_ids(ids: Sequence[JobId]) -> Hashed:
     """Ids, ready to be looked for."""
     keys = _keys(ids) if len(ids) > FEW else None
     return Hashed(ids, keys, None if keys is None else _hashes(keys))
 
 
-class Names:
+class JobIndex:
     """Id -> row. `of` and `every` say the id of a row.
 
     Ids that are not as long as those of jobs are (simulations take any) are kept beside.
@@ -51,12 +51,12 @@ class Names:
         self._key: Keys = np.zeros(capacity, f"S{JOB_ID_LENGTH}")
         """The id of each row; empty where it has none, or an odd one."""
         self._hash = np.zeros(capacity, np.int32)
-        self._next = np.full(capacity, NOBODY, np.int32)
+        self._next = np.full(capacity, NO_ROW, np.int32)
         """The next row of those whose hash ends alike."""
         self._slots = capacity
         self._bound = 1 << (capacity - 1).bit_length()
         """The power of two that slots are at most, and more than half of."""
-        self._first = np.full(capacity, NOBODY, np.int32)
+        self._first = np.full(capacity, NO_ROW, np.int32)
         """Slot, by the end of a hash -> the first of these rows."""
         self._odd: dict[JobId, int] = {}
         self._odd_of: dict[int, JobId] = {}
@@ -64,7 +64,7 @@ class Names:
 
     # One --------------------------------------------------------------------------------------
 
-    def of(self, row: int) -> JobId:
+    def id_at(self, row: int) -> JobId:
         """The id of a row that has one."""
         found: bytes = self._key.item(row)
         return JobId(found.decode()) if found else self._odd_of.get(row, JobId(""))
@@ -100,25 +100,25 @@ class Names:
 
     # Many -------------------------------------------------------------------------------------
 
-    def every(self, rows: Sequence[int] | Rows) -> list[JobId]:
+    def ids_at(self, rows: Sequence[int] | Rows) -> list[JobId]:
         """The ids of rows."""
         at = np.asarray(rows, np.intp)
         if self._odd_of:
-            return [self.of(row) for row in at.tolist()]
-        return unpacked(self._key[at])
+            return [self.id_at(row) for row in at.tolist()]
+        return unpack_ids(self._key[at])
 
-    def packed(self, rows: Rows) -> Packed:
+    def packed_ids(self, rows: Rows) -> PackedIds:
         """The ids of rows, to be unpacked when they are needed."""
         if self._odd_of:
-            return np.array(self.every(rows), np.object_)
+            return np.array(self.ids_at(rows), np.object_)
         return self._key[rows]
 
     def find(self, those: Sequence[JobId] | Hashed) -> Rows:
         """The rows of these jobs, `NOBODY` where they have none."""
-        ids, keys, hashes = those if isinstance(those, Hashed) else hashed(those)
+        ids, keys, hashes = those if isinstance(those, Hashed) else hash_ids(those)
         if keys is None or hashes is None:
             singly = map(self.get, ids)
-            return np.array([NOBODY if row is None else row for row in singly], np.intp)
+            return np.array([NO_ROW if row is None else row for row in singly], np.intp)
         found: Rows = self._first[self._slots_of(hashes)].astype(np.intp)
         at = np.flatnonzero(found >= 0)
         while at.size:
@@ -132,7 +132,7 @@ class Names:
     def add(self, those: Sequence[JobId] | Hashed, rows: Rows) -> None:
         """These rows have these ids now. None of the ids has a row, and each is there once."""
         self._count += rows.size
-        ids, keys, hashes = those if isinstance(those, Hashed) else hashed(those)
+        ids, keys, hashes = those if isinstance(those, Hashed) else hash_ids(those)
         if keys is None or hashes is None:
             for job_id, row in zip(ids, rows.tolist(), strict=True):
                 self._add(job_id, row)
@@ -195,10 +195,10 @@ class Names:
         Slots are split in their order, each into itself and the one half a bound after it (linear
         hashing, Litwin 1980): so none but the rows of those must be linked anew.
         """
-        self._key = longer(self._key, capacity)
-        self._hash = longer(self._hash, capacity)
-        self._next = longer(self._next, capacity, NOBODY)
-        self._first = longer(self._first, capacity, NOBODY)
+        self._key = grow_array(self._key, capacity)
+        self._hash = grow_array(self._hash, capacity)
+        self._next = grow_array(self._next, capacity, NO_ROW)
+        self._first = grow_array(self._first, capacity, NO_ROW)
         while self._slots < capacity:
             if self._slots == self._bound:
                 self._bound *= 2
@@ -211,7 +211,7 @@ class Names:
     def _take_off(self, slots: slice) -> Rows:
         """Empty these slots; returns the rows that they led to."""
         rows: Rows = self._first[slots].astype(np.intp)
-        self._first[slots] = NOBODY
+        self._first[slots] = NO_ROW
         found = []
         while rows.size:
             rows = rows[rows >= 0]
@@ -235,10 +235,10 @@ class Names:
         """All of them."""
         yield from self._odd.items()
         for row in np.flatnonzero(self._key != b"").tolist():
-            yield self.of(row), row
+            yield self.id_at(row), row
 
 
-def unpacked(ids: Packed) -> list[JobId]:
+def unpack_ids(ids: PackedIds) -> list[JobId]:
     """The ids that were packed."""
     found: list[JobId] = ids.tolist()
     return found if ids.dtype == np.object_ else [JobId(key.decode()) for key in ids.tolist()]
@@ -253,7 +253,7 @@ def _hashes(keys: Keys) -> Hashes:
     return np.fromiter(map(hash, keys.tolist()), np.int64, keys.size) & 0x7FFF_FFFF
 
 
-def fixed(texts: Sequence[str], width: int) -> Keys | None:
+def pack_equal_lengths(texts: Sequence[str], width: int) -> Keys | None:
     """Texts as an array of bytes; None if any is no ASCII or not as long as this.
 
     Joined they are one object, of which the array is made without a look at each: that takes half
@@ -267,7 +267,7 @@ def fixed(texts: Sequence[str], width: int) -> Keys | None:
 
 def _keys(ids: Sequence[JobId]) -> Keys | None:
     """The ids as bytes; None if any of them is odd: too long, empty, or no ASCII."""
-    usual = fixed(ids, JOB_ID_LENGTH)
+    usual = pack_equal_lengths(ids, JOB_ID_LENGTH)
     if usual is not None:
         return usual
     lengths = set(map(len, ids))

@@ -16,9 +16,9 @@ from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JOB_ENDED, JOB_HELD, RUN_ENDED, JobState, RunState
 from fairlead_common.domain.records.events import FailureCategory, RetryPolicy
-from fairlead_scheduler.state.arrays import longer
+from fairlead_scheduler.state.arrays import grow_array
 from fairlead_scheduler.state.change_journal import RowJournal
-from fairlead_scheduler.state.job_index import Names
+from fairlead_scheduler.state.job_index import JobIndex
 
 JOB_STATES: Final = tuple(JobState)
 RUN_STATES: Final = tuple(RunState)
@@ -41,16 +41,16 @@ LIVE_RUN: Final = tuple(IS_LIVE_RUN.tolist())
 
 HOLD: Final = 1
 DEPENDS: Final = 2
-DOOMED: Final = 4
+CANNOT_START: Final = 4
 """It can never start: a job it waits for did not succeed (it is to be cancelled), or its gang lost
-a member that could not start (it is to fail, see `Rare.gang_doom`)."""
+a member that could not start (it is to fail, see `Rare.gang_cannot_start`)."""
 STOP_CANCEL: Final = 8
 STOP_PREEMPT: Final = 16
 INFEASIBLE_WAITS: Final = 32
 PREEMPTED_IS_FINAL: Final = 64
 FREE: Final = 128
 """The row belongs to no job."""
-ROOM_GIVEN: Final = 256
+CAPACITY_REASSIGNED: Final = 256
 """The run stops so that another can have its room, which is counted as that one's already."""
 STOP_GANG: Final = 512
 """The run stops because its gang goes back to the queue: a member of it could not start."""
@@ -59,7 +59,7 @@ LATE_SUCCESS: Final = 1024
 ALL_FLAGS: Final = 0xFFFF
 
 STOPPING: Final = STOP_CANCEL | STOP_PREEMPT | STOP_GANG
-NOT_BEFORE_LONG: Final = HOLD | DEPENDS | DOOMED
+NOT_READY: Final = HOLD | DEPENDS | CANNOT_START
 """With any of these a queued job may not start yet."""
 
 BY_SCHEDULER: Final = "scheduler"
@@ -162,7 +162,7 @@ class Rare(msgspec.Struct):
     """Properties that few jobs have. `after`: jobs of the set that have not succeeded yet."""
 
     after: set[JobId] = msgspec.field(default_factory=set)
-    doom: str = ""
+    cannot_start_reason: str = msgspec.field(default="", name="doom")
     retry: RetryPolicy | None = None
     avoid: tuple[str, ...] = ()
     stop_reason: str = ""
@@ -174,8 +174,8 @@ class Rare(msgspec.Struct):
     gang_started: bool = False
     lost_run: int = 0
     """The newest run that was given up; 0 for none."""
-    gang_doom: bool = False
-    """`doom` says why its gang can never start: the job fails, as the member did that it names."""
+    gang_cannot_start: bool = msgspec.field(default=False, name="gang_doom")
+    """`cannot_start_reason` is about its gang: the job fails, as the member did that it names."""
 
 
 class Ended(NamedTuple):
@@ -219,7 +219,7 @@ _COLUMNS: Final[dict[str, npt.DTypeLike]] = {
 }
 
 NEVER_MS: Final = np.iinfo(np.int64).max
-SETS_KEPT: Final = 10_000
+JOB_SETS_SPARE: Final = 10_000
 """So many job sets without jobs are remembered at least: looking which have none costs a pass."""
 
 
@@ -233,7 +233,7 @@ class ShapeClass(NamedTuple):
     priority_class: str
 
 
-class Columns:
+class JobTable:
     """The arrays. A row is valid unless its `flags` has FREE; `rows` says which job has which.
 
     Whoever changes a row of what a round looks at says so in `journal`.
@@ -276,7 +276,7 @@ class Columns:
         self.used = 0
         """Rows below this number may be valid, rows from it on never are."""
         self._free: list[int] = []
-        self.rows = Names(capacity)
+        self.rows = JobIndex(capacity)
         self.rare: dict[int, Rare] = {}
         self.queues: Interned[str] = Interned()
         self.pools: Interned[str] = Interned()
@@ -312,7 +312,7 @@ class Columns:
         if self.used > len(self.state):
             for name in _COLUMNS:
                 fill = FREE if name == "flags" else 0
-                setattr(self, name, longer(getattr(self, name), self.used, fill))
+                setattr(self, name, grow_array(getattr(self, name), self.used, fill))
             self.rows.grow(len(self.state))
         return np.concatenate([np.sort(reused), np.arange(first, self.used)])
 
@@ -343,7 +343,7 @@ class Columns:
         found: bytes = self.digest.item(row)
         return found.decode(errors="replace")
 
-    def forget_job_sets(self, spare: int = SETS_KEPT) -> None:
+    def forget_job_sets(self, spare: int = JOB_SETS_SPARE) -> None:
         """Forget job sets without jobs, once they are more than those with jobs, and `spare`."""
         if self.job_sets.known <= spare + 2 * self._job_sets_needed:
             return

@@ -68,7 +68,7 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     gang_assembly_timeout_s: int = 0
     pools: dict[str, PoolRules] = {}
 
-    def of(self, pool: str) -> "Rules":
+    def for_pool(self, pool: str) -> "Rules":
         """The rules of a pool: these, but for what is set for it."""
         own = self.pools.get(pool)
         if own is None:

@@ -26,12 +26,12 @@ class Queues:
 
     def __init__(self) -> None:
         self.by_name: dict[str, Queue] = {}
-        self.odd: dict[str, str] = {}
+        self.invalid_records: dict[str, str] = {}
         """Key of a record -> what is wrong with it, and how it is taken."""
         self._cordons: dict[str, int] = {}
         self.version = 0
 
-    def apply(self, entries: Iterable[Entry], clusters: Clusters) -> None:
+    def fold(self, entries: Iterable[Entry], clusters: Clusters) -> None:
         """Fold configuration; of two values the higher version counts, in whatever order."""
         for entry in entries:
             if entry.value is None:
@@ -40,13 +40,13 @@ class Queues:
             try:
                 item = configuration.decode(entry.value)
             except msgspec.DecodeError as error:
-                self.odd[entry.key] = f"it cannot be read and is passed over: {error}"
+                self.invalid_records[entry.key] = f"it cannot be read and is passed over: {error}"
                 continue
             match item:
                 case Queue() as queue:
                     known = self.by_name.get(queue.name)
                     if known is None or known.version < queue.version:
-                        self._take(queue)
+                        self._fold_queue(queue)
                 case Cordon() as cordon:
                     key = configuration.key(cordon)
                     if self._cordons.get(key, 0) < cordon.version:
@@ -56,25 +56,25 @@ class Queues:
     def _forget(self, key: str) -> None:
         """Submit has forgotten what it deleted long ago: a scheduler that starts now does not know
         of it either."""
-        self.odd.pop(key, None)
+        self.invalid_records.pop(key, None)
         name = key.partition("/")[2]
         if key == configuration.key(Queue(name=name)) and self.by_name.pop(name, None) is not None:
             self.version += 1
 
-    def _take(self, queue: Queue) -> None:
-        self.by_name[queue.name], odd = harmless(queue)
+    def _fold_queue(self, queue: Queue) -> None:
+        self.by_name[queue.name], odd = sanitize_queue(queue)
         self.version += 1
         key = configuration.key(queue)
-        self.odd.pop(key, None)
+        self.invalid_records.pop(key, None)
         if odd:
-            self.odd[key] = "; ".join(odd)
+            self.invalid_records[key] = "; ".join(odd)
 
     def get(self, name: str) -> Queue:
         """The queue of that name."""
         return self.by_name.get(name) or Queue(name=name)
 
 
-def harmless(queue: Queue) -> tuple[Queue, list[str]]:
+def sanitize_queue(queue: Queue) -> tuple[Queue, list[str]]:
     """The queue as it can be used, and what is wrong with it. A deleted one starts nothing new."""
     odd: list[str] = []
     weight = queue.weight

@@ -20,10 +20,10 @@ _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder(JobSubmitted)
 
 
-KEPT_MAX: Final = 50_000
+CACHED_MAX: Final = 50_000
 """Specs of saved jobs that stay in memory, so that most leases need no look-up."""
 
-PART_MAX: Final = 25_000
+SPECS_PER_SAVE_MAX: Final = 25_000
 """Submissions that are saved together."""
 
 
@@ -31,52 +31,54 @@ class Specs:
     """Submissions by job."""
 
     def __init__(self) -> None:
-        self.fresh: dict[JobId, JobSubmitted | bytes] = {}
+        self.unsaved: dict[JobId, JobSubmitted | bytes] = {}
         """Not saved yet: the submission, or a message that holds it and other submissions only."""
         self.saving: dict[JobId, JobSubmitted | bytes] = {}
-        """As `fresh`: what is being saved."""
+        """As `unsaved`: what is being saved."""
         self.saved: dict[JobId, bytes] = {}
         """Some of those that are, oldest first, encoded."""
 
     def __contains__(self, job_id: JobId) -> bool:
-        return job_id in self.fresh or job_id in self.saving or job_id in self.saved
+        return job_id in self.unsaved or job_id in self.saving or job_id in self.saved
 
-    def of(self, ids: Iterable[JobId]) -> dict[JobId, JobSubmitted]:
+    def get_all(self, ids: Iterable[JobId]) -> dict[JobId, JobSubmitted]:
         """The submissions of jobs that are here."""
         found: dict[JobId, JobSubmitted] = {}
         inside: dict[JobId, bytes] = {}
         for job_id in ids:
-            kept = self.fresh.get(job_id) or self.saving.get(job_id)
+            kept = self.unsaved.get(job_id) or self.saving.get(job_id)
             if kept is None:
                 found[job_id] = _decoder.decode(self.saved[job_id])
             elif isinstance(kept, JobSubmitted):
                 found[job_id] = kept
             else:
                 inside[job_id] = kept
-        for job_id, encoded in _taken_out(inside.values(), inside):
+        for job_id, encoded in _extract_submissions(inside.values(), inside):
             found[job_id] = _decoder.decode(encoded)
         return found
 
     def drop(self, job_id: JobId) -> None:
         """The job ended."""
-        if self.fresh.pop(job_id, None) is None:
+        if self.unsaved.pop(job_id, None) is None:
             self.saving.pop(job_id, None)
             self.saved.pop(job_id, None)
 
-    def save(self, count_max: int | None = None, kept_max: int = KEPT_MAX) -> "Saving | None":
+    def begin_save(
+        self, count_max: int | None = None, kept_max: int = CACHED_MAX
+    ) -> "SpecsSave | None":
         """The oldest `count_max` that are not saved yet (default: all); None if there are none.
 
         The newest `kept_max` stay in memory. Call `end_save` when all of it is saved.
         """
         assert not self.saving, "the last save has not ended"
-        if not self.fresh:
+        if not self.unsaved:
             return None
-        if count_max is None or len(self.fresh) <= count_max:
-            self.saving, self.fresh = self.fresh, {}
+        if count_max is None or len(self.unsaved) <= count_max:
+            self.saving, self.unsaved = self.unsaved, {}
         else:
-            oldest = list(islice(self.fresh, count_max))
-            self.saving = {job_id: self.fresh.pop(job_id) for job_id in oldest}
-        return Saving(self, len(self.saving) + len(self.fresh) - kept_max)
+            oldest = list(islice(self.unsaved, count_max))
+            self.saving = {job_id: self.unsaved.pop(job_id) for job_id in oldest}
+        return SpecsSave(self, len(self.saving) + len(self.unsaved) - kept_max)
 
     def encode_saving(self, dropped: int) -> Iterator[tuple[JobId, bytes]]:
         """What is being saved; all but the oldest `dropped` stay in memory."""
@@ -85,7 +87,7 @@ class Specs:
         messages = {id(each): each for each in saving.values() if isinstance(each, bytes)}
         encoded = ((job_id, _encoder.encode(each)) for job_id, each in singles.items())
         for number, (job_id, spec) in enumerate(
-            chain(encoded, _taken_out(messages.values(), saving))
+            chain(encoded, _extract_submissions(messages.values(), saving))
         ):
             if job_id in saving:  # else it ended since
                 saved = bytes(spec)
@@ -99,19 +101,21 @@ class Specs:
 
     def forget_saved(self, unsaved: Collection[JobId]) -> None:
         """Another process has saved all but these."""
-        self.fresh = {job_id: self.fresh[job_id] for job_id in unsaved if job_id in self.fresh}
+        self.unsaved = {
+            job_id: self.unsaved[job_id] for job_id in unsaved if job_id in self.unsaved
+        }
 
-    def looked_up(self, found: Mapping[JobId, bytes]) -> None:
+    def add_saved(self, found: Mapping[JobId, bytes]) -> None:
         """Take up what the checkpoint holds."""
         self.saved.update(found)
 
-    def keep(self, bound: int) -> None:
+    def trim_saved(self, bound: int) -> None:
         """Forget the oldest that are saved, beyond `bound`."""
         for job_id in list(islice(self.saved, max(0, len(self.saved) - bound))):
             del self.saved[job_id]
 
 
-class Saving:
+class SpecsSave:
     """Submissions, encoded anew each time they are asked for: a save may be repeated."""
 
     def __init__(self, specs: Specs, dropped: int) -> None:
@@ -138,7 +142,7 @@ _messages: Final = msgspec.json.Decoder(_Message)
 _names: Final = msgspec.json.Decoder(_Named)
 
 
-def _taken_out(
+def _extract_submissions(
     messages: Iterable[bytes], wanted: Container[JobId]
 ) -> Iterator[tuple[JobId, msgspec.Raw]]:
     """Those of these jobs that the messages submit, each with its submission, encoded."""

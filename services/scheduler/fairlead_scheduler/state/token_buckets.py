@@ -87,7 +87,7 @@ class Buckets:
             found = self._queues[name] = Bucket(self._queue_rate)
         return found
 
-    def started(self, queue: str, count: int, now_ms: int) -> None:
+    def take_start_tokens(self, queue: str, count: int, now_ms: int) -> None:
         """So many jobs of a queue were given a node."""
         self.all.take(count, now_ms)
         self.queue(queue).take(count, now_ms)
@@ -108,7 +108,7 @@ class PoolBuckets:
 
     def __init__(self, rules: Rules, saved: Mapping[str, Levels] | None = None) -> None:
         self._rules = rules
-        self._own = {pool: rules.of(pool) for pool in rules.pools}
+        self._own = {pool: rules.for_pool(pool) for pool in rules.pools}
         self._limited = any(
             each.rate or each.queue_rate or each.preemption_rate
             for each in (rules, *self._own.values())

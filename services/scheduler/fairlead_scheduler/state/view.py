@@ -25,11 +25,11 @@ from fairlead_scheduler.state.job_index import FEW
 from fairlead_scheduler.state.job_table import (
     FREE,
     JOB_STATES,
-    Columns,
     Ended,
     GangName,
     GangTerms,
     Interned,
+    JobTable,
     Rows,
 )
 from fairlead_scheduler.state.pool_rules import Rules
@@ -44,7 +44,7 @@ class View:
     """
 
     def __init__(self, buckets: PoolBuckets | None = None) -> None:
-        self.jobs = Columns()
+        self.jobs = JobTable()
         self.buckets = buckets or PoolBuckets(Rules())
         self.positions: dict[int, int] = {}
         self.specs = Specs()
@@ -62,14 +62,14 @@ class View:
         """Gangs of which a member that ran has ended for good (rule N9)."""
         self.attention: set[int] = set()
         """Rows of jobs that housekeeping must look at: their run ended, or is to be stopped."""
-        self.loose_runs: set[RunId] = set()
+        self.orphaned_runs: set[RunId] = set()
         """Runs of jobs that are gone: nothing is decided of them, but their lease goes."""
         self.stopped: frozenset[int] = frozenset()
         """Partitions of the log that cannot be read on: nothing is decided of their jobs."""
         self.version = 0
         """Grows with every change that a round could care about."""
 
-    def stop(self, partitions: Iterable[int]) -> None:
+    def stop_partitions(self, partitions: Iterable[int]) -> None:
         """Leave the jobs of these partitions as they are from now on."""
         new = frozenset(partitions) - self.stopped
         if not new:
@@ -85,18 +85,20 @@ class View:
             return rows
         return rows[~np.isin(self.jobs.partition[rows], list(self.stopped))]
 
-    def touch(self, row: int, position: int) -> None:
+    def mark_changed(self, row: int, position: int) -> None:
         """Remember that the job of this row changed."""
         jobs = self.jobs
         jobs.unsaved[row] = True
         jobs.position[row] = position
         jobs.journal.add(row)
 
-    def touch_all(self, rows: list[int] | Rows, positions: int | npt.NDArray[np.int64]) -> None:
+    def mark_all_changed(
+        self, rows: list[int] | Rows, positions: int | npt.NDArray[np.int64]
+    ) -> None:
         """Remember that the jobs of these rows changed, at this position or these."""
         if len(rows) <= FEW and isinstance(positions, int):
             for row in rows:
-                self.touch(int(row), positions)
+                self.mark_changed(int(row), positions)
             return
         jobs = self.jobs
         jobs.unsaved[rows] = True
@@ -115,7 +117,7 @@ class View:
         """Rows of all jobs, whatever their state."""
         return np.flatnonzero((self.jobs.flags[: self.jobs.used] & FREE) == 0)
 
-    def keep_recent(self, bound: int) -> None:
+    def trim_recent(self, bound: int) -> None:
         """Forget the oldest of the ended jobs that are saved already, beyond `bound`."""
         for job_id in _first(self.recent, len(self.recent) - bound):
             del self.recent[job_id]
@@ -144,7 +146,7 @@ def forget_names(view: View, spare: int = NAMES_SPARE) -> None:
             _forget(view, kind, names, spare)
 
 
-def _tables(jobs: Columns) -> dict[str, Interned[Any]]:
+def _tables(jobs: JobTable) -> dict[str, Interned[Any]]:
     """The names of each kind, by the column that holds their numbers."""
     return {"pool": jobs.pools, "queue": jobs.queues, "shape": jobs.shapes, "node": jobs.nodes}
 

@@ -21,12 +21,12 @@ from fairlead_common.log.coverage import Gap, ViewUnusable
 from fairlead_common.log.topics import JOB_PARTITIONS, JOBS
 from fairlead_scheduler.state import checkpoint_rows
 from fairlead_scheduler.state import job_table as c
-from fairlead_scheduler.state.checkpoint_loader import Loading
+from fairlead_scheduler.state.checkpoint_loader import CheckpointLoader
 from fairlead_scheduler.state.checkpoint_names import SavedName
 from fairlead_scheduler.state.checkpoint_parts import Changes
 from fairlead_scheduler.state.job_table import Ended
 from fairlead_scheduler.state.pool_rules import Rules
-from fairlead_scheduler.state.specs import Saving
+from fairlead_scheduler.state.specs import SpecsSave
 from fairlead_scheduler.state.token_buckets import Levels, PoolBuckets
 from fairlead_scheduler.state.view import View
 
@@ -46,7 +46,9 @@ class NewerFormat(Exception):
     """The records in this database were written by a newer version."""
 
 
-async def save(pool: Pool, changes: Changes, nodes: Iterable[tuple[str, str, int]] = ()) -> None:
+async def save_changes(
+    pool: Pool, changes: Changes, nodes: Iterable[tuple[str, str, int]] = ()
+) -> None:
     """Write the changes if the saved positions are still those before them.
 
     Raises `ViewConflict` if not.
@@ -68,7 +70,7 @@ async def save(pool: Pool, changes: Changes, nodes: Iterable[tuple[str, str, int
                 await connection.execute(SQL["save_nodes"], *zip(*numbered, strict=True))
 
 
-async def save_specs(pool: Pool, saved: list[int], specs: Saving) -> None:
+async def save_specs(pool: Pool, saved: list[int], specs: SpecsSave) -> None:
     """Write submissions ahead of the changes of their jobs.
 
     Raises `ViewConflict` if the saved positions are not these.
@@ -111,7 +113,7 @@ async def _write(connection: Connection, changes: Changes) -> None:
         await connection.execute(SQL["remove_specs"], ids, timeout=SAVE_S_MAX)
 
 
-async def _write_specs(connection: Connection, specs: Saving) -> None:
+async def _write_specs(connection: Connection, specs: SpecsSave) -> None:
     await connection.copy_records_to_table("kept_specs", records=specs, timeout=SAVE_S_MAX)
     await connection.execute(SQL["merge_specs"], timeout=SAVE_S_MAX)
 
@@ -174,7 +176,9 @@ async def read_positions(pool: Pool, log_id: str, partitions: int) -> list[int] 
     return positions
 
 
-async def begin(pool: Pool, log_id: str, start: Mapping[int, int], partitions: int) -> None:
+async def create_checkpoint(
+    pool: Pool, log_id: str, start: Mapping[int, int], partitions: int
+) -> None:
     """Make the first checkpoint of an empty view, at the start of the log."""
     positions = [start.get(partition, 0) for partition in range(partitions)]
     await pool.execute(SQL["begin_view"], log_id, positions, checkpoint_rows.FORMAT)
@@ -198,7 +202,7 @@ async def load_view(pool: Pool, log_id: str, partitions: int, rules: Rules) -> V
         levels = msgspec.json.decode(saved, type=dict[str, Levels])
         view = View(PoolBuckets(rules, levels))
         view.positions = dict(enumerate(positions))
-        loading = Loading(view, await read_names(connection))
+        loading = CheckpointLoader(view, await read_names(connection))
         decoder = checkpoint_rows.RowDecoder()
 
         async def restore(data: bytes) -> None:
@@ -247,13 +251,13 @@ async def read_nodes(pool: Pool) -> dict[tuple[str, str], int]:
     return {(row["executor"], row["name"]): row["number"] for row in rows}
 
 
-def prune(view: View, saved: list[int]) -> None:
+def forget_saved(view: View, saved: list[int]) -> None:
     """A standby forgets what the leader's checkpoint at these positions already holds."""
     jobs = view.jobs
     rows = np.flatnonzero(jobs.unsaved[: jobs.used])
     is_saved = jobs.position[rows] < np.array(saved)[jobs.partition[rows]]
     jobs.unsaved[rows[is_saved]] = False
-    view.specs.forget_saved(jobs.rows.every(rows[~is_saved]))
+    view.specs.forget_saved(jobs.rows.ids_at(rows[~is_saved]))
     gone = [
         job_id
         for job_id, ended in view.ended.items()
@@ -289,7 +293,7 @@ async def relocate(pool: Pool, log_id: str, positions: Mapping[int, int]) -> Non
     """
     before = await read_progress(pool)
     if before is None:
-        await begin(pool, log_id, positions, JOB_PARTITIONS)
+        await create_checkpoint(pool, log_id, positions, JOB_PARTITIONS)
         return
     after = [positions.get(partition, 0) for partition in range(JOB_PARTITIONS)]
     known = [before[1].get(partition, 0) for partition in range(JOB_PARTITIONS)]

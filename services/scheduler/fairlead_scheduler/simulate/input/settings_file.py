@@ -48,7 +48,7 @@ class Given(msgspec.Struct, frozen=True):
 
     def of(self, pool: str) -> "Given":
         """The same for a simulation of this pool."""
-        rules = self.settings.rules.of(pool)
+        rules = self.settings.rules.for_pool(pool)
         return msgspec.structs.replace(
             self, settings=msgspec.structs.replace(self.settings, rules=rules)
         )

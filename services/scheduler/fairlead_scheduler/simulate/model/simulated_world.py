@@ -20,7 +20,7 @@ from fairlead_common.domain.records.clusters import Heartbeat, Node
 from fairlead_common.domain.records.events import EVENTS_MAX
 from fairlead_common.log import Entry
 from fairlead_common.log.protocol import Record
-from fairlead_scheduler.rules.append_batches import Unit
+from fairlead_scheduler.rules.append_batches import AppendBatch
 from fairlead_scheduler.rules.decider import Decider, Round
 from fairlead_scheduler.rules.lease_changes import Leases
 from fairlead_scheduler.simulate.input.node_file import Step
@@ -78,13 +78,13 @@ class World:
         for queue in given.queues.values():
             record = configuration.record(queue)
             entry = Entry(0, 0, record.key, record.value, 0)
-            self._queues.apply([entry], self._clusters)
+            self._queues.fold([entry], self._clusters)
         self._decider = Decider(
             given.settings, self.view, self._clusters, self._queues, Leases(), began_ms=0
         )
 
     def _tell(self, record: Record) -> None:
-        self._clusters.apply([Entry(0, 0, record.key, record.value, 0)])
+        self._clusters.fold([Entry(0, 0, record.key, record.value, 0)])
 
     def _report(self, node: Node) -> None:
         if node.executor not in self._clusters.heard:
@@ -204,9 +204,11 @@ class World:
 
     def cycle(self, now_ms: int) -> Round | None:
         """A round, with all that follows from it at once; None if there was nothing to look at."""
-        decided = self._decider.round(self.pool, self._decider.due(now_ms), now_ms, lambda: 0.0)
+        decided = self._decider.decide_round(
+            self.pool, self._decider.decide_housekeeping(now_ms), now_ms, lambda: 0.0
+        )
         if decided is not None:
-            self._take(self._decider.units(decided), now_ms)
+            self._take(self._decider.make_batches(decided), now_ms)
             self.settle(now_ms)
         return decided
 
@@ -217,7 +219,7 @@ class World:
         jobs = self.view.jobs
         span = slice(0, jobs.used)
         flags = jobs.flags[span]
-        waits = (jobs.state[span] == c.QUEUED) & ((flags & (c.NOT_BEFORE_LONG | c.FREE)) == 0)
+        waits = (jobs.state[span] == c.QUEUED) & ((flags & (c.NOT_READY | c.FREE)) == 0)
         return bool(waits.any())
 
     def waits_for(self, job: int) -> list[str]:
@@ -229,12 +231,14 @@ class World:
     def settle(self, now_ms: int) -> None:
         """Decide what ends of runs mean for their jobs, and what that means for others."""
         view = self.view
-        while view.attention and (units := list(self._decider.due(now_ms).units())):
+        while view.attention and (
+            units := list(self._decider.decide_housekeeping(now_ms).batches())
+        ):
             self._take(units, now_ms)
         view.ended.clear()
         view.recent.clear()
 
-    def _take(self, units: Iterable[Unit], now_ms: int) -> None:
+    def _take(self, units: Iterable[AppendBatch], now_ms: int) -> None:
         """Decisions become facts, and runs begin and stop as they say."""
         facts: dict[JobSet, list[ev.AnyEvent]] = {}
         for unit in units:
@@ -272,7 +276,7 @@ class World:
                     raise AssertionError(f"no scheduler decides {type(event).__name__}")
         return follows
 
-    def _note_room(self, unit: Unit) -> None:
+    def _note_room(self, unit: AppendBatch) -> None:
         """Which jobs wait on their node until others are gone: their leases say so."""
         if not self._runs.any_stopping and not any(
             isinstance(event, ev.JobRunPreempting) for _, event in unit.facts
@@ -293,7 +297,7 @@ class World:
         name = self.trace.queues.values[queue]
         sequence = ev.EventSequence(queue=name, job_set=JOB_SET, by="simulate", events=events)
         message = job_fold.Message(0, self._position, at_ms, sequence)
-        job_fold.apply(self.view, [message], self._known(events))
+        job_fold.fold_messages(self.view, [message], self._known(events))
         self._position += 1
 
     def _known(self, events: Iterable[ev.AnyEvent]) -> dict[JobId, c.Ended]:

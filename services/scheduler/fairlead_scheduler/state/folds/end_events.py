@@ -14,13 +14,15 @@ from fairlead_scheduler.state.job_index import FEW
 from fairlead_scheduler.state.job_table import Rows
 from fairlead_scheduler.state.view import View
 
-LINGER_MS: Final = 30_000
+ROW_RELEASE_DELAY_MS: Final = 30_000
 """How long a job that ended while queued keeps its row: a lease may just be on its way to it."""
 
 _Decision = ev.JobSucceeded | ev.JobFailed | ev.JobCancelled | ev.JobPreempted | ev.JobRejected
 
 
-def decided(view: View, message: Message, batch: Sequence[_Decision], _i: int, _k: Known) -> None:
+def fold_decision(
+    view: View, message: Message, batch: Sequence[_Decision], _i: int, _k: Known
+) -> None:
     """The scheduler said how jobs ended."""
     tag = cast(str, batch[0].__struct_config__.tag)
     states = view.jobs.state
@@ -29,14 +31,14 @@ def decided(view: View, message: Message, batch: Sequence[_Decision], _i: int, _
     if len(batch) > FEW and _is_usual(view, ids, found):
         to = JOB_STEPS.get((c.JOB_STATES[states.item(found[0])], tag))
         if to is not None:  # it is the same for all that have a run
-            _end_all(view, ids, found, to, message)
+            _end_jobs(view, ids, found, to, message)
         return
     for row, event in zip(found.tolist(), batch, strict=True):
         if row < 0:
             continue
         to = JOB_STEPS.get((c.JOB_STATES[states.item(row)], tag))
         if to is not None:
-            end(view, row, to, message, event.reason if isinstance(event, ev.JobFailed) else "")
+            end_job(view, row, to, message, event.reason if isinstance(event, ev.JobFailed) else "")
 
 
 def _is_usual(view: View, ids: Sequence[JobId], rows: Rows) -> bool:
@@ -52,7 +54,7 @@ def _is_usual(view: View, ids: Sequence[JobId], rows: Rows) -> bool:
     return view.dependents.keys().isdisjoint(ids)
 
 
-def _end_all(
+def _end_jobs(
     view: View, ids: Sequence[JobId], rows: Rows, state: JobState, message: Message
 ) -> None:
     """As `end` of each of these, which are usual."""
@@ -61,29 +63,31 @@ def _end_all(
         view.ended[job_id] = c.Ended(state, digest, message.time_ms, message.position)
         view.specs.drop(job_id)
     jobs.state[rows] = c.STATE_CODE[state]
-    view.touch_all(rows, message.position)
+    view.mark_all_changed(rows, message.position)
     view.attention.difference_update(rows.tolist())
     jobs.release_all(rows)
 
 
-def end(view: View, row: int, state: JobState, message: Message, reason: str = "") -> None:
+def end_job(view: View, row: int, state: JobState, message: Message, reason: str = "") -> None:
     """A job ended: its row goes, unless a run of it may still be somewhere."""
     jobs = view.jobs
-    job_id = jobs.rows.of(row)
+    job_id = jobs.rows.id_at(row)
     was = jobs.state.item(row)
     jobs.state[row] = c.STATE_CODE[state]
     digest = jobs.digest_of(row)
     view.ended[job_id] = c.Ended(state, digest, message.time_ms, message.position)
-    view.touch(row, message.position)
+    view.mark_changed(row, message.position)
     view.attention.discard(row)
     view.specs.drop(job_id)
     if row in jobs.rare:
-        _wait_no_more(view, job_id, jobs.rare[row].after)
+        _drop_dependencies(view, job_id, jobs.rare[row].after)
         started = state is JobState.SUCCEEDED or was == c.RUNNING
         failed = reason if state is JobState.FAILED and not started else None
-        gang_membership.leave(view, row, message.position, had_started=started, failed=failed)
+        gang_membership.remove_member(
+            view, row, message.position, had_started=started, failed=failed
+        )
     if job_id in view.dependents:
-        _tell_dependents(view, job_id, state, message)
+        _update_dependents(view, job_id, state, message)
     if was == c.QUEUED:
         queue = view.lingering.setdefault(message.partition, deque())
         queue.append((message.time_ms, job_id))
@@ -93,7 +97,7 @@ def end(view: View, row: int, state: JobState, message: Message, reason: str = "
         view.attention.add(row)
 
 
-def _wait_no_more(view: View, job_id: JobId, after: set[JobId]) -> None:
+def _drop_dependencies(view: View, job_id: JobId, after: set[JobId]) -> None:
     """The job ended before these jobs, of which some may never exist."""
     for other in after:
         waiting = view.dependents.get(other)
@@ -103,7 +107,7 @@ def _wait_no_more(view: View, job_id: JobId, after: set[JobId]) -> None:
                 del view.dependents[other]
 
 
-def _tell_dependents(view: View, job_id: JobId, state: JobState, message: Message) -> None:
+def _update_dependents(view: View, job_id: JobId, state: JobState, message: Message) -> None:
     for other in view.dependents.pop(job_id):
         row = view.jobs.rows.get(other)
         if row is None or c.IS_ENDED[view.jobs.state[row]]:
@@ -111,38 +115,40 @@ def _tell_dependents(view: View, job_id: JobId, state: JobState, message: Messag
         rare = view.jobs.rare_of(row)
         rare.after.discard(job_id)
         if state is not JobState.SUCCEEDED:
-            doom(view, row, job_id, state)
+            mark_cannot_start(view, row, job_id, state)
         elif not rare.after:
             view.jobs.flags[row] &= c.ALL_FLAGS ^ c.DEPENDS
-        view.touch(row, message.position)
+        view.mark_changed(row, message.position)
 
 
-def doom(view: View, row: int, other: JobId, state: JobState) -> None:
+def mark_cannot_start(view: View, row: int, other: JobId, state: JobState) -> None:
     """A job that this one waits for ended otherwise than by success."""
-    view.jobs.rare_of(row).doom = f"job {other}, which it waits for, ended {state.value}"
-    view.jobs.flags[row] |= c.DOOMED
+    view.jobs.rare_of(
+        row
+    ).cannot_start_reason = f"job {other}, which it waits for, ended {state.value}"
+    view.jobs.flags[row] |= c.CANNOT_START
     view.attention.add(row)
 
 
-def release_lingering(view: View, partition: int, time_ms: int) -> None:
+def release_expired_rows(view: View, partition: int, time_ms: int) -> None:
     """By the time of the job's own partition: others may be read far ahead of it."""
     lingering = view.lingering.get(partition)
-    while lingering and lingering[0][0] + LINGER_MS <= time_ms:
+    while lingering and lingering[0][0] + ROW_RELEASE_DELAY_MS <= time_ms:
         _, job_id = lingering.popleft()
         row = view.jobs.rows.get(job_id)
-        if row is not None and _may_go(view, row):
-            let_go(view, row)
+        if row is not None and _is_releasable(view, row):
+            release_row(view, row)
 
 
-def _may_go(view: View, row: int) -> bool:
+def _is_releasable(view: View, row: int) -> bool:
     jobs = view.jobs
     return bool(c.IS_ENDED[jobs.state[row]]) and not c.IS_LIVE_RUN[jobs.run_state[row]]
 
 
-def let_go(view: View, row: int) -> None:
+def release_row(view: View, row: int) -> None:
     """Free the row of an ended job; that it ended stays known to the rest of this batch."""
     jobs = view.jobs
     state = c.JOB_STATES[int(jobs.state[row])]
-    view.recent.setdefault(jobs.rows.of(row), state)
+    view.recent.setdefault(jobs.rows.id_at(row), state)
     view.attention.discard(row)
     jobs.release(row)

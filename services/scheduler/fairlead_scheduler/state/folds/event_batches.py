@@ -20,11 +20,11 @@ from fairlead_scheduler.state import job_table as c
 
 T = TypeVar("T")
 
-TOGETHER: Final = 64
+EVENTS_PER_BATCH: Final = 64
 """So many events become columns at once."""
 
 
-class Part(NamedTuple):
+class MessagePart(NamedTuple):
     """Submissions that follow each other in one message, and the place in it of the first."""
 
     partition: int
@@ -35,7 +35,7 @@ class Part(NamedTuple):
     size: int
 
 
-class Said(Generic[T]):
+class RunLengthColumn(Generic[T]):
     """What each of many jobs says, as runs of equal values: those of a message mostly say the same.
 
     So thousands of values need not be made an array one by one.
@@ -60,7 +60,7 @@ class Said(Generic[T]):
         return np.repeat(np.array(list(map(number, self.values)), np.int64), self.counts)
 
 
-class Numbers(dict[tuple[bytes, str], int]):
+class ShapeNumbers(dict[tuple[bytes, str], int]):
     """Canonical shape and priority class -> number, given when first asked for: 0, 1, 2 ..."""
 
     def __missing__(self, kind: tuple[bytes, str]) -> int:
@@ -69,7 +69,7 @@ class Numbers(dict[tuple[bytes, str], int]):
         return number
 
 
-class Submissions:
+class SubmissionBatch:
     """New jobs. Lists have one element per job, but for `parts` and what says otherwise.
 
     They are whole after `close`.
@@ -79,7 +79,7 @@ class Submissions:
         self._waiting: list[ev.JobSubmitted] = []
         self.entries: list[Entry] = []
         """The messages that hold nothing else: they can be read again."""
-        self.parts: list[Part] = []
+        self.parts: list[MessagePart] = []
         self.ids: list[JobId] = []
         self.specs: list[ev.JobSubmitted | bytes] = []
         """As in `Specs.fresh`."""
@@ -91,15 +91,15 @@ class Submissions:
         """Arrays of some of them each."""
         self.shape: list[int] = []
         """Numbers of `shapes`."""
-        self.shapes = Numbers()
-        self.flags: Said[int] = Said()
-        self.pool: Said[str] = Said()
-        self.grace_s: Said[int] = Said()
-        self.priority: Said[int] = Said()
-        self.start_after_ms: Said[int | None] = Said()
-        self.queue_s_max: Said[int | None] = Said()
-        self.runtime_s_max: Said[int | None] = Said()
-        self.checkpoint_s: Said[int | None] = Said()
+        self.shapes = ShapeNumbers()
+        self.flags: RunLengthColumn[int] = RunLengthColumn()
+        self.pool: RunLengthColumn[str] = RunLengthColumn()
+        self.grace_s: RunLengthColumn[int] = RunLengthColumn()
+        self.priority: RunLengthColumn[int] = RunLengthColumn()
+        self.start_after_ms: RunLengthColumn[int | None] = RunLengthColumn()
+        self.queue_s_max: RunLengthColumn[int | None] = RunLengthColumn()
+        self.runtime_s_max: RunLengthColumn[int | None] = RunLengthColumn()
+        self.checkpoint_s: RunLengthColumn[int | None] = RunLengthColumn()
 
     def add(self, entry: Entry, sequence: ev.EventSequence) -> None:
         """The jobs of a message that holds nothing else."""
@@ -108,12 +108,12 @@ class Submissions:
         events = cast("list[ev.JobSubmitted]", sequence.events)
         job_set = c.JobSet(sequence.queue, sequence.job_set)
         place = (entry.partition, entry.position, entry.time_ms)
-        part = Part(*place, job_set, 0, len(events))
+        part = MessagePart(*place, job_set, 0, len(events))
         self.add_part(part, events, [entry.value] * len(events))
 
     def add_part(
         self,
-        part: Part,
+        part: MessagePart,
         events: Sequence[ev.JobSubmitted],
         specs: Sequence[ev.JobSubmitted | bytes],
     ) -> None:
@@ -121,7 +121,7 @@ class Submissions:
         self.parts.append(part)
         self.specs += specs
         self._waiting += events
-        if len(self._waiting) >= TOGETHER:
+        if len(self._waiting) >= EVENTS_PER_BATCH:
             self.close()
 
     def close(self) -> None:
@@ -165,7 +165,7 @@ class Submissions:
 
 
 def _digests(those: list[str]) -> npt.NDArray[np.bytes_]:
-    usual = job_index.fixed(those, c.DIGEST.itemsize)
+    usual = job_index.pack_equal_lengths(those, c.DIGEST.itemsize)
     return np.array([one.encode() for one in those], c.DIGEST) if usual is None else usual
 
 
@@ -177,7 +177,7 @@ def _first_flags(event: ev.JobSubmitted) -> int:
     )
 
 
-class Successes:
+class SuccessBatch:
     """Runs that succeeded, whole after `close`. `sizes`: how many of them each message tells of."""
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class Successes:
         self.entries.append(entry)
         self.sizes.append(len(sequence.events))
         self._waiting += cast("list[ev.JobRunSucceeded]", sequence.events)
-        if len(self._waiting) >= TOGETHER:
+        if len(self._waiting) >= EVENTS_PER_BATCH:
             self.close()
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.view import View
 
 
-def join(view: View, row: int, gang: ev.Gang) -> None:
+def add_member(view: View, row: int, gang: ev.Gang) -> None:
     """A member was submitted. What the first one said about the gang counts.
 
     Submit refuses members of one request that disagree; one that comes later and says otherwise
@@ -19,26 +19,31 @@ def join(view: View, row: int, gang: ev.Gang) -> None:
     rare = view.jobs.rare_of(row)
     known = view.gangs.setdefault(name, terms)
     if terms != known:
-        said = f"its gang {gang.name} was submitted as {_said(known)}, and it says {_said(terms)}"
-        _doom(view, row, said)
+        reason = (
+            f"its gang {gang.name} was submitted as {_format_terms(known)},"
+            f" and it says {_format_terms(terms)}"
+        )
+        _mark_cannot_start(view, row, reason)
         return
     rare.gang, rare.gang_terms = name, known
     members = view.gang_members.setdefault(name, set())
     for job_id in islice(members, 1):  # if one can never start, none can
         mate = view.jobs.rare_of(view.jobs.rows[job_id])
-        if mate.gang_doom:
-            _doom(view, row, mate.doom)
-    members.add(view.jobs.rows.of(row))
+        if mate.gang_cannot_start:
+            _mark_cannot_start(view, row, mate.cannot_start_reason)
+    members.add(view.jobs.rows.id_at(row))
     view.gang_journal.add(name)
     rare.gang_started = name in view.gang_started
 
 
-def _said(terms: c.GangTerms) -> str:
+def _format_terms(terms: c.GangTerms) -> str:
     label = f", uniformityLabel {terms.uniformity_label}" if terms.uniformity_label else ""
     return f"size {terms.size}, minSize {terms.min_size}, rest {terms.rest}{label}"
 
 
-def leave(view: View, row: int, position: int, *, had_started: bool, failed: str | None) -> None:
+def remove_member(
+    view: View, row: int, position: int, *, had_started: bool, failed: str | None
+) -> None:
     """A member ended; `failed` says why one failed that had not started.
 
     If its run had started, those left over are no gang any more that starts together. If it failed
@@ -48,7 +53,7 @@ def leave(view: View, row: int, position: int, *, had_started: bool, failed: str
     if rare is None or rare.gang is None:
         return
     members = view.gang_members.get(rare.gang, set())
-    members.discard(view.jobs.rows.of(row))
+    members.discard(view.jobs.rows.id_at(row))
     view.gang_journal.add(rare.gang)
     if not members:
         view.gang_members.pop(rare.gang, None)
@@ -61,22 +66,24 @@ def leave(view: View, row: int, position: int, *, had_started: bool, failed: str
         for job_id in members:
             member = view.jobs.rows[job_id]
             view.jobs.rare_of(member).gang_started = True
-            view.touch(member, position)
+            view.mark_changed(member, position)
     elif (
-        failed is not None and not rare.gang_doom and len(members) < view.gangs[rare.gang].min_size
+        failed is not None
+        and not rare.gang_cannot_start
+        and len(members) < view.gangs[rare.gang].min_size
     ):
         doom = (
-            rare.doom
-            or f"{view.jobs.rows.of(row)}, a member of its gang, could not start: {failed}"
+            rare.cannot_start_reason
+            or f"{view.jobs.rows.id_at(row)}, a member of its gang, could not start: {failed}"
         )
         for job_id in members:
             member = view.jobs.rows[job_id]
-            _doom(view, member, doom)
-            view.touch(member, position)
+            _mark_cannot_start(view, member, doom)
+            view.mark_changed(member, position)
 
 
-def _doom(view: View, row: int, doom: str) -> None:
+def _mark_cannot_start(view: View, row: int, doom: str) -> None:
     rare = view.jobs.rare_of(row)
-    rare.doom, rare.gang_doom = doom, True
-    view.jobs.flags[row] |= c.DOOMED
+    rare.cannot_start_reason, rare.gang_cannot_start = doom, True
+    view.jobs.flags[row] |= c.CANNOT_START
     view.attention.add(row)

@@ -10,13 +10,13 @@ from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.view import View
 
 
-def find(view: View, partition: int, chosen: JobFilter) -> list[int]:
+def find_jobs(view: View, partition: int, chosen: JobFilter) -> list[int]:
     """Rows of the jobs that the filter finds. Specs that its labels need are in `view.specs`."""
-    rows = beside_labels(view, partition, chosen)
+    rows = find_ignoring_labels(view, partition, chosen)
     if not chosen.labels:
         return rows
-    ids = view.jobs.rows.every(rows)
-    specs = view.specs.of(ids)  # labels are no column
+    ids = view.jobs.rows.ids_at(rows)
+    specs = view.specs.get_all(ids)  # labels are no column
     return [
         row
         for row, job_id in zip(rows, ids, strict=True)
@@ -24,7 +24,7 @@ def find(view: View, partition: int, chosen: JobFilter) -> list[int]:
     ]
 
 
-def beside_labels(view: View, partition: int, chosen: JobFilter) -> list[int]:
+def find_ignoring_labels(view: View, partition: int, chosen: JobFilter) -> list[int]:
     """As `find`, whatever labels the jobs carry."""
     jobs = view.jobs
     queue = jobs.queues.find(chosen.queue)

@@ -12,60 +12,60 @@ from typing import Final, TypeVar, cast
 
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state.folds import end_events, request_events, run_events, submission_events
-from fairlead_scheduler.state.folds.event_batches import Submissions, Successes
+from fairlead_scheduler.state.folds.event_batches import SubmissionBatch, SuccessBatch
 from fairlead_scheduler.state.folds.messages import (
-    Folded,
+    FoldInput,
     Known,
     Message,
-    decode,
-    label_filters,
-    read,
-    wanted,
+    decode_batch,
+    find_ids_to_look_up,
+    find_specs_to_load,
+    read_messages,
 )
 from fairlead_scheduler.state.view import View
 
 __all__ = [
-    "Folded",
+    "FoldInput",
     "Known",
     "Message",
-    "advance",
-    "apply",
-    "decode",
-    "label_filters",
-    "read",
-    "wanted",
+    "advance_positions",
+    "decode_batch",
+    "find_ids_to_look_up",
+    "find_specs_to_load",
+    "fold_messages",
+    "read_messages",
 ]
 
 
-def apply(view: View, messages: Iterable[Folded], known: Known) -> None:
+def fold_messages(view: View, messages: Iterable[FoldInput], known: Known) -> None:
     """Fold the messages into the view. Applying a message again changes nothing."""
     for each in messages:
         if isinstance(each, Message):
-            _apply_one(view, each, known)
-        elif not _apply_together(view, each, known):
-            for message in read(each.entries):
-                _apply_one(view, message, known)
+            _fold_message(view, each, known)
+        elif not _fold_batch(view, each, known):
+            for message in read_messages(each.entries):
+                _fold_message(view, message, known)
 
 
-def _apply_together(view: View, alike: Submissions | Successes, known: Known) -> bool:
+def _fold_batch(view: View, alike: SubmissionBatch | SuccessBatch, known: Known) -> bool:
     """False, and nothing is changed, if some of it was applied before or demands a closer look."""
     entries = alike.entries
     if any(entry.position < view.positions.get(entry.partition, 0) for entry in entries):
         return False
-    if isinstance(alike, Submissions):
-        applied = submission_events.new(view, alike, known)
+    if isinstance(alike, SubmissionBatch):
+        applied = submission_events.add_jobs(view, alike, known)
     else:
-        applied = run_events.succeeded(view, alike)
+        applied = run_events.fold_successes(view, alike)
     if applied:
         view.positions.update({entry.partition: entry.position + 1 for entry in entries})
         view.version += len(entries)
         newest_ms = {entry.partition: entry.time_ms for entry in entries}
         for partition, time_ms in newest_ms.items():
-            end_events.release_lingering(view, partition, time_ms)
+            end_events.release_expired_rows(view, partition, time_ms)
     return applied
 
 
-def _apply_one(view: View, message: Message, known: Known) -> None:
+def _fold_message(view: View, message: Message, known: Known) -> None:
     if message.position < view.positions.get(message.partition, 0):
         return
     view.positions[message.partition] = message.position + 1
@@ -73,12 +73,12 @@ def _apply_one(view: View, message: Message, known: Known) -> None:
     index = 0
     for kind, group in groupby(message.sequence.events, type):
         batch = list(group)
-        _APPLY[kind](view, message, batch, index, known)
+        _FOLDS[kind](view, message, batch, index, known)
         index += len(batch)
-    end_events.release_lingering(view, message.partition, message.time_ms)
+    end_events.release_expired_rows(view, message.partition, message.time_ms)
 
 
-def advance(view: View, positions: Mapping[int, int]) -> None:
+def advance_positions(view: View, positions: Mapping[int, int]) -> None:
     """The reader passed these positions, also where there was nothing to fold."""
     for partition, position in positions.items():
         if position > view.positions.get(partition, 0):
@@ -86,34 +86,34 @@ def advance(view: View, positions: Mapping[int, int]) -> None:
 
 
 E = TypeVar("E")
-_Step = Callable[[View, Message, Sequence[E], int, Known], None]
+_Fold = Callable[[View, Message, Sequence[E], int, Known], None]
 
-_APPLY: Final[Mapping[type, _Step[ev.AnyEvent]]] = cast(
-    "Mapping[type, _Step[ev.AnyEvent]]",
+_FOLDS: Final[Mapping[type, _Fold[ev.AnyEvent]]] = cast(
+    "Mapping[type, _Fold[ev.AnyEvent]]",
     {
-        ev.JobSubmitted: submission_events.submitted,
-        ev.JobReleased: request_events.released,
-        ev.JobCancelRequested: request_events.cancel_requested,
-        ev.JobPreemptRequested: request_events.preempt_requested,
-        ev.JobReprioritized: request_events.reprioritized,
-        ev.JobsCancelRequested: request_events.bulk,
-        ev.JobsPreemptRequested: request_events.bulk,
-        ev.JobsReprioritized: request_events.bulk,
-        ev.JobRejected: end_events.decided,
-        ev.JobRunLeased: run_events.leased,
-        ev.JobRunPreempting: run_events.preempting,
-        ev.JobRunLost: run_events.run_ended,
-        ev.JobRequeued: run_events.requeued,
-        ev.JobSucceeded: end_events.decided,
-        ev.JobFailed: end_events.decided,
-        ev.JobCancelled: end_events.decided,
-        ev.JobPreempted: end_events.decided,
-        ev.JobRunPending: run_events.run_moved,
-        ev.JobRunRunning: run_events.run_moved,
-        ev.JobRunSucceeded: run_events.run_ended,
-        ev.JobRunFailed: run_events.run_ended,
-        ev.JobRunReturned: run_events.run_ended,
-        ev.JobRunStopped: run_events.run_ended,
+        ev.JobSubmitted: submission_events.fold_submitted,
+        ev.JobReleased: request_events.fold_released,
+        ev.JobCancelRequested: request_events.fold_cancel_requested,
+        ev.JobPreemptRequested: request_events.fold_preempt_requested,
+        ev.JobReprioritized: request_events.fold_reprioritized,
+        ev.JobsCancelRequested: request_events.fold_bulk_request,
+        ev.JobsPreemptRequested: request_events.fold_bulk_request,
+        ev.JobsReprioritized: request_events.fold_bulk_request,
+        ev.JobRejected: end_events.fold_decision,
+        ev.JobRunLeased: run_events.fold_leased,
+        ev.JobRunPreempting: run_events.fold_preempting,
+        ev.JobRunLost: run_events.fold_run_end,
+        ev.JobRequeued: run_events.fold_requeued,
+        ev.JobSucceeded: end_events.fold_decision,
+        ev.JobFailed: end_events.fold_decision,
+        ev.JobCancelled: end_events.fold_decision,
+        ev.JobPreempted: end_events.fold_decision,
+        ev.JobRunPending: run_events.fold_run_progress,
+        ev.JobRunRunning: run_events.fold_run_progress,
+        ev.JobRunSucceeded: run_events.fold_run_end,
+        ev.JobRunFailed: run_events.fold_run_end,
+        ev.JobRunReturned: run_events.fold_run_end,
+        ev.JobRunStopped: run_events.fold_run_end,
     },
 )
 """Every event of the union; a test compares the two."""

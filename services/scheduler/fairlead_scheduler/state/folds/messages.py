@@ -11,7 +11,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.log.protocol import Entry
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import job_filters
-from fairlead_scheduler.state.folds.event_batches import Submissions, Successes
+from fairlead_scheduler.state.folds.event_batches import SubmissionBatch, SuccessBatch
 from fairlead_scheduler.state.view import View
 
 Known = Mapping[JobId, c.Ended]
@@ -29,24 +29,24 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     sequence: ev.EventSequence
 
 
-Folded = Message | Submissions | Successes
+FoldInput = Message | SubmissionBatch | SuccessBatch
 """What is applied at once."""
 
 
-def read(entries: Iterable[Entry]) -> Iterator[Message]:
+def read_messages(entries: Iterable[Entry]) -> Iterator[Message]:
     """Messages, one by one. Raises `records.Undecodable`."""
     for entry in entries:
         sequence = decoders.decode_jobs(entry)
         yield Message(entry.partition, entry.position, entry.time_ms, sequence)
 
 
-def decode(entries: Iterable[Entry]) -> list[Folded]:
+def decode_batch(entries: Iterable[Entry]) -> list[FoldInput]:
     """The messages of a batch in the order in which to apply them, together where they are alike.
 
     Those of one partition stay in their order, and what happens in one concerns no other.
     Raises `records.Undecodable`; nothing is applied yet.
     """
-    groups: list[list[Message] | Submissions | Successes] = []
+    groups: list[list[Message] | SubmissionBatch | SuccessBatch] = []
     newest: dict[type, int] = {}
     last: dict[int, int] = {}
     for entry in entries:
@@ -56,7 +56,7 @@ def decode(entries: Iterable[Entry]) -> list[Folded]:
         at = -1 if kind is None else newest.get(kind, -1)
         if at < last.get(entry.partition, 0):
             at = len(groups)
-            groups.append(_ALIKE.get(kind, list)())
+            groups.append(_BATCHES.get(kind, list)())
             if kind is not None:
                 newest[kind] = at
         last[entry.partition] = at
@@ -65,7 +65,7 @@ def decode(entries: Iterable[Entry]) -> list[Folded]:
             group.append(Message(entry.partition, entry.position, entry.time_ms, sequence))
         else:
             group.add(entry, sequence)
-    folded: list[Folded] = []
+    folded: list[FoldInput] = []
     for group in groups:
         if isinstance(group, list):
             folded += group
@@ -75,13 +75,13 @@ def decode(entries: Iterable[Entry]) -> list[Folded]:
     return folded
 
 
-_ALIKE: Final[Mapping[type | None, type[Submissions | Successes]]] = {
-    ev.JobSubmitted: Submissions,
-    ev.JobRunSucceeded: Successes,
+_BATCHES: Final[Mapping[type | None, type[SubmissionBatch | SuccessBatch]]] = {
+    ev.JobSubmitted: SubmissionBatch,
+    ev.JobRunSucceeded: SuccessBatch,
 }
 
 
-def wanted(view: View, messages: Iterable[Folded]) -> set[JobId]:
+def find_ids_to_look_up(view: View, messages: Iterable[FoldInput]) -> set[JobId]:
     """Ids that these messages mention and that only the saved part of the view may know.
 
     Those of new jobs are all named: what this view knows, it hardly ever knows of them.
@@ -89,7 +89,7 @@ def wanted(view: View, messages: Iterable[Folded]) -> set[JobId]:
     ids: set[JobId] = set()
     others: set[JobId] = set()
     for each in messages:
-        if isinstance(each, Submissions):
+        if isinstance(each, SubmissionBatch):
             ids.update(each.repeatable)
             others.update(each.others)
         elif isinstance(each, Message):
@@ -102,7 +102,7 @@ def wanted(view: View, messages: Iterable[Folded]) -> set[JobId]:
     return ids
 
 
-def label_filters(view: View, messages: Iterable[Folded]) -> set[JobId]:
+def find_specs_to_load(view: View, messages: Iterable[FoldInput]) -> set[JobId]:
     """Jobs whose specs must be in `view.specs` before these messages can be applied."""
     needed: set[JobId] = set()
     for message in messages:
@@ -113,6 +113,6 @@ def label_filters(view: View, messages: Iterable[Folded]) -> set[JobId]:
                 continue
             assert isinstance(event, _Bulk)
             if event.filter.labels:
-                rows = job_filters.beside_labels(view, message.partition, event.filter)
-                needed.update(view.jobs.rows.every(rows))
+                rows = job_filters.find_ignoring_labels(view, message.partition, event.filter)
+                needed.update(view.jobs.rows.ids_at(rows))
     return {job_id for job_id in needed if job_id not in view.specs}

@@ -13,7 +13,7 @@ from fairlead_scheduler.state.folds.messages import Known, Message
 from fairlead_scheduler.state.view import View
 
 
-def released(
+def fold_released(
     view: View, message: Message, batch: Sequence[ev.JobReleased], _i: int, _k: Known
 ) -> None:
     """A hold ends."""
@@ -21,10 +21,10 @@ def released(
         row = view.jobs.rows.get(event.job_id)
         if row is not None and view.jobs.flags[row] & c.HOLD:
             view.jobs.flags[row] &= c.ALL_FLAGS ^ c.HOLD
-            view.touch(row, message.position)
+            view.mark_changed(row, message.position)
 
 
-def cancel_requested(
+def fold_cancel_requested(
     view: View, message: Message, batch: Sequence[ev.JobCancelRequested], _i: int, _k: Known
 ) -> None:
     """What is queued ends here, what runs is to be stopped."""
@@ -37,36 +37,36 @@ def cancel_requested(
 def _cancel(view: View, row: int, message: Message, reason: str) -> None:
     state = view.jobs.state.item(row)
     if state == c.QUEUED:
-        end_events.end(view, row, JobState.CANCELLED, message)
+        end_events.end_job(view, row, JobState.CANCELLED, message)
     elif c.HELD[state] and not view.jobs.flags.item(row) & c.STOP_CANCEL:
-        stop(view, row, c.STOP_CANCEL, reason or "cancelled", message)
+        request_stop(view, row, c.STOP_CANCEL, reason or "cancelled", message)
 
 
-def stop(view: View, row: int, flag: int, reason: str, message: Message) -> None:
+def request_stop(view: View, row: int, flag: int, reason: str, message: Message) -> None:
     """The job's run is to be stopped."""
     view.jobs.flags[row] |= flag
     view.jobs.rare_of(row).stop_reason = reason
     view.attention.add(row)
-    view.touch(row, message.position)
+    view.mark_changed(row, message.position)
 
 
-def preempt_requested(
+def fold_preempt_requested(
     view: View, message: Message, batch: Sequence[ev.JobPreemptRequested], _i: int, _k: Known
 ) -> None:
     """What runs is to be stopped as if it were preempted."""
     for event in batch:
         row = view.jobs.rows.get(event.job_id)
         if row is not None:
-            preempt(view, row, message, event.reason or "preempted by request")
+            request_preemption(view, row, message, event.reason or "preempted by request")
 
 
-def preempt(view: View, row: int, message: Message, reason: str) -> None:
+def request_preemption(view: View, row: int, message: Message, reason: str) -> None:
     """The job's run is to give way, if it has one and is not stopped already."""
     if c.HELD[view.jobs.state.item(row)] and not view.jobs.flags.item(row) & c.STOPPING:
-        stop(view, row, c.STOP_PREEMPT, reason, message)
+        request_stop(view, row, c.STOP_PREEMPT, reason, message)
 
 
-def _preempt_all(view: View, rows: Sequence[int], message: Message, reason: str) -> None:
+def _request_preemptions(view: View, rows: Sequence[int], message: Message, reason: str) -> None:
     """As `preempt` of each of these rows, which are distinct."""
     jobs, at = view.jobs, np.array(rows, np.intp)
     at = at[c.IS_HELD[jobs.state[at]] & ((jobs.flags[at] & c.STOPPING) == 0)]
@@ -75,10 +75,10 @@ def _preempt_all(view: View, rows: Sequence[int], message: Message, reason: str)
     for row in wanted:
         jobs.rare_of(row).stop_reason = reason
     view.attention.update(wanted)
-    view.touch_all(at, message.position)
+    view.mark_all_changed(at, message.position)
 
 
-def reprioritized(
+def fold_reprioritized(
     view: View, message: Message, batch: Sequence[ev.JobReprioritized], _i: int, _k: Known
 ) -> None:
     """Jobs move within their queue."""
@@ -86,10 +86,10 @@ def reprioritized(
         row = view.jobs.rows.get(event.job_id)
         if row is not None:
             view.jobs.priority[row] = event.priority
-            view.touch(row, message.position)
+            view.mark_changed(row, message.position)
 
 
-def bulk(
+def fold_bulk_request(
     view: View,
     message: Message,
     batch: Sequence[ev.JobsCancelRequested | ev.JobsPreemptRequested | ev.JobsReprioritized],
@@ -98,15 +98,15 @@ def bulk(
 ) -> None:
     """The same for every job that a filter finds here."""
     for event in batch:
-        rows = job_filters.find(view, message.partition, event.filter)
+        rows = job_filters.find_jobs(view, message.partition, event.filter)
         match event:
             case ev.JobsCancelRequested(reason=reason):
                 for row in rows:
                     _cancel(view, row, message, reason)
             case ev.JobsPreemptRequested(reason=reason):
-                _preempt_all(view, rows, message, reason or "preempted by request")
+                _request_preemptions(view, rows, message, reason or "preempted by request")
             case ev.JobsReprioritized(priority=priority):
                 view.jobs.priority[rows] = priority
-                view.touch_all(rows, message.position)
+                view.mark_all_changed(rows, message.position)
             case _:
                 assert_never(event)

@@ -12,13 +12,13 @@ from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_index
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import end_events, request_events
-from fairlead_scheduler.state.folds.event_batches import Successes
+from fairlead_scheduler.state.folds.event_batches import SuccessBatch
 from fairlead_scheduler.state.folds.messages import Known, Message
 from fairlead_scheduler.state.pool_rules import AVOIDED_MAX
 from fairlead_scheduler.state.view import View
 
 
-def leased(
+def fold_leased(
     view: View, message: Message, batch: Sequence[ev.JobRunLeased], _i: int, _k: Known
 ) -> None:
     """Jobs were given nodes."""
@@ -27,7 +27,7 @@ def leased(
     found = jobs.rows.find([event.job_id for event in batch])
     for row, event in zip(found.tolist(), batch, strict=True):
         if row < 0:
-            view.loose_runs.add(run_id(event.job_id, event.run))
+            view.orphaned_runs.add(run_id(event.job_id, event.run))
             continue
         if event.run != jobs.run.item(row) + 1:
             continue
@@ -46,10 +46,10 @@ def leased(
     jobs.running_ms[rows] = 0
     if view.buckets.limited:
         _take_start_tokens(view, rows, message.time_ms)
-    view.touch_all(rows, message.position)
+    view.mark_all_changed(rows, message.position)
     for row, is_ended in zip(rows, ended.tolist(), strict=True):
         if is_ended:
-            request_events.stop(view, row, c.STOP_CANCEL, "the job had ended", message)
+            request_events.request_stop(view, row, c.STOP_CANCEL, "the job had ended", message)
 
 
 def _take_start_tokens(view: View, rows: list[int], time_ms: int) -> None:
@@ -58,32 +58,32 @@ def _take_start_tokens(view: View, rows: list[int], time_ms: int) -> None:
     pairs = zip(jobs.pool[rows].tolist(), jobs.queue[rows].tolist(), strict=True)
     for (pool, queue), count in Counter(pairs).items():
         buckets = view.buckets.pool(jobs.pools.values[pool])
-        buckets.started(jobs.queues.values[queue], count, time_ms)
+        buckets.take_start_tokens(jobs.queues.values[queue], count, time_ms)
 
 
-def preempting(
+def fold_preempting(
     view: View, message: Message, batch: Sequence[ev.JobRunPreempting], _i: int, _k: Known
 ) -> None:
     """Runs are to give way to a job; without one, their gang goes back to the queue."""
     jobs = view.jobs
     balanced = {e.for_job for e in batch if e.cause is ev.PreemptionCause.FAIR_SHARE}
     for event in batch:
-        row = _current(view, event)
+        row = _row_of_newest_run(view, event)
         if row is None or not c.IS_LIVE_RUN[jobs.run_state[row]]:
             continue
         if event.for_job is None:
             if c.IS_HELD[jobs.state[row]] and not jobs.flags[row] & c.STOPPING:
-                request_events.stop(view, row, c.STOP_GANG, event.reason, message)
+                request_events.request_stop(view, row, c.STOP_GANG, event.reason, message)
             continue
         if event.for_job in balanced and view.buckets.limited:  # L8: gang mates included
             pool = jobs.pools.values[jobs.pool[row]]
             view.buckets.pool(pool).preemptions.take(1, message.time_ms)
-        request_events.preempt(view, row, message, event.reason)
-        jobs.flags[row] |= c.ROOM_GIVEN
-        view.touch(row, message.position)
+        request_events.request_preemption(view, row, message, event.reason)
+        jobs.flags[row] |= c.CAPACITY_REASSIGNED
+        view.mark_changed(row, message.position)
 
 
-def requeued(
+def fold_requeued(
     view: View, message: Message, batch: Sequence[ev.JobRequeued], _i: int, _k: Known
 ) -> None:
     """Jobs wait again after a run that ended."""
@@ -94,7 +94,7 @@ def requeued(
             continue
         jobs.state[row] = c.QUEUED
         jobs.node[row] = -1
-        jobs.flags[row] &= c.ALL_FLAGS ^ (c.STOPPING | c.ROOM_GIVEN)
+        jobs.flags[row] &= c.ALL_FLAGS ^ (c.STOPPING | c.CAPACITY_REASSIGNED)
         jobs.retries[row] += event.counted
         if event.avoid_node is not None:
             rare = jobs.rare_of(row)
@@ -104,16 +104,16 @@ def requeued(
             jobs.shape[row] = jobs.shapes.number(c.ShapeClass(bytes(event.shape), name))
         if not jobs.flags[row] & c.LATE_SUCCESS:
             view.attention.discard(row)
-        view.touch(row, message.position)
+        view.mark_changed(row, message.position)
 
 
-def _current(view: View, event: ev.RunEvent) -> int | None:
+def _row_of_newest_run(view: View, event: ev.RunEvent) -> int | None:
     """The row of the job, if the event is about its newest run."""
     row = view.jobs.rows.get(event.job_id)
     return row if row is not None and view.jobs.run.item(row) == event.run else None
 
 
-def run_moved(
+def fold_run_progress(
     view: View,
     message: Message,
     batch: Sequence[ev.JobRunPending | ev.JobRunRunning],
@@ -123,7 +123,7 @@ def run_moved(
     """Runs were taken up, or started."""
     if len(batch) <= job_index.FEW:
         for event in batch:
-            _run_moved(view, message, event)
+            _fold_one_run_progress(view, message, event)
         return
     jobs = view.jobs
     at = jobs.rows.find([event.job_id for event in batch])
@@ -136,12 +136,14 @@ def run_moved(
     if isinstance(batch[0], ev.JobRunRunning):
         since_ms = jobs.running_ms[rows]
         jobs.running_ms[rows] = np.where(since_ms > 0, since_ms, message.time_ms)
-    view.touch_all(rows, message.position)
+    view.mark_all_changed(rows, message.position)
 
 
-def _run_moved(view: View, message: Message, event: ev.JobRunPending | ev.JobRunRunning) -> None:
+def _fold_one_run_progress(
+    view: View, message: Message, event: ev.JobRunPending | ev.JobRunRunning
+) -> None:
     """As `run_moved` of one: executors tell of a run that it was taken up and started at once."""
-    row = _current(view, event)
+    row = _row_of_newest_run(view, event)
     if row is None:
         return
     tag = cast(str, event.__struct_config__.tag)
@@ -150,7 +152,7 @@ def _run_moved(view: View, message: Message, event: ev.JobRunPending | ev.JobRun
     jobs.state[row] = _JOB_TABLES[tag].item(jobs.state.item(row))
     if isinstance(event, ev.JobRunRunning) and jobs.running_ms.item(row) <= 0:
         jobs.running_ms[row] = message.time_ms
-    view.touch(row, message.position)
+    view.mark_changed(row, message.position)
 
 
 _LEASED: Final = c.RUN_CODE[RunState.LEASED]
@@ -159,7 +161,9 @@ _RunEnd = (
 )
 
 
-def run_ended(view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _k: Known) -> None:
+def fold_run_end(
+    view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _k: Known
+) -> None:
     """Runs ended; what that means for their jobs is decided by the leader."""
     jobs = view.jobs
     table = _RUN_TABLES[cast(str, batch[0].__struct_config__.tag)]
@@ -168,16 +172,16 @@ def run_ended(view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _
     found = jobs.rows.find([event.job_id for event in batch])
     for row, event in zip(found.tolist(), batch, strict=True):
         if row < 0:
-            view.loose_runs.add(run_id(event.job_id, event.run))
+            view.orphaned_runs.add(run_id(event.job_id, event.run))
             continue
         was = run_state.item(row)
         if run.item(row) != event.run or not c.LIVE_RUN[was]:
-            _run_ended_late(view, row, event, message)
+            _fold_late_run_end(view, row, event, message)
             continue
         run_state[row] = table[was]
         if c.ENDED[state.item(row)]:
-            view.loose_runs.add(run_id(event.job_id, event.run))
-            end_events.let_go(view, row)
+            view.orphaned_runs.add(run_id(event.job_id, event.run))
+            end_events.release_row(view, row)
             continue
         touched.append(row)
         if not isinstance(event, ev.JobRunSucceeded):
@@ -188,18 +192,18 @@ def run_ended(view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _
                 rare.lost_run = event.run
             if isinstance(event, ev.JobRunFailed):
                 rare.failure, rare.exit_code = event.category, event.exit_code
-    view.touch_all(touched, message.position)
+    view.mark_all_changed(touched, message.position)
     view.attention.update(touched)
 
 
-def _run_ended_late(view: View, row: int, event: _RunEnd, message: Message) -> None:
+def _fold_late_run_end(view: View, row: int, event: _RunEnd, message: Message) -> None:
     """Its executor reports the end of a run that was given up, or reports an end again.
 
     The lease may go now. A success counts unless a later run has started.
     """
     if isinstance(event, ev.JobRunLost) and message.sequence.by == c.BY_SCHEDULER:
         return
-    view.loose_runs.add(run_id(event.job_id, event.run))
+    view.orphaned_runs.add(run_id(event.job_id, event.run))
     jobs, rare = view.jobs, view.jobs.rare.get(row)
     if not isinstance(event, ev.JobRunSucceeded) or rare is None or rare.lost_run != event.run:
         return
@@ -209,7 +213,7 @@ def _run_ended_late(view: View, row: int, event: _RunEnd, message: Message) -> N
         jobs.run_state[row] = _RUN_TABLES["jobRunSucceeded"].item(jobs.run_state.item(row))
     jobs.flags[row] |= c.LATE_SUCCESS
     view.attention.add(row)
-    view.touch(row, message.position)
+    view.mark_changed(row, message.position)
 
 
 def _is_newest_started(view: View, row: int, run: int) -> bool:
@@ -219,7 +223,7 @@ def _is_newest_started(view: View, row: int, run: int) -> bool:
     return newest == run or (newest == run + 1 and jobs.run_state.item(row) == _LEASED)
 
 
-def succeeded(view: View, those: Successes) -> bool:
+def fold_successes(view: View, those: SuccessBatch) -> bool:
     """As `run_ended`, all at once; False if one is unusual, or they are few.
 
     They come by the thousand in small messages: one per executor and job set. Unusual are runs
@@ -230,7 +234,7 @@ def succeeded(view: View, those: Successes) -> bool:
         return False
     at = jobs.rows.find(those.ids)
     distinct = set(at.tolist())
-    if len(distinct) < len(those.ids) or job_index.NOBODY in distinct:
+    if len(distinct) < len(those.ids) or job_index.NO_ROW in distinct:
         return False
     usual = (jobs.run[at] == those.runs) & ~c.IS_ENDED[jobs.state[at]]
     run_state = jobs.run_state[at]
@@ -238,7 +242,7 @@ def succeeded(view: View, those: Successes) -> bool:
         return False
     jobs.run_state[at] = _RUN_TABLES["jobRunSucceeded"][run_state]
     positions = np.repeat([entry.position for entry in those.entries], those.sizes)
-    view.touch_all(at, positions)
+    view.mark_all_changed(at, positions)
     view.attention |= distinct
     return True
 

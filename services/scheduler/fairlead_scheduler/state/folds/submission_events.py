@@ -11,59 +11,59 @@ from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.state import job_index
 from fairlead_scheduler.state import job_table as c
 from fairlead_scheduler.state.folds import end_events, gang_membership
-from fairlead_scheduler.state.folds.event_batches import Part, Submissions
+from fairlead_scheduler.state.folds.event_batches import MessagePart, SubmissionBatch
 from fairlead_scheduler.state.folds.messages import Known, Message
 from fairlead_scheduler.state.view import View
 
 Rows = npt.NDArray[np.intp]
 
 
-def submitted(
+def fold_submitted(
     view: View, message: Message, batch: Sequence[ev.JobSubmitted], index: int, known: Known
 ) -> None:
     """Jobs are new, unless their id is known: then, and of those that are here twice, the first."""
-    said = _said(message, index, batch)
-    if not new(view, said, known):
+    said = _make_batch(message, index, batch)
+    if not add_jobs(view, said, known):
         fresh: dict[JobId, tuple[int, ev.JobSubmitted]] = {}
         for place, event in enumerate(batch, index):
             if event.job_id not in known and view.state_of(event.job_id) is None:
                 fresh.setdefault(event.job_id, (place, event))
         for place, event in fresh.values():
-            new(view, _said(message, place, [event]), known)
+            add_jobs(view, _make_batch(message, place, [event]), known)
 
 
-def _said(message: Message, first: int, events: Sequence[ev.JobSubmitted]) -> Submissions:
+def _make_batch(message: Message, first: int, events: Sequence[ev.JobSubmitted]) -> SubmissionBatch:
     """What events say that follow each other in a message."""
-    said = Submissions()
+    said = SubmissionBatch()
     job_set = c.JobSet(message.sequence.queue, message.sequence.job_set)
     place = (message.partition, message.position, message.time_ms)
-    said.add_part(Part(*place, job_set, first, len(events)), events, events)
+    said.add_part(MessagePart(*place, job_set, first, len(events)), events, events)
     said.close()
     return said
 
 
-def new(view: View, said: Submissions, known: Known) -> bool:
+def add_jobs(view: View, said: SubmissionBatch, known: Known) -> bool:
     """Jobs are new; False, and nothing is changed, if any of their ids is known or here twice."""
     jobs = view.jobs
     specs = dict(zip(said.ids, said.specs, strict=True))
-    ids = job_index.hashed(said.ids)
+    ids = job_index.hash_ids(said.ids)
     if len(specs) < len(said.ids) or not _are_new(view, ids, known):
         return False
     at = jobs.allocate(len(said.ids))
     jobs.rows.add(ids, at)
     sizes = [part.size for part in said.parts]
-    _place(view, at, said.parts, sizes)
-    _describe(view, at, said)
-    view.specs.fresh.update(specs)
-    view.touch_all(at, _spread([part.position for part in said.parts], sizes))
+    _fill_positions(view, at, said.parts, sizes)
+    _fill_terms(view, at, said)
+    view.specs.unsaved.update(specs)
+    view.mark_all_changed(at, _repeat([part.position for part in said.parts], sizes))
     for number, event in said.rare:
         row = at.item(number)
         if event.after:
-            _depend(view, row, event, known)
+            _add_dependencies(view, row, event, known)
         if event.retry is not None:
             jobs.rare_of(row).retry = event.retry
         if event.gang is not None:
-            gang_membership.join(view, row, event.gang)
+            gang_membership.add_member(view, row, event.gang)
     return True
 
 
@@ -75,16 +75,18 @@ def _are_new(view: View, ids: job_index.Hashed, known: Known) -> bool:
     return not (view.jobs.rows.find(ids) >= 0).any()
 
 
-def _place(view: View, at: Rows, parts: Sequence[Part], sizes: Sequence[int]) -> None:
+def _fill_positions(
+    view: View, at: Rows, parts: Sequence[MessagePart], sizes: Sequence[int]
+) -> None:
     """What the job is by its message and its place in it, and what all jobs are at first."""
     jobs = view.jobs
     numbers = [submission_number(p.time_ms, p.partition, p.position, 0) for p in parts]
     places = [np.arange(part.first, part.first + part.size) for part in parts]
-    jobs.partition[at] = _spread([part.partition for part in parts], sizes)
-    jobs.queue[at] = _spread([jobs.queues.number(part.job_set.queue) for part in parts], sizes)
-    jobs.job_set[at] = _spread([jobs.job_sets.number(part.job_set) for part in parts], sizes)
-    jobs.number[at] = _spread(numbers, sizes) + (np.concatenate(places) & 1023) * 32
-    jobs.submitted_ms[at] = _spread([part.time_ms for part in parts], sizes)
+    jobs.partition[at] = _repeat([part.partition for part in parts], sizes)
+    jobs.queue[at] = _repeat([jobs.queues.number(part.job_set.queue) for part in parts], sizes)
+    jobs.job_set[at] = _repeat([jobs.job_sets.number(part.job_set) for part in parts], sizes)
+    jobs.number[at] = _repeat(numbers, sizes) + (np.concatenate(places) & 1023) * 32
+    jobs.submitted_ms[at] = _repeat([part.time_ms for part in parts], sizes)
     jobs.state[at] = c.QUEUED
     jobs.run_state[at] = c.NO_RUN
     jobs.node[at] = -1
@@ -92,12 +94,12 @@ def _place(view: View, at: Rows, parts: Sequence[Part], sizes: Sequence[int]) ->
         getattr(jobs, name)[at] = 0
 
 
-def _spread(values: list[int], sizes: Sequence[int]) -> int | npt.NDArray[np.int64]:
+def _repeat(values: list[int], sizes: Sequence[int]) -> int | npt.NDArray[np.int64]:
     """What is said of each message, for each of its events."""
     return values[0] if len(values) == 1 else np.repeat(np.array(values, np.int64), sizes)
 
 
-def _describe(view: View, at: Rows, said: Submissions) -> None:
+def _fill_terms(view: View, at: Rows, said: SubmissionBatch) -> None:
     """What the events say."""
     jobs = view.jobs
     jobs.digest[at] = np.concatenate(said.digests)
@@ -119,7 +121,7 @@ def _milliseconds(seconds: int | None) -> int:
     return 1000 * (seconds or 0)
 
 
-def _depend(view: View, row: int, event: ev.JobSubmitted, known: Known) -> None:
+def _add_dependencies(view: View, row: int, event: ev.JobSubmitted, known: Known) -> None:
     rare = view.jobs.rare_of(row)
     for other in event.after:
         ended = known.get(other)
@@ -127,7 +129,7 @@ def _depend(view: View, row: int, event: ev.JobSubmitted, known: Known) -> None:
         if state is JobState.SUCCEEDED:
             continue
         if state is not None and state in JOB_ENDED:
-            end_events.doom(view, row, other, state)
+            end_events.mark_cannot_start(view, row, other, state)
             continue
         rare.after.add(other)
         view.dependents.setdefault(other, set()).add(event.job_id)
