@@ -29,6 +29,22 @@ class Held(NamedTuple):
     now_ms: int
 
 
+@by_address
+class Outer(NamedTuple):
+    """Two tuples within a tuple, and an array."""
+
+    first: Held
+    second: Held
+    total: Int64
+
+
+@entry_point
+def add_up(outer: Outer) -> None:
+    """Write to one inner tuple what another holds, and let a kernel work on the second."""
+    outer.total[0] = outer.first.amount[1, 0, 1] + outer.second.now_ms
+    raise_row(outer.second, 0, 1)
+
+
 @entry_point
 def raised(held: Held, by: int) -> float:
     """Raise the last amounts of each row; all amounts together, by digits of their place."""
@@ -69,3 +85,11 @@ def test_a_kernel_and_what_it_calls_read_and_change_the_arrays() -> None:
 def test_an_array_that_is_not_in_one_piece_is_refused() -> None:
     with pytest.raises(AssertionError, match="contiguous"):
         raised(held()._replace(share=np.zeros(4)[::2]), 1)
+
+
+def test_tuples_within_a_tuple_are_read_and_changed_in_place() -> None:
+    outer = Outer(held(), held(), np.zeros(1, np.int64))
+    add_up(outer)
+    assert outer.total.tolist() == [-2]
+    assert outer.second.amount[0].tolist() == [[0, 1], [2, 4]]
+    assert outer.first.amount[0].tolist() == [[0, 1], [2, 3]]

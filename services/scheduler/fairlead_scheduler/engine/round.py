@@ -42,7 +42,7 @@ def schedule(
 
     `expired` is asked between stretches of bounded work (L6); once it says True nothing new is
     tried, what was placed stays placed, and the plan says so. `clock_s` times the steps, and
-    nothing is decided by it. Raises `door.InvalidSnapshotError` where the snapshot is none.
+    nothing is decided by it. Raises `snapshot_checks.InvalidSnapshotError` for an invalid snapshot.
     """
     times = [clock_s()]
     # 1. Who takes part, what is free, who is entitled to what (R1, S1 to S6, section 6).
@@ -58,8 +58,8 @@ def schedule(
     _pass(round_, settings, expired)
     times.append(clock_s())
     # 4. Where something urgent was put on top, the least urgent goes (R6); who can, returns (R7).
-    if round_.runs.active:
-        oversubscription.resolve_oversubscription(round_.tables, round_.model, round_.runs)
+    if round_.model.runs.active:
+        oversubscription.resolve_oversubscription(round_.model)
         _second_pass(round_)
     times.append(clock_s())
     # 5. What came of it, and why the rest waits (R8, E1 to E5).
@@ -76,39 +76,41 @@ def _pass(round_: Round, settings: EngineSettings, expired: Callable[[], bool]) 
     Rounds in which nothing can be stopped have kernels of their own, which are ready sooner after
     an installation and know nothing of runs and gangs.
     """
-    t, m, v = round_.tables, round_.model, round_.runs
-    if v.active:
-        queue_selection.start_queues(t, m, v)
+    model = round_.model
+    if model.runs.active:
+        queue_selection.start_queues(model)
     else:
-        queue_selection.start_plain_queues(t, m)
+        queue_selection.start_plain_queues(model)
     while True:
-        if v.active:
-            state = scheduling_pass.run_pass(t, m, v, settings.offers_per_check)
+        if model.runs.active:
+            state = scheduling_pass.run_pass(model, settings.offers_per_check)
         else:
-            state = scheduling_pass.run_plain_pass(t, m, settings.offers_per_check)
+            state = scheduling_pass.run_plain_pass(model, settings.offers_per_check)
         if state == scheduling_pass.DONE:
             return
-        if m.number[round_state.N_STOP] == Code.NONE and expired():
-            m.number[round_state.N_STOP] = Code.TIME_LIMIT
+        if model.counters[round_state.N_STOP] == Code.NONE and expired():
+            model.counters[round_state.N_STOP] = Code.TIME_LIMIT
 
 
 def _second_pass(round_: Round) -> None:
-    snapshot, v, m = round_.snapshot, round_.runs, round_.model
-    gone = np.flatnonzero((v.state == PREEMPTED) & (snapshot.job_node >= 0)).astype(np.int32)
+    snapshot, model = round_.snapshot, round_.model
+    gone = np.flatnonzero((model.runs.state == PREEMPTED) & (snapshot.job_node >= 0)).astype(
+        np.int32
+    )
     if not gone.size:
         return
     keys: list[Int64 | Int32] = [
         snapshot.job_submission[gone],
         snapshot.job_started_ms[gone],
         -snapshot.job_priority[gone],
-        -v.level[gone],
+        -model.runs.level[gone],
         snapshot.job_queue[gone],
     ]
     rows = gone[np.lexsort(keys)].astype(np.int64)
     first = np.searchsorted(
         snapshot.job_queue[rows], np.arange(len(snapshot.queue_names) + 1)
     ).astype(np.int64)
-    m.next[:] = first[:-1]
-    gang = v.gang[gone]
-    away = np.bincount(gang[gang >= 0], minlength=v.gang_min.size).astype(np.int64)
-    oversubscription.run_second_pass(round_.tables, m, v, rows, first, away)
+    model.progress.next_queued[:] = first[:-1]
+    gang = model.jobs.gang[gone]
+    away = np.bincount(gang[gang >= 0], minlength=model.gangs.min_size.size).astype(np.int64)
+    oversubscription.run_second_pass(model, rows, first, away)

@@ -15,6 +15,7 @@ Only `decorators.py` imports this, and only where numba is.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,11 @@ from numba.extending import NativeValue, models, register_model, typeof_impl, un
 from numba.np import numpy_support
 from numba.np.arrayobj import populate_array
 
-Form = tuple[tuple[str, int], ...]
-"""Per field the type and the number of dimensions of its array; ("", 0) for a whole number."""
+Form = tuple[Any, ...]
+"""Per field the type and the number of dimensions of its array, ("", 0) for a whole number, or the
+`Shared` of a tuple within the tuple."""
+
+_type_of: dict[type, Callable[[Any], Shared]] = {}
 
 
 class Shared(types.Type):
@@ -35,34 +39,38 @@ class Shared(types.Type):
 
     def __init__(self, name: str, fields: tuple[str, ...], form: Form) -> None:
         self.fields = fields
-        self.kinds = tuple(
-            types.Array(numpy_support.from_dtype(np.dtype(kind)), ndim, "C")
-            if kind
-            else types.int64
-            for kind, ndim in form
-        )
+        self.kinds = tuple([_kind(part) for part in form])
         digest = hashlib.sha256(repr((fields, form)).encode()).hexdigest()
         super().__init__(name=f"{name}-{digest[:12]}")
 
 
+def _kind(part: Any) -> Any:
+    if isinstance(part, Shared):
+        return part
+    kind, ndim = part
+    return types.Array(numpy_support.from_dtype(np.dtype(kind)), ndim, "C") if kind else types.int64
+
+
 def register(tuple_class: Any) -> None:
-    """Have kernels take instances of this NamedTuple by address."""
+    """Have kernels take instances of this NamedTuple by address, alone or within another one."""
     known: dict[Form, Shared] = {}
 
-    def typeof(value: Any, _context: Any) -> Shared:
+    def type_of(value: Any) -> Shared:
         form = tuple([_form(part) for part in value])
         if form not in known:
             known[form] = Shared(tuple_class.__name__, tuple_class._fields, form)
         return known[form]
 
-    typeof_impl.register(tuple_class)(typeof)
+    _type_of[tuple_class] = type_of
+    typeof_impl.register(tuple_class)(lambda value, _context: type_of(value))
 
 
-def _form(part: Any) -> tuple[str, int]:
-    if not isinstance(part, np.ndarray):
-        return "", 0
-    assert part.flags.carray, "arrays that kernels share are contiguous and writeable"
-    return part.dtype.char, part.ndim
+def _form(part: Any) -> Any:
+    if isinstance(part, np.ndarray):
+        assert part.flags.carray, "arrays that kernels share are contiguous and writeable"
+        return part.dtype.char, part.ndim
+    of_tuple = _type_of.get(type(part))
+    return ("", 0) if of_tuple is None else of_tuple(part)
 
 
 @register_model(Shared)
@@ -72,21 +80,19 @@ class _Model(models.PrimitiveModel):
 
 
 def _layout(context: Any, kind: Shared) -> Any:
-    """What stands at the address: a number, or a data pointer and a shape, per field."""
+    """What is stored at the address, per field: a number, a data pointer and a shape, or the same
+    for the fields of a tuple within the tuple."""
+    return ir.LiteralStructType([_part_layout(context, part) for part in kind.kinds])
+
+
+def _part_layout(context: Any, part: Any) -> Any:
     number = ir.IntType(64)
-    return ir.LiteralStructType(
-        [
-            ir.LiteralStructType(
-                [
-                    context.get_data_type(part.dtype).as_pointer(),
-                    ir.ArrayType(number, part.ndim),
-                ]
-            )
-            if isinstance(part, types.Array)
-            else number
-            for part in kind.kinds
-        ]
-    )
+    if isinstance(part, Shared):
+        return _layout(context, part)
+    if isinstance(part, types.Array):
+        pointer = context.get_data_type(part.dtype).as_pointer()
+        return ir.LiteralStructType([pointer, ir.ArrayType(number, part.ndim)])
+    return number
 
 
 @unbox(Shared)
@@ -94,8 +100,18 @@ def _write_down(kind: Shared, value: Any, c: Any) -> Any:
     builder = c.builder
     place = cgutils.alloca_once(builder, _layout(c.context, kind))
     failed = cgutils.alloca_once_value(builder, cgutils.false_bit)
+    _write_fields(kind, value, place, failed, c)
+    return NativeValue(builder.bitcast(place, cgutils.voidptr_t), is_error=builder.load(failed))
+
+
+def _write_fields(kind: Shared, value: Any, place: Any, failed: Any, c: Any) -> None:
+    builder = c.builder
     for i, part in enumerate(kind.kinds):
-        native = c.unbox(part, c.pyapi.tuple_getitem(value, i))
+        item = c.pyapi.tuple_getitem(value, i)
+        if isinstance(part, Shared):
+            _write_fields(part, item, cgutils.gep_inbounds(builder, place, 0, i), failed, c)
+            continue
+        native = c.unbox(part, item)
         with builder.if_then(native.is_error, likely=False):
             builder.store(cgutils.true_bit, failed)
         if isinstance(part, types.Array):
@@ -104,7 +120,6 @@ def _write_down(kind: Shared, value: Any, c: Any) -> Any:
             builder.store(array.shape, cgutils.gep_inbounds(builder, place, 0, i, 1))
         else:
             builder.store(native.value, cgutils.gep_inbounds(builder, place, 0, i))
-    return NativeValue(builder.bitcast(place, cgutils.voidptr_t), is_error=builder.load(failed))
 
 
 @infer_getattr
@@ -120,6 +135,8 @@ def _field(context: Any, builder: Any, kind: Shared, address: Any, name: str) ->
     i = kind.fields.index(name)
     part = kind.kinds[i]
     place = builder.bitcast(address, _layout(context, kind).as_pointer())
+    if isinstance(part, Shared):
+        return builder.bitcast(cgutils.gep_inbounds(builder, place, 0, i), cgutils.voidptr_t)
 
     def read(*at: int) -> Any:
         loaded = builder.load(cgutils.gep_inbounds(builder, place, 0, i, *at))

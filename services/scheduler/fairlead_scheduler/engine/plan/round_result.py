@@ -27,7 +27,7 @@ from fairlead_scheduler.engine.snapshot import (
     Tier,
 )
 from fairlead_scheduler.engine.state import round_state
-from fairlead_scheduler.engine.state.round_state import Model, Tables
+from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.run_states import (
     DISPLACED,
     FAILED,
@@ -36,7 +36,6 @@ from fairlead_scheduler.engine.state.run_states import (
     PREEMPTED,
     QUEUED,
     SHARE_STEPS,
-    Runs,
 )
 
 UNLIMITED_LEFT: Final = 2.0**62
@@ -59,16 +58,14 @@ class Round:
     balance: Bool
     """[Q] queues evicted by R2."""
     gangs: GangTable
-    tables: Tables
-    model: Model
-    runs: Runs
+    model: RoundModel
 
 
 def build_plan(round_: Round) -> Plan:
     """The answer of `schedule`."""
-    snapshot, start, state, runs = round_.snapshot, round_.start, round_.model, round_.runs
+    snapshot, start, model = round_.snapshot, round_.start, round_.model
     placed = _placed(round_)
-    job = state.placed_job[placed]
+    job = model.placements.job[placed]
     preempted = _preempted(round_)
     takers = _preemptors(round_, preempted)
     _spare_further_members(round_)
@@ -77,22 +74,24 @@ def build_plan(round_: Round) -> Plan:
     ended = np.concatenate([job, failed, rejected])
     queued = start.queued - _pair_counts(snapshot, ended, start.queued.shape)
     queue_count = len(snapshot.queue_names)
-    tokens_left = state.tokens[-1]
+    tokens_left = model.usage.tokens[-1]
     balanced = snapshot.preemption_tokens - tokens_left if np.isfinite(tokens_left) else 0
     refused = np.concatenate([failed, rejected])
     rows = _reasons(round_, queued, refused, np.concatenate([failed_code, rejected_code]))
     return Plan(
         pool=snapshot.pool,
         placed_job=job,
-        placed_node=round_.position[state.placed_at[placed]],
+        placed_node=round_.position[model.placements.position[placed]],
         placed_value=_placed_value(round_, job),
-        placed_tier=runs.tier[job] if runs.active else np.full(job.size, Tier.FREE, np.uint8),
-        placed_away=(state.placed_away[placed] - 1).astype(np.int8),
+        placed_tier=model.runs.tier[job]
+        if model.runs.active
+        else np.full(job.size, Tier.FREE, np.uint8),
+        placed_away=(model.placements.away[placed] - 1).astype(np.int8),
         preempted_job=preempted,
-        preempted_cause=_causes(runs, preempted),
+        preempted_cause=_causes(model, preempted),
         preempted_for=takers,
-        preempted_share=runs.share_before[preempted],
-        preempted_for_share=runs.above[runs.queue[takers]] / SHARE_STEPS,
+        preempted_share=model.runs.share_before[preempted],
+        preempted_for_share=model.usage.share_steps[model.jobs.queue[takers]] / SHARE_STEPS,
         rejected_job=rejected,
         rejected_code=rejected_code,
         failed_job=failed,
@@ -122,7 +121,7 @@ def _skipped(rows: Reasons, queues: int) -> Int64:
 
 
 def _stopped(round_: Round) -> Code:
-    return Code(int(round_.model.number[round_state.N_STOP]))
+    return Code(int(round_.model.counters[round_state.N_STOP]))
 
 
 def _limited(round_: Round, rows: Reasons) -> bool:
@@ -140,34 +139,34 @@ def _limited(round_: Round, rows: Reasons) -> bool:
 
 def _placed(round_: Round) -> Int64:
     """Places in the model's list of placements that still stand."""
-    n = int(round_.model.number[round_state.N_PLACED])
-    if not round_.runs.active:
+    n = int(round_.model.counters[round_state.N_PLACED])
+    if not round_.model.runs.active:
         return np.arange(n)
-    return np.flatnonzero(round_.runs.state[round_.model.placed_job[:n]] == PLACED)
+    return np.flatnonzero(round_.model.runs.state[round_.model.placements.job[:n]] == PLACED)
 
 
 def _placed_value(round_: Round, job: Int32) -> Int64:
-    if round_.runs.active:
-        return round_.levels[round_.runs.level[job]]
+    if round_.model.runs.active:
+        return round_.levels[round_.model.runs.level[job]]
     return round_.start.shape_value[round_.snapshot.job_shape[job]]
 
 
 def _preempted(round_: Round) -> Int32:
     """R8: runs that gave way and did not return, by submission."""
-    if not round_.runs.active:
+    if not round_.model.runs.active:
         return np.zeros(0, np.int32)
-    rows = np.flatnonzero(round_.runs.state == PREEMPTED)
+    rows = np.flatnonzero(round_.model.runs.state == PREEMPTED)
     return rows[np.argsort(round_.snapshot.job_submission[rows])].astype(np.int32)
 
 
-def _final_preemptors(runs: Runs, preempted: Int32) -> Int32:
+def _final_preemptors(model: RoundModel, preempted: Int32) -> Int32:
     """R8: what a displaced job had displaced names the one that displaced it."""
-    takers = runs.for_job[preempted]
+    takers = model.runs.preemptor[preempted]
     for _ in range(takers.size + 1):
-        displaced = runs.state[takers] == DISPLACED
+        displaced = model.runs.state[takers] == DISPLACED
         if not displaced.any():
             break
-        takers = np.where(displaced, runs.for_job[takers], takers)
+        takers = np.where(displaced, model.runs.preemptor[takers], takers)
     return takers.astype(np.int32)
 
 
@@ -175,46 +174,50 @@ def _preemptors(round_: Round, preempted: Int32) -> Int32:
     """E5: whom each run made room for. A mate of a victim (N8) on another node made room for what
     was placed there and is no less urgent, where that took its room, else for whom the victim did.
     """
-    runs, state, snapshot = round_.runs, round_.model, round_.snapshot
-    takers = _final_preemptors(runs, preempted)
-    mates = np.flatnonzero(runs.cause[preempted] == Cause.GANG)
+    model, snapshot = round_.model, round_.snapshot
+    takers = _final_preemptors(model, preempted)
+    mates = np.flatnonzero(model.runs.cause[preempted] == Cause.GANG)
     if not mates.size:
         return takers
     placed = _placed(round_)
     newest = np.full(snapshot.node_number.size, -1, np.int32)
-    newest[round_.position[state.placed_at[placed]]] = state.placed_job[placed]
+    newest[round_.position[model.placements.position[placed]]] = model.placements.job[placed]
     rows = preempted[mates]
     node = snapshot.job_node[rows]
     short = snapshot.shape_request[snapshot.job_shape[rows]] > _free_after(round_)[node]
-    there = (newest[node] >= 0) & short.any(axis=1) & (runs.at[takers[mates]] != runs.at[rows])
-    there &= runs.level[newest[node]] >= runs.level[rows]
+    there = (
+        (newest[node] >= 0)
+        & short.any(axis=1)
+        & (model.runs.position[takers[mates]] != model.runs.position[rows])
+    )
+    there &= model.runs.level[newest[node]] >= model.runs.level[rows]
     takers[mates[there]] = newest[node[there]]
     return takers
 
 
-def _causes(runs: Runs, preempted: Int32) -> Byte:
+def _causes(model: RoundModel, preempted: Int32) -> Byte:
     """R8: who gave way for balance to what was itself displaced stops for what displaced it."""
-    cause = runs.cause[preempted]
-    displaced = runs.state[runs.for_job[preempted]] == DISPLACED
+    cause = model.runs.cause[preempted]
+    displaced = model.runs.state[model.runs.preemptor[preempted]] == DISPLACED
     cause[displaced & (cause == Cause.FAIR_SHARE)] = Cause.URGENCY
     return cause
 
 
 def _spare_further_members(round_: Round) -> None:
     """N7: members do not fail for want of a place beside a gang that was itself displaced."""
-    runs = round_.runs
+    model = round_.model
     if not round_.gangs.present:
         return
-    member = np.flatnonzero((runs.state == FAILED) & (runs.gang >= 0))
+    member = np.flatnonzero((model.runs.state == FAILED) & (model.jobs.gang >= 0))
     member = member[~np.isin(member, round_.gangs.tried)]
-    runs.state[member[runs.gang_live[runs.gang[member]] == 0]] = QUEUED
+    model.runs.state[member[model.gangs.live[model.jobs.gang[member]] == 0]] = QUEUED
 
 
 def _failed(round_: Round) -> tuple[Int32, Byte]:
     """Queued jobs that end: left over or without a place under `rest: fail`, or out of nodes."""
-    if not round_.runs.active:
+    if not round_.model.runs.active:
         return np.zeros(0, np.int32), np.zeros(0, np.uint8)
-    rows = np.flatnonzero(round_.runs.state == FAILED)
+    rows = np.flatnonzero(round_.model.runs.state == FAILED)
     rows = rows[np.argsort(round_.snapshot.job_submission[rows])].astype(np.int32)
     code = np.full(rows.size, Code.GANG_REST, np.uint8)
     code[np.isin(rows, round_.gangs.tried)] = Code.ALL_NODES_TRIED
@@ -249,7 +252,7 @@ def _rejected(round_: Round) -> tuple[Int32, Byte]:
 def _infeasible_jobs(round_: Round) -> Int32:
     """Single queued rows of shapes that can never run, but for those that are kept."""
     snapshot = round_.snapshot
-    never = (round_.model.pair_code == Code.INFEASIBLE) & (round_.start.queued > 0)
+    never = (round_.model.progress.skip_code == Code.INFEASIBLE) & (round_.start.queued > 0)
     if snapshot.shape_fitted is not None and not round_.gangs.present:
         never &= ~snapshot.shape_fitted
     if not never.any():
@@ -284,10 +287,10 @@ def _reasons(round_: Round, queued: Int64, refused: Int32, refused_code: Byte) -
 
     Where nothing waits but something was refused there is a row too, for the sentence.
     """
-    snapshot, state = round_.snapshot, round_.model
+    snapshot, model = round_.snapshot, round_.model
     members, gang_rows = _waiting_gangs(round_)
     single = queued - _pair_counts(snapshot, members, queued.shape)
-    pair_code = state.pair_code.copy()
+    pair_code = model.progress.skip_code.copy()
     in_gang = _gang_of(round_, refused) >= 0
     of_refused = (snapshot.job_queue[refused[~in_gang]], snapshot.job_shape[refused[~in_gang]])
     gone = np.zeros(single.shape, np.bool_)
@@ -300,7 +303,7 @@ def _reasons(round_: Round, queued: Int64, refused: Int32, refused_code: Byte) -
     queue = np.repeat(np.arange(told.shape[0]), np.count_nonzero(told, axis=1))
     shape = pair - queue * told.shape[1]
     code = pair_code.ravel()[pair]
-    alone = state.queue_stop[queue]
+    alone = model.progress.stop_code[queue]
     rest = Code.NOT_REACHED if _stopped(round_) != Code.NONE else Code.INSUFFICIENT_RESOURCES
     code = np.where(code != 0, code, np.where(alone != 0, alone, np.uint8(rest)))
     gangs = np.flatnonzero(gang_rows)
@@ -351,7 +354,7 @@ def _describe_limits(round_: Round, made: Reasons, shape: Int32) -> None:
 
     `shape` is that of each row, or of a member of its gang.
     """
-    tables, state = round_.tables, round_.model
+    model = round_.model
     for code in (Code.QUEUE_LIMIT, Code.FLOATING_LIMIT):
         rows = np.flatnonzero(made.code == code)
         if not rows.size:
@@ -359,9 +362,12 @@ def _describe_limits(round_: Round, made: Reasons, shape: Int32) -> None:
         whole = round_.start.whole[shape[rows]]
         if code == Code.QUEUE_LIMIT:
             at = (made.queue[rows], round_.snapshot.shape_class[shape[rows]])
-            left = tables.limit[at] - state.class_held[at]
+            left = model.entitlements.class_limit[at] - model.usage.by_class[at]
         else:
-            left = np.broadcast_to((tables.beside - state.fresh).astype(np.float64), whole.shape)
+            left = np.broadcast_to(
+                (model.entitlements.floating_left - model.usage.started).astype(np.float64),
+                whole.shape,
+            )
         short = (whole > 0) & (whole > left)
         first = short.argmax(axis=1)
         each = np.arange(rows.size)
@@ -372,12 +378,12 @@ def _describe_limits(round_: Round, made: Reasons, shape: Int32) -> None:
 
 def _waiting_gangs(round_: Round) -> tuple[Int32, Int64]:
     """Queued members of gangs that wait after the round, by gang; and how many per gang."""
-    gangs, runs = round_.gangs, round_.runs
+    gangs, model = round_.gangs, round_.model
     if not gangs.present:
         return np.zeros(0, np.int32), np.zeros(0, np.int64)
     members = gangs.members
     waits = (round_.snapshot.job_node[members] == -1) & np.isin(
-        runs.state[members], [QUEUED, DISPLACED]
+        model.runs.state[members], [QUEUED, DISPLACED]
     )
     members = members[waits]
     rejected, _ = _rejected(round_)
@@ -387,15 +393,15 @@ def _waiting_gangs(round_: Round) -> tuple[Int32, Int64]:
 
 def _gang_codes(round_: Round, gangs: Int64, lead: Int64) -> Byte:
     """Why these gangs, or their further members, wait."""
-    runs, state = round_.runs, round_.model
+    model = round_.model
     if not gangs.size:
         return np.zeros(0, np.uint8)
     snapshot = round_.snapshot
-    code = runs.gang_code[gangs].astype(np.uint8)
-    pair = state.pair_code[snapshot.job_queue[lead], snapshot.job_shape[lead]]
-    further = (runs.gang_mode[gangs] != GANG_WAITS) | (runs.gang_live[gangs] > 0)
+    code = model.gangs.code[gangs].astype(np.uint8)
+    pair = model.progress.skip_code[snapshot.job_queue[lead], snapshot.job_shape[lead]]
+    further = (model.gangs.mode[gangs] != GANG_WAITS) | (model.gangs.live[gangs] > 0)
     code = np.where((code == 0) & further, pair, code)
-    alone = state.queue_stop[snapshot.job_queue[lead]]
+    alone = model.progress.stop_code[snapshot.job_queue[lead]]
     rest = np.where(further, Code.INSUFFICIENT_RESOURCES, Code.GANG_DOES_NOT_FIT)
     if _stopped(round_) != Code.NONE:
         rest = np.full(gangs.size, Code.NOT_REACHED)
@@ -407,7 +413,7 @@ def _mark_over_fair_share(round_: Round, made: Reasons, free: Int64) -> None:
     rows = np.flatnonzero((made.code == Code.INSUFFICIENT_RESOURCES) & (made.gang < 0))
     if not rows.size:
         return
-    snapshot, start, runs, state = round_.snapshot, round_.start, round_.runs, round_.model
+    snapshot, start, model = round_.snapshot, round_.start, round_.model
     over = fair_share_check.waits_for_share(
         _collect_allocations(round_),
         made.queue[rows],
@@ -418,8 +424,8 @@ def _mark_over_fair_share(round_: Round, made: Reasons, free: Int64) -> None:
         snapshot.node_type,
         reason_rows.find_closed_nodes(snapshot, start.overfull),
         free,
-        runs.held if runs.active else state.stands,
-        round_.tables.weight,
+        model.usage.held if model.runs.active else model.usage.counted,
+        round_.model.entitlements.weight,
         start.factor,
     )
     made.code[rows[over]] = Code.OVER_FAIR_SHARE
@@ -427,28 +433,28 @@ def _mark_over_fair_share(round_: Round, made: Reasons, free: Int64) -> None:
 
 def _collect_allocations(round_: Round) -> fair_share_check.Allocations:
     """What holds room as the round ends, for `overshare`."""
-    snapshot, start, runs = round_.snapshot, round_.start, round_.runs
+    snapshot, start, model = round_.snapshot, round_.start, round_.model
     nodes = snapshot.node_number.size
     place = np.empty_like(round_.position)
     place[round_.position] = np.arange(nodes, dtype=np.int32)
-    placed = np.zeros(0, np.int64) if runs.active else _placed(round_)
+    placed = np.zeros(0, np.int64) if model.runs.active else _placed(round_)
     new_first, new_rows = fair_share_check.group_by_node(
-        round_.position[round_.model.placed_at[placed]], nodes
+        round_.position[round_.model.placements.position[placed]], nodes
     )
     return fair_share_check.Allocations(
-        active=runs.active,
+        active=model.runs.active,
         place=place,
-        head=runs.head,
-        link=runs.link,
-        state=runs.state,
-        kind=runs.kind,
-        level=runs.level,
+        head=model.runs.head,
+        link=model.runs.link,
+        state=model.runs.state,
+        kind=model.runs.preemption,
+        level=model.runs.level,
         levels=round_.levels,
         run_head=start.job_totals.head,
         run_link=start.job_totals.link,
         new_first=new_first,
         new_rows=new_rows,
-        new_job=round_.model.placed_job[placed],
+        new_job=round_.model.placements.job[placed],
         node=snapshot.job_node,
         queue=snapshot.job_queue,
         shape=snapshot.job_shape,
@@ -461,16 +467,16 @@ def _collect_allocations(round_: Round) -> fair_share_check.Allocations:
 
 def _free_after(round_: Round) -> Int64:
     """[N, R] free beside everything, by row of the snapshot."""
-    size = round_.tables.types.size // 2
+    size = round_.model.capacity.tree_types.size // 2
     result = np.empty_like(round_.start.free)
-    result[round_.position] = round_.model.tree[size : size + round_.position.size]
+    result[round_.position] = round_.model.capacity.tree[size : size + round_.position.size]
     return result
 
 
 def _positions(round_: Round, gone: Int32, waiting: Int64) -> Int64:
     chosen = np.zeros(round_.snapshot.job_queue.size, np.bool_)
     chosen[gone] = True
-    return _first_waiting(round_.tables.order, round_.first, chosen, waiting)
+    return _first_waiting(round_.model.jobs.order, round_.first, chosen, waiting)
 
 
 @kernel

@@ -1,8 +1,6 @@
-"""How a round begins: the order of nodes, and the arrays that the kernels work on."""
+"""How a round begins: the order of nodes, and the model that the kernels work on."""
 
 from __future__ import annotations
-
-from typing import Final, assert_never
 
 import numpy as np
 
@@ -14,7 +12,11 @@ from fairlead_scheduler.engine.preparation import (
     job_order,
     prepared_pool,
 )
+from fairlead_scheduler.engine.preparation.gang_table import GangTable
+from fairlead_scheduler.engine.preparation.node_order import order_nodes
 from fairlead_scheduler.engine.preparation.prepared_pool import PreparedPool
+from fairlead_scheduler.engine.scheduling.node_victims import KEYS
+from fairlead_scheduler.engine.scheduling.victim_search import SCANNED_NODES_MAX, SLOTS
 from fairlead_scheduler.engine.snapshot import (
     NO_AWAY,
     Byte,
@@ -28,59 +30,76 @@ from fairlead_scheduler.engine.snapshot import (
     Snapshot,
 )
 from fairlead_scheduler.engine.state import capacity_tree, round_state
-from fairlead_scheduler.engine.state.round_state import Model, Tables
-
-TYPICAL_SHAPES: Final = 16
-"""How many shapes `fragmentation` looks at."""
+from fairlead_scheduler.engine.state.round_model import (
+    AvoidedNodes,
+    Entitlements,
+    EvictedRuns,
+    GangTables,
+    JobTable,
+    NodeCapacity,
+    NodeTable,
+    Placements,
+    QueueOffers,
+    QueueProgress,
+    QueueUsage,
+    RoundModel,
+    RunTable,
+    ShapeTable,
+    VictimChoice,
+    VictimIndex,
+)
 
 
 def set_up_round(snapshot: Snapshot, settings: EngineSettings, start: PreparedPool) -> Round:
-    """Make the tables, the model, and what could be stopped."""
+    """Make the model, and evict the runs that R2 names."""
     position = order_nodes(snapshot, settings, start)
     queued = job_order.order_queued(snapshot)
     first = job_order.find_queue_bounds(queued, snapshot.job_queue, len(snapshot.queue_names))
-    rank = _ranks(snapshot)
-    bits = _type_bits(rank)
-    leaf_type = snapshot.node_type[position]
-    leaf_bits = np.where(
-        start.usable[position], np.uint64(1) << (leaf_type % 64).astype(np.uint64), np.uint64(0)
-    )
-    amounts, types = capacity_tree.build_tree(start.free[position], leaf_bits)
-    levels, level = _levels(snapshot, start)
-    weight = np.ascontiguousarray(snapshot.queue_weight, np.float64)
-    tables = Tables(
-        request=snapshot.shape_request,
-        whole=start.whole,
-        shape_cost=fair_shares.dominant_share(start.whole, start.factor),
-        shape_class=snapshot.shape_class.astype(np.int64),
-        shape_value=start.shape_value,
-        shape_kind=start.shape_preemption,
-        rank=rank,
-        bits=bits,
-        leaf_type=leaf_type.astype(np.int64),
-        types=types,
-        factor=start.factor,
-        weight=weight,
-        budget=start.shares.fair / weight,
-        start=start.shares.actual / weight,
-        cordoned=snapshot.queue_cordoned,
-        limit=start.limit,
-        round_limit=_round_limit(snapshot, settings, start.capacity),
-        beside=_floating_left(snapshot, start),
-        job_shape=snapshot.job_shape,
-        order=queued,
-        end=np.where(snapshot.queue_cordoned, first[:-1], first[1:]),
-        level=level,
-        least=snapshot.shape_request.min(axis=0, initial=np.iinfo(np.int64).max),
-        number_at=snapshot.node_number[position],
-        ranked=np.array(prepared_pool.fit_order(snapshot, settings), np.int64),
-        now_ms=snapshot.now_ms,
-        lookback=settings.lookback,
-    )
-    state = _model(snapshot, start, tables, amounts, first)
     balance = prepared_pool.find_evicted_queues(snapshot, start, settings)
     gangs = gang_table.build_gang_table(snapshot, start, position)
-    runs = eviction.build_runs(snapshot, start, balance, gangs, tables, state, position, levels)
+    levels, level = _levels(snapshot, start)
+    shapes = _shape_table(snapshot, start, level)
+    active = (
+        bool(balance.any())
+        or gangs.present
+        or eviction.is_urgency_possible(snapshot, start, shapes)
+    )
+    jobs = snapshot.job_queue.size if active else 0
+    nodes = position.size if active else 0
+    progress = _queue_progress(snapshot, start, first)
+    model = RoundModel(
+        shapes=shapes,
+        nodes=_node_table(snapshot, settings, gangs, position),
+        jobs=JobTable(
+            shape=snapshot.job_shape,
+            queue=snapshot.job_queue,
+            gang=gangs.of_job if gangs.present else np.full(jobs, -1, np.int32),
+            priority=snapshot.job_priority,
+            submission=snapshot.job_submission,
+            order=queued,
+            order_end=np.where(snapshot.queue_cordoned, first[:-1], first[1:]),
+        ),
+        entitlements=_entitlements(snapshot, settings, start),
+        avoided=_avoided_nodes(snapshot, jobs),
+        capacity=_node_capacity(snapshot, start, shapes, position, levels.size if active else 0),
+        usage=_queue_usage(snapshot, start),
+        progress=progress,
+        offers=_queue_offers(len(snapshot.queue_names)),
+        placements=Placements(
+            job=np.empty(queued.size, np.int32),
+            position=np.empty(queued.size, np.int32),
+            away=np.empty(queued.size, np.int32),
+        ),
+        runs=_run_table(jobs, nodes),
+        evicted=_no_evicted_runs(len(snapshot.queue_names)),
+        gangs=_gang_tables(gangs, snapshot.shape_request.shape[1], start.capacity.size),
+        victims=_victim_choice(snapshot, start, gangs, jobs),
+        victim_index=_victim_index(nodes),
+        journal=np.zeros(jobs + 1, np.int64),
+        counters=np.zeros(round_state.COUNTERS, np.int64),
+    )
+    if active:
+        model = eviction.evict_runs(snapshot, start, balance, gangs, model, position, levels)
     return Round(
         snapshot=snapshot,
         settings=settings,
@@ -90,56 +109,8 @@ def set_up_round(snapshot: Snapshot, settings: EngineSettings, start: PreparedPo
         first=first,
         balance=balance,
         gangs=gangs,
-        tables=tables,
-        model=state,
-        runs=runs,
+        model=model,
     )
-
-
-def order_nodes(snapshot: Snapshot, settings: EngineSettings, start: PreparedPool) -> Int32:
-    """N3: rows of nodes, the one to be tried first at the front.
-
-    `best-fit`: the least free, device by device, then cpu, then memory. `spread`: the most free.
-    `pack`: the fullest by the share of the node that is used, so that empty nodes stay empty.
-    `fragmentation`: where the least would stay unusable for the shapes that are queued most.
-    Equal nodes stand by their numbers for life.
-    """
-    keys: list[Int64 | Float] = [snapshot.node_number]
-    ranked = prepared_pool.fit_order(snapshot, settings)
-    fit: list[Int64 | Float] = [start.free[:, r] for r in reversed(ranked)]
-    match settings.placement:
-        case "best-fit":
-            keys += fit
-        case "spread":
-            keys += [-free for free in fit]
-        case "pack":
-            whole = np.maximum(snapshot.node_allocatable, 1)
-            keys += [*fit, -(start.job_totals.used / whole).max(axis=1, initial=0.0)]
-        case "fragmentation":
-            keys += [*fit, _unusable(snapshot, start)]
-        case _:
-            assert_never(settings.placement)
-    return np.lexsort(keys).astype(np.int32)
-
-
-def _unusable(snapshot: Snapshot, start: PreparedPool) -> Float:
-    """[N] cost of what typical shapes would leave unused, were each node filled with them alone.
-
-    Typical are the `TYPICAL` shapes with the most queued jobs, weighed by how many they are.
-    """
-    waiting = start.queued.sum(axis=0)
-    typical = np.argsort(-waiting, kind="stable")[:TYPICAL_SHAPES]
-    typical = typical[waiting[typical] > 0]
-    result = np.zeros(start.free.shape[0], np.float64)
-    factor = start.factor[: start.free.shape[1]]
-    free = np.maximum(start.free, 0)
-    for s in typical.tolist():
-        request = snapshot.shape_request[s]
-        asked = request > 0
-        fits = (free[:, asked] // request[asked]).min(axis=1) if asked.any() else free[:, 0] * 0
-        left = free - fits[:, None] * request
-        result += waiting[s] / waiting.sum() * (left * factor).max(axis=1, initial=0.0)
-    return np.round(result, 12)
 
 
 def _levels(snapshot: Snapshot, start: PreparedPool) -> tuple[Int64, Int64]:
@@ -157,48 +128,208 @@ def _levels(snapshot: Snapshot, start: PreparedPool) -> tuple[Int64, Int64]:
     return levels, np.where(values == NO_AWAY, -1, rows).astype(np.int64)
 
 
-def _model(
-    snapshot: Snapshot, start: PreparedPool, tables: Tables, amounts: Int64, first: Int64
-) -> Model:
-    size = len(snapshot.queue_names)
-    shapes, width = snapshot.shape_match.shape[:2]
-    left = start.queued.astype(np.int32)
-    codes = np.where(start.feasible.pair, np.uint8(0), np.uint8(Code.INFEASIBLE))
-    tokens = np.full(2 + size, snapshot.tokens, np.float64)
+def _shape_table(snapshot: Snapshot, start: PreparedPool, level: Int64) -> ShapeTable:
+    rank = _ranks(snapshot)
+    return ShapeTable(
+        request=snapshot.shape_request,
+        full_request=start.whole,
+        cost=fair_shares.dominant_share(start.whole, start.factor),
+        priority_class=snapshot.shape_class.astype(np.int64),
+        class_value=start.shape_value,
+        preemption=start.shape_preemption,
+        type_rank=rank,
+        type_bits=_type_bits(rank),
+        level=level,
+        least_request=snapshot.shape_request.min(axis=0, initial=np.iinfo(np.int64).max),
+    )
+
+
+def _node_table(
+    snapshot: Snapshot, settings: EngineSettings, gangs: GangTable, position: Int32
+) -> NodeTable:
+    return NodeTable(
+        node_type=snapshot.node_type[position].astype(np.int64),
+        number=snapshot.node_number[position],
+        waste_order=np.array(prepared_pool.fit_order(snapshot, settings), np.int64),
+        value_first=gangs.value_first.astype(np.int64),
+        value_positions=gangs.value_rows.astype(np.int64),
+    )
+
+
+def _entitlements(
+    snapshot: Snapshot, settings: EngineSettings, start: PreparedPool
+) -> Entitlements:
+    weight = np.ascontiguousarray(snapshot.queue_weight, np.float64)
+    return Entitlements(
+        cost_factor=start.factor,
+        weight=weight,
+        budget=start.shares.fair / weight,
+        initial_share=start.shares.actual / weight,
+        entitled_share=np.maximum(start.shares.fair, start.shares.weight),
+        class_limit=start.limit,
+        round_limit=_round_limit(snapshot, settings, start.capacity),
+        floating_left=_floating_left(snapshot, start),
+        now_ms=snapshot.now_ms,
+        lookback=settings.lookback,
+    )
+
+
+def _avoided_nodes(snapshot: Snapshot, jobs: int) -> AvoidedNodes:
+    pairs = 0 if snapshot.avoid_job is None or not jobs else snapshot.avoid_job.size
+    return AvoidedNodes(
+        first=np.full(jobs if pairs else 0, -1, np.int64),
+        link=np.full(pairs, -1, np.int64),
+        position=np.zeros(pairs, np.int64),
+    )
+
+
+def _node_capacity(
+    snapshot: Snapshot, start: PreparedPool, shapes: ShapeTable, position: Int32, levels: int
+) -> NodeCapacity:
+    type_bit = np.uint64(1) << (snapshot.node_type[position] % 64).astype(np.uint64)
+    tree, types = capacity_tree.build_tree(
+        start.free[position], np.where(start.usable[position], type_bit, np.uint64(0))
+    )
+    size = (position.size if levels else 0, levels, snapshot.shape_request.shape[1])
+    return NodeCapacity(
+        tree=tree,
+        tree_types=types,
+        cursor=np.zeros(shapes.type_bits.shape, np.int64),
+        preemptible=np.zeros(size, np.int64),
+        evicted=np.zeros(size, np.int64),
+        runs_at_level=np.zeros(levels, np.int64),
+    )
+
+
+def _queue_usage(snapshot: Snapshot, start: PreparedPool) -> QueueUsage:
+    queues = len(snapshot.queue_names)
+    tokens = np.full(2 + queues, snapshot.tokens, np.float64)
     tokens[1:-1] = np.inf if snapshot.queue_tokens is None else snapshot.queue_tokens
     tokens[-1] = snapshot.preemption_tokens
-    jobs = tables.order.size
-    return Model(
-        number=np.zeros(round_state.COUNTS, np.int64),
+    return QueueUsage(
+        held=start.held.sum(axis=1),
+        counted=start.held.sum(axis=1),
+        by_class=start.held.copy(),
+        started=np.zeros(start.capacity.size, np.int64),
         tokens=tokens,
-        tree=amounts,
-        cursor=np.zeros((shapes, width, tables.bits.shape[2]), np.int64),
-        stands=start.held.sum(axis=1),
-        class_held=start.held.copy(),
-        fresh=np.zeros(start.capacity.size, np.int64),
-        pair_code=codes,
-        pair_left=left,
-        open_pairs=((left > 0) & (codes == 0)).sum(axis=1),
-        queue_stop=np.where(snapshot.queue_cordoned, np.uint8(Code.QUEUE_CORDONED), np.uint8(0)),
-        examined=np.zeros(size, np.int64),
-        next=first[:-1].copy(),
-        gang_left=np.zeros(size, np.int64),
-        offer_kind=np.zeros(size, np.uint8),
-        offer_job=np.zeros(size, np.int64),
-        heap=np.zeros(size, np.int64),
-        key_value=np.zeros(size, np.int64),
-        key_over=np.zeros(size, np.bool_),
-        key_amount=np.zeros(size, np.float64),
-        key_size=np.zeros(size, np.float64),
-        key_live=np.zeros(size, np.bool_),
-        placed_job=np.empty(jobs, np.int32),
-        placed_at=np.empty(jobs, np.int32),
-        placed_away=np.empty(jobs, np.int32),
+        share_steps=np.zeros(queues, np.int64),
+        evicted_runs=np.zeros(queues, np.int64),
+    )
+
+
+def _queue_progress(snapshot: Snapshot, start: PreparedPool, first: Int64) -> QueueProgress:
+    queues = len(snapshot.queue_names)
+    left = start.queued.astype(np.int32)
+    codes = np.where(start.feasible.pair, np.uint8(0), np.uint8(Code.INFEASIBLE))
+    return QueueProgress(
+        skip_code=codes,
+        jobs_left=left,
+        open_shapes=((left > 0) & (codes == 0)).sum(axis=1),
+        members_left=np.zeros(queues, np.int64),
+        stop_code=np.where(snapshot.queue_cordoned, np.uint8(Code.QUEUE_CORDONED), np.uint8(0)),
+        examined=np.zeros(queues, np.int64),
+        next_queued=first[:-1].copy(),
+        next_evicted=np.zeros(queues, np.int64),
+        next_member=np.zeros(queues, np.int64),
+        members_end=np.zeros(queues, np.int64),
+    )
+
+
+def _queue_offers(queues: int) -> QueueOffers:
+    return QueueOffers(
+        kind=np.zeros(queues, np.uint8),
+        job=np.zeros(queues, np.int64),
+        heap=np.zeros(queues, np.int64),
+        class_value=np.zeros(queues, np.int64),
+        over_budget=np.zeros(queues, np.bool_),
+        share=np.zeros(queues, np.float64),
+        size=np.zeros(queues, np.float64),
+        runs=np.zeros(queues, np.bool_),
+    )
+
+
+def _run_table(jobs: int, nodes: int) -> RunTable:
+    return RunTable(
+        active=int(jobs > 0),
+        state=np.zeros(jobs, np.uint8),
+        position=np.zeros(jobs, np.int64),
+        level=np.zeros(jobs, np.int64),
+        preemption=np.zeros(jobs, np.uint8),
+        lost_work=np.zeros(jobs, np.float64),
+        started=np.zeros(jobs, np.int64),
+        head=np.full(nodes, -1, np.int64),
+        link=np.zeros(jobs, np.int64),
+        tier=np.zeros(jobs, np.uint8),
+        cause=np.zeros(jobs, np.uint8),
+        preemptor=np.zeros(jobs, np.int64),
+        share_before=np.zeros(jobs, np.float64),
+        state_before=np.zeros(jobs, np.int64),
+        urgency_loss=np.zeros(jobs, np.float64),
+    )
+
+
+def _no_evicted_runs(queues: int) -> EvictedRuns:
+    return EvictedRuns(
+        rows=np.zeros(0, np.int64),
+        end=np.zeros(queues, np.int64),
+        cheapest=np.zeros(0, np.int64),
+        cheapest_next=np.zeros(queues, np.int64),
+        cheapest_first=np.zeros(queues + 1, np.int64),
+        priority=np.zeros(queues, np.int64),
+    )
+
+
+def _gang_tables(gangs: GangTable, resources: int, all_resources: int) -> GangTables:
+    return GangTables(
+        first=gangs.first,
+        queued_first=gangs.queued,
+        members=gangs.members.astype(np.int64),
+        min_size=gangs.minimum.astype(np.int64),
+        rest=gangs.rest,
+        need=np.zeros(gangs.size, np.int64),
+        live=np.zeros(gangs.size, np.int64),
+        passed=np.zeros((gangs.size, 2), np.int64),
+        mode=gangs.mode,
+        code=gangs.code,
+        label=gangs.label.astype(np.int64),
+        value=gangs.value.astype(np.int64),
+        waiting_request=np.zeros(resources, np.int64),
+        offer_request=np.zeros(all_resources, np.int64),
+        rating=np.zeros((2, 3 + resources), np.float64),
+    )
+
+
+def _victim_choice(
+    snapshot: Snapshot, start: PreparedPool, gangs: GangTable, jobs: int
+) -> VictimChoice:
+    return VictimChoice(
+        candidates=np.zeros(jobs, np.int64),
+        mark=np.zeros(jobs, np.uint8),
+        taken=np.zeros(jobs, np.int64),
+        takes_gang=np.zeros(jobs, np.int64),
+        chosen=np.zeros(jobs, np.int64),
+        chosen_takes_gang=np.zeros(jobs, np.int64),
+        assumed_held=np.zeros((len(snapshot.queue_names), start.capacity.size), np.int64),
+        assumed_members=np.zeros(gangs.size, np.int64),
+        need=np.zeros(snapshot.shape_request.shape[1], np.int64),
+        rating=np.zeros((2, KEYS), np.float64),
+    )
+
+
+def _victim_index(nodes: int) -> VictimIndex:
+    slots = SLOTS if nodes > SCANNED_NODES_MAX else 0
+    size = 1 << max(nodes - 1, 0).bit_length()
+    return VictimIndex(
+        rating=np.zeros((slots, nodes, KEYS), np.float64),
+        winner=np.zeros((slots, 2 * size), np.int64),
+        slot=np.full((slots, 6), -1, np.int64),
+        least_share=np.zeros(slots, np.float64),
+        changed=np.zeros(4 * nodes if slots else 0, np.int64),
     )
 
 
 def _ranks(snapshot: Snapshot) -> Byte:
-    """`Tables.rank`."""
+    """`ShapeTable.type_rank`."""
     wished = np.zeros((1, 1), np.uint8) if snapshot.shape_rank is None else snapshot.shape_rank
     suits = snapshot.shape_match == Match.SUITS
     return np.where(suits, wished[:, None, :], np.uint8(round_state.NOT_ELIGIBLE)).astype(np.uint8)

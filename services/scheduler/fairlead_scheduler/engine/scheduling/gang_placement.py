@@ -16,6 +16,7 @@ from fairlead_scheduler.engine.scheduling.placement import (
     place_job,
 )
 from fairlead_scheduler.engine.snapshot import TOTAL_MAX
+from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
     DOES_NOT_FIT,
     INSUFFICIENT,
@@ -24,8 +25,6 @@ from fairlead_scheduler.engine.state.round_state import (
     N_SPENT,
     NOT_TRIED,
     PREEMPTION_LIMIT,
-    Model,
-    Tables,
     cost_with,
     exceeds_class_limit,
     undo_allocation,
@@ -37,7 +36,6 @@ from fairlead_scheduler.engine.state.run_states import (
     FREE,
     QUEUED,
     URGENCY,
-    Runs,
     can_return,
     find_preemptor,
     is_live,
@@ -51,264 +49,273 @@ MEASURES: Final = 3
 
 
 @internal
-def sum_members(t: Tables, v: Runs, g: int, first: int, last: int, state: int, need: int) -> int:
+def sum_members(model: RoundModel, g: int, first: int, last: int, state: int, need: int) -> int:
     """Sum up in `unit` what the first `need` members in this state ask for; the lowest value of all
     members in it (R4)."""
-    for r in range(v.unit.size):
-        v.unit[r] = 0
+    for r in range(model.gangs.offer_request.size):
+        model.gangs.offer_request[r] = 0
     value = np.iinfo(np.int64).max
     for i in range(first, last):
-        j = v.members[i]
-        if v.state[j] != state:
+        j = model.gangs.members[i]
+        if model.runs.state[j] != state:
             continue
-        s = int(t.job_shape[j])
-        value = min(value, t.shape_value[s])
+        s = int(model.jobs.shape[j])
+        value = min(value, model.shapes.class_value[s])
         if need > 0:
             need -= 1
-            for r in range(v.unit.size):
-                v.unit[r] = min(v.unit[r] + t.whole[s, r], TOTAL_MAX)
+            for r in range(model.gangs.offer_request.size):
+                model.gangs.offer_request[r] = min(
+                    model.gangs.offer_request[r] + model.shapes.full_request[s, r], TOTAL_MAX
+                )
     return value
 
 
 @internal
-def gang_exceeds_class_limit(t: Tables, m: Model, v: Runs, q: int, g: int, need: int) -> bool:
+def gang_exceeds_class_limit(model: RoundModel, q: int, g: int, need: int) -> bool:
     """L2 for a gang: whether its first `need` queued members are too many for any of their classes.
 
     `unit` is what it is worked out in.
     """
-    for c in range(t.limit.shape[1]):
-        for r in range(v.unit.size):
-            v.unit[r] = 0
+    for c in range(model.entitlements.class_limit.shape[1]):
+        for r in range(model.gangs.offer_request.size):
+            model.gangs.offer_request[r] = 0
         left = need
-        for i in range(v.gang_queued[g], v.gang_first[g + 1]):
-            j = v.members[i]
-            if v.state[j] != QUEUED or left == 0:
+        for i in range(model.gangs.queued_first[g], model.gangs.first[g + 1]):
+            j = model.gangs.members[i]
+            if model.runs.state[j] != QUEUED or left == 0:
                 continue
             left -= 1
-            s = int(t.job_shape[j])
-            if t.shape_class[s] == c:
-                for r in range(v.unit.size):
-                    v.unit[r] = min(v.unit[r] + t.whole[s, r], TOTAL_MAX)
-        if exceeds_class_limit(t, m, q, c, v.unit):
+            s = int(model.jobs.shape[j])
+            if model.shapes.priority_class[s] == c:
+                for r in range(model.gangs.offer_request.size):
+                    model.gangs.offer_request[r] = min(
+                        model.gangs.offer_request[r] + model.shapes.full_request[s, r], TOTAL_MAX
+                    )
+        if exceeds_class_limit(model, q, c, model.gangs.offer_request):
             return True
     return False
 
 
 @internal
-def undo_offer(t: Tables, m: Model, v: Runs, mark: int) -> None:
+def undo_offer(model: RoundModel, mark: int) -> None:
     """Undo what the journal says after `mark`, last first."""
-    while m.number[N_JOURNAL] > mark:
-        m.number[N_JOURNAL] -= 1
-        entry = v.journal[m.number[N_JOURNAL]]
+    while model.counters[N_JOURNAL] > mark:
+        model.counters[N_JOURNAL] -= 1
+        entry = model.journal[model.counters[N_JOURNAL]]
         if entry > 0:
             j = entry - 1
-            undo_allocation(t, m, int(v.queue[j]), int(t.job_shape[j]), v.at[j])
-            remove_placement(t, m, v, j)
+            undo_allocation(
+                model, int(model.jobs.queue[j]), int(model.jobs.shape[j]), model.runs.position[j]
+            )
+            remove_placement(model, j)
         else:
             j = -entry - 1
-            restore_run(t, m, v, j, v.was[j])
-            m.tokens[m.tokens.size - 1] += 1.0
+            restore_run(model, j, model.runs.state_before[j])
+            model.usage.tokens[model.usage.tokens.size - 1] += 1.0
 
 
 @internal
-def place_members(
-    t: Tables, m: Model, v: Runs, g: int, need: int, after: float, value: int, top: int
-) -> int:
+def place_members(model: RoundModel, g: int, need: int, after: float, value: int, top: int) -> int:
     """Place up to `need` queued members within a label value; how many found a place.
 
     Members of a shape that found none are not tried again. Where the others would be enough with
-    those that only the limit of preemptions (L8) holds back, number[N_SPENT] is set.
+    those that only the limit of preemptions (L8) holds back, counters[N_SPENT] is set.
     """
-    label = v.gang_label[g]
-    m.number[N_GROUP_SHAPE] = 0
+    label = model.gangs.label[g]
+    model.counters[N_GROUP_SHAPE] = 0
     placed = 0
     held_back = 0
     missed = -1
     why = NOT_TRIED
-    for i in range(v.gang_queued[g], v.gang_first[g + 1]):
+    for i in range(model.gangs.queued_first[g], model.gangs.first[g + 1]):
         if placed == need:
             break
-        j = v.members[i]
-        if v.state[j] != QUEUED:
+        j = model.gangs.members[i]
+        if model.runs.state[j] != QUEUED:
             continue
-        if t.job_shape[j] != missed:
-            code = place_job(t, m, v, j, after, label, value, top)
+        if model.jobs.shape[j] != missed:
+            code = place_job(model, j, after, label, value, top)
             if code == NOT_TRIED:
                 placed += 1
                 continue
-            missed = int(t.job_shape[j])
+            missed = int(model.jobs.shape[j])
             why = code
         if why == PREEMPTION_LIMIT:
             held_back += 1
     if placed < need <= placed + held_back:
-        m.number[N_SPENT] = 1
+        model.counters[N_SPENT] = 1
     return placed
 
 
 @internal
-def choose_label_value(
-    t: Tables, m: Model, v: Runs, q: int, g: int, need: int, after: float
-) -> int:
+def choose_label_value(model: RoundModel, q: int, g: int, need: int, after: float) -> int:
     """N7: the label value on which the gang stands best, or -1 when it fits on none.
 
     Each value is tried. But once all that waits has found free room on one, only a value on which
     less would stay free can be better, and what would stay free is known beforehand. Values are
     left out only where no run could give way for balance: even in vain that opens shapes again.
     """
-    label = v.gang_label[g]
+    label = model.gangs.label[g]
     best = ANY_VALUE
-    more = v.gang_first[g + 1] - v.gang_queued[g]
-    waiting = sum_waiting(t, v, g)
-    calm = not can_preempt_for_share(t, m, v, q, after)
+    more = model.gangs.first[g + 1] - model.gangs.queued_first[g]
+    waiting = sum_waiting(model, g)
+    calm = not can_preempt_for_share(model, q, after)
     all_free = False
-    for value in range(v.value_first.shape[1] - 1):
-        if v.value_first[label, value] == v.value_first[label, value + 1]:
+    for value in range(model.nodes.value_first.shape[1] - 1):
+        if model.nodes.value_first[label, value] == model.nodes.value_first[label, value + 1]:
             continue
-        if all_free and not could_be_better(t, m, v, label, value):
+        if all_free and not could_be_better(model, label, value):
             continue
-        mark = m.number[N_JOURNAL]
-        placed = place_members(t, m, v, g, need, after, value, URGENCY)
+        mark = model.counters[N_JOURNAL]
+        placed = place_members(model, g, need, after, value, URGENCY)
         if placed == need:
-            measure_preemption(t, m, v, mark)
-            placed += place_members(t, m, v, g, more, after, value, FREE)
-            v.weighed[0, 0] = -placed
-            measure_free_capacity(t, m, v, label, value)
-            if best < 0 or is_better(v):
+            measure_preemption(model, mark)
+            placed += place_members(model, g, more, after, value, FREE)
+            model.gangs.rating[0, 0] = -placed
+            measure_free_capacity(model, label, value)
+            if best < 0 or is_better(model):
                 best = value
-                all_free = calm and placed == waiting and v.weighed[0, 1] == 0.0
-                for i in range(v.weighed.shape[1]):
-                    v.weighed[1, i] = v.weighed[0, i]
-        undo_offer(t, m, v, mark)
+                all_free = calm and placed == waiting and model.gangs.rating[0, 1] == 0.0
+                for i in range(model.gangs.rating.shape[1]):
+                    model.gangs.rating[1, i] = model.gangs.rating[0, i]
+        undo_offer(model, mark)
     return best
 
 
 @internal
-def measure_preemption(t: Tables, m: Model, v: Runs, mark: int) -> None:
+def measure_preemption(model: RoundModel, mark: int) -> None:
     """Whether the journal after `mark` stops anybody, and how much work that loses."""
-    v.weighed[0, 1] = 0.0
-    v.weighed[0, 2] = 0.0
-    for i in range(mark, m.number[N_JOURNAL]):
-        entry = v.journal[i]
+    model.gangs.rating[0, 1] = 0.0
+    model.gangs.rating[0, 2] = 0.0
+    for i in range(mark, model.counters[N_JOURNAL]):
+        entry = model.journal[i]
         if entry < 0:
-            v.weighed[0, 1] = 1.0
-            v.weighed[0, 2] += v.lost[-entry - 1]
-        elif v.tier[entry - 1] == URGENCY:
-            v.weighed[0, 1] = 1.0
-            v.weighed[0, 2] += v.urged[entry - 1]
+            model.gangs.rating[0, 1] = 1.0
+            model.gangs.rating[0, 2] += model.runs.lost_work[-entry - 1]
+        elif model.runs.tier[entry - 1] == URGENCY:
+            model.gangs.rating[0, 1] = 1.0
+            model.gangs.rating[0, 2] += model.runs.urgency_loss[entry - 1]
 
 
 @internal
-def measure_free_capacity(t: Tables, m: Model, v: Runs, label: int, value: int) -> None:
+def measure_free_capacity(model: RoundModel, label: int, value: int) -> None:
     """What stays free on the value's nodes, by resource in the order of N3."""
-    for i in range(t.ranked.size):
-        v.weighed[0, MEASURES + i] = float(
-            free_capacity_of_value(t, m, v, label, value, t.ranked[i])
+    for i in range(model.nodes.waste_order.size):
+        model.gangs.rating[0, MEASURES + i] = float(
+            free_capacity_of_value(model, label, value, model.nodes.waste_order[i])
         )
 
 
 @inlined
-def free_capacity_of_value(t: Tables, m: Model, v: Runs, label: int, value: int, r: int) -> int:
+def free_capacity_of_value(model: RoundModel, label: int, value: int, r: int) -> int:
     """What is free of a resource on the value's nodes together."""
-    size = t.types.size // 2
+    size = model.capacity.tree_types.size // 2
     total = 0
-    for k in range(v.value_first[label, value], v.value_first[label, value + 1]):
-        total += m.tree[size + v.value_rows[label, k], r]
+    for k in range(
+        model.nodes.value_first[label, value], model.nodes.value_first[label, value + 1]
+    ):
+        total += model.capacity.tree[size + model.nodes.value_positions[label, k], r]
     return total
 
 
 @internal
-def sum_waiting(t: Tables, v: Runs, g: int) -> int:
+def sum_waiting(model: RoundModel, g: int) -> int:
     """Sum up in `asked` what all queued members ask for of nodes; how many they are."""
-    for r in range(v.asked.size):
-        v.asked[r] = 0
+    for r in range(model.gangs.waiting_request.size):
+        model.gangs.waiting_request[r] = 0
     waiting = 0
-    for i in range(v.gang_queued[g], v.gang_first[g + 1]):
-        j = v.members[i]
-        if v.state[j] == QUEUED:
+    for i in range(model.gangs.queued_first[g], model.gangs.first[g + 1]):
+        j = model.gangs.members[i]
+        if model.runs.state[j] == QUEUED:
             waiting += 1
-            for r in range(v.asked.size):
-                v.asked[r] += t.request[t.job_shape[j], r]
+            for r in range(model.gangs.waiting_request.size):
+                model.gangs.waiting_request[r] += model.shapes.request[model.jobs.shape[j], r]
     return waiting
 
 
 @internal
-def could_be_better(t: Tables, m: Model, v: Runs, label: int, value: int) -> bool:
+def could_be_better(model: RoundModel, label: int, value: int) -> bool:
     """Whether the value, with all that was `asked` on it, would have less free than the best."""
-    for i in range(t.ranked.size):
-        r = t.ranked[i]
-        left = float(free_capacity_of_value(t, m, v, label, value, r) - v.asked[r])
-        if left != v.weighed[1, MEASURES + i]:
-            return left < v.weighed[1, MEASURES + i]
+    for i in range(model.nodes.waste_order.size):
+        r = model.nodes.waste_order[i]
+        left = float(
+            free_capacity_of_value(model, label, value, r) - model.gangs.waiting_request[r]
+        )
+        if left != model.gangs.rating[1, MEASURES + i]:
+            return left < model.gangs.rating[1, MEASURES + i]
     return False
 
 
 @inlined
-def is_better(v: Runs) -> bool:
+def is_better(model: RoundModel) -> bool:
     """Whether the value at hand is better than the best so far; equal ones are not."""
-    for i in range(v.weighed.shape[1]):
-        if v.weighed[0, i] != v.weighed[1, i]:
-            return v.weighed[0, i] < v.weighed[1, i]
+    for i in range(model.gangs.rating.shape[1]):
+        if model.gangs.rating[0, i] != model.gangs.rating[1, i]:
+            return model.gangs.rating[0, i] < model.gangs.rating[1, i]
     return False
 
 
 @internal
-def start_gang(t: Tables, m: Model, v: Runs, q: int, g: int) -> int:
+def start_gang(model: RoundModel, q: int, g: int) -> int:
     """Place the `minSize` members that a gang needs, or nothing: 0 or the code of why not."""
-    need = v.gang_min[g]
-    m.number[N_SPENT] = 0
-    sum_members(t, v, g, v.gang_queued[g], v.gang_first[g + 1], QUEUED, need)
-    after = cost_with(v.held[q], v.unit, t.factor) / t.weight[q]
-    value = v.gang_value[g]
-    if v.gang_label[g] >= 0 and value < 0:
-        value = choose_label_value(t, m, v, q, g, need, after)
+    need = model.gangs.min_size[g]
+    model.counters[N_SPENT] = 0
+    sum_members(model, g, model.gangs.queued_first[g], model.gangs.first[g + 1], QUEUED, need)
+    after = (
+        cost_with(model.usage.held[q], model.gangs.offer_request, model.entitlements.cost_factor)
+        / model.entitlements.weight[q]
+    )
+    value = model.gangs.value[g]
+    if model.gangs.label[g] >= 0 and value < 0:
+        value = choose_label_value(model, q, g, need, after)
         if value < 0:
-            return PREEMPTION_LIMIT if m.number[N_SPENT] else DOES_NOT_FIT
-    mark = m.number[N_JOURNAL]
-    if place_members(t, m, v, g, need, after, value, URGENCY) < need:
-        undo_offer(t, m, v, mark)
-        return PREEMPTION_LIMIT if m.number[N_SPENT] else DOES_NOT_FIT
-    v.gang_value[g] = value
+            return PREEMPTION_LIMIT if model.counters[N_SPENT] else DOES_NOT_FIT
+    mark = model.counters[N_JOURNAL]
+    if place_members(model, g, need, after, value, URGENCY) < need:
+        undo_offer(model, mark)
+        return PREEMPTION_LIMIT if model.counters[N_SPENT] else DOES_NOT_FIT
+    model.gangs.value[g] = value
     return NOT_TRIED
 
 
 @internal
-def place_further_member(t: Tables, m: Model, v: Runs, q: int, j: int) -> int:
+def place_further_member(model: RoundModel, q: int, j: int) -> int:
     """Place a further member beside those that run, on tier (a): 0 or the code of why not."""
-    g = int(v.gang[j])
-    m.number[N_GROUP_SHAPE] = 0
-    if v.gang_label[g] >= 0 and v.gang_value[g] < 0:
+    g = int(model.jobs.gang[j])
+    model.counters[N_GROUP_SHAPE] = 0
+    if model.gangs.label[g] >= 0 and model.gangs.value[g] < 0:
         return INSUFFICIENT
-    return place_job(t, m, v, j, 0.0, v.gang_label[g], v.gang_value[g], FREE)
+    return place_job(model, j, 0.0, model.gangs.label[g], model.gangs.value[g], FREE)
 
 
 @internal
-def preempt_evicted_run(t: Tables, m: Model, v: Runs, j: int) -> None:
+def preempt_evicted_run(model: RoundModel, j: int) -> None:
     """An evicted run finds no room on its own node, for something more urgent is there (R5).
 
     Its mates go with it where the gang would have fewer than `minSize` left (N8).
     """
-    for_job = find_preemptor(v, v.at[j], v.level[j])
-    g = int(v.gang[j])
-    whole = g >= 0 and v.gang_live[g] <= v.gang_min[g]
-    preempt_run(t, m, v, j, CAUSE_URGENCY, for_job)
+    for_job = find_preemptor(model, model.runs.position[j], model.runs.level[j])
+    g = int(model.jobs.gang[j])
+    whole = g >= 0 and model.gangs.live[g] <= model.gangs.min_size[g]
+    preempt_run(model, j, CAUSE_URGENCY, for_job)
     if whole:
-        for i in range(v.gang_first[g], v.gang_first[g + 1]):
-            if is_live(v.state[v.members[i]]):
-                preempt_run(t, m, v, v.members[i], CAUSE_GANG, for_job)
+        for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
+            if is_live(model.runs.state[model.gangs.members[i]]):
+                preempt_run(model, model.gangs.members[i], CAUSE_GANG, for_job)
 
 
 @internal
-def return_gang(t: Tables, m: Model, v: Runs, g: int) -> None:
+def return_gang(model: RoundModel, g: int) -> None:
     """As many evicted members as the gang needs return to their nodes, or all give way."""
-    need = min(v.gang_min[g], v.gang_live[g])
+    need = min(model.gangs.min_size[g], model.gangs.live[g])
     back = 0
-    for i in range(v.gang_first[g], v.gang_queued[g]):
-        j = v.members[i]
+    for i in range(model.gangs.first[g], model.gangs.queued_first[g]):
+        j = model.gangs.members[i]
         if back == need:
             return
-        if v.state[j] == EVICTED:
-            if can_return(t, m, v, j):
-                return_run(t, m, v, j)
+        if model.runs.state[j] == EVICTED:
+            if can_return(model, j):
+                return_run(model, j)
                 back += 1
             else:
-                preempt_evicted_run(t, m, v, j)
+                preempt_evicted_run(model, j)

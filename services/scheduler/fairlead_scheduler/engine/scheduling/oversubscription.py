@@ -7,13 +7,13 @@ from fairlead_scheduler.engine.scheduling.eligibility import has_capacity
 from fairlead_scheduler.engine.scheduling.node_victims import TO_FIT, choose_victims
 from fairlead_scheduler.engine.scheduling.queue_selection import goes_before, rank_offer
 from fairlead_scheduler.engine.snapshot import Int64
-from fairlead_scheduler.engine.state.round_state import N_TAKEN, Model, Tables
+from fairlead_scheduler.engine.state.round_model import RoundModel
+from fairlead_scheduler.engine.state.round_state import N_TAKEN
 from fairlead_scheduler.engine.state.run_states import (
     CAUSE_GANG,
     CAUSE_URGENCY,
     PREEMPTED,
     RETURNED,
-    Runs,
     count_run,
     find_preemptor,
     is_live,
@@ -23,60 +23,62 @@ from fairlead_scheduler.engine.state.run_states import (
 
 
 @entry_point
-def resolve_oversubscription(t: Tables, m: Model, v: Runs) -> None:
+def resolve_oversubscription(model: RoundModel) -> None:
     """R6: wherever something was put on top of less urgent pieces, as few of them as needed go."""
-    size = t.types.size // 2
-    for p in range(t.leaf_type.size):
-        if t.types[size + p] == 0:
+    size = model.capacity.tree_types.size // 2
+    for p in range(model.nodes.node_type.size):
+        if model.capacity.tree_types[size + p] == 0:
             continue
         fits = True
-        for r in range(t.request.shape[1]):
-            if m.tree[size + p, r] < 0:
+        for r in range(model.shapes.request.shape[1]):
+            if model.capacity.tree[size + p, r] < 0:
                 fits = False
-        if fits or not choose_victims(t, m, v, -1, p, v.low.size, 0.0, TO_FIT):
+        if fits or not choose_victims(model, -1, p, model.capacity.runs_at_level.size, 0.0, TO_FIT):
             continue
-        for k in range(m.number[N_TAKEN]):
-            j = v.taken[k]
-            if not is_live(v.state[j]):
+        for k in range(model.counters[N_TAKEN]):
+            j = model.victims.taken[k]
+            if not is_live(model.runs.state[j]):
                 continue
-            for_job = find_preemptor(v, p, v.level[j])
-            preempt_run(t, m, v, j, CAUSE_URGENCY, for_job)
-            if v.whole_gang[k]:
-                g = int(v.gang[j])
-                for i in range(v.gang_first[g], v.gang_first[g + 1]):
-                    if is_live(v.state[v.members[i]]):
-                        preempt_run(t, m, v, v.members[i], CAUSE_GANG, for_job)
+            for_job = find_preemptor(model, p, model.runs.level[j])
+            preempt_run(model, j, CAUSE_URGENCY, for_job)
+            if model.victims.takes_gang[k]:
+                g = int(model.jobs.gang[j])
+                for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
+                    if is_live(model.runs.state[model.gangs.members[i]]):
+                        preempt_run(model, model.gangs.members[i], CAUSE_GANG, for_job)
 
 
 @internal
-def fits_on_own_node(t: Tables, m: Model, v: Runs, j: int) -> bool:
+def fits_on_own_node(model: RoundModel, j: int) -> bool:
     """Whether a run that gave way has room on its own node beside everything."""
-    return v.state[j] == PREEMPTED and has_capacity(t, m, int(t.job_shape[j]), v.at[j])
+    return model.runs.state[j] == PREEMPTED and has_capacity(
+        model, int(model.jobs.shape[j]), model.runs.position[j]
+    )
 
 
 @internal
-def restore_gang(t: Tables, m: Model, v: Runs, g: int) -> None:
+def restore_gang(model: RoundModel, g: int) -> None:
     """Members of a gang that gave way return, if that makes it as large as it must be, or none.
 
     A gang that lost only members above `minSize` takes them back one by one.
     """
-    for i in range(v.gang_first[g], v.gang_queued[g]):
-        j = v.members[i]
-        if fits_on_own_node(t, m, v, j):
-            restore_run(t, m, v, j, RETURNED)
-            v.out[j] = 1
-    enough = v.gang_live[g] >= v.gang_need[g]
-    for i in range(v.gang_first[g], v.gang_queued[g]):
-        j = v.members[i]
-        if v.out[j]:
-            v.out[j] = 0
+    for i in range(model.gangs.first[g], model.gangs.queued_first[g]):
+        j = model.gangs.members[i]
+        if fits_on_own_node(model, j):
+            restore_run(model, j, RETURNED)
+            model.victims.mark[j] = 1
+    enough = model.gangs.live[g] >= model.gangs.need[g]
+    for i in range(model.gangs.first[g], model.gangs.queued_first[g]):
+        j = model.gangs.members[i]
+        if model.victims.mark[j]:
+            model.victims.mark[j] = 0
             if not enough:
-                count_run(t, m, v, j, -1)
-                v.state[j] = PREEMPTED
+                count_run(model, j, -1)
+                model.runs.state[j] = PREEMPTED
 
 
 @entry_point
-def run_second_pass(t: Tables, m: Model, v: Runs, rows: Int64, first: Int64, away: Int64) -> None:
+def run_second_pass(model: RoundModel, rows: Int64, first: Int64, away: Int64) -> None:
     """R7: runs that gave way return to their own nodes where there is still room.
 
     `rows` are those runs by queue, value they run at, priority, start, submission; `first` [Q+1]
@@ -86,28 +88,28 @@ def run_second_pass(t: Tables, m: Model, v: Runs, rows: Int64, first: Int64, awa
     """
     while True:
         best = -1
-        for q in range(t.weight.size):
-            while m.next[q] < first[q + 1]:
-                j = rows[m.next[q]]
-                if v.gang[j] >= 0 or fits_on_own_node(t, m, v, j):
+        for q in range(model.entitlements.weight.size):
+            while model.progress.next_queued[q] < first[q + 1]:
+                j = rows[model.progress.next_queued[q]]
+                if model.jobs.gang[j] >= 0 or fits_on_own_node(model, j):
                     break
-                m.next[q] += 1
-            if m.next[q] == first[q + 1]:
+                model.progress.next_queued[q] += 1
+            if model.progress.next_queued[q] == first[q + 1]:
                 continue
-            j = rows[m.next[q]]
-            s = int(t.job_shape[j])
-            rank_offer(t, m, q, t.whole[s], v.level[j], True)
-            if best < 0 or goes_before(t, m, q, best):
+            j = rows[model.progress.next_queued[q]]
+            s = int(model.jobs.shape[j])
+            rank_offer(model, q, model.shapes.full_request[s], model.runs.level[j], True)
+            if best < 0 or goes_before(model, q, best):
                 best = q
         if best < 0:
             return
-        j = rows[m.next[best]]
-        m.next[best] += 1
-        g = int(v.gang[j])
+        j = rows[model.progress.next_queued[best]]
+        model.progress.next_queued[best] += 1
+        g = int(model.jobs.gang[j])
         if g >= 0:
             away[g] -= 1
-        if g >= 0 and v.gang_live[g] < v.gang_need[g]:
+        if g >= 0 and model.gangs.live[g] < model.gangs.need[g]:
             if away[g] == 0:
-                restore_gang(t, m, v, g)
-        elif fits_on_own_node(t, m, v, j):
-            restore_run(t, m, v, j, RETURNED)
+                restore_gang(model, g)
+        elif fits_on_own_node(model, j):
+            restore_run(model, j, RETURNED)

@@ -12,6 +12,7 @@ from fairlead_scheduler.engine.scheduling.eligibility import has_capacity, is_el
 from fairlead_scheduler.engine.scheduling.node_victims import BEST, FOR_SHARE, FOR_URGENCY
 from fairlead_scheduler.engine.scheduling.victim_search import NOWHERE, find_cheapest_node
 from fairlead_scheduler.engine.state.capacity_tree import find_first_fit
+from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
     INSUFFICIENT,
     N_CHOSEN,
@@ -22,8 +23,6 @@ from fairlead_scheduler.engine.state.round_state import (
     NOT_TRIED,
     PREEMPTION_LIMIT,
     TOLERANCE,
-    Model,
-    Tables,
     allocate,
 )
 from fairlead_scheduler.engine.state.run_states import (
@@ -32,7 +31,6 @@ from fairlead_scheduler.engine.state.run_states import (
     FAIR_SHARE,
     FREE,
     URGENCY,
-    Runs,
     add_placement,
     is_live,
     preempt_run,
@@ -42,7 +40,7 @@ ANY_VALUE: Final = -1
 
 
 @inlined
-def find_free_node(t: Tables, m: Model, s: int, w: int) -> int:
+def find_free_node(model: RoundModel, s: int, w: int) -> int:
     """Rung (a): the first position in the order of N3 with room beside everything, or -1.
 
     Of nodes that the shape prefers one that is preferred most (N1).
@@ -50,15 +48,21 @@ def find_free_node(t: Tables, m: Model, s: int, w: int) -> int:
     Free room only falls while the pass goes on, so the search goes on where it last ended; what
     gives room back resets the cursors of the shapes that it could serve.
     """
-    for k in range(t.bits.shape[2]):
-        start = m.cursor[s, w, k]
+    for k in range(model.shapes.type_bits.shape[2]):
+        start = model.capacity.cursor[s, w, k]
         while True:
-            p = find_first_fit(m.tree, t.types, t.request[s], t.bits[s, w, k], start)
+            p = find_first_fit(
+                model.capacity.tree,
+                model.capacity.tree_types,
+                model.shapes.request[s],
+                model.shapes.type_bits[s, w, k],
+                start,
+            )
             if p < 0:
-                m.cursor[s, w, k] = t.types.size // 2
+                model.capacity.cursor[s, w, k] = model.capacity.tree_types.size // 2
                 break
-            if t.rank[s, w, t.leaf_type[p]] == k:
-                m.cursor[s, w, k] = p
+            if model.shapes.type_rank[s, w, model.nodes.node_type[p]] == k:
+                model.capacity.cursor[s, w, k] = p
                 return p
             start = p + 1
     return NOWHERE
@@ -66,7 +70,7 @@ def find_free_node(t: Tables, m: Model, s: int, w: int) -> int:
 
 @internal
 def find_free_node_for_member(
-    t: Tables, m: Model, v: Runs, j: int, s: int, w: int, label: int, value: int
+    model: RoundModel, j: int, s: int, w: int, label: int, value: int
 ) -> int:
     """Rung (a) for a job of a gang, maybe bound to a label value, or one that avoids some nodes.
 
@@ -74,12 +78,22 @@ def find_free_node_for_member(
     where the member before it ended, as long as they are of one shape.
     """
     if label >= 0:
-        return find_free_node_with_label(t, m, v, j, s, w, label, value)
-    for k in range(t.bits.shape[2]):
-        start = m.cursor[s, w, k]
+        return find_free_node_with_label(model, j, s, w, label, value)
+    for k in range(model.shapes.type_bits.shape[2]):
+        start = model.capacity.cursor[s, w, k]
         while start >= 0:
-            p = find_first_fit(m.tree, t.types, t.request[s], t.bits[s, w, k], start)
-            if p >= 0 and t.rank[s, w, t.leaf_type[p]] == k and is_eligible(t, v, j, s, w, p):
+            p = find_first_fit(
+                model.capacity.tree,
+                model.capacity.tree_types,
+                model.shapes.request[s],
+                model.shapes.type_bits[s, w, k],
+                start,
+            )
+            if (
+                p >= 0
+                and model.shapes.type_rank[s, w, model.nodes.node_type[p]] == k
+                and is_eligible(model, j, s, w, p)
+            ):
                 return p
             start = p + 1 if p >= 0 else NOWHERE
     return NOWHERE
@@ -87,147 +101,150 @@ def find_free_node_for_member(
 
 @inlined
 def find_free_node_with_label(
-    t: Tables, m: Model, v: Runs, j: int, s: int, w: int, label: int, value: int
+    model: RoundModel, j: int, s: int, w: int, label: int, value: int
 ) -> int:
     """The first position with room and this value of a label, of those preferred most."""
-    first = v.value_first[label, value]
-    if m.number[N_GROUP_SHAPE] == s + 1:
-        first = m.number[N_GROUP_AT]
+    first = model.nodes.value_first[label, value]
+    if model.counters[N_GROUP_SHAPE] == s + 1:
+        first = model.counters[N_GROUP_AT]
     best = NOWHERE
-    for i in range(first, v.value_first[label, value + 1]):
-        p = v.value_rows[label, i]
-        if not has_capacity(t, m, s, p) or not is_eligible(t, v, j, s, w, p):
+    for i in range(first, model.nodes.value_first[label, value + 1]):
+        p = model.nodes.value_positions[label, i]
+        if not has_capacity(model, s, p) or not is_eligible(model, j, s, w, p):
             continue
         if best < 0:
-            m.number[N_GROUP_SHAPE] = s + 1
-            m.number[N_GROUP_AT] = i
+            model.counters[N_GROUP_SHAPE] = s + 1
+            model.counters[N_GROUP_AT] = i
             best = p
-        elif t.rank[s, w, t.leaf_type[p]] < t.rank[s, w, t.leaf_type[best]]:
+        elif (
+            model.shapes.type_rank[s, w, model.nodes.node_type[p]]
+            < model.shapes.type_rank[s, w, model.nodes.node_type[best]]
+        ):
             best = p
-        if t.rank[s, w, t.leaf_type[best]] == 0:
+        if model.shapes.type_rank[s, w, model.nodes.node_type[best]] == 0:
             return best
     return best
 
 
 @internal
-def can_preempt_for_share(t: Tables, m: Model, v: Runs, q: int, after: float) -> bool:
+def can_preempt_for_share(model: RoundModel, q: int, after: float) -> bool:
     """Whether any other queue has evicted runs and so much that R13 could allow to take some."""
-    for k in range(t.weight.size):
-        if k != q and v.pending[k] > 0:
+    for k in range(model.entitlements.weight.size):
+        if k != q and model.usage.evicted_runs[k] > 0:
             held = 0.0
-            for r in range(t.factor.size):
-                held = max(held, v.held[k, r] * t.factor[r])
-            if after < held / t.weight[k] - TOLERANCE:
+            for r in range(model.entitlements.cost_factor.size):
+                held = max(held, model.usage.held[k, r] * model.entitlements.cost_factor[r])
+            if after < held / model.entitlements.weight[k] - TOLERANCE:
                 return True
     return False
 
 
 @internal
-def can_preempt_for_urgency(v: Runs, level: int) -> bool:
+def can_preempt_for_urgency(model: RoundModel, level: int) -> bool:
     """Whether anything preemptible runs below this level."""
     for lv in range(level):  # noqa: SIM110 - kernels have no generators
-        if v.low[lv] > 0:
+        if model.capacity.runs_at_level[lv] > 0:
             return True
     return False
 
 
 @internal
-def preempt_chosen(t: Tables, m: Model, v: Runs, j: int) -> None:
+def preempt_chosen(model: RoundModel, j: int) -> None:
     """The chosen victims of tier (b) give way to `j`, mates with them, each for a token (L8)."""
-    for k in range(m.number[N_CHOSEN]):
-        victim = v.chosen[k]
-        preempt_run(t, m, v, victim, CAUSE_FAIR_SHARE, j)
-        m.tokens[m.tokens.size - 1] -= 1.0
-        if v.chosen_gang[k]:
-            g = int(v.gang[victim])
-            for i in range(v.gang_first[g], v.gang_first[g + 1]):
-                mate = v.members[i]
-                if is_live(v.state[mate]):
-                    preempt_run(t, m, v, mate, CAUSE_GANG, j)
-                    m.tokens[m.tokens.size - 1] -= 1.0
+    for k in range(model.counters[N_CHOSEN]):
+        victim = model.victims.chosen[k]
+        preempt_run(model, victim, CAUSE_FAIR_SHARE, j)
+        model.usage.tokens[model.usage.tokens.size - 1] -= 1.0
+        if model.victims.chosen_takes_gang[k]:
+            g = int(model.jobs.gang[victim])
+            for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
+                mate = model.gangs.members[i]
+                if is_live(model.runs.state[mate]):
+                    preempt_run(model, mate, CAUSE_GANG, j)
+                    model.usage.tokens[model.usage.tokens.size - 1] -= 1.0
 
 
 @inlined
-def is_preemption_limited(m: Model, v: Runs) -> bool:
+def is_preemption_limited(model: RoundModel) -> bool:
     """L8: whether there is no token left for the offer's first victim; its others may overdraw."""
-    if m.tokens[m.tokens.size - 1] >= 1.0 - TOLERANCE:
+    if model.usage.tokens[model.usage.tokens.size - 1] >= 1.0 - TOLERANCE:
         return False
-    for i in range(m.number[N_JOURNAL]):  # noqa: SIM110 - kernels have no generators
-        if v.journal[i] < 0:
+    for i in range(model.counters[N_JOURNAL]):  # noqa: SIM110 - kernels have no generators
+        if model.journal[i] < 0:
             return False
     return True
 
 
 @internal
-def place_job(
-    t: Tables, m: Model, v: Runs, j: int, after: float, label: int, value: int, top: int
-) -> int:
+def place_job(model: RoundModel, j: int, after: float, label: int, value: int, top: int) -> int:
     """Place a queued job on the first tier that has a node, at home or away, no higher than `top`.
 
     Returns 0, or the code that says why it found no place. `after` is the share / weight of its
     queue with the whole offer placed; `label` and `value` bind it to a part of the pool.
     """
-    s = int(t.job_shape[j])
-    q = int(v.queue[j])
+    s = int(model.jobs.shape[j])
+    q = int(model.jobs.queue[j])
     code = INSUFFICIENT
-    bound = v.gang[j] >= 0 or (v.avoid_first.size > 0 and v.avoid_first[j] >= 0)
-    for w in range(t.level.shape[1]):
-        level = t.level[s, w]
+    bound = model.jobs.gang[j] >= 0 or (
+        model.avoided.first.size > 0 and model.avoided.first[j] >= 0
+    )
+    for w in range(model.shapes.level.shape[1]):
+        level = model.shapes.level[s, w]
         if level < 0:
             continue
         tier = FREE
         p = (
-            find_free_node_for_member(t, m, v, j, s, w, label, value)
+            find_free_node_for_member(model, j, s, w, label, value)
             if bound
-            else find_free_node(t, m, s, w)
+            else find_free_node(model, s, w)
         )
-        if p < 0 and top >= FAIR_SHARE and can_preempt_for_share(t, m, v, q, after):
+        if p < 0 and top >= FAIR_SHARE and can_preempt_for_share(model, q, after):
             tier = FAIR_SHARE
-            p = find_cheapest_node(t, m, v, j, w, after, FOR_SHARE, label, value)
-            if p >= 0 and is_preemption_limited(m, v):
+            p = find_cheapest_node(model, j, w, after, FOR_SHARE, label, value)
+            if p >= 0 and is_preemption_limited(model):
                 code = PREEMPTION_LIMIT
                 p = NOWHERE
             elif p >= 0:
-                preempt_chosen(t, m, v, j)
-        if p < 0 and top >= URGENCY and can_preempt_for_urgency(v, level):
+                preempt_chosen(model, j)
+        if p < 0 and top >= URGENCY and can_preempt_for_urgency(model, level):
             tier = URGENCY
-            p = find_cheapest_node(t, m, v, j, w, after, FOR_URGENCY, label, value)
+            p = find_cheapest_node(model, j, w, after, FOR_URGENCY, label, value)
         if p >= 0:
-            mark = m.number[N_JOURNAL]
-            allocate(t, m, q, j, s, w, p)
-            add_placement(t, m, v, j, w, p, tier)
-            v.urged[j] = v.key[BEST, 3] if tier == URGENCY else 0.0
+            mark = model.counters[N_JOURNAL]
+            allocate(model, q, j, s, w, p)
+            add_placement(model, j, w, p, tier)
+            model.runs.urgency_loss[j] = model.victims.rating[BEST, 3] if tier == URGENCY else 0.0
             if tier == FAIR_SHARE:
-                reopen_shapes(t, m, v, mark)
+                reopen_shapes(model, mark)
             return 0
     return code
 
 
 @internal
-def reopen_shapes(t: Tables, m: Model, v: Runs, mark: int) -> None:
+def reopen_shapes(model: RoundModel, mark: int) -> None:
     """Room was given back by what the journal says before `mark`: whom could it serve?
 
     Cursors of those shapes go back to it, and where they were passed over they are tried again.
     """
-    size = t.types.size // 2
-    while mark > 0 and v.journal[mark - 1] < 0:
+    size = model.capacity.tree_types.size // 2
+    while mark > 0 and model.journal[mark - 1] < 0:
         mark -= 1
-        p = v.at[-v.journal[mark] - 1]
+        p = model.runs.position[-model.journal[mark] - 1]
         useful = True
-        for r in range(t.request.shape[1]):
-            if m.tree[size + p, r] < t.least[r]:
+        for r in range(model.shapes.request.shape[1]):
+            if model.capacity.tree[size + p, r] < model.shapes.least_request[r]:
                 useful = False
         if not useful:
             continue
-        for s in range(t.request.shape[0]):
-            if not has_capacity(t, m, s, p):
+        for s in range(model.shapes.request.shape[0]):
+            if not has_capacity(model, s, p):
                 continue
-            for w in range(t.level.shape[1]):
-                for k in range(t.bits.shape[2]):
-                    m.cursor[s, w, k] = min(m.cursor[s, w, k], p)
-            for q in range(t.weight.size):
-                if m.pair_code[q, s] == INSUFFICIENT:
-                    m.pair_code[q, s] = NOT_TRIED
-                    if m.pair_left[q, s] > 0:
-                        m.open_pairs[q] += 1
-                        m.number[N_REOPENED] = 1
+            for w in range(model.shapes.level.shape[1]):
+                for k in range(model.shapes.type_bits.shape[2]):
+                    model.capacity.cursor[s, w, k] = min(model.capacity.cursor[s, w, k], p)
+            for q in range(model.entitlements.weight.size):
+                if model.progress.skip_code[q, s] == INSUFFICIENT:
+                    model.progress.skip_code[q, s] = NOT_TRIED
+                    if model.progress.jobs_left[q, s] > 0:
+                        model.progress.open_shapes[q] += 1
+                        model.counters[N_REOPENED] = 1

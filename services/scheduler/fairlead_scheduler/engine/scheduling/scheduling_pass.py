@@ -23,6 +23,7 @@ from fairlead_scheduler.engine.scheduling.queue_selection import (
 )
 from fairlead_scheduler.engine.scheduling.victim_search import NOWHERE
 from fairlead_scheduler.engine.snapshot import Int64
+from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import (
     EVICTED_GANG,
     EVICTED_RUN,
@@ -39,8 +40,6 @@ from fairlead_scheduler.engine.state.round_state import (
     RATE_LIMIT,
     ROUND_LIMIT,
     TOLERANCE,
-    Model,
-    Tables,
     allocate,
     cost_with,
     count_handled,
@@ -52,7 +51,6 @@ from fairlead_scheduler.engine.state.run_states import (
     FAILED,
     QUEUED,
     URGENCY,
-    Runs,
     can_return,
     return_run,
 )
@@ -62,160 +60,174 @@ MORE: Final = 1
 
 
 @entry_point
-def run_pass(t: Tables, m: Model, v: Runs, offers: int) -> int:
+def run_pass(model: RoundModel, offers: int) -> int:
     """Handle up to `offers` offers. `DONE` when none is left, else `MORE`."""
     for _ in range(offers):
-        if m.number[N_QUEUES] == 0:
+        if model.counters[N_QUEUES] == 0:
             return DONE
-        q = m.heap[0]
-        kind = m.offer_kind[q]
-        m.number[N_JOURNAL] = 0
+        q = model.offers.heap[0]
+        kind = model.offers.kind[q]
+        model.counters[N_JOURNAL] = 0
         if kind == NEW_JOB:
-            if m.number[N_STOP] != NOT_TRIED:
-                replace_top(t, m, False)
+            if model.counters[N_STOP] != NOT_TRIED:
+                replace_top(model, False)
                 continue
-            handle_new_job(t, m, v, q, m.offer_job[q])
-        elif not handle_other_offer(t, m, v, q, kind, m.offer_job[q]):
-            replace_top(t, m, False)
+            handle_new_job(model, q, model.offers.job[q])
+        elif not handle_other_offer(model, q, kind, model.offers.job[q]):
+            replace_top(model, False)
             continue
-        replace_top(t, m, find_offer(t, m, v, q))
-        if m.number[N_JOURNAL] > 0:
-            renew_offers(t, m, v)
-        if m.number[N_REOPENED]:
-            return_queues(t, m, v)
+        replace_top(model, find_offer(model, q))
+        if model.counters[N_JOURNAL] > 0:
+            renew_offers(model)
+        if model.counters[N_REOPENED]:
+            return_queues(model)
     return MORE
 
 
 @entry_point
-def run_plain_pass(t: Tables, m: Model, offers: int) -> int:
+def run_plain_pass(model: RoundModel, offers: int) -> int:
     """As `run`, for rounds in which nothing can be stopped and there are no gangs."""
     for _ in range(offers):
-        if m.number[N_QUEUES] == 0 or m.number[N_STOP] != NOT_TRIED:
+        if model.counters[N_QUEUES] == 0 or model.counters[N_STOP] != NOT_TRIED:
             return DONE
-        q = m.heap[0]
-        j = m.offer_job[q]
-        s = int(t.job_shape[j])
-        if check_limits(t, m, q, s, t.whole[s], 1) == NOT_TRIED:
-            p = find_free_node(t, m, s, 0)
+        q = model.offers.heap[0]
+        j = model.offers.job[q]
+        s = int(model.jobs.shape[j])
+        if check_limits(model, q, s, model.shapes.full_request[s], 1) == NOT_TRIED:
+            p = find_free_node(model, s, 0)
             if p >= 0:
-                allocate(t, m, q, j, s, 0, p)
+                allocate(model, q, j, s, 0, p)
             else:
-                skip_shape(m, q, s, INSUFFICIENT)
-        count_handled(m, q, s)
-        m.next[q] += 1
-        replace_top(t, m, find_plain_offer(t, m, q))
+                skip_shape(model, q, s, INSUFFICIENT)
+        count_handled(model, q, s)
+        model.progress.next_queued[q] += 1
+        replace_top(model, find_plain_offer(model, q))
     return MORE
 
 
 @inlined
-def handle_new_job(t: Tables, m: Model, v: Runs, q: int, j: int) -> None:
+def handle_new_job(model: RoundModel, q: int, j: int) -> None:
     """Try to place a queued job."""
-    s = int(t.job_shape[j])
-    if check_limits(t, m, q, s, t.whole[s], 1) == NOT_TRIED:
-        after = cost_with(v.held[q], t.whole[s], t.factor) / t.weight[q]
-        code = place_job(t, m, v, j, after, NOWHERE, NOWHERE, URGENCY)
-        avoids = v.avoid_first.size > 0 and v.avoid_first[j] >= 0
+    s = int(model.jobs.shape[j])
+    if check_limits(model, q, s, model.shapes.full_request[s], 1) == NOT_TRIED:
+        after = (
+            cost_with(
+                model.usage.held[q], model.shapes.full_request[s], model.entitlements.cost_factor
+            )
+            / model.entitlements.weight[q]
+        )
+        code = place_job(model, j, after, NOWHERE, NOWHERE, URGENCY)
+        avoids = model.avoided.first.size > 0 and model.avoided.first[j] >= 0
         if code != NOT_TRIED and not avoids:
             # The job keeps its place: when nothing behind it can be tried either, it is the first
             # to be tried again once room was given back.
-            skip_shape(m, q, s, code)
-            m.examined[q] -= 1
+            skip_shape(model, q, s, code)
+            model.progress.examined[q] -= 1
             return
-    count_handled(m, q, s)
-    m.next[q] += 1
+    count_handled(model, q, s)
+    model.progress.next_queued[q] += 1
 
 
 @internal
-def handle_other_offer(t: Tables, m: Model, v: Runs, q: int, kind: int, j: int) -> bool:
+def handle_other_offer(model: RoundModel, q: int, kind: int, j: int) -> bool:
     """Handle an offer of something evicted or of a gang; False when the queue is to stop."""
-    g = int(v.gang[j])
+    g = int(model.jobs.gang[j])
     if kind == EVICTED_RUN:
-        if v.state[j] == EVICTED:
-            if can_return(t, m, v, j):
-                return_run(t, m, v, j)
+        if model.runs.state[j] == EVICTED:
+            if can_return(model, j):
+                return_run(model, j)
             else:
-                preempt_evicted_run(t, m, v, j)
-                reopen_shapes(t, m, v, m.number[N_JOURNAL])
-        skip_evicted(v, q, j)
+                preempt_evicted_run(model, j)
+                reopen_shapes(model, model.counters[N_JOURNAL])
+        skip_evicted(model, q, j)
         return True
     if kind == EVICTED_GANG:
-        return_gang(t, m, v, g)
-        reopen_shapes(t, m, v, m.number[N_JOURNAL])
-        v.sub[q] = v.gang_first[g]
-        v.sub_end[q] = v.gang_queued[g]
-        v.evicted_next[q] += 1
+        return_gang(model, g)
+        reopen_shapes(model, model.counters[N_JOURNAL])
+        model.progress.next_member[q] = model.gangs.first[g]
+        model.progress.members_end[q] = model.gangs.queued_first[g]
+        model.progress.next_evicted[q] += 1
         return True
-    if m.number[N_STOP] != NOT_TRIED:
+    if model.counters[N_STOP] != NOT_TRIED:
         return False
-    s = int(t.job_shape[j])
+    s = int(model.jobs.shape[j])
     if kind == FURTHER_MEMBER:
-        if v.gang_live[g] > 0 and check_limits(t, m, q, s, t.whole[s], 1) == NOT_TRIED:
-            code = place_further_member(t, m, v, q, j)
+        if (
+            model.gangs.live[g] > 0
+            and check_limits(model, q, s, model.shapes.full_request[s], 1) == NOT_TRIED
+        ):
+            code = place_further_member(model, q, j)
             if code != NOT_TRIED:
-                v.gang_code[g] = code
-                if v.gang_rest[g] and code == INSUFFICIENT:
-                    v.state[j] = FAILED
-        if v.sub[q] < v.sub_end[q] and v.members[v.sub[q]] == j:
-            v.sub[q] += 1
+                model.gangs.code[g] = code
+                if model.gangs.rest[g] and code == INSUFFICIENT:
+                    model.runs.state[j] = FAILED
+        if (
+            model.progress.next_member[q] < model.progress.members_end[q]
+            and model.gangs.members[model.progress.next_member[q]] == j
+        ):
+            model.progress.next_member[q] += 1
         else:
-            m.next[q] += 1
+            model.progress.next_queued[q] += 1
         return True
-    need = v.gang_min[g]
-    sum_members(t, v, g, v.gang_queued[g], v.gang_first[g + 1], QUEUED, need)
-    v.gang_code[g] = check_limits(t, m, q, -1, v.unit, need)
-    limits = t.limit.size > 0 and v.gang_code[g] == NOT_TRIED
-    if limits and gang_exceeds_class_limit(t, m, v, q, g, need):
-        v.gang_code[g] = QUEUE_LIMIT
-    if v.gang_code[g] == NOT_TRIED:
-        v.gang_code[g] = start_gang(t, m, v, q, g)
-        if v.gang_code[g] == NOT_TRIED:
-            v.sub[q] = v.gang_queued[g]
-            v.sub_end[q] = v.gang_first[g + 1]
-    m.next[q] += 1
+    need = model.gangs.min_size[g]
+    sum_members(model, g, model.gangs.queued_first[g], model.gangs.first[g + 1], QUEUED, need)
+    model.gangs.code[g] = check_limits(model, q, -1, model.gangs.offer_request, need)
+    limits = model.entitlements.class_limit.size > 0 and model.gangs.code[g] == NOT_TRIED
+    if limits and gang_exceeds_class_limit(model, q, g, need):
+        model.gangs.code[g] = QUEUE_LIMIT
+    if model.gangs.code[g] == NOT_TRIED:
+        model.gangs.code[g] = start_gang(model, q, g)
+        if model.gangs.code[g] == NOT_TRIED:
+            model.progress.next_member[q] = model.gangs.queued_first[g]
+            model.progress.members_end[q] = model.gangs.first[g + 1]
+    model.progress.next_queued[q] += 1
     return True
 
 
 @inlined
-def skip_evicted(v: Runs, q: int, j: int) -> None:
+def skip_evicted(model: RoundModel, q: int, j: int) -> None:
     """Go on behind an evicted run, in the order or among the members of its gang."""
-    if v.sub[q] < v.sub_end[q] and v.members[v.sub[q]] == j:
-        v.sub[q] += 1
+    if (
+        model.progress.next_member[q] < model.progress.members_end[q]
+        and model.gangs.members[model.progress.next_member[q]] == j
+    ):
+        model.progress.next_member[q] += 1
     else:
-        v.evicted_next[q] += 1
+        model.progress.next_evicted[q] += 1
 
 
 @inlined
-def check_limits(t: Tables, m: Model, q: int, s: int, whole: Int64, jobs: int) -> int:
+def check_limits(model: RoundModel, q: int, s: int, whole: Int64, jobs: int) -> int:
     """Rules L2 to L4 and L7 for an offer of queued jobs: 0, or the code of what it met.
 
-    What stops the round is written to number[N_STOP], what stops the queue to `queue_stop`, what
+    What stops the round is written to counters[N_STOP], what stops the queue to `queue_stop`, what
     holds back single jobs of shape `s` to `pair_code`. A gang (s = -1) is only skipped, and L2 is
     looked at elsewhere, for its members may be of several classes.
     """
     code = NOT_TRIED
-    for r in range(t.factor.size):
-        if m.fresh[r] > t.round_limit[r]:
+    for r in range(model.entitlements.cost_factor.size):
+        if model.usage.started[r] > model.entitlements.round_limit[r]:
             code = ROUND_LIMIT
-    if code == NOT_TRIED and m.tokens[0] < 1.0 - TOLERANCE:
+    if code == NOT_TRIED and model.usage.tokens[0] < 1.0 - TOLERANCE:
         code = RATE_LIMIT
     if code != NOT_TRIED:
-        m.number[N_STOP] = code
-    elif m.tokens[1 + q] < 1.0 - TOLERANCE:
-        m.queue_stop[q] = RATE_LIMIT
+        model.counters[N_STOP] = code
+    elif model.usage.tokens[1 + q] < 1.0 - TOLERANCE:
+        model.progress.stop_code[q] = RATE_LIMIT
         code = RATE_LIMIT
-    elif min(m.tokens[0], m.tokens[1 + q]) < jobs - TOLERANCE:
+    elif min(model.usage.tokens[0], model.usage.tokens[1 + q]) < jobs - TOLERANCE:
         code = RATE_LIMIT
     else:
-        for r in range(t.factor.size):
-            if m.fresh[r] + whole[r] > t.beside[r]:
+        for r in range(model.entitlements.cost_factor.size):
+            if model.usage.started[r] + whole[r] > model.entitlements.floating_left[r]:
                 code = FLOATING_LIMIT
         if (
             code == NOT_TRIED
             and s >= 0
-            and t.limit.size > 0
-            and exceeds_class_limit(t, m, q, t.shape_class[s], whole)
+            and model.entitlements.class_limit.size > 0
+            and exceeds_class_limit(model, q, model.shapes.priority_class[s], whole)
         ):
             code = QUEUE_LIMIT
     if code != NOT_TRIED and s >= 0:
-        skip_shape(m, q, s, code)
+        skip_shape(model, q, s, code)
     return code

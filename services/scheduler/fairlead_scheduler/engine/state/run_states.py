@@ -19,12 +19,13 @@ states; `LIVE` ones hold room.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
-from fairlead_scheduler.engine.compiler.decorators import by_address, inlined, internal
-from fairlead_scheduler.engine.snapshot import Byte, Cause, Float, Int32, Int64, Tier
+from fairlead_scheduler.engine.compiler.decorators import inlined, internal
+from fairlead_scheduler.engine.snapshot import Cause, Tier
 from fairlead_scheduler.engine.state.capacity_tree import subtract_request
-from fairlead_scheduler.engine.state.round_state import N_FREED, N_JOURNAL, Model, Tables
+from fairlead_scheduler.engine.state.round_model import RoundModel
+from fairlead_scheduler.engine.state.round_state import N_FREED, N_JOURNAL
 
 QUEUED: Final = 0
 RUNNING: Final = 1
@@ -63,138 +64,6 @@ SINGLES: Final = 2
 GANG_NOT_OFFERED: Final = 3
 
 
-@by_address
-class Runs(NamedTuple):
-    """Pieces, gangs, and room to work in. L levels: the distinct values that anything runs at."""
-
-    active: int
-    """0 when nothing can be stopped and there are no gangs: then no other field is looked at."""
-    state: Byte
-    """[J]"""
-    at: Int64
-    """[J] position of the piece; this and the next four mean nothing for what is no piece"""
-    level: Int64
-    """[J] row of the value it runs at"""
-    kind: Byte
-    """[J] `Preemption`, the strictest of its gang (also before it is a piece), NONE for a run that
-    is stopping"""
-    lost: Float
-    """[J] R9: work lost by stopping it now, in steps of `evict.LOST_STEPS`"""
-    started: Int64
-    """[J] when its run started; now for what is new"""
-    priority: Int64
-    submission: Int64
-    queue: Int32
-    head: Int64
-    """[N] last piece of each position, -1"""
-    link: Int64
-    """[J] the piece before it on the same position, -1"""
-    kept: Int64
-    """[N, L, R] held by preemptible pieces that are not evicted ones"""
-    away: Int64
-    """[N, L, R] held by evicted runs"""
-    low: Int64
-    """[L] preemptible pieces by level, evicted or not"""
-    held: Int64
-    """[Q, R+F] as `Model.stands`, with evicted runs not yet taken (R13)"""
-    entitled: Float
-    """[Q] max(fair share, weight share)"""
-    above: Int64
-    """[Q] held / entitled in steps of 1e-9 (N2b)"""
-    pending: Int64
-    """[Q] evicted runs that are not back"""
-    evicted: Int64
-    """Evicted rows in the order of R3, queue by queue"""
-    evicted_next: Int64
-    evicted_end: Int64
-    cheap: Int64
-    """Evicted rows by queue, level, gangs last, lost work, start, id: N4 for a single victim"""
-    cheap_next: Int64
-    """[Q] the first of them that may still be evicted"""
-    cheap_first: Int64
-    """[Q+1]"""
-    one_priority: Int64
-    """[Q] the priority of all the queue's evicted runs; a huge number where they differ"""
-    gang: Int32
-    """[J] or -1"""
-    gang_first: Int64
-    """[G+1] where a gang's members begin in `members`: first live runs, then queued jobs, as R3"""
-    gang_queued: Int64
-    """[G] where its queued members begin"""
-    members: Int64
-    gang_min: Int64
-    gang_rest: Byte
-    gang_need: Int64
-    """[G] how many must be live for it to go on: `minSize`, or as many as ran when fewer did"""
-    gang_live: Int64
-    """[G] live pieces"""
-    gang_seen: Int64
-    """[G, 2] members passed in the order: evicted, queued"""
-    gang_mode: Byte
-    """[G]"""
-    gang_code: Byte
-    """[G] why it waits, 0 = not tried"""
-    gang_label: Int64
-    gang_value: Int64
-    """[G] value of the label that the gang is bound to, -1 = free to choose"""
-    gang_gone: Int64
-    """[G] scratch of node_victims.py"""
-    out: Byte
-    """[J] scratch of node_victims.py"""
-    value_first: Int64
-    """[U, V+1] where the positions with a value begin in `value_rows`"""
-    value_rows: Int64
-    """[U, N] positions by value, in the order of N3"""
-    sub: Int64
-    """[Q] place in `members` of the gang's further members that the queue offers now"""
-    sub_end: Int64
-    avoid_first: Int64
-    """[J] last pair of the job, -1; [0] when there are no pairs"""
-    avoid_link: Int64
-    avoid_at: Int64
-    tier: Byte
-    """[J] of what is new"""
-    cause: Byte
-    """[J] of what gave way"""
-    for_job: Int64
-    """[J] whom it made room for"""
-    share_before: Float
-    """[J] E5: how far its queue was above its share before the run was taken"""
-    was: Int64
-    """[J] state before it gave way"""
-    journal: Int64
-    """row + 1 placed, -row - 1 gave way: what an offer did, to undo it or to clear up after it"""
-    candidates: Int64
-    taken: Int64
-    chosen: Int64
-    whole_gang: Int64
-    chosen_gang: Int64
-    less: Int64
-    """[Q, R+F] scratch: what a queue would hold less"""
-    need: Int64
-    """[R] scratch"""
-    asked: Int64
-    """[R] scratch"""
-    unit: Int64
-    """[R+F] scratch"""
-    urged: Float
-    """[J] work that would be lost for what was put on top of less urgent pieces"""
-    bid: Float
-    """[slots, N, 7] N4 per position for each kind of preemptor; none = every node is examined"""
-    winner: Int64
-    """[slots, 2*size] the tournament over them"""
-    slot: Int64
-    """[slots, 6] shape, column, tier, queue; when it was used last; how much of `freed` it read"""
-    slot_after: Float
-    """[slots] greatest share / weight of a taker (R13) for which a position gave no room"""
-    freed: Int64
-    """positions where somebody gave way or was put back, as a ring; number[N_FREED] in all"""
-    key: Float
-    """[2, 7] scratch: N4 of the position at hand and of the best so far"""
-    weighed: Float
-    """[2, 3+R] scratch: N7 of the label value at hand and of the best so far"""
-
-
 @inlined
 def is_live(state: int) -> bool:
     """Whether a piece in this state holds room."""
@@ -208,167 +77,181 @@ def to_share_steps(held: float, entitled: float) -> int:
 
 
 @inlined
-def update_share(t: Tables, v: Runs, q: int) -> None:
+def update_share(model: RoundModel, q: int) -> None:
     """Recompute how far the queue is above what it is entitled to."""
     above = 0.0
-    for r in range(t.factor.size):
-        above = max(above, (v.held[q, r] - v.less[q, r]) * t.factor[r])
-    v.above[q] = to_share_steps(above, v.entitled[q])
+    for r in range(model.entitlements.cost_factor.size):
+        above = max(
+            above,
+            (model.usage.held[q, r] - model.victims.assumed_held[q, r])
+            * model.entitlements.cost_factor[r],
+        )
+    model.usage.share_steps[q] = to_share_steps(above, model.entitlements.entitled_share[q])
 
 
 @inlined
-def record_change(m: Model, v: Runs, p: int) -> None:
+def record_change(model: RoundModel, p: int) -> None:
     """The position may give room more cheaply than it did."""
-    if v.freed.size > 0:
-        v.freed[m.number[N_FREED] % v.freed.size] = p
-        m.number[N_FREED] += 1
+    if model.victim_index.changed.size > 0:
+        model.victim_index.changed[model.counters[N_FREED] % model.victim_index.changed.size] = p
+        model.counters[N_FREED] += 1
 
 
 @internal
-def add_placement(t: Tables, m: Model, v: Runs, j: int, w: int, p: int, tier: int) -> None:
+def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
     """A queued job becomes a piece on position `p` (round_state.py's `place` does the rest)."""
-    q = int(v.queue[j])
-    s = int(t.job_shape[j])
-    v.state[j] = PLACED
-    v.tier[j] = tier
-    v.level[j] = t.level[s, w]
-    if v.gang[j] < 0:
-        v.kind[j] = t.shape_kind[s]
-    v.started[j] = t.now_ms
-    v.lost[j] = 0.0
-    v.at[j] = p
-    v.link[j] = v.head[p]
-    v.head[p] = j
-    if v.kind[j] < NON_PREEMPTIBLE:
-        v.low[v.level[j]] += 1
-        for r in range(t.request.shape[1]):
-            v.kept[p, v.level[j], r] += t.request[s, r]
-    for r in range(t.factor.size):
-        v.held[q, r] += t.whole[s, r]
-    update_share(t, v, q)
-    if v.gang[j] >= 0:
-        v.gang_live[v.gang[j]] += 1
-    v.journal[m.number[N_JOURNAL]] = j + 1
-    m.number[N_JOURNAL] += 1
+    q = int(model.jobs.queue[j])
+    s = int(model.jobs.shape[j])
+    model.runs.state[j] = PLACED
+    model.runs.tier[j] = tier
+    model.runs.level[j] = model.shapes.level[s, w]
+    if model.jobs.gang[j] < 0:
+        model.runs.preemption[j] = model.shapes.preemption[s]
+    model.runs.started[j] = model.entitlements.now_ms
+    model.runs.lost_work[j] = 0.0
+    model.runs.position[j] = p
+    model.runs.link[j] = model.runs.head[p]
+    model.runs.head[p] = j
+    if model.runs.preemption[j] < NON_PREEMPTIBLE:
+        model.capacity.runs_at_level[model.runs.level[j]] += 1
+        for r in range(model.shapes.request.shape[1]):
+            model.capacity.preemptible[p, model.runs.level[j], r] += model.shapes.request[s, r]
+    for r in range(model.entitlements.cost_factor.size):
+        model.usage.held[q, r] += model.shapes.full_request[s, r]
+    update_share(model, q)
+    if model.jobs.gang[j] >= 0:
+        model.gangs.live[model.jobs.gang[j]] += 1
+    model.journal[model.counters[N_JOURNAL]] = j + 1
+    model.counters[N_JOURNAL] += 1
 
 
 @internal
-def remove_placement(t: Tables, m: Model, v: Runs, j: int) -> None:
+def remove_placement(model: RoundModel, j: int) -> None:
     """Undo `put`. What was put last on a position must be undone first."""
-    q = int(v.queue[j])
-    s = int(t.job_shape[j])
-    p = v.at[j]
-    v.head[p] = v.link[j]
-    if v.kind[j] < NON_PREEMPTIBLE:
-        v.low[v.level[j]] -= 1
-        for r in range(t.request.shape[1]):
-            v.kept[p, v.level[j], r] -= t.request[s, r]
-    for r in range(t.factor.size):
-        v.held[q, r] -= t.whole[s, r]
-    update_share(t, v, q)
-    if v.gang[j] >= 0:
-        v.gang_live[v.gang[j]] -= 1
-    v.state[j] = QUEUED
-    record_change(m, v, p)
+    q = int(model.jobs.queue[j])
+    s = int(model.jobs.shape[j])
+    p = model.runs.position[j]
+    model.runs.head[p] = model.runs.link[j]
+    if model.runs.preemption[j] < NON_PREEMPTIBLE:
+        model.capacity.runs_at_level[model.runs.level[j]] -= 1
+        for r in range(model.shapes.request.shape[1]):
+            model.capacity.preemptible[p, model.runs.level[j], r] -= model.shapes.request[s, r]
+    for r in range(model.entitlements.cost_factor.size):
+        model.usage.held[q, r] -= model.shapes.full_request[s, r]
+    update_share(model, q)
+    if model.jobs.gang[j] >= 0:
+        model.gangs.live[model.jobs.gang[j]] -= 1
+    model.runs.state[j] = QUEUED
+    record_change(model, p)
 
 
 @internal
-def count_run(t: Tables, m: Model, v: Runs, j: int, sign: int) -> None:
+def count_run(model: RoundModel, j: int, sign: int) -> None:
     """Take a live piece off its position (sign -1) or put it back into its state (sign 1)."""
-    s = int(t.job_shape[j])
-    q = int(v.queue[j])
-    p = v.at[j]
-    c = t.shape_class[s]
-    subtract_request(m.tree, p, t.request[s], sign)
-    record_change(m, v, p)
-    if v.kind[j] < NON_PREEMPTIBLE:
-        v.low[v.level[j]] += sign
-        for r in range(t.request.shape[1]):
-            if v.state[j] == EVICTED:
-                v.away[p, v.level[j], r] += sign * t.request[s, r]
+    s = int(model.jobs.shape[j])
+    q = int(model.jobs.queue[j])
+    p = model.runs.position[j]
+    c = model.shapes.priority_class[s]
+    subtract_request(model.capacity.tree, p, model.shapes.request[s], sign)
+    record_change(model, p)
+    if model.runs.preemption[j] < NON_PREEMPTIBLE:
+        model.capacity.runs_at_level[model.runs.level[j]] += sign
+        for r in range(model.shapes.request.shape[1]):
+            if model.runs.state[j] == EVICTED:
+                model.capacity.evicted[p, model.runs.level[j], r] += (
+                    sign * model.shapes.request[s, r]
+                )
             else:
-                v.kept[p, v.level[j], r] += sign * t.request[s, r]
-    for r in range(t.factor.size):
-        amount = sign * t.whole[s, r]
-        v.held[q, r] += amount
-        m.class_held[q, c, r] += amount
-        if v.state[j] != EVICTED:
-            m.stands[q, r] += amount
-    if v.state[j] == EVICTED:
-        v.pending[q] += sign
-    update_share(t, v, q)
-    if v.gang[j] >= 0:
-        v.gang_live[v.gang[j]] += sign
+                model.capacity.preemptible[p, model.runs.level[j], r] += (
+                    sign * model.shapes.request[s, r]
+                )
+    for r in range(model.entitlements.cost_factor.size):
+        amount = sign * model.shapes.full_request[s, r]
+        model.usage.held[q, r] += amount
+        model.usage.by_class[q, c, r] += amount
+        if model.runs.state[j] != EVICTED:
+            model.usage.counted[q, r] += amount
+    if model.runs.state[j] == EVICTED:
+        model.usage.evicted_runs[q] += sign
+    update_share(model, q)
+    if model.jobs.gang[j] >= 0:
+        model.gangs.live[model.jobs.gang[j]] += sign
 
 
 @internal
-def preempt_run(t: Tables, m: Model, v: Runs, j: int, cause: int, for_job: int) -> None:
+def preempt_run(model: RoundModel, j: int, cause: int, for_job: int) -> None:
     """A live piece gives way: its room is free, and it is written down for whom."""
-    q = int(v.queue[j])
-    v.share_before[j] = v.above[q] / SHARE_STEPS
-    count_run(t, m, v, j, -1)
-    v.was[j] = v.state[j]
-    v.state[j] = DISPLACED if v.state[j] == PLACED else PREEMPTED
-    v.cause[j] = cause
-    v.for_job[j] = for_job
-    v.journal[m.number[N_JOURNAL]] = -j - 1
-    m.number[N_JOURNAL] += 1
+    q = int(model.jobs.queue[j])
+    model.runs.share_before[j] = model.usage.share_steps[q] / SHARE_STEPS
+    count_run(model, j, -1)
+    model.runs.state_before[j] = model.runs.state[j]
+    model.runs.state[j] = DISPLACED if model.runs.state[j] == PLACED else PREEMPTED
+    model.runs.cause[j] = cause
+    model.runs.preemptor[j] = for_job
+    model.journal[model.counters[N_JOURNAL]] = -j - 1
+    model.counters[N_JOURNAL] += 1
 
 
 @internal
-def restore_run(t: Tables, m: Model, v: Runs, j: int, state: int) -> None:
+def restore_run(model: RoundModel, j: int, state: int) -> None:
     """Undo `give_way`, into this state."""
-    v.state[j] = state
+    model.runs.state[j] = state
     if state == EVICTED:
-        v.cheap_next[v.queue[j]] = v.cheap_first[v.queue[j]]
-    count_run(t, m, v, j, 1)
+        model.evicted.cheapest_next[model.jobs.queue[j]] = model.evicted.cheapest_first[
+            model.jobs.queue[j]
+        ]
+    count_run(model, j, 1)
 
 
 @internal
-def return_run(t: Tables, m: Model, v: Runs, j: int) -> None:
+def return_run(model: RoundModel, j: int) -> None:
     """An evicted run is back on its own node (R5): it was counted there all along."""
-    s = int(t.job_shape[j])
-    q = int(v.queue[j])
-    v.state[j] = RETURNED
-    v.pending[q] -= 1
-    for r in range(t.request.shape[1]):
-        v.away[v.at[j], v.level[j], r] -= t.request[s, r]
-        v.kept[v.at[j], v.level[j], r] += t.request[s, r]
-    for r in range(t.factor.size):
-        m.stands[q, r] += t.whole[s, r]
+    s = int(model.jobs.shape[j])
+    q = int(model.jobs.queue[j])
+    model.runs.state[j] = RETURNED
+    model.usage.evicted_runs[q] -= 1
+    for r in range(model.shapes.request.shape[1]):
+        model.capacity.evicted[model.runs.position[j], model.runs.level[j], r] -= (
+            model.shapes.request[s, r]
+        )
+        model.capacity.preemptible[model.runs.position[j], model.runs.level[j], r] += (
+            model.shapes.request[s, r]
+        )
+    for r in range(model.entitlements.cost_factor.size):
+        model.usage.counted[q, r] += model.shapes.full_request[s, r]
 
 
 @internal
-def can_return(t: Tables, m: Model, v: Runs, j: int) -> bool:
+def can_return(model: RoundModel, j: int) -> bool:
     """R5: whether an evicted run finds room on its node when what is less urgent does not count.
 
     Nodes that get nothing new have lost nothing either, so runs always return there.
     """
-    p = v.at[j]
-    size = t.types.size // 2
-    if t.types[size + p] == 0:
+    p = model.runs.position[j]
+    size = model.capacity.tree_types.size // 2
+    if model.capacity.tree_types[size + p] == 0:
         return True
-    s = int(t.job_shape[j])
-    for r in range(t.request.shape[1]):
-        room = m.tree[size + p, r]
-        for lv in range(v.low.size):
-            room += v.away[p, lv, r]
-            if lv < v.level[j]:
-                room += v.kept[p, lv, r]
-        if t.request[s, r] > room:
+    s = int(model.jobs.shape[j])
+    for r in range(model.shapes.request.shape[1]):
+        room = model.capacity.tree[size + p, r]
+        for lv in range(model.capacity.runs_at_level.size):
+            room += model.capacity.evicted[p, lv, r]
+            if lv < model.runs.level[j]:
+                room += model.capacity.preemptible[p, lv, r]
+        if model.shapes.request[s, r] > room:
             return False
     return True
 
 
 @internal
-def find_preemptor(v: Runs, p: int, level: int) -> int:
+def find_preemptor(model: RoundModel, p: int, level: int) -> int:
     """The job placed last on top of less urgent ones at `p`, more urgent than `level`, or -1."""
-    j = v.head[p]
+    j = model.runs.head[p]
     found = -1
     while j >= 0:
-        if v.state[j] == PLACED and v.tier[j] == URGENCY:
-            if v.level[j] > level:
+        if model.runs.state[j] == PLACED and model.runs.tier[j] == URGENCY:
+            if model.runs.level[j] > level:
                 return j
             found = int(j)
-        j = v.link[j]
+        j = model.runs.link[j]
     return found

@@ -1,0 +1,360 @@
+"""What the kernels of a round share, in structures of arrays.
+
+Each structure has one purpose. Kernels take the whole `RoundModel`, which is one address
+(see address_types.py), so a call costs the same whatever the callee needs.
+
+Nodes are numbered by *position*: the order of N3 at the start of the round, which is also the order
+of the leaves of the capacity tree. Letters for shapes of arrays are those of snapshot.py; W = 1+K,
+home and the away entries; L levels, the distinct values that anything runs at; P ranks of what a
+shape prefers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fairlead_scheduler.engine.compiler.decorators import by_address
+from fairlead_scheduler.engine.snapshot import Bool, Byte, Float, Int32, Int64
+from fairlead_scheduler.engine.state.capacity_tree import Bits
+
+
+@by_address
+class ShapeTable(NamedTuple):
+    """What jobs of each shape need and where they can run; never changes in a round."""
+
+    request: Int64
+    """[S, R] what a job needs of its node"""
+    full_request: Int64
+    """[S, R+F] with floating resources"""
+    cost: Float
+    """[S] cost of one job"""
+    priority_class: Int64
+    """[S]"""
+    class_value: Int64
+    """[S]"""
+    preemption: Byte
+    """[S] `Preemption`"""
+    type_rank: Byte
+    """[S, W, T] rank of the node type in what the shape prefers, 0 first; `NOT_ELIGIBLE`"""
+    type_bits: Bits
+    """[S, W, P] eligible types as bits, for each of P ranks"""
+    level: Int64
+    """[S, W] row of the value that a job runs at, home or away; -1 = no such entry"""
+    least_request: Int64
+    """[R] the least that any shape needs"""
+
+
+@by_address
+class NodeTable(NamedTuple):
+    """What the nodes are, by position; never changes in a round."""
+
+    node_type: Int64
+    """[N]"""
+    number: Int64
+    """[N] the node's number for life"""
+    waste_order: Int64
+    """Resource rows in the order in which waste is compared (N3)"""
+    value_first: Int64
+    """[U, V+1] where the positions with a label value begin in `value_positions`"""
+    value_positions: Int64
+    """[U, N] positions by label value, in the order of N3"""
+
+
+@by_address
+class JobTable(NamedTuple):
+    """What the jobs are and the order of R3; never changes in a round."""
+
+    shape: Int32
+    """[J]"""
+    queue: Int32
+    """[J]"""
+    gang: Int32
+    """[J] or -1"""
+    priority: Int64
+    submission: Int64
+    order: Int32
+    """Queued rows in the order of R3, queue by queue"""
+    order_end: Int64
+    """[Q] where each queue's rows end in `order`"""
+
+
+@by_address
+class Entitlements(NamedTuple):
+    """What queues are entitled to, and the limits of the round; never changes in a round."""
+
+    cost_factor: Float
+    """[R+F]"""
+    weight: Float
+    """[Q]"""
+    budget: Float
+    """[Q] fair share / weight"""
+    initial_share: Float
+    """[Q] actual share / weight when the round started"""
+    entitled_share: Float
+    """[Q] max(fair share, weight share)"""
+    class_limit: Float
+    """[Q, C, R+F] or [0, 0, 0] (L2)"""
+    round_limit: Float
+    """[R+F] L3 in amounts"""
+    floating_left: Int64
+    """[R+F] what is left of floating resources (L7) when the round starts; a huge number for
+    resources of nodes"""
+    now_ms: int
+    lookback: int
+
+
+@by_address
+class NodeCapacity(NamedTuple):
+    """What is free on nodes, and what could be freed by preemption."""
+
+    tree: Int64
+    """[2*size, R] of capacity_tree.py: free beside all runs"""
+    tree_types: Bits
+    """[2*size] node types below each tree node, as bits"""
+    cursor: Int64
+    """[S, W, P] no position of this rank before it has capacity for the shape"""
+    preemptible: Int64
+    """[N, L, R] held by preemptible runs that are not evicted"""
+    evicted: Int64
+    """[N, L, R] held by evicted runs"""
+    runs_at_level: Int64
+    """[L] preemptible runs by level, evicted or not"""
+
+
+@by_address
+class QueueUsage(NamedTuple):
+    """What queues hold, and the tokens that are left."""
+
+    held: Int64
+    """[Q, R+F] with evicted runs that were not taken yet (R13)"""
+    counted: Int64
+    """[Q, R+F] as R4 counts: evicted runs only once they have returned"""
+    by_class: Int64
+    """[Q, C, R+F] for L2"""
+    started: Int64
+    """[R+F] new in this round (L3)"""
+    tokens: Float
+    """[1+Q+1] left in the global bucket (first), in each queue's, and for preemption (last)"""
+    share_steps: Int64
+    """[Q] held / entitled share in steps of 1e-9 (N2b)"""
+    evicted_runs: Int64
+    """[Q] evicted runs that have not returned"""
+
+
+@by_address
+class QueueProgress(NamedTuple):
+    """How far each queue has come in its order, and what it no longer tries."""
+
+    skip_code: Byte
+    """[Q, S] why jobs of this shape are skipped, 0 = they are not"""
+    jobs_left: Int32
+    """[Q, S] jobs not handled yet, members of gangs aside"""
+    open_shapes: Int64
+    """[Q] shapes with jobs not handled yet and not skipped"""
+    members_left: Int64
+    """[Q] queued members of gangs not passed in the order yet"""
+    stop_code: Byte
+    """[Q] the code by which the queue stopped alone, 0 = it did not"""
+    examined: Int64
+    """[Q] L5"""
+    next_queued: Int64
+    """[Q] place in `JobTable.order` of the offer, or where the search for one continues"""
+    next_evicted: Int64
+    """[Q] place in `EvictedRuns.rows`"""
+    next_member: Int64
+    """[Q] place in `GangTables.members` of the gang's further members that the queue offers now"""
+    members_end: Int64
+    """[Q]"""
+
+
+@by_address
+class QueueOffers(NamedTuple):
+    """What each queue offers, and the heap of queues by R4."""
+
+    kind: Byte
+    """[Q]"""
+    job: Int64
+    """[Q] the job, or a member of the gang"""
+    heap: Int64
+    """[Q] queues that have an offer, as a binary heap by R4"""
+    class_value: Int64
+    """[Q] R4 (1)"""
+    over_budget: Bool
+    """[Q] whether the queue is over budget with the offer"""
+    share: Float
+    """[Q] current where within budget, proposed where over it"""
+    size: Float
+    """[Q] cost x weight of the offer"""
+    runs: Bool
+    """[Q] whether the offer runs already"""
+
+
+@by_address
+class Placements(NamedTuple):
+    """What was placed, filled up to counters[N_PLACED]."""
+
+    job: Int32
+    position: Int32
+    away: Int32
+    """column of W"""
+
+
+@by_address
+class RunTable(NamedTuple):
+    """Runs and new placements: their state (see run_states.py), and who preempted them."""
+
+    active: int
+    """0 when nothing can be preempted and there are no gangs: then nothing of runs, evicted runs,
+    gangs or victims is read"""
+    state: Byte
+    """[J]"""
+    position: Int64
+    """[J] meaningless for a job without a run, as the next four are"""
+    level: Int64
+    """[J] row of the value it runs at"""
+    preemption: Byte
+    """[J] `Preemption`, the strictest of its gang (also before it runs), NONE for a run that is
+    stopping"""
+    lost_work: Float
+    """[J] R9, in steps of `eviction.LOST_STEPS`"""
+    started: Int64
+    """[J] when its run started; now for what is new"""
+    head: Int64
+    """[N] last run of each position, -1"""
+    link: Int64
+    """[J] the run before it on the same position, -1"""
+    tier: Byte
+    """[J] of what is new"""
+    cause: Byte
+    """[J] of what was preempted"""
+    preemptor: Int64
+    """[J] the job that it was preempted for"""
+    share_before: Float
+    """[J] E5: how far its queue was above its share before the run was taken"""
+    state_before: Int64
+    """[J] state before it was preempted"""
+    urgency_loss: Float
+    """[J] work that would be lost for what was placed on top of less urgent runs"""
+
+
+@by_address
+class EvictedRuns(NamedTuple):
+    """The runs that R2 evicted, in the order of R3 and as single victims."""
+
+    rows: Int64
+    """in the order of R3, queue by queue"""
+    end: Int64
+    """[Q] where each queue's rows end"""
+    cheapest: Int64
+    """by queue, level, gangs last, lost work, start, id: N4 for a single victim"""
+    cheapest_next: Int64
+    """[Q] the first of them that may still be evicted"""
+    cheapest_first: Int64
+    """[Q+1]"""
+    priority: Int64
+    """[Q] the priority of all the queue's evicted runs; a huge number where they differ"""
+
+
+@by_address
+class GangTables(NamedTuple):
+    """Gangs: their members, what they need, and how far they are."""
+
+    first: Int64
+    """[G+1] where a gang's members begin in `members`: first live runs, then queued jobs, as R3"""
+    queued_first: Int64
+    """[G] where its queued members begin"""
+    members: Int64
+    min_size: Int64
+    rest: Byte
+    need: Int64
+    """[G] how many must be live for it to go on: `minSize`, or as many as ran when fewer did"""
+    live: Int64
+    """[G] live runs"""
+    passed: Int64
+    """[G, 2] members passed in the order: evicted, queued"""
+    mode: Byte
+    """[G]"""
+    code: Byte
+    """[G] why it waits, 0 = not tried"""
+    label: Int64
+    value: Int64
+    """[G] value of the label that the gang is bound to, -1 = free to choose"""
+    waiting_request: Int64
+    """[R] what the queued members of the gang at hand need of nodes"""
+    offer_request: Int64
+    """[R+F] what the offer of the gang at hand needs"""
+    rating: Float
+    """[2, 3+R] N7 of the label value at hand and of the best so far"""
+
+
+@by_address
+class AvoidedNodes(NamedTuple):
+    """N10: nodes that jobs avoid, linked by job; never changes in a round."""
+
+    first: Int64
+    """[J] last pair of the job, -1; [0] when there are no pairs"""
+    link: Int64
+    position: Int64
+
+
+@by_address
+class VictimChoice(NamedTuple):
+    """The victims on the node at hand (N2b), and those of the best node so far (N4)."""
+
+    candidates: Int64
+    mark: Byte
+    """[J] whether it is assumed to be preempted"""
+    taken: Int64
+    takes_gang: Int64
+    """whether all members of the gang go with `taken`"""
+    chosen: Int64
+    chosen_takes_gang: Int64
+    assumed_held: Int64
+    """[Q, R+F] what a queue would hold less"""
+    assumed_members: Int64
+    """[G] how many members would go"""
+    need: Int64
+    """[R] what is still lacking on the node at hand"""
+    rating: Float
+    """[2, 7] N4 of the node at hand and of the best so far"""
+
+
+@by_address
+class VictimIndex(NamedTuple):
+    """N4 per node for each kind of preemptor, in large pools (see victim_search.py)."""
+
+    rating: Float
+    """[slots, N, 7] N4 per position; no slots = every node is examined"""
+    winner: Int64
+    """[slots, 2*size] the tournament over them"""
+    slot: Int64
+    """[slots, 6] shape, column, tier, queue; when last used; how much of `changed` it read"""
+    least_share: Float
+    """[slots] greatest share / weight of a preemptor (R13) for which a position gave no capacity"""
+    changed: Int64
+    """positions where a run was preempted or restored, as a ring; counters[N_FREED] in all"""
+
+
+@by_address
+class RoundModel(NamedTuple):
+    """The model of a round: what was prepared, and what the scheduling pass changes."""
+
+    shapes: ShapeTable
+    nodes: NodeTable
+    jobs: JobTable
+    entitlements: Entitlements
+    avoided: AvoidedNodes
+    capacity: NodeCapacity
+    usage: QueueUsage
+    progress: QueueProgress
+    offers: QueueOffers
+    placements: Placements
+    runs: RunTable
+    evicted: EvictedRuns
+    gangs: GangTables
+    victims: VictimChoice
+    victim_index: VictimIndex
+    journal: Int64
+    """row + 1 placed, -row - 1 preempted: what an offer did, to undo it or to clear up after it"""
+    counters: Int64
+    """[COUNTERS] scalars by the N_ constants of round_state.py"""
