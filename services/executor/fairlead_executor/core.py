@@ -23,6 +23,7 @@ from fairlead_common.domain.records.clusters import Heartbeat, Node
 from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_common.domain.timers import Timers
 from fairlead_common.log.protocol import Entry, Record
+from fairlead_common.service.json_logging import run_fields, runs_fields
 from fairlead_executor import armada, environment, metrics, report
 from fairlead_executor.backends.cluster import Cluster
 from fairlead_executor.reconcile import (
@@ -132,6 +133,7 @@ class Core:
             _logger.warning(
                 "%d leases ended unseen or are no longer in the log: their pods are stopped",
                 len(gone),
+                extra=runs_fields(entry.key for entry in gone),
             )
         self.fold([*entries, *gone], position)
 
@@ -147,7 +149,9 @@ class Core:
                 lease = leases.decode(entry.value)
             except msgspec.DecodeError as error:
                 metrics.LEASES_UNREADABLE.inc()
-                _logger.error("the lease of %s cannot be read: %s", run, error)
+                _logger.error(
+                    "the lease of %s cannot be read: %s", run, error, extra=run_fields(run)
+                )
                 continue
             wanted = self.desired.get(run)
             if wanted is not None:

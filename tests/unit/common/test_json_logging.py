@@ -38,6 +38,40 @@ def test_a_log_line_of_a_failure_has_its_traceback() -> None:
     assert "ValueError: odd" in str(line(record)["exception"])
 
 
+def test_the_fields_of_a_line_about_jobs_and_runs() -> None:
+    job_id = "0" * 28
+    assert json_logging.run_fields(f"{job_id}-3", queue="q")["fields"] == {
+        "jobId": job_id,
+        "run": 3,
+        "queue": "q",
+    }
+    assert json_logging.run_fields("odd")["fields"] == {"run": "odd"}
+    assert json_logging.job_fields(job_id, job_set="s")["fields"] == {
+        "jobId": job_id,
+        "jobSet": "s",
+    }
+    many = json_logging.runs_fields(f"{job_id}-{run}" for run in range(1_000))["fields"]["runs"]
+    assert many == [f"{job_id}-{run}" for run in range(json_logging.NAMED_MAX)]
+
+
+async def test_what_is_logged_during_a_request_about_a_job_names_the_job() -> None:
+    router = APIRouter()
+    lines = []
+
+    @router.get("/problems/jobs/{job}/logs")
+    async def route(job: str) -> None:
+        record = logging.LogRecord("fairlead", logging.INFO, "", 0, "here", None, None)
+        lines.append(line(record))
+
+    app = server.build_app("test", [router], {}, Settings())
+    transport = httpx2.ASGITransport(app=app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        for job in ("0" * 28, "not-an-id"):
+            await client.get(f"/problems/jobs/{job}/logs")
+    assert lines[0]["jobId"] == "0" * 28
+    assert "jobId" not in lines[1]
+
+
 async def test_what_is_logged_during_a_request_names_it_and_its_trace() -> None:
     router = APIRouter()
     lines = []

@@ -245,3 +245,14 @@ def test_repeated_leases_change_nothing(times: int) -> None:
     assert told(turn(core, 0)) == ["JobRunPending a"]
     core.fold(entries(lease("a")), 1)
     assert told(turn(core, 1)) == ["JobRunRunning a"]
+
+
+def test_log_lines_about_a_run_have_fields_with_its_job_and_number(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    core = begun(simulated(), lease("a"))
+    core.fold([Entry(0, 1, run("b"), b"{", 0)], 2)
+    core.read_again([], 3)
+    unreadable, gone = (vars(line)["fields"] for line in caplog.records)
+    assert unreadable == {"jobId": run("b").rpartition("-")[0], "run": 1}
+    assert gone == {"runs": [run("a")]}

@@ -154,12 +154,14 @@ async def test_after_an_unknown_outcome_all_are_told_and_the_writer_goes_on(
 
 
 async def test_while_the_log_is_away_requests_fail_and_afterwards_they_do_not(
-    log: MemoryLog,
+    log: MemoryLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with writing(log) as (writer, _):
         log.core.away = True
         results = await outcomes(writer, [record("a")], [record("b")])
         assert [type(result) for result in results] == [LogUnavailable, LogUnavailable]
+        lines = [line for line in caplog.records if "could not be written" in line.getMessage()]
+        assert {str(vars(line)["fields"]) for line in lines} == {"{'jobSets': ['q/s']}"}
         log.core.away = False
         await writer.append([record("c")])
         log.core.away = True

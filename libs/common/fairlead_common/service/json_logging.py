@@ -1,15 +1,56 @@
 """What a service logs: a JSON object a line on stderr, with the request that it is about."""
 
 import logging
+from collections.abc import Iterable
 from contextvars import ContextVar
+from itertools import islice
 from typing import Final
 
 import msgspec
 
-from fairlead_common.domain import timestamps
+from fairlead_common.domain import ids, timestamps
 
 REQUEST_FIELDS: Final[ContextVar[dict[str, str]]] = ContextVar("about")
-"""Fields of every line that is logged while a request is answered: its id, and its trace."""
+"""Fields of every line that is logged while a request is answered: its id, its trace, and the job
+that its path names."""
+
+
+NAMED_MAX: Final = 20
+"""Runs or job sets that one line names."""
+
+
+def run_fields(run: str, *, queue: str = "", job_set: str = "") -> dict[str, dict[str, object]]:
+    """The argument `extra` of a line about a run: `jobId`, `run`, and the queue where it is known.
+
+    A run id that cannot be read stands in `run` as it is.
+    """
+    fields: dict[str, object] = {}
+    try:
+        fields["jobId"], fields["run"] = ids.parse_run_id(run)
+    except ValueError:
+        fields["run"] = run
+    return {"fields": fields | _present(queue=queue, jobSet=job_set)}
+
+
+def runs_fields(runs: Iterable[str]) -> dict[str, dict[str, object]]:
+    """The argument `extra` of a line about several runs: `runs` has the ids of the first ones."""
+    return {"fields": {"runs": list(islice(runs, NAMED_MAX))}}
+
+
+def job_sets_fields(keys: Iterable[str]) -> dict[str, dict[str, object]]:
+    """The argument `extra` of a line about several job sets, named `queue/job set`."""
+    return {"fields": {"jobSets": list(islice(dict.fromkeys(keys), NAMED_MAX))}}
+
+
+def job_fields(
+    job_id: str = "", *, queue: str = "", job_set: str = ""
+) -> dict[str, dict[str, object]]:
+    """The argument `extra` of a line about a job or a job set."""
+    return {"fields": _present(jobId=job_id, queue=queue, jobSet=job_set)}
+
+
+def _present(**texts: str) -> dict[str, object]:
+    return {name: text for name, text in texts.items() if text}
 
 
 class JsonFormatter(logging.Formatter):

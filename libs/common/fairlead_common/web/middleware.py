@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fairlead_common.domain import ids
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.permissions import Caller
 from fairlead_common.domain.problems import Problem
@@ -153,7 +154,8 @@ class RequestMiddleware:
         extra = [(b"x-request-id", _request_id(headers))]
         state = scope.setdefault("state", {})
         state["request_id"] = extra[0][1].decode()
-        json_logging.REQUEST_FIELDS.set(_about(state["request_id"], headers))
+        fields = _about(state["request_id"], scope["path"], headers)
+        json_logging.REQUEST_FIELDS.set(fields)
 
         async def send_with_extra(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -297,9 +299,13 @@ def _request_id(headers: Headers) -> bytes:
     return given if given and _ID.issuperset(given) else secrets.token_hex(8).encode()
 
 
-def _about(request_id: str, headers: Headers) -> dict[str, str]:
-    """What lines of the log say of this request."""
+def _about(request_id: str, path: str, headers: Headers) -> dict[str, str]:
+    """What lines of the log say of this request: its id and trace, and the job of its path."""
     said = {"request": request_id}
+    _, _, after = path.partition("/jobs/")
+    job_id = after[: ids.JOB_ID_LENGTH]
+    if ids.is_job_id(job_id):
+        said["jobId"] = job_id
     trace = headers.get(b"traceparent", b"").decode("latin-1").split("-")[1:2]
     return {**said, "trace": trace[0][:TRACE_LENGTH]} if trace else said
 

@@ -19,6 +19,7 @@ from fairlead_common.log.guarded_producer import GuardedProducer
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOB_PARTITIONS, JOBS, REPORTS, leases
 from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_common.service import clock
+from fairlead_common.service.json_logging import runs_fields
 from fairlead_scheduler.rules import lease_changes
 from fairlead_scheduler.rules.append_batches import AppendBatch, group_into_appends
 from fairlead_scheduler.rules.decider import Decider, Engine
@@ -163,9 +164,12 @@ async def _give_up_runs_without_lease(
     if not missing:
         return
     there = await _lease_keys(log, state)
-    lost = [AppendBatch((fact,)) for run, fact in missing.items() if run not in there]
+    runs = [run for run in missing if run not in there]
+    lost = [AppendBatch((missing[run],)) for run in runs]
     if lost:
-        _logger.warning("gives up %d runs: %s", len(lost), lease_changes.NO_LEASE)
+        _logger.warning(
+            "gives up %d runs: %s", len(lost), lease_changes.NO_LEASE, extra=runs_fields(runs)
+        )
     for records, _ in group_into_appends(lost):
         appended = await producer.append(records)
         await state.wait_until_folded(

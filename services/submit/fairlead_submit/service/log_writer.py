@@ -25,6 +25,7 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.log.append_limits import check_append
 from fairlead_common.log.protocol import Appended, EventLog, Producer, Record
 from fairlead_common.service import clock
+from fairlead_common.service.json_logging import job_sets_fields
 from fairlead_submit.service import metrics
 
 RECORDS_MAX: Final = 10_000
@@ -170,7 +171,9 @@ class Writer:
     def _failed(self, group: Sequence[_Waiting], error: LogError, outcome: str) -> None:
         metrics.APPENDS.labels(outcome).inc()
         self.trouble = str(error)
-        _logger.warning("%d requests could not be written: %s", len(group), error)
+        keys = (record.key for item in group for record in item.records)
+        fields = job_sets_fields(keys)
+        _logger.warning("%d requests could not be written: %s", len(group), error, extra=fields)
         _fail(group, error)
 
 

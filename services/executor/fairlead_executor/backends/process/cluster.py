@@ -23,6 +23,7 @@ from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import Lease
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_common.service import clock
+from fairlead_common.service.json_logging import run_fields
 from fairlead_executor import pods
 from fairlead_executor.backends.cluster import LogRequest, NoLog, Stream
 from fairlead_executor.backends.process import (
@@ -181,7 +182,7 @@ class ProcessCluster:
         try:
             self.folders.ask_to_stop(run, grace_s, end)
         except OSError as error:
-            _logger.error("%s cannot be asked to stop: %s", run, error)
+            _logger.error("%s cannot be asked to stop: %s", run, error, extra=run_fields(run))
             return  # it is still not stopping, so it is asked again
         self._look(run)
 
@@ -190,7 +191,9 @@ class ProcessCluster:
         try:
             self.folders.rule_out(run, end, now_ms)
         except OSError as error:
-            _logger.error("cannot write down that %s never starts: %s", run, error)
+            _logger.error(
+                "cannot write down that %s never starts: %s", run, error, extra=run_fields(run)
+            )
             if error.errno in runner.NO_SPACE:
                 return  # the next look tries again; a runner may wait to claim it
             if self.folders.start_of(run) is None:
@@ -336,7 +339,9 @@ class ProcessCluster:
         try:
             self.folders.bury(run)
         except OSError as error:
-            _logger.error("cannot write down that %s is lost: %s", run, error)
+            _logger.error(
+                "cannot write down that %s is lost: %s", run, error, extra=run_fields(run)
+            )
 
     async def _watch_memory(self) -> None:
         while True:
@@ -376,7 +381,9 @@ class ProcessCluster:
             try:
                 self.folders.keep(run)
             except OSError as error:
-                _logger.warning("the folder of %s stays where it is: %s", run, error)
+                _logger.warning(
+                    "the folder of %s stays where it is: %s", run, error, extra=run_fields(run)
+                )
                 continue
             self._retention.add(self.folders.kept / run)
 
