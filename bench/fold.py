@@ -24,21 +24,21 @@ import asyncpg
 import msgspec
 import psutil
 
-from fairlead_common.db import migrate, open_pool
+from fairlead_common.db import open_pool
 from fairlead_common.domain import ids, shapes
 from fairlead_common.domain.records import events
 from fairlead_common.log import Producer, Record, topics
 from fairlead_common.log.memory_log import MemoryLog
 from fairlead_common.service import clock
-from fairlead_lookout.service.fold_loop import Folder
+from fairlead_lookout.service.fold_loop import FoldLoop
 from fairlead_lookout.service.settings import Settings
-from fairlead_lookout.store.event_streams import Streams
-from fairlead_lookout.store.fold.fold_store import SCHEMA
-from fairlead_lookout.store.view_progress import Progress
+from fairlead_lookout.store.event_streams import StreamWriter
+from fairlead_lookout.store.view_progress import ViewProgress
+from fairlead_lookout.store.view_schema import SCHEMA, migrate_schema
 
 SETS = 100
 QUEUES = 10
-TURN_S = 0.002
+SLICE_S = 0.002
 PRIORITY = 7
 RUNNING = 3
 """Phases of a life until the job runs."""
@@ -113,9 +113,9 @@ async def run(arguments: argparse.Namespace) -> None:
     await log.create(topics.jobs())
     producer = await log.producer("bench")
     pool = await open_pool(arguments.database)
-    await migrate(pool, SCHEMA, "fairlead_lookout.store", "sql/migrations")
-    progress, streams = Progress(pool), Streams(arguments.redis)
-    folder = Folder(log, streams, progress, settings)
+    await migrate_schema(pool)
+    progress, streams = ViewProgress(pool), StreamWriter(arguments.redis)
+    folder = FoldLoop(log, streams, progress, settings)
     slices = _slices(arguments)
     async with asyncio.TaskGroup() as tasks:
         if arguments.bulk:
@@ -216,9 +216,9 @@ def _for_all(kind: str) -> list[Record]:
     return asked
 
 
-async def _folded(log: MemoryLog, progress: Progress) -> None:
+async def _folded(log: MemoryLog, progress: ViewProgress) -> None:
     target = await log.end_positions(topics.JOBS)
-    while not await progress.reached(target, 1.0):
+    while not await progress.wait_for(target, 1.0):
         pass
 
 
@@ -229,7 +229,7 @@ async def _watch(stalls: list[float], memory_bytes: list[int]) -> None:
         if len(stalls) % 100 == 0:
             memory_bytes.append(own.memory_info().rss)
         used_s = time.thread_time()
-        await asyncio.sleep(TURN_S)
+        await asyncio.sleep(SLICE_S)
         stalls.append(time.thread_time() - used_s)
 
 

@@ -39,6 +39,7 @@ from fairlead_common.domain import ids, shapes
 from fairlead_common.domain.records import events
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_common.service import clock
+from fairlead_lookout.store.view_schema import FOLD, migrate_schema
 from fairlead_standalone.processes.child_process import Running
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import Postgres
@@ -57,7 +58,6 @@ FILL_S_MAX: Final = 7_200.0
 REPEATS: Final = 5
 GOAL_MS: Final = 50.0
 LETTERS: Final = "0123456789abcdefghjkmnpqrstvwxyz"
-LOOKOUT: Final = load("fairlead_lookout.store", "sql/fold.sql")
 SCHEDULER: Final = load("fairlead_scheduler.store", "checkpoint.sql")
 SUBMIT: Final = load("fairlead_submit.store", "statements.sql")
 
@@ -161,7 +161,7 @@ async def run(given: argparse.Namespace, url: str) -> dict[str, Any]:
     """Fill the tables unless they are full, and measure every look-up."""
     pool = await open_pool(url, size_max=2)
     try:
-        await migrate(pool, "fairlead_lookout", "fairlead_lookout.store", "sql/migrations")
+        await migrate_schema(pool)
         await migrate(pool, "fairlead_scheduler", "fairlead_scheduler.store", "migrations")
         filled = await fill(pool, given.jobs)
         async with pool.acquire() as connection:
@@ -300,9 +300,9 @@ async def _looks(connection: Connection) -> Any:
     yield "submit.known_digests", by(SUBMIT["known_digests"])
     yield "submit.known_jobs", by(SUBMIT["known_jobs"])
     yield "scheduler.find_ended", by(SCHEDULER["find_ended"])
-    yield "lookout.jobs", by(LOOKOUT["jobs"])
-    yield "lookout.labels", by(LOOKOUT["labels"])
-    yield "lookout.runs", lambda given: connection.fetch(LOOKOUT["runs"], given, [1] * len(given))
+    yield "lookout.jobs", by(FOLD["jobs"])
+    yield "lookout.labels", by(FOLD["labels"])
+    yield "lookout.runs", lambda given: connection.fetch(FOLD["runs"], given, [1] * len(given))
 
 
 async def measure(look: Look, jobs: int, many: int, server: int) -> dict[str, Any]:

@@ -32,15 +32,15 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/lookout.py`
 
 from bench import fold
-from fairlead_common.db import migrate, open_pool
+from fairlead_common.db import open_pool
 from fairlead_common.domain import ids, position_tokens, shapes
 from fairlead_common.domain.records import events
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.opening import open_log
 from fairlead_common.service import clock
 from fairlead_lookout.domain.model import Job, Run
-from fairlead_lookout.store.fold import table_rows
-from fairlead_lookout.store.fold.fold_store import SCHEMA
+from fairlead_lookout.store import table_rows
+from fairlead_lookout.store.view_schema import SCHEMA, migrate_schema
 from fairlead_standalone.processes.child_process import Running
 from fairlead_standalone.servers.addresses import free_port
 from fairlead_standalone.servers.embedded_postgres import Postgres
@@ -125,7 +125,7 @@ def tell(text: str) -> None:
 async def run(given: argparse.Namespace, database: str, redis: str, folder: Path) -> dict[str, Any]:
     """Fill the view, start lookout, ask while it folds."""
     pool = await open_pool(database)
-    await migrate(pool, SCHEMA, "fairlead_lookout.store", "sql/migrations")
+    await migrate_schema(pool)
     began_s = time.perf_counter()
     seeded = await seed(pool, given.jobs)
     filled_s = time.perf_counter() - began_s
@@ -457,8 +457,8 @@ def _jobs(
             category=category,
             shape=shape,
         )
-        row = table_rows.job_row(job, numbers[own])
-        yield row, spec, table_rows.run_row(((job_id, run), attempt)) if run else None
+        row = table_rows.encode_job(job, numbers[own])
+        yield row, spec, table_rows.encode_run(((job_id, run), attempt)) if run else None
 
 
 async def _count(connection: Any) -> None:

@@ -3,7 +3,9 @@
 from fairlead_common.domain.lifecycle import JOB_ENDED
 from fairlead_common.domain.records import events as ev
 from fairlead_common.log.topics import JOBS
-from fairlead_lookout.domain import job_fold, references
+from fairlead_lookout.domain import view_fold
+from fairlead_lookout.domain.bulk_requests import find_bulk_filters
+from fairlead_lookout.domain.message_batches import skip_folded
 from fairlead_lookout.domain.model import Job, JobSet, Known, Message, Run, RunKey, SetKey
 from tests.simulation.world import Tail, World
 
@@ -28,17 +30,17 @@ class Lookout:
             for entry in batch.entries
             if entry.value is not None
         ]
-        for message in job_fold.fresh(messages, self.positions):
+        for message in skip_folded(messages, self.positions):
             self._fold(message)
         self.positions = tail.positions
 
     def _fold(self, message: Message) -> None:
         for key, partition in self._keys(message):
             self.sets.setdefault(key, JobSet(len(self.sets), key, partition))
-        changes = job_fold.apply(
+        changes = view_fold.fold_messages(
             Known(
                 jobs=self.jobs,
-                sets=self.sets,
+                job_sets=self.sets,
                 runs=self.runs,
                 candidates=self._candidates(message),
                 labels=self.labels,
@@ -48,13 +50,13 @@ class Lookout:
         self.jobs.update(changes.jobs)
         self.runs.update(changes.runs)
         self.labels.update({name: said.labels for name, said in changes.submitted.items()})
-        self.sets.update(changes.sets)
+        self.sets.update(changes.job_sets)
 
     def _keys(self, message: Message) -> list[tuple[SetKey, int]]:
         return [((message.sequence.queue, message.sequence.job_set), message.partition)]
 
     def _candidates(self, message: Message) -> dict[tuple[int, int], list[str]]:
-        if not references.bulk([message]):
+        if not find_bulk_filters([message]):
             return {}
         ended = {state.value for state in JOB_ENDED}
         ids = [

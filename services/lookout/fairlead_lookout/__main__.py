@@ -10,7 +10,7 @@ from fairlead_lookout.service.settings import Settings
 
 
 async def main() -> None:
-    """Serve until a signal. The first task to fail takes the whole process down with it."""
+    """Serve until a signal. The first task to fail ends the process."""
     own = settings.load(Settings, os.environ)
     async with await Service.open(own) as service:
         app = server.build_app(
@@ -19,7 +19,7 @@ async def main() -> None:
             service.checks(),
             own,
             identify=service.identify,
-            error_page=service.excuse,
+            error_page=service.error_page,
         )
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(each) for each in service.tasks()]

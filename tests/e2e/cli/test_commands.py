@@ -383,7 +383,7 @@ def test_a_log_that_is_followed_waits_for_the_run_and_says_so(
         text=True,
     )
     assert process.stderr is not None
-    assert "no output yet: QUEUED: It is held" in process.stderr.readline()
+    assert "no output yet: QUEUED: The job is held" in process.stderr.readline()
     terminal("release", held)
     assert process.communicate(timeout=COMMAND_S_MAX) == ("hello\n", "")
     assert process.returncode == 0

@@ -228,7 +228,7 @@ async def test_who_is_not_signed_in_is_told_how(
             answer = await world.client.get(path)
             assert answer.status_code == 401, path
         await page.goto(address(world, "/"))
-        await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in to see this")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
         await expect(page.locator("pre")).to_have_text("fairlead token link")
         cookie = auth.cookie_name(world.client.base_url.netloc.decode())
         await page.context.add_cookies(
@@ -249,7 +249,7 @@ async def test_what_is_not_there_is_said_on_a_page(
         await page.goto(address(world, "/"))
         await expect(page.locator(".empty")).to_contain_text("Nothing has been submitted yet")
         await page.goto(address(world, "/jobs/nothing"))
-        await expect(page.get_by_role("heading", level=1)).to_have_text("There is nothing here")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Not found")
         answer = await world.client.get("/")
         assert "'unsafe" not in answer.headers["content-security-policy"]
 

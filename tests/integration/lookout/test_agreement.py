@@ -9,8 +9,8 @@ import pytest
 
 from fairlead_common.domain.records import events
 from fairlead_lookout.domain.model import Job, Message, Run
-from fairlead_lookout.store.fold import table_rows
-from fairlead_lookout.store.fold.table_rows import JOB_COLUMNS
+from fairlead_lookout.store import table_rows
+from fairlead_lookout.store.table_rows import JOB_COLUMNS
 from tests.integration.lookout.world import running
 from tests.unit.lookout.builders import JOB_SET, QUEUE, PlainView
 from tests.unit.lookout.histories import history
@@ -71,7 +71,7 @@ async def _compare(connection: Any, plain: PlainView) -> None:
     counters = await connection.fetch(
         "SELECT class, state, jobs FROM fairlead_lookout.counters WHERE jobs > 0"
     )
-    job_set = plain.cache.sets[QUEUE, JOB_SET]
+    job_set = plain.cache.job_sets[QUEUE, JOB_SET]
     assert {(row["class"], row["state"]): row["jobs"] for row in counters} == {
         key: jobs for key, jobs in job_set.counts.items() if jobs
     }
@@ -87,7 +87,7 @@ async def _compare(connection: Any, plain: PlainView) -> None:
         assert (row["used"], row["lost"]) == (plain.used[place], plain.lost[place])
     assert len(usage) == len(plain.used)
     row = await connection.fetchrow("SELECT * FROM fairlead_lookout.job_sets")
-    kept = table_rows.job_set(row)
+    kept = table_rows.decode_job_set(row)
     assert (kept.failures, kept.held, kept.used, kept.metered_ms) == (
         job_set.failures,
         job_set.held,

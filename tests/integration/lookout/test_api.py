@@ -295,7 +295,7 @@ async def test_a_position_that_never_comes_is_said_so(fresh_database: str, valke
     async with running(fresh_database, valkey_url) as world:
         answer = await world.get("/jobs", after=encode({3: 1_000}), wait="100ms")
         assert answer.status_code == 503
-        assert "1000 messages to go" in answer.json()["detail"]
+        assert "1000 messages behind" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ async def test_clusters_and_logs_of_a_cluster_that_is_gone(
         assert found[0]["allocatable"] == {"cpu": 4.0}
         answer = await world.get(f"/jobs/{job_id('a')}/logs")
         assert answer.status_code == 404
-        assert "serves no logs" in answer.json()["detail"]
+        assert "does not serve logs" in answer.json()["detail"]
         answer = await world.get(f"/jobs/{job_id('b')}/logs")
         assert "has not run yet" in answer.json()["detail"]
 

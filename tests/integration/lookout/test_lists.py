@@ -12,10 +12,10 @@ import pytest
 
 from fairlead_common import db
 from fairlead_common.domain.records import events
-from fairlead_lookout.http.list_filters import JobFilter
 from fairlead_lookout.store.queries import job_lists
-from fairlead_lookout.store.queries.job_lists import Lists
-from fairlead_lookout.store.queries.view_reader import View
+from fairlead_lookout.store.queries.job_lists import JobLists
+from fairlead_lookout.store.queries.list_filters import JobFilter
+from fairlead_lookout.store.queries.view_reader import ViewReader
 from tests.integration.lookout.world import World, running
 from tests.unit.lookout.builders import (
     cancel,
@@ -156,22 +156,22 @@ async def test_groups_count_what_a_filter_finds(
 async def test_groups_keep_none_of_the_jobs_that_they_count(
     fresh_database: str, valkey_url: str
 ) -> None:
-    class Explained(View):
+    class Explained(ViewReader):
         """Asks for the plan of whatever groups jobs, besides what it finds."""
 
         plans: list[str] = []  # noqa: RUF012 - of this test
 
-        async def ask(self, text: str, *arguments: object) -> list[Any]:
+        async def fetch_text(self, text: str, *arguments: object) -> list[Any]:
             if "label_1" in text:
                 explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {text}"
-                self.plans += [row[0] for row in await super().ask(explained, *arguments)]
-            return await super().ask(text, *arguments)
+                self.plans += [row[0] for row in await super().fetch_text(explained, *arguments)]
+            return await super().fetch_text(text, *arguments)
 
     async with running(fresh_database, valkey_url) as world:
         await world.read("/jobs", await world.tell(*(submitted(f"j{n}") for n in range(500))))
         pool = await db.open_pool(fresh_database, size_max=1)
         view = Explained(pool)
-        found = await Lists(view).groups(JobFilter(), ["node", "label.team"], 100)
+        found = await JobLists(view).count_groups(JobFilter(), ["node", "label.team"], 100)
         await pool.close()
     assert found.total == "500"
     (plan,) = view.plans
@@ -218,7 +218,7 @@ def test_branches_are_visited_as_far_back_as_each_other(sizes: list[int], rows: 
     branches = job_lists.Branches(
         "queue", ["q"] * len(sizes), ["QUEUED"] * len(sizes), sizes, sizes
     )
-    shares = branches.shares(rows)
+    shares = branches.rows_per_branch(rows)
     assert sum(map(min, shares, sizes)) <= rows + (job_lists.BRANCH_ROWS_MIN + 1) * len(sizes)
     if sum(sizes) <= rows:
         assert all(share > size for share, size in zip(shares, sizes, strict=True))
@@ -273,7 +273,7 @@ async def test_too_many_jobs_are_not_sorted_but_by_their_submission(
         await connection.close()
         answer = await world.get("/jobs", sort="-ended")
         assert answer.status_code == 422
-        assert "narrow the filter" in answer.json()["errors"][0]["detail"]
+        assert "Narrow the filter" in answer.json()["errors"][0]["detail"]
         assert len((await world.read("/jobs", sort="submitted"))["jobs"]) == 1
 
 
@@ -346,10 +346,10 @@ async def test_an_export_has_what_decides_where_a_job_runs_if_asked(
         job = submitted("a", retry=retry, runtime_s_max=60, after=(job_id("b"),))
         await world.read("/jobs", await world.tell(job))
         (line,) = await world.lines("/jobs/export.csv", format="ndjson", include="submission")
-        said = line["submission"]
-        assert said["shape"]["requests"] == {"cpu": 1000}
-        assert (said["maxRuntimeSeconds"], said["after"]) == (60, [job_id("b")])
-        assert said["retry"] == {"limit": 2, "on": ["oom"]}
-        assert (said["whenInfeasible"], said["onPreemption"]) == ("reject", "requeue")
+        submission = line["submission"]
+        assert submission["shape"]["requests"] == {"cpu": 1000}
+        assert (submission["maxRuntimeSeconds"], submission["after"]) == (60, [job_id("b")])
+        assert submission["retry"] == {"limit": 2, "on": ["oom"]}
+        assert (submission["whenInfeasible"], submission["onPreemption"]) == ("reject", "requeue")
         (plain,) = await world.lines("/jobs/export.csv", format="ndjson")
         assert "submission" not in plain

@@ -7,7 +7,7 @@ from fairlead_common.log.postgres.event_log import PostgresLog
 from fairlead_common.log.protocol import Record
 from fairlead_common.log.topics import JOB_PARTITIONS, leases
 from fairlead_common.service import clock
-from fairlead_lookout.store.fold.partition_locks import Partitions
+from fairlead_lookout.store.fold.partition_locks import PartitionLocks
 
 RUNS = 3_000
 LIVE = 50
@@ -17,7 +17,7 @@ LIVE = 50
 async def folding(fresh_database: str) -> asyncpg.Connection:
     """A connection that holds the locks of all of lookout's partitions."""
     connection = await asyncpg.connect(fresh_database)
-    partitions = Partitions(connection, lambda: 1)
+    partitions = PartitionLocks(connection, lambda: 1)
     while len(partitions.held) < JOB_PARTITIONS:
         await partitions.balance()
     yield connection

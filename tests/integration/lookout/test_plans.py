@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from fairlead_common.db import Pool, load, migrate, open_pool
+from fairlead_lookout.store.view_schema import FOLD, READ, migrate_schema
 
-LOOKOUT: Final = load("fairlead_lookout.store", "sql/fold.sql")
-READS: Final = load("fairlead_lookout.store", "sql/read.sql")
 SCHEDULER: Final = load("fairlead_scheduler.store", "checkpoint.sql")
 SUBMIT: Final = load("fairlead_submit.store", "statements.sql")
 
@@ -42,16 +41,16 @@ def statements() -> Iterator[tuple[str, str, tuple[object, ...]]]:
     yield "submit.known_jobs", SUBMIT["known_jobs"], (WANTED,)
     yield "scheduler.find_ended", SCHEDULER["find_ended"], (WANTED,)
     yield "scheduler.read_specs", SCHEDULER["read_specs"], (WANTED,)
-    yield "lookout.jobs", LOOKOUT["jobs"], (WANTED,)
-    yield "lookout.labels", LOOKOUT["labels"], (WANTED,)
-    yield "lookout.runs", LOOKOUT["runs"], (WANTED, [1] * len(WANTED))
-    yield "lookout.jobs_by_id", READS["jobs_by_id"], (WANTED,)
+    yield "lookout.jobs", FOLD["jobs"], (WANTED,)
+    yield "lookout.labels", FOLD["labels"], (WANTED,)
+    yield "lookout.runs", FOLD["runs"], (WANTED, [1] * len(WANTED))
+    yield "lookout.jobs_by_id", READ["jobs_by_id"], (WANTED,)
 
 
 async def filled(url: str) -> Pool:
     """The tables of lookout and the scheduler with many ended jobs."""
     pool = await open_pool(url)
-    await migrate(pool, "fairlead_lookout", "fairlead_lookout.store", "sql/migrations")
+    await migrate_schema(pool)
     await migrate(pool, "fairlead_scheduler", "fairlead_scheduler.store")
     await pool.execute(FILL)
     await pool.execute("VACUUM ANALYZE")

@@ -184,4 +184,4 @@ async def test_a_version_that_nobody_made_is_waited_for_in_vain(
         never = configuration.position(configuration.Queue(name="q", version=1))
         answer = await world.get("/queues/q/report", never, wait="1ms")
         assert answer.status_code == 503
-        assert "not come that far" in answer.json()["detail"]
+        assert "has not reached that position" in answer.json()["detail"]

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead_common.db import migrate, open_pool
+from fairlead_common.db import open_pool
 from fairlead_common.domain import ids
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events
@@ -18,11 +18,11 @@ from fairlead_common.service import clock
 from fairlead_lookout.domain import event_chunks as chunks
 from fairlead_lookout.domain.event_chunks import Chunk
 from fairlead_lookout.domain.model import Message
-from fairlead_lookout.service.fold_loop import Folder
+from fairlead_lookout.service.fold_loop import FoldLoop
 from fairlead_lookout.service.settings import Settings
-from fairlead_lookout.store.event_streams import Streams
-from fairlead_lookout.store.fold.fold_store import SCHEMA
-from fairlead_lookout.store.view_progress import Progress
+from fairlead_lookout.store.event_streams import StreamWriter
+from fairlead_lookout.store.view_progress import ViewProgress
+from fairlead_lookout.store.view_schema import SCHEMA, migrate_schema
 from tests.unit.lookout.builders import QUEUE, PlainView, leased, submitted
 
 PART = 4
@@ -45,7 +45,7 @@ class Ended(Exception):
     """The process is gone."""
 
 
-class Mortal(Streams):
+class Mortal(StreamWriter):
     """Ends the process when it is about to commit for the second time."""
 
     def __init__(self, url: str) -> None:
@@ -66,7 +66,7 @@ async def test_a_request_folded_in_parts_by_many_processes_is_what_one_fold_make
     core, pool = MemoryCore(), await open_pool(fresh_database)
     log = MemoryLog(clock.now_ms, core)
     await log.create(topics.jobs())
-    await migrate(pool, SCHEMA, "fairlead_lookout.store", "sql/migrations")
+    await migrate_schema(pool)
     await _submit(log, asked)
     settings = Settings(
         database_url=fresh_database,
@@ -78,9 +78,9 @@ async def test_a_request_folded_in_parts_by_many_processes_is_what_one_fold_make
     parts_seen = 0
     async with asyncio.timeout(60):
         while True:
-            progress, streams = Progress(pool), Mortal(valkey_url)
-            folding = asyncio.create_task(Folder(log, streams, progress, settings).run())
-            reached = asyncio.create_task(progress.reached(end, 60.0))
+            progress, streams = ViewProgress(pool), Mortal(valkey_url)
+            folding = asyncio.create_task(FoldLoop(log, streams, progress, settings).run())
+            reached = asyncio.create_task(progress.wait_for(end, 60.0))
             await asyncio.wait({folding, reached}, return_when=asyncio.FIRST_COMPLETED)
             for task in (folding, reached):
                 task.cancel()

@@ -45,7 +45,8 @@ async def test_two_processes_count_together_and_answer_alike(
         running(fresh_database, valkey_url, core) as two,
     ):
         async with asyncio.timeout(WAIT_S):
-            while not (one.service.parts.progress.own and two.service.parts.progress.own):  # noqa: ASYNC110
+            one_moves, two_moves = one.service.deps.progress, two.service.deps.progress
+            while not (one_moves.own_partitions and two_moves.own_partitions):  # noqa: ASYNC110
                 await asyncio.sleep(BALANCE_S / 10)
         known: dict[tuple[str, str], int] = {}
         told: dict[tuple[str, str], str] = {}

@@ -15,7 +15,7 @@ async def test_a_caller_has_its_share_of_the_streams(fresh_database: str, valkey
         path = "/api/v1/jobsets/q/s/events?follow=true"
         async with world.client.stream("GET", path), world.client.stream("GET", "/live/jobsets"):
             async with asyncio.timeout(60):
-                while world.service.parts.streams.taken < 2:  # noqa: ASYNC110 (of the server)
+                while world.service.deps.open_streams.taken < 2:  # noqa: ASYNC110 (of the server)
                     await asyncio.sleep(0.01)
             refused = await world.client.get("/live/jobsets")
             assert refused.status_code == 429
@@ -29,7 +29,7 @@ async def test_the_database_ends_a_statement_that_takes_too_long(
 ) -> None:
     async with running(fresh_database, valkey_url, query_s=0.1) as world:
         with pytest.raises(Problem, match="took too long") as refused:
-            await world.service.parts.view.ask("SELECT pg_sleep(600)")
+            await world.service.deps.view.fetch_text("SELECT pg_sleep(600)")
         assert refused.value.slug == "unavailable"
 
 

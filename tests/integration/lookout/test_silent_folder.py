@@ -6,7 +6,7 @@ import pytest
 
 from fairlead_common.db import lock_session
 from fairlead_common.log.topics import JOB_PARTITIONS
-from fairlead_lookout.store.fold.partition_locks import Partitions
+from fairlead_lookout.store.fold.partition_locks import PartitionLocks
 
 PATIENCE_S = 60.0
 
@@ -16,13 +16,13 @@ async def test_partitions_of_a_silent_process_go_to_another(
     fresh_database: str, in_transaction: bool
 ) -> None:
     silent = await lock_session.connect(fresh_database, name="silent")
-    before = Partitions(silent, lambda: 1)
+    before = PartitionLocks(silent, lambda: 1)
     while len(before.held) < JOB_PARTITIONS:
         await before.balance()
     if in_transaction:
         await silent.execute("BEGIN")
     other = await lock_session.connect(fresh_database, name="other")
-    after = Partitions(other, lambda: 2)
+    after = PartitionLocks(other, lambda: 2)
     async with asyncio.timeout(PATIENCE_S):
         while len(after.held) < JOB_PARTITIONS:
             await after.balance()

@@ -1,7 +1,8 @@
 """Sums of queues and pools that are gone do not stay for ever."""
 
-from fairlead_common.db import migrate, open_pool
+from fairlead_common.db import open_pool
 from fairlead_lookout.service import retention
+from fairlead_lookout.store.view_schema import migrate_schema
 
 DAY_MS = 86_400_000
 NOW_MS = 1_000 * DAY_MS
@@ -10,7 +11,7 @@ NOW_MS = 1_000 * DAY_MS
 async def test_sums_of_queues_and_pools_that_are_gone_are_forgotten(fresh_database: str) -> None:
     pool = await open_pool(fresh_database, size_max=1)
     try:
-        await migrate(pool, "fairlead_lookout", "fairlead_lookout.store", "sql/migrations")
+        await migrate_schema(pool)
         await pool.executemany(
             "INSERT INTO fairlead_lookout.queue_counts (queue, class, state, jobs)"
             " VALUES ($1, 'default', 'QUEUED', $2)",
@@ -20,7 +21,7 @@ async def test_sums_of_queues_and_pools_that_are_gone_are_forgotten(fresh_databa
             "INSERT INTO fairlead_lookout.rounds (pool, at_ms, report) VALUES ($1, $2, '')",
             [("gone", NOW_MS - 30 * DAY_MS), ("here", NOW_MS - DAY_MS)],
         )
-        await retention.forget_old_sums(pool, NOW_MS, usage_days=20)
+        await retention.delete_old_rows(pool, NOW_MS, usage_days=20)
         counts = await pool.fetch("SELECT queue, jobs FROM fairlead_lookout.queue_counts")
         rounds = await pool.fetch("SELECT pool FROM fairlead_lookout.rounds")
     finally:

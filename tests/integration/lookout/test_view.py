@@ -48,7 +48,7 @@ async def folds(world: World, partitions: int) -> None:
     """Wait until a process folds so many partitions."""
 
     async def holds() -> bool:
-        return len(world.service.parts.progress.own) == partitions
+        return len(world.service.deps.progress.own_partitions) == partitions
 
     await until(holds)
 
@@ -201,7 +201,7 @@ async def test_two_processes_share_the_partitions_and_the_last_one_takes_all(
                     assert found["states"] == {"QUEUED": 1}
             partitions = {ids.job_set_partition("q", job_set) for job_set in sets}
             for world in (first, second):
-                assert partitions & world.service.parts.progress.own
+                assert partitions & world.service.deps.progress.own_partitions
         await folds(first, 32)
         for job_set in sets:
             gone = events.JobCancelRequested(job_id=job_id("a", job_set))

@@ -91,7 +91,7 @@ async def running(
             service.checks(),
             own,
             identify=service.identify,
-            error_page=service.excuse,
+            error_page=service.error_page,
         )
         tasks = [group.create_task(each) for each in service.tasks()]
         tasks.append(group.create_task(server.serve(app, "127.0.0.1", port)))

@@ -18,8 +18,8 @@ from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_executor.backends.simulated import SimulatedCluster, Simulation
 from fairlead_executor.core import Core
 from fairlead_executor.executor import Executor, fence
-from fairlead_lookout.store.topic_caches import Clusters as ClustersMirror
-from fairlead_lookout.store.topic_caches import Configured, Mirror, Reports
+from fairlead_lookout.store.topic_caches import ClusterCache as LookoutClusters
+from fairlead_lookout.store.topic_caches import ConfigurationCache, ReportCache, TopicCache
 from fairlead_scheduler.rules.lease_changes import Leases
 from fairlead_scheduler.service import follower
 from fairlead_scheduler.service.follower import State
@@ -102,20 +102,20 @@ async def leader_reports(log: ValidatingLog) -> set[str]:
     return {key.partition("/")[2] for key in newest}
 
 
-def mirror(kind: Callable[..., Mirror]) -> Reader:
-    """Lookout's mirror of a topic."""
+def cache(kind: Callable[..., TopicCache]) -> Reader:
+    """Lookout's cache of a topic."""
 
     async def read(log: ValidatingLog) -> set[str]:
         made = kind(log, away_s=10.0)
         async with working(made.run()):
-            while not made.ready:  # noqa: ASYNC110 (each step of the mirror may make it so)
+            while not made.ready:  # noqa: ASYNC110 (each step of the cache may make it so)
                 await asyncio.sleep(0)
-        if isinstance(made, ClustersMirror):
-            return {node.name for _, _, nodes in made.all() for node in nodes}
-        if isinstance(made, Reports):
-            return {name for name in NAMES if made.of_queue(name, None).shares}
-        assert isinstance(made, Configured)
-        return {name for name in NAMES if made.queue(name) is not None}
+        if isinstance(made, LookoutClusters):
+            return {node.name for _, _, nodes in made.read_all() for node in nodes}
+        if isinstance(made, ReportCache):
+            return {name for name in NAMES if made.read_queue(name).shares}
+        assert isinstance(made, ConfigurationCache)
+        return {name for name in NAMES if made.find_queue(name) is not None}
 
     return read
 
@@ -155,13 +155,13 @@ READERS: Final[dict[tuple[str, str], Reader]] = {
     (LEASES, "leader"): leader_leases,
     (LEASES, "executor"): executor_leases,
     (CLUSTERS, "scheduler"): scheduler_clusters,
-    (CLUSTERS, "lookout"): mirror(ClustersMirror),
+    (CLUSTERS, "lookout"): cache(LookoutClusters),
     (CLUSTERS, "submit"): submit_clusters,
     (CLUSTERS, "executor"): executor_clusters,
     (CONFIG, "scheduler"): scheduler_config,
-    (CONFIG, "lookout"): mirror(Configured),
+    (CONFIG, "lookout"): cache(ConfigurationCache),
     (REPORTS, "leader"): leader_reports,
-    (REPORTS, "lookout"): mirror(Reports),
+    (REPORTS, "lookout"): cache(ReportCache),
 }
 CASES: Final = [
     pytest.param(read, each, id=f"{topic}, {name}: {each.kind}")

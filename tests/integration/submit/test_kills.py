@@ -176,7 +176,7 @@ async def test_what_is_submitted_again_is_so_once_whoever_is_killed(
         body = {"queue": "fire", "jobSet": "old", "jobs": [RUN] * jobs}
         said = await killed.insist("/jobs", body)
         known = {job["id"] for job in said["jobs"]}
-        assert await lookout.parts.progress.reached(
+        assert await lookout.deps.progress.wait_for(
             position_tokens.decode(said["position"]).jobs, 60
         )
         chosen = {"queue": "fire", "jobSet": "old"}

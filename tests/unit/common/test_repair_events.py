@@ -10,7 +10,7 @@ from fairlead_common.domain.ids import JobId, client_job_id, job_set_partition
 from fairlead_common.domain.lifecycle import JobState, RunState
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.repair_events import Choice, Knowledge
-from fairlead_lookout.domain import job_fold
+from fairlead_lookout.domain import view_fold
 from fairlead_lookout.domain.model import JobSet, Known
 from fairlead_lookout.domain.model import Message as LookoutMessage
 from fairlead_scheduler.state import job_table as c
@@ -52,7 +52,7 @@ class Folds:
 
     def __init__(self) -> None:
         self.view = View()
-        self.lookout = Known(jobs={}, sets={("q", "s"): JobSet(1, ("q", "s"), PARTITION)})
+        self.lookout = Known(jobs={}, job_sets={("q", "s"): JobSet(1, ("q", "s"), PARTITION)})
         self._position = 0
 
     def state(self, events: list[ev.AnyEvent]) -> None:
@@ -61,10 +61,10 @@ class Folds:
             place = (PARTITION, self._position, 1_800_000_000_000 + self._position)
             self._position += 1
             apply.fold_messages(self.view, [apply.Message(*place, sequence)], {})
-            changes = job_fold.apply(self.lookout, [LookoutMessage(*place, sequence)])
+            changes = view_fold.fold_messages(self.lookout, [LookoutMessage(*place, sequence)])
             self.lookout = Known(
                 jobs={**self.lookout.jobs, **changes.jobs},
-                sets={**self.lookout.sets, **changes.sets},
+                job_sets={**self.lookout.job_sets, **changes.job_sets},
                 runs={**self.lookout.runs, **changes.runs},
             )
 

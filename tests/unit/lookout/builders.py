@@ -8,11 +8,12 @@ import msgspec
 
 from fairlead_common.domain import ids, shapes
 from fairlead_common.domain.records import events
-from fairlead_lookout.domain import job_fold as fold
-from fairlead_lookout.domain import references
+from fairlead_lookout.domain import view_fold
+from fairlead_lookout.domain.bulk_requests import find_bulk_filters
+from fairlead_lookout.domain.message_batches import skip_folded
 from fairlead_lookout.domain.model import Changes, JobSet, Known, Message, Run, RunKey, SetKey
-from fairlead_lookout.store.fold import shared_counters
-from fairlead_lookout.store.fold.fold_cache import Cache
+from fairlead_lookout.store import table_rows
+from fairlead_lookout.store.fold.fold_cache import FoldCache
 
 QUEUE = "q"
 JOB_SET = "s"
@@ -95,7 +96,7 @@ class PlainView:
     """A view without a database: what `apply` said, kept."""
 
     def __init__(self) -> None:
-        self.cache = Cache()
+        self.cache = FoldCache()
         self.runs: dict[RunKey, Run] = {}
         self.positions: dict[int, int] = {}
         self.labels: dict[str, dict[str, str]] = {}
@@ -106,26 +107,26 @@ class PlainView:
 
     def fold(self, *messages: Message) -> Changes:
         """Fold what was not folded yet, as one batch."""
-        new = fold.fresh(messages, self.positions)
+        new = skip_folded(messages, self.positions)
         known = self.known(new)
-        changes = fold.apply(known, new)
-        for queue, class_, state, change in shared_counters.queue_counts(known, changes):
+        changes = view_fold.fold_messages(known, new)
+        for queue, class_, state, change in table_rows.encode_queue_counts(known, changes):
             self.counted[queue, class_, state] += change
-        for queue, pool, hour, resource, used, lost in shared_counters.usage(changes):
+        for queue, pool, hour, resource, used, lost in table_rows.encode_usage(changes):
             self.used[queue, pool, hour, resource] += used
             self.lost[queue, pool, hour, resource] += lost
         for key, lines in changes.lines.items():
             self.told.setdefault(key, []).extend(msgspec.json.decode(line.json) for line in lines)
         self.runs.update(changes.runs)
         self.labels.update({name: said.labels for name, said in changes.submitted.items()})
-        self.cache.settle(changes)
+        self.cache.apply(changes)
         for each in new:
             self.positions[each.partition] = each.position + 1
         return changes
 
     def known(self, messages: Sequence[Message]) -> Known:
         """What `apply` is given for these messages."""
-        sets = dict(self.cache.sets)
+        sets = dict(self.cache.job_sets)
         for each in messages:
             key = (each.sequence.queue, each.sequence.job_set)
             sets.setdefault(key, JobSet(len(sets), key, each.partition))
@@ -135,11 +136,11 @@ class PlainView:
                 for job in self.cache.jobs.values()
                 if sets[job.key].partition == each.partition
             ]
-            for each, _ in references.bulk(messages)
+            for each, _ in find_bulk_filters(messages)
         }
         return Known(
             jobs=self.cache.jobs,
-            sets=sets,
+            job_sets=sets,
             runs=self.runs,
             candidates=candidates,
             labels=self.labels,
@@ -156,4 +157,4 @@ class PlainView:
 
     def counts(self, job_set: str = JOB_SET) -> dict[str, int]:
         """Jobs by state."""
-        return self.cache.sets[QUEUE, job_set].by_state()
+        return self.cache.job_sets[QUEUE, job_set].by_state()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_lookout.service.background_task import Behind
+from fairlead_lookout.service.background_task import BackgroundTask
 
 
 class Trouble(Exception):
@@ -22,12 +22,12 @@ async def test_a_piece_begins_when_the_one_before_is_done() -> None:
         await gate.wait()
         told.append(f"{name} ends")
 
-    async with Behind() as behind:
-        await behind.begin(work("one"))
+    async with BackgroundTask() as background:
+        await background.start(work("one"))
         await asyncio.sleep(0)
         assert told == ["one begins"]
         gate.set()
-        await behind.begin(work("two"))
+        await background.start(work("two"))
         assert told == ["one begins", "one ends"]
     assert told == ["one begins", "one ends", "two begins", "two ends"]
 
@@ -42,9 +42,9 @@ async def test_a_failure_ends_what_comes_after_it() -> None:
         told.append("begun")
 
     async def all_of_it(*pieces: Coroutine[Any, Any, None]) -> None:
-        async with Behind() as behind:
+        async with BackgroundTask() as background:
             for piece in pieces:
-                await behind.begin(piece)
+                await background.start(piece)
 
     with pytest.raises(Trouble):
         await all_of_it(fail(), work())
@@ -64,8 +64,8 @@ async def test_who_fails_ends_what_goes_on_behind() -> None:
             told.append("ended")
 
     async def fails_meanwhile() -> None:
-        async with Behind() as behind:
-            await behind.begin(work())
+        async with BackgroundTask() as background:
+            await background.start(work())
             await asyncio.sleep(0)
             raise Trouble
 
@@ -84,8 +84,8 @@ async def test_who_is_cancelled_while_waiting_ends_what_is_waited_for() -> None:
             told.append("ended")
 
     async def waits() -> None:
-        async with Behind() as behind:
-            await behind.begin(work())
+        async with BackgroundTask() as background:
+            await background.start(work())
 
     waiting = asyncio.create_task(waits())
     for _ in range(3):

@@ -7,8 +7,8 @@ import pytest
 from fairlead_common.domain.problems import Problem
 from fairlead_common.log import topics
 from fairlead_common.log.memory_log import MemoryLog
-from fairlead_lookout.http.executor_logs import Logs
-from fairlead_lookout.store.topic_caches import Clusters
+from fairlead_lookout.http.executor_logs import ExecutorLogs
+from fairlead_lookout.store.topic_caches import ClusterCache
 from tests.unit.lookout.builders import job_id
 
 ROW = {"executor": "e", "number": 1, "ended_ms": None, "running_ms": 1, "state": "RUNNING"}
@@ -18,8 +18,8 @@ async def test_a_cluster_is_unknown_only_once_all_clusters_were_read() -> None:
     """A reader whose server was killed asks the next one at once, and gives up at a 404."""
     log = MemoryLog(lambda: 0)
     await log.create(topics.clusters())
-    clusters = Clusters(log, away_s=1)
-    logs = Logs(clusters, "key")
+    clusters = ClusterCache(log, away_s=1)
+    logs = ExecutorLogs(clusters, "key")
     with pytest.raises(Problem) as refused:
         await logs.open(ROW, job_id("a"), {})
     assert (refused.value.slug, refused.value.retry_after_s) == ("unavailable", 1)

@@ -9,8 +9,8 @@ import pytest
 
 from fairlead_common.domain.problems import Problem
 from fairlead_common.web.fair_semaphore import CALLER, FairSemaphore
-from fairlead_lookout.http.pages.live_fragments import LiveFragments, Shared
-from fairlead_lookout.store.view_progress import Progress
+from fairlead_lookout.http.pages.live_fragments import LiveFragments, SharedFragment
+from fairlead_lookout.store.view_progress import ViewProgress
 
 WAIT_S = 60.0
 
@@ -22,18 +22,18 @@ class Renders:
         self.counts: Counter[str] = Counter()
         self.order: list[str] = []
 
-    def shared(self, name: str, partition: int | None = None) -> Shared:
+    def shared(self, name: str, partition: int | None = None) -> SharedFragment:
         async def render() -> bytes:
             self.counts[name] += 1
             self.order.append(name)
             return f"{name} {self.counts[name]}".encode()
 
-        return Shared(name, render, partition)
+        return SharedFragment(name, render, partition)
 
 
 @asynccontextmanager
-async def fragments() -> AsyncIterator[tuple[LiveFragments, Progress]]:
-    progress = Progress(None)
+async def fragments() -> AsyncIterator[tuple[LiveFragments, ViewProgress]]:
+    progress = ViewProgress(None)
     live = LiveFragments(progress, FairSemaphore("live fragments", 1, 1, 1_000))
     async with asyncio.timeout(WAIT_S):
         yield live, progress
@@ -70,7 +70,7 @@ async def test_what_cannot_be_shown_is_refused_to_all_who_ask() -> None:
         raise Problem("not-found", "There is no such job set.")
 
     async with fragments() as (live, _):
-        asked = [live.ready(Shared("never", render)) for _ in range(3)]
+        asked = [live.wait_until_rendered(SharedFragment("never", render)) for _ in range(3)]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         assert [type(each) for each in answers] == [Problem] * 3
         assert len(live) == 0
@@ -88,7 +88,7 @@ async def test_a_fragment_stays_as_it_was_while_the_database_is_away() -> None:
         return answer
 
     async with fragments() as (live, progress):
-        tab = live.follow(Shared("page", render))
+        tab = live.follow(SharedFragment("page", render))
         assert await anext(tab) == b"one"
         progress.advance({1: 1})
         await failed.wait()
@@ -102,7 +102,7 @@ async def test_many_fragments_of_one_caller_do_not_delay_that_of_another() -> No
 
     async def open_tab(caller: str, name: str) -> None:
         CALLER.set(caller)
-        await live.ready(renders.shared(name))
+        await live.wait_until_rendered(renders.shared(name))
 
     async with fragments() as (live, _):
         tabs = [asyncio.create_task(open_tab("greedy", f"g{n}")) for n in range(50)]
@@ -118,4 +118,4 @@ async def test_an_error_of_ours_ends_the_stream() -> None:
 
     async with fragments() as (live, _):
         with pytest.raises(ValueError, match="template is wrong"):
-            await live.ready(Shared("broken", render))
+            await live.wait_until_rendered(SharedFragment("broken", render))

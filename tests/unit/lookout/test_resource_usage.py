@@ -4,9 +4,9 @@ import random
 
 from fairlead_common.domain.records import events, scheduling_reports
 from fairlead_lookout.domain import fairness_fold, resource_usage
-from fairlead_lookout.domain.fairness_fold import MINUTE_MS, Said
+from fairlead_lookout.domain.fairness_fold import MINUTE_MS, ReportRecord
 from fairlead_lookout.domain.model import JobSet, Run
-from fairlead_lookout.domain.resource_usage import HOUR_MS, Meter
+from fairlead_lookout.domain.resource_usage import HOUR_MS, UsageMeter
 from tests.unit.lookout.builders import PlainView, job_id, leased, message, submitted, succeeded
 
 KEY = ("q", "s")
@@ -19,9 +19,9 @@ def run(number: int, leased_ms: int) -> Run:
 
 
 def test_a_long_run_is_spread_over_its_hours() -> None:
-    job_set, meter = JobSet(1, KEY, 0), Meter(ASKED)
-    meter.leased(job_set, run(1, HOUR_MS // 2))
-    meter.ended(job_set, run(1, HOUR_MS // 2), 3 * HOUR_MS)
+    job_set, meter = JobSet(1, KEY, 0), UsageMeter(ASKED)
+    meter.start_run(job_set, run(1, HOUR_MS // 2))
+    meter.end_run(job_set, run(1, HOUR_MS // 2), 3 * HOUR_MS)
     hours = {hour: usage.used["cpu"] / 1000 for (_, _, hour), usage in meter.usage.items()}
     assert hours == {0: HOUR_MS / 2, HOUR_MS: HOUR_MS, 2 * HOUR_MS: HOUR_MS}
     assert job_set.used == {"cpu": 1000 * (5 * HOUR_MS // 2)}
@@ -31,16 +31,16 @@ def test_a_long_run_is_spread_over_its_hours() -> None:
 def test_runs_that_overlap_add_up_whenever_they_are_counted() -> None:
     chance = random.Random(3)
     for _ in range(20):
-        job_set, meter = JobSet(1, KEY, 0), Meter(ASKED)
+        job_set, meter = JobSet(1, KEY, 0), UsageMeter(ASKED)
         spans = [(begin, begin + chance.randrange(9 * HOUR_MS)) for begin in
                  sorted(chance.randrange(5 * HOUR_MS) for _ in range(10))]  # fmt: skip
         moments = [(begin, 0, n) for n, (begin, _) in enumerate(spans)]
         moments += [(end, 1, n) for n, (_, end) in enumerate(spans)]
         for at_ms, is_end, number in sorted(moments):
             each = run(number, spans[number][0])
-            meter.ended(job_set, each, at_ms) if is_end else meter.leased(job_set, each)
+            meter.end_run(job_set, each, at_ms) if is_end else meter.start_run(job_set, each)
             if chance.random() < 0.3:
-                meter.accrue(job_set, at_ms)
+                meter.count_until(job_set, at_ms)
         total = 1000 * sum(end - begin for begin, end in spans)
         assert job_set.used["cpu"] == total
         assert sum(usage.used["cpu"] for usage in meter.usage.values()) == total
@@ -54,35 +54,35 @@ def test_what_a_preempted_run_used_is_lost() -> None:
     view.fold(message(400, asked), message(500, stopped, *succeeded("b")))
     assert sum(view.lost.values()) == 1000 * 500
     assert sum(view.used.values()) == 2 * 1000 * 500
-    assert view.cache.sets[KEY].held == {}
+    assert view.cache.job_sets[KEY].held == {}
 
 
 def test_what_still_runs_is_counted_until_now() -> None:
-    job_set, meter = JobSet(1, KEY, 0, jobs=4, live=3, last_ms=1_000), Meter(ASKED)
-    meter.leased(job_set, run(1, 0))
-    assert resource_usage.used(job_set, 5_000) == {"cpu": 5_000_000}
+    job_set, meter = JobSet(1, KEY, 0, jobs=4, live=3, last_ms=1_000), UsageMeter(ASKED)
+    meter.start_run(job_set, run(1, 0))
+    assert resource_usage.total_usage(job_set, 5_000) == {"cpu": 5_000_000}
     assert job_set.used == {}
-    assert resource_usage.eta_ms(job_set, 1_500) == 4_000
-    assert resource_usage.eta_ms(job_set, 5_000) is None
+    assert resource_usage.estimate_end_ms(job_set, 1_500) == 4_000
+    assert resource_usage.estimate_end_ms(job_set, 5_000) is None
 
 
 def test_a_mean_share_is_weighted_with_the_time_for_which_it_held() -> None:
-    def said(at_ms: int, share: float) -> Said:
+    def said(at_ms: int, share: float) -> ReportRecord:
         record = scheduling_reports.QueueShare(pool="p", queue="q", weight=1, actual_share=share)
-        return Said("p/q", at_ms, record)
+        return ReportRecord("p/q", at_ms, record)
 
-    whole = fairness_fold.apply({}, [said(0, 1.0), said(45_000, 0.0), said(60_000, 0.5)])
+    whole = fairness_fold.fold_reports({}, [said(0, 1.0), said(45_000, 0.0), said(60_000, 0.5)])
     first = whole.sums[MINUTE_MS, "q", 0, "p"]
     assert (first.ms, first.actual_share) == (60_000, 45_000)
-    known: dict[fairness_fold.StandingKey, fairness_fold.Standing] = {}
+    known: dict[fairness_fold.ShareKey, fairness_fold.ReportedShare] = {}
     parts = []
     for record in [said(0, 1.0), said(45_000, 0.0), said(60_000, 0.5)]:
-        added = fairness_fold.apply(known, [record])
-        known |= {key: each for key, each in added.now.items() if each is not None}
+        added = fairness_fold.fold_reports(known, [record])
+        known |= {key: each for key, each in added.current.items() if each is not None}
         parts.append(added.sums.get((MINUTE_MS, "q", 0, "p")))
     assert sum(each.actual_share for each in parts if each) == first.actual_share
-    ended = fairness_fold.apply(known, [Said("p/q", 120_000, None)])
-    assert ended.now == {("p", "q"): None}
+    ended = fairness_fold.fold_reports(known, [ReportRecord("p/q", 120_000, None)])
+    assert ended.current == {("p", "q"): None}
     assert ended.sums[MINUTE_MS, "q", 60_000, "p"].actual_share == 30_000
 
 

@@ -4,14 +4,14 @@ import random
 
 from fairlead_common.domain import timestamps
 from fairlead_lookout.http.pages import share_charts
-from fairlead_lookout.http.responses import FairnessShown, StandingShown
+from fairlead_lookout.http.responses import FairnessResponse, ShareResponse
 
 HOUR_MS = 3_600_000
 
 
-def found(points: list[StandingShown]) -> FairnessShown:
+def found(points: list[ShareResponse]) -> FairnessResponse:
     """These points in a day that begins at 0."""
-    return FairnessShown(
+    return FairnessResponse(
         queue="q",
         from_=timestamps.rfc3339(0),
         to=timestamps.rfc3339(24 * HOUR_MS),
@@ -26,7 +26,7 @@ def found(points: list[StandingShown]) -> FairnessShown:
 def test_lines_stay_in_their_box_and_there_is_one_picture_a_pool() -> None:
     chance = random.Random(4)
     points = [
-        StandingShown(
+        ShareResponse(
             time=timestamps.rfc3339(hour * HOUR_MS),
             pool=pool,
             share=chance.random() / 3,
@@ -38,7 +38,7 @@ def test_lines_stay_in_their_box_and_there_is_one_picture_a_pool() -> None:
         for hour in range(24)
         for pool in ("a", "b")
     ]
-    pictures = share_charts.pictures(found(points))
+    pictures = share_charts.draw_charts(found(points))
     assert [each.pool for each in pictures] == ["a", "b"]
     for each in pictures:
         assert 0.1 <= each.top <= 1
@@ -48,4 +48,4 @@ def test_lines_stay_in_their_box_and_there_is_one_picture_a_pool() -> None:
             assert places[0][0] == 0
             assert places[-1][0] == share_charts.WIDTH
             assert all(0 <= y <= share_charts.HEIGHT for _, y in places)
-    assert share_charts.pictures(found([])) == []
+    assert share_charts.draw_charts(found([])) == []

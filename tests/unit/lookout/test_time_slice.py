@@ -8,7 +8,7 @@ import pytest
 from fairlead_common.db.connection_pool import DatabaseUnavailable
 from fairlead_common.domain.errors import LogUnavailable, PositionExpired
 from fairlead_common.service import clock
-from fairlead_lookout.store.fold.time_slice import ITEMS, TURN_S, Turns
+from fairlead_lookout.store.fold.time_slice import ITEMS_PER_CHECK, SLICE_S, TimeSlice
 from fairlead_lookout.store.outages import Outages
 
 
@@ -26,16 +26,16 @@ async def test_long_work_gives_others_their_turns_and_keeps_its_order() -> None:
             await asyncio.sleep(0)
 
     def slow(number: int) -> int:
-        if number % ITEMS == 0:
-            over_s = clock.monotonic_s() + TURN_S
+        if number % ITEMS_PER_CHECK == 0:
+            over_s = clock.monotonic_s() + SLICE_S
             while clock.monotonic_s() < over_s:
                 pass
         return -number
 
     beside = asyncio.create_task(other())
-    made = await Turns().each(slow, range(10 * ITEMS))
+    made = await TimeSlice().map_all(slow, range(10 * ITEMS_PER_CHECK))
     beside.cancel()
-    assert made == [-number for number in range(10 * ITEMS)]
+    assert made == [-number for number in range(10 * ITEMS_PER_CHECK)]
     assert turns_of_others >= 9
 
 
@@ -52,14 +52,14 @@ async def test_an_outage_within_the_bound_is_waited_out() -> None:
     )
 
     async def session() -> None:
-        troubles.append(outages.trouble)
-        outages.well()
+        troubles.append(outages.problem)
+        outages.report_progress()
         raise next(ends)
 
     with pytest.raises(Ended):
-        await outages.outlast(session)
+        await outages.run_sessions(session)
     assert troubles == [
-        "the fold has not begun",
+        "the fold has not started",
         "the fold waits: no broker",
         None,
         "the fold waits: refused",
@@ -77,7 +77,7 @@ async def test_an_outage_beyond_the_bound_ends_the_worker(
         raise away
 
     with pytest.raises(raised, match="the fold: away for"):
-        await Outages("the fold", away_s=-1.0).outlast(session)
+        await Outages("the fold", away_s=-1.0).run_sessions(session)
 
 
 async def test_a_full_disk_is_waited_for_beyond_any_bound() -> None:
@@ -86,14 +86,14 @@ async def test_a_full_disk_is_waited_for_beyond_any_bound() -> None:
     found: list[str | None] = []
 
     async def session() -> None:
-        found.append(outages.full)
+        found.append(outages.disk_full)
         raise next(ends)
 
     with pytest.raises(Ended):
-        await outages.outlast(session)
+        await outages.run_sessions(session)
     assert found == [
         None,
         "The disk of Postgres is full, nothing was written: could not extend file",
     ]
-    outages.well()
-    assert outages.full is None
+    outages.report_progress()
+    assert outages.disk_full is None

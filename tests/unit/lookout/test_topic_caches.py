@@ -6,7 +6,7 @@ from fairlead_common.domain.records import scheduling_reports
 from fairlead_common.domain.records.scheduling_reports import Waiting
 from fairlead_common.log import topics
 from fairlead_common.log.memory_log import MemoryLog
-from fairlead_lookout.store.topic_caches import Reports
+from fairlead_lookout.store.topic_caches import ReportCache
 
 
 def waiting(number: int) -> Waiting:
@@ -18,7 +18,7 @@ async def test_pools_and_queues_of_which_nothing_is_said_any_more_are_forgotten(
     log = MemoryLog(lambda: 0)
     await log.create(topics.reports())
     producer = await log.producer("test")
-    mirror = Reports(log, away_s=10.0)
+    mirror = ReportCache(log, away_s=10.0)
     following = asyncio.create_task(mirror.run())
     said = [waiting(number) for number in range(50)]
     try:
@@ -34,4 +34,4 @@ async def test_pools_and_queues_of_which_nothing_is_said_any_more_are_forgotten(
     finally:
         following.cancel()
     assert not mirror.times_ms
-    assert mirror._of_pool == mirror._of_queue == {}
+    assert mirror._keys_of_pool == mirror._keys_of_queue == {}

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from fairlead_lookout.store.view_progress import Progress
+from fairlead_lookout.store.view_progress import ViewProgress
 
 
 class Table:
@@ -23,8 +23,8 @@ class Table:
 
 
 async def test_a_waiter_is_woken_by_the_fold() -> None:
-    progress = Progress(Table())
-    waiting = asyncio.create_task(progress.reached({3: 5}, 30.0))
+    progress = ViewProgress(Table())
+    waiting = asyncio.create_task(progress.wait_for({3: 5}, 30.0))
     for position in (1, 4, 5):
         await asyncio.sleep(0)
         progress.advance({3: position})
@@ -32,16 +32,16 @@ async def test_a_waiter_is_woken_by_the_fold() -> None:
 
 
 async def test_a_waiter_is_told_when_it_does_not_come() -> None:
-    progress = Progress(Table())
+    progress = ViewProgress(Table())
     progress.advance({3: 4})
-    assert not await progress.reached({3: 5}, 0.01)
-    assert await progress.reached({3: 4}, 0.0)
-    assert await progress.reached({}, 0.0)
+    assert not await progress.wait_for({3: 5}, 0.01)
+    assert await progress.wait_for({3: 4}, 0.0)
+    assert await progress.wait_for({}, 0.0)
 
 
 async def test_what_was_read_before_a_batch_does_not_set_it_back() -> None:
     table = Table()
-    progress = Progress(table)
+    progress = ViewProgress(table)
     table.rows = [(3, 1)]
     table.answer.clear()
     refreshing = asyncio.create_task(progress.refresh())
@@ -53,17 +53,17 @@ async def test_what_was_read_before_a_batch_does_not_set_it_back() -> None:
 
 
 async def test_what_a_crash_of_the_database_took_back_is_waited_for_again() -> None:
-    progress = Progress(Table())
+    progress = ViewProgress(Table())
     progress.advance({3: 9, 4: 7})
-    progress.begin({3: 5})
-    assert not await progress.reached({3: 9}, 0.0)
-    assert await progress.reached({3: 5, 4: 7}, 0.0)
+    progress.reset({3: 5})
+    assert not await progress.wait_for({3: 9}, 0.0)
+    assert await progress.wait_for({3: 5, 4: 7}, 0.0)
 
 
 async def test_a_change_between_reading_and_waiting_is_not_missed() -> None:
-    progress = Progress(Table())
+    progress = ViewProgress(Table())
     progress.advance({3: 1})
     seen = progress.positions
     progress.advance({3: 2})
     async with asyncio.timeout(120):
-        await progress.beyond(seen, 3_600.0)
+        await progress.wait_for_change(seen, 3_600.0)

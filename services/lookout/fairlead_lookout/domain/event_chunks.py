@@ -1,7 +1,7 @@
-"""Public events in chunks: the lines of one job set and one batch, as tables and streams keep them.
+"""Public events in chunks: the lines of one job set and one batch, as they are stored.
 
-A chunk is newline-delimited JSON, deflated when that makes it smaller. It is named by the id of
-its last event and knows the id of the event before its first, so that a reader notices a gap.
+A chunk is newline-delimited JSON, deflated if it is long enough. Its id is that of its last event;
+it also has the id of the event before its first, so that a reader notices a gap.
 """
 
 import zlib
@@ -15,7 +15,7 @@ from fairlead_lookout.domain.model import JobSet, Line, SetKey
 CHUNK_BYTES_MAX: Final = 256 * 1024
 DEFLATE_BYTES_MIN: Final = 1024
 _DEFLATED: Final = 0x78
-"""First byte of what zlib writes; a line of JSON begins otherwise."""
+"""The first byte of deflated data; a line of JSON never starts with it."""
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
@@ -29,11 +29,13 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
-def pack(sets: Mapping[SetKey, JobSet], lines: Mapping[SetKey, list[Line]]) -> Iterator[Chunk]:
-    """The chunks that hold these lines, one by one; `sets` as they were before the lines."""
-    for key, told in lines.items():
-        previous = sets[key].last
-        for part in _parts(told):
+def pack_chunks(
+    job_sets: Mapping[SetKey, JobSet], lines: Mapping[SetKey, list[Line]]
+) -> Iterator[Chunk]:
+    """The chunks that contain these lines. `job_sets`: as they were before the lines."""
+    for key, own in lines.items():
+        previous = job_sets[key].last
+        for part in _divide(own):
             first, last = part[0], part[-1]
             chunk = Chunk(
                 key=key,
@@ -47,7 +49,7 @@ def pack(sets: Mapping[SetKey, JobSet], lines: Mapping[SetKey, list[Line]]) -> I
             previous = chunk.last
 
 
-def _parts(lines: list[Line]) -> Iterator[list[Line]]:
+def _divide(lines: list[Line]) -> Iterator[list[Line]]:
     part: list[Line] = []
     size = 0
     for line in lines:
@@ -61,7 +63,7 @@ def _parts(lines: list[Line]) -> Iterator[list[Line]]:
 
 
 def deflate(text: bytes) -> bytes:
-    """Smaller, if it is long enough to be worth it."""
+    """The text, deflated if it is long enough."""
     return zlib.compress(text, 1) if len(text) >= DEFLATE_BYTES_MIN else text
 
 
@@ -77,8 +79,8 @@ class _Identified(msgspec.Struct, frozen=True, gc=False):
 _decode_id: Final = msgspec.json.Decoder(_Identified).decode
 
 
-def after(data: bytes, seen: tuple[int, int]) -> Iterator[tuple[tuple[int, int], bytes]]:
-    """The events of a chunk behind `seen`: their ids and their lines."""
+def split_after(data: bytes, seen: tuple[int, int]) -> Iterator[tuple[tuple[int, int], bytes]]:
+    """The ids and lines of the events of a chunk after `seen`."""
     for line in inflate(data).split(b"\n"):
         _, position, item = _decode_id(line).id.split("-")
         place = (int(position), int(item))

@@ -1,7 +1,8 @@
-"""Shares over time: what the scheduler says of each queue, integrated over the log's time. Pure.
+"""Shares over time: what the scheduler reports about each queue, integrated over the log's time.
 
-A queue's standing holds from the record that says it until the next one. The time between is added
-to the minutes and hours that it covers, weighted with the ms; a sum divided by its ms is a mean.
+The share of a queue is valid from the record that reports it until the next one. The time between
+is added to the minutes and hours that it covers, weighted with the ms; a sum divided by its ms is a
+mean.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,35 +11,35 @@ from typing import Final
 import msgspec
 
 from fairlead_common.domain.records.scheduling_reports import QueueShare, Round, Waiting, decode
-from fairlead_lookout.domain.resource_usage import HOUR_MS, spread
+from fairlead_lookout.domain.resource_usage import HOUR_MS, split_time
 
 MINUTE_MS: Final = 60_000
-MINUTES_KEPT_MS: Final = 2 * 24 * HOUR_MS
-"""For so long the minutes are kept; then only the hours."""
+MINUTES_RETAINED_MS: Final = 2 * 24 * HOUR_MS
+"""Minutes are retained for this long, then only hours."""
 GAP_MS_MAX: Final = 31 * 24 * HOUR_MS
 
-StandingKey = tuple[str, str]
+ShareKey = tuple[str, str]
 """(pool, queue)"""
 BucketKey = tuple[int, str, int, str]
 """(width in ms, queue, first ms, pool)"""
 
 
-class Said(msgspec.Struct, frozen=True):
-    """One record of `fairlead.reports`, decoded; `report` None takes it back."""
+class ReportRecord(msgspec.Struct, frozen=True):
+    """One record of `fairlead.reports`, decoded; `report`: None for a deleted key."""
 
     key: str
     time_ms: int
     report: Waiting | QueueShare | Round | None
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """What was last said of a queue in a pool, and up to when that is in the sums."""
+class ReportedShare(msgspec.Struct, frozen=True):
+    """The last report about a queue in a pool, and up to when it has been added to the sums."""
 
     share: QueueShare
     summed_ms: int
 
 
-class Sums(msgspec.Struct):
+class ShareSums(msgspec.Struct):
     """Values x ms of one bucket."""
 
     ms: int = 0
@@ -49,7 +50,7 @@ class Sums(msgspec.Struct):
     running: float = 0.0
 
     def add(self, share: QueueShare, ms: int) -> None:
-        """So many ms of this."""
+        """Add this share for a time."""
         self.ms += ms
         self.actual_share += share.actual_share * ms
         self.fair_share += share.fair_share * ms
@@ -58,56 +59,62 @@ class Sums(msgspec.Struct):
         self.running += share.running * ms
 
 
-class Added(msgspec.Struct, frozen=True):
-    """What a batch of records makes of the tables: None for a standing that is no more."""
+class FairnessChanges(msgspec.Struct, frozen=True):
+    """What a batch of records adds to the tables. `current`: the newest reports, None for a queue
+    that has left its pool."""
 
-    sums: dict[BucketKey, Sums]
-    now: dict[StandingKey, Standing | None]
+    sums: dict[BucketKey, ShareSums]
+    current: dict[ShareKey, ReportedShare | None]
     rounds: list[Round]
 
 
-def read(key: str, value: bytes | None, time_ms: int) -> Said:
-    """A record as it came from the log."""
-    return Said(key, time_ms, None if value is None else decode(value))
+def decode_record(key: str, value: bytes | None, time_ms: int) -> ReportRecord:
+    """A record of the log."""
+    return ReportRecord(key, time_ms, None if value is None else decode(value))
 
 
-def apply(known: Mapping[StandingKey, Standing], said: Iterable[Said]) -> Added:
-    """What these records, in order, make of what is known."""
-    added = Added({}, {}, [])
-    for each in said:
-        match each.report:
+def fold_reports(
+    known: Mapping[ShareKey, ReportedShare], records: Iterable[ReportRecord]
+) -> FairnessChanges:
+    """Apply these records, in order, to the newest reports that are known."""
+    changes = FairnessChanges({}, {}, [])
+    for record in records:
+        match record.report:
             case QueueShare() as share:
-                at = (share.pool, share.queue)
-                _close(added, known, at, each.time_ms)
-                added.now[at] = Standing(share, each.time_ms)
-            case Round() as done:
-                added.rounds.append(done)
+                key = (share.pool, share.queue)
+                _add_until(changes, known, key, record.time_ms)
+                changes.current[key] = ReportedShare(share, record.time_ms)
+            case Round() as last:
+                changes.rounds.append(last)
             case Waiting():
                 pass
             case None:
-                pool, _, queue = each.key.partition("/")
+                pool, _, queue = record.key.partition("/")
                 if queue and "/" not in queue:
-                    _close(added, known, (pool, queue), each.time_ms)
-                    added.now[pool, queue] = None
-    return added
+                    _add_until(changes, known, (pool, queue), record.time_ms)
+                    changes.current[pool, queue] = None
+    return changes
 
 
-def _close(
-    added: Added, known: Mapping[StandingKey, Standing], at: StandingKey, time_ms: int
+def _add_until(
+    changes: FairnessChanges,
+    known: Mapping[ShareKey, ReportedShare],
+    key: ShareKey,
+    time_ms: int,
 ) -> None:
-    standing = added.now[at] if at in added.now else known.get(at)
-    if standing is not None:
-        add(added.sums, standing, time_ms)
+    reported = changes.current[key] if key in changes.current else known.get(key)
+    if reported is not None:
+        add_share(changes.sums, reported, time_ms)
 
 
-def add(sums: dict[BucketKey, Sums], standing: Standing, until_ms: int) -> None:
-    """Add the time in which this held."""
-    share = standing.share
-    for width_ms, kept_ms in ((MINUTE_MS, MINUTES_KEPT_MS), (HOUR_MS, GAP_MS_MAX)):
-        from_ms = max(standing.summed_ms, until_ms - kept_ms)
-        for start_ms, ms in spread(from_ms, until_ms, width_ms):
+def add_share(sums: dict[BucketKey, ShareSums], reported: ReportedShare, until_ms: int) -> None:
+    """Add the time in which this report was the newest."""
+    share = reported.share
+    for width_ms, span_ms in ((MINUTE_MS, MINUTES_RETAINED_MS), (HOUR_MS, GAP_MS_MAX)):
+        from_ms = max(reported.summed_ms, until_ms - span_ms)
+        for start_ms, ms in split_time(from_ms, until_ms, width_ms):
             key = (width_ms, share.queue, start_ms, share.pool)
             bucket = sums.get(key)
             if bucket is None:
-                sums[key] = bucket = Sums()
+                sums[key] = bucket = ShareSums()
             bucket.add(share, ms)

@@ -1,7 +1,7 @@
-"""What the fold knows of jobs, their runs and their job sets, as plain mutable records.
+"""The records of jobs, runs and job sets that the fold changes.
 
-`apply` (see `job_fold.py`) copies a record before it changes it, so that a batch that could not be
-written leaves nothing behind. States are the words of `lifecycle.JobState` and
+The fold (see `view_fold.py`) copies a record before it changes it, so a batch that could not be
+written leaves no trace. States are the words of `lifecycle.JobState` and
 `lifecycle.RunState` as plain text: a fold of 10,000 events a second hashes them all the time.
 All times are the log's append times in ms (UTC).
 """
@@ -26,12 +26,12 @@ UsageKey: TypeAlias = tuple[str, str, int]
 """(queue, pool, hour as its first ms)"""
 
 Amounts: TypeAlias = dict[str, int]
-"""resource -> amount in its fixed unit; multiplied with ms where it says what was used"""
+"""resource -> amount in its fixed unit; amounts that were used are multiplied with ms"""
 
 
 class Run(msgspec.Struct, gc=False):
-    """One attempt. `cause` says why it was preempted, if it was and has ended (until then its job
-    knows, see `Job`); `shape` what it holds."""
+    """One run. `cause`: why it was preempted, once it has ended (before that see `Job`);
+    `shape`: the resources that it holds."""
 
     number: int
     state: str
@@ -51,13 +51,12 @@ class Run(msgspec.Struct, gc=False):
 
 
 class Job(msgspec.Struct, gc=False):
-    """One job; `latest` is its newest run. `stopping` is `cancel`, `preempt` or None; with
-    `preempt`, `stop_cause` and `stop_reason` say why, until the run ends and takes them over: so a
-    wish changes one row, also where it is one of 100,000.
+    """One job; `latest`: its newest run. `stopping` is `cancel`, `preempt` or None. With `preempt`,
+    `stop_cause` and `stop_reason` are why; they are copied to the run when it has ended, so that a
+    bulk request for 100,000 jobs changes one row of each.
 
-    `superseded_by`: the job that was submitted in its place, in the same job set.
-    `held` until somebody releases it. `new` and `dirty` say whether the row must be inserted or
-    updated; a record that was written has neither.
+    `superseded_by`: the job in the same job set that is its resubmission. `held`: not released yet.
+    `new`, `dirty`: the row must be inserted or updated.
     """
 
     id: str
@@ -89,11 +88,11 @@ class Job(msgspec.Struct, gc=False):
 
 
 class JobSet(msgspec.Struct):
-    """One job set and its counters. `last` is the id of its newest public event.
+    """One job set and its counters. `last`: the id of its newest public event.
 
-    `failures` counts failed and rejected jobs by category. `held` is what its runs hold now, by
-    pool; `used` what they have used up to `metered_ms` (see `resource_usage.py`). `superseded`:
-    jobs that did not succeed and in whose place others were submitted.
+    `failures`: failed and rejected jobs by category. `held`: the resources that its runs hold now,
+    by pool; `used`: what they have used up to `metered_ms` (see `resource_usage.py`). `superseded`:
+    jobs that did not succeed and were submitted again.
     """
 
     number: int
@@ -113,7 +112,7 @@ class JobSet(msgspec.Struct):
     superseded: int = 0
 
     def copy(self) -> "JobSet":
-        """A record of its own, counters included."""
+        """A deep copy."""
         return msgspec.structs.replace(
             self,
             counts=dict(self.counts),
@@ -122,8 +121,13 @@ class JobSet(msgspec.Struct):
             used=dict(self.used),
         )
 
+    def count_failure(self, category: str) -> None:
+        """Count a failed or rejected job."""
+        name = category or "internal"
+        self.failures[name] = self.failures.get(name, 0) + 1
+
     def by_state(self) -> dict[str, int]:
-        """How many jobs are in each state, without the states that have none."""
+        """Jobs by state, without states that have none."""
         total: dict[str, int] = {}
         for (_, state), jobs in self.counts.items():
             if jobs:
@@ -132,41 +136,40 @@ class JobSet(msgspec.Struct):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One message of `fairlead.jobs` with its place and the log's time.
+    """One message of `fairlead.jobs` with its position and append time.
 
-    `told`: public events of it that were told before, when only a part of it is left.
+    `published`: public events that earlier parts of a bulk request have published.
     """
 
     partition: int
     position: int
     time_ms: int
     sequence: EventSequence
-    told: int = 0
+    published: int = 0
 
 
-class Within(msgspec.Struct, frozen=True, rename="camel"):
-    """How far a request about many jobs, the message at `position`, has been folded: up to this
-    job, in the order of job set, number and id; `told` public events of it were told."""
+class BulkProgress(msgspec.Struct, frozen=True, rename="camel"):
+    """How much of a bulk request, the message at `position`, has been folded: up to this job, in
+    the order of job set, number and id. `published`: the public events so far."""
 
     position: int
     job_set: str
     number: int
     job_id: str
-    told: int = 0
+    published: int = msgspec.field(default=0, name="told")
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What the view holds of everything that a batch of messages mentions.
+    """The records of the view that a batch of messages refers to.
 
-    `jobs` by id with their newest runs; `runs` are older runs that the batch mentions; `sets` has
-    every job set of the batch and of every job in `jobs`. `candidates`: for a message (partition,
-    position) that asks something of all jobs of a filter, the ids of jobs that it may find, and
-    `labels` theirs, by id, where a filter asks for any. `requests`: what the shapes of these jobs
-    ask for.
+    `jobs`: by id, with their newest runs; `runs`: older runs; `job_sets`: those of the messages and
+    of all jobs. `candidates`: for a message (partition, position) with a bulk request, the ids of
+    jobs that its filter can match; `labels`: theirs by id, if the filter has labels. `requests`:
+    the resources that the shapes of these jobs request.
     """
 
     jobs: Mapping[str, Job]
-    sets: Mapping[SetKey, JobSet]
+    job_sets: Mapping[SetKey, JobSet]
     runs: Mapping[RunKey, Run] = {}
     candidates: Mapping[tuple[int, int], list[str]] = {}
     labels: Mapping[str, dict[str, str]] = {}
@@ -183,7 +186,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
 
 class Submitted(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of a submission beside the narrow row, `text` being all of it."""
+    """The parts of a submission that are not in the row of its job; `text`: all of it."""
 
     digest: str
     client_id: str | None
@@ -193,28 +196,27 @@ class Submitted(msgspec.Struct, frozen=True, gc=False):
 
 
 class Usage(msgspec.Struct):
-    """Amounts x ms: what runs used, and what of it was lost because they were preempted."""
+    """Amounts x ms: what runs used, and what preempted runs lost."""
 
     used: Amounts = {}
     lost: Amounts = {}
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What a batch makes of what was known: whole new values of everything it touched.
+    """The result of a batch: the new values of everything that it changed.
 
-    `submitted` holds the text of the event for each new job, `counted` the counters that moved,
-    `lines` the public events per job set, in order; `shapes` are new ones, `usage` is what was used
-    and lost to preemption by (queue, pool, hour). `told` counts the public events of the last
-    message.
+    `submitted`: the submissions of new jobs; `counted`: the counters that changed; `lines`: the
+    public events of each job set, in order; `shapes`: new ones; `usage`: what was used and lost to
+    preemption. `published`: the number of public events of the last message.
     """
 
     jobs: dict[str, Job]
     runs: dict[RunKey, Run]
-    sets: dict[SetKey, JobSet]
+    job_sets: dict[SetKey, JobSet]
     submitted: dict[str, Submitted]
     counted: dict[SetKey, set[CountKey]]
     lines: dict[SetKey, list[Line]]
     events: int
     shapes: dict[str, Amounts] = {}
     usage: dict[UsageKey, Usage] = {}
-    told: int = 0
+    published: int = 0

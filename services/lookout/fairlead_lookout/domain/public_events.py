@@ -1,15 +1,18 @@
-"""The public events: what lookout tells people and programs about jobs, one JSON object each.
+"""The public events: what people and programs receive about jobs, one JSON object each.
 
-They are made from the facts of the log, but are not the same: a fact that changed nothing is not
-told, one bulk request becomes an event per job, and a run that failed is told when the scheduler
-has decided what that means.
+They are made from the events of the log, with differences: an event that changed nothing is left
+out, a bulk request becomes one event per job, and a failed run is published when the scheduler has
+decided whether it is retried.
 """
 
 from typing import Final, Literal
 
 import msgspec
 
-Kind = Literal[
+from fairlead_common.domain import position_tokens, timestamps
+from fairlead_lookout.domain.model import Job, JobSet, Line, Message, SetKey
+
+EventType = Literal[
     "submitted",
     "rejected",
     "queued",
@@ -27,20 +30,20 @@ Kind = Literal[
     "reprioritized",
     "finished",
 ]
-"""What happened."""
+"""The types of public events."""
 
 
 class PublicEvent(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False
 ):
-    """One public event. `id` is `<partition>-<position>-<item>`; what does not apply is absent.
+    """One public event. `id` is `<partition>-<position>-<item>`; other fields are optional.
 
-    `position` is the opaque token that `?after=` takes. `counts` (of `finished`) has the jobs of
+    `position` is the opaque token that `?after=` takes. `counts` (of `finished`) are the jobs of
     the job set by state.
     """
 
     id: str
-    type: Kind
+    type: EventType
     job_id: str | None = None
     run: int | None = None
     client_id: str | None = None
@@ -65,7 +68,7 @@ class PublicEvent(
 
 
 ID_MAX: Final = 40
-encode: Final = msgspec.json.Encoder().encode
+_encode: Final = msgspec.json.Encoder().encode
 
 
 def parse_id(text: str) -> tuple[int, int]:
@@ -78,3 +81,90 @@ def parse_id(text: str) -> tuple[int, int]:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and int(text) < 2**63
+
+
+class EventWriter:
+    """Writes the public events of a batch. The id of an event is the position of its message and a
+    count, so it is unique in the log; `published` is that count."""
+
+    def __init__(self) -> None:
+        self.lines: dict[SetKey, list[Line]] = {}
+        self.published = 0
+        self._message: Message
+        self._id_prefix = ""
+        self._time = ""
+        self._position = ""
+
+    def start_message(self, message: Message) -> None:
+        """The next events belong to this message."""
+        self._message = message
+        self._id_prefix = f"{message.partition}-{message.position}-"
+        self.published = message.published
+        self._time = timestamps.rfc3339(message.time_ms)
+        self._position = position_tokens.encode({message.partition: message.position + 1})
+
+    def write(self, job_set: JobSet, kind: EventType, job: Job | None, **fields: object) -> None:
+        """Write an event of a job, or of the job set itself."""
+        queue, name = job_set.key
+        event = PublicEvent(
+            id=f"{self._id_prefix}{self.published}",
+            type=kind,
+            job_id=None if job is None else job.id,
+            time=self._time,
+            position=self._position,
+            queue=queue,
+            job_set=name,
+            **fields,  # type: ignore[arg-type]
+        )
+        self._add(job_set, event)
+
+    def write_run(self, job_set: JobSet, kind: EventType, job: Job, **fields: object) -> None:
+        """Write an event of a job with its newest run, if it has one."""
+        run = job.latest
+        if run is None:
+            self.write(job_set, kind, job, **fields)
+            return
+        queue, name = job_set.key
+        event = PublicEvent(
+            id=f"{self._id_prefix}{self.published}",
+            type=kind,
+            job_id=job.id,
+            run=run.number,
+            cluster=run.executor,
+            node=run.node,
+            time=self._time,
+            position=self._position,
+            queue=queue,
+            job_set=name,
+            **fields,  # type: ignore[arg-type]
+        )
+        self._add(job_set, event)
+
+    def write_failed_run(self, job_set: JobSet, job: Job, *, will_retry: bool) -> None:
+        """Write how the newest run failed, if it did, once the consequence is decided."""
+        run = job.latest
+        if run is not None and run.state in ("FAILED", "LOST"):
+            self.write_run(
+                job_set,
+                "runFailed",
+                job,
+                category=run.category or "node-lost",
+                exit_code=run.exit_code,
+                reason=run.reason,
+                will_retry=will_retry,
+            )
+
+    def _add(self, job_set: JobSet, event: PublicEvent) -> None:
+        message, item = self._message, self.published
+        self.published += 1
+        job_set.last = (message.position, item)
+        job_set.position = message.position
+        job_set.last_ms = message.time_ms
+        if job_set.first_ms == 0:
+            job_set.first_ms = message.time_ms
+        line = Line(message.position, item, message.time_ms, _encode(event))
+        lines = self.lines.get(job_set.key)
+        if lines is None:
+            self.lines[job_set.key] = [line]
+        else:
+            lines.append(line)

@@ -1,8 +1,12 @@
-"""The life cycles of `lifecycle.py` as plain text by event type: a cheap look-up in a hot path."""
+"""What events do to the states of jobs and runs.
+
+The tables are those of `lifecycle.py` as plain text by event type: cheap to look up in a hot path.
+"""
 
 from collections.abc import Mapping
 from typing import Final, get_args
 
+from fairlead_common.domain import ids
 from fairlead_common.domain.lifecycle import (
     JOB_ENDED,
     JOB_HELD,
@@ -13,16 +17,15 @@ from fairlead_common.domain.lifecycle import (
     RunState,
 )
 from fairlead_common.domain.records import events
+from fairlead_lookout.domain.model import Job, Run
 
-SUCCEEDED: Final = str(JobState.SUCCEEDED)
-
-Steps = Mapping[type[events.Event], Mapping[str, str]]
+Transitions = Mapping[type[events.Event], Mapping[str, str]]
 """event type -> state -> next state"""
 
 
-def _steps(
+def _make_table(
     table: Mapping[tuple[JobState, str], JobState] | Mapping[tuple[RunState, str], RunState],
-) -> Steps:
+) -> Transitions:
     made: dict[type[events.Event], dict[str, str]] = {}
     for kind in get_args(events.AnyEvent):
         tag = kind.__struct_config__.tag
@@ -30,10 +33,69 @@ def _steps(
     return made
 
 
-JOB: Final = _steps(JOB_STEPS)
-RUN: Final = _steps(RUN_STEPS)
+JOB_TRANSITIONS: Final = _make_table(JOB_STEPS)
+RUN_TRANSITIONS: Final = _make_table(RUN_STEPS)
 ENDED: Final = frozenset(str(state) for state in JOB_ENDED)
 LIVE: Final = frozenset(str(state) for state in JobState) - ENDED
 HELD: Final = frozenset(str(state) for state in JOB_HELD)
+"""States of a job that has a run."""
 RUNS_ENDED: Final = frozenset(str(state) for state in RUN_ENDED)
 QUEUED: Final = str(JobState.QUEUED)
+SUCCEEDED: Final = str(JobState.SUCCEEDED)
+
+
+def advance_run(run: Run, state: str, event: events.RunEvent, time_ms: int) -> None:
+    """Set the state of a run, with what the event reports about it."""
+    was_lost = run.state == "LOST"
+    run.state = state
+    if state == "PENDING":
+        run.pending_ms = time_ms
+    elif state == "RUNNING":
+        run.running_ms = time_ms
+    else:
+        run.ended_ms = time_ms
+    match event:
+        case events.JobRunFailed():
+            run.category = str(event.category)
+            run.exit_code = event.exit_code
+            run.reason = event.reason
+        case events.JobRunStopped():
+            run.exit_code = event.exit_code
+            run.reason = run.reason or event.reason
+        case events.JobRunReturned() | events.JobRunLost():
+            run.reason = event.reason
+        case events.JobRunSucceeded():
+            run.exit_code = 0
+            if was_lost:
+                run.reason = None
+        case _:
+            pass
+
+
+def record_preemption_cause(job: Job, run: Run) -> bool:
+    """Copy from the job to its newest run why the run was preempted, when the run has ended.
+
+    False if it was not preempted, or the cause was copied before.
+    """
+    if job.stop_cause is None or run.cause is not None:
+        return False
+    run.cause = job.stop_cause
+    run.reason = run.reason or job.stop_reason
+    return True
+
+
+def find_replaced_job(event: events.JobSubmitted) -> str | None:
+    """The job of the same partition that this one replaces, if it is a resubmission."""
+    if not event.annotations:
+        return None
+    job_id = event.annotations.get(events.RESUBMITTED_FROM, "")
+    if not ids.is_job_id(job_id):
+        return None
+    same = ids.partition_of_job(job_id) == ids.partition_of_job(event.job_id)
+    return job_id if same else None
+
+
+def can_supersede(new: Job, old: Job) -> bool:
+    """Whether the old job is in the same job set, did not succeed and was not superseded before."""
+    has_failed = old.state in ENDED and old.state != SUCCEEDED
+    return has_failed and old.key == new.key and old.superseded_by is None

@@ -1,64 +1,70 @@
-"""What the routes of API and pages read from, and how many of them may wait at once."""
+"""What the routes of API and pages are given, and how many requests may be open at once."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
+from fairlead_common.service.access_settings import Issuer
 from fairlead_common.web.fair_semaphore import FairSemaphore, OpenRequestLimit
-from fairlead_lookout.http.executor_logs import Logs
+from fairlead_lookout.http.executor_logs import ExecutorLogs
 from fairlead_lookout.http.pages.live_fragments import LiveFragments
-from fairlead_lookout.http.visibility import Sight
-from fairlead_lookout.service.settings import Settings
-from fairlead_lookout.store.event_streams import Tail
-from fairlead_lookout.store.quarantine_cache import QuarantineMirror
-from fairlead_lookout.store.queries.job_lists import Lists
-from fairlead_lookout.store.queries.view_reader import View
-from fairlead_lookout.store.topic_caches import Clusters, Configured, Reports
-from fairlead_lookout.store.view_progress import Progress
+from fairlead_lookout.http.visibility import Visibility
+from fairlead_lookout.store.event_streams import StreamReader
+from fairlead_lookout.store.queries.job_lists import JobLists
+from fairlead_lookout.store.queries.view_reader import ViewReader
+from fairlead_lookout.store.topic_caches import (
+    ClusterCache,
+    ConfigurationCache,
+    QuarantineCache,
+    ReportCache,
+)
+from fairlead_lookout.store.view_progress import ViewProgress
 
 
-class Exports(msgspec.Struct, frozen=True):
-    """What exports read from: connections of their own, and callers take turns page by page."""
+class ExportDeps(msgspec.Struct, frozen=True):
+    """What exports use: connections of their own, which callers share page by page."""
 
-    view: View
-    lists: Lists
+    view: ViewReader
+    lists: JobLists
     shares: FairSemaphore
 
 
-class Parts(msgspec.Struct, frozen=True):
-    """What the routes read from."""
+class Deps(msgspec.Struct, frozen=True):
+    """The dependencies of the routes. `class_values`: the priority of each priority class."""
 
-    view: View
-    lists: Lists
-    exports: Exports
+    view: ViewReader
+    lists: JobLists
+    exports: ExportDeps
     live: LiveFragments
-    progress: Progress
-    tail: Tail
-    reports: Reports
-    clusters: Clusters
-    configured: Configured
-    quarantine: QuarantineMirror
-    logs: Logs
-    sight: Sight
-    settings: Settings
-    streams: OpenRequestLimit
-    waits: OpenRequestLimit
+    progress: ViewProgress
+    streams: StreamReader
+    reports: ReportCache
+    clusters: ClusterCache
+    configuration: ConfigurationCache
+    quarantine: QuarantineCache
+    logs: ExecutorLogs
+    visibility: Visibility
+    class_values: dict[str, int]
+    issuers: Sequence[Issuer]
+    open_streams: OpenRequestLimit
+    open_waits: OpenRequestLimit
 
 
-class Place:
-    """A place among the open waits or streams, as a context. Raises a 429 `Problem` when the caller
-    has its share of them, a 503 when all are taken.
+class Slot:
+    """One of the open waits or streams, as a context. Raises a 429 `Problem` when the caller has
+    as many as it may have, a 503 when all are taken.
 
-    A stream's place is checked by its route and taken by its generator: one whose reader is gone
-    before the first byte never begins.
+    A stream's slot is checked by its route and taken by its generator: the generator of a client
+    that disconnects before the first byte never starts, and could not give it back.
     """
 
-    def __init__(self, parts: Parts, kind: Literal["waits", "streams"]) -> None:
-        self._shares = parts.waits if kind == "waits" else parts.streams
+    def __init__(self, deps: Deps, kind: Literal["waits", "streams"]) -> None:
+        self._shares = deps.open_waits if kind == "waits" else deps.open_streams
         self._caller: str | None = None
 
     def check(self) -> None:
-        """Raises a `Problem` when there is no place."""
+        """Raises a `Problem` when no slot is free."""
         self._shares.check()
 
     def __enter__(self) -> None:

@@ -1,4 +1,4 @@
-"""Logs of runs: asked from the executor that has them, with a short-lived signed token."""
+"""Logs of runs, fetched from their executors with a short-lived signed token."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
@@ -12,26 +12,26 @@ from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web import auth
-from fairlead_lookout.store.topic_caches import Clusters
+from fairlead_lookout.store.topic_caches import ClusterCache
 
 TOKEN_MS: Final = 60_000
 CONNECT_S: Final = 3.0
 READ_S: Final = 60.0
 FOLLOW_READ_S: Final = 3_600.0
-"""How long a run that is followed may write nothing before it is asked for again."""
+"""How long a followed run can write nothing before the connection is ended."""
 
 CONNECTIONS_MAX: Final = 200
 
 
-class LogBrokeOff(WorldError):
-    """There is more of the log than came. A reader over HTTP sees its connection break, and can
-    ask again for what follows the last byte it got."""
+class LogInterrupted(WorldError):
+    """The log ended early. A client over HTTP sees a broken connection, and can continue after the
+    last byte that it received."""
 
 
-class Logs:
+class ExecutorLogs:
     """Fetches logs; holds one pool of connections to executors."""
 
-    def __init__(self, clusters: Clusters, signing_key: str) -> None:
+    def __init__(self, clusters: ClusterCache, signing_key: str) -> None:
         self._clusters = clusters
         self._signing_key = signing_key
         self._client = httpx2.AsyncClient(
@@ -44,19 +44,20 @@ class Logs:
     async def open(
         self, run_row: Mapping[str, Any], job_id: str, parameters: Mapping[str, str]
     ) -> AsyncIterator[bytes]:
-        """A run's log as it comes. Raises `Problem` when there is none to be had."""
+        """The log of a run, as it arrives. Raises `Problem` if it is not available."""
         executor, run = run_row["executor"], run_row["number"]
-        heartbeat = self._clusters.heartbeat(executor)
+        heartbeat = self._clusters.find_heartbeat(executor)
         if heartbeat is None and not self._clusters.ready:
             raise Problem(
                 "unavailable",
-                f"This server has just begun to read where the log of {executor} is to be had.",
+                f"This server has just started and does not know cluster {executor} yet."
+                " Try again.",
                 retry_after_s=1,
             )
         address = heartbeat.address if heartbeat else ""
         if urlsplit(address).scheme not in ("http", "https") or not self._signing_key:
             raise Problem(
-                "not-found", f"The cluster {executor} serves no logs, or is not known any more."
+                "not-found", f"Cluster {executor} does not serve logs, or does not exist any more."
             )
         run_id = ids.run_id(job_id, run)
         token = auth.sign(self._signing_key, f"logs:{run_id}", clock.now_ms() + TOKEN_MS)
@@ -76,32 +77,32 @@ class Logs:
         except httpx2.HTTPError as error:
             raise Problem(
                 "unavailable",
-                f"The cluster {executor}, which has this log, does not answer: {error}",
+                f"Cluster {executor}, which has this log, does not respond: {error}",
                 retry_after_s=5,
             ) from error
         if response.status_code != 200:
             await response.aclose()
-            raise _refusal(run_row, response.status_code)
+            raise _explain_refusal(run_row, response.status_code)
         return _body(response)
 
     async def close(self) -> None:
-        """Give up the connections."""
+        """Close the connections."""
         await self._client.aclose()
 
 
 async def _body(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """What comes until it ends. Raises `LogBrokeOff` when the executor goes away before that."""
+    """The body until its end. Raises `LogInterrupted` if the connection breaks before that."""
     try:
         async for part in response.aiter_raw():
             yield part
     except httpx2.HTTPError as error:
-        raise LogBrokeOff(f"The log broke off: {type(error).__name__}") from error
+        raise LogInterrupted(f"The log was interrupted: {type(error).__name__}") from error
     finally:
         await response.aclose()
 
 
-def containers(spec: msgspec.Raw) -> list[str]:
-    """The names of a pod's containers, those that only prepare it included."""
+def list_containers(spec: msgspec.Raw) -> list[str]:
+    """The names of the containers of a pod, init containers included."""
     pod = _decode_pod(spec)
     return [each.name for each in (*pod.containers, *pod.init_containers) if each.name]
 
@@ -118,21 +119,23 @@ class _Pod(msgspec.Struct, frozen=True, rename="camel"):
 _decode_pod: Final = msgspec.json.Decoder(_Pod).decode
 
 
-def _refusal(run: Mapping[str, Any], status: int) -> Problem:
+def _explain_refusal(run: Mapping[str, Any], status: int) -> Problem:
     executor, number = run["executor"], run["number"]
     if status in (404, 410):
         if run["ended_ms"] is not None:
             ended = timestamps.rfc3339(run["ended_ms"])
             detail = (
-                f"The cluster {executor} has removed the log of run {number}, which ended at"
-                f" {ended}: clusters keep logs for a while only."
+                f"Cluster {executor} has removed the log of run {number}, which ended at {ended}."
+                " Clusters keep logs only for a limited time."
             )
         elif run["running_ms"] is None:
             detail = (
-                f"Run {number} has not started yet: on {executor} it is {run['state']}. Its log"
-                " begins when it runs."
+                f"Run {number} has not started yet: it is {run['state']} on cluster {executor}. It"
+                " has a log as soon as it runs."
             )
         else:
-            detail = f"The cluster {executor} has no log of run {number}."
+            detail = f"Cluster {executor} has no log of run {number}."
         return Problem("not-found", detail)
-    return Problem("unavailable", f"The cluster {executor} answered {status}.", retry_after_s=5)
+    return Problem(
+        "unavailable", f"Cluster {executor} answered with status {status}.", retry_after_s=5
+    )

@@ -1,4 +1,4 @@
-"""What an export answers with `include=submission`: what decides where and when a job runs."""
+"""The lines of an export with `include=submission`: what decides where and when a job runs."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from fairlead_common.domain.records import events
 from fairlead_lookout.http import responses
 
 
-class SubmissionShown(responses.Shown, frozen=True, kw_only=True):
+class SubmissionResponse(responses.ResponseBody, frozen=True, kw_only=True):
     """What decides where and when a job runs. `shape`: `requests` in thousandths of a core, bytes
     and units, `nodeSelector`, `affinity`, `preferred` and `tolerations`.
     """
@@ -26,31 +26,31 @@ class SubmissionShown(responses.Shown, frozen=True, kw_only=True):
     retry: events.RetryPolicy | None = None
 
 
-class JobWithSubmission(responses.JobExported, frozen=True, kw_only=True):
+class JobWithSubmission(responses.ExportedJob, frozen=True, kw_only=True):
     """A line of an export with `include=submission`."""
 
-    submission: SubmissionShown
+    submission: SubmissionResponse
 
 
-def with_submission(
-    job: responses.JobShown, row: Any, said: events.JobSubmitted
+def add_submission(
+    job: responses.JobResponse, row: Any, submitted: events.JobSubmitted
 ) -> JobWithSubmission:
     """A job with a row of the statement `submissions`."""
-    shape = shapes.decode(bytes(said.shape))
+    shape = shapes.decode(bytes(submitted.shape))
     if row["requests"]:
         shape = msgspec.structs.replace(shape, requests=responses.decode_amounts(row["requests"]))
     return JobWithSubmission(
-        **msgspec.structs.asdict(responses.exported(job, row)),
-        submission=SubmissionShown(
+        **msgspec.structs.asdict(responses.describe_exported_job(job, row)),
+        submission=SubmissionResponse(
             shape=shapes.encode(shape),
-            after=said.after,
-            hold=said.hold,
-            start_after=responses.time(said.start_after_ms),
-            max_runtime_seconds=said.runtime_s_max,
-            checkpoint_interval_seconds=said.checkpoint_s,
-            when_infeasible=said.when_infeasible,
-            on_preemption=said.on_preemption,
-            gang=said.gang,
-            retry=said.retry,
+            after=submitted.after,
+            hold=submitted.hold,
+            start_after=responses.format_time(submitted.start_after_ms),
+            max_runtime_seconds=submitted.runtime_s_max,
+            checkpoint_interval_seconds=submitted.checkpoint_s,
+            when_infeasible=submitted.when_infeasible,
+            on_preemption=submitted.on_preemption,
+            gang=submitted.gang,
+            retry=submitted.retry,
         ),
     )

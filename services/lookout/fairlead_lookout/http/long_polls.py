@@ -1,14 +1,12 @@
-"""What most routes share: parameters, JSON answers, waiting for a position or for a change."""
+"""Waiting: for the view to reach a position, for a change, or for something to exist."""
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Final, TypeVar
+from typing import Final, TypeVar
 
-import msgspec
-from fastapi import Depends, Header, Path, Query, Response, params
+from fastapi import Depends, params
 
-from fairlead_common.domain import durations, ids, position_tokens
+from fairlead_common.domain import durations, position_tokens
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
@@ -16,55 +14,20 @@ from fairlead_common.domain.records import configuration
 from fairlead_common.service import clock
 from fairlead_common.web.query_validation import After, Wait
 from fairlead_lookout.domain.model import JobSet
-from fairlead_lookout.http.deps import Parts, Place
-from fairlead_lookout.http.openapi import JSON
-from fairlead_lookout.store.queries.view_reader import SetFilter
+from fairlead_lookout.http.deps import Deps, Slot
+from fairlead_lookout.store.queries.list_filters import JobSetFilter
 
 AFTER_S: Final = 10.0
-REREAD_S: Final = 0.25
-"""Something that is waited for is read again at most so often,"""
-LOOK_S: Final = 5.0
-"""and at least so often: not everything that changes moves the view."""
+REREAD_S_MIN: Final = 0.25
+"""A value that is waited for is read again at most this often,"""
+REREAD_S_MAX: Final = 5.0
+"""and at least this often: not every change of a value moves the view."""
 APPEAR_S_MAX: Final = 2.0
-"""What is not there when a long poll begins may be about to come: it is waited for so long."""
-NDJSON: Final = "application/x-ndjson"
-SSE: Final = "text/event-stream"
-_encode: Final = msgspec.json.Encoder().encode
+"""How long a long poll waits for something that does not exist when it begins."""
 T = TypeVar("T")
 
-Text = Annotated[str | None, Query(max_length=300)]
-QueueName = Annotated[str, Path(max_length=256)]
-JobSetName = Annotated[str, Path(max_length=256)]
-JobText = Annotated[
-    str, Path(max_length=512, description="A job's id, or `queue/jobSet/clientId`.")
-]
 
-
-def named_job_id(job: JobText) -> str:
-    """The id of the job that a path names; a text that names none is returned as it is."""
-    try:
-        return ids.job_id_of(job)
-    except ValueError:
-        return job
-
-
-JobIdOf = Annotated[str, Depends(named_job_id)]
-Limit = Annotated[int, Query(ge=1, le=1_000)]
-Cursor = Annotated[str | None, Query(max_length=400)]
-IfNoneMatch = Annotated[str | None, Header(max_length=400)]
-
-
-def answer(value: object, headers: dict[str, str] | None = None) -> Response:
-    """A JSON answer."""
-    return Response(_encode(value), media_type=JSON, headers=headers)
-
-
-def etag(value: object) -> str:
-    """A tag that changes with this value."""
-    return f'"{hashlib.blake2b(_encode(value), digest_size=8).hexdigest()}"'
-
-
-async def come_to(parts: Parts, after: str | None, wait: str | None) -> None:
+async def wait_for_position(deps: Deps, after: str | None, wait: str | None) -> None:
     """Wait until the view has folded a position. Raises a 400 or 503 `Problem`."""
     wait_s = durations.wait_s(wait, AFTER_S)
     if after is None:
@@ -73,89 +36,90 @@ async def come_to(parts: Parts, after: str | None, wait: str | None) -> None:
         target = position_tokens.decode(after)
     except ValueError as error:
         fault = FieldError("/query/after", str(error))
-        raise Problem("malformed", "The position cannot be read.", [fault]) from None
-    with Place(parts, "waits"):
-        reached = await parts.progress.reached(
+        raise Problem("malformed", "The position is not valid.", [fault]) from None
+    with Slot(deps, "waits"):
+        reached = await deps.progress.wait_for(
             target.jobs, wait_s
-        ) and await parts.configured.reached(target.configured, wait_s)
+        ) and await deps.configuration.wait_for(target.configured, wait_s)
     if not reached:
-        at = parts.progress.positions
-        behind = len(target.configured) + sum(
-            max(0, position - at.get(number, 0)) for number, position in target.jobs.items()
+        current = deps.progress.positions
+        lag = len(target.configured) + sum(
+            max(0, position - current.get(number, 0)) for number, position in target.jobs.items()
         )
         raise Problem(
             "unavailable",
-            f"The view has not come that far within {wait_s:g} s: {behind} messages to go.",
+            f"The view has not reached that position within {wait_s:g} s. It is {lag} messages"
+            " behind; try again.",
             retry_after_s=1,
         )
 
 
-def coming(parts: Parts) -> params.Depends:
-    """For routes that read what lookout keeps in memory: they take a position as the others do."""
+def after_position(deps: Deps) -> params.Depends:
+    """For routes that read only what is in memory: they accept `after` like all others."""
 
-    async def come(after: After = None, wait: Wait = None) -> None:
-        await come_to(parts, after, wait)
+    async def wait_first(after: After = None, wait: Wait = None) -> None:
+        await wait_for_position(deps, after, wait)
 
-    dependency: params.Depends = Depends(come)
+    dependency: params.Depends = Depends(wait_first)
     return dependency
 
 
-async def find_set(parts: Parts, reach: QueueScope, queue: str, job_set: str) -> JobSet:
-    """The job set. Raises a 404 `Problem`, also for whoever may not view the queue."""
-    found = await parts.view.job_set(queue, job_set) if queue in reach else None
+async def find_job_set(deps: Deps, reach: QueueScope, queue: str, job_set: str) -> JobSet:
+    """The job set. Raises a 404 `Problem`, also if the caller may not view the queue."""
+    found = await deps.view.read_job_set(queue, job_set) if queue in reach else None
     if found is None:
-        raise Problem("not-found", f"Queue {queue!r} has no job set {job_set!r} with jobs in it.")
+        raise Problem("not-found", f"Queue {queue!r} has no job set {job_set!r} with jobs.")
     return found
 
 
-async def require_queue(parts: Parts, reach: QueueScope, queue: str) -> None:
-    """Raises a 404 `Problem` for a queue that is not there, or that the caller may not view. One
-    that was deleted is there for as long as its jobs are.
+async def require_queue(deps: Deps, reach: QueueScope, queue: str) -> None:
+    """Raises a 404 `Problem` for a queue that does not exist or that the caller may not view. A
+    deleted queue exists as long as it has jobs.
     """
     if queue in reach:
-        if parts.configured.queue(queue) is not None:
+        if deps.configuration.find_queue(queue) is not None:
             return
-        if (await parts.view.job_sets(SetFilter(queue=queue), 1, None)).job_sets:
+        if (await deps.view.read_job_sets(JobSetFilter(queue=queue), 1, None)).job_sets:
             return
         key = configuration.key(configuration.Queue(name=queue))
-        with Place(parts, "waits"):  # it may have been made a moment ago
-            await parts.configured.reached({key: 1}, APPEAR_S_MAX)
-        if parts.configured.queue(queue) is not None:
+        with Slot(deps, "waits"):  # it may have been created a moment ago
+            await deps.configuration.wait_for({key: 1}, APPEAR_S_MAX)
+        if deps.configuration.find_queue(queue) is not None:
             return
-    raise Problem("not-found", f"There is no queue {queue!r}.")
+    raise Problem("not-found", f"Queue {queue!r} does not exist.")
 
 
-async def changed(
-    parts: Parts,
+async def read_until(
+    deps: Deps,
     partition: int | None,
     wait_s: float,
     read: Callable[[], Awaitable[T]],
     is_wanted: Callable[[T], bool],
 ) -> T:
-    """What is read once it is what was waited for, or after `wait_s`.
+    """Read until the value is the wanted one, for at most `wait_s`; returns the last value.
 
-    It is read again when the view has moved (in that partition), and now and then.
+    It is read again when the view has moved (in that partition), and every few seconds.
     """
     deadline = clock.monotonic_s() + wait_s
-    with Place(parts, "waits"):
+    with Slot(deps, "waits"):
         while True:
-            before = parts.progress.positions
-            found = await read()
+            before = deps.progress.positions
+            value = await read()
             left_s = deadline - clock.monotonic_s()
-            if is_wanted(found) or left_s <= 0:
-                return found
-            await asyncio.sleep(min(REREAD_S, left_s))
-            look_s = min(deadline, clock.monotonic_s() + LOOK_S)
-            while _same(before, parts.progress.positions, partition):
-                left_s = look_s - clock.monotonic_s()
-                if left_s <= 0 or not await parts.progress.moved(left_s):
+            if is_wanted(value) or left_s <= 0:
+                return value
+            await asyncio.sleep(min(REREAD_S_MIN, left_s))
+            reread_s = min(deadline, clock.monotonic_s() + REREAD_S_MAX)
+            while _is_unmoved(before, deps.progress.positions, partition):
+                left_s = reread_s - clock.monotonic_s()
+                if left_s <= 0 or not await deps.progress.wait_for_move(left_s):
                     break
 
 
-async def appeared(parts: Parts, wait_s: float, read: Callable[[], Awaitable[T]]) -> T:
-    """What is read, if need be after waiting for it to be there. Raises a 404 `Problem`."""
+async def read_when_exists(deps: Deps, wait_s: float, read: Callable[[], Awaitable[T]]) -> T:
+    """The value, if necessary after a wait until it exists. Raises a 404 `Problem`."""
 
-    async def there() -> T | Problem:
+    async def read_or_problem() -> T | Problem:
         try:
             return await read()
         except Problem as problem:
@@ -163,18 +127,18 @@ async def appeared(parts: Parts, wait_s: float, read: Callable[[], Awaitable[T]]
                 raise
             return problem
 
-    def is_there(found: T | Problem) -> bool:
-        return not isinstance(found, Problem)
+    def exists(value: T | Problem) -> bool:
+        return not isinstance(value, Problem)
 
-    found = await there()
-    if not is_there(found) and wait_s > 0:
-        found = await changed(parts, None, min(wait_s, APPEAR_S_MAX), there, is_there)
-    if isinstance(found, Problem):
-        raise found
-    return found
+    value = await read_or_problem()
+    if not exists(value) and wait_s > 0:
+        value = await read_until(deps, None, min(wait_s, APPEAR_S_MAX), read_or_problem, exists)
+    if isinstance(value, Problem):
+        raise value
+    return value
 
 
-def _same(before: dict[int, int], now: dict[int, int], partition: int | None) -> bool:
+def _is_unmoved(before: dict[int, int], now: dict[int, int], partition: int | None) -> bool:
     if partition is None:
         return before is now
     return before.get(partition) == now.get(partition)

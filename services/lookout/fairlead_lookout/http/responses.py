@@ -1,48 +1,49 @@
-"""What the API answers with: JSON in camelCase, times as RFC 3339, absent means nothing to say."""
+"""The JSON that the API returns: names in camelCase, times in RFC 3339, empty values left out."""
 
-import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
-from fairlead_common.domain import ids, position_tokens, quantities, timestamps
+from fairlead_common.domain import position_tokens, quantities, timestamps
 from fairlead_common.domain.records import clusters, events, scheduling_reports
+from fairlead_common.service import clock
 from fairlead_lookout.domain import resource_usage
-from fairlead_lookout.domain.fairness_fold import Sums
-from fairlead_lookout.domain.model import JobSet
+from fairlead_lookout.domain.fairness_fold import ShareSums
+from fairlead_lookout.store.queries.view_reader import (
+    CountedJobSet,
+    JobRows,
+    JobSetPage,
+    find_failed_dependency,
+)
 
-SENTENCES: Final = {
+CATEGORY_MESSAGES: Final = {
     "exit-code": "The command ended with an exit code other than 0.",
-    "oom": "It used more memory than it asked for.",
-    "evicted": "Its node needed the room for something else.",
-    "deadline": "It ran longer than its maximum run time.",
-    "start": "There is no such command, or it could not be started.",
-    "image-pull": "Its image could not be fetched.",
-    "node-lost": "Its node, or the whole cluster, stopped answering.",
-    "pod-deleted": "Somebody deleted its pod.",
-    "admission": "The cluster refused it.",
-    "internal": "Something in Fairlead or the cluster went wrong.",
-    "infeasible": "No node that is known could ever run it.",
+    "oom": "The job used more memory than it requested.",
+    "evicted": "The node evicted the job because it ran short of resources.",
+    "deadline": "The job ran longer than its maximum run time.",
+    "start": "The command does not exist or could not be started.",
+    "image-pull": "The image could not be pulled.",
+    "node-lost": "The node or the whole cluster stopped responding.",
+    "pod-deleted": "The pod was deleted in the cluster.",
+    "admission": "The cluster refused the job.",
+    "internal": "An internal error of Fairlead or of the cluster.",
+    "infeasible": "No known node could ever run the job.",
 }
-"""A sentence for people for each failure category, and for some reasons of rejection."""
+"""Explains each failure category, and some codes of rejection."""
 
 
-NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
+class ResponseBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The base of all response types."""
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What all answers are."""
+class JobSetResponse(ResponseBody, frozen=True, kw_only=True):
+    """A job set. `states`: jobs by state; `live`: jobs that have not ended.
 
-
-class JobSetShown(Shown, frozen=True, kw_only=True):
-    """A job set. `states` has the number of jobs by state, `live` those that have not ended.
-
-    `failures`: failed and rejected jobs by category. `resourceHours`: what its runs held so far,
-    in cores, bytes and units times hours. `eta`: when it will be done if it goes on as it did
-    until its last activity. `superseded`: jobs that did not succeed and were submitted again in
-    this job set (`resubmit` with `failed`).
+    `failures`: failed and rejected jobs by category. `resourceHours`: what its runs have used so
+    far, in cores, bytes and units times hours. `eta`: when it will be finished if jobs go on
+    ending at the rate of the time until its last activity. `superseded`: jobs that did not succeed
+    and were submitted again in this job set (`resubmit` with `failed`).
     """
 
     queue: str
@@ -59,19 +60,19 @@ class JobSetShown(Shown, frozen=True, kw_only=True):
     superseded: int = 0
 
 
-class JobSetsShown(Shown, frozen=True, kw_only=True):
+class JobSetsResponse(ResponseBody, frozen=True, kw_only=True):
     """A page of job sets; `next` is the cursor of the next page.
 
-    `count` (asked for with `include=count`) says `10000+` beyond that.
+    `count` (requested with `include=count`) is `10000+` beyond that.
     """
 
-    job_sets: list[JobSetShown]
+    job_sets: list[JobSetResponse]
     next: str | None = None
     count: str | None = None
 
 
-class RunShown(Shown, frozen=True, kw_only=True):
-    """One attempt. `message` is a sentence for people about `category`."""
+class RunResponse(ResponseBody, frozen=True, kw_only=True):
+    """One run. `message`: a sentence that explains `category`."""
 
     run: int
     state: str
@@ -89,10 +90,10 @@ class RunShown(Shown, frozen=True, kw_only=True):
     preempted_for: str | None = None
 
 
-class JobShown(Shown, frozen=True, kw_only=True):
-    """A job as lists show it; `run` is the number of its newest run, if it has one.
+class JobResponse(ResponseBody, frozen=True, kw_only=True):
+    """A job in a list; `run`: the number of its newest run, if it has one.
 
-    `waitingFor` of a queued one: hold, dependencies, startAfter or scheduling.
+    `waitingFor` of a queued job: hold, dependencies, startAfter or scheduling.
     """
 
     id: str
@@ -119,42 +120,42 @@ class JobShown(Shown, frozen=True, kw_only=True):
     superseded_by: str | None = None
 
 
-class JobExported(JobShown, frozen=True, kw_only=True):
-    """A line of an export. `requests`: what a run is given, in cores, bytes and units."""
+class ExportedJob(JobResponse, frozen=True, kw_only=True):
+    """A line of an export. `requests`: what a run requests, in cores, bytes and units."""
 
     labels: dict[str, str] = {}
     requests: dict[str, float] = {}
 
 
-class JobsShown(Shown, frozen=True, kw_only=True):
-    """A page of jobs; `count` (asked for with `include=count`) says `10000+` beyond that."""
+class JobsResponse(ResponseBody, frozen=True, kw_only=True):
+    """A page of jobs; `count` (requested with `include=count`) is `10000+` beyond that."""
 
-    jobs: list[JobShown]
+    jobs: list[JobResponse]
     next: str | None = None
     count: str | None = None
 
 
-class GroupShown(Shown, frozen=True, kw_only=True):
-    """How many jobs share these values; null for what a job has not (no node, no such label)."""
+class GroupResponse(ResponseBody, frozen=True, kw_only=True):
+    """How many jobs have these values; null where a job has none (no node, no such label)."""
 
     group: dict[str, str | None]
     jobs: int
 
 
-class GroupsShown(Shown, frozen=True, kw_only=True):
-    """Counts per group, greatest first. `total`: the jobs that were counted, with a plus sign when
-    there are more than could be looked at (`100000+`)."""
+class GroupsResponse(ResponseBody, frozen=True, kw_only=True):
+    """Jobs per group, greatest first. `total`: the jobs that were counted, with a plus sign when
+    there are more than were examined (`100000+`)."""
 
-    groups: list[GroupShown]
+    groups: list[GroupResponse]
     total: str
 
 
-class WhyShown(Shown, frozen=True, kw_only=True):
-    """Why a queued job waits: a code of the scheduler (or what it waits for) and a sentence. One
-    that has its node and waits until runs there have made room says `making-room`.
+class WaitingReasonResponse(ResponseBody, frozen=True, kw_only=True):
+    """Why a queued job waits: a code (of the scheduler, or what the job waits for) and a sentence.
+    A leased job that waits until preempted runs on its node have ended has `making-room`.
 
-    `nodes`: nodes of the pool by the first thing that rules them out. `dependencies`: states by job
-    id of those it waits for; `client_ids` of them, where they have one.
+    `nodes`: nodes of the pool by the first condition that excludes them. `dependencies`: states of
+    the jobs that it waits for, by id; `clientIds`: theirs, where they have one.
     """
 
     code: str
@@ -165,15 +166,15 @@ class WhyShown(Shown, frozen=True, kw_only=True):
     client_ids: dict[str, str] | None = None
 
 
-class JobDetailShown(JobShown, frozen=True, kw_only=True):
-    """Everything about a job; newest run first. `spec` only when asked for.
+class JobDetailResponse(JobResponse, frozen=True, kw_only=True):
+    """Everything about a job; newest run first. `spec` only if requested.
 
-    `positionInQueue` of a queued one, from 1: `37`, or `37+` where only so many could be looked at.
+    `positionInQueue` of a queued job, from 1: `37`, or `37+` where only that many were examined.
     """
 
-    why: WhyShown | None = None
+    why: WaitingReasonResponse | None = None
     position_in_queue: str | None = None
-    runs: list[RunShown]
+    runs: list[RunResponse]
     namespace: str
     labels: dict[str, str]
     annotations: dict[str, str]
@@ -188,10 +189,10 @@ class JobDetailShown(JobShown, frozen=True, kw_only=True):
     spec: msgspec.Raw | None = None
 
 
-class ClusterShown(Shown, frozen=True, kw_only=True):
-    """One executor's cluster: amounts in cores, bytes and units. `used` is what its runs asked for.
+class ClusterResponse(ResponseBody, frozen=True, kw_only=True):
+    """The cluster of one executor. Amounts in cores, bytes, units; `used`: what its runs request.
 
-    `cordonedNodes`: nodes that take nothing new, by an operator's mark or their cluster's.
+    `cordonedNodes`: nodes that take no new runs, cordoned by an operator or by their cluster.
     """
 
     executor: str
@@ -208,9 +209,9 @@ class ClusterShown(Shown, frozen=True, kw_only=True):
     cordoned_nodes: int = 0
 
 
-class NodeShown(Shown, frozen=True, kw_only=True):
-    """One node. `jobs`: some of those that hold room there; `unschedulable`: its cluster says so;
-    `cordoned`: an operator does, for this `reason`."""
+class NodeResponse(ResponseBody, frozen=True, kw_only=True):
+    """One node. `jobs`: some of the jobs that run there; `unschedulable`: cordoned in its cluster;
+    `cordoned`: by an operator of Fairlead, for this `reason`."""
 
     node: str
     pool: str
@@ -225,21 +226,21 @@ class NodeShown(Shown, frozen=True, kw_only=True):
     jobs: list[str]
 
 
-class NodesShown(Shown, frozen=True, kw_only=True):
+class NodesResponse(ResponseBody, frozen=True, kw_only=True):
     """The nodes of a cluster, by name."""
 
     executor: str
-    nodes: list[NodeShown]
+    nodes: list[NodeResponse]
 
 
-class ClustersShown(Shown, frozen=True, kw_only=True):
+class ClustersResponse(ResponseBody, frozen=True, kw_only=True):
     """All clusters that are known."""
 
-    clusters: list[ClusterShown]
+    clusters: list[ClusterResponse]
 
 
-class QueueReportShown(Shown, frozen=True, kw_only=True):
-    """A queue's standing in each pool, its limits, and why its jobs wait (jobs by reason code)."""
+class QueueReportResponse(ResponseBody, frozen=True, kw_only=True):
+    """The shares of a queue in each pool, its limits, why its jobs wait. `reasons`: by code."""
 
     queue: str
     weight: float | None = None
@@ -251,8 +252,8 @@ class QueueReportShown(Shown, frozen=True, kw_only=True):
     reasons: dict[str, int]
 
 
-class RoundShown(Shown, frozen=True, kw_only=True):
-    """One round of a pool. `outcome`: finished, stopped (by what) or failed (why); steps in ms."""
+class RoundResponse(ResponseBody, frozen=True, kw_only=True):
+    """One round of a pool. `outcome`: finished, stopped (`stoppedBy`) or failed (`error`)."""
 
     time: str
     outcome: str
@@ -265,18 +266,18 @@ class RoundShown(Shown, frozen=True, kw_only=True):
     steps_ms: dict[str, float]
 
 
-class PoolReportShown(Shown, frozen=True, kw_only=True):
-    """A pool's last round, its queues' shares, and reasons by the number of jobs."""
+class PoolReportResponse(ResponseBody, frozen=True, kw_only=True):
+    """The last round of a pool, the shares of its queues, why jobs wait. `reasons`: by code."""
 
     pool: str
-    round: RoundShown | None = None
+    round: RoundResponse | None = None
     shares: list[scheduling_reports.QueueShare]
     waiting: list[scheduling_reports.Waiting]
     reasons: dict[str, int]
 
 
-class StandingShown(Shown, frozen=True, kw_only=True):
-    """Means of a queue in a pool over one step from `time` on: shares of 1.0, jobs."""
+class ShareResponse(ResponseBody, frozen=True, kw_only=True):
+    """Means of a queue in a pool over one step that begins at `time`: shares of 1.0, and jobs."""
 
     time: str
     pool: str
@@ -287,9 +288,9 @@ class StandingShown(Shown, frozen=True, kw_only=True):
     running: float
 
 
-class UsageShown(Shown, frozen=True, kw_only=True):
-    """Resource-hours that a queue's runs held in the hour from `time` on, in cores, bytes and units
-    times hours; `lost`: those of runs that were preempted, in the hour in which they ended."""
+class UsageResponse(ResponseBody, frozen=True, kw_only=True):
+    """What the runs of a queue used in the hour that begins at `time`, in cores, bytes and units
+    times hours; `lost`: what preempted runs had used, in the hour in which they ended."""
 
     time: str
     pool: str
@@ -297,67 +298,78 @@ class UsageShown(Shown, frozen=True, kw_only=True):
     lost: dict[str, float]
 
 
-class FairnessShown(Shown, frozen=True, kw_only=True):
-    """A queue over time: a point per step and pool, usage per hour and pool, and its totals."""
+class FairnessResponse(ResponseBody, frozen=True, kw_only=True):
+    """A queue over time: a point per step and pool, usage per hour and pool, and the totals."""
 
     queue: str
     from_: str = msgspec.field(name="from")
     to: str
     step_seconds: int
-    points: list[StandingShown]
-    usage: list[UsageShown]
+    points: list[ShareResponse]
+    usage: list[UsageResponse]
     used: dict[str, float]
     lost: dict[str, float]
 
 
-class RoundsShown(Shown, frozen=True, kw_only=True):
+class RoundsResponse(ResponseBody, frozen=True, kw_only=True):
     """The last rounds of a pool, newest first."""
 
     pool: str
-    rounds: list[RoundShown]
+    rounds: list[RoundResponse]
 
 
-def round_of(done: scheduling_reports.Round) -> RoundShown:
-    """A round as it is told."""
-    return RoundShown(
-        time=timestamps.rfc3339(done.at_ms),
-        outcome=done.outcome,
-        stopped_by=done.stopped_by or None,
-        error=done.error or None,
-        scheduled=done.scheduled,
-        preempted=done.preempted,
-        waiting=done.waiting,
-        nodes=done.nodes,
-        steps_ms=done.steps_ms,
+def describe_round(report: scheduling_reports.Round) -> RoundResponse:
+    """A round of the scheduler."""
+    return RoundResponse(
+        time=timestamps.rfc3339(report.at_ms),
+        outcome=report.outcome,
+        stopped_by=report.stopped_by or None,
+        error=report.error or None,
+        scheduled=report.scheduled,
+        preempted=report.preempted,
+        waiting=report.waiting,
+        nodes=report.nodes,
+        steps_ms=report.steps_ms,
     )
 
 
-def time(time_ms: int | None) -> str | None:
+def format_time(time_ms: int | None) -> str | None:
     """A time, if there is one."""
     return None if time_ms is None else timestamps.rfc3339(time_ms)
 
 
-def job_set(known: JobSet, states: dict[str, int], now_ms: int) -> JobSetShown:
-    """A job set with its counts by state."""
-    return JobSetShown(
-        queue=known.key[0],
-        job_set=known.key[1],
-        jobs=known.jobs,
-        live=known.live,
-        states=states,
-        first_activity=timestamps.rfc3339(known.first_ms),
-        last_activity=timestamps.rfc3339(known.last_ms),
-        position=position_tokens.encode({known.partition: known.position + 1}),
-        failures=known.failures,
-        resource_hours=resource_hours(resource_usage.used(known, now_ms)),
-        eta=time(resource_usage.eta_ms(known, now_ms)),
-        superseded=known.superseded,
+def describe_job_set(counted: CountedJobSet, now_ms: int) -> JobSetResponse:
+    """A job set with its jobs by state."""
+    job_set = counted.job_set
+    return JobSetResponse(
+        queue=job_set.key[0],
+        job_set=job_set.key[1],
+        jobs=job_set.jobs,
+        live=job_set.live,
+        states=counted.states,
+        first_activity=timestamps.rfc3339(job_set.first_ms),
+        last_activity=timestamps.rfc3339(job_set.last_ms),
+        position=position_tokens.encode({job_set.partition: job_set.position + 1}),
+        failures=job_set.failures,
+        resource_hours=to_resource_hours(resource_usage.total_usage(job_set, now_ms)),
+        eta=format_time(resource_usage.estimate_end_ms(job_set, now_ms)),
+        superseded=job_set.superseded,
     )
 
 
-def standing(start_ms: int, pool: str, sums: Sums) -> StandingShown:
-    """Means from sums weighted with ms."""
-    return StandingShown(
+def describe_job_sets(page: JobSetPage, count: str | None = None) -> JobSetsResponse:
+    """A page of job sets."""
+    now_ms = clock.now_ms()
+    return JobSetsResponse(
+        job_sets=[describe_job_set(counted, now_ms) for counted in page.job_sets],
+        next=page.next,
+        count=count,
+    )
+
+
+def describe_shares(start_ms: int, pool: str, sums: ShareSums) -> ShareResponse:
+    """Means from sums that are weighted with ms."""
+    return ShareResponse(
         time=timestamps.rfc3339(start_ms),
         pool=pool,
         share=round(sums.actual_share / sums.ms, 6),
@@ -368,7 +380,7 @@ def standing(start_ms: int, pool: str, sums: Sums) -> StandingShown:
     )
 
 
-def resource_hours(used: Mapping[str, float]) -> dict[str, float]:
+def to_resource_hours(used: Mapping[str, float]) -> dict[str, float]:
     """Amounts x ms as cores, bytes and units times hours."""
     return {
         name: round(quantities.to_number(name, 1) * amount / resource_usage.HOUR_MS, 6)
@@ -377,69 +389,70 @@ def resource_hours(used: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-_texts: Final = msgspec.json.Decoder(dict[str, str]).decode
+_decode_texts: Final = msgspec.json.Decoder(dict[str, str]).decode
 decode_amounts: Final = msgspec.json.Decoder(dict[str, int]).decode
-_AWAITED: Final = re.compile(rf"^job ([{ids.ALPHABET}]{{{ids.JOB_ID_LENGTH}}}), which it waits for")
-"""How the reason of a job begins that was cancelled because of another one."""
 
 
-def awaited(reason: str | None) -> str | None:
-    """The id of the job because of which one was cancelled that waited for it."""
-    found = _AWAITED.match(reason or "")
-    return None if found is None else found[1]
-
-
-def _named(reason: str | None, client_ids: Mapping[str, str]) -> str | None:
-    """The reason with the client id of the job that it names."""
-    other = awaited(reason)
+def _name_dependency(reason: str | None, client_ids: Mapping[str, str]) -> str | None:
+    """The reason with the client id of the job that it names in place of its id."""
+    other = find_failed_dependency(reason)
     if reason is None or other is None or other not in client_ids:
         return reason
     return reason.replace(other, client_ids[other], 1)
 
 
-def job(
-    row: Any, now_ms: int, waits_for_others: bool, client_ids: Mapping[str, str] = NO_NAMES
-) -> JobShown:
+def describe_job(
+    row: Any, now_ms: int, waits_for_others: bool, client_ids: Mapping[str, str]
+) -> JobResponse:
     """A job from a row of the statements that read jobs. `client_ids`: of jobs in its reason."""
-    return JobShown(
+    return JobResponse(
         id=row["id"],
         queue=row["queue"],
         job_set=row["job_set"],
         client_id=row["client_id"],
         state=row["state"],
-        waiting_for=waiting_for(row, now_ms, waits_for_others),
+        waiting_for=find_obstacle(row, now_ms, waits_for_others),
         stopping=row["stopping"],
         priority=row["priority"],
         priority_class=row["class"],
         pool=row["run_pool"] or row["pool"],
         submitted=timestamps.rfc3339(row["submitted_ms"]),
         changed=timestamps.rfc3339(row["changed_ms"]),
-        started=time(row["started_ms"]),
-        ended=time(row["ended_ms"]),
+        started=format_time(row["started_ms"]),
+        ended=format_time(row["ended_ms"]),
         run=row["run"],
         cluster=row["executor"],
         node=row["node"],
         exit_code=row["exit_code"],
         category=row["category"],
-        message=SENTENCES.get(row["category"] or ""),
-        reason=_named(row["reason"], client_ids),
+        message=CATEGORY_MESSAGES.get(row["category"] or ""),
+        reason=_name_dependency(row["reason"], client_ids),
         superseded_by=row["superseded_by"],
     )
 
 
-def exported(job: JobShown, row: Any) -> JobExported:
-    """A job with a row of the statement `labels_and_requests`, or none if it was just forgotten."""
-    labels = _texts(row["labels"]) if row is not None and row["labels"] else {}
-    asked = decode_amounts(row["requests"]) if row is not None and row["requests"] else {}
-    return JobExported(
+def describe_jobs(jobs: JobRows) -> list[JobResponse]:
+    """Jobs of a list."""
+    now_ms = clock.now_ms()
+    return [
+        describe_job(row, now_ms, row["id"] in jobs.waiting_for_others, jobs.client_ids)
+        for row in jobs.rows
+    ]
+
+
+def describe_exported_job(job: JobResponse, row: Any) -> ExportedJob:
+    """A job with its row of the statement `labels_and_requests`; None if it was just removed."""
+    labels = _decode_texts(row["labels"]) if row is not None and row["labels"] else {}
+    amounts = decode_amounts(row["requests"]) if row is not None and row["requests"] else {}
+    return ExportedJob(
         **msgspec.structs.asdict(job),
         labels=labels,
-        requests={name: quantities.to_number(name, amount) for name, amount in asked.items()},
+        requests={name: quantities.to_number(name, amount) for name, amount in amounts.items()},
     )
 
 
-def waiting_for(row: Any, now_ms: int, waits_for_others: bool) -> str | None:
-    """What a queued job waits for first."""
+def find_obstacle(row: Any, now_ms: int, waits_for_others: bool) -> str | None:
+    """What a queued job waits for first: hold, dependencies, startAfter or scheduling."""
     if row["state"] != "QUEUED":
         return None
     if row["held"]:
@@ -451,21 +464,21 @@ def waiting_for(row: Any, now_ms: int, waits_for_others: bool) -> str | None:
     return "scheduling"
 
 
-def run(row: Any) -> RunShown:
-    """A run of those that the statement `job` gives."""
-    return RunShown(
+def describe_run(row: Any) -> RunResponse:
+    """A run of the statement `job`."""
+    return RunResponse(
         run=row["number"],
         state=row["state"],
         cluster=row["executor"],
         node=row["node"],
         pool=row["pool"],
         leased=timestamps.rfc3339(row["leased_ms"]),
-        pending=time(row["pending_ms"]),
-        running=time(row["running_ms"]),
-        ended=time(row["ended_ms"]),
+        pending=format_time(row["pending_ms"]),
+        running=format_time(row["running_ms"]),
+        ended=format_time(row["ended_ms"]),
         exit_code=row["exit_code"],
         category=row["category"],
-        message=SENTENCES.get(row["category"] or ""),
+        message=CATEGORY_MESSAGES.get(row["category"] or ""),
         reason=row["reason"],
         preempted_for=row["cause"],
     )

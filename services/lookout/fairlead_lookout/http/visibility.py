@@ -1,4 +1,4 @@
-"""What a caller may see: the queues whose jobs he may view. The others are not there for him."""
+"""What a caller is permitted to see. Queues that it may not view do not exist for it."""
 
 from typing import Final
 
@@ -12,24 +12,25 @@ from fairlead_common.web.auth.queue_permissions import QueuePermissions
 _ROLES: Final = ("operator", "submitter", "viewer")
 
 
-class Sight:
-    """Finds the caller of a request and his reach. Raises a 401 or 403 `Problem`."""
+class Visibility:
+    """Finds the caller of a request and the queues that it may view. Raises a 401 or 403
+    `Problem`."""
 
     def __init__(self, authenticate: Authenticator, rights: QueuePermissions) -> None:
         self.authenticate = authenticate
         self._rights = rights
 
-    async def caller(self, request: Request) -> Caller:
-        """Who asks."""
+    async def find_caller(self, request: Request) -> Caller:
+        """The caller of a request."""
         return await self.authenticate(request)
 
-    async def of(self, caller: Caller) -> QueueScope:
-        """The queues that he may view; whoever may view none needs a role first."""
+    async def find_visible_queues(self, caller: Caller) -> QueueScope:
+        """The queues that a caller may view. Without any queue and any role it gets a 403."""
         reach = await self._rights.find_scope(caller)
         if reach.only is not None and not reach.only:
             auth.require_role(caller, *_ROLES)
         return reach
 
     async def __call__(self, request: Request) -> QueueScope:
-        """The queues that the caller of this request may view."""
-        return await self.of(await self.caller(request))
+        """The queues that the caller of a request may view."""
+        return await self.find_visible_queues(await self.find_caller(request))

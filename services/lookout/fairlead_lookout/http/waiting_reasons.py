@@ -1,85 +1,100 @@
-"""Why a job waits: what it waits for itself, else what the scheduler said of jobs like it."""
+"""Why a queued job waits: its own conditions, or what the scheduler reported about jobs like it."""
 
 from collections.abc import Mapping
 
 from fairlead_common.domain import timestamps
 from fairlead_common.domain.ids import partition_of_job
 from fairlead_common.log.quarantine import QuarantinedRecord
-from fairlead_lookout.http import responses
-from fairlead_lookout.store.queries.view_reader import JobFound
-from fairlead_lookout.store.topic_caches import Reports
+from fairlead_lookout.http.responses import WaitingReasonResponse, find_obstacle
+from fairlead_lookout.store.queries.view_reader import JobRecord
+from fairlead_lookout.store.topic_caches import ReportCache
+
+NAMED_MAX = 3
+"""Jobs that a sentence names."""
+DEPENDENCIES_MAX = 100
 
 
-def explain(
-    found: JobFound, reports: Reports, stopped: Mapping[int, QuarantinedRecord], now_ms: int
-) -> responses.WhyShown | None:
-    """The reason, or None for a job that does not wait. `stopped`: partitions of the log."""
-    row = found.row
-    if row["state"] == "QUEUED" and (noted := stopped.get(partition_of_job(row["id"]))):
-        return responses.WhyShown(
+def explain_waiting(
+    job: JobRecord, reports: ReportCache, stopped: Mapping[int, QuarantinedRecord], now_ms: int
+) -> WaitingReasonResponse | None:
+    """The reason, or None for a job that does not wait. `stopped`: partitions of the log at which
+    a reader has stopped, and at which record."""
+    row = job.row
+    if row["state"] == "QUEUED" and (record := stopped.get(partition_of_job(row["id"]))):
+        return WaitingReasonResponse(
             code="log-stopped",
             sentence=(
-                f"The {noted.reader} cannot read the log of this job beyond position"
-                f" {noted.position} of partition {noted.partition}: {noted.reason}. Nothing is"
-                " decided about the job until a newer version of that service runs."
+                f"The {record.reader} cannot read the log of this job beyond position"
+                f" {record.position} of partition {record.partition}: {record.reason}. The job is"
+                " not scheduled until a newer version of that service runs."
             ),
         )
-    if found.giving_way:
-        return _making_room(found)
-    match responses.waiting_for(row, now_ms, found.waits_for_others):
+    if job.preempted_runs:
+        return _explain_preemption(job)
+    match find_obstacle(row, now_ms, job.waits_for_others):
         case None:
             return None
         case "hold":
-            return responses.WhyShown(code="hold", sentence="The job is held until it is released.")
-        case "dependencies":
-            waiting = {each: s for each, s in found.dependencies.items() if s != "SUCCEEDED"}
-            named = [found.client_ids.get(each, each) for each in list(waiting)[:3]]
-            listed = dict(list(waiting.items())[:100])
-            return responses.WhyShown(
-                code="dependencies",
-                sentence=(
-                    f"The job waits for {len(waiting)} of {len(found.dependencies)} jobs to"
-                    f" succeed: {', '.join(named)}{' ...' if len(waiting) > 3 else ''}."
-                ),
-                dependencies=listed,
-                client_ids={each: name for each, name in found.client_ids.items() if each in listed}
-                or None,
+            return WaitingReasonResponse(
+                code="hold", sentence="The job is held until it is released."
             )
+        case "dependencies":
+            return _explain_dependencies(job)
         case "startAfter":
             start_after = timestamps.rfc3339(row["start_after_ms"])
-            return responses.WhyShown(
+            return WaitingReasonResponse(
                 code="startAfter",
                 sentence=f"The job starts no earlier than {start_after}.",
             )
         case _:
-            return _scheduling(found, reports)
+            return _explain_scheduling(job, reports)
 
 
-def _making_room(found: JobFound) -> responses.WhyShown:
-    row, runs = found.row, found.giving_way
-    many = len(runs) > 1
-    named = ", ".join(f"{r['job_id']} of queue {r['queue']} ({r['stop_cause']})" for r in runs[:3])
-    return responses.WhyShown(
+def _explain_dependencies(job: JobRecord) -> WaitingReasonResponse:
+    waiting = {each: state for each, state in job.dependencies.items() if state != "SUCCEEDED"}
+    names = [job.client_ids.get(each, each) for each in list(waiting)[:NAMED_MAX]]
+    listed = dict(list(waiting.items())[:DEPENDENCIES_MAX])
+    return WaitingReasonResponse(
+        code="dependencies",
+        sentence=(
+            f"The job waits for {len(waiting)} of {len(job.dependencies)} jobs to succeed:"
+            f" {', '.join(names)}{' ...' if len(waiting) > NAMED_MAX else ''}."
+        ),
+        dependencies=listed,
+        client_ids={each: name for each, name in job.client_ids.items() if each in listed} or None,
+    )
+
+
+def _explain_preemption(job: JobRecord) -> WaitingReasonResponse:
+    row, runs = job.row, job.preempted_runs
+    named = ", ".join(
+        f"{run['job_id']} of queue {run['queue']} ({run['stop_cause']})" for run in runs[:NAMED_MAX]
+    )
+    count = "one preempted run" if len(runs) == 1 else f"{len(runs)} preempted runs"
+    has = "has" if len(runs) == 1 else "have"
+    return WaitingReasonResponse(
         code="making-room",
         sentence=(
-            f"The job starts on node {row['node']} of cluster {row['executor']} when"
-            f" {f'{len(runs)} preempted runs' if many else 'one preempted run'} on that node"
-            f" {'have' if many else 'has'} ended: {named}{' ...' if len(runs) > 3 else ''}."
+            f"The job starts on node {row['node']} of cluster {row['executor']} when {count} on"
+            f" that node {has} ended: {named}{' ...' if len(runs) > NAMED_MAX else ''}."
         ),
     )
 
 
-def _scheduling(found: JobFound, reports: Reports) -> responses.WhyShown:
-    row = found.row
-    gang = found.submitted.gang
-    why = reports.waiting(
+def _explain_scheduling(job: JobRecord, reports: ReportCache) -> WaitingReasonResponse:
+    row = job.row
+    gang = job.submitted.gang
+    reason = reports.find_waiting_reason(
         row["pool"], row["queue"], row["shape"], row["job_set"], gang.name if gang else ""
     )
-    if why is None:
-        return responses.WhyShown(
+    if reason is None:
+        return WaitingReasonResponse(
             code="scheduling",
             sentence="The scheduler has not examined the job yet.",
         )
-    return responses.WhyShown(
-        code=why.code, sentence=why.sentence, nodes=why.nodes or None, jobs=why.jobs or None
+    return WaitingReasonResponse(
+        code=reason.code,
+        sentence=reason.sentence,
+        nodes=reason.nodes or None,
+        jobs=reason.jobs or None,
     )

@@ -1,4 +1,4 @@
-"""Work that goes on while the next is prepared: one piece at a time, each begun after the last."""
+"""A background task: one piece of work runs while the next is prepared, one at a time."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Any, Self
 
 
-class Behind:
-    """Holds the piece that is under way. Who leaves the `with` block early ends it."""
+class BackgroundTask:
+    """Runs one piece of work at a time. An error in the `with` block cancels it."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
@@ -22,22 +22,22 @@ class Behind:
         traceback: TracebackType | None,
     ) -> None:
         if error is None:
-            await self.done()
+            await self.wait()
         elif self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Begin this once what is under way is done; raises what that raises."""
+    async def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start this work when the previous one is done. Raises the error of the previous one."""
         try:
-            await self.done()
+            await self.wait()
         except BaseException:
             work.close()
             raise
         self._task = asyncio.create_task(work)
 
-    async def done(self) -> None:
-        """Wait for what is under way; raises what it raises."""
+    async def wait(self) -> None:
+        """Wait for the current work. Raises its error."""
         task, self._task = self._task, None
         if task is not None:
             await task

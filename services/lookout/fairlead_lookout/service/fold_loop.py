@@ -1,9 +1,10 @@
-"""Following the log: read, fold, write, again and again, for the partitions this process holds.
+"""The loop that folds the log: read, fold, write, for the partitions that this process holds.
 
-One connection holds the partitions' locks and writes the view, one transaction a batch: what was
-known is read, `fold.apply` decides, the events go to their streams, the changes and the positions
-are written; where nothing has to be read, while the next batch is folded already. An outage is
-waited out within a bound; a position moved by somebody else (`ViewConflict`) ends the process.
+One connection holds the locks of the partitions and writes the view, one transaction per batch:
+read the known records, fold, add the public events to their streams, write the changes and the
+positions. If no record has to be read, the batch is written while the next one is folded. It waits
+during an outage for a limited time. A position that another process has moved (`ViewConflict`)
+ends this process.
 """
 
 import asyncio
@@ -24,83 +25,84 @@ from fairlead_common.log.topics import JOBS
 from fairlead_common.log.validating_log import ValidatingReader, stopped_partitions
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk
-from fairlead_lookout.domain import event_chunks, job_fold
-from fairlead_lookout.domain.batches import Batch, cut
-from fairlead_lookout.domain.event_chunks import Chunk
+from fairlead_lookout.domain.event_chunks import Chunk, pack_chunks
+from fairlead_lookout.domain.message_batches import Batch, cut_batches
 from fairlead_lookout.domain.model import Changes, Known, Message
+from fairlead_lookout.domain.view_fold import JobFold
 from fairlead_lookout.service import metrics
-from fairlead_lookout.service.background_task import Behind
+from fairlead_lookout.service.background_task import BackgroundTask
 from fairlead_lookout.service.settings import Settings
 from fairlead_lookout.store import view_coverage
-from fairlead_lookout.store.event_streams import Streams
-from fairlead_lookout.store.fold.bulk_candidates import Requests
-from fairlead_lookout.store.fold.fold_cache import Cache
-from fairlead_lookout.store.fold.fold_store import SQL, Rows, Store
-from fairlead_lookout.store.fold.job_pruning import Pruner
-from fairlead_lookout.store.fold.partition_locks import BALANCE_S, Partitions
-from fairlead_lookout.store.fold.time_slice import Turns
+from fairlead_lookout.store.event_streams import StreamWriter
+from fairlead_lookout.store.fold.bulk_candidates import BulkCandidates
+from fairlead_lookout.store.fold.fold_cache import FoldCache
+from fairlead_lookout.store.fold.fold_store import FoldRows, FoldStore
+from fairlead_lookout.store.fold.job_pruning import JobPruner
+from fairlead_lookout.store.fold.partition_locks import BALANCE_S, PartitionLocks
+from fairlead_lookout.store.fold.time_slice import TimeSlice
 from fairlead_lookout.store.outages import Outages
-from fairlead_lookout.store.view_progress import Progress
+from fairlead_lookout.store.view_progress import ViewProgress
+from fairlead_lookout.store.view_schema import FOLD
 
 READ_BYTES_MAX: Final = 4 * 1024 * 1024
 READ_RECORDS_MAX: Final = 5_000
 READ_WAIT_S: Final = 1.0
 CLOSE_S_MAX: Final = 2.0
 REPAIR_CHECK_S: Final = 1.0
-"""How often a fold whose view cannot be used looks whether it was repaired."""
+"""How often a fold whose view is unusable checks whether it was repaired."""
 _logger: Final = logging.getLogger("fairlead.lookout")
 FEW_EVENTS: Final = 100
-"""A batch with fewer is followed by the next at once: nobody should wait for a lone job."""
+"""After a batch with fewer events there is no pause, so that a single job is visible at once."""
 
 
-class _Made(NamedTuple):
-    """What a batch makes of the view, and what there is to be written of it."""
+class _FoldedBatch(NamedTuple):
+    """A batch, its changes, and the rows to write."""
 
     batch: Batch
     changes: Changes
-    packed: list[Chunk]
-    rows: Rows
+    chunks: list[Chunk]
+    rows: FoldRows
 
 
-class Folder:
+class FoldLoop:
     """The fold of one process."""
 
     def __init__(
-        self, log: EventLog, streams: Streams, progress: Progress, settings: Settings
+        self, log: EventLog, streams: StreamWriter, progress: ViewProgress, settings: Settings
     ) -> None:
         self._log = log
         self._streams = streams
         self._progress = progress
         self._settings = settings
-        self._cache = Cache(settings.jobs_known_max)
-        self._turns = Turns()
+        self._cache = FoldCache(settings.jobs_known_max)
+        self._time_slice = TimeSlice()
         self._disk = Disk(settings.disk)
         self._outages = Outages("the fold", settings.away_s)
         self.stopped: Mapping[int, int] = {}
         """Partition -> position at which this fold has stopped."""
         self.unusable: ViewUnusable | None = None
-        """Why the fold waits for a repair, if it does. What the view holds is still shown."""
+        """Why the fold waits for a repair, if it does. The view is still validated_by."""
         self.unrepaired: Gap | None = None
-        """What the view lacks and no repair has settled, although the fold goes on."""
+        """What the view lacks until a repair, although the fold continues."""
 
     @property
-    def trouble(self) -> str | None:
+    def problem(self) -> str | None:
         """What the fold waits for, if it does."""
-        return self._outages.trouble
+        return self._outages.problem
 
     @property
-    def full(self) -> str | None:
-        """Why the view stands still, if a disk is full."""
-        return self._outages.full
+    def disk_full(self) -> str | None:
+        """Why the view does not move, if a disk is full."""
+        return self._outages.disk_full
 
     async def run(self) -> None:
-        """Fold for ever. Raises what lasts: an outage beyond the bound, `ViewConflict`.
+        """Fold for ever. Raises `ViewConflict`, and an outage that lasts longer than `away_s`.
 
-        A view that its log cannot continue is not touched: the fold waits until it is repaired.
+        A view that its log cannot continue is not changed: the fold waits until it is repaired.
         """
         while True:
             try:
-                await self._outages.outlast(self._session)
+                await self._outages.run_sessions(self._session)
             except ViewUnusable as error:
                 if self.unusable is None:
                     _logger.error("waits for a repair: %s", error)
@@ -115,7 +117,7 @@ class Folder:
             name="fairlead-lookout-fold",
             command_s_max=STATEMENT_S_MAX,
             settings={
-                # Everything is by key. Plans are kept, and statistics of a table that was nearly
+                # All access is by key. Plans are cached, and statistics of a table that was nearly
                 # empty, or of a temporary one, would make them scan.
                 "enable_seqscan": "off",
                 "enable_hashjoin": "off",
@@ -127,9 +129,9 @@ class Folder:
         reader: Reader | None = None
         try:
             await self._prepare(connection)
-            store = Store(connection, self._cache, self._turns)
-            partitions = Partitions(connection, _number)
-            pruner = Pruner(connection, self._cache, self._settings.jobs_days)
+            store = FoldStore(connection, self._cache, self._time_slice)
+            partitions = PartitionLocks(connection, _draw_number)
+            pruner = JobPruner(connection, self._cache, self._settings.jobs_days)
             self._cache.clear()
             balanced_s = 0.0
             while True:
@@ -139,54 +141,55 @@ class Folder:
                         if reader is not None:
                             await reader.close()
                         reader, positions = await self._open_reader(connection, partitions)
-                await self._outages.until_space(self._disk)
-                self._outages.well()
+                await self._outages.wait_for_space(self._disk)
+                self._outages.report_progress()
                 if reader is None or not partitions.held:
                     await asyncio.sleep(BALANCE_S / 4)
                     continue
-                positions = await self._turn(connection, store, reader, positions)
-                await pruner.turn(partitions.held)
+                positions = await self._fold_next(connection, store, reader, positions)
+                await pruner.prune_some(partitions.held)
         finally:
-            self._progress.owns(frozenset())
+            self._progress.set_own_partitions(frozenset())
             if reader is not None:
                 await reader.close()
             await _close(connection)
 
     async def _prepare(self, connection: Connection) -> None:
         identity = await self._log.identity()
-        self.unrepaired = await view_coverage.begin(connection, self._log)
+        self.unrepaired = await view_coverage.prepare_view(connection, self._log)
         if self.unusable is not None:
-            _logger.info("the view was repaired: going on")
+            _logger.info("the view was repaired: the fold continues")
         self.unusable = None
         metrics.VIEW_UNUSABLE.set(0)
-        await connection.execute(SQL["make_kept_tables"])
-        await self._streams.belong_to(identity)
+        await connection.execute(FOLD["create_temporary_tables"])
+        await self._streams.drop_streams_of_other_logs(identity)
 
     async def _open_reader(
-        self, connection: Connection, partitions: Partitions
+        self, connection: Connection, partitions: PartitionLocks
     ) -> tuple[Reader | None, dict[int, int]]:
-        """A reader of what is held now; what is in memory may belong to others by now."""
+        """A reader of the partitions that are held now. Empties the cache, because another process
+        can have written since."""
         self._cache.clear()
         held = partitions.held
         metrics.PARTITIONS.set(len(held))
-        self._progress.owns(held)
+        self._progress.set_own_partitions(held)
         if not held:
             return None, {}
-        rows = await connection.fetch(SQL["positions_of"], sorted(held))
+        rows = await connection.fetch(FOLD["positions_of"], sorted(held))
         positions = {row["partition"]: row["position"] for row in rows}
-        self._progress.begin(positions)
+        self._progress.reset(positions)
         reader = await self._log.reader(JOBS, positions)
         self.stopped = stopped_partitions(reader)
         return reader, positions
 
-    async def _turn(
+    async def _fold_next(
         self,
         connection: Connection,
-        store: Store,
+        store: FoldStore,
         reader: Reader,
         positions: dict[int, int],
     ) -> dict[int, int]:
-        """Read once and fold that; returns the positions reached."""
+        """Read once and fold the messages; returns the new positions."""
         read = await reader.read(
             records_max=READ_RECORDS_MAX, bytes_max=READ_BYTES_MAX, wait_s=READ_WAIT_S
         )
@@ -200,17 +203,19 @@ class Folder:
                 raise
             read = reader.screen(read)
             messages = await self._decode(read.entries)
-        folded = 0
-        async with Behind() as behind:
-            for batch in cut(messages, positions, read.positions, self._settings.fold_events_max):
-                if batch.is_request:
-                    await behind.done()
-                    folded += await self._fold_request(connection, store, batch)
+        events = 0
+        async with BackgroundTask() as background:
+            for batch in cut_batches(
+                messages, positions, read.positions, self._settings.fold_events_max
+            ):
+                if batch.is_bulk_request:
+                    await background.wait()
+                    events += await self._fold_bulk_request(connection, store, batch)
                 else:
-                    folded += await self._fold(connection, store, batch, behind)
-        if folded > FEW_EVENTS:
-            rest_s = self._settings.fold_interval_s - (clock.monotonic_s() - began_s)
-            await asyncio.sleep(max(rest_s, 0.0))
+                    events += await self._fold(connection, store, batch, background)
+        if events > FEW_EVENTS:
+            pause_s = self._settings.fold_interval_s - (clock.monotonic_s() - began_s)
+            await asyncio.sleep(max(pause_s, 0.0))
         return read.positions
 
     async def _decode(self, entries: Iterable[Entry]) -> list[Message]:
@@ -219,96 +224,100 @@ class Folder:
         for entry in entries:
             sequence = decoders.decode_jobs(entry)
             messages.append(Message(entry.partition, entry.position, entry.time_ms, sequence))
-            await self._turns.give_way()
+            await self._time_slice.yield_if_over()
         return messages
 
-    async def _fold_request(self, connection: Connection, store: Store, whole: Batch) -> int:
-        """One request about many jobs, in a transaction for each so many of them; where the view
-        is within it is kept with the position."""
-        requests = Requests(connection)
-        folded = 0
+    async def _fold_bulk_request(
+        self, connection: Connection, store: FoldStore, whole: Batch
+    ) -> int:
+        """Fold one bulk request in parts, one transaction each; the progress is saved with the
+        position. Returns the number of events."""
+        candidates = BulkCandidates(connection)
+        events = 0
         while True:
-            part = await requests.part(whole, self._settings.fold_events_max)
-            async with Behind() as behind:
-                folded += await self._fold(connection, store, part, behind)
-            if part.left is None:
-                return folded
+            part = await candidates.read_part(whole, self._settings.fold_events_max)
+            async with BackgroundTask() as background:
+                events += await self._fold(connection, store, part, background)
+            if part.progress_after is None:
+                return events
 
     async def _fold(
-        self, connection: Connection, store: Store, batch: Batch, behind: Behind
+        self, connection: Connection, store: FoldStore, batch: Batch, background: BackgroundTask
     ) -> int:
-        """One batch in one transaction; returns its number of events.
+        """Fold one batch in one transaction; returns its number of events.
 
-        If all that it needs is in memory, it is written behind: while the next one is folded, on
-        top of what this one made. If that cannot be committed the session ends, and with it what
-        is in memory.
+        If everything that it needs is in memory, it is written in the background, while the next
+        batch is folded on top of its result. If that write fails, the session ends and the cache
+        is emptied.
         """
         began_s = clock.monotonic_s()
-        known = await store.remembered(batch)
+        known = await store.load_from_cache(batch)
         if known is not None:
-            made = await self._make(store, known, batch)
-            self._cache.settle(made.changes)
-            await behind.begin(self._write(connection, store, made, began_s))
-            return made.changes.events
-        await behind.done()
+            folded = await self._fold_batch(store, known, batch)
+            self._cache.apply(folded.changes)
+            await background.start(self._write(connection, store, folded, began_s))
+            return folded.changes.events
+        await background.wait()
         try:
             async with connection.transaction():
-                made = await self._make(store, await store.load(batch), batch)
-                await self._put(store, made)
+                folded = await self._fold_batch(store, await store.load(batch), batch)
+                await self._publish_and_write(store, folded)
         except BaseException:
             store.forget_written()
             raise
-        self._cache.settle(made.changes)
-        self._written(made, began_s)
-        return made.changes.events
+        self._cache.apply(folded.changes)
+        self._report_written(folded, began_s)
+        return folded.changes.events
 
-    async def _make(self, store: Store, known: Known, batch: Batch) -> _Made:
-        """Fold a batch: nothing is written yet."""
+    async def _fold_batch(self, store: FoldStore, known: Known, batch: Batch) -> _FoldedBatch:
+        """Fold a batch without writing anything."""
         changes = await self._apply(known, batch)
-        packed: list[Chunk] = []
-        for chunk in event_chunks.pack(known.sets, changes.lines):
-            packed.append(chunk)
-            await self._turns.give_way()
-        return _Made(batch, changes, packed, await store.rows(known, changes, packed, batch))
+        chunks: list[Chunk] = []
+        for chunk in pack_chunks(known.job_sets, changes.lines):
+            chunks.append(chunk)
+            await self._time_slice.yield_if_over()
+        return _FoldedBatch(
+            batch, changes, chunks, await store.encode_rows(known, changes, chunks, batch)
+        )
 
     async def _write(
-        self, connection: Connection, store: Store, made: _Made, began_s: float
+        self, connection: Connection, store: FoldStore, folded: _FoldedBatch, began_s: float
     ) -> None:
         try:
             async with connection.transaction():
-                await self._put(store, made)
+                await self._publish_and_write(store, folded)
         except BaseException:
             store.forget_written()
             raise
-        self._written(made, began_s)
+        self._report_written(folded, began_s)
 
-    async def _put(self, store: Store, made: _Made) -> None:
-        await self._streams.publish(made.packed)
-        await store.write(made.rows)
+    async def _publish_and_write(self, store: FoldStore, folded: _FoldedBatch) -> None:
+        await self._streams.publish(folded.chunks)
+        await store.write(folded.rows)
 
-    def _written(self, made: _Made, began_s: float) -> None:
-        """It is committed: say so to whoever waits for it."""
-        self._progress.advance(made.batch.after)
+    def _report_written(self, folded: _FoldedBatch, began_s: float) -> None:
+        """The batch is committed: report its positions and metrics."""
+        self._progress.advance(folded.batch.after)
         metrics.BATCH_S.observe(clock.monotonic_s() - began_s)
-        metrics.EVENTS.inc(made.changes.events)
-        if made.batch.messages:
-            metrics.LAG_S.set((clock.now_ms() - made.batch.messages[-1].time_ms) / 1000)
-        self._outages.well()
+        metrics.EVENTS.inc(folded.changes.events)
+        if folded.batch.messages:
+            metrics.LAG_S.set((clock.now_ms() - folded.batch.messages[-1].time_ms) / 1000)
+        self._outages.report_progress()
 
     async def _apply(self, known: Known, batch: Batch) -> Changes:
-        work = job_fold.Fold(known)
-        for _ in work.steps(batch.messages):
-            await self._turns.give_way()
-        return work.changes()
+        fold = JobFold(known)
+        for _ in fold.apply(batch.messages):
+            await self._time_slice.yield_if_over()
+        return fold.changes()
 
 
-def _number() -> int:
-    """A number for a lock: any that Postgres takes."""
+def _draw_number() -> int:
+    """A random number for an advisory lock."""
     return secrets.randbelow(2**31)
 
 
 async def _close(connection: Connection) -> None:
-    """Give the connection up, with its locks, whatever state it is in."""
+    """Close the connection in any state; its locks are released."""
     try:
         async with asyncio.timeout(CLOSE_S_MAX):
             await connection.close()

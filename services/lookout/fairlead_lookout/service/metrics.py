@@ -1,4 +1,4 @@
-"""Numbers for Prometheus."""
+"""Metrics of the fold for Prometheus."""
 
 from typing import Final
 
@@ -17,10 +17,6 @@ LAG_MESSAGES: Final = Gauge(
     "fairlead_lookout_lag_messages", "Positions between the view and the end of the log."
 )
 PARTITIONS: Final = Gauge("fairlead_lookout_partitions_held", "Partitions folded by this process.")
-STREAM_FAILURES: Final = Counter(
-    "fairlead_lookout_stream_failures", "Batches whose events did not reach Redis."
-)
-EVENT_STREAMS: Final = Gauge("fairlead_lookout_event_streams", "Event streams open now.")
 VIEW_UNUSABLE = Gauge(
     "fairlead_lookout_view_unusable", "1 while the view waits for `fairlead repair`"
 )

@@ -1,4 +1,4 @@
-"""Lookout's part of `fairlead repair`: what its view knows of jobs, and folding it to the end."""
+"""Lookout's part of `fairlead repair`: the jobs in its view, and folding to the end of the log."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead_common.db import Pool, migrate
+from fairlead_common.db import Pool
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.lifecycle import JobState, RunState
 from fairlead_common.domain.records.events import FailureCategory, JobSubmitted
@@ -17,21 +17,20 @@ from fairlead_common.log.coverage import Gap
 from fairlead_common.log.topics import JOBS
 from fairlead_common.service import clock
 from fairlead_lookout.domain.transitions import LIVE
-from fairlead_lookout.service.fold_loop import Folder
+from fairlead_lookout.service.fold_loop import FoldLoop
 from fairlead_lookout.service.settings import Settings
 from fairlead_lookout.store import view_coverage
-from fairlead_lookout.store.event_streams import Streams
-from fairlead_lookout.store.fold.fold_store import SCHEMA
-from fairlead_lookout.store.view_coverage import SQL
-from fairlead_lookout.store.view_progress import Progress
+from fairlead_lookout.store.event_streams import StreamWriter
+from fairlead_lookout.store.view_progress import ViewProgress
+from fairlead_lookout.store.view_schema import COVERAGE, migrate_schema
 
 POLL_S: Final = 0.05
 PAGE: Final = 10_000
 _decode: Final = msgspec.json.Decoder(JobSubmitted).decode
 
 
-class Shown(msgspec.Struct, frozen=True):
-    """A job as lookout shows it. `submitted` is None where its specification is lost."""
+class ViewedJob(msgspec.Struct, frozen=True):
+    """A job in the view. `submitted`: None if its specification is lost."""
 
     job_id: JobId
     queue: str
@@ -45,17 +44,17 @@ class Recovery:
 
     def __init__(self, log: EventLog, pool: Pool, settings: Settings) -> None:
         self.gap: Gap | None = None
-        """What keeps the log from continuing the view."""
+        """Why the log cannot continue the view."""
         self.unrepaired: Gap | None = None
-        """What the view lacks since earlier."""
+        """What the view lacks since before."""
         self._log = log
         self._pool = pool
         self._settings = settings
 
     @classmethod
     async def load(cls, log: EventLog, pool: Pool, settings: Settings) -> "Recovery":
-        """Bring the schema up to date and see what the view lacks."""
-        await migrate(pool, SCHEMA, "fairlead_lookout.store", "sql/migrations")
+        """Bring the schema up to date and find what the view lacks."""
+        await migrate_schema(pool)
         recovery = cls(log, pool, settings)
         recovery.gap = await view_coverage.find_gap(pool, log)
         state = await log_coverage.read_log_state(log, JOBS)
@@ -73,18 +72,18 @@ class Recovery:
         return {} if saved is None else saved[1]
 
     async def relocate(self) -> None:
-        """Have the view continue where the log can; what it lacks is noted until `settle`."""
+        """Move the view to where the log can continue it. What it lacks is kept until `settle`."""
         if self.gap is not None:
             await view_coverage.relocate(self._pool, self._log, self.gap)
 
     async def fold(self, end: Mapping[int, int]) -> None:
-        """Fold at least to these positions, together with whatever lookout runs.
+        """Fold at least to these positions, while other processes of lookout may run.
 
-        Raises what ends a fold.
+        Raises the error that ends the fold.
         """
-        progress = Progress(self._pool)
-        streams = Streams(self._settings.redis_url)
-        folder = Folder(self._log, streams, progress, self._settings)
+        progress = ViewProgress(self._pool)
+        streams = StreamWriter(self._settings.redis_url)
+        folder = FoldLoop(self._log, streams, progress, self._settings)
         folding = asyncio.create_task(folder.run())
         try:
             while not folding.done():
@@ -102,28 +101,28 @@ class Recovery:
             await streams.close()
 
     async def live_jobs(self) -> AsyncIterator[list[JobId]]:
-        """The ids of all jobs that the view shows as live, some at a time."""
+        """The ids of all live jobs of the view, a page at a time."""
         last = ""
         while True:
-            rows = await self._pool.fetch(SQL["live_jobs"], sorted(LIVE), last, PAGE)
+            rows = await self._pool.fetch(COVERAGE["live_jobs"], sorted(LIVE), last, PAGE)
             if not rows:
                 return
             yield [JobId(row["job_id"]) for row in rows]
             last = rows[-1]["job_id"]
 
-    async def find(self, ids: Iterable[JobId]) -> dict[JobId, Shown]:
-        """What the view shows of these jobs; those that it does not know are left out."""
-        rows = await self._pool.fetch(SQL["known_jobs"], list(ids))
-        return {JobId(row["job_id"]): _shown(row) for row in rows}
+    async def find(self, ids: Iterable[JobId]) -> dict[JobId, ViewedJob]:
+        """These jobs in the view. Jobs that it does not have are left out."""
+        rows = await self._pool.fetch(COVERAGE["known_jobs"], list(ids))
+        return {JobId(row["job_id"]): _decode_job(row) for row in rows}
 
     async def settle(self) -> None:
-        """What was lost is settled: the view shows no warning any more."""
-        await self._pool.execute(SQL["close_gaps"], clock.now_ms())
+        """The repair is complete: the view has no warning any more."""
+        await self._pool.execute(COVERAGE["close_gaps"], clock.now_ms())
 
 
-def _shown(row: Any) -> Shown:
+def _decode_job(row: Any) -> ViewedJob:
     run_state = row["run_state"]
-    known = Knowledge(
+    knowledge = Knowledge(
         state=JobState(row["state"]),
         run=row["run"],
         run_state=None if run_state is None else RunState(run_state),
@@ -133,15 +132,15 @@ def _shown(row: Any) -> Shown:
         priority=row["priority"],
         hold=row["held"],
         stopping=row["stopping"],
-        category=_category(row["category"]),
+        category=_decode_category(row["category"]),
         reason=row["reason"] or row["stop_reason"] or Knowledge().reason,
         exit_code=row["exit_code"],
     )
     submitted = None if row["submitted"] is None else _decode(row["submitted"])
-    return Shown(JobId(row["job_id"]), row["queue"], row["job_set"], known, submitted)
+    return ViewedJob(JobId(row["job_id"]), row["queue"], row["job_set"], knowledge, submitted)
 
 
-def _category(text: str | None) -> FailureCategory:
-    """A rejected job has the code of its rejection there."""
+def _decode_category(text: str | None) -> FailureCategory:
+    """A rejected job has the code of its rejection as its category."""
     found = {str(each): each for each in FailureCategory}
     return found.get(text or "", FailureCategory.INTERNAL)

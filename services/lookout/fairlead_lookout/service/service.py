@@ -1,4 +1,4 @@
-"""Lookout as a whole: what it opens, the routes it offers, the tasks it needs."""
+"""The service: everything that lookout opens, its routes, its readiness checks and its tasks."""
 
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
@@ -6,7 +6,7 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from fairlead_common.db import Pool, migrate, open_pool
+from fairlead_common.db import Pool, open_pool
 from fairlead_common.db.connection_pool import AWAY
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.log import EventLog, topics
@@ -21,44 +21,51 @@ from fairlead_common.service.health import Check, Degraded
 from fairlead_common.web.auth import Authenticator
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_common.web.fair_semaphore import FairSemaphore, OpenRequestLimit
-from fairlead_lookout.http.api import routes
-from fairlead_lookout.http.deps import Exports, Parts
-from fairlead_lookout.http.executor_logs import Logs
-from fairlead_lookout.http.pages import page_routes, rendering
+from fairlead_lookout.http.api.routes import make_routers
+from fairlead_lookout.http.deps import Deps, ExportDeps
+from fairlead_lookout.http.executor_logs import ExecutorLogs
+from fairlead_lookout.http.pages.error_pages import build_error_page
 from fairlead_lookout.http.pages.live_fragments import LiveFragments
-from fairlead_lookout.http.visibility import Sight
-from fairlead_lookout.service import metrics, retention
-from fairlead_lookout.service.fairness_loop import FairnessFolder
-from fairlead_lookout.service.fold_loop import Folder
+from fairlead_lookout.http.pages.page_routes import make_router
+from fairlead_lookout.http.pages.rendering import Templates, load_assets
+from fairlead_lookout.http.visibility import Visibility
+from fairlead_lookout.service import metrics
+from fairlead_lookout.service.fairness_loop import FairnessLoop
+from fairlead_lookout.service.fold_loop import FoldLoop
+from fairlead_lookout.service.retention import run_retention
 from fairlead_lookout.service.settings import Settings
 from fairlead_lookout.store import view_coverage
-from fairlead_lookout.store.event_streams import Streams, Tail
-from fairlead_lookout.store.fold.fold_store import SCHEMA
-from fairlead_lookout.store.quarantine_cache import QuarantineMirror
-from fairlead_lookout.store.queries.job_lists import Lists
-from fairlead_lookout.store.queries.view_reader import View
-from fairlead_lookout.store.topic_caches import Clusters, Configured, Reports
-from fairlead_lookout.store.view_progress import Progress
+from fairlead_lookout.store.event_streams import StreamReader, StreamWriter
+from fairlead_lookout.store.queries.job_lists import JobLists
+from fairlead_lookout.store.queries.view_reader import ViewReader
+from fairlead_lookout.store.topic_caches import (
+    ClusterCache,
+    ConfigurationCache,
+    QuarantineCache,
+    ReportCache,
+)
+from fairlead_lookout.store.view_progress import ViewProgress
+from fairlead_lookout.store.view_schema import migrate_schema
 
 LAG_S_MAX: Final = 30.0
 OWN_CONNECTIONS: Final = 4
-"""For callers' credentials, positions and upkeep: no statement of a caller delays them."""
-LIVE_PLACES: Final = 2
-"""Live fragments that are rendered at the same time, one of each caller."""
+"""For credentials, positions and retention: statements of callers do not delay them."""
+LIVE_RENDERINGS: Final = 2
+"""Live fragments that are rendered at the same time, one per caller."""
 WAITING_MAX: Final = 64
-"""Costly statements and exports of one caller that wait; more are refused."""
+"""Costly statements and exports of one caller that can wait; more are refused."""
 
 
 class Service:
-    """An async context manager; whoever enters it runs `tasks()` and serves `routers()`."""
+    """An async context manager. Inside it, run `tasks()` and serve `routers()`."""
 
     def __init__(
-        self, settings: Settings, log: ValidatingLog, pool: Pool, parts: Parts, folder: Folder
+        self, settings: Settings, log: ValidatingLog, pool: Pool, deps: Deps, fold_loop: FoldLoop
     ) -> None:
-        self.parts = parts
-        self.identify = parts.sight.authenticate
-        self.excuse = page_routes.excuses(rendering.Templates(rendering.assets()), settings.oidc)
-        self.folder = folder
+        self.deps = deps
+        self.identify = deps.visibility.authenticate
+        self.error_page = build_error_page(Templates(load_assets()), settings.oidc)
+        self.fold_loop = fold_loop
         self._settings = settings
         self._log = log
         self._pool = pool
@@ -67,7 +74,7 @@ class Service:
 
     @classmethod
     async def open(cls, settings: Settings, log: EventLog | None = None) -> "Service":
-        """Everything opened and migrated. `log` is closed by whoever gave it."""
+        """Open everything and migrate the schema. The caller closes a `log` that it passes."""
         async with AsyncExitStack() as stack:
             if log is None:
                 log = await open_log(settings.log_url, Disk(settings.disk), wait_s=settings.away_s)
@@ -82,55 +89,56 @@ class Service:
             ):
                 await log.create(topic)
             pool = await open_pool(
-                _by_index(settings.database_url),
+                _prefer_indexes(settings.database_url),
                 size_max=OWN_CONNECTIONS,
                 name="fairlead-lookout",
                 is_reset=False,
             )
             stack.push_async_callback(pool.close)
-            await migrate(pool, SCHEMA, "fairlead_lookout.store", "sql/migrations")
-            progress = Progress(pool)
-            streams, tail = Streams(settings.redis_url), Tail(settings.redis_url)
-            stack.push_async_callback(streams.close)
-            stack.push_async_callback(tail.close)
-            clusters = Clusters(log, away_s=settings.away_s)
-            logs = Logs(clusters, settings.signing_key)
+            await migrate_schema(pool)
+            progress = ViewProgress(pool)
+            writer, reader = StreamWriter(settings.redis_url), StreamReader(settings.redis_url)
+            stack.push_async_callback(writer.close)
+            stack.push_async_callback(reader.close)
+            clusters = ClusterCache(log, away_s=settings.away_s)
+            logs = ExecutorLogs(clusters, settings.signing_key)
             stack.push_async_callback(logs.close)
             view, lists = await _open_views(settings, stack)
             live = LiveFragments(
-                progress, FairSemaphore("live fragments", LIVE_PLACES, 1, settings.streams_max)
+                progress, FairSemaphore("live fragments", LIVE_RENDERINGS, 1, settings.streams_max)
             )
             stack.push_async_callback(live.close)
             authenticate = Authenticator(pool, settings)
-            parts = Parts(
+            deps = Deps(
                 view=view,
                 lists=lists,
                 exports=await _open_exports(settings, stack),
                 live=live,
                 progress=progress,
-                tail=tail,
-                reports=Reports(log, away_s=settings.away_s),
+                streams=reader,
+                reports=ReportCache(log, away_s=settings.away_s),
                 clusters=clusters,
-                configured=Configured(log, away_s=settings.away_s),
-                quarantine=QuarantineMirror(log, away_s=settings.away_s),
+                configuration=ConfigurationCache(log, away_s=settings.away_s),
+                quarantine=QuarantineCache(log, away_s=settings.away_s),
                 logs=logs,
-                sight=Sight(authenticate, QueuePermissions(pool)),
-                settings=settings,
-                streams=OpenRequestLimit(
+                visibility=Visibility(authenticate, QueuePermissions(pool)),
+                class_values={each.name: each.value for each in settings.priority_classes},
+                issuers=settings.oidc,
+                open_streams=OpenRequestLimit(
                     "streams",
                     "streamsPerCallerMax",
                     settings.streams_max,
                     settings.streams_per_caller_max,
                 ),
-                waits=OpenRequestLimit(
+                open_waits=OpenRequestLimit(
                     "long polls",
                     "waitsPerCallerMax",
                     settings.waits_max,
                     settings.waits_per_caller_max,
                 ),
             )
-            folder = Folder(log, streams, progress, settings)
-            service = cls(settings, screened, pool, parts, folder)
+            fold_loop = FoldLoop(log, writer, progress, settings)
+            service = cls(settings, screened, pool, deps, fold_loop)
             service._stack = stack.pop_all()
             return service
         raise AssertionError("unreachable")
@@ -142,11 +150,11 @@ class Service:
         await self._stack.aclose()
 
     def routers(self) -> list[APIRouter]:
-        """The routes of API and pages."""
-        return [*routes.routes(self.parts), page_routes.routes(self.parts)]
+        """The routes of the API and the pages."""
+        return [*make_routers(self.deps), make_router(self.deps)]
 
     def checks(self) -> Mapping[str, Check]:
-        """What `/readyz` asks."""
+        """The readiness checks."""
         return {
             "lookout view": self._check_view,
             "lookout quarantine": self._log.quarantine.check(),
@@ -154,57 +162,57 @@ class Service:
         }
 
     def tasks(self) -> list[Coroutine[object, object, None]]:
-        """What must run beside the server; none of them ends by itself."""
+        """The tasks to run beside the server. None of them ends by itself."""
         return [
-            self.folder.run(),
-            self.parts.progress.watch(),
-            self.parts.tail.run(),
-            self.parts.reports.run(),
-            self.parts.clusters.run(),
-            self.parts.configured.run(),
-            self.parts.quarantine.run(),
+            self.fold_loop.run(),
+            self.deps.progress.poll(),
+            self.deps.streams.run(),
+            self.deps.reports.run(),
+            self.deps.clusters.run(),
+            self.deps.configuration.run(),
+            self.deps.quarantine.run(),
             self._log.quarantine.run(self._log.inner),
-            FairnessFolder(self._log, self._settings).run(),
-            retention.keep_tidy(self._pool, self._settings),
+            FairnessLoop(self._log, self._settings).run(),
+            run_retention(self._pool, self._settings),
         ]
 
     async def _check_view(self) -> str | None:
-        """What is wrong with the view, or how far it is behind, once that lasts."""
-        if self.folder.full is not None:
-            return Degraded(self.folder.full)
-        if self.folder.unusable is not None:
-            # What the view holds is shown: a restart or another process would change nothing.
-            return Degraded(str(self.folder.unusable))
-        if self.folder.trouble is not None:
-            return self.folder.trouble
+        """The problem of the view, or its lag if that lasts."""
+        if self.fold_loop.disk_full is not None:
+            return Degraded(self.fold_loop.disk_full)
+        if self.fold_loop.unusable is not None:
+            # The view is still validated_by, and a restart or another process would not help.
+            return Degraded(str(self.fold_loop.unusable))
+        if self.fold_loop.problem is not None:
+            return self.fold_loop.problem
         try:
             end = await self._log.end_positions(topics.JOBS)
-            await self.parts.progress.refresh()
+            await self.deps.progress.refresh()
         except WorldError as error:
             return str(error)
-        known = self.parts.progress.positions
+        known = self.deps.progress.positions
         lags = {number: max(0, at - known.get(number, 0)) for number, at in end.items()}
         metrics.LAG_MESSAGES.set(sum(lags.values()))
-        # A stopped partition never catches up: the check of the quarantine says so.
-        stopped = self.folder.stopped.keys() | self.parts.quarantine.stopped_partitions()
-        behind = sum(lag for number, lag in lags.items() if number not in stopped)
+        # A stopped partition never catches up: the check of the quarantine reports it.
+        stopped = self.fold_loop.stopped.keys() | self.deps.quarantine.find_stopped_partitions()
+        lag = sum(each for number, each in lags.items() if number not in stopped)
         now_s = clock.monotonic_s()
-        if behind == 0:
+        if lag == 0:
             self._caught_up_s = now_s
         elif now_s - self._caught_up_s > LAG_S_MAX:
-            return f"the view is {behind} messages behind the log"
+            return f"the view is {lag} messages behind the log"
         return await self._check_gaps()
 
     async def _check_gaps(self) -> str | None:
-        """What the view lacks, until a repair has settled it."""
-        if self.folder.unrepaired is None:
+        """What the view lacks, until a repair."""
+        if self.fold_loop.unrepaired is None:
             return None
         state = await log_coverage.read_log_state(self._log, topics.JOBS)
-        self.folder.unrepaired = gap = await view_coverage.find_unrepaired(self._pool, state)
+        self.fold_loop.unrepaired = gap = await view_coverage.find_unrepaired(self._pool, state)
         return None if gap is None else Degraded(f"{gap.describe()} {WHAT_TO_DO}")
 
     async def _check_scheduler(self) -> str | None:
-        """Whether the log can continue the scheduler's checkpoint, for who only sees lookout."""
+        """Whether the log can continue the scheduler's checkpoint."""
         try:
             gap = await view_coverage.find_scheduler_gap(self._pool, self._log)
         except AWAY as error:
@@ -212,32 +220,32 @@ class Service:
         return None if gap is None else Degraded(f"{gap.describe()} {WHAT_TO_DO}")
 
 
-async def _open_views(settings: Settings, stack: AsyncExitStack) -> tuple[View, Lists]:
-    """What pages and the API read from: callers share its statements."""
+async def _open_views(settings: Settings, stack: AsyncExitStack) -> tuple[ViewReader, JobLists]:
+    """The readers of API and pages; callers share their statements."""
     pool = await _open_reading_pool(settings, stack, settings.pool_size, settings.query_s)
-    places = max(1, settings.pool_size - settings.costly_max)
-    per_caller = max(1, places * 3 // 4)
-    view = View(
-        pool, FairSemaphore("queries", places, per_caller, settings.requests.concurrent_max)
+    concurrent = max(1, settings.pool_size - settings.costly_max)
+    per_caller = max(1, concurrent * 3 // 4)
+    view = ViewReader(
+        pool, FairSemaphore("queries", concurrent, per_caller, settings.requests.concurrent_max)
     )
-    costly = View(pool, FairSemaphore("costly queries", settings.costly_max, 1, WAITING_MAX))
-    return view, Lists(view, costly)
+    costly = ViewReader(pool, FairSemaphore("costly queries", settings.costly_max, 1, WAITING_MAX))
+    return view, JobLists(view, costly)
 
 
-async def _open_exports(settings: Settings, stack: AsyncExitStack) -> Exports:
+async def _open_exports(settings: Settings, stack: AsyncExitStack) -> ExportDeps:
     size = settings.export_pool_size
-    view = View(await _open_reading_pool(settings, stack, size, settings.export_query_s))
-    return Exports(
-        view=view, lists=Lists(view), shares=FairSemaphore("exports", size, 1, WAITING_MAX)
+    view = ViewReader(await _open_reading_pool(settings, stack, size, settings.export_query_s))
+    return ExportDeps(
+        view=view, lists=JobLists(view), shares=FairSemaphore("exports", size, 1, WAITING_MAX)
     )
 
 
 async def _open_reading_pool(
     settings: Settings, stack: AsyncExitStack, size_max: int, query_s: float
 ) -> Pool:
-    """Connections for statements of callers, which the database ends after `query_s`."""
+    """Connections for statements of callers. The database ends a statement after `query_s`."""
     pool = await open_pool(
-        _by_index(settings.database_url),
+        _prefer_indexes(settings.database_url),
         size_max=size_max,
         name="fairlead-lookout",
         is_reset=False,
@@ -247,8 +255,8 @@ async def _open_reading_pool(
     return pool
 
 
-def _by_index(url: str) -> str:
-    """The URL with statements that go by indexes: statistics lag behind a table that grows fast,
-    and a plan that reads a whole one would be very dear."""
+def _prefer_indexes(url: str) -> str:
+    """The URL with settings that make statements use indexes. The statistics of a growing table
+    are out of date, and a plan that scans it would be very slow."""
     rules = "enable_seqscan=off&enable_hashjoin=off&enable_mergejoin=off"
     return f"{url}{'&' if '?' in url else '?'}{rules}"

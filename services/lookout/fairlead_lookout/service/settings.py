@@ -1,4 +1,4 @@
-"""Settings of lookout."""
+"""The settings of lookout."""
 
 from typing import Annotated
 
@@ -12,20 +12,23 @@ Days = Annotated[int, Meta(ge=0)]
 
 
 class Settings(Common, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Beyond what every service needs.
+    """The settings beyond those of every service.
 
-    `fold_interval_s`: under load, how far apart batches begin at least (longer ones cost less per
-    event). `fold_events_max`: about the most events of a batch, and the most jobs of a part of a
-    request about many. `jobs_known_max`: jobs that the fold keeps in memory. `events_days`: days
-    for which public events are kept; `jobs_days`: days for which jobs are kept after they ended;
-    `usage_days`: days for which resource-hours and shares by the hour are kept. `away_s`: how long
-    the log or the database may be away before the process ends. `streams_max`: event streams, live
-    pages and exports open at once, of which one caller has at most `streams_per_caller_max`;
-    `waits_max` and `waits_per_caller_max`: long polls. `pool_size`: statements of pages and lists
-    that run at a time; `costly_max` of them look at many rows (groups, counts, filters by label),
-    one of each caller; of the others one caller has at most three quarters. Exports have
-    `export_pool_size` connections of their own. A statement is ended after `query_s`, one of an
-    export after `export_query_s`.
+    `fold_interval_s`: the shortest time between two large batches; longer batches cost less per
+    event. `fold_events_max`: events of a batch, and jobs of a part of a bulk request.
+    `jobs_known_max`: jobs that the fold has in memory.
+
+    `events_days`: retention of public events; `jobs_days`: retention of jobs after they ended;
+    `usage_days`: retention of resource-hours and shares by the hour. `away_s`: how long the log or
+    the database can be away before the process ends.
+
+    `streams_max`: open event streams, live pages and exports; one caller can have at most
+    `streams_per_caller_max` of them; `waits_max`, `waits_per_caller_max`: the same for long polls.
+
+    `pool_size`: concurrent statements of pages and lists; `costly_max` of them can read many rows
+    (groups, counts, filters by label), one per caller; of the others one caller can have three
+    quarters. `export_pool_size`: connections of exports. `query_s`, `export_query_s`: the longest
+    time of a statement.
     """
 
     priority_classes: tuple[PriorityClass, ...] = DEFAULT_CLASSES

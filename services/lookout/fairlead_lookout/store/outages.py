@@ -1,4 +1,4 @@
-"""Waiting out an outage of the log or the database, within a bound."""
+"""Waits during an outage of the log or the database, for a limited time."""
 
 import asyncio
 import logging
@@ -19,44 +19,44 @@ _logger: Final = logging.getLogger("fairlead.lookout")
 
 
 class Outages:
-    """Keeps one worker at work. `trouble` says what it waits for, if it does."""
+    """The outages of one worker. `problem`: what it waits for, if it waits."""
 
     def __init__(self, worker: str, away_s: float) -> None:
-        self.trouble: str | None = f"{worker} has not begun"
-        self.full: str | None = None
-        """Why nothing can be written just now, if a disk is full: no bound applies to that."""
+        self.problem: str | None = f"{worker} has not started"
+        self.disk_full: str | None = None
+        """Why nothing can be written now, if a disk is full. This may last without a limit."""
         self._worker = worker
         self._waits = False
         self._away_s = away_s
-        self._last_well_s = clock.monotonic_s()
+        self._last_progress_s = clock.monotonic_s()
 
-    def well(self) -> None:
-        """The worker gets on with its work."""
+    def report_progress(self) -> None:
+        """The worker does its work."""
         if self._waits:
             _logger.info("%s goes on", self._worker)
-        self.trouble = None
-        self.full = None
+        self.problem = None
+        self.disk_full = None
         self._waits = False
-        self._last_well_s = clock.monotonic_s()
+        self._last_progress_s = clock.monotonic_s()
 
-    async def until_space(self, disk: Disk) -> None:
-        """Return at once, or when the disk is full no more."""
+    async def wait_for_space(self, disk: Disk) -> None:
+        """Return as soon as the disk is not full."""
         while disk.space is Space.FULL:
             problem = disk.problem()
-            if self.full is None:
+            if self.disk_full is None:
                 _logger.warning("%s waits: %s", self._worker, problem)
-            self.full, self._waits = problem, True
+            self.disk_full, self._waits = problem, True
             await asyncio.sleep(FULL_RETRY_S)
-        if self.full is not None:
-            self.well()
+        if self.disk_full is not None:
+            self.report_progress()
 
-    async def outlast(self, session: Callable[[], Awaitable[None]]) -> None:
-        """Work in sessions, for ever: whatever ends one, the next reads its positions anew.
+    async def run_sessions(self, session: Callable[[], Awaitable[None]]) -> None:
+        """Run one session after another, for ever; each reads its positions again.
 
-        A full disk is waited for without a bound.
+        While a disk is full it waits without a limit.
 
-        Raises what is no outage; `LogUnavailable` or `DatabaseUnavailable` when one lasts longer
-        than the bound.
+        Raises every error that is not an outage, and `LogUnavailable` or `DatabaseUnavailable`
+        when an outage lasts longer than `away_s`.
         """
         while True:
             try:
@@ -64,21 +64,21 @@ class Outages:
             except PositionExpired as error:
                 _logger.info("%s reads its positions again: %s", self._worker, error)
             except asyncpg.DiskFullError as error:
-                self.full = DISK_FULL.format(error)
-                self._wait(error, math.inf)
+                self.disk_full = DISK_FULL.format(error)
+                self._note_outage(error, math.inf)
                 await asyncio.sleep(FULL_RETRY_S)
-                self._last_well_s = clock.monotonic_s()  # the bound is of what comes after this
+                self._last_progress_s = clock.monotonic_s()  # the limit does not include this time
             except (*AWAY, *REFUSES, LogUnavailable) as error:
-                self._wait(error, self._away_s)
+                self._note_outage(error, self._away_s)
             await asyncio.sleep(RETRY_S)
 
-    def _wait(self, error: BaseException, bound_s: float) -> None:
+    def _note_outage(self, error: BaseException, limit_s: float) -> None:
         reason = str(error) or type(error).__name__
-        away_s = clock.monotonic_s() - self._last_well_s
-        if away_s > bound_s:
+        away_s = clock.monotonic_s() - self._last_progress_s
+        if away_s > limit_s:
             kind = LogUnavailable if isinstance(error, LogUnavailable) else DatabaseUnavailable
             raise kind(f"{self._worker}: away for {away_s:.0f} s: {reason}") from error
         if not self._waits:
             _logger.warning("%s waits: %s", self._worker, reason)
         self._waits = True
-        self.trouble = f"{self._worker} waits: {reason}"
+        self.problem = f"{self._worker} waits: {reason}"

@@ -1,7 +1,7 @@
-"""What the compacted topics say now, in memory: why jobs wait and shares; clusters; configuration.
+"""The compacted topics in memory: reports of the scheduler, clusters, configuration, quarantine.
 
-Every process reads them from the beginning at its start and follows them. Values stay encoded
-until somebody asks. Beyond `ROWS_MAX` keys new ones are not taken up, which is logged.
+Every process reads them from their beginning when it starts, and follows them. Values stay encoded
+until they are used. A cache that is full takes no new keys, which is logged.
 """
 
 import asyncio
@@ -10,38 +10,41 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import msgspec
+
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.records import clusters as facts
 from fairlead_common.domain.records import configuration, scheduling_reports
-from fairlead_common.log import EventLog, caught_up
-from fairlead_common.log.topics import CLUSTERS, CONFIG, REPORTS
+from fairlead_common.log import EventLog, caught_up, quarantine
+from fairlead_common.log.quarantine import RENEW_S, QuarantinedRecord
+from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, QUARANTINE, REPORTS
 from fairlead_common.service import clock
-from fairlead_lookout.http.responses import PoolReportShown, QueueReportShown, round_of
 from fairlead_lookout.store.outages import Outages
 
-ROWS_MAX: Final = 200_000
-WAITING_SHOWN: Final = 100
-"""Reasons with their sentences in a report; the counts by reason are of all."""
+KEYS_MAX: Final = 200_000
+QUARANTINE_KEYS_MAX: Final = 10_000
+STOP_VALID_MS: Final = round(2_000 * RENEW_S)
+"""A stop that its reader has not renewed for this long has ended."""
 _logger: Final = logging.getLogger("fairlead.lookout.mirror")
 
 
-class Mirror:
-    """The newest value of every key of one compacted topic, and when the log took it."""
+class TopicCache:
+    """The newest value of every key of one compacted topic, and when it was appended."""
 
-    def __init__(self, log: EventLog, topic: str, *, away_s: float, rows_max: int = ROWS_MAX):
+    def __init__(self, log: EventLog, topic: str, *, away_s: float, keys_max: int = KEYS_MAX):
         self.values: dict[str, bytes] = {}
         self.times_ms: dict[str, int] = {}
         self.ready = False
         self._log = log
         self._topic = topic
-        self._rows_max = rows_max
+        self._keys_max = keys_max
         self._full = False
-        self._moved = asyncio.Event()
+        self._changed = asyncio.Event()
         self._outages = Outages(f"the mirror of {topic}", away_s)
 
     async def run(self) -> None:
         """Follow the topic for ever. Raises `LogUnavailable` when it is away for too long."""
-        await self._outages.outlast(self._follow)
+        await self._outages.run_sessions(self._follow)
 
     async def _follow(self) -> None:
         end = await self._log.end_positions(self._topic)
@@ -52,57 +55,66 @@ class Mirror:
             while True:
                 if not self.ready and caught_up(positions, end):
                     for key in unseen:
-                        self._drop(key)
+                        self._remove(key)
                     self.ready = True
                 batch = await reader.read()
                 positions = batch.positions
-                self._outages.well()
+                self._outages.report_progress()
                 for entry in batch.entries:
                     unseen.discard(entry.key)
                     self._put(entry.key, entry.value, entry.time_ms)
-                self._moved.set()
-                self._moved = asyncio.Event()
+                self._changed.set()
+                self._changed = asyncio.Event()
         finally:
             self.ready = False
             await reader.close()
 
     def _put(self, key: str, value: bytes | None, time_ms: int) -> None:
         if value is None:
-            self._drop(key)
-        elif key in self.values or len(self.values) < self._rows_max:
+            self._remove(key)
+        elif key in self.values or len(self.values) < self._keys_max:
             if key not in self.values:
-                self._took(key)
+                self._index_key(key)
             self.values[key] = value
             self.times_ms[key] = time_ms
         elif not self._full:
             self._full = True
-            most = self._rows_max
-            _logger.error("%s has more than %d keys; some are not shown", self._topic, most)
+            _logger.error(
+                "%s has more than %d keys; some are not shown", self._topic, self._keys_max
+            )
 
-    def _drop(self, key: str) -> None:
+    def _remove(self, key: str) -> None:
         if self.values.pop(key, None) is not None:
-            self._lost(key)
+            self._unindex_key(key)
         self.times_ms.pop(key, None)
 
-    def _took(self, key: str) -> None:
-        """There is a value for this key now."""
+    def _index_key(self, key: str) -> None:
+        """Called when a key gets its first value."""
 
-    def _lost(self, key: str) -> None:
-        """There is none any more."""
+    def _unindex_key(self, key: str) -> None:
+        """Called when a key has lost its value."""
 
 
-class Reports(Mirror):
-    """Why things wait, shares and rounds."""
+class Reports(msgspec.Struct, frozen=True):
+    """Decoded reports. `waiting`: reasons, the one of most jobs first."""
+
+    shares: list[scheduling_reports.QueueShare]
+    waiting: list[scheduling_reports.Waiting]
+    round: scheduling_reports.Round | None
+
+
+class ReportCache(TopicCache):
+    """Reports of the scheduler: why jobs wait, shares of queues, the last round of each pool."""
 
     def __init__(self, log: EventLog, *, away_s: float) -> None:
         super().__init__(log, REPORTS, away_s=away_s)
-        self._of_queue: dict[str, set[str]] = {}
-        self._of_pool: dict[str, set[str]] = {}
+        self._keys_of_queue: dict[str, set[str]] = {}
+        self._keys_of_pool: dict[str, set[str]] = {}
 
-    def waiting(
+    def find_waiting_reason(
         self, pool: str, queue: str, shape: str, job_set: str, gang: str
     ) -> scheduling_reports.Waiting | None:
-        """Why jobs like this one wait, if the scheduler has said so."""
+        """Why jobs like this one wait, if the scheduler has reported it."""
         wanted = scheduling_reports.Waiting(
             pool=pool,
             queue=queue,
@@ -113,141 +125,106 @@ class Reports(Mirror):
             gang=gang,
         )
         value = self.values.get(scheduling_reports.key(wanted))
-        if value is None and gang:  # its gang has ended: it waits as any other job of its shape
-            return self.waiting(pool, queue, shape, "", "")
+        if value is None and gang:  # its gang has ended: it waits like any other job of its shape
+            return self.find_waiting_reason(pool, queue, shape, "", "")
         found = None if value is None else scheduling_reports.decode(value)
         return found if isinstance(found, scheduling_reports.Waiting) else None
 
-    def of_queue(self, queue: str, configured: configuration.Queue | None) -> QueueReportShown:
-        """A queue's standing in all pools, its limits and why its jobs wait."""
-        shares, waiting, _ = self._said(self._of_queue.get(queue, ()))
-        return QueueReportShown(
-            queue=queue,
-            weight=configured.weight if configured else None,
-            cordoned=configured.cordoned if configured else False,
-            reason=(configured.reason or None) if configured else None,
-            limits=configured.limits if configured else {},
-            shares=shares,
-            waiting=waiting[:WAITING_SHOWN],
-            reasons=_reasons(waiting),
-        )
+    def read_queue(self, queue: str) -> Reports:
+        """The reports about a queue, in all pools."""
+        return self._decode(self._keys_of_queue.get(queue, ()))
 
-    def of_pool(self, pool: str, reach: QueueScope) -> PoolReportShown:
-        """A pool's last round, and the shares and reasons of the queues that may be seen."""
-        names = [name for name in self._of_pool.get(pool, ()) if _queue(name) in reach]
-        shares, waiting, _ = self._said(names)
-        shares.sort(key=lambda share: share.queue)
-        _, _, done = self._said([pool])
-        return PoolReportShown(
-            pool=pool,
-            round=None if done is None else round_of(done),
-            shares=shares,
-            waiting=waiting[:WAITING_SHOWN],
-            reasons=_reasons(waiting),
-        )
+    def read_pool(self, pool: str, reach: QueueScope) -> Reports:
+        """The last round of a pool, and the reports about the queues that the caller may view."""
+        keys = [key for key in self._keys_of_pool.get(pool, ()) if _queue_of(key) in reach]
+        return self._decode([*keys, pool])
 
-    def knows_pool(self, pool: str) -> bool:
-        """Whether the scheduler has said anything of this pool."""
-        return pool in self.values or bool(self._of_pool.get(pool))
+    def has_pool(self, pool: str) -> bool:
+        """Whether there is any report about this pool."""
+        return pool in self.values or bool(self._keys_of_pool.get(pool))
 
-    def _said(
-        self, names: Iterable[str]
-    ) -> tuple[
-        list[scheduling_reports.QueueShare],
-        list[scheduling_reports.Waiting],
-        scheduling_reports.Round | None,
-    ]:
-        """What these keys say, the reason that concerns most jobs first."""
-        shares: list[scheduling_reports.QueueShare] = []
-        waiting: list[scheduling_reports.Waiting] = []
-        last: scheduling_reports.Round | None = None
-        for name in names:
-            value = self.values.get(name)
+    def _decode(self, keys: Iterable[str]) -> Reports:
+        found = Reports([], [], None)
+        for key in keys:
+            value = self.values.get(key)
             match None if value is None else scheduling_reports.decode(value):
                 case scheduling_reports.QueueShare() as share:
-                    shares.append(share)
-                case scheduling_reports.Waiting() as why:
-                    waiting.append(why)
-                case scheduling_reports.Round() as done:
-                    last = done
+                    found.shares.append(share)
+                case scheduling_reports.Waiting() as reason:
+                    found.waiting.append(reason)
+                case scheduling_reports.Round() as last:
+                    found = msgspec.structs.replace(found, round=last)
                 case None:
                     pass
-        waiting.sort(key=lambda why: -why.jobs)
-        return shares, waiting, last
+        found.waiting.sort(key=lambda reason: -reason.jobs)
+        return found
 
-    def _took(self, key: str) -> None:
+    def _index_key(self, key: str) -> None:
         pool, _, rest = key.partition("/")
         if rest:
-            self._of_pool.setdefault(pool, set()).add(key)
-            self._of_queue.setdefault(_queue(key), set()).add(key)
+            self._keys_of_pool.setdefault(pool, set()).add(key)
+            self._keys_of_queue.setdefault(_queue_of(key), set()).add(key)
 
-    def _lost(self, key: str) -> None:
-        _discard(self._of_pool, key.partition("/")[0], key)
-        _discard(self._of_queue, _queue(key), key)
+    def _unindex_key(self, key: str) -> None:
+        _discard(self._keys_of_pool, key.partition("/")[0], key)
+        _discard(self._keys_of_queue, _queue_of(key), key)
 
 
 def _discard(index: dict[str, set[str]], name: str, key: str) -> None:
-    """Take a key from the keys of a name, and the name with its last key."""
+    """Remove a key from the keys of a name, and the name with its last key."""
     keys = index.get(name, set())
     keys.discard(key)
     if not keys:
         index.pop(name, None)
 
 
-def _queue(key: str) -> str:
-    """The queue that a key is about; "" for a round's."""
+def _queue_of(key: str) -> str:
+    """The queue that the report of a key is about; "" for a round."""
     return key.partition("/")[2].partition("/")[0]
 
 
-def _reasons(waiting: list[scheduling_reports.Waiting]) -> dict[str, int]:
-    totals: dict[str, int] = {}
-    for why in waiting:
-        totals[why.code] = totals.get(why.code, 0) + why.jobs
-    return totals
-
-
-class Clusters(Mirror):
+class ClusterCache(TopicCache):
     """Heartbeats (by executor) and nodes (by executor/node)."""
 
     def __init__(self, log: EventLog, *, away_s: float) -> None:
         super().__init__(log, CLUSTERS, away_s=away_s)
 
-    def heartbeat(self, executor: str) -> facts.Heartbeat | None:
+    def find_heartbeat(self, executor: str) -> facts.Heartbeat | None:
         """The newest heartbeat of an executor."""
         value = self.values.get(executor)
         found = None if value is None else facts.decode(value)
         return found if isinstance(found, facts.Heartbeat) else None
 
-    def all(self) -> list[tuple[str, facts.Heartbeat | None, list[facts.Node]]]:
+    def read_all(self) -> list[tuple[str, facts.Heartbeat | None, list[facts.Node]]]:
         """All executors by name: the last heartbeat and the nodes of each."""
         nodes: dict[str, list[facts.Node]] = {}
-        beats: dict[str, facts.Heartbeat] = {}
+        heartbeats: dict[str, facts.Heartbeat] = {}
         for value in self.values.values():
             match facts.decode(value):
                 case facts.Node() as node:
                     nodes.setdefault(node.executor, []).append(node)
-                case facts.Heartbeat() as beat:
-                    beats[beat.executor] = beat
+                case facts.Heartbeat() as heartbeat:
+                    heartbeats[heartbeat.executor] = heartbeat
                 case facts.LeaderHeartbeat():
                     pass
-        names = sorted(nodes.keys() | beats.keys())
-        return [(name, beats.get(name), nodes.get(name, [])) for name in names]
+        names = sorted(nodes.keys() | heartbeats.keys())
+        return [(name, heartbeats.get(name), nodes.get(name, [])) for name in names]
 
 
-class Configured(Mirror):
-    """Queues and cordons, as people configured them."""
+class ConfigurationCache(TopicCache):
+    """Queues and cordons."""
 
     def __init__(self, log: EventLog, *, away_s: float) -> None:
         super().__init__(log, CONFIG, away_s=away_s)
 
-    def queue(self, name: str) -> configuration.Queue | None:
+    def find_queue(self, name: str) -> configuration.Queue | None:
         """A queue that was not deleted."""
         value = self.values.get(f"queue/{name}")
         found = None if value is None else configuration.decode(value)
         return found if isinstance(found, configuration.Queue) and not found.deleted else None
 
-    async def reached(self, versions: Mapping[str, int], wait_s: float) -> bool:
-        """Whether these records have these versions, or newer, after at most `wait_s`."""
+    async def wait_for(self, versions: Mapping[str, int], wait_s: float) -> bool:
+        """Whether these records have these versions, or newer ones, after at most `wait_s`."""
         deadline = clock.monotonic_s() + wait_s
         while not all(self._version(key) >= version for key, version in versions.items()):
             left_s = deadline - clock.monotonic_s()
@@ -255,18 +232,51 @@ class Configured(Mirror):
                 return False
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left_s):
-                    await self._moved.wait()
+                    await self._changed.wait()
         return True
 
     def _version(self, key: str) -> int:
-        """0 for what is not there."""
+        """0 for a record that does not exist."""
         value = self.values.get(key)
         return 0 if value is None else configuration.decode(value).version
 
-    def cordon(self, executor: str, node: str | None = None) -> configuration.Cordon | None:
-        """The mark of an operator on an executor, or on one of its nodes."""
+    def find_cordon(self, executor: str, node: str | None = None) -> configuration.Cordon | None:
+        """The cordon that an operator set on an executor, or on one of its nodes."""
         key = configuration.key(configuration.Cordon(executor=executor, node=node))
         value = self.values.get(key)
         found = None if value is None else configuration.decode(value)
-        is_mark = isinstance(found, configuration.Cordon) and found.cordoned and not found.deleted
-        return found if isinstance(found, configuration.Cordon) and is_mark else None
+        is_set = isinstance(found, configuration.Cordon) and found.cordoned and not found.deleted
+        return found if isinstance(found, configuration.Cordon) and is_set else None
+
+
+class QuarantineCache(TopicCache):
+    """Records of the log that a service could not decode: a value for each record and reader."""
+
+    def __init__(self, log: EventLog, *, away_s: float) -> None:
+        super().__init__(log, QUARANTINE, away_s=away_s, keys_max=QUARANTINE_KEYS_MAX)
+
+    def read_all(self) -> list[list[QuarantinedRecord]]:
+        """All records, the newest first; each as its readers reported it, sorted by reader."""
+        found: dict[str, list[QuarantinedRecord]] = {}
+        for value in self.values.values():
+            record = quarantine.decode(value)
+            found.setdefault(record.place, []).append(record)
+        for reported in found.values():
+            reported.sort(key=lambda each: each.reader)
+        return sorted(
+            found.values(), key=lambda reported: (-reported[0].time_ms, reported[0].place)
+        )
+
+    def find_stopped_partitions(self) -> dict[int, QuarantinedRecord]:
+        """The partitions of `fairlead.jobs` in which a reader has stopped, and at which record."""
+        return {
+            record.partition: record
+            for reported in self.read_all()
+            for record in reported
+            if record.topic == JOBS and is_stopped(record)
+        }
+
+
+def is_stopped(record: QuarantinedRecord) -> bool:
+    """Whether the reader is still stopped at this record."""
+    return record.outcome == "stopped" and clock.now_ms() - record.seen_ms < STOP_VALID_MS

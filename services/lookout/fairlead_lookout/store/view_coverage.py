@@ -1,39 +1,38 @@
-"""Where the view stands in its log: whether the log can continue it, and what it lacks."""
+"""Which part of the log the view has: whether the log can continue it, and what it lacks."""
 
 from collections.abc import Mapping
 from typing import Final
 
-from fairlead_common.db import Connection, Pool, load
+from fairlead_common.db import Connection, Pool
 from fairlead_common.log import EventLog
 from fairlead_common.log import coverage as log_coverage
 from fairlead_common.log.coverage import Gap, LogState, Mismatch, Span, ViewUnusable
 from fairlead_common.log.topics import JOBS, REPORTS
 from fairlead_common.service import clock
-from fairlead_lookout.store.fold.fold_store import SQL as FOLD
+from fairlead_lookout.store.view_schema import COVERAGE, FOLD
 
-SQL: Final = load("fairlead_lookout.store", "sql/coverage.sql")
 VIEW: Final = "view of lookout"
 SCHEDULER_VIEW: Final = "scheduler's checkpoint"
 
 
 async def read_progress(connection: Connection) -> tuple[str, dict[int, int]] | None:
-    """The identity of the view's log and its positions; None of a view that is new."""
+    """The identity of the view's log and its positions; None for a new view."""
     rows = await connection.fetch(FOLD["positions"])
-    log = await connection.fetchval(SQL["source"])
+    log = await connection.fetchval(COVERAGE["source"])
     if log is None or not rows:
         return None
     return log, {row["partition"]: row["position"] for row in rows}
 
 
 async def find_gap(connection: Connection, log: EventLog) -> Gap | None:
-    """What keeps the log from continuing the view, if anything does."""
+    """Why the log cannot continue the view, if it cannot."""
     saved = await read_progress(connection)
     return log_coverage.compare(VIEW, saved, await log_coverage.read_log_state(log, JOBS))
 
 
 async def find_unrepaired(connection: Connection, state: LogState) -> Gap | None:
-    """What the view lacks because the log had removed it, and no repair has settled."""
-    rows = await connection.fetch(SQL["unrepaired"])
+    """What the view lacks because the log had removed it, until a repair."""
+    rows = await connection.fetch(COVERAGE["unrepaired"])
     if not rows:
         return None
     spans = {
@@ -42,15 +41,17 @@ async def find_unrepaired(connection: Connection, state: LogState) -> Gap | None
         )
         for row in rows
     }
-    fault = Mismatch.BEHIND if any(span.position for span in spans.values()) else Mismatch.MISSING
-    return Gap(VIEW, (fault,), spans, state.identity, state.identity)
+    mismatch = (
+        Mismatch.BEHIND if any(span.position for span in spans.values()) else Mismatch.MISSING
+    )
+    return Gap(VIEW, (mismatch,), spans, state.identity, state.identity)
 
 
-async def begin(connection: Connection, log: EventLog) -> Gap | None:
+async def prepare_view(connection: Connection, log: EventLog) -> Gap | None:
     """Make the view ready to follow the log; returns what it lacks, if anything.
 
-    A new view on a log that has removed its first events begins at the start of the log, with a
-    gap. Raises `ViewUnusable` for a view that the log cannot continue.
+    A new view of a log that has removed its first events starts at the first event that exists,
+    with a gap. Raises `ViewUnusable` for a view that the log cannot continue.
     """
     saved = await read_progress(connection)
     state = await log_coverage.read_log_state(log, JOBS)
@@ -60,17 +61,17 @@ async def begin(connection: Connection, log: EventLog) -> Gap | None:
     async with connection.transaction():
         await connection.fetchval(FOLD["log_identity"], state.identity)
         if gap is not None:
-            await _note_gaps(connection, gap)
+            await _add_gaps(connection, gap)
         await connection.execute(
-            FOLD["begin_partitions"], list(state.start.keys()), list(state.start.values())
+            FOLD["create_partitions"], list(state.start.keys()), list(state.start.values())
         )
     return await find_unrepaired(connection, state)
 
 
-async def _note_gaps(connection: Connection, gap: Gap) -> None:
+async def _add_gaps(connection: Connection, gap: Gap) -> None:
     if missing := gap.missing:
         await connection.execute(
-            SQL["note_gaps"],
+            COVERAGE["add_gaps"],
             list(missing),
             [span.position for span in missing.values()],
             [span.start for span in missing.values()],
@@ -79,26 +80,27 @@ async def _note_gaps(connection: Connection, gap: Gap) -> None:
 
 
 async def relocate(pool: Pool, log: EventLog, gap: Gap) -> None:
-    """Have the view continue where the log can, and note what it lacks: `fairlead repair` only.
+    """Move the view to where the log can continue it, and record what it lacks. Only for
+    `fairlead repair`.
 
     The log must reach at least to the view's positions: see `log.filler`.
     """
     positions: Mapping[int, int] = {n: span.start for n, span in gap.missing.items()}
     reports_end = await log.end_positions(REPORTS)
     async with pool.acquire() as connection, connection.transaction():
-        await _note_gaps(connection, gap)
-        await connection.execute(SQL["relocate_source"], await log.identity())
-        await connection.execute(SQL["relocate"], list(positions), list(positions.values()))
+        await _add_gaps(connection, gap)
+        await connection.execute(COVERAGE["relocate_source"], await log.identity())
+        await connection.execute(COVERAGE["relocate"], list(positions), list(positions.values()))
         for partition, end in reports_end.items():
-            await connection.execute(SQL["forget_shares_progress"], partition, end)
+            await connection.execute(COVERAGE["delete_shares_progress"], partition, end)
 
 
 async def find_scheduler_gap(pool: Pool, log: EventLog) -> Gap | None:
-    """What keeps the log from continuing the scheduler's checkpoint, if it has its in this
-    database."""
-    if not await pool.fetchval(SQL["has_scheduler"]):
+    """Why the log cannot continue the scheduler's checkpoint, if it cannot. None if the checkpoint
+    is not in this database."""
+    if not await pool.fetchval(COVERAGE["has_scheduler"]):
         return None
-    row = await pool.fetchrow(SQL["scheduler_progress"])
+    row = await pool.fetchrow(COVERAGE["scheduler_progress"])
     saved = None if row is None else (row["log_id"], dict(enumerate(row["positions"])))
     state = await log_coverage.read_log_state(log, JOBS)
     return log_coverage.compare(SCHEDULER_VIEW, saved, state)

@@ -1,7 +1,7 @@
-"""How far the view is, for those who wait: long polls, `?after=`, event streams.
+"""The positions of the view, for long polls, `?after=` and event streams.
 
-Positions come from this process's own folder at once, and from the table for partitions that
-another process folds; that table is only looked at while somebody waits.
+Positions come directly from the fold of this process, and from the table for partitions that
+another process folds; the table is only read while somebody waits.
 """
 
 import asyncio
@@ -13,55 +13,54 @@ from fairlead_common.db.connection_pool import DatabaseUnavailable, Pool, transl
 from fairlead_common.domain import position_tokens as tokens
 from fairlead_common.log.topics import JOB_PARTITIONS
 from fairlead_common.service import clock
-from fairlead_lookout.store.fold.fold_store import SQL
+from fairlead_lookout.store.view_schema import FOLD
 
 POLL_S: Final = 0.2
 
 
-class Progress:
-    """Positions to read next of the view's partitions, as far as this process knows."""
+class ViewProgress:
+    """The positions that the view reads next, as far as this process knows."""
 
     def __init__(self, pool: Pool) -> None:
         self.positions: dict[int, int] = {}
         self._pool = pool
-        self.own: frozenset[int] = frozenset()
+        self.own_partitions: frozenset[int] = frozenset()
         self._moved = asyncio.Event()
         self._waiting = 0
-        self._anybody = asyncio.Event()
+        self._has_waiters = asyncio.Event()
 
-    def owns(self, partitions: frozenset[int]) -> None:
-        """This process folds these partitions and will say so when they move."""
-        self.own = partitions
+    def set_own_partitions(self, partitions: frozenset[int]) -> None:
+        """This process folds these partitions and reports their positions."""
+        self.own_partitions = partitions
 
-    def begin(self, positions: Mapping[int, int]) -> None:
-        """The fold of these partitions begins there, which is before what was known of them if the
+    def reset(self, positions: Mapping[int, int]) -> None:
+        """The fold of these partitions starts here. That can be before the known positions, if the
         database crashed and lost its last commits."""
         self.positions = {**self.positions, **positions}
 
     def advance(self, positions: Mapping[int, int]) -> None:
-        """The view is now there; whoever waits is woken. What was read a while ago moves nothing
-        back."""
+        """The view has reached these positions; wake waiters. Older positions change nothing."""
         after = tokens.merge(self.positions, positions)
         if after != self.positions:
             self.positions = after
             self._moved.set()
             self._moved = asyncio.Event()
 
-    async def reached(self, target: Mapping[int, int], wait_s: float) -> bool:
-        """Whether the view has passed `target`, after at most `wait_s` of waiting."""
+    async def wait_for(self, target: Mapping[int, int], wait_s: float) -> bool:
+        """Wait for the view to reach `target`; False if it has not after `wait_s`."""
         deadline = clock.monotonic_s() + wait_s
         await self.refresh()
-        while not self._passed(target):
+        while not self._has_reached(target):
             left_s = deadline - clock.monotonic_s()
             if left_s <= 0:
                 return False
-            await self.moved(left_s)
+            await self.wait_for_move(left_s)
         return True
 
-    async def moved(self, wait_s: float) -> bool:
-        """Wait for the view to move; False after `wait_s` without."""
+    async def wait_for_move(self, wait_s: float) -> bool:
+        """Wait for the view to move; False if it has not after `wait_s`."""
         self._waiting += 1
-        self._anybody.set()
+        self._has_waiters.set()
         try:
             async with asyncio.timeout(wait_s):
                 await self._moved.wait()
@@ -70,35 +69,35 @@ class Progress:
         finally:
             self._waiting -= 1
             if not self._waiting:
-                self._anybody.clear()
+                self._has_waiters.clear()
         return True
 
-    async def beyond(
+    async def wait_for_change(
         self, seen: Mapping[int, int], wait_s: float, partition: int | None = None
     ) -> None:
-        """Wait until `positions` differ from `seen` (in that partition), or for `wait_s`."""
+        """Wait until `positions` differ from `seen` (in that partition), for at most `wait_s`."""
         deadline = clock.monotonic_s() + wait_s
         while self.positions is seen or (
             partition is not None and self.positions.get(partition) == seen.get(partition)
         ):
             left_s = deadline - clock.monotonic_s()
-            if left_s <= 0 or not await self.moved(left_s):
+            if left_s <= 0 or not await self.wait_for_move(left_s):
                 return
 
     async def refresh(self) -> None:
         """Read the positions now. Raises `DatabaseUnavailable`."""
         with translate_errors():
-            rows = await self._pool.fetch(SQL["positions"])
+            rows = await self._pool.fetch(FOLD["positions"])
         self.advance(dict(tuple(row) for row in rows))
 
-    async def watch(self) -> None:
-        """Look at the table while somebody waits for what this process does not fold."""
+    async def poll(self) -> None:
+        """For ever, read the table while somebody waits and other processes fold partitions."""
         while True:
-            await self._anybody.wait()
-            if len(self.own) < JOB_PARTITIONS:
+            await self._has_waiters.wait()
+            if len(self.own_partitions) < JOB_PARTITIONS:
                 with contextlib.suppress(DatabaseUnavailable):
                     await self.refresh()
             await asyncio.sleep(POLL_S)
 
-    def _passed(self, target: Mapping[int, int]) -> bool:
+    def _has_reached(self, target: Mapping[int, int]) -> bool:
         return all(self.positions.get(number, 0) >= at for number, at in target.items())

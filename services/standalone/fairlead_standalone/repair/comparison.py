@@ -16,7 +16,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.repair_events import Choice, Knowledge
 from fairlead_common.log import Record, end_advance
 from fairlead_lookout.service.recovery import Recovery as LookoutRecovery
-from fairlead_lookout.service.recovery import Shown
+from fairlead_lookout.service.recovery import ViewedJob
 from fairlead_scheduler.service.recovery import Recovery as SchedulerRecovery
 
 PAGE: Final = 10_000
@@ -98,7 +98,7 @@ class Comparison:
         self,
         job_id: JobId,
         scheduler: Knowledge,
-        shown: Shown | None,
+        shown: ViewedJob | None,
         submissions: Mapping[JobId, ev.JobSubmitted],
     ) -> Difference | None:
         lookout = _NOTHING if shown is None else shown.knowledge
@@ -150,7 +150,7 @@ class Comparison:
         return truth, msgspec.structs.replace(submitted, after=tuple(waits))
 
     async def _awaited(
-        self, job_id: JobId, scheduler: Knowledge, shown: Shown | None
+        self, job_id: JobId, scheduler: Knowledge, shown: ViewedJob | None
     ) -> Difference | None:
         """A job that has ended: stated again if live jobs wait for it and nobody told them."""
         if scheduler.state is not None or shown is None or shown.submitted is None:

@@ -53,7 +53,7 @@ def build(submit: Submit, lookout: Lookout, own: Settings) -> FastAPI:
         {**submit.checks(), **lookout.checks()},
         own,
         identify=submit.identify,
-        error_page=lookout.excuse,
+        error_page=lookout.error_page,
     )
 
 

@@ -1,4 +1,4 @@
-"""Lists as files: what a filter finds as CSV or NDJSON, streamed page by page."""
+"""Routes that export lists as CSV or NDJSON, streamed page by page."""
 
 import csv
 import io
@@ -12,45 +12,49 @@ from fastapi.responses import StreamingResponse
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.web.fair_semaphore import FairSemaphore
 from fairlead_common.web.query_validation import After, Wait
-from fairlead_lookout.http import export_responses, responses
-from fairlead_lookout.http.api.job_routes import BY_NAME, NEWEST, Asked, Sort
-from fairlead_lookout.http.deps import Parts, Place
-from fairlead_lookout.http.long_polls import NDJSON, Text, come_to
-from fairlead_lookout.http.openapi import answers
-from fairlead_lookout.store.queries.view_reader import SetFilter
+from fairlead_lookout.http import responses
+from fairlead_lookout.http.api.job_routes import BY_NAME, NEWEST, JobFilterQuery, Sort
+from fairlead_lookout.http.deps import Deps, ExportDeps, Slot
+from fairlead_lookout.http.export_responses import JobWithSubmission, add_submission
+from fairlead_lookout.http.json_answers import NDJSON, document_responses
+from fairlead_lookout.http.long_polls import wait_for_position
+from fairlead_lookout.http.request_parameters import Text
+from fairlead_lookout.store.queries.list_filters import JobSetFilter
 
 ROWS: Final = 500
-"""Of a page: the event loop is held while they are written."""
+"""Rows of a page: the event loop is blocked while they are encoded."""
 CSV: Final = "text/csv"
-_RISKY: Final = ("=", "+", "-", "@", "\t", "\r")
-"""A cell that begins so is taken for a formula by spreadsheets: it gets an apostrophe before it."""
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+"""Spreadsheets take a cell that starts with one of these for a formula: it gets an apostrophe."""
 
 Format = Annotated[
     Literal["csv", "ndjson"] | None,
-    Query(description="Else what `Accept` says; CSV if that says nothing."),
+    Query(description="The default is the format in `Accept`, or CSV."),
 ]
 Accept = Annotated[str, Header(max_length=500)]
 Include = Annotated[
     Literal["submission"] | None,
     Query(description="`submission`: what decides where and when each job runs, as JSON."),
 ]
-Rows = Sequence[responses.JobShown] | Sequence[responses.JobSetShown]
+Rows = Sequence[responses.JobResponse] | Sequence[responses.JobSetResponse]
 NextPage = Callable[[str | None], Awaitable[tuple[Rows, str | None]]]
 
 
-def add_routes(router: APIRouter, parts: Parts) -> None:
+def add_routes(router: APIRouter, deps: Deps) -> None:
     """`export.csv` of jobs and of job sets."""
-    Seen = Annotated[QueueScope, Depends(parts.sight)]
+    VisibleReach = Annotated[QueueScope, Depends(deps.visibility)]
 
     @router.get(
         "/jobs/export.csv",
         summary="All jobs of a filter, as CSV or NDJSON",
         openapi_extra=BY_NAME,
-        responses=answers(str, "A line per job, names in the first.", 400, media=(CSV, NDJSON)),
+        responses=document_responses(
+            str, "A line per job, names in the first.", 400, media=(CSV, NDJSON)
+        ),
     )
     async def export_jobs(
-        reach: Seen,
-        found: Asked,
+        reach: VisibleReach,
+        selected: JobFilterQuery,
         sort: Sort = NEWEST,
         format: Format = None,
         accept: Accept = CSV,
@@ -58,28 +62,30 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         after: After = None,
         wait: Wait = None,
     ) -> StreamingResponse:
-        wanted = msgspec.structs.replace(found, reach=reach)
-        await come_to(parts, after, wait)
+        wanted = msgspec.structs.replace(selected, reach=reach)
+        await wait_for_position(deps, after, wait)
 
-        async def page(cursor: str | None) -> tuple[Rows, str | None]:
-            jobs, following = await parts.exports.lists.page(wanted, ROWS, cursor, sort)
-            view = parts.exports.view
+        async def read_page(cursor: str | None) -> tuple[Rows, str | None]:
+            page = await deps.exports.lists.read_page(wanted, ROWS, cursor, sort)
+            jobs = responses.describe_jobs(page.jobs)
             if include is not None:
-                return await view.with_submissions(jobs), following
-            return await view.with_specs(jobs), following
+                return await _add_submissions(deps.exports, jobs), page.next
+            return await _add_labels_and_requests(deps.exports, jobs), page.next
 
-        async with parts.exports.shares.place():
-            first = await page(None)
-        kind = responses.JobExported if include is None else export_responses.JobWithSubmission
-        return _answer(parts, "jobs", kind, first, page, _format(format, accept))
+        async with deps.exports.shares.place():
+            first = await read_page(None)
+        kind = responses.ExportedJob if include is None else JobWithSubmission
+        return _stream_list(deps, "jobs", kind, first, read_page, _choose_format(format, accept))
 
     @router.get(
         "/jobsets/export.csv",
         summary="All job sets of a filter, as CSV or NDJSON",
-        responses=answers(str, "A line per job set, names in the first.", 400, media=(CSV, NDJSON)),
+        responses=document_responses(
+            str, "A line per job set, names in the first.", 400, media=(CSV, NDJSON)
+        ),
     )
     async def export_job_sets(
-        reach: Seen,
+        reach: VisibleReach,
         queue: Text = None,
         active: bool | None = None,
         q: Text = None,
@@ -88,39 +94,56 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         after: After = None,
         wait: Wait = None,
     ) -> StreamingResponse:
-        wanted = SetFilter(reach=reach, queue=queue, active=active, q=q or None)
-        await come_to(parts, after, wait)
+        wanted = JobSetFilter(reach=reach, queue=queue, active=active, q=q or None)
+        await wait_for_position(deps, after, wait)
 
-        async def page(cursor: str | None) -> tuple[Rows, str | None]:
-            found = await parts.exports.view.job_sets(wanted, ROWS, cursor)
-            return found.job_sets, found.next
+        async def read_page(cursor: str | None) -> tuple[Rows, str | None]:
+            page = await deps.exports.view.read_job_sets(wanted, ROWS, cursor)
+            return responses.describe_job_sets(page).job_sets, page.next
 
-        async with parts.exports.shares.place():
-            first = await page(None)
-        return _answer(
-            parts, "jobsets", responses.JobSetShown, first, page, _format(format, accept)
+        async with deps.exports.shares.place():
+            first = await read_page(None)
+        return _stream_list(
+            deps,
+            "jobsets",
+            responses.JobSetResponse,
+            first,
+            read_page,
+            _choose_format(format, accept),
         )
 
 
-def _format(format_: str | None, accept: str) -> str:
+async def _add_labels_and_requests(
+    exports: ExportDeps, jobs: Sequence[responses.JobResponse]
+) -> Rows:
+    known = await exports.view.read_labels_and_requests([job.id for job in jobs])
+    return [responses.describe_exported_job(job, known.get(job.id)) for job in jobs]
+
+
+async def _add_submissions(exports: ExportDeps, jobs: Sequence[responses.JobResponse]) -> Rows:
+    known = await exports.view.read_submissions([job.id for job in jobs])
+    return [add_submission(job, *known[job.id]) for job in jobs if job.id in known]
+
+
+def _choose_format(format_: str | None, accept: str) -> str:
     return format_ or ("ndjson" if NDJSON in accept else "csv")
 
 
-def _answer(
-    parts: Parts,
+def _stream_list(
+    deps: Deps,
     name: str,
-    kind: type[responses.Shown],
+    kind: type[responses.ResponseBody],
     first: tuple[Rows, str | None],
-    page: NextPage,
+    read_page: NextPage,
     format_: str,
 ) -> StreamingResponse:
-    place = Place(parts, "streams")
-    place.check()
+    slot = Slot(deps, "streams")
+    slot.check()
     names = [field.encode_name for field in msgspec.structs.fields(kind)]
-    write = _ndjson if format_ == "ndjson" else _csv_of(names)
-    begin = b"" if format_ == "ndjson" else _csv([names])
+    write = _encode_ndjson if format_ == "ndjson" else _make_csv_writer(names)
+    begin = b"" if format_ == "ndjson" else _encode_csv([names])
     return StreamingResponse(
-        _written(parts.exports.shares, place, begin, first, page, write),
+        _write_pages(deps.exports.shares, slot, begin, first, read_page, write),
         media_type=NDJSON if format_ == "ndjson" else f"{CSV}; charset=utf-8",
         headers={
             "Cache-Control": "no-store",
@@ -129,16 +152,16 @@ def _answer(
     )
 
 
-async def _written(
+async def _write_pages(
     shares: FairSemaphore,
-    place: Place,
+    slot: Slot,
     begin: bytes,
     first: tuple[Rows, str | None],
-    page: NextPage,
+    read_page: NextPage,
     write: Callable[[Rows], bytes],
 ) -> AsyncIterator[bytes]:
-    """A page at a time; never more than one is in memory. Exports of a caller take turns."""
-    with place:
+    """One page at a time, and only one in memory. The exports of a caller alternate."""
+    with slot:
         if begin:
             yield begin
         rows, following = first
@@ -149,33 +172,33 @@ async def _written(
             if following is None:
                 return
             async with shares.place():
-                rows, following = await page(following)
+                rows, following = await read_page(following)
                 written = write(rows) if rows else b""
 
 
-def _ndjson(rows: Rows) -> bytes:
+def _encode_ndjson(rows: Rows) -> bytes:
     encode = msgspec.json.encode
     return b"".join(encode(row) + b"\n" for row in rows)
 
 
-def _csv_of(names: Sequence[str]) -> Callable[[Rows], bytes]:
+def _make_csv_writer(names: Sequence[str]) -> Callable[[Rows], bytes]:
     def write(rows: Rows) -> bytes:
         decoded = (msgspec.to_builtins(row) for row in rows)
-        return _csv([_cell(row, name) for name in names] for row in decoded)
+        return _encode_csv([_encode_cell(row, name) for name in names] for row in decoded)
 
     return write
 
 
-def _cell(row: Mapping[str, Any], name: str) -> object:
+def _encode_cell(row: Mapping[str, Any], name: str) -> object:
     value = row.get(name, "")
     if isinstance(value, dict):
         return msgspec.json.encode(value).decode()
-    if isinstance(value, str) and value.startswith(_RISKY):
+    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
         return f"'{value}"
     return value
 
 
-def _csv(rows: Iterable[Sequence[object]]) -> bytes:
+def _encode_csv(rows: Iterable[Sequence[object]]) -> bytes:
     text = io.StringIO(newline="")
     csv.writer(text).writerows(rows)
     return text.getvalue().encode()

@@ -1,4 +1,4 @@
-"""Routes of jobs: lists, groups, one job with all that is known of it."""
+"""Routes of jobs: lists, groups, and everything about one job."""
 
 from typing import Annotated, Final, Literal
 
@@ -13,42 +13,51 @@ from fairlead_common.service import clock
 from fairlead_common.web import etags
 from fairlead_common.web.openapi_texts import PREFIXES
 from fairlead_common.web.query_validation import After, Wait, validated_by
-from fairlead_lookout.http import list_filters, queue_position, responses, waiting_reasons
-from fairlead_lookout.http.deps import Parts
-from fairlead_lookout.http.list_filters import JobFilter
-from fairlead_lookout.http.long_polls import (
+from fairlead_lookout.http import responses
+from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.json_answers import document_responses, json_response, make_etag
+from fairlead_lookout.http.long_polls import read_until, read_when_exists, wait_for_position
+from fairlead_lookout.http.request_parameters import (
     Cursor,
     IfNoneMatch,
-    JobIdOf,
+    JobId,
     Limit,
     Text,
-    answer,
-    appeared,
-    changed,
-    come_to,
-    etag,
+    Time,
+    check_states,
+    parse_dimensions,
+    parse_prefixed,
+    parse_states,
+    parse_time_ms,
+    parse_words,
 )
-from fairlead_lookout.http.openapi import answers
-from fairlead_lookout.store.queries import job_lists
-from fairlead_lookout.store.queries.view_reader import JobFound
+from fairlead_lookout.http.waiting_reasons import explain_waiting
+from fairlead_lookout.store.queries.job_lists import check_sort
+from fairlead_lookout.store.queries.list_filters import (
+    ANNOTATION,
+    LABEL,
+    JobFilter,
+    invalid_parameter,
+)
+from fairlead_lookout.store.queries.view_reader import JobRecord
 
 Name = Annotated[str | None, Query(max_length=256)]
-BY_NAME: Final = {PREFIXES: [list_filters.LABEL, list_filters.ANNOTATION]}
+BY_NAME: Final = {PREFIXES: [LABEL, ANNOTATION]}
 
 
-def asked(
+def parse_job_filter(
     request: Request,
     queue: Text = None,
     job_set: Annotated[str | None, Query(alias="jobSet", max_length=256)] = None,
     state: Annotated[
-        Annotated[str, validated_by(list_filters.check_states)] | None, Query(max_length=300)
+        Annotated[str, validated_by(check_states)] | None, Query(max_length=300)
     ] = None,
     class_: Annotated[str | None, Query(alias="class", max_length=300)] = None,
     cluster: Name = None,
     node: Name = None,
     category: Annotated[str | None, Query(max_length=100)] = None,
     submitted_after: Annotated[
-        list_filters.Time | None,
+        Time | None,
         Query(alias="submittedAfter", max_length=40, description="RFC 3339."),
     ] = None,
     q: Annotated[
@@ -56,29 +65,27 @@ def asked(
         Query(max_length=300, description="Part of a client id or job set, or an id's beginning."),
     ] = None,
 ) -> JobFilter:
-    """The filter that a query describes, `label.K=V` and `annotation.K=V` included."""
+    """The filter of a query, `label.K=V` and `annotation.K=V` included."""
     parameters = request.query_params.multi_items()
     return JobFilter(
         queue=queue,
         job_set=job_set,
-        states=list_filters.states(state, category),
-        classes=list_filters.words(class_),
+        states=parse_states(state, category),
+        classes=parse_words(class_),
         cluster=cluster,
         node=node,
         category=category,
-        labels=list_filters.named(parameters, list_filters.LABEL),
-        annotations=list_filters.named(parameters, list_filters.ANNOTATION),
-        submitted_after_ms=None
-        if submitted_after is None
-        else list_filters.time_ms(submitted_after),
+        labels=parse_prefixed(parameters, LABEL),
+        annotations=parse_prefixed(parameters, ANNOTATION),
+        submitted_after_ms=None if submitted_after is None else parse_time_ms(submitted_after),
         q=q or None,
     )
 
 
-Asked = Annotated[JobFilter, Depends(asked)]
+JobFilterQuery = Annotated[JobFilter, Depends(parse_job_filter)]
 Sort = Annotated[
     str,
-    validated_by(job_lists.check_sort),
+    validated_by(check_sort),
     Query(
         max_length=30,
         description="submitted, changed, started, ended or priority; with a minus: descending.",
@@ -87,25 +94,25 @@ Sort = Annotated[
 NEWEST: Final = "-submitted"
 
 
-def add_routes(router: APIRouter, parts: Parts) -> None:
+def add_routes(router: APIRouter, deps: Deps) -> None:
     """Lists and single jobs."""
-    Seen = Annotated[QueueScope, Depends(parts.sight)]
+    VisibleReach = Annotated[QueueScope, Depends(deps.visibility)]
 
     @router.get(
         "/jobs",
         summary="Jobs, newest first, or counts by group",
         openapi_extra=BY_NAME,
-        responses=answers(
-            (responses.JobsShown, responses.GroupsShown),
+        responses=document_responses(
+            (responses.JobsResponse, responses.GroupsResponse),
             "Jobs, newest first, or counts by group.",
             400,
         ),
     )
     async def list_jobs(
-        reach: Seen,
-        found: Asked,
+        reach: VisibleReach,
+        selected: JobFilterQuery,
         group_by: Annotated[
-            Annotated[str, validated_by(list_filters.dimensions)] | None,
+            Annotated[str, validated_by(parse_dimensions)] | None,
             Query(
                 alias="groupBy",
                 max_length=1_000,
@@ -119,89 +126,100 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         after: After = None,
         wait: Wait = None,
     ) -> Response:
-        wanted = msgspec.structs.replace(found, reach=reach)
-        by = None if group_by is None else list_filters.dimensions(group_by)
+        wanted = msgspec.structs.replace(selected, reach=reach)
+        by = None if group_by is None else parse_dimensions(group_by)
         if by is not None and cursor is not None:
-            raise list_filters.refusal("cursor", "Groups come on one page: raise `limit` instead.")
-        await come_to(parts, after, wait)
+            raise invalid_parameter(
+                "cursor", "Groups have only one page. Increase `limit` instead."
+            )
+        await wait_for_position(deps, after, wait)
         if by is not None:
-            return answer(await parts.lists.groups(wanted, by, limit))
-        jobs, following = await parts.lists.page(wanted, limit, cursor, sort)
-        count = await parts.lists.count(wanted) if include is not None else None
-        return answer(responses.JobsShown(jobs=jobs, next=following, count=count))
+            found = await deps.lists.count_groups(wanted, by, limit)
+            return json_response(
+                responses.GroupsResponse(
+                    groups=[
+                        responses.GroupResponse(group=g, jobs=jobs) for g, jobs in found.groups
+                    ],
+                    total=found.total,
+                )
+            )
+        page = await deps.lists.read_page(wanted, limit, cursor, sort)
+        count = await deps.lists.count_jobs(wanted) if include is not None else None
+        return json_response(
+            responses.JobsResponse(
+                jobs=responses.describe_jobs(page.jobs), next=page.next, count=count
+            )
+        )
 
     @router.get(
         "/jobs/{job:path}",
         summary="Everything about a job; with `If-None-Match` and `wait`, once it has changed",
-        responses=answers(responses.JobDetailShown, "The job.", 304, 400, 404),
+        responses=document_responses(responses.JobDetailResponse, "The job.", 304, 400, 404),
     )
     async def get_job(
-        reach: Seen,
-        job_id: JobIdOf,
+        reach: VisibleReach,
+        job_id: JobId,
         spec: bool = False,
         after: After = None,
         wait: Wait = None,
         if_none_match: IfNoneMatch = None,
     ) -> Response:
-        await come_to(parts, after, wait)
+        await wait_for_position(deps, after, wait)
 
-        async def read() -> responses.JobDetailShown:
-            return await describe(parts, job_id, reach, spec=spec)
+        async def read() -> responses.JobDetailResponse:
+            return await describe_job(deps, job_id, reach, spec=spec)
 
-        def is_wanted(described: responses.JobDetailShown) -> bool:
-            return not etags.is_known(if_none_match, tag(described))
+        def is_wanted(job: responses.JobDetailResponse) -> bool:
+            return not etags.is_known(if_none_match, _make_tag(job))
 
         wait_s = durations.wait_s(wait)
-        known = await appeared(parts, wait_s, read)
-        if if_none_match is not None and not is_wanted(known):
+        job = await read_when_exists(deps, wait_s, read)
+        if if_none_match is not None and not is_wanted(job):
             partition = ids.partition_of_job(job_id)
-            known = await changed(parts, partition, wait_s, read, is_wanted)
-        headers = {"ETag": tag(known)}
+            job = await read_until(deps, partition, wait_s, read, is_wanted)
+        headers = {"ETag": _make_tag(job)}
         if etags.is_known(if_none_match, headers["ETag"]):
             return Response(status_code=304, headers=headers)
-        return answer(known, headers)
+        return json_response(job, headers)
 
 
-def tag(described: responses.JobDetailShown) -> str:
-    """Changes with the job and with why it waits, not with every move of the queue before it."""
-    known = described.why
-    reason = None if known is None else responses.WhyShown(code=known.code, sentence="")
-    return etag(msgspec.structs.replace(described, why=reason, position_in_queue=None))
+def _make_tag(job: responses.JobDetailResponse) -> str:
+    """A tag that changes with the job and with why it waits, but not with its queue position."""
+    code = None if job.why is None else job.why.code
+    return make_etag([code, msgspec.structs.replace(job, why=None, position_in_queue=None)])
 
 
-async def find(parts: Parts, job_id: str, reach: QueueScope) -> JobFound:
-    """What is known of a job. Raises a 404 `Problem`, also for whoever may not view its queue."""
-    found = await parts.view.job(job_id)
+async def find_job(deps: Deps, job_id: str, reach: QueueScope) -> JobRecord:
+    """The job. Raises a 404 `Problem`, also if the caller may not view its queue."""
+    found = await deps.view.read_job(job_id)
     if found is None or found.row["queue"] not in reach:
-        raise Problem("not-found", f"There is no job {job_id!r}.")
+        raise Problem("not-found", f"Job {job_id!r} does not exist.")
     return found
 
 
-async def describe(
-    parts: Parts, job_id: str, reach: QueueScope = ALL_QUEUES, *, spec: bool
-) -> responses.JobDetailShown:
+async def describe_job(
+    deps: Deps, job_id: str, reach: QueueScope = ALL_QUEUES, *, spec: bool
+) -> responses.JobDetailResponse:
     """Everything about a job. Raises a 404 `Problem`."""
-    found = await find(parts, job_id, reach)
-    said = found.submitted
+    found = await find_job(deps, job_id, reach)
+    submitted = found.submitted
     now_ms = clock.now_ms()
-    row = responses.job(found.row, now_ms, found.waits_for_others, found.client_ids)
-    return responses.JobDetailShown(
-        **msgspec.structs.asdict(row),
-        why=waiting_reasons.explain(
-            found, parts.reports, parts.quarantine.stopped_partitions(), now_ms
-        ),
-        position_in_queue=await queue_position.position(parts, found),
-        runs=[responses.run(row) for row in found.runs],
-        namespace=said.namespace,
-        labels=said.labels,
-        annotations=said.annotations,
-        after=said.after,
+    listed = responses.describe_job(found.row, now_ms, found.waits_for_others, found.client_ids)
+    return responses.JobDetailResponse(
+        **msgspec.structs.asdict(listed),
+        why=explain_waiting(found, deps.reports, deps.quarantine.find_stopped_partitions(), now_ms),
+        position_in_queue=await deps.view.read_queue_position(found.row, deps.class_values),
+        runs=[responses.describe_run(row) for row in found.runs],
+        namespace=submitted.namespace,
+        labels=submitted.labels,
+        annotations=submitted.annotations,
+        after=submitted.after,
         hold=found.row["held"],
-        start_after=responses.time(said.start_after_ms),
-        max_queue_seconds=said.queue_s_max,
-        max_runtime_seconds=said.runtime_s_max,
-        gang=said.gang,
-        retry=said.retry,
-        on_preemption=said.on_preemption,
-        spec=without_sealed(said.spec) if spec else None,
+        start_after=responses.format_time(submitted.start_after_ms),
+        max_queue_seconds=submitted.queue_s_max,
+        max_runtime_seconds=submitted.runtime_s_max,
+        gang=submitted.gang,
+        retry=submitted.retry,
+        on_preemption=submitted.on_preemption,
+        spec=without_sealed(submitted.spec) if spec else None,
     )

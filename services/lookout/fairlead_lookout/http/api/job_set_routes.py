@@ -2,44 +2,45 @@
 
 from typing import Annotated, Literal
 
-import msgspec
 from fastapi import APIRouter, Depends, Response
 
 from fairlead_common.domain import durations
 from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.service import clock
 from fairlead_common.web import etags
 from fairlead_common.web.query_validation import After, Wait
 from fairlead_lookout.domain.model import JobSet
 from fairlead_lookout.http import responses
-from fairlead_lookout.http.deps import Parts
+from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.json_answers import document_responses, json_response
 from fairlead_lookout.http.long_polls import (
+    find_job_set,
+    read_until,
+    read_when_exists,
+    wait_for_position,
+)
+from fairlead_lookout.http.request_parameters import (
     Cursor,
     IfNoneMatch,
     JobSetName,
     Limit,
     QueueName,
     Text,
-    answer,
-    appeared,
-    changed,
-    come_to,
-    find_set,
 )
-from fairlead_lookout.http.openapi import answers
-from fairlead_lookout.store.queries.view_reader import SetFilter
+from fairlead_lookout.store.queries.list_filters import JobSetFilter
 
 
-def add_routes(router: APIRouter, parts: Parts) -> None:
-    """Lists of job sets and single ones."""
-    Seen = Annotated[QueueScope, Depends(parts.sight)]
+def add_routes(router: APIRouter, deps: Deps) -> None:
+    """Lists of job sets, and single job sets."""
+    VisibleReach = Annotated[QueueScope, Depends(deps.visibility)]
 
     @router.get(
         "/jobsets",
         summary="Job sets with their counts, latest activity first",
-        responses=answers(responses.JobSetsShown, "Job sets, newest first.", 400),
+        responses=document_responses(responses.JobSetsResponse, "Job sets, newest first.", 400),
     )
     async def list_job_sets(
-        reach: Seen,
+        reach: VisibleReach,
         queue: Text = None,
         active: bool | None = None,
         q: Text = None,
@@ -49,20 +50,19 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         after: After = None,
         wait: Wait = None,
     ) -> Response:
-        await come_to(parts, after, wait)
-        wanted = SetFilter(reach=reach, queue=queue, active=active, q=q or None)
-        page = await parts.view.job_sets(wanted, limit, cursor)
-        if include is not None:
-            page = msgspec.structs.replace(page, count=await parts.view.count_sets(wanted))
-        return answer(page)
+        await wait_for_position(deps, after, wait)
+        wanted = JobSetFilter(reach=reach, queue=queue, active=active, q=q or None)
+        page = await deps.view.read_job_sets(wanted, limit, cursor)
+        count = None if include is None else await deps.view.count_job_sets(wanted)
+        return json_response(responses.describe_job_sets(page, count))
 
     @router.get(
         "/jobsets/{queue}/{job_set:path}",
         summary="One job set; with `wait`, once it has changed or finished",
-        responses=answers(responses.JobSetShown, "The job set.", 304, 400, 404),
+        responses=document_responses(responses.JobSetResponse, "The job set.", 304, 400, 404),
     )
     async def get_job_set(
-        reach: Seen,
+        reach: VisibleReach,
         queue: QueueName,
         job_set: JobSetName,
         wait: Wait = None,
@@ -70,27 +70,28 @@ def add_routes(router: APIRouter, parts: Parts) -> None:
         after: After = None,
         if_none_match: IfNoneMatch = None,
     ) -> Response:
-        await come_to(parts, after, wait)
+        await wait_for_position(deps, after, wait)
 
         async def read() -> JobSet:
-            return await find_set(parts, reach, queue, job_set)
+            return await find_job_set(deps, reach, queue, job_set)
 
         def is_wanted(found: JobSet) -> bool:
-            return found.live == 0 if until else not etags.is_known(if_none_match, tag_of(found))
+            return found.live == 0 if until else not etags.is_known(if_none_match, _make_tag(found))
 
         wait_s = durations.wait_s(wait)
-        first = await appeared(parts, wait_s, read)
-        known = (
+        first = await read_when_exists(deps, wait_s, read)
+        job_set_found = (
             first
             if is_wanted(first)
-            else (await changed(parts, first.partition, wait_s, read, is_wanted))
+            else await read_until(deps, first.partition, wait_s, read, is_wanted)
         )
-        tag = {"ETag": tag_of(known)}
-        if until is None and etags.is_known(if_none_match, tag["ETag"]):
-            return Response(status_code=304, headers=tag)
-        return answer(await parts.view.show_set(known), tag)
+        headers = {"ETag": _make_tag(job_set_found)}
+        if until is None and etags.is_known(if_none_match, headers["ETag"]):
+            return Response(status_code=304, headers=headers)
+        (counted,) = await deps.view.count_states([job_set_found])
+        return json_response(responses.describe_job_set(counted, clock.now_ms()), headers)
 
 
-def tag_of(known: JobSet) -> str:
-    """Changes with every message about the job set."""
-    return f'"{known.position}"'
+def _make_tag(job_set: JobSet) -> str:
+    """A tag that changes with every message about the job set."""
+    return f'"{job_set.position}"'

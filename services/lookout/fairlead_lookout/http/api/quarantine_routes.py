@@ -1,4 +1,4 @@
-"""Route of the quarantine: records of the log that a service could not decode."""
+"""The route of the quarantine: records of the log that a service could not decode."""
 
 from typing import Annotated
 
@@ -7,17 +7,17 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fairlead_common.domain import timestamps
 from fairlead_common.log.quarantine import QuarantinedRecord
 from fairlead_common.web import auth
-from fairlead_lookout.http.deps import Parts
-from fairlead_lookout.http.long_polls import answer
-from fairlead_lookout.http.openapi import answers
-from fairlead_lookout.http.responses import Shown
-from fairlead_lookout.store.quarantine_cache import is_stopped
+from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.json_answers import document_responses, json_response
+from fairlead_lookout.http.responses import ResponseBody
+from fairlead_lookout.store.topic_caches import is_stopped
 
 RECORDS_MAX = 1_000
 
 
-class QuarantineReader(Shown, frozen=True, kw_only=True):
-    """What one service did at the record. `stopped`: it still waits there for a newer version."""
+class QuarantineReader(ResponseBody, frozen=True, kw_only=True):
+    """What one service did with the record. `stopped`: it has stopped there until a newer version
+    runs."""
 
     reader: str
     outcome: str
@@ -26,10 +26,10 @@ class QuarantineReader(Shown, frozen=True, kw_only=True):
     seen: str
 
 
-class QuarantineRecord(Shown, frozen=True, kw_only=True):
-    """A record that could not be decoded. `time`: when the log took it.
+class QuarantineRecord(ResponseBody, frozen=True, kw_only=True):
+    """A record that could not be decoded. `time`: when it was appended.
 
-    `key` and `head` are the beginnings of its key and value, with escapes where they are not text;
+    `key` and `head` are the starts of its key and value, with escapes where they are not text;
     `size` is the length of its value in bytes, absent if it has none.
     """
 
@@ -43,35 +43,35 @@ class QuarantineRecord(Shown, frozen=True, kw_only=True):
     readers: list[QuarantineReader]
 
 
-class QuarantineShown(Shown, frozen=True, kw_only=True):
-    """The newest of them first; `total` counts all that are known."""
+class QuarantineResponse(ResponseBody, frozen=True, kw_only=True):
+    """The newest records first; `total`: the number of all records."""
 
     records: list[QuarantineRecord]
     total: int
 
 
-def add_routes(router: APIRouter, parts: Parts) -> None:
-    """The quarantine, for operators: the records may be about anybody's jobs."""
+def add_routes(router: APIRouter, deps: Deps) -> None:
+    """The quarantine, for operators: the records can belong to jobs of all queues."""
 
-    async def operator(request: Request) -> None:
-        auth.require_role(await parts.sight.caller(request), "operator")
+    async def require_operator(request: Request) -> None:
+        auth.require_role(await deps.visibility.find_caller(request), "operator")
 
     @router.get(
         "/quarantine",
         summary="Records of the log that could not be decoded",
-        dependencies=[Depends(operator)],
-        responses=answers(QuarantineShown, "The newest records first.", 400),
+        dependencies=[Depends(require_operator)],
+        responses=document_responses(QuarantineResponse, "The newest records first.", 400),
     )
     async def list_quarantine(
         limit: Annotated[int, Query(ge=1, le=RECORDS_MAX)] = 100,
     ) -> Response:
-        found = parts.quarantine.records()
-        shown = [_record(noted) for noted in found[:limit]]
-        return answer(QuarantineShown(records=shown, total=len(found)))
+        found = deps.quarantine.read_all()
+        shown = [_describe_record(reported) for reported in found[:limit]]
+        return json_response(QuarantineResponse(records=shown, total=len(found)))
 
 
-def _record(noted: list[QuarantinedRecord]) -> QuarantineRecord:
-    first = noted[0]
+def _describe_record(reported: list[QuarantinedRecord]) -> QuarantineRecord:
+    first = reported[0]
     return QuarantineRecord(
         topic=first.topic,
         partition=first.partition,
@@ -88,6 +88,6 @@ def _record(noted: list[QuarantinedRecord]) -> QuarantineRecord:
                 reason=each.reason,
                 seen=timestamps.rfc3339(each.seen_ms),
             )
-            for each in noted
+            for each in reported
         ],
     )

@@ -1,83 +1,107 @@
-"""Routes of what the scheduler and the executors say: reports, rounds, clusters and their nodes."""
+"""Routes of the scheduler's reports: shares, reasons why jobs wait, and rounds."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query, Response
 
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import scheduling_reports
 from fairlead_lookout.http import responses
-from fairlead_lookout.http.api import cluster_responses
-from fairlead_lookout.http.deps import Parts
-from fairlead_lookout.http.long_polls import QueueName, answer, coming, require_queue
-from fairlead_lookout.http.openapi import answers
+from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.json_answers import document_responses, json_response
+from fairlead_lookout.http.long_polls import after_position, require_queue
+from fairlead_lookout.http.request_parameters import QueueName
 
-ROUNDS_MAX = 1_000
+ROUNDS_MAX: Final = 1_000
+WAITING_MAX: Final = 100
+"""Reasons with their sentences in one report; the counts by code include all reasons."""
 
 
-def add_routes(router: APIRouter, parts: Parts) -> None:
-    """Reports of queues and pools; clusters."""
-    Seen = Annotated[QueueScope, Depends(parts.sight)]
-    come = [coming(parts)]
-
-    @router.get(
-        "/clusters",
-        summary="The clusters: what they have, what of it is used",
-        dependencies=come,
-        responses=answers(responses.ClustersShown, "All clusters.", 400),
-    )
-    async def list_clusters() -> Response:
-        return answer(await cluster_responses.clusters(parts))
-
-    @router.get(
-        "/clusters/{executor}/nodes",
-        summary="The nodes of a cluster, and what runs there",
-        dependencies=come,
-        responses=answers(responses.NodesShown, "Its nodes and what runs there.", 400, 404),
-    )
-    async def list_nodes(reach: Seen, executor: QueueName) -> Response:
-        return answer(await cluster_responses.nodes(parts, executor, reach))
+def add_routes(router: APIRouter, deps: Deps) -> None:
+    """Reports of queues and pools."""
+    VisibleReach = Annotated[QueueScope, Depends(deps.visibility)]
 
     @router.get(
         "/queues/{queue}/report",
-        summary="What a queue holds and is owed, and why its jobs wait",
-        dependencies=come,
-        responses=answers(responses.QueueReportShown, "Shares and reasons of a queue.", 400, 404),
+        summary="The shares of a queue, and why its jobs wait",
+        dependencies=[after_position(deps)],
+        responses=document_responses(
+            responses.QueueReportResponse, "Shares and reasons of a queue.", 400, 404
+        ),
     )
-    async def queue_report(reach: Seen, queue: QueueName) -> Response:
-        await require_queue(parts, reach, queue)
-        return answer(parts.reports.of_queue(queue, parts.configured.queue(queue)))
+    async def queue_report(reach: VisibleReach, queue: QueueName) -> Response:
+        await require_queue(deps, reach, queue)
+        return json_response(describe_queue_report(deps, queue))
 
     @router.get(
         "/pools/{pool}/report",
-        summary="The last round of a pool, what its queues hold, and why jobs wait",
-        dependencies=come,
-        responses=answers(
-            responses.PoolReportShown, "The last round, shares and reasons of a pool.", 400, 404
+        summary="The last round of a pool, the shares of its queues, and why jobs wait",
+        dependencies=[after_position(deps)],
+        responses=document_responses(
+            responses.PoolReportResponse, "The last round, shares and reasons of a pool.", 400, 404
         ),
     )
-    async def pool_report(reach: Seen, pool: QueueName) -> Response:
-        _require_pool(parts, pool)
-        return answer(parts.reports.of_pool(pool, reach))
+    async def pool_report(reach: VisibleReach, pool: QueueName) -> Response:
+        _require_pool(deps, pool)
+        return json_response(_describe_pool_report(deps, pool, reach))
 
     @router.get(
         "/pools/{pool}/rounds",
         summary="The last rounds of a pool, newest first",
-        dependencies=come,
-        responses=answers(
-            responses.RoundsShown, "The last rounds of a pool, newest first.", 400, 404
+        dependencies=[after_position(deps)],
+        responses=document_responses(
+            responses.RoundsResponse, "The last rounds of a pool, newest first.", 400, 404
         ),
     )
     async def pool_rounds(
         pool: QueueName, limit: Annotated[int, Query(ge=1, le=ROUNDS_MAX)] = 100
     ) -> Response:
-        _require_pool(parts, pool)
-        rounds = [responses.round_of(done) for done in await parts.view.rounds(pool, limit)]
-        return answer(responses.RoundsShown(pool=pool, rounds=rounds))
+        _require_pool(deps, pool)
+        rounds = await deps.view.read_rounds(pool, limit)
+        return json_response(
+            responses.RoundsResponse(
+                pool=pool, rounds=[responses.describe_round(each) for each in rounds]
+            )
+        )
 
 
-def _require_pool(parts: Parts, pool: str) -> None:
-    """Raises a 404 `Problem` for a pool that has no node and of which nobody has said anything."""
-    nodes = (node for _, _, nodes in parts.clusters.all() for node in nodes)
-    if not parts.reports.knows_pool(pool) and all(node.pool != pool for node in nodes):
-        raise Problem("not-found", f"No node has ever been in a pool {pool!r}.")
+def describe_queue_report(deps: Deps, queue: str) -> responses.QueueReportResponse:
+    """The shares of a queue in all pools, its limits, and why its jobs wait."""
+    found = deps.reports.read_queue(queue)
+    configured = deps.configuration.find_queue(queue)
+    return responses.QueueReportResponse(
+        queue=queue,
+        weight=configured.weight if configured else None,
+        cordoned=configured.cordoned if configured else False,
+        reason=(configured.reason or None) if configured else None,
+        limits=configured.limits if configured else {},
+        shares=found.shares,
+        waiting=found.waiting[:WAITING_MAX],
+        reasons=_count_reasons(found.waiting),
+    )
+
+
+def _describe_pool_report(deps: Deps, pool: str, reach: QueueScope) -> responses.PoolReportResponse:
+    found = deps.reports.read_pool(pool, reach)
+    return responses.PoolReportResponse(
+        pool=pool,
+        round=None if found.round is None else responses.describe_round(found.round),
+        shares=sorted(found.shares, key=lambda share: share.queue),
+        waiting=found.waiting[:WAITING_MAX],
+        reasons=_count_reasons(found.waiting),
+    )
+
+
+def _count_reasons(waiting: list[scheduling_reports.Waiting]) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for reason in waiting:
+        totals[reason.code] = totals.get(reason.code, 0) + reason.jobs
+    return totals
+
+
+def _require_pool(deps: Deps, pool: str) -> None:
+    """Raises a 404 `Problem` for a pool without nodes and without reports."""
+    nodes = (node for _, _, nodes in deps.clusters.read_all() for node in nodes)
+    if not deps.reports.has_pool(pool) and all(node.pool != pool for node in nodes):
+        raise Problem("not-found", f"Pool {pool!r} does not exist: it has never had a node.")

@@ -1,9 +1,10 @@
-"""The routes of lookout's API. All of them only read."""
+"""All routes of lookout's API. They only read."""
 
 from fastapi import APIRouter, Depends
 
 from fairlead_common.web import query_validation
 from fairlead_lookout.http.api import (
+    cluster_routes,
     event_routes,
     export_routes,
     fairness_routes,
@@ -13,23 +14,24 @@ from fairlead_lookout.http.api import (
     quarantine_routes,
     report_routes,
 )
-from fairlead_lookout.http.deps import Parts
+from fairlead_lookout.http.deps import Deps
 
 
-def routes(parts: Parts) -> list[APIRouter]:
-    """All routes of the API. Each needs a caller who may view something."""
+def make_routers(deps: Deps) -> list[APIRouter]:
+    """The routes of the API. Each needs a caller that may view some queue."""
     router = APIRouter(
         prefix="/api/v1",
-        dependencies=[Depends(parts.sight), Depends(query_validation.check_query)],
+        dependencies=[Depends(deps.visibility), Depends(query_validation.check_query)],
         tags=["lookout"],
     )
-    # What has a fixed name is asked before what may have any: a job set's name may hold slashes.
-    export_routes.add_routes(router, parts)
-    event_routes.add_routes(router, parts)
-    job_set_routes.add_routes(router, parts)
-    log_routes.add_routes(router, parts)
-    job_routes.add_routes(router, parts)
-    report_routes.add_routes(router, parts)
-    quarantine_routes.add_routes(router, parts)
-    fairness_routes.add_routes(router, parts)
+    # Fixed paths come before paths with a job set's name, which can contain slashes.
+    export_routes.add_routes(router, deps)
+    event_routes.add_routes(router, deps)
+    job_set_routes.add_routes(router, deps)
+    log_routes.add_routes(router, deps)
+    job_routes.add_routes(router, deps)
+    report_routes.add_routes(router, deps)
+    cluster_routes.add_routes(router, deps)
+    quarantine_routes.add_routes(router, deps)
+    fairness_routes.add_routes(router, deps)
     return [router]

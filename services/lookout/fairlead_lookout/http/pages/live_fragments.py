@@ -1,8 +1,8 @@
-"""Live fragments of pages: rendered once for all tabs that show the same to the same rights.
+"""Live fragments of pages, rendered once for all tabs that show the same with the same rights.
 
-Each fragment that somebody follows has a task, which renders it when the view has moved. Rendering
-takes places of `Shares`, so that a caller with many different fragments waits for its own, and
-rests as long as it took, so that all of them together leave time for other requests.
+Each fragment with followers has a task, which renders it when the view has moved. Rendering takes
+places of a `FairSemaphore`, so a caller with many fragments delays only its own. After rendering a
+task sleeps as long as that took, so that all fragments together leave time for other requests.
 """
 
 import asyncio
@@ -18,22 +18,22 @@ from fairlead_common.domain.errors import WorldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web.fair_semaphore import CALLER, FairSemaphore
-from fairlead_lookout.store.view_progress import Progress
+from fairlead_lookout.store.view_progress import ViewProgress
 
 RENDER_S_MIN: Final = 0.5
-"""A fragment is rendered anew at most so often,"""
+"""A fragment is rendered at most this often,"""
 RENDER_S_MAX: Final = 15.0
-"""and at least so often: not everything that it shows moves the view."""
-REST_S_MAX: Final = 1.0
+"""and at least this often: not everything that it shows moves the view."""
+PAUSE_S_MAX: Final = 1.0
 LINGER_S: Final = 5.0
-"""How long a fragment without followers is kept: its first one is about to come."""
+"""How long a fragment without followers is rendered: its first follower is about to connect."""
 _logger: Final = logging.getLogger("fairlead.lookout.live")
 
 
-class Shared(msgspec.Struct, frozen=True):
-    """What a tab follows. Tabs with equal keys are sent what one of them renders.
+class SharedFragment(msgspec.Struct, frozen=True):
+    """What a tab follows. Tabs with equal keys share one rendering.
 
-    `partition`: the one partition of the log with which it changes, if there is only one.
+    `partition`: the only partition of the log with which it changes, if there is one.
     """
 
     key: Hashable
@@ -42,9 +42,9 @@ class Shared(msgspec.Struct, frozen=True):
 
 
 class _Entry:
-    """A fragment that is kept current: its newest text, and who follows it."""
+    """A fragment that is being updated: its newest text and its followers."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: SharedFragment) -> None:
         self.shared = shared
         self.text = b""
         self.version = 0
@@ -55,7 +55,7 @@ class _Entry:
         self.task: asyncio.Task[None] | None = None
 
     def linger(self) -> None:
-        """Keep it for a moment although nobody follows it."""
+        """Keep it for a moment without followers."""
         self.wanted_until_s = clock.monotonic_s() + LINGER_S
 
     @property
@@ -63,14 +63,14 @@ class _Entry:
         return bool(self.callers) or clock.monotonic_s() < self.wanted_until_s
 
     def publish(self, text: bytes) -> None:
-        """A new text, if it is another one."""
+        """Set the text, if it has changed."""
         if text != self.text or not self.version:
             self.text = text
             self.version += 1
             self._wake()
 
     def fail(self, error: Exception) -> None:
-        """It cannot be rendered: whoever waits or follows is told why."""
+        """It cannot be rendered: its followers get the error."""
         self.failure = error
         self._wake()
 
@@ -80,9 +80,9 @@ class _Entry:
 
 
 class LiveFragments:
-    """All fragments that are followed in this process."""
+    """All fragments that are updated in this process."""
 
-    def __init__(self, progress: Progress, shares: FairSemaphore) -> None:
+    def __init__(self, progress: ViewProgress, shares: FairSemaphore) -> None:
         self._progress = progress
         self._shares = shares
         self._entries: dict[Hashable, _Entry] = {}
@@ -91,26 +91,26 @@ class LiveFragments:
     def __len__(self) -> int:
         return len(self._entries)
 
-    async def ready(self, shared: Shared) -> None:
-        """Wait until there is a text to send. Raises what rendering the first one raised."""
+    async def wait_until_rendered(self, shared: SharedFragment) -> None:
+        """Wait until there is a text to send. Raises the error of the first rendering."""
         entry = self._entry(shared)
         entry.linger()
         caller = CALLER.get()
         self._join(entry, caller)
         try:
-            await self._changed(entry, 0, None)
+            await self._wait_for_version(entry, 0, None)
         finally:
             self._leave(entry, caller)
 
-    async def follow(self, shared: Shared) -> AsyncGenerator[bytes, None]:
-        """The text whenever it has changed; nothing (b"") after a while without a change."""
+    async def follow(self, shared: SharedFragment) -> AsyncGenerator[bytes, None]:
+        """The text, each time it has changed; b"" after some seconds without a change."""
         entry = self._entry(shared)
         caller = CALLER.get()
         self._join(entry, caller)
         try:
             version = 0
             while True:
-                is_new = await self._changed(entry, version, RENDER_S_MAX)
+                is_new = await self._wait_for_version(entry, version, RENDER_S_MAX)
                 version = entry.version
                 yield entry.text if is_new else b""
         finally:
@@ -124,11 +124,11 @@ class LiveFragments:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _entry(self, shared: Shared) -> _Entry:
+    def _entry(self, shared: SharedFragment) -> _Entry:
         entry = self._entries.get(shared.key)
         if entry is None:
             entry = self._entries[shared.key] = _Entry(shared)
-            entry.task = asyncio.create_task(self._keep_current(entry))
+            entry.task = asyncio.create_task(self._update(entry))
         return entry
 
     def _join(self, entry: _Entry, caller: str) -> None:
@@ -141,8 +141,8 @@ class LiveFragments:
             if not counts[caller]:
                 del counts[caller]
 
-    async def _changed(self, entry: _Entry, version: int, wait_s: float | None) -> bool:
-        """Whether there is another version, after waiting for it. Raises what rendering raised."""
+    async def _wait_for_version(self, entry: _Entry, version: int, wait_s: float | None) -> bool:
+        """Wait for another version; whether there is one. Raises the error of the rendering."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 while entry.version == version and entry.failure is None:
@@ -151,13 +151,13 @@ class LiveFragments:
             raise entry.failure
         return entry.version != version
 
-    async def _keep_current(self, entry: _Entry) -> None:
+    async def _update(self, entry: _Entry) -> None:
         try:
             while entry.is_wanted or not entry.version:
                 seen = self._progress.positions
                 await self._render(entry)
                 await asyncio.sleep(RENDER_S_MIN)
-                await self._progress.beyond(seen, RENDER_S_MAX, entry.shared.partition)
+                await self._progress.wait_for_change(seen, RENDER_S_MAX, entry.shared.partition)
         except (Problem, WorldError) as error:
             entry.fail(error)
         except Exception as error:
@@ -167,8 +167,8 @@ class LiveFragments:
             del self._entries[entry.shared.key]
 
     async def _render(self, entry: _Entry) -> None:
-        """Render it once. Raises a `Problem` or `WorldError` only where there is no text yet."""
-        # On behalf of the follower with the fewest fragments: many of one delay no other.
+        """Render it once. Raises a `Problem` or `WorldError` only if there is no text yet."""
+        # Counted for the follower with the fewest fragments: a caller with many delays no other.
         caller = min(entry.callers, key=self._followed.__getitem__, default="")
         CALLER.set(caller)
         async with self._shares.place():
@@ -178,5 +178,5 @@ class LiveFragments:
             except (Problem, WorldError) as error:
                 if not entry.version:
                     raise
-                _logger.debug("a live fragment stays as it was: %s", error)
-            await asyncio.sleep(min(REST_S_MAX, clock.monotonic_s() - began_s))
+                _logger.debug("a live fragment was not updated: %s", error)
+            await asyncio.sleep(min(PAUSE_S_MAX, clock.monotonic_s() - began_s))

@@ -1,13 +1,13 @@
-"""The pages: job sets, a job set, a job. Rendered here; kept current by the same HTML over SSE.
+"""The pages: job sets, a job set, a queue, a job. The same HTML over SSE updates open pages.
 
-A page and its stream render one fragment from one function, so they never disagree.
+A page and its stream render one fragment with one function, so they never differ.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Annotated, Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
@@ -19,32 +19,24 @@ from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
-from fairlead_common.service.access_settings import Issuer
-from fairlead_common.web import problem_documents
-from fairlead_lookout.http.api import fairness_routes, job_routes, log_routes
-from fairlead_lookout.http.deps import Parts, Place
-from fairlead_lookout.http.list_filters import JobFilter
-from fairlead_lookout.http.long_polls import SSE, find_set, named_job_id
+from fairlead_lookout.http import responses
+from fairlead_lookout.http.api import fairness_routes, job_routes, log_routes, report_routes
+from fairlead_lookout.http.deps import Deps, Slot
+from fairlead_lookout.http.json_answers import SSE
+from fairlead_lookout.http.long_polls import find_job_set
 from fairlead_lookout.http.pages import rendering, share_charts
-from fairlead_lookout.http.pages.live_fragments import Shared
-from fairlead_lookout.store.queries.view_reader import SetFilter
+from fairlead_lookout.http.pages.error_pages import PAGE_HEADERS, build_address, build_error_page
+from fairlead_lookout.http.pages.live_fragments import SharedFragment
+from fairlead_lookout.http.request_parameters import parse_job_id
+from fairlead_lookout.store.queries.list_filters import JobFilter, JobSetFilter
 
 PAGE: Final = 50
 LIVE_S_MAX: Final = 900.0
-"""A stream ends after this; the browser opens another, and is asked again who it is."""
+"""A stream ends after this; the browser opens a new one, which is authenticated again."""
 LOG_LINES: Final = 500
 LOG_BYTES_MAX: Final = 512 * 1024
 LOG_S_MAX: Final = 10.0
-HEADERS: Final = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
-        " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
-_FOREVER: Final = {
+_STATIC_HEADERS: Final = {
     "Cache-Control": "public, max-age=31536000, immutable",
     "X-Content-Type-Options": "nosniff",
 }
@@ -55,30 +47,30 @@ Flag = Annotated[bool, Query()]
 
 
 class Fragment(msgspec.Struct, frozen=True):
-    """The part of a page that is alive: the template, and how to read its values.
+    """The part of a page that is updated: the template, and how to read its values.
 
-    `about` tells it apart from others of its template. It changes only with `partition`, if that
-    is given.
+    `key` distinguishes it from other fragments of its template. `partition`: the only partition
+    with which it changes, if there is one.
     """
 
     template: str
-    about: tuple[object, ...]
+    key: tuple[object, ...]
     read: Callable[[QueueScope], Awaitable[Values]]
     partition: int | None = None
 
 
-def routes(parts: Parts) -> APIRouter:
+def make_router(deps: Deps) -> APIRouter:
     """The routes of the pages, their streams and static files."""
     router = APIRouter(include_in_schema=False)
-    files = rendering.assets()
-    pages = _Pages(parts, rendering.Templates(files))
+    files = rendering.load_assets()
+    pages = _Pages(deps, rendering.Templates(files))
 
     @router.get("/static/{name}")
     async def static(name: str) -> Response:
         asset = files.get(name)
         if asset is None:
-            raise Problem("not-found", f"There is no file {name!r}.")
-        return Response(asset.content, media_type=asset.media_type, headers=_FOREVER)
+            raise Problem("not-found", f"File {name!r} does not exist.")
+        return Response(asset.content, media_type=asset.media_type, headers=_STATIC_HEADERS)
 
     _job_set_pages(router, pages)
     _job_pages(router, pages)
@@ -101,7 +93,7 @@ def _job_set_pages(router: APIRouter, pages: "_Pages") -> None:
             return {
                 "section": "jobsets",
                 "filter": {"queue": queue, "q": q, "active": active},
-                "queues": await pages.parts.view.queues(reach),
+                "queues": await pages.deps.view.read_queues(reach),
             }
 
         return await pages.page(request, "jobsets.html", fragment, extra)
@@ -148,10 +140,10 @@ def _job_pages(router: APIRouter, pages: "_Pages") -> None:
         chosen = "stderr" if stream == "stderr" else "stdout"
 
         async def extra(reach: QueueScope) -> Values:
-            found = await job_routes.describe(pages.parts, job_id, reach, spec=True)
+            found = await job_routes.describe_job(pages.deps, job_id, reach, spec=True)
             query = {"stream": chosen} | ({} if run is None else {"run": str(run)})
             return {
-                "spec": _pretty(found.spec),
+                "spec": _format_spec(found.spec),
                 "stream": chosen,
                 "log_run": run,
                 "log_url": f"/jobs/{job_id}/log?{urlencode(query)}",
@@ -161,7 +153,7 @@ def _job_pages(router: APIRouter, pages: "_Pages") -> None:
 
     @router.get("/jobs/{queue}/{job_set:path}/{client_id}")
     async def named_job(request: Request, queue: str, job_set: str, client_id: str) -> Response:
-        return await pages.job_address(request, named_job_id(f"{queue}/{job_set}/{client_id}"))
+        return await pages.jobbuild_address(request, parse_job_id(f"{queue}/{job_set}/{client_id}"))
 
     @router.get("/live/jobs/{job_id}")
     async def live_job(request: Request, job_id: str) -> Response:
@@ -176,31 +168,31 @@ def _job_pages(router: APIRouter, pages: "_Pages") -> None:
 
 
 class _Pages:
-    """What all pages share."""
+    """Reads the fragments and sends pages and streams."""
 
-    def __init__(self, parts: Parts, templates: rendering.Templates) -> None:
-        self.parts = parts
+    def __init__(self, deps: Deps, templates: rendering.Templates) -> None:
+        self.deps = deps
         self._templates = templates
-        self._excuse = excuses(templates, parts.settings.oidc)
+        self._error_page = build_error_page(templates, deps.issuers)
 
-    # What is alive on each page.
+    # The fragment of each page.
 
     def job_sets(
         self, queue: str | None, name: str | None, active: bool, cursor: str | None
     ) -> Fragment:
-        """All job sets that match, and totals."""
+        """The job sets that match, and totals."""
         query = {"queue": queue, "q": name, "active": "true" if active else None}
 
         async def read(reach: QueueScope) -> Values:
-            view = self.parts.view
-            wanted = SetFilter(reach=reach, queue=queue, active=active or None, q=name)
-            found = await view.job_sets(wanted, PAGE, cursor)
+            view = self.deps.view
+            wanted = JobSetFilter(reach=reach, queue=queue, active=active or None, q=name)
+            found = await view.read_job_sets(wanted, PAGE, cursor)
             return {
-                "live": _address("/live/jobsets", query | {"cursor": cursor}),
-                "totals": await view.totals(reach, queue),
-                "sets": found.job_sets,
+                "live": build_address("/live/jobsets", query | {"cursor": cursor}),
+                "totals": await view.count_jobs_by_state(reach, queue),
+                "sets": responses.describe_job_sets(found).job_sets,
                 "filtered": bool(queue or name or active or cursor),
-                "next": _address("/", query | {"cursor": found.next}) if found.next else None,
+                "next": build_address("/", query | {"cursor": found.next}) if found.next else None,
             }
 
         return Fragment("_jobsets.html", (queue, name, active, cursor), read)
@@ -210,39 +202,42 @@ class _Pages:
         chosen = state if state in JobState.__members__ else None
 
         async def read(reach: QueueScope) -> Values:
-            known = await find_set(self.parts, reach, queue, job_set)
+            found = await find_job_set(self.deps, reach, queue, job_set)
+            (counted,) = await self.deps.view.count_states([found])
             states = (chosen,) if chosen else ()
             wanted = JobFilter(reach=reach, queue=queue, job_set=job_set, states=states)
-            jobs, following = await self.parts.lists.page(wanted, PAGE, cursor)
-            address = rendering.set_url(queue, job_set)
+            page = await self.deps.lists.read_page(wanted, PAGE, cursor)
+            address = rendering.job_set_url(queue, job_set)
             query = {"state": chosen}
             return {
-                "live": _address(f"/live{address}", query | {"cursor": cursor}),
-                "set": await self.parts.view.show_set(known),
+                "live": build_address(f"/live{address}", query | {"cursor": cursor}),
+                "set": responses.describe_job_set(counted, clock.now_ms()),
                 "state": chosen,
-                "jobs": jobs,
-                "next": _address(address, query | {"cursor": following}) if following else None,
+                "jobs": responses.describe_jobs(page.jobs),
+                "next": build_address(address, query | {"cursor": page.next})
+                if page.next
+                else None,
             }
 
         partition = ids.job_set_partition(queue, job_set)
         return Fragment("_jobset.html", (queue, job_set, chosen, cursor), read, partition)
 
     def queue(self, queue: str) -> Fragment:
-        """A queue's standing over the last day, why its jobs wait, what they used."""
+        """The shares of a queue over the last day, why its jobs wait, what they used."""
 
         async def read(reach: QueueScope) -> Values:
             if queue not in reach:
-                raise Problem("not-found", f"There is no queue {queue!r}.")
-            parts, now_ms = self.parts, clock.now_ms()
-            found = await fairness_routes.over_time(
-                parts, queue, now_ms - fairness_routes.SPAN_MS, now_ms, now_ms
+                raise Problem("not-found", f"Queue {queue!r} does not exist.")
+            deps, now_ms = self.deps, clock.now_ms()
+            found = await fairness_routes.describe_fairness(
+                deps, queue, now_ms - fairness_routes.SPAN_MS, now_ms, now_ms
             )
             return {
                 "live": f"/live/queues/{quote(queue, safe='')}",
                 "queue": queue,
-                "totals": await parts.view.totals(reach, queue),
-                "report": parts.reports.of_queue(queue, parts.configured.queue(queue)),
-                "pictures": share_charts.pictures(found),
+                "totals": await deps.view.count_jobs_by_state(reach, queue),
+                "report": report_routes.describe_queue_report(deps, queue),
+                "charts": share_charts.draw_charts(found),
                 "used": found.used,
                 "lost": found.lost,
             }
@@ -253,21 +248,21 @@ class _Pages:
         """A job with its runs."""
 
         async def read(reach: QueueScope) -> Values:
-            found = await job_routes.find(self.parts, job_id, reach)
-            described = await job_routes.describe(self.parts, job_id, reach, spec=False)
-            asked = shapes.decode(found.submitted.shape).requests
+            found = await job_routes.find_job(self.deps, job_id, reach)
+            described = await job_routes.describe_job(self.deps, job_id, reach, spec=False)
+            requests = shapes.decode(found.submitted.shape).requests
             return {
                 "live": f"/live/jobs/{job_id}",
                 "job": described,
                 "requests": ", ".join(
                     f"{quantities.format_quantity(name, amount)} {name}"
-                    for name, amount in sorted(asked.items())
+                    for name, amount in sorted(requests.items())
                 ),
             }
 
         return Fragment("_job.html", (job_id,), read)
 
-    # How it is sent.
+    # Sending pages and streams.
 
     async def page(
         self,
@@ -276,169 +271,95 @@ class _Pages:
         fragment: Fragment,
         extra: Callable[[QueueScope], Awaitable[Values]] | None = None,
     ) -> Response:
-        """A whole page, or a page that says why not."""
+        """A whole page, or an error page."""
         try:
-            caller = await self.parts.sight.caller(request)
-            reach = await self.parts.sight.of(caller)
+            caller = await self.deps.visibility.find_caller(request)
+            reach = await self.deps.visibility.find_visible_queues(caller)
             values = await fragment.read(reach)
             values |= {"section": "", "who": caller.name, "signed_in": caller.is_session}
             if extra is not None:
                 values |= await extra(reach)
         except (Problem, WorldError) as error:
-            return self._excuse(request, error)
-        return HTMLResponse(self._templates.render(template, **values), headers=HEADERS)
+            return self._error_page(request, error)
+        return HTMLResponse(self._templates.render(template, **values), headers=PAGE_HEADERS)
 
-    async def job_address(self, request: Request, job_id: str) -> Response:
-        """A redirect to the page of a job that the caller may view, or a page that says why not."""
+    async def jobbuild_address(self, request: Request, job_id: str) -> Response:
+        """A redirect to the page of a job that the caller may view, or an error page."""
         try:
-            await job_routes.find(self.parts, job_id, await self.parts.sight(request))
+            await job_routes.find_job(self.deps, job_id, await self.deps.visibility(request))
         except (Problem, WorldError) as error:
-            return self._excuse(request, error)
+            return self._error_page(request, error)
         return RedirectResponse(f"/jobs/{job_id}", 303)
 
     async def live(self, request: Request, fragment: Fragment) -> Response:
-        """The stream of a fragment. Raises `Problem`: nobody reads that but a program."""
-        reach = await self.parts.sight(request)
-        place = Place(self.parts, "streams")
-        place.check()
-        shared = Shared(
-            (fragment.template, fragment.about, reach),
+        """The stream of a fragment. Raises `Problem`: only a program reads that."""
+        reach = await self.deps.visibility(request)
+        slot = Slot(self.deps, "streams")
+        slot.check()
+        shared = SharedFragment(
+            (fragment.template, fragment.key, reach),
             lambda: self._render(fragment, reach),
             fragment.partition,
         )
-        # What is not there, or not for this caller, has no stream.
-        await self.parts.live.ready(shared)
+        # Raises a problem for what does not exist or what the caller may not view.
+        await self.deps.live.wait_until_rendered(shared)
         return StreamingResponse(
-            self._stream(shared, place),
+            self._stream(shared, slot),
             media_type=SSE,
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
 
     async def _render(self, fragment: Fragment, reach: QueueScope) -> bytes:
-        return _sse(self._templates.render(fragment.template, **await fragment.read(reach)))
+        return _encode_sse(self._templates.render(fragment.template, **await fragment.read(reach)))
 
-    async def _stream(self, shared: Shared, place: Place) -> AsyncIterator[bytes]:
-        """The fragment each time it has changed."""
-        with place:
+    async def _stream(self, shared: SharedFragment, slot: Slot) -> AsyncIterator[bytes]:
+        """The fragment, each time it has changed."""
+        with slot:
             ends_s = clock.monotonic_s() + LIVE_S_MAX
-            async with contextlib.aclosing(self.parts.live.follow(shared)) as changes:
+            async with contextlib.aclosing(self.deps.live.follow(shared)) as changes:
                 async for some in changes:
-                    yield some or b": still here\n\n"
+                    yield some or b": keep-alive\n\n"
                     if clock.monotonic_s() > ends_s:
                         return
 
     async def log(self, request: Request, job_id: str, run: int | None, stream: str) -> Response:
-        """The end of a run's log; asked for again and again until the run has ended."""
+        """The end of a run's log. The browser reads it every 2 s until the run has ended."""
         values: Values = {"text": "", "problem": None, "cut": False, "lines": LOG_LINES}
-        headers = dict(HEADERS)
+        headers = dict(PAGE_HEADERS)
         ended = True
-        reach = await self.parts.sight(request)
+        reach = await self.deps.visibility(request)
         try:
-            found = await job_routes.find(self.parts, job_id, reach)
+            found = await job_routes.find_job(self.deps, job_id, reach)
             chosen = [row for row in found.runs if run is None or row["number"] == run]
             ended = not chosen or chosen[0]["ended_ms"] is not None
             parameters = {"stream": stream, "follow": "false", "tail": str(LOG_LINES)}
             async with asyncio.timeout(LOG_S_MAX):
-                body = await log_routes.open_log(self.parts, job_id, run, parameters, reach)
-                values["text"] = await _read(body)
+                body = await log_routes.open_log(self.deps, job_id, run, parameters, reach)
+                values["text"] = await _read_end(body)
             values["cut"] = values["text"].count("\n") >= LOG_LINES
             query = {"stream": stream, "run": None if run is None else str(run)}
-            values["whole"] = _address(f"/api/v1/jobs/{job_id}/logs", query)
+            values["whole"] = build_address(f"/api/v1/jobs/{job_id}/logs", query)
         except Problem as problem:
             values["problem"] = problem.detail
         except (WorldError, TimeoutError) as error:
-            values["problem"] = str(error) or "The log did not come in time."
+            values["problem"] = str(error) or "The executor did not send the log in time."
         if ended:
-            # Replaces the element that asks every two seconds by one that does not.
+            # Replaces the element, which reads the log again, by one that does not.
             headers["HX-Reswap"] = "outerHTML"
         text = self._templates.render("_log.html", ended=ended, **values)
         return HTMLResponse(text, headers=headers)
 
 
-def excuses(
-    templates: rendering.Templates, issuers: Sequence[Issuer] = ()
-) -> Callable[[Request, Problem | WorldError], Response]:
-    """Makes pages that say what is wrong, and what to do about it."""
-
-    def excuse(request: Request, error: Problem | WorldError) -> Response:
-        status, title, text, command = 503, "Something is away", str(error), None
-        headers = dict(HEADERS)
-        if isinstance(error, Problem):
-            plain = problem_documents.build_response(request, error)
-            status = plain.status_code
-            title, text = _TITLES.get(status, "This does not work"), error.detail
-            headers |= {name: plain.headers[name] for name in _TOLD if name in plain.headers}
-        if status == 401 and request.url.path == "/sign-in":
-            text, command = text.partition(". ")[0] + ". This prints another:", SIGN_IN
-        elif status == 401 and not request.url.path.startswith("/sign-in/"):
-            text = (
-                "This browser is not signed in. On the machine that runs Fairlead, this prints a"
-                " link that signs it in:"
-            )
-            command = SIGN_IN
-        target = _page_of(request)
-        ways = [_way(issuer, target) for issuer in issuers if issuer.client_id]
-        body = templates.render(
-            "message.html",
-            title=title,
-            text=text,
-            command=command,
-            home=status == 404,
-            asks=status == 401,
-            ways=ways,
-            target=target,
-            section="",
-            who="",
-            signed_in=False,
-        )
-        return HTMLResponse(body, status_code=status, headers=headers)
-
-    return excuse
-
-
-SIGN_IN: Final = "fairlead token link"
-_TOLD: Final = ("www-authenticate", "retry-after", "allow")
-"""What a browser understands of a refusal: to ask for a password, say."""
-
-
-_TITLES: Final = {
-    400: "This address cannot be read",
-    401: "Sign in to see this",
-    403: "You may not see this",
-    404: "There is nothing here",
-    503: "Something is away",
-}
-
-
-def _page_of(request: Request) -> str:
-    """The page that was asked for, to return to after signing in."""
-    if request.method != "GET" or request.url.path.startswith(("/sign-in", "/live/")):
-        return "/"
-    query = request.url.query
-    return f"{request.url.path}?{query}" if query else request.url.path
-
-
-def _way(issuer: Issuer, target: str) -> dict[str, str]:
-    """A link to sign in with a provider."""
-    address = _address("/sign-in/oidc", {"issuer": issuer.issuer, "next": target})
-    return {"title": issuer.title or urlsplit(issuer.issuer).netloc, "address": address}
-
-
-def _address(path: str, query: dict[str, str | None]) -> str:
-    given = {name: value for name, value in query.items() if value}
-    return f"{path}?{urlencode(given)}" if given else path
-
-
-def _sse(text: str) -> bytes:
+def _encode_sse(text: str) -> bytes:
     lines = "\n".join(f"data: {line}" for line in text.splitlines())
     return f"{lines}\n\n".encode()
 
 
-def _pretty(spec: msgspec.Raw | None) -> str:
+def _format_spec(spec: msgspec.Raw | None) -> str:
     return "" if spec is None else msgspec.json.format(bytes(spec)).decode()
 
 
-async def _read(body: AsyncIterator[bytes]) -> str:
+async def _read_end(body: AsyncIterator[bytes]) -> str:
     """The log as text, at most `LOG_BYTES_MAX` of its end."""
     kept = bytearray()
     async for part in body:

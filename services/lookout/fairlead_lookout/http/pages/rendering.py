@@ -1,4 +1,4 @@
-"""Turning what was read into HTML: templates, and the few helpers that they call."""
+"""Renders HTML: the templates, and the functions that they call."""
 
 import hashlib
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from urllib.parse import quote
 import jinja2
 import msgspec
 
-from fairlead_common.domain import quantities
+from fairlead_common.domain import quantities as resources_
 from fairlead_common.domain.lifecycle import JobState
-from fairlead_lookout.http.responses import JobShown, RunShown
+from fairlead_lookout.http.responses import JobResponse, RunResponse
 
 _ORDER: Final = (
     JobState.SUCCEEDED,
@@ -25,14 +25,14 @@ _ORDER: Final = (
     JobState.PREEMPTED,
     JobState.QUEUED,
 )
-"""From left to right in the bar of states."""
+"""The states from left to right in a bar."""
 
-_WORDS: Final = {
+_OBSTACLES: Final = {
     "hold": "on hold",
-    "dependencies": "waits for other jobs",
-    "startAfter": "waits for its time",
+    "dependencies": "waits for dependencies",
+    "startAfter": "waits for its start time",
 }
-_TYPES: Final = {
+_MEDIA_TYPES: Final = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
@@ -40,15 +40,15 @@ _TYPES: Final = {
 
 
 class Asset(msgspec.Struct, frozen=True):
-    """A static file, as it is sent."""
+    """A static file."""
 
     content: bytes
     media_type: str
     version: str
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """A part of the bar of states, in percent."""
+class BarSegment(msgspec.Struct, frozen=True):
+    """One state in a bar of states, in percent."""
 
     state: str
     jobs: int
@@ -56,11 +56,11 @@ class Piece(msgspec.Struct, frozen=True):
     width: float
 
 
-def assets() -> dict[str, Asset]:
+def load_assets() -> dict[str, Asset]:
     """The static files of the pages, by name."""
     found: dict[str, Asset] = {}
     for item in resources.files("fairlead_lookout.http.pages").joinpath("static").iterdir():
-        media_type = _TYPES.get(item.name.rpartition(".")[2])
+        media_type = _MEDIA_TYPES.get(item.name.rpartition(".")[2])
         if media_type is not None:
             content = item.read_bytes()
             version = hashlib.sha256(content).hexdigest()[:12]
@@ -68,50 +68,50 @@ def assets() -> dict[str, Asset]:
     return found
 
 
-def set_url(queue: str, job_set: str) -> str:
+def job_set_url(queue: str, job_set: str) -> str:
     """The address of a job set's page."""
     return f"/jobsets/{quote(queue, safe='')}/{quote(job_set, safe='')}"
 
 
-def pieces(states: Mapping[str, int], total: int) -> list[Piece]:
-    """The bar of states."""
-    made: list[Piece] = []
+def divide_bar(states: Mapping[str, int], total: int) -> list[BarSegment]:
+    """The segments of a bar of states."""
+    made: list[BarSegment] = []
     x = 0.0
     for state in _ORDER:
         jobs = states.get(state, 0)
         if jobs:
             width = 100 * jobs / max(total, 1)
-            made.append(Piece(str(state), jobs, round(x, 3), round(width, 3)))
+            made.append(BarSegment(str(state), jobs, round(x, 3), round(width, 3)))
             x += width
     return made
 
 
-def summary(states: Mapping[str, int]) -> str:
-    """The bar in words."""
-    said = [f"{states[state]} {state.lower()}" for state in _ORDER if states.get(state)]
-    return ", ".join(said) or "no jobs"
+def summarize_states(states: Mapping[str, int]) -> str:
+    """A bar of states as text."""
+    words = [f"{states[state]} {state.lower()}" for state in _ORDER if states.get(state)]
+    return ", ".join(words) or "no jobs"
 
 
-def waiting_words(job: JobShown) -> str:
-    """What a queued job waits for, when that is not the scheduler."""
-    return _WORDS.get(job.waiting_for or "", "")
+def describe_obstacle(job: JobResponse) -> str:
+    """What a queued job waits for, unless it is the scheduler."""
+    return _OBSTACLES.get(job.waiting_for or "", "")
 
 
-def when(time: str) -> str:
-    """A time for people, to the second."""
+def format_time(time: str) -> str:
+    """A time to the second."""
     return f"{time[:19].replace('T', ' ')} UTC"
 
 
-def with_exit_code(reason: str | None, exit_code: int | None) -> str:
-    """A reason, and the exit code unless the reason names it already."""
-    said = reason or "No reason was given."
-    if exit_code is None or f"exit code {exit_code}" in said.lower():
-        return said
-    return f"{said} (exit code {exit_code})"
+def add_exit_code(reason: str | None, exit_code: int | None) -> str:
+    """The reason, with the exit code unless it names it already."""
+    text = reason or "No reason was given."
+    if exit_code is None or f"exit code {exit_code}" in text.lower():
+        return text
+    return f"{text} (exit code {exit_code})"
 
 
-def duration(ms: float) -> str:
-    """A length of time for people."""
+def format_duration(ms: float) -> str:
+    """A length of time in two units."""
     seconds = ms / 1000
     if seconds < 60:
         return f"{seconds:.1f} s"
@@ -121,24 +121,24 @@ def duration(ms: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def percent(share: float) -> str:
-    """A share for people."""
+def format_percent(share: float) -> str:
+    """A share in percent."""
     return f"{100 * share:.1f} %"
 
 
-def hours(resource: str, amount: float) -> str:
-    """Resource-hours for people: bytes as GiB."""
-    if resource in (quantities.MEMORY, "ephemeral-storage"):
+def format_resource_hours(resource: str, amount: float) -> str:
+    """Resource-hours; bytes in GiB."""
+    if resource in (resources_.MEMORY, "ephemeral-storage"):
         return f"{amount / 2**30:,.2f} GiB h"
     return f"{amount:,.2f} h"
 
 
-def took(run: RunShown) -> str:
+def format_run_time(run: RunResponse) -> str:
     """How long a run's command ran, if it has ended."""
     if run.running is None or run.ended is None:
         return "–"
     began, ended = datetime.fromisoformat(run.running), datetime.fromisoformat(run.ended)
-    return duration(1000 * (ended - began).total_seconds())
+    return format_duration(1000 * (ended - began).total_seconds())
 
 
 class Templates:
@@ -154,16 +154,16 @@ class Templates:
         )
         self._environment.globals |= {
             "static": lambda name: f"/static/{name}?v={files[name].version}",
-            "set_url": set_url,
-            "pieces": pieces,
-            "summary": summary,
-            "waiting_words": waiting_words,
-            "duration": duration,
-            "took": took,
-            "percent": percent,
-            "hours": hours,
-            "when": when,
-            "with_exit_code": with_exit_code,
+            "job_set_url": job_set_url,
+            "divide_bar": divide_bar,
+            "summarize_states": summarize_states,
+            "describe_obstacle": describe_obstacle,
+            "format_duration": format_duration,
+            "format_run_time": format_run_time,
+            "format_percent": format_percent,
+            "format_resource_hours": format_resource_hours,
+            "format_time": format_time,
+            "add_exit_code": add_exit_code,
         }
 
     def render(self, name: str, **values: Any) -> str:

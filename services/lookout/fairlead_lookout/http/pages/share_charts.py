@@ -1,43 +1,43 @@
-"""Shares over time as lines of an SVG, computed here so that pages need no script. Pure."""
+"""Shares over time as lines of an SVG, computed here so that pages need no script."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import msgspec
 
-from fairlead_lookout.http.responses import FairnessShown, StandingShown
+from fairlead_lookout.http.responses import FairnessResponse, ShareResponse
 
 WIDTH = 1_000
 HEIGHT = 220
 
 
-class Picture(msgspec.Struct, frozen=True):
-    """Lines in a box of `WIDTH` x `HEIGHT`, `top` being the share at its upper edge."""
+class ShareChart(msgspec.Struct, frozen=True):
+    """Lines in a box of `WIDTH` x `HEIGHT`; `top`: the share at its upper edge."""
 
     pool: str
     top: float
     share: str
     fair_share: str
     demand_share: str
-    latest: StandingShown
+    latest: ShareResponse
 
 
-def pictures(found: FairnessShown) -> list[Picture]:
-    """One picture for each pool in which the queue had any standing."""
+def draw_charts(found: FairnessResponse) -> list[ShareChart]:
+    """One chart for each pool in which the queue had a share."""
     return [
-        _picture(found, pool, [point for point in found.points if point.pool == pool])
+        _draw_chart(found, pool, [point for point in found.points if point.pool == pool])
         for pool in sorted({point.pool for point in found.points})
     ]
 
 
-def _picture(found: FairnessShown, pool: str, points: Sequence[StandingShown]) -> Picture:
+def _draw_chart(found: FairnessResponse, pool: str, points: Sequence[ShareResponse]) -> ShareChart:
     highest = max(max(point.share, point.fair_share, point.demand_share) for point in points)
     top = min(1.0, max(0.1, highest * 1.1))
 
-    def line(value: Callable[[StandingShown], float]) -> str:
-        return _line(found, points, value, top)
+    def line(value: Callable[[ShareResponse], float]) -> str:
+        return _draw_line(found, points, value, top)
 
-    return Picture(
+    return ShareChart(
         pool=pool,
         top=top,
         share=line(lambda point: point.share),
@@ -47,17 +47,17 @@ def _picture(found: FairnessShown, pool: str, points: Sequence[StandingShown]) -
     )
 
 
-def _line(
-    found: FairnessShown,
-    points: Sequence[StandingShown],
-    value: Callable[[StandingShown], float],
+def _draw_line(
+    found: FairnessResponse,
+    points: Sequence[ShareResponse],
+    value: Callable[[ShareResponse], float],
     top: float,
 ) -> str:
-    """The points of a line in steps: each mean holds for its whole step."""
-    begin, end = _seconds(found.from_), _seconds(found.to)
+    """The points of a line in steps: each mean is valid for its whole step."""
+    begin, end = _to_seconds(found.from_), _to_seconds(found.to)
     made: list[str] = []
     for point in points:
-        at = _seconds(point.time)
+        at = _to_seconds(point.time)
         y = HEIGHT * (1 - min(value(point), top) / top)
         for x_s in (at, at + found.step_seconds):
             x = WIDTH * (min(max(x_s, begin), end) - begin) / (end - begin)
@@ -65,5 +65,5 @@ def _line(
     return " ".join(made)
 
 
-def _seconds(time: str) -> float:
+def _to_seconds(time: str) -> float:
     return datetime.fromisoformat(time).timestamp()

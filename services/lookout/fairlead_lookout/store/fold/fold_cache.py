@@ -1,7 +1,7 @@
-"""What the fold keeps in memory of what it wrote, least recently touched dropped first.
+"""The jobs and job sets that the fold has in memory; the least recently used are evicted first.
 
-Valid only while this process holds the locks of the partitions: written through, emptied when the
-locks are lost.
+Valid only while this process holds the locks of the partitions: written through, and emptied when
+the locks are lost.
 """
 
 from collections import OrderedDict
@@ -12,24 +12,24 @@ from typing import Final
 from fairlead_lookout.domain.model import Amounts, Changes, Job, JobSet, SetKey
 
 JOBS_MAX: Final = 100_000
-SETS_MAX: Final = 20_000
+JOB_SETS_MAX: Final = 20_000
 SHAPES_MAX: Final = 50_000
 
 
-class Cache:
-    """Jobs with their newest runs, job sets with their counters, what shapes ask for and the day
-    for which the table says that they are used."""
+class FoldCache:
+    """Jobs with their newest runs, job sets with their counters, the requests of shapes, and the
+    day for which the table records that a shape is used."""
 
-    def __init__(self, jobs_max: int = JOBS_MAX, sets_max: int = SETS_MAX) -> None:
+    def __init__(self, jobs_max: int = JOBS_MAX, job_sets_max: int = JOB_SETS_MAX) -> None:
         self.jobs: OrderedDict[str, Job] = OrderedDict()
-        self.sets: OrderedDict[SetKey, JobSet] = OrderedDict()
+        self.job_sets: OrderedDict[SetKey, JobSet] = OrderedDict()
         self.requests: dict[str, Amounts] = {}
-        self.used: dict[str, date] = {}
+        self.shape_days: dict[str, date] = {}
         self._jobs_max = jobs_max
-        self._sets_max = sets_max
+        self._job_sets_max = job_sets_max
 
-    def settle(self, changes: Changes) -> None:
-        """Take over what was just committed."""
+    def apply(self, changes: Changes) -> None:
+        """Take over the changes of a batch."""
         for job in changes.jobs.values():
             job.new = job.dirty = False
         for run in changes.runs.values():
@@ -37,35 +37,35 @@ class Cache:
         self.jobs.update(changes.jobs)
         for job_id in changes.jobs:
             self.jobs.move_to_end(job_id)
-        self.keep_requests(changes.shapes)
-        self.sets.update(changes.sets)
-        for key in changes.sets:
-            self.sets.move_to_end(key)
+        self.put_requests(changes.shapes)
+        self.job_sets.update(changes.job_sets)
+        for key in changes.job_sets:
+            self.job_sets.move_to_end(key)
         while len(self.jobs) > self._jobs_max:
             self.jobs.popitem(last=False)
-        while len(self.sets) > self._sets_max:
-            self.sets.popitem(last=False)
+        while len(self.job_sets) > self._job_sets_max:
+            self.job_sets.popitem(last=False)
 
-    def keep_set(self, job_set: JobSet) -> None:
-        """Remember a job set that was read."""
-        self.sets[job_set.key] = job_set
+    def put_job_set(self, job_set: JobSet) -> None:
+        """Add a job set that was read."""
+        self.job_sets[job_set.key] = job_set
 
-    def keep_requests(self, shapes: Mapping[str, Amounts]) -> None:
-        """Remember what shapes ask for."""
+    def put_requests(self, shapes: Mapping[str, Amounts]) -> None:
+        """Add the requests of shapes."""
         if len(self.requests) > SHAPES_MAX:
             self.requests.clear()
-            self.used.clear()
+            self.shape_days.clear()
         self.requests.update(shapes)
 
-    def forget(self, key: SetKey, ids: Sequence[str]) -> None:
-        """Forget a job set and some of its jobs: their rows were changed by another way."""
-        self.sets.pop(key, None)
+    def remove(self, key: SetKey, ids: Sequence[str]) -> None:
+        """Remove a job set and some of its jobs, whose rows were changed outside the fold."""
+        self.job_sets.pop(key, None)
         for job_id in ids:
             self.jobs.pop(job_id, None)
 
     def clear(self) -> None:
-        """Forget everything: somebody else may have written since."""
+        """Remove everything: another process may have written since."""
         self.jobs.clear()
-        self.sets.clear()
+        self.job_sets.clear()
         self.requests.clear()
-        self.used.clear()
+        self.shape_days.clear()

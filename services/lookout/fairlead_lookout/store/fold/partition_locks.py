@@ -1,8 +1,8 @@
-"""Which partitions this process folds: one advisory lock each, shared evenly among processes.
+"""Which partitions this process folds: one advisory lock each, divided evenly among processes.
 
-Locks belong to the connection that also writes the view: if it breaks, both are gone together.
-A process takes its share and gives back what is above it; the locks of one that dies are free. A
-process that falls silent loses its session, and so its locks, after `SILENCE_S`.
+Locks belong to the connection that also writes the view: if it breaks, both are lost together.
+A process takes its share and releases what exceeds it; the locks of a process that ends are free.
+A process that does not answer loses its session, and so its locks, after `SILENCE_S`.
 """
 
 from collections.abc import Callable
@@ -12,19 +12,20 @@ from fairlead_common.db import Connection
 from fairlead_common.db.lock_session import end_silent_holders
 from fairlead_common.db.locks import LockClass
 from fairlead_common.log.topics import JOB_PARTITIONS
-from fairlead_lookout.store.fold.fold_store import SQL
+from fairlead_lookout.store.view_schema import FOLD
 
 BALANCE_S: Final = 2.0
 
 
-def share(folders: int, rank: int) -> int:
-    """How many partitions the process of this rank (from 0) folds; they add up to all."""
+def fair_share(folders: int, rank: int) -> int:
+    """How many partitions the process of this rank (from 0) folds. The shares add up to all."""
     each, rest = divmod(JOB_PARTITIONS, max(folders, 1))
     return each + (rank < rest)
 
 
-class Partitions:
-    """The locks held on one connection. `draw` gives a number that probably nobody else has."""
+class PartitionLocks:
+    """The locks held on one connection. `draw` returns a random number that identifies this
+    process."""
 
     def __init__(self, connection: Connection, draw: Callable[[], int]) -> None:
         self.held: frozenset[int] = frozenset()
@@ -33,17 +34,17 @@ class Partitions:
         self._number: int | None = None
 
     async def balance(self) -> bool:
-        """Take or give back partitions; True when something changed."""
+        """Take or release partitions; True when something changed."""
         while self._number is None:
             number = self._draw()
             if await self._connection.fetchval(
-                SQL["join_folders"], LockClass.LOOKOUT_FOLDER, number
+                FOLD["join_folders"], LockClass.LOOKOUT_FOLDER, number
             ):
                 self._number = number
         row = await self._connection.fetchrow(
-            SQL["count_folders"], LockClass.LOOKOUT_FOLDER, self._number
+            FOLD["count_folders"], LockClass.LOOKOUT_FOLDER, self._number
         )
-        fair = share(row["folders"], row["rank"])
+        fair = fair_share(row["folders"], row["rank"])
         if len(self.held) > fair:
             await self._release(sorted(self.held)[fair:])
             return True
@@ -52,18 +53,18 @@ class Partitions:
         return False
 
     async def _take(self, fair: int) -> bool:
-        """Try every partition that is not held, no more at once than are wanted."""
+        """Try every partition that is not held, at most as many at once as are missing."""
         before = self.held
         untried = [number for number in range(JOB_PARTITIONS) if number not in before]
         while untried and len(self.held) < fair:
             some = untried[: fair - len(self.held)]
             del untried[: len(some)]
-            rows = await self._connection.fetch(SQL["try_lock"], LockClass.LOOKOUT_PARTITION, some)
+            rows = await self._connection.fetch(FOLD["try_lock"], LockClass.LOOKOUT_PARTITION, some)
             self.held |= {row["partition"] for row in rows}
         if len(self.held) < fair:
             await end_silent_holders(self._connection, LockClass.LOOKOUT_PARTITION)
         return self.held != before
 
     async def _release(self, partitions: list[int]) -> None:
-        await self._connection.fetch(SQL["unlock"], LockClass.LOOKOUT_PARTITION, partitions)
+        await self._connection.fetch(FOLD["unlock"], LockClass.LOOKOUT_PARTITION, partitions)
         self.held -= frozenset(partitions)

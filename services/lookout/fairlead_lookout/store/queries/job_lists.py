@@ -1,22 +1,24 @@
-"""Lists of jobs, counts and groups: from counters where they know, else bounded looks at rows."""
+"""Lists of jobs, counts and groups: from counters where possible, else from some rows.
+
+The statements are put together from the fragments in `read.sql`. A list is of whole queues or of
+job sets, newest or oldest first: the same text with other names and comparisons.
+"""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
-from fairlead_common.service import clock
-from fairlead_lookout.http import responses
-from fairlead_lookout.http.list_filters import LABEL, JobFilter, refusal
 from fairlead_lookout.store.queries import list_cursors
-from fairlead_lookout.store.queries.list_statements import Scope, statement
-from fairlead_lookout.store.queries.view_reader import View
+from fairlead_lookout.store.queries.list_filters import LABEL, JobFilter, invalid_parameter
+from fairlead_lookout.store.queries.view_reader import JobRows, ViewReader
+from fairlead_lookout.store.view_schema import READ
 
 BRANCHES_MAX: Final = 20_000
 SCAN_ROWS: Final = 10_000
-"""Jobs that a page with filters looks at, at most; what follows is for the next page."""
+"""Jobs that a page with filters examines at most; the next page continues after them."""
 SORT_ROWS: Final = 10_000
-"""A list can be sorted by anything but the submission while it is no longer than this."""
+"""Longer lists can only be sorted by submission."""
 GROUP_ROWS: Final = 100_000
 BRANCH_ROWS_MIN: Final = 10
 COUNT_MAX: Final = 10_000
@@ -26,9 +28,59 @@ _KEYS: Final = {"queue": "queue", "jobSet": "job_set", "class": "class", "state"
 _COLUMNS: Final = {**_KEYS, "cluster": "cluster", "node": "node"}
 
 
+def _remove_comments(fragment: str) -> str:
+    """A fragment without the comment above it."""
+    return "\n".join(line for line in fragment.splitlines() if not line.startswith("--"))
+
+
+Scope = Literal["queue", "set"]
+Statement = Literal["page", "sorted_page", "count_visited", "group_visited"]
+_SCOPES: Final = {
+    "queue": {"{scope}": "queue", "{keys}": "text"},
+    "set": {"{scope}": "set_number", "{keys}": "int"},
+}
+_TABLE_COLUMNS: Final = {
+    (scope, narrow): {"{columns}": _remove_comments(READ[f"narrow_{scope}" if narrow else "whole"])}
+    for scope in _SCOPES
+    for narrow in (True, False)
+}
+_ORDERS: Final = {
+    True: {"{down}": "DESC", "{after}": "<", "{reached}": ">="},
+    False: {"{down}": "ASC", "{after}": ">", "{reached}": "<="},
+}
+_FRAGMENTS: Final = {
+    f"{{{name}}}": _remove_comments(READ[name]) for name in ("visited", "joined", "matching")
+}
+
+
+def _fill(text: str, *names: dict[str, str]) -> str:
+    for each in names:
+        for name, value in each.items():
+            text = text.replace(name, value)
+    return text
+
+
+_STATEMENTS: Final = {
+    (name, scope, newest, narrow): _fill(
+        READ[name], _FRAGMENTS, _TABLE_COLUMNS[scope, narrow], _SCOPES[scope], _ORDERS[newest]
+    )
+    for name in ("page", "sorted_page", "count_visited", "group_visited")
+    for scope in _SCOPES
+    for newest in _ORDERS
+    for narrow in (True, False)
+}
+
+
+def list_statement(
+    name: Statement, scope: Scope, *, newest: bool = True, narrow: bool = False
+) -> str:
+    """The text of a list statement. `narrow`: the columns of an index are enough."""
+    return _STATEMENTS[name, scope, newest, narrow]
+
+
 class Branches(msgspec.Struct, frozen=True):
-    """The queues (or job sets) and states that a filter reaches, how many jobs each has, and how
-    many of these are of the wanted classes."""
+    """The queues (or job sets) and states that a filter reaches. `jobs`: the jobs of each branch;
+    `wanted`: how many of them are of the wanted classes."""
 
     scope: Scope
     keys: list[Any]
@@ -36,61 +88,75 @@ class Branches(msgspec.Struct, frozen=True):
     jobs: list[int]
     wanted: list[int]
 
-    def shares(self, rows: int) -> list[int]:
-        """How many jobs of each branch to visit, about `rows` in all: in proportion to how many it
-        has, so that all branches are visited about as far back."""
+    def rows_per_branch(self, rows: int) -> list[int]:
+        """How many jobs of each branch to read, about `rows` in total: in proportion to its size,
+        so that all branches are read about as far back."""
         total = sum(self.jobs)
         if total <= rows:
             return [size + 1 for size in self.jobs]
         return [max(BRANCH_ROWS_MIN, -(-size * rows // total)) for size in self.jobs]
 
 
-NONE: Final = Branches("queue", [], [], [], [])
+_NO_BRANCHES: Final = Branches("queue", [], [], [], [])
 
 
 def check_sort(sort: str) -> None:
-    """Raises `ValueError` for what no list is sorted by."""
+    """Raises `ValueError` for a sort order that lists do not have."""
     if sort.removeprefix("-") not in SORTS:
         both = ", ".join(f"{each}, -{each}" for each in SORTS)
-        raise ValueError(f"{sort[:40]!r} is none of {both}.")
+        raise ValueError(f"{sort[:40]!r} is not a sort order. Use {both}.")
 
 
-class Page(msgspec.Struct, frozen=True):
+class JobPage(msgspec.Struct, frozen=True):
+    """A page of jobs and the cursor of the next page."""
+
+    jobs: JobRows
+    next: str | None
+
+
+class Groups(msgspec.Struct, frozen=True):
+    """(group, jobs), greatest first. `total`: the jobs that were counted, with a plus sign when
+    there are more than were examined."""
+
+    groups: list[tuple[dict[str, str | None], int]]
+    total: str
+
+
+class _PageOfIds(msgspec.Struct, frozen=True):
     """Ids in order, and where the next page begins: (number or key, id)."""
 
     ids: list[str]
     end: tuple[int, str] | None
 
 
-class Lists:
-    """Reads lists. Raises `DatabaseUnavailable`, and a `Problem` for what cannot be had.
+class JobLists:
+    """Reads lists. Raises `DatabaseUnavailable`, and a `Problem` for a list that is too large.
 
-    `costly`: the view for statements that look at many rows; fewer of them run at a time.
+    `costly`: the reader for statements that read many rows; fewer of them run at a time.
     """
 
-    def __init__(self, view: View, costly: View | None = None) -> None:
+    def __init__(self, view: ViewReader, costly: ViewReader | None = None) -> None:
         self._view = view
         self._costly = costly or view
 
-    async def page(
+    async def read_page(
         self, wanted: JobFilter, limit: int, cursor: str | None, sort: str = "-submitted"
-    ) -> tuple[list[responses.JobShown], str | None]:
-        """A page of jobs and the cursor of the next; it may be shorter where a filter finds few
-        among many."""
-        query = ["jobs", sort, *wanted.key()]
+    ) -> JobPage:
+        """A page of jobs. It can be shorter than `limit` where a filter matches few of many."""
+        query = ["jobs", sort, *wanted.cursor_key()]
         place = list_cursors.decode(query, cursor) or (None, None)
         name, newest = sort.removeprefix("-"), sort.startswith("-")
-        branches = await self._branches(wanted)
+        branches = await self._read_branches(wanted)
         if not branches.keys:
-            return [], None
+            return JobPage(JobRows([], set(), {}), None)
         if name == "submitted":
-            found = await self._page(branches, wanted, place, limit, newest=newest)
+            found = await self._read_ids(branches, wanted, place, limit, newest=newest)
         else:
-            found = await self._sorted(branches, wanted, place, limit, name, newest=newest)
+            found = await self._read_sorted_ids(branches, wanted, place, limit, name, newest=newest)
         following = None if found.end is None else list_cursors.encode(query, *found.end)
-        return await self._show(found.ids), following
+        return JobPage(await self._view.read_jobs(found.ids), following)
 
-    async def _branches(self, wanted: JobFilter) -> Branches:
+    async def _read_branches(self, wanted: JobFilter) -> Branches:
         scope: Scope = "queue" if wanted.job_set is None else "set"
         rows = await self._view.fetch(
             f"branches_of_{scope}s",
@@ -102,28 +168,32 @@ class Lists:
             BRANCHES_MAX + 1,
         )
         if len(rows) > BRANCHES_MAX:
-            raise refusal("queue", "There are too many queues to look into at once: name one.")
-        return Branches(scope, *(list(each) for each in zip(*rows, strict=True))) if rows else NONE
+            raise invalid_parameter(
+                "queue", f"The filter matches more than {BRANCHES_MAX} queues. Name one queue."
+            )
+        if not rows:
+            return _NO_BRANCHES
+        return Branches(scope, *(list(column) for column in zip(*rows, strict=True)))
 
-    def _visited(
+    def _visit_arguments(
         self,
         branches: Branches,
         wanted: JobFilter,
         place: tuple[int | None, str | None],
-        most: tuple[int, list[int]],
+        limits: tuple[int, list[int]],
     ) -> tuple[object, ...]:
-        """What the pieces `visited` and `matching` of the statements take."""
+        """The arguments of the fragments `visited` and `matching`."""
         return (
             branches.keys,
             branches.states,
             wanted.number_min(),
             wanted.submitted_after_ms,
             *place,
-            *most,
+            *limits,
             *wanted.arguments(),
         )
 
-    async def _page(
+    async def _read_ids(
         self,
         branches: Branches,
         wanted: JobFilter,
@@ -131,25 +201,25 @@ class Lists:
         limit: int,
         *,
         newest: bool,
-    ) -> Page:
+    ) -> _PageOfIds:
         found: list[tuple[int, str]] = []
         horizon = None
-        view = self._costly if wanted.leaves_out else self._view
-        for most in _tries(branches, wanted, limit):
-            rows = await view.ask(
-                statement("page", branches.scope, newest=newest, narrow=_is_narrow(wanted)),
-                *self._visited(branches, wanted, place, most),
+        view = self._costly if wanted.skips_rows else self._view
+        for limits in _list_attempts(branches, wanted, limit):
+            rows = await view.fetch_text(
+                list_statement("page", branches.scope, newest=newest, narrow=_is_narrow(wanted)),
+                *self._visit_arguments(branches, wanted, place, limits),
                 limit + 1,
             )
             found = [(row["number"], row["id"]) for row in rows if row["id"] is not None]
             if len(found) > limit:
-                return Page([id_ for _, id_ in found[:limit]], found[limit - 1])
+                return _PageOfIds([id_ for _, id_ in found[:limit]], found[limit - 1])
             horizon = (rows[0]["horizon_number"], rows[0]["horizon_id"])
             if horizon[1] is None:
-                return Page([id_ for _, id_ in found], None)
-        return Page([id_ for _, id_ in found], horizon)
+                return _PageOfIds([id_ for _, id_ in found], None)
+        return _PageOfIds([id_ for _, id_ in found], horizon)
 
-    async def _sorted(
+    async def _read_sorted_ids(
         self,
         branches: Branches,
         wanted: JobFilter,
@@ -158,13 +228,13 @@ class Lists:
         name: str,
         *,
         newest: bool,
-    ) -> Page:
-        most = (len(branches.keys) + 1, [SORT_ROWS + 1] * len(branches.keys))
+    ) -> _PageOfIds:
+        limits = (len(branches.keys) + 1, [SORT_ROWS + 1] * len(branches.keys))
         if sum(branches.jobs) > SORT_ROWS and wanted.submitted_after_ms is None:
             raise _too_many_to_sort(name)
-        rows = await self._costly.ask(
-            statement("sorted_page", branches.scope, newest=newest),
-            *self._visited(branches, wanted, (None, None), most),
+        rows = await self._costly.fetch_text(
+            list_statement("sorted_page", branches.scope, newest=newest),
+            *self._visit_arguments(branches, wanted, (None, None), limits),
             limit + 1,
             name,
             *place,
@@ -173,50 +243,35 @@ class Lists:
             raise _too_many_to_sort(name)
         found = [(row["key"], row["id"]) for row in rows if row["id"] is not None]
         end = found[limit - 1] if len(found) > limit else None
-        return Page([id_ for _, id_ in found[:limit]], end)
+        return _PageOfIds([id_ for _, id_ in found[:limit]], end)
 
-    async def _show(self, ids: Sequence[str]) -> list[responses.JobShown]:
-        if not ids:
-            return []
-        rows = {row["id"]: row for row in await self._view.fetch("jobs_by_id", list(ids))}
-        waiting = await self._view.waiting_for_others(list(rows.values()))
-        client_ids = await self._view.client_ids(list(rows.values()))
-        now_ms = clock.now_ms()
-        return [
-            responses.job(rows[job_id], now_ms, job_id in waiting, client_ids)
-            for job_id in ids
-            if job_id in rows
-        ]
-
-    async def count(self, wanted: JobFilter) -> str:
-        """How many jobs there are, up to `COUNT_MAX`."""
-        branches = await self._branches(wanted)
+    async def count_jobs(self, wanted: JobFilter) -> str:
+        """The number of jobs up to `COUNT_MAX`, with `+` where there are more."""
+        branches = await self._read_branches(wanted)
         if wanted.is_counted:
             total = sum(branches.wanted)
             return str(total) if total <= COUNT_MAX else f"{COUNT_MAX}+"
         if not branches.keys:
             return "0"
-        most = (len(branches.keys) + 1, branches.shares(GROUP_ROWS))
-        (row,) = await self._costly.ask(
-            statement("count_visited", branches.scope, narrow=_is_narrow(wanted)),
-            *self._visited(branches, wanted, (None, None), most),
+        limits = (len(branches.keys) + 1, branches.rows_per_branch(GROUP_ROWS))
+        (row,) = await self._costly.fetch_text(
+            list_statement("count_visited", branches.scope, narrow=_is_narrow(wanted)),
+            *self._visit_arguments(branches, wanted, (None, None), limits),
             COUNT_MAX + 1,
         )
         if row["jobs"] > COUNT_MAX:
             return f"{COUNT_MAX}+"
         return f"{row['jobs']}{'+' if row['cut'] else ''}"
 
-    async def groups(
-        self, wanted: JobFilter, by: Sequence[str], limit: int
-    ) -> responses.GroupsShown:
-        """Counts per group, greatest first."""
+    async def count_groups(self, wanted: JobFilter, by: Sequence[str], limit: int) -> Groups:
+        """Jobs per group."""
         if set(by) <= _KEYS.keys() and wanted.is_counted:
-            return await self._counted_groups(wanted, by, limit)
-        branches = await self._branches(wanted)
+            return await self._count_groups_from_counters(wanted, by, limit)
+        branches = await self._read_branches(wanted)
         if not branches.keys:
-            return responses.GroupsShown(groups=[], total="0")
-        rows = await self._costly.ask(
-            statement("group_visited", branches.scope, narrow=_is_narrow(wanted, by)),
+            return Groups([], "0")
+        rows = await self._costly.fetch_text(
+            list_statement("group_visited", branches.scope, narrow=_is_narrow(wanted, by)),
             branches.keys,
             branches.states,
             wanted.number_min(),
@@ -224,18 +279,17 @@ class Lists:
             limit,
             [name for name in by if not name.startswith(LABEL)],
             [name.removeprefix(LABEL) for name in by if name.startswith(LABEL)],
-            branches.shares(GROUP_ROWS),
+            branches.rows_per_branch(GROUP_ROWS),
             *wanted.arguments(),
         )
-        groups = [responses.GroupShown(group=_group(row, by), jobs=row["jobs"]) for row in rows]
+        groups = [(_decode_group(row, by), row["jobs"]) for row in rows]
         total = int(rows[0]["total"]) if rows else 0
         cut = bool(rows) and rows[0]["cut"]
-        return responses.GroupsShown(groups=groups, total=f"{total}{'+' if cut else ''}")
+        return Groups(groups, f"{total}{'+' if cut else ''}")
 
-    async def _counted_groups(
+    async def _count_groups_from_counters(
         self, wanted: JobFilter, by: Sequence[str], limit: int
-    ) -> responses.GroupsShown:
-        """From the counters alone."""
+    ) -> Groups:
         arguments = (
             *wanted.reach.arguments(),
             wanted.queue,
@@ -251,17 +305,14 @@ class Lists:
             key = tuple(row[_KEYS[name]] for name in by)
             totals[key] = totals.get(key, 0) + row["jobs"]
         ordered = sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:limit]
-        return responses.GroupsShown(
-            groups=[
-                responses.GroupShown(group=dict(zip(by, key, strict=True)), jobs=jobs)
-                for key, jobs in ordered
-            ],
+        return Groups(
+            groups=[(dict(zip(by, key, strict=True)), jobs) for key, jobs in ordered],
             total=f"{sum(totals.values())}{'+' if len(rows) >= COUNTERS_MAX else ''}",
         )
 
 
 def _is_narrow(wanted: JobFilter, by: Sequence[str] = ()) -> bool:
-    """Whether the indexes of branches have all that these filters and groups look at."""
+    """Whether the indexes of branches have all columns that these filters and groups need."""
     columns = (wanted.category, wanted.cluster, wanted.node, wanted.q, wanted.submitted_after_ms)
     has_key = "queue" if wanted.job_set is None else "jobSet"
     return (
@@ -271,25 +322,27 @@ def _is_narrow(wanted: JobFilter, by: Sequence[str] = ()) -> bool:
     )
 
 
-def _tries(branches: Branches, wanted: JobFilter, limit: int) -> list[tuple[int, list[int]]]:
-    """(most branches, most jobs of each) to visit: few at first, which is often enough."""
+def _list_attempts(
+    branches: Branches, wanted: JobFilter, limit: int
+) -> list[tuple[int, list[int]]]:
+    """(most branches, most jobs of each) to read: few at first, which is often enough."""
     many = len(branches.keys)
-    if wanted.leaves_out:
-        return [(many + 1, branches.shares(rows)) for rows in (SCAN_ROWS // 8, SCAN_ROWS)]
-    # So many jobs of so many of the newest branches hold a whole page for certain.
+    if wanted.skips_rows:
+        return [(many + 1, branches.rows_per_branch(rows)) for rows in (SCAN_ROWS // 8, SCAN_ROWS)]
+    # This many jobs of this many of the newest branches always contain a whole page.
     whole = (limit + 1, [limit + 1] * many)
-    few = [min(each, limit + 1) for each in branches.shares(4 * limit)]
+    few = [min(each, limit + 1) for each in branches.rows_per_branch(4 * limit)]
     return [whole] if many <= 2 else [(limit + 1, few), whole]
 
 
-def _group(row: Mapping[str, Any], by: Sequence[str]) -> dict[str, str | None]:
+def _decode_group(row: Mapping[str, Any], by: Sequence[str]) -> dict[str, str | None]:
     labels = iter((row["label_1"], row["label_2"], row["label_3"]))
     return {name: next(labels) if name.startswith(LABEL) else row[_COLUMNS[name]] for name in by}
 
 
 def _too_many_to_sort(name: str) -> Exception:
-    return refusal(
+    return invalid_parameter(
         "sort",
-        f"More than {SORT_ROWS} jobs would have to be sorted by {name}: narrow the filter, or sort"
-        " by submitted.",
+        f"The filter matches more than {SORT_ROWS} jobs, which is too many to sort by {name}."
+        " Narrow the filter, or sort by submitted.",
     )

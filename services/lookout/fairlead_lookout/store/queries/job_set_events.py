@@ -1,7 +1,7 @@
-"""The public events of a job set, in order: first from the table, then as they happen.
+"""The public events of a job set, in order: first from the table, then from the stream.
 
-The table has everything that was committed; the streams have what is about to be. A chunk that
-does not follow what was seen sends the reader back to the table, so nothing is missed or doubled.
+The table has all committed events, the stream those that are about to be committed. After a chunk
+that does not follow the last event the table is read again, so no event is lost or repeated.
 """
 
 from collections.abc import AsyncIterator
@@ -11,14 +11,14 @@ import msgspec
 
 from fairlead_lookout.domain import event_chunks
 from fairlead_lookout.domain.model import JobSet
-from fairlead_lookout.store.event_streams import Tail
-from fairlead_lookout.store.queries.view_reader import View
+from fairlead_lookout.store.event_streams import StreamReader
+from fairlead_lookout.store.queries.view_reader import ViewReader
 
 ROWS: Final = 256
 ROWS_BYTES: Final = 1024 * 1024
-"""Chunks read from the table at once, as they are kept, and their size but for the last; they are
-inflated one after the other."""
-POLL_WELL_S: Final = 2.0
+"""Chunks read from the table at once, and the size of all but the last. They are inflated one by
+one."""
+POLL_STREAMED_S: Final = 2.0
 POLL_S: Final = 0.3
 BEGIN: Final = (-1, 0)
 _FINISHED: Final = b'"type":"finished"'
@@ -26,42 +26,45 @@ _FINISHED: Final = b'"type":"finished"'
 Events = list[tuple[tuple[int, int], bytes]]
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """Events behind `seen`; `follow` goes on for ever, `until_finished` until all jobs ended."""
+class EventRange(msgspec.Struct, frozen=True):
+    """The events after `seen`. `follow`: also all new events; `until_finished`: until all jobs have
+    ended."""
 
     seen: tuple[int, int] = BEGIN
     follow: bool = False
     until_finished: bool = False
 
 
-async def is_too_old(view: View, job_set: JobSet, seen: tuple[int, int]) -> bool:
-    """Whether events behind this one may have been dropped already."""
+async def is_too_old(view: ViewReader, job_set: JobSet, seen: tuple[int, int]) -> bool:
+    """Whether events after this one may have been dropped."""
     if seen == BEGIN:
         return False
     rows = await view.fetch("dropped", job_set.partition)
     return bool(rows) and seen[0] < rows[0]["position"]
 
 
-async def events(view: View, tail: Tail, job_set: JobSet, wanted: Wanted) -> AsyncIterator[Events]:
-    """Batches of (id, line); an empty batch says that nothing happened for a while."""
+async def read_events(
+    view: ViewReader, streams: StreamReader, job_set: JobSet, wanted: EventRange
+) -> AsyncIterator[Events]:
+    """Batches of (id, line). An empty batch: no event for some seconds."""
     seen = wanted.seen
-    async for some in _stored(view, job_set, seen):
+    async for some in _read_table(view, job_set, seen):
         seen = some[-1][0]
         yield some
     if wanted.until_finished and await _has_finished(view, job_set, seen):
         return
     if not (wanted.follow or wanted.until_finished):
         return
-    async with tail.watch(job_set.key, seen) as watch:
+    async with streams.subscribe(job_set.key, seen) as subscription:
         while True:
-            arrival = await watch.next(POLL_WELL_S if tail.well else POLL_S)
+            chunk = await subscription.next(POLL_STREAMED_S if streams.connected else POLL_S)
             ended = False
-            if arrival is None or arrival.previous > seen:
-                async for some in _stored(view, job_set, seen):
+            if chunk is None or chunk.previous > seen:
+                async for some in _read_table(view, job_set, seen):
                     seen = some[-1][0]
                     yield some
                 ended = wanted.until_finished and await _has_finished(view, job_set, seen)
-            some = [] if arrival is None else list(event_chunks.after(arrival.data, seen))
+            some = [] if chunk is None else list(event_chunks.split_after(chunk.data, seen))
             if some:
                 seen = some[-1][0]
                 ended = _FINISHED in some[-1][1]
@@ -70,12 +73,14 @@ async def events(view: View, tail: Tail, job_set: JobSet, wanted: Wanted) -> Asy
                 return
 
 
-async def _stored(view: View, job_set: JobSet, seen: tuple[int, int]) -> AsyncIterator[Events]:
-    """What the table holds behind `seen`."""
+async def _read_table(
+    view: ViewReader, job_set: JobSet, seen: tuple[int, int]
+) -> AsyncIterator[Events]:
+    """The events in the table after `seen`."""
     while True:
         rows = await view.fetch("events_after", job_set.number, *seen, ROWS, ROWS_BYTES)
         for row in rows:
-            some = list(event_chunks.after(row["lines"], seen))
+            some = list(event_chunks.split_after(row["lines"], seen))
             if some:
                 seen = some[-1][0]
                 yield some
@@ -83,18 +88,18 @@ async def _stored(view: View, job_set: JobSet, seen: tuple[int, int]) -> AsyncIt
             return
 
 
-async def _has_finished(view: View, job_set: JobSet, seen: tuple[int, int]) -> bool:
-    now = await view.job_set(*job_set.key)
+async def _has_finished(view: ViewReader, job_set: JobSet, seen: tuple[int, int]) -> bool:
+    now = await view.read_job_set(*job_set.key)
     return now is not None and now.live == 0 and now.last <= seen
 
 
-def sse(partition: int, events_: Events) -> bytes:
+def encode_sse(partition: int, events: Events) -> bytes:
     """As server-sent events."""
     return b"".join(
-        b"id: %d-%d-%d\ndata: %s\n\n" % (partition, *place, line) for place, line in events_
+        b"id: %d-%d-%d\ndata: %s\n\n" % (partition, *place, line) for place, line in events
     )
 
 
-def ndjson(events_: Events) -> bytes:
+def encode_ndjson(events: Events) -> bytes:
     """One JSON object a line."""
-    return b"".join(line + b"\n" for _, line in events_)
+    return b"".join(line + b"\n" for _, line in events)

@@ -1,4 +1,4 @@
-"""Opaque cursors of lists: where the next page begins, and of which list they are."""
+"""Opaque cursors: where the next page of a list begins, and which list it is."""
 
 import base64
 import zlib
@@ -14,7 +14,7 @@ LENGTH_MAX: Final = 300
 
 
 class _Cursor(msgspec.Struct, frozen=True, array_like=True):
-    of: int
+    list_hash: int
     number: int
     id: str
 
@@ -22,13 +22,13 @@ class _Cursor(msgspec.Struct, frozen=True, array_like=True):
 _decoder: Final = msgspec.json.Decoder(_Cursor)
 
 
-def _list(query: Sequence[object]) -> int:
+def _hash_list(query: Sequence[object]) -> int:
     return zlib.crc32(msgspec.json.encode(list(query)))
 
 
 def encode(query: Sequence[object], number: int, id_: str = "") -> str:
-    """The cursor behind this row of the list that `query` names."""
-    text = msgspec.json.encode(_Cursor(_list(query), number, id_))
+    """The cursor after this row of the list that `query` identifies."""
+    text = msgspec.json.encode(_Cursor(_hash_list(query), number, id_))
     return base64.urlsafe_b64encode(text).decode().rstrip("=")
 
 
@@ -40,13 +40,15 @@ def decode(query: Sequence[object], cursor: str | None) -> tuple[int, str] | Non
         if len(cursor) > LENGTH_MAX:
             raise ValueError
         found = _decoder.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except (msgspec.MsgspecError, ValueError):  # also of what is not base64
-        raise _refusal("it is none that a list has given") from None
-    if found.of != _list(query) or not -(2**63) <= found.number < 2**63:
-        raise _refusal("it belongs to a list with other filters")
+    except (msgspec.MsgspecError, ValueError):  # also if it is not base64
+        raise _invalid_cursor("Unknown cursor. Request the list again without `cursor`.") from None
+    if found.list_hash != _hash_list(query) or not -(2**63) <= found.number < 2**63:
+        raise _invalid_cursor(
+            "The cursor belongs to a list with other filters. Repeat the filters of that list, or"
+            " request this list without `cursor`."
+        )
     return found.number, found.id
 
 
-def _refusal(because: str) -> Problem:
-    fault = FieldError("/query/cursor", f"This cursor cannot be used here: {because}.")
-    return Problem("malformed", "The cursor is not one of this list.", [fault])
+def _invalid_cursor(detail: str) -> Problem:
+    return Problem("malformed", "The cursor is not valid.", [FieldError("/query/cursor", detail)])

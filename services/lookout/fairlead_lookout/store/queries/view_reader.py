@@ -1,8 +1,9 @@
-"""Reading the view for API and pages. Counts come from the counters, never from counting rows.
+"""Reads the view for the API and the pages. Counts come from counters, never from counting rows.
 
 Lists of jobs are in `job_lists.py`.
 """
 
+import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, Final
@@ -11,37 +12,44 @@ import asyncpg
 import msgspec
 
 from fairlead_common.db import Pool, translate_errors
-from fairlead_common.domain.permissions import ALL_QUEUES, QueueScope
+from fairlead_common.domain import ids
+from fairlead_common.domain.permissions import QueueScope
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events, scheduling_reports
-from fairlead_common.service import clock
 from fairlead_common.web.fair_semaphore import FairSemaphore
 from fairlead_lookout.domain.model import JobSet
-from fairlead_lookout.http import export_responses, responses
-from fairlead_lookout.store.fold import table_rows
+from fairlead_lookout.store import table_rows
 from fairlead_lookout.store.queries import list_cursors
-from fairlead_lookout.store.queries.list_statements import SQL
+from fairlead_lookout.store.queries.list_filters import JobSetFilter
+from fairlead_lookout.store.view_schema import READ
 
 QUEUES_MAX: Final = 2_000
-SETS_LOOKED_AT: Final = 20_000
-"""Job sets whose names a page looks at, at most; what follows is for the next page."""
+SETS_EXAMINED_MAX: Final = 20_000
+"""Job sets whose names one page examines; the next page continues after them."""
 SETS_COUNTED_MAX: Final = 10_000
+JOBS_BEFORE_MAX: Final = 10_000
+"""The oldest jobs of a queue that are examined for a queue position."""
+RUNS_MAX: Final = 200_000
 _submitted: Final = msgspec.json.Decoder(events.JobSubmitted)
 _runs: Final = msgspec.json.Decoder(list[dict[str, Any]])
+_FAILED_DEPENDENCY: Final = re.compile(
+    rf"^job ([{ids.ALPHABET}]{{{ids.JOB_ID_LENGTH}}})\b", re.IGNORECASE
+)
+"""How the reason of a job begins that was cancelled because of another one."""
 
 
-class SetFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which job sets a list is about; an empty field does not restrict."""
-
-    reach: QueueScope = ALL_QUEUES
-    queue: str | None = None
-    active: bool | None = None
-    q: str | None = None
+def find_failed_dependency(reason: str | None) -> str | None:
+    """The id of the dependency that made the scheduler cancel a job, from its reason."""
+    found = _FAILED_DEPENDENCY.match(reason or "")
+    return None if found is None else found[1]
 
 
-class JobFound(msgspec.Struct, frozen=True):
-    """A job as it was read: its row, its submission, its runs, the states of those it awaits, and
-    their client ids where they have one.
+class JobRecord(msgspec.Struct, frozen=True):
+    """Everything about one job. `dependencies`: the states of the jobs that it waits for, by id;
+    `client_ids`: theirs, where they have one.
+
+    `preempted_runs`: if the job is leased and not started, the runs on its node that must end
+    first.
     """
 
     row: Any
@@ -49,20 +57,42 @@ class JobFound(msgspec.Struct, frozen=True):
     runs: list[Any]
     dependencies: dict[str, str]
     client_ids: dict[str, str]
-    giving_way: list[Any]
-    """Of a job that has its node and has not started: runs there that must end first."""
+    preempted_runs: list[Any]
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether one of those it awaits has not succeeded yet."""
+        """Whether a dependency has not succeeded yet."""
         return any(state != "SUCCEEDED" for state in self.dependencies.values())
 
 
-class View:
-    """The tables of the view, for reading. Raises `DatabaseUnavailable`, and a `Problem` for a
-    statement that took too long or whose caller has too many waiting.
+class JobRows(msgspec.Struct, frozen=True):
+    """Rows of jobs in their order. `waiting_for_others`: the ids of those with a dependency that
+    has not succeeded. `client_ids`: by id, of the jobs that reasons name."""
 
-    `shares`: the places for statements that run at the same time, of which each caller has some.
+    rows: list[Any]
+    waiting_for_others: set[str]
+    client_ids: dict[str, str]
+
+
+class CountedJobSet(msgspec.Struct, frozen=True):
+    """A job set and its jobs by state."""
+
+    job_set: JobSet
+    states: dict[str, int]
+
+
+class JobSetPage(msgspec.Struct, frozen=True):
+    """A page of job sets, newest first, and the cursor of the next page."""
+
+    job_sets: list[CountedJobSet]
+    next: str | None
+
+
+class ViewReader:
+    """The tables of the view, read only. Raises `DatabaseUnavailable`, and a `Problem` for a
+    statement that took too long or whose caller has too many statements waiting.
+
+    `shares`: limits the statements that run at the same time, in total and per caller.
     """
 
     def __init__(self, pool: Pool, shares: FairSemaphore | None = None) -> None:
@@ -70,11 +100,11 @@ class View:
         self._shares = shares
 
     async def fetch(self, name: str, *arguments: object) -> list[Any]:
-        """All rows of a named statement."""
-        return await self.ask(SQL[name], *arguments)
+        """All rows of a statement in `read.sql`."""
+        return await self.fetch_text(READ[name], *arguments)
 
-    async def ask(self, text: str, *arguments: object) -> list[Any]:
-        """All rows of a statement; none for a text that no table can hold (with a NUL)."""
+    async def fetch_text(self, text: str, *arguments: object) -> list[Any]:
+        """All rows of a statement; no rows for a text with a NUL, which no table can hold."""
         place = nullcontext() if self._shares is None else self._shares.place()
         try:
             async with place:
@@ -90,126 +120,174 @@ class View:
             ) from None
         return rows
 
-    async def job_set(self, queue: str, job_set: str) -> JobSet | None:
+    async def read_job_set(self, queue: str, job_set: str) -> JobSet | None:
         """A job set that has jobs, without its counters."""
         rows = await self.fetch("set_by_key", queue, job_set)
-        return table_rows.job_set(rows[0]) if rows else None
+        return table_rows.decode_job_set(rows[0]) if rows else None
 
-    async def show_set(self, known: JobSet) -> responses.JobSetShown:
-        """A job set with its counters."""
-        return (await self._show_sets([known]))[0]
+    async def count_states(self, job_sets: Sequence[JobSet]) -> list[CountedJobSet]:
+        """These job sets with their jobs by state."""
+        states: dict[int, dict[str, int]] = {each.number: {} for each in job_sets}
+        for row in await self.fetch("counts_of_sets", list(states)):
+            states[row["set_number"]][row["state"]] = row["jobs"]
+        return [CountedJobSet(each, states[each.number]) for each in job_sets]
 
-    async def job_sets(
-        self,
-        wanted: SetFilter,
-        limit: int,
-        cursor: str | None,
-    ) -> responses.JobSetsShown:
-        """A page of job sets, newest first; it may be shorter where a name finds few of many."""
+    async def read_job_sets(
+        self, wanted: JobSetFilter, limit: int, cursor: str | None
+    ) -> JobSetPage:
+        """A page of job sets. It can be shorter than `limit` where a name matches few of many."""
         query = ("jobsets", wanted.queue, wanted.active, wanted.q)
         place = list_cursors.decode(query, cursor)
-        looked = SETS_LOOKED_AT if wanted.q is not None else 0
-        rows = await self._sets(wanted, place and place[0], limit + 1, looked, least=limit + 1)
-        sets = [table_rows.job_set(row) for row in rows if row["number"] is not None]
+        examined = SETS_EXAMINED_MAX if wanted.q is not None else 0
+        rows = await self._job_set_rows(
+            wanted, place and place[0], limit + 1, examined, per_queue_min=limit + 1
+        )
+        job_sets = [table_rows.decode_job_set(row) for row in rows if row["number"] is not None]
         following = None
-        if len(sets) > limit:
-            del sets[limit:]
-            following = list_cursors.encode(query, sets[-1].number)
+        if len(job_sets) > limit:
+            del job_sets[limit:]
+            following = list_cursors.encode(query, job_sets[-1].number)
         elif rows and rows[0]["horizon"] is not None:
             following = list_cursors.encode(query, rows[0]["horizon"])
-        return responses.JobSetsShown(job_sets=await self._show_sets(sets), next=following)
+        return JobSetPage(await self.count_states(job_sets), following)
 
-    async def count_sets(self, wanted: SetFilter) -> str:
-        """How many job sets there are, up to a bound; `+` where more were not looked at."""
-        rows = await self._sets(wanted, None, SETS_COUNTED_MAX + 1, SETS_LOOKED_AT, least=1)
+    async def count_job_sets(self, wanted: JobSetFilter) -> str:
+        """The number of job sets up to a limit, with `+` where more were not examined."""
+        rows = await self._job_set_rows(
+            wanted, None, SETS_COUNTED_MAX + 1, SETS_EXAMINED_MAX, per_queue_min=1
+        )
         found = sum(row["number"] is not None for row in rows)
         if found > SETS_COUNTED_MAX:
             return f"{SETS_COUNTED_MAX}+"
         return f"{found}+" if rows and rows[0]["horizon"] is not None else str(found)
 
-    async def _sets(
-        self, wanted: SetFilter, begin: int | None, most: int, looked: int, *, least: int
+    async def _job_set_rows(
+        self,
+        wanted: JobSetFilter,
+        begin: int | None,
+        rows_max: int,
+        examined: int,
+        *,
+        per_queue_min: int,
     ) -> Sequence[Any]:
-        """At most so many of the newest job sets, of `looked` in all, but `least` of each queue."""
+        """The newest job sets, at most `rows_max`. About `examined` are examined in total, and at
+        least `per_queue_min` of each queue."""
         if wanted.queue is None and wanted.active is None and wanted.reach.only is None:
-            looked = max(least, looked if wanted.reach.is_everything else SETS_LOOKED_AT)
-            arguments: tuple[object, ...] = (*wanted.reach.arguments(), begin, looked)
-            return await self.fetch("newest_sets", *arguments, wanted.q, most)
-        queues = await self.queues(wanted.reach, wanted.queue)
-        looked = max(least, looked // max(len(queues), 1))
+            limit = examined if wanted.reach.is_everything else SETS_EXAMINED_MAX
+            arguments: tuple[object, ...] = (
+                *wanted.reach.arguments(),
+                begin,
+                max(per_queue_min, limit),
+            )
+            return await self.fetch("newest_sets", *arguments, wanted.q, rows_max)
+        queues = await self.read_queues(wanted.reach, wanted.queue)
+        per_queue = max(per_queue_min, examined // max(len(queues), 1))
         return await self.fetch(
-            "sets_of_queues", queues, wanted.active, begin, looked, wanted.q, most
+            "sets_of_queues", queues, wanted.active, begin, per_queue, wanted.q, rows_max
         )
 
-    async def _show_sets(self, sets: Sequence[JobSet]) -> list[responses.JobSetShown]:
-        states: dict[int, dict[str, int]] = {each.number: {} for each in sets}
-        for row in await self.fetch("counts_of_sets", list(states)):
-            states[row["set_number"]][row["state"]] = row["jobs"]
-        now_ms = clock.now_ms()
-        return [responses.job_set(each, states[each.number], now_ms) for each in sets]
+    async def read_jobs(self, job_ids: Sequence[str]) -> JobRows:
+        """The rows of these jobs, in this order; jobs that were removed are left out."""
+        if not job_ids:
+            return JobRows([], set(), {})
+        by_id = {row["id"]: row for row in await self.fetch("jobs_by_id", list(job_ids))}
+        rows = [by_id[job_id] for job_id in job_ids if job_id in by_id]
+        return JobRows(
+            rows=rows,
+            waiting_for_others=await self._waiting_for_others(rows),
+            client_ids=await self._client_ids_in_reasons(rows),
+        )
 
-    async def waiting_for_others(self, rows: Sequence[Any]) -> set[str]:
-        """Which of these jobs wait for another job to succeed."""
+    async def _waiting_for_others(self, rows: Sequence[Any]) -> set[str]:
         after = {
             row["id"]: row["after"] for row in rows if row["after"] and row["state"] == "QUEUED"
         }
         if not after:
             return set()
-        ids = list({job_id for awaited in after.values() for job_id in awaited})
-        states = {row["id"]: row["state"] for row in await self.fetch("states", ids)}
+        others = list({job_id for dependencies in after.values() for job_id in dependencies})
+        states = {row["id"]: row["state"] for row in await self.fetch("states", others)}
         return {
             job_id
-            for job_id, awaited in after.items()
-            if any(states.get(each) != "SUCCEEDED" for each in awaited)
+            for job_id, dependencies in after.items()
+            if any(states.get(each) != "SUCCEEDED" for each in dependencies)
         }
 
-    async def client_ids(self, rows: Sequence[Any]) -> dict[str, str]:
-        """The client ids of the jobs because of which these were cancelled, by their ids."""
-        found = {responses.awaited(row["reason"]) for row in rows} - {None}
+    async def _client_ids_in_reasons(self, rows: Sequence[Any]) -> dict[str, str]:
+        """The client ids of the failed dependencies that the reasons name, by their ids."""
+        found = {find_failed_dependency(row["reason"]) for row in rows} - {None}
         if not found:
             return {}
         return {row["id"]: row["client_id"] for row in await self.fetch("client_ids", list(found))}
 
-    async def with_specs(self, jobs: Sequence[responses.JobShown]) -> list[responses.JobExported]:
-        """These jobs with their labels and what they ask for."""
-        rows = await self.fetch("labels_and_requests", [job.id for job in jobs])
-        known = {row["id"]: row for row in rows}
-        return [responses.exported(job, known.get(job.id)) for job in jobs]
+    async def read_labels_and_requests(self, job_ids: Sequence[str]) -> dict[str, Any]:
+        """By job id, the labels of these jobs and the resources that they request."""
+        return {row["id"]: row for row in await self.fetch("labels_and_requests", list(job_ids))}
 
-    async def with_submissions(
-        self, jobs: Sequence[responses.JobShown]
-    ) -> list[export_responses.JobWithSubmission]:
-        """These jobs with their labels and what decides where and when they run."""
-        rows = await self.fetch("submissions", [job.id for job in jobs])
-        known = {row["id"]: row for row in rows}
-        return [
-            export_responses.with_submission(job, row, _submitted.decode(row["submitted"]))
-            for job in jobs
-            if (row := known.get(job.id)) is not None
-        ]
+    async def read_submissions(
+        self, job_ids: Sequence[str]
+    ) -> dict[str, tuple[Any, events.JobSubmitted]]:
+        """By job id, the labels and requests of these jobs, and their submissions."""
+        return {
+            row["id"]: (row, _submitted.decode(row["submitted"]))
+            for row in await self.fetch("submissions", list(job_ids))
+        }
 
-    async def totals(self, reach: QueueScope, queue: str | None) -> dict[str, int]:
-        """Jobs by state, of a queue or of all."""
+    async def count_jobs_by_state(self, reach: QueueScope, queue: str | None) -> dict[str, int]:
+        """Jobs by state, of one queue or of all that the caller is permitted to view."""
         rows = await self.fetch("totals", *reach.arguments(), queue)
         return {row["state"]: row["jobs"] for row in rows}
 
-    async def queues(self, reach: QueueScope, queue: str | None = None) -> list[str]:
-        """The names of queues that have jobs, or of this one if it has."""
+    async def read_queues(self, reach: QueueScope, queue: str | None = None) -> list[str]:
+        """The names of the queues that have jobs, or only this one if it has jobs."""
         rows = await self.fetch("queues", *reach.arguments(), queue, QUEUES_MAX)
         return [row["queue"] for row in rows]
 
-    async def rounds(self, pool: str, limit: int) -> list[scheduling_reports.Round]:
+    async def read_queues_of(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """The queues of these jobs, by job id."""
+        return {row["id"]: row["queue"] for row in await self.fetch("queues_of", list(job_ids))}
+
+    async def read_rounds(self, pool: str, limit: int) -> list[scheduling_reports.Round]:
         """The last rounds of a pool, newest first."""
         return [
-            done
+            report
             for row in await self.fetch("rounds", pool, limit)
             if isinstance(
-                done := scheduling_reports.decode(row["report"]), scheduling_reports.Round
+                report := scheduling_reports.decode(row["report"]), scheduling_reports.Round
             )
         ]
 
-    async def job(self, job_id: str) -> JobFound | None:
-        """Everything that is known of a job."""
+    async def read_runs_on(self, executor: str) -> list[Any]:
+        """The live runs of a cluster, by node and shape."""
+        return await self.fetch("runs_on", executor, RUNS_MAX)
+
+    async def read_shape_requests(self, shapes: Sequence[str]) -> dict[str, bytes]:
+        """What these shapes request, as encoded JSON."""
+        return {row["key"]: row["requests"] for row in await self.fetch("shapes", list(shapes))}
+
+    async def read_queue_position(self, job: Any, class_values: dict[str, int]) -> str | None:
+        """The position of a queued job in its queue and pool, from 1; None if it is not queued.
+
+        Jobs are ordered by class, priority and submission. Only the oldest `JOBS_BEFORE_MAX` are
+        examined; a plus sign says that there are more.
+        """
+        if job["state"] != "QUEUED":
+            return None
+        (row,) = await self.fetch(
+            "jobs_before",
+            job["queue"],
+            JOBS_BEFORE_MAX,
+            job["pool"],
+            class_values.get(job["class"], 0),
+            job["priority"],
+            job["number"],
+            job["id"],
+            list(class_values),
+            list(class_values.values()),
+        )
+        return f"{row['before'] + 1}{'+' if row['examined'] >= JOBS_BEFORE_MAX else ''}"
+
+    async def read_job(self, job_id: str) -> JobRecord | None:
+        """Everything that the view has about a job."""
         rows = await self.fetch("job", job_id)
         if not rows:
             return None
@@ -217,21 +295,21 @@ class View:
         dependencies: dict[str, str] = {}
         client_ids: dict[str, str] = {}
         if row["after"]:
-            known = {each["id"]: each for each in await self.fetch("dependencies", row["after"])}
+            found = {each["id"]: each for each in await self.fetch("dependencies", row["after"])}
             dependencies = {
-                each: known[each]["state"] if each in known else "UNKNOWN" for each in row["after"]
+                each: found[each]["state"] if each in found else "UNKNOWN" for each in row["after"]
             }
             client_ids = {
-                each: found["client_id"] for each, found in known.items() if found["client_id"]
+                each: other["client_id"] for each, other in found.items() if other["client_id"]
             }
-        giving_way: list[Any] = []
+        preempted_runs: list[Any] = []
         if row["state"] == "LEASED":
-            giving_way = await self.fetch("giving_way", job_id, row["run"])
-        return JobFound(
+            preempted_runs = await self.fetch("preempted_runs", job_id, row["run"])
+        return JobRecord(
             row=row,
             submitted=_submitted.decode(row["submitted"]),
             runs=_runs.decode(row["runs"] or "[]"),
             dependencies=dependencies,
             client_ids=client_ids,
-            giving_way=giving_way,
+            preempted_runs=preempted_runs,
         )

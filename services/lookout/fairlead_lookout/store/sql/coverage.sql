@@ -1,4 +1,4 @@
--- Statements about where the view stands in its log, and what it lacks.
+-- Which part of the log the view has, and which part it lacks.
 
 -- name: source
 SELECT log FROM fairlead_lookout.source;
@@ -7,29 +7,28 @@ SELECT log FROM fairlead_lookout.source;
 SELECT partition, from_position, to_position FROM fairlead_lookout.gaps
 WHERE repaired_ms IS NULL ORDER BY partition, from_position;
 
--- name: note_gaps
+-- name: add_gaps
 INSERT INTO fairlead_lookout.gaps (partition, from_position, to_position, noted_ms)
 SELECT n.partition, n.from_position, n.to_position, $4
 FROM unnest($1::int[], $2::bigint[], $3::bigint[]) AS n (partition, from_position, to_position)
 ON CONFLICT DO NOTHING;
 
 -- name: close_gaps
--- A repair has settled what was lost.
+-- A repair has decided what becomes of the lost events.
 UPDATE fairlead_lookout.gaps SET repaired_ms = $1 WHERE repaired_ms IS NULL;
 
 -- name: relocate_source
 UPDATE fairlead_lookout.source SET log = $1;
 
 -- name: relocate
--- Continue at these positions. What was folded of a request about many jobs counts for nothing
--- elsewhere.
+-- Continue at these positions. A bulk request that was folded in part starts again.
 UPDATE fairlead_lookout.progress p
 SET position = n.position, within = NULL
 FROM unnest($1::int[], $2::bigint[]) AS n (partition, position)
 WHERE p.partition = n.partition AND p.position <> n.position;
 
--- name: forget_shares_progress
--- The log has less of the reports than was folded: they are read from the start again.
+-- name: delete_shares_progress
+-- The log has fewer reports than were folded: they are read from the start again.
 DELETE FROM fairlead_lookout.standing_progress WHERE partition = $1 AND position > $2;
 
 -- name: has_scheduler
@@ -40,7 +39,7 @@ SELECT to_regclass('fairlead_scheduler.progress') IS NOT NULL;
 SELECT log_id, positions FROM fairlead_scheduler.progress;
 
 -- name: live_jobs
--- Live jobs ($1: the states) behind an id ($2), at most $3 of them, as far as the view has them.
+-- Live jobs ($1: their states) after an id ($2), at most $3.
 SELECT j.id AS job_id FROM fairlead_lookout.jobs j
 WHERE j.id > $2 AND j.state = ANY($1::text[]) ORDER BY j.id LIMIT $3;
 

@@ -1,20 +1,20 @@
--- Statements of shares over time and resource-hours.
+-- Shares of queues over time, and resource-hours.
 
 -- name: progress
 SELECT partition, position FROM fairlead_lookout.standing_progress;
 
 -- name: advance
--- Compare-and-set; no row means that another writer was here.
+-- Compare-and-set; no row means that another writer moved the position.
 INSERT INTO fairlead_lookout.standing_progress (partition, position)
 SELECT $1, $3
 ON CONFLICT (partition) DO UPDATE SET position = excluded.position
 WHERE standing_progress.position <= $2
 RETURNING position;
 
--- name: standing_now
+-- name: current_shares
 SELECT pool, queue, report, summed_ms FROM fairlead_lookout.standing_now;
 
--- name: add_standing
+-- name: add_shares
 INSERT INTO fairlead_lookout.standing
     (width_ms, queue, start_ms, pool, ms, actual_share, fair_share, demand_share, queued, running)
 SELECT * FROM unnest($1::int[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::float8[],
@@ -27,12 +27,12 @@ SET ms = standing.ms + excluded.ms,
     queued = standing.queued + excluded.queued,
     running = standing.running + excluded.running;
 
--- name: set_standing
+-- name: set_current_shares
 INSERT INTO fairlead_lookout.standing_now (pool, queue, report, summed_ms)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[])
 ON CONFLICT (pool, queue) DO UPDATE SET report = excluded.report, summed_ms = excluded.summed_ms;
 
--- name: end_standing
+-- name: delete_current_shares
 DELETE FROM fairlead_lookout.standing_now n
 USING unnest($1::text[], $2::text[]) AS g (pool, queue)
 WHERE n.pool = g.pool AND n.queue = g.queue;
@@ -42,14 +42,14 @@ INSERT INTO fairlead_lookout.rounds (pool, at_ms, report)
 SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[])
 ON CONFLICT (pool, at_ms) DO NOTHING;
 
--- name: standing
--- Of a queue, by time; $1 the width of the buckets.
+-- name: share_buckets
+-- Of a queue, by time; $1: the width of the buckets.
 SELECT pool, start_ms, ms, actual_share, fair_share, demand_share, queued, running
 FROM fairlead_lookout.standing
 WHERE width_ms = $1 AND queue = $2 AND start_ms >= $3 AND start_ms < $4
 ORDER BY start_ms, pool LIMIT $5;
 
--- name: standing_now_of
+-- name: current_shares_of_queue
 SELECT pool, report, summed_ms FROM fairlead_lookout.standing_now WHERE queue = $1;
 
 -- name: usage
@@ -58,25 +58,25 @@ FROM fairlead_lookout.usage
 WHERE queue = $1 AND hour_ms >= $2 AND hour_ms < $3
 ORDER BY hour_ms, pool, resource LIMIT $4;
 
--- name: held_now
--- What the runs of a queue hold now, by job set, and up to when that was counted.
+-- name: job_sets_with_usage
+-- The job sets of a queue whose runs hold resources now, and up to when these were counted.
 SELECT number, queue, job_set, partition, jobs, live, first_ms, last_ms, position,
        last_position, last_item, failures, held, used, metered_ms, superseded
 FROM fairlead_lookout.job_sets
 WHERE queue = $1 AND active AND held <> '{}' ORDER BY number DESC LIMIT $2;
 
--- name: forget_standing
+-- name: delete_shares
 DELETE FROM fairlead_lookout.standing WHERE width_ms = $1 AND start_ms < $2;
 
--- name: forget_usage
+-- name: delete_usage
 DELETE FROM fairlead_lookout.usage WHERE hour_ms < $1;
 
--- name: forget_old_rounds
--- Of pools that are gone: those that are there have newer ones.
+-- name: delete_old_rounds
+-- Of pools that no longer exist: existing pools have newer rounds.
 DELETE FROM fairlead_lookout.rounds WHERE at_ms < $1;
 
--- name: forget_rounds
--- All but the newest $1 of each pool.
+-- name: delete_excess_rounds
+-- All but the newest $1 rounds of each pool.
 DELETE FROM fairlead_lookout.rounds r
 USING (SELECT DISTINCT pool FROM fairlead_lookout.rounds) p
 WHERE r.pool = p.pool AND r.at_ms < (

@@ -1,13 +1,13 @@
--- Statements of the fold.
+-- What the fold reads and writes.
 
 -- name: log_identity
--- The log that this view is a fold of: the given one, if it has none yet.
+-- The log of this view: the given one, if it has none yet.
 INSERT INTO fairlead_lookout.source (log) VALUES ($1)
 ON CONFLICT (one) DO UPDATE SET log = source.log
 RETURNING log;
 
--- name: begin_partitions
--- Partitions that were never folded begin where the log begins.
+-- name: create_partitions
+-- Partitions that were never folded start where the log starts.
 INSERT INTO fairlead_lookout.progress (partition, position)
 SELECT * FROM unnest($1::int[], $2::bigint[])
 ON CONFLICT (partition) DO NOTHING;
@@ -18,11 +18,11 @@ SELECT partition, position FROM fairlead_lookout.progress ORDER BY partition;
 -- name: positions_of
 SELECT partition, position FROM fairlead_lookout.progress WHERE partition = ANY($1::int[]);
 
--- name: within
+-- name: bulk_progress
 SELECT within FROM fairlead_lookout.progress WHERE partition = $1;
 
 -- name: advance
--- Compare-and-set of positions; fewer rows than asked for mean another writer.
+-- Compare-and-set of positions; fewer rows than given mean another writer.
 UPDATE fairlead_lookout.progress p
 SET position = n.after, time_ms = greatest(p.time_ms, n.time_ms), within = n.within_after
 FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[])
@@ -31,11 +31,11 @@ WHERE p.partition = n.partition AND p.position = n.before
   AND p.within IS NOT DISTINCT FROM n.within_before;
 
 -- name: join_folders
--- A lock that says that this process folds; gone with its connection, however that ends.
+-- A lock that marks this process as one that folds; released with its connection.
 SELECT pg_try_advisory_lock($1, $2);
 
 -- name: count_folders
--- How many processes fold, and where this one stands among them.
+-- How many processes fold, and the rank of this one among them.
 SELECT count(*)::int AS folders,
        (count(*) FILTER (WHERE objid::bigint < $2::bigint))::int AS rank
 FROM pg_locks
@@ -49,7 +49,7 @@ WHERE pg_try_advisory_lock($1, partition);
 -- name: unlock
 SELECT pg_advisory_unlock($1, partition) FROM unnest($2::int[]) AS given (partition);
 
--- name: make_sets
+-- name: create_sets
 INSERT INTO fairlead_lookout.job_sets (queue, job_set, partition)
 SELECT * FROM unnest($1::text[], $2::text[], $3::int[])
 ON CONFLICT (queue, job_set) DO NOTHING
@@ -68,9 +68,9 @@ SELECT set_number, class, state, jobs
 FROM fairlead_lookout.counters WHERE set_number = ANY($1::int[]);
 
 -- name: jobs
--- Jobs with their newest runs, column by column as the records of `model.py` have them. Here and
--- below, LATERAL with OFFSET 0 makes one index look-up per id, whatever Postgres thinks of the
--- tables' sizes: for `= ANY` or a join it reads tables of some millions from end to end.
+-- Jobs with their newest runs, column by column in the order of the fields in `model.py`. Here and
+-- below, LATERAL with OFFSET 0 forces one index look-up per id, whatever the planner assumes about
+-- the size of the tables: for `= ANY` or a join it would scan tables of some million rows.
 SELECT found.*
 FROM unnest($1::text[]) AS wanted (id)
 CROSS JOIN LATERAL (
@@ -96,8 +96,8 @@ CROSS JOIN LATERAL (
 SELECT number, queue, job_set FROM fairlead_lookout.job_sets WHERE number = ANY($1::int[]);
 
 -- name: live_sets
--- Job sets of a partition ($1) and a queue ($2, maybe only $3) that have live jobs: at most $6, in
--- order, behind a name ($4) or from it on.
+-- Job sets of a partition ($1) and a queue ($2, or only $3) that have live jobs: at most $6, in
+-- order, after a name ($4), or from it on if not $5.
 SELECT number, job_set, live
 FROM fairlead_lookout.job_sets
 WHERE queue = $2 AND active AND partition = $1 AND ($3::text IS NULL OR job_set = $3)
@@ -105,8 +105,8 @@ WHERE queue = $2 AND active AND partition = $1 AND ($3::text IS NULL OR job_set 
 ORDER BY job_set LIMIT $6;
 
 -- name: candidates
--- Jobs of these sets ($1, $2) in these states ($3) and classes ($4) that a filter may find: at most
--- $8 behind a place ($5, $6, $7), by job set, oldest first.
+-- Jobs of these job sets ($1, $2) in these states ($3) and classes ($4) that a filter can match: at
+-- most $8 after a place ($5, $6, $7), by job set, oldest first.
 SELECT s.job_set, o.number, o.id
 FROM unnest($1::int[], $2::text[]) AS s (number, job_set)
 CROSS JOIN LATERAL (
@@ -154,7 +154,7 @@ SELECT * FROM unnest($1::int[], $2::text[], $3::text[], $4::int[])
 ON CONFLICT (set_number, class, state) DO UPDATE SET jobs = excluded.jobs;
 
 -- name: write_shapes
--- Shapes that are used on this day, in order of their keys: several processes write them.
+-- Shapes that are used on this day, in the order of their keys: several processes write them.
 INSERT INTO fairlead_lookout.shapes (key, requests, used)
 SELECT * FROM unnest($1::text[], $2::text[], $3::date[]) AS n (key, requests, used)
 ORDER BY n.key
@@ -164,17 +164,16 @@ ON CONFLICT (key) DO UPDATE SET used = greatest(shapes.used, excluded.used);
 SELECT key, requests FROM fairlead_lookout.shapes WHERE key = ANY($1::text[]);
 
 -- name: add_queue_counts
--- Rows that several processes add to, in order of their keys so that none waits for another in
--- a circle.
+-- Several processes add to these rows, in the order of their keys so that there is no deadlock.
 INSERT INTO fairlead_lookout.queue_counts (queue, class, state, jobs)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
     AS n (queue, class, state, jobs)
 ORDER BY queue, class, state
 ON CONFLICT (queue, class, state) DO UPDATE SET jobs = queue_counts.jobs + excluded.jobs;
 
--- name: forget_queue_counts
--- Counters of queues that have come to 0. Rows that a batch is about to change are left alone, so
--- that nobody waits for another in a circle.
+-- name: delete_queue_counts
+-- Counters of queues that are 0. Rows that a batch is changing are skipped, so that there is no
+-- deadlock.
 DELETE FROM fairlead_lookout.queue_counts q
 USING (
     SELECT queue, class, state FROM fairlead_lookout.queue_counts
@@ -190,8 +189,8 @@ ORDER BY queue, hour_ms, pool, resource
 ON CONFLICT (queue, hour_ms, pool, resource) DO UPDATE
 SET used = usage.used + excluded.used, lost = usage.lost + excluded.lost;
 
--- name: make_kept_tables
--- Where changed rows arrive by COPY before they are merged; one of each per connection.
+-- name: create_temporary_tables
+-- Changed rows are copied here before they are merged; one of each per connection.
 CREATE TEMP TABLE IF NOT EXISTS job_changes (
     id text COLLATE "C", shape text COLLATE "C", state text COLLATE "C",
     stopping text COLLATE "C", stop_cause text COLLATE "C", stop_reason text, held boolean,
@@ -227,7 +226,7 @@ WHERE i.inhparent = 'fairlead_lookout.events'::regclass;
 -- name: lock_days
 SELECT pg_advisory_xact_lock($1, 0);
 
--- name: note_dropped_of_queues
+-- name: record_dropped_of_queues
 INSERT INTO fairlead_lookout.queue_events_dropped (queue, partition, position)
 SELECT e.queue, e.partition, max(e.last_position)
 FROM fairlead_lookout.events e
@@ -236,8 +235,8 @@ GROUP BY e.queue, e.partition
 ON CONFLICT (queue, partition) DO UPDATE
 SET position = greatest(queue_events_dropped.position, excluded.position);
 
--- name: note_dropped
--- What a day's table holds is about to go: nothing up to these positions can be resumed from.
+-- name: record_dropped
+-- The table of a day is about to be dropped: no reader can continue from these positions.
 INSERT INTO fairlead_lookout.events_dropped (partition, position)
 SELECT e.partition, max(e.last_position)
 FROM fairlead_lookout.events e
@@ -247,7 +246,7 @@ ON CONFLICT (partition) DO UPDATE
 SET position = greatest(events_dropped.position, excluded.position);
 
 -- name: old_sets
--- Job sets behind number $1 that may have jobs that ended before $3.
+-- Job sets after number $1 that can have jobs that ended before $3.
 SELECT number, queue, job_set, partition, jobs, live, first_ms, last_ms, position,
        last_position, last_item, failures, held, used, metered_ms, superseded
 FROM fairlead_lookout.job_sets
@@ -255,7 +254,7 @@ WHERE number > $1 AND partition = ANY($2::int[]) AND first_ms < $3
 ORDER BY number LIMIT $4;
 
 -- name: old_jobs
--- Jobs of a set in these states ($2), with a smaller number than $3, that ended before $4.
+-- Jobs of a job set in these states ($2), with a smaller number than $3, that ended before $4.
 SELECT old.*
 FROM unnest($2::text[]) AS w (state)
 CROSS JOIN LATERAL (
@@ -266,13 +265,13 @@ CROSS JOIN LATERAL (
 ) old
 LIMIT $5;
 
--- name: forget_runs
+-- name: delete_runs
 DELETE FROM fairlead_lookout.runs WHERE job_id = ANY($1::text[]);
 
--- name: forget_specs
+-- name: delete_specs
 DELETE FROM fairlead_lookout.job_specs WHERE job_id = ANY($1::text[]);
 
--- name: forget_jobs
+-- name: delete_jobs
 DELETE FROM fairlead_lookout.jobs WHERE id = ANY($1::text[]);
 
 -- name: lower_counters
@@ -280,18 +279,18 @@ UPDATE fairlead_lookout.counters c SET jobs = c.jobs + n.jobs
 FROM unnest($2::text[], $3::text[], $4::int[]) AS n (class, state, jobs)
 WHERE c.set_number = $1 AND c.class = n.class AND c.state = n.state;
 
--- name: forget_counters
+-- name: delete_counters
 DELETE FROM fairlead_lookout.counters WHERE set_number = $1;
 
--- name: forget_set
+-- name: delete_set
 DELETE FROM fairlead_lookout.job_sets WHERE number = $1;
 
 -- name: has_old_shapes
 SELECT EXISTS (SELECT FROM fairlead_lookout.shapes WHERE used < $1);
 
--- name: keep_shapes
--- Shapes of live jobs (in the states $2) with a smaller number than $3 are used today ($4), though
--- nothing happened to these jobs since $1.
+-- name: touch_live_shapes
+-- Shapes of live jobs (in the states $2) with a smaller number than $3 are used today ($4), although
+-- these jobs have not changed since $1.
 UPDATE fairlead_lookout.shapes s SET used = $4
 WHERE s.used < $1 AND s.key IN (
     SELECT j.shape
@@ -300,8 +299,8 @@ WHERE s.used < $1 AND s.key IN (
     JOIN fairlead_lookout.jobs j ON j.queue = q.queue AND j.state = w.state AND j.number < $3
 );
 
--- name: forget_shapes
--- Shapes that no job used since $1, at most $2.
+-- name: delete_shapes
+-- Shapes that no job has used since $1, at most $2.
 DELETE FROM fairlead_lookout.shapes s
 USING (
     SELECT key FROM fairlead_lookout.shapes WHERE used < $1

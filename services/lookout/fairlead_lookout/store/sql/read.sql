@@ -1,10 +1,10 @@
--- Statements of the readers: API and pages.
+-- What the API and the pages read.
 --
--- A list of jobs is merged from branches: the jobs of one queue (or job set) in one state, newest
--- first by an index. Of each branch at most so many jobs are visited; the newest place at which a
--- branch was cut off is the horizon, and what lies behind it is left to the next page. So every
--- page is complete up to its horizon and bounded in its cost, whatever its filters find.
--- `{scope}`, `{down}` and such are filled in by `list_statements.py`.
+-- A list of jobs is merged from branches. A branch is the jobs of one queue (or job set) in one
+-- state, newest first by an index. A limited number of jobs of each branch is visited. The newest
+-- place at which a branch was cut off is the horizon; the next page continues after it. So every
+-- page is complete up to its horizon and limited in its cost, whatever its filters match.
+-- `{scope}`, `{down}` and the like are replaced in `job_lists.py`.
 
 -- name: queues
 SELECT DISTINCT queue FROM fairlead_lookout.queue_counts
@@ -13,7 +13,7 @@ WHERE jobs > 0 AND ($1::text[] IS NULL OR queue = ANY($1)) AND queue <> ALL($2::
 ORDER BY queue LIMIT $4;
 
 -- name: branches_of_queues
--- Which queues have jobs in which states: how many, and how many of the wanted classes.
+-- The queues that have jobs in these states: how many, and how many of the wanted classes.
 SELECT queue AS key, state, sum(jobs)::bigint AS jobs,
        (sum(jobs) FILTER (WHERE cardinality($6::text[]) = 0 OR class = ANY($6)))::bigint AS wanted
 FROM fairlead_lookout.queue_counts
@@ -25,7 +25,7 @@ HAVING bool_or(cardinality($6::text[]) = 0 OR class = ANY($6))
 ORDER BY queue, state LIMIT $7;
 
 -- name: branches_of_sets
--- The same for a job set's name, in whichever queues it is.
+-- The same for the name of a job set, in all queues that have it.
 SELECT s.number AS key, c.state, sum(c.jobs)::bigint AS jobs,
        (sum(c.jobs) FILTER (WHERE cardinality($6::text[]) = 0 OR c.class = ANY($6)))::bigint
            AS wanted
@@ -42,8 +42,9 @@ HAVING bool_or(cardinality($6::text[]) = 0 OR c.class = ANY($6))
 ORDER BY s.number, c.state LIMIT $7;
 
 -- name: visited
--- $1, $2 the branches, $3 the least number, $4 the time after which they were submitted, $5, $6
--- the place behind which to begin, $7 the most branches (the newest ones), $8 the most jobs of each.
+-- $1, $2: the branches; $3: the smallest number; $4: the time after which jobs were submitted;
+-- $5, $6: the place after which to start; $7: the most branches (the newest ones); $8: the most jobs
+-- of each.
 WITH heads AS MATERIALIZED (
     SELECT w.key, w.state, w.most, head.number, head.id,
            row_number() OVER (ORDER BY head.number {down}, head.id {down}) AS rank
@@ -53,7 +54,7 @@ WITH heads AS MATERIALIZED (
         FROM fairlead_lookout.jobs o
         WHERE o.{scope} = w.key AND o.state = w.state AND o.number >= $3
           AND ($4::bigint IS NULL OR o.submitted_ms > $4)
-          AND ($5::bigint IS NULL OR (o.number, o.id) {behind} ($5, $6))
+          AND ($5::bigint IS NULL OR (o.number, o.id) {after} ($5, $6))
         ORDER BY o.number {down}, o.id {down} LIMIT 1
     ) head
     ORDER BY head.number {down}, head.id {down} LIMIT $7
@@ -67,7 +68,7 @@ visited AS MATERIALIZED (
         FROM fairlead_lookout.jobs o
         WHERE o.{scope} = h.key AND o.state = h.state AND o.number >= $3
           AND ($4::bigint IS NULL OR o.submitted_ms > $4)
-          AND ($5::bigint IS NULL OR (o.number, o.id) {behind} ($5, $6))
+          AND ($5::bigint IS NULL OR (o.number, o.id) {after} ($5, $6))
         ORDER BY o.number {down}, o.id {down} LIMIT h.most
     ) found
 ),
@@ -82,22 +83,22 @@ horizon AS MATERIALIZED (
 )
 
 -- name: whole
--- What filters, groups and orders look at.
+-- The columns that filters, groups and orders need.
 o.id, o.number, o.state, o.queue, o.set_number, o.class, o.category, o.run, o.priority,
 o.changed_ms, o.started_ms, o.ended_ms
 
 -- name: narrow_queue
--- What the index of queues has: for filters and groups that need no more no row is read.
+-- The columns of the index of queues: filters and groups that need no others read no row.
 o.id, o.number, o.state, o.queue, NULL::int AS set_number, NULL::text AS class,
 NULL::text AS category, NULL::int AS run
 
 -- name: narrow_set
--- What the index of job sets has.
+-- The columns of the index of job sets.
 o.id, o.number, o.state, NULL::text AS queue, o.set_number, NULL::text AS class,
 NULL::text AS category, NULL::int AS run
 
 -- name: matching
--- What a filter says of a visited job: $9 to $15.
+-- Whether a visited job matches the filter: $9 to $15.
 (cardinality($9::text[]) = 0 OR v.class = ANY($9))
 AND ($10::text IS NULL OR v.category = $10)
 AND ($11::text IS NULL OR r.executor = $11)
@@ -108,13 +109,13 @@ AND ($15::text IS NULL OR starts_with(v.id, $15) OR strpos(s.client_id, $15) > 0
      OR strpos(t.job_set, $15) > 0)
 
 -- name: joined
--- What the filters and groups look at of a job `v`; what none of them needs is not read.
+-- The tables that filters and groups need of a job `v`; Postgres skips those that are not needed.
 LEFT JOIN fairlead_lookout.job_sets t ON t.number = v.set_number
 LEFT JOIN fairlead_lookout.job_specs s ON s.job_id = v.id
 LEFT JOIN fairlead_lookout.runs r ON r.job_id = v.id AND r.number = v.run
 
 -- name: page
--- $16 the most jobs of a page.
+-- $16: the most jobs of a page.
 {visited}
 SELECT h.number AS horizon_number, h.id AS horizon_id, found.number, found.id
 FROM (SELECT) one
@@ -128,8 +129,8 @@ LEFT JOIN LATERAL (
 ORDER BY found.number {down}, found.id {down};
 
 -- name: sorted_page
--- By another column ($17), of so few jobs that all were visited; $18, $19 the place behind which
--- the page begins. Jobs that have no such time are taken as the oldest.
+-- By another column ($17), for lists so short that all jobs were visited; $18, $19: the place after
+-- which the page starts. Jobs without that time count as the oldest.
 {visited},
 keyed AS (
     SELECT v.id, coalesce(CASE $17::text WHEN 'changed' THEN v.changed_ms
@@ -143,21 +144,21 @@ SELECT EXISTS (SELECT FROM horizon) AS cut, found.key, found.id
 FROM (SELECT) one
 LEFT JOIN LATERAL (
     SELECT key, id FROM keyed
-    WHERE ($18::bigint IS NULL OR (key, id) {behind} ($18, $19))
+    WHERE ($18::bigint IS NULL OR (key, id) {after} ($18, $19))
     ORDER BY key {down}, id {down} LIMIT $16
 ) found ON true
 ORDER BY found.key {down}, found.id {down};
 
 -- name: count_visited
--- How many match, at most $16, and whether there are jobs that were not visited.
+-- The number of jobs that match, at most $16, and whether there are jobs that were not visited.
 {visited}
 SELECT (SELECT count(*) FROM (SELECT FROM visited v {joined} WHERE {matching} LIMIT $16) m) AS jobs,
        EXISTS (SELECT FROM horizon) AS cut;
 
 -- name: group_visited
--- Jobs by what is in $6; $7 has the names of up to three labels. Greatest first, $5 groups. $1 to
--- $4 and $8 as in `visited`. Nobody asks which jobs these are: they are counted as they come, and
--- none is kept. `cut`: a branch had as many as are visited of it, so that there may be more.
+-- Jobs by the columns in $6 and the labels in $7 (up to three). Greatest first, $5 groups. $1 to $4
+-- and $8 as in `visited`. Jobs are counted as they are read, without a list of them. `cut`: as many
+-- jobs of a branch were visited as the limit allows, so there can be more.
 WITH counted AS (
     SELECT b.branch, b.most,
            CASE WHEN 'queue' = ANY($6::text[]) THEN v.queue END AS queue,
@@ -213,7 +214,7 @@ WHERE jobs > 0 AND ($1::text[] IS NULL OR queue = ANY($1)) AND queue <> ALL($2::
 LIMIT $6;
 
 -- name: set_counts
--- The same by job set, of the newest ones: at most $7 counters are looked at.
+-- The same by job set, newest first: at most $7 counters are read.
 SELECT found.*
 FROM (
     SELECT DISTINCT queue FROM fairlead_lookout.queue_counts
@@ -242,7 +243,7 @@ FROM fairlead_lookout.counters WHERE set_number = ANY($1::int[]) AND jobs > 0
 GROUP BY set_number, state;
 
 -- name: newest_sets
--- The newest job sets of all queues: $3 where to begin, $4 how many to look at.
+-- The newest job sets of all queues; $3: where to start; $4: how many to examine.
 WITH visited AS MATERIALIZED (
     SELECT number, queue, job_set, jobs, row_number() OVER (ORDER BY number DESC) AS rank
     FROM fairlead_lookout.job_sets
@@ -261,7 +262,7 @@ LEFT JOIN LATERAL (
 ORDER BY s.number DESC;
 
 -- name: sets_of_queues
--- The newest job sets of some queues ($1), of each at most $4 looked at; `active` null means any.
+-- The newest job sets of some queues ($1), at most $4 of each examined; `active` null: any.
 WITH visited AS MATERIALIZED (
     SELECT found.*
     FROM unnest($1::text[]) AS w (queue)
@@ -292,8 +293,8 @@ WHERE jobs > 0 AND ($1::text[] IS NULL OR queue = ANY($1)) AND queue <> ALL($2::
 GROUP BY state;
 
 -- name: job
--- A job with its runs (JSON), newest first: one answer and one moment. Why a run that still lives
--- is to give way is in its job's row.
+-- A job with its runs (JSON), newest first, in one statement and so of one moment. Why a live run is
+-- being preempted is in the row of its job.
 SELECT j.*, t.job_set, p.client_id, p.submitted, r.executor, r.node, r.pool AS run_pool,
        (
            SELECT json_agg(a ORDER BY a.number DESC)
@@ -311,9 +312,9 @@ JOIN fairlead_lookout.job_specs p ON p.job_id = j.id
 LEFT JOIN fairlead_lookout.runs r ON r.job_id = j.id AND r.number = j.run
 WHERE j.id = $1;
 
--- name: giving_way
--- Runs on the node of a run ($1, $2) that were there before it, are to give way and have not ended.
--- Those that people asked to stop are not meant: they made room for nobody.
+-- name: preempted_runs
+-- Runs on the node of a run ($1, $2) that were there before it, are being preempted and have not
+-- ended. Not those that a user asked to preempt: they were not preempted for another job.
 SELECT r.job_id, j.queue, j.stop_cause
 FROM fairlead_lookout.runs own
 JOIN fairlead_lookout.runs r
@@ -351,9 +352,9 @@ SELECT job_id AS id, client_id FROM fairlead_lookout.job_specs
 WHERE job_id = ANY($1::text[]) AND client_id IS NOT NULL;
 
 -- name: jobs_before
--- How many of the oldest queued jobs of a queue (at most $2 are looked at) would go before one of
--- this pool, class value, priority, number and id; $8 and $9 are the values of the classes.
-SELECT count(*) AS looked_at,
+-- How many of the oldest queued jobs of a queue (at most $2 are examined) are ahead of a job with
+-- this pool, class value, priority, number and id. $8, $9: the values of the classes.
+SELECT count(*) AS examined,
        count(*) FILTER (
            WHERE o.pool = $3 AND NOT o.held AND o.id <> $7
              AND (-coalesce(v.value, 0), -o.priority, o.number, o.id) < (-$4::int, -$5::int, $6, $7)
@@ -366,7 +367,7 @@ FROM (
 LEFT JOIN unnest($8::text[], $9::int[]) AS v (class, value) ON v.class = o.class;
 
 -- name: runs_on
--- What runs on the nodes of a cluster: by node and shape.
+-- The live runs of a cluster, by node and shape.
 SELECT node, shape, count(*) AS runs, (array_agg(job_id))[1:20] AS jobs
 FROM (
     SELECT node, shape, job_id FROM fairlead_lookout.runs
@@ -378,7 +379,7 @@ GROUP BY node, shape;
 SELECT key, requests FROM fairlead_lookout.shapes WHERE key = ANY($1::text[]);
 
 -- name: events_after
--- Chunks that end behind an id, in order: at most $4, and none behind so many bytes ($5).
+-- Chunks that end after an id, in order: at most $4, and about $5 bytes.
 SELECT last_position, last_item, lines
 FROM (
     SELECT last_position, last_item, lines,
@@ -389,14 +390,14 @@ FROM (
         FROM fairlead_lookout.events
         WHERE set_number = $1 AND (last_position, last_item) > ($2, $3)
         ORDER BY last_position, last_item LIMIT $4
-    ) behind
+    ) later
 ) summed
 WHERE bytes_before < $5
 ORDER BY last_position, last_item;
 
 -- name: queue_events_after
--- Chunks of a queue behind a place of each partition: those of a partition in the order in which
--- they were written, those of several by time.
+-- Chunks of a queue after a place in each partition: those of one partition in the order in which
+-- they were written, those of several partitions by time.
 SELECT e.partition, e.last_position, e.set_number, e.last_item, e.time_ms, e.day
 FROM unnest($2::int[], $3::bigint[], $4::int[], $5::int[])
     AS w (partition, position, set_number, item)

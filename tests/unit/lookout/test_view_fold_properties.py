@@ -67,7 +67,7 @@ def _whole(view: PlainView) -> tuple[object, ...]:
         view.runs,
         {
             key: (each.jobs, each.live, each.by_state(), each.last)
-            for key, each in view.cache.sets.items()
+            for key, each in view.cache.job_sets.items()
         },
         view.told,
         view.positions,
@@ -109,7 +109,7 @@ def test_counters_always_agree_with_the_jobs(messages: list[Message]) -> None:
     for each in messages:
         view.fold(each)
         states = [job.state for job in view.cache.jobs.values()]
-        for job_set in view.cache.sets.values():
+        for job_set in view.cache.job_sets.values():
             assert job_set.by_state() == {state: states.count(state) for state in set(states)}
             assert job_set.jobs == len(states)
             live = [job for job in view.cache.jobs.values() if job.ended_ms is None]

@@ -1,4 +1,4 @@
-"""Rows of the view's tables and the records they stand for, column by column."""
+"""Encodes records as rows of the view's tables, and decodes them, column by column."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -7,39 +7,48 @@ from typing import Any, Final
 import msgspec
 
 from fairlead_lookout.domain.event_chunks import Chunk
-from fairlead_lookout.domain.model import Job, JobSet, Run, RunKey, SetKey, Submitted
+from fairlead_lookout.domain.model import (
+    Changes,
+    Job,
+    JobSet,
+    Known,
+    Run,
+    RunKey,
+    SetKey,
+    Submitted,
+)
 
 
-def _columns(text: str) -> list[str]:
+def _split_names(text: str) -> list[str]:
     return text.split()
 
 
-JOB_COLUMNS: Final = _columns(
+JOB_COLUMNS: Final = _split_names(
     "id set_number queue class pool number submitted_ms start_after_ms after shape state stopping"
     " stop_cause stop_reason held priority run changed_ms started_ms ended_ms category exit_code"
     " reason superseded_by"
 )
-JOB_CHANGES: Final = _columns(
+JOB_CHANGES: Final = _split_names(
     "id shape state stopping stop_cause stop_reason held priority run changed_ms started_ms"
     " ended_ms category exit_code reason superseded_by"
 )
-SPEC_COLUMNS: Final = _columns("job_id digest client_id labels annotations submitted")
-RUN_COLUMNS: Final = _columns(
+SPEC_COLUMNS: Final = _split_names("job_id digest client_id labels annotations submitted")
+RUN_COLUMNS: Final = _split_names(
     "job_id number state executor node pool leased_ms pending_ms running_ms ended_ms exit_code"
     " category reason cause shape"
 )
-RUN_CHANGES: Final = _columns(
+RUN_CHANGES: Final = _split_names(
     "job_id number state pending_ms running_ms ended_ms exit_code category reason cause"
 )
 _JOB_FIELDS: Final = Job.__struct_fields__.index("latest") - 2
-"""How many fields of a job the statement `jobs` gives after its id and its job set."""
-EVENT_COLUMNS: Final = _columns(
+"""Fields of a job in the statement `jobs`, after its id and its job set."""
+EVENT_COLUMNS: Final = _split_names(
     "set_number last_position last_item first_position first_item day lines partition queue time_ms"
 )
 
 
-def job(row: Any, names: Mapping[int, SetKey]) -> Job:
-    """A job and its newest run from a row of the statement `jobs`. `names`: of job sets."""
+def decode_job(row: Any, names: Mapping[int, SetKey]) -> Job:
+    """A job and its newest run from a row of the statement `jobs`. `names`: job sets by number."""
     job_id, set_number, *rest = row
     made = Job(job_id, names[set_number], *rest[:_JOB_FIELDS])
     made.after = tuple(made.after) if made.after else None
@@ -49,7 +58,7 @@ def job(row: Any, names: Mapping[int, SetKey]) -> Job:
     return made
 
 
-def job_row(job: Job, set_number: int) -> tuple[Any, ...]:
+def encode_job(job: Job, set_number: int) -> tuple[Any, ...]:
     return (
         job.id,
         set_number,
@@ -78,7 +87,7 @@ def job_row(job: Job, set_number: int) -> tuple[Any, ...]:
     )
 
 
-def job_change(job: Job) -> tuple[Any, ...]:
+def encode_job_change(job: Job) -> tuple[Any, ...]:
     return (
         job.id,
         job.shape,
@@ -99,19 +108,19 @@ def job_change(job: Job) -> tuple[Any, ...]:
     )
 
 
-def spec_row(job_id: str, said: Submitted) -> tuple[Any, ...]:
+def encode_spec(job_id: str, submitted: Submitted) -> tuple[Any, ...]:
     return (
         job_id,
-        said.digest,
-        said.client_id,
-        _text(said.labels) if said.labels else None,
-        _text(said.annotations) if said.annotations else None,
-        said.text,
+        submitted.digest,
+        submitted.client_id,
+        _encode_text(submitted.labels) if submitted.labels else None,
+        _encode_text(submitted.annotations) if submitted.annotations else None,
+        submitted.text,
     )
 
 
-def run_row(named: tuple[RunKey, Run]) -> tuple[Any, ...]:
-    (job_id, _), run = named
+def encode_run(item: tuple[RunKey, Run]) -> tuple[Any, ...]:
+    (job_id, _), run = item
     return (
         job_id,
         run.number,
@@ -131,8 +140,8 @@ def run_row(named: tuple[RunKey, Run]) -> tuple[Any, ...]:
     )
 
 
-def run_change(named: tuple[RunKey, Run]) -> tuple[Any, ...]:
-    (job_id, _), run = named
+def encode_run_change(item: tuple[RunKey, Run]) -> tuple[Any, ...]:
+    (job_id, _), run = item
     return (
         job_id,
         run.number,
@@ -147,20 +156,20 @@ def run_change(named: tuple[RunKey, Run]) -> tuple[Any, ...]:
     )
 
 
-def event_row(chunk: Chunk, of: JobSet) -> tuple[Any, ...]:
+def encode_chunk(chunk: Chunk, job_set: JobSet) -> tuple[Any, ...]:
     return (
-        of.number,
+        job_set.number,
         *chunk.last,
         *chunk.first,
         datetime.fromtimestamp(chunk.time_ms / 1000, UTC).date(),
         chunk.data,
-        of.partition,
+        job_set.partition,
         chunk.key[0],
         chunk.time_ms,
     )
 
 
-def job_set(row: Any) -> JobSet:
+def decode_job_set(row: Any) -> JobSet:
     """A job set, without its counters, from a row of the statements that read job sets."""
     return JobSet(
         number=row["number"],
@@ -180,21 +189,21 @@ def job_set(row: Any) -> JobSet:
     )
 
 
-def job_set_change(known: JobSet) -> tuple[Any, ...]:
-    """What the statement `write_sets` takes."""
+def encode_job_set_change(job_set: JobSet) -> tuple[Any, ...]:
+    """A row of the statement `write_sets`."""
     return (
-        known.number,
-        known.jobs,
-        known.live,
-        known.first_ms,
-        known.last_ms,
-        known.position,
-        *known.last,
-        _text(known.failures),
-        _text(known.held),
-        _text(known.used),
-        known.metered_ms,
-        known.superseded,
+        job_set.number,
+        job_set.jobs,
+        job_set.live,
+        job_set.first_ms,
+        job_set.last_ms,
+        job_set.position,
+        *job_set.last,
+        _encode_text(job_set.failures),
+        _encode_text(job_set.held),
+        _encode_text(job_set.used),
+        job_set.metered_ms,
+        job_set.superseded,
     )
 
 
@@ -202,5 +211,26 @@ _decode_counts: Final = msgspec.json.Decoder(dict[str, int]).decode
 _decode_held: Final = msgspec.json.Decoder(dict[str, dict[str, int]]).decode
 
 
-def _text(value: object) -> str:
+def _encode_text(value: object) -> str:
     return msgspec.json.encode(value).decode() if value else "{}"
+
+
+def encode_queue_counts(known: Known, changes: Changes) -> list[tuple[Any, ...]]:
+    """(queue, class, state, change) for the changes of queue counters that are not 0."""
+    moved: dict[tuple[str, str, str], int] = {}
+    for key, counted in changes.counted.items():
+        before, after = known.job_sets[key].counts, changes.job_sets[key].counts
+        for class_, state in counted:
+            name = (key[0], class_, state)
+            change = after.get((class_, state), 0) - before.get((class_, state), 0)
+            moved[name] = moved.get(name, 0) + change
+    return [(*name, change) for name, change in moved.items() if change]
+
+
+def encode_usage(changes: Changes) -> list[tuple[Any, ...]]:
+    """(queue, pool, hour, resource, used, lost)."""
+    return [
+        (*key, resource, float(each.used.get(resource, 0)), float(each.lost.get(resource, 0)))
+        for key, each in changes.usage.items()
+        for resource in each.used.keys() | each.lost.keys()
+    ]

@@ -4,7 +4,7 @@ from fairlead_common.domain import ids
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import JobFilter
-from fairlead_lookout.domain import job_fold
+from fairlead_lookout.domain import view_fold
 from tests.unit.lookout.builders import (
     JOB_SET,
     QUEUE,
@@ -45,7 +45,7 @@ def test_a_submission_repeated_within_one_message_counts_once() -> None:
     view = PlainView()
     changes = view.fold(message(0, submitted("a"), submitted("a")))
     assert len(changes.submitted) == 1
-    assert view.cache.sets[QUEUE, JOB_SET].jobs == 1
+    assert view.cache.job_sets[QUEUE, JOB_SET].jobs == 1
 
 
 def test_a_lost_run_that_had_succeeded_is_the_success_of_its_queued_job() -> None:
@@ -56,7 +56,7 @@ def test_a_lost_run_that_had_succeeded_is_the_success_of_its_queued_job() -> Non
     assert view.state("a") == "SUCCEEDED"
     run = view.runs[job_id("a"), 1]
     assert (run.state, run.reason, run.exit_code) == ("SUCCEEDED", None, 0)
-    assert view.cache.sets[QUEUE, JOB_SET].held == {}
+    assert view.cache.job_sets[QUEUE, JOB_SET].held == {}
 
 
 def test_events_of_a_job_nobody_knows_change_nothing() -> None:
@@ -285,7 +285,7 @@ def test_a_batch_leaves_what_was_known_untouched() -> None:
     view.fold(message(0, submitted("a"), leased("a")))
     known = view.known([message(1, running("a"))])
     before = known.jobs[job_id("a")]
-    job_fold.apply(known, [message(1, running("a"), *succeeded("a"))])
+    view_fold.fold_messages(known, [message(1, running("a"), *succeeded("a"))])
     assert before.state == "LEASED"
     assert before.latest is not None
     assert before.latest.state == "LEASED"

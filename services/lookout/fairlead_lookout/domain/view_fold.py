@@ -1,8 +1,8 @@
-"""The fold: what a batch of messages makes of the view. Pure; the tables are in `lifecycle.py`.
+"""The fold of jobs: how a batch of messages changes the view. The tables are in `lifecycle.py`.
 
-`apply` gives the same view however the log is cut into batches. The first `JobSubmitted` of an id
-counts. A run's event counts for its job only while that run is the job's newest. What changes
-nothing is told to nobody.
+The result does not depend on how the log is divided into batches. Only the first `JobSubmitted` of
+an id has an effect. The event of a run affects its job only while it is the newest run. An event
+that changes nothing is not published.
 """
 
 import copy
@@ -13,8 +13,7 @@ import msgspec
 
 from fairlead_common.domain import ids
 from fairlead_common.domain.records import events
-from fairlead_lookout.domain import references, run_records, transitions
-from fairlead_lookout.domain.event_writer import Telling
+from fairlead_lookout.domain.bulk_requests import matches_filter
 from fairlead_lookout.domain.model import (
     Changes,
     CountKey,
@@ -27,77 +26,82 @@ from fairlead_lookout.domain.model import (
     SetKey,
     Submitted,
 )
-from fairlead_lookout.domain.public_events import Kind
-from fairlead_lookout.domain.references import matches
-from fairlead_lookout.domain.resource_usage import Meter
-from fairlead_lookout.domain.transitions import ENDED, HELD, QUEUED
+from fairlead_lookout.domain.public_events import EventType, EventWriter
+from fairlead_lookout.domain.resource_usage import UsageMeter
+from fairlead_lookout.domain.transitions import (
+    ENDED,
+    HELD,
+    JOB_TRANSITIONS,
+    QUEUED,
+    RUN_TRANSITIONS,
+    RUNS_ENDED,
+    advance_run,
+    can_supersede,
+    find_replaced_job,
+    record_preemption_cause,
+)
 
-STEP: Final = 20
-"""Events, or jobs that a filter may find, between two pauses: less than a ms."""
-_MOVED: Final[Mapping[str, Kind]] = {"PENDING": "pending", "RUNNING": "running"}
+PAUSE_EVENTS: Final = 20
+"""Events, or candidates of a filter, between two pauses: less than a ms."""
+_RUN_EVENTS: Final[Mapping[str, EventType]] = {"PENDING": "pending", "RUNNING": "running"}
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def apply(known: Known, messages: Iterable[Message]) -> Changes:
-    """What these messages, in the order of their partitions, make of what is known."""
-    fold = Fold(known)
-    for _ in fold.steps(messages):
+def fold_messages(known: Known, messages: Iterable[Message]) -> Changes:
+    """Apply these messages, in the order of their partitions, to the known records."""
+    fold = JobFold(known)
+    for _ in fold.apply(messages):
         pass
     return fold.changes()
 
 
-def fresh(messages: Iterable[Message], positions_: Mapping[int, int]) -> list[Message]:
-    """The messages that a view at these positions has not folded yet."""
-    return [each for each in messages if each.position >= positions_.get(each.partition, 0)]
-
-
-class Fold:
-    """The work of one `apply`: copies of what was touched, and what there is to tell."""
+class JobFold:
+    """The fold of one batch: copies of the changed records, and the public events."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
         self._jobs: dict[str, Job] = {}
         self._runs: dict[RunKey, Run] = {}
         self._older: dict[RunKey, Run] = {}
-        self._sets: dict[SetKey, JobSet] = {}
+        self._job_sets: dict[SetKey, JobSet] = {}
         self._submitted: dict[str, Submitted] = {}
         self._counted: dict[SetKey, set[CountKey]] = {}
-        self._telling = Telling()
-        self._meter = Meter(known.requests)
+        self._writer = EventWriter()
+        self._meter = UsageMeter(known.requests)
         self._new_by_partition: dict[int, list[str]] = {}
         self._events = 0
         self._message: Message
 
     def changes(self) -> Changes:
-        """Everything that was touched."""
+        """Everything that was changed."""
         return Changes(
             jobs=self._jobs,
             runs=self._runs,
-            sets=self._sets,
+            job_sets=self._job_sets,
             submitted=self._submitted,
             counted=self._counted,
-            lines=self._telling.lines,
+            lines=self._writer.lines,
             events=self._events,
             shapes=self._meter.shapes,
             usage=self._meter.usage,
-            told=self._telling.told,
+            published=self._writer.published,
         )
 
-    def steps(self, messages: Iterable[Message]) -> Iterator[None]:
-        """Fold them, with a pause after every few events, for whoever has others to serve."""
+    def apply(self, messages: Iterable[Message]) -> Iterator[None]:
+        """Apply messages, with a pause after every few events so that other tasks can run."""
         for message in messages:
             self._message = message
-            self._telling.begin(message)
+            self._writer.start_message(message)
             self._events += len(message.sequence.events)
             for index, event in enumerate(message.sequence.events):
-                more = self._event(index, event)
-                if more is not None:
-                    yield from more
-                if index % STEP == 0:
+                rest = self._apply_event(index, event)
+                if rest is not None:
+                    yield from rest
+                if index % PAUSE_EVENTS == 0:
                     yield
 
-    def _event(self, index: int, event: events.AnyEvent) -> Iterator[None] | None:
-        """Fold an event; what is returned has to be gone through to fold all of it."""
+    def _apply_event(self, index: int, event: events.AnyEvent) -> Iterator[None] | None:
+        """Apply an event. An iterator that is returned must be exhausted to apply all of it."""
         match event:
             case events.JobSubmitted():
                 self._submit(index, event)
@@ -127,22 +131,22 @@ class Fold:
             case events.JobReleased():
                 self._release(event)
             case events.JobCancelRequested():
-                self._ask(self._touch(event.job_id), event)
+                self._request(self._edit(event.job_id), event)
             case events.JobPreemptRequested():
-                self._ask(self._touch(event.job_id), event)
+                self._request(self._edit(event.job_id), event)
             case events.JobReprioritized():
-                self._ask(self._touch(event.job_id), event)
+                self._request(self._edit(event.job_id), event)
             case (
                 events.JobsCancelRequested()
                 | events.JobsPreemptRequested()
                 | events.JobsReprioritized()
             ):
-                return self._ask_all(event)
+                return self._request_all(event)
             case _:
                 assert_never(event)
         return None
 
-    # What was asked.
+    # Requests of users.
 
     def _submit(self, index: int, event: events.JobSubmitted) -> None:
         job_id = event.job_id
@@ -157,7 +161,7 @@ class Fold:
             priority_class=event.priority_class,
             number=number,
             submitted_ms=message.time_ms,
-            shape=self._meter.shape(bytes(event.shape), event.priority_class),
+            shape=self._meter.name_shape(bytes(event.shape), event.priority_class),
             state=QUEUED,
             priority=event.priority,
             changed_ms=message.time_ms,
@@ -171,13 +175,13 @@ class Fold:
             event.digest, event.client_id, event.labels, event.annotations, _encode(event)
         )
         self._new_by_partition.setdefault(message.partition, []).append(job_id)
-        job_set = self._set(key)
+        job_set = self._edit_set(key)
         job_set.jobs += 1
         job_set.live += 1
         self._count(job_set, (event.priority_class, QUEUED), 1)
-        if replaced := references.replaced(event):
+        if replaced := find_replaced_job(event):
             self._supersede(replaced, job)
-        self._telling.tell(
+        self._writer.write(
             job_set,
             "submitted",
             job,
@@ -188,20 +192,20 @@ class Fold:
         )
 
     def _supersede(self, job_id: str, new: Job) -> None:
-        """Note that a job of the same job set that did not succeed was submitted again."""
+        """Record that a job of the same job set that did not succeed was submitted again."""
         old = self._jobs.get(job_id) or self._known.jobs.get(job_id)
-        if old is not None and references.is_replaceable(old, new) and (old := self._touch(job_id)):
+        if old is not None and can_supersede(new, old) and (old := self._edit(job_id)):
             old.superseded_by, old.dirty = new.id, True
-            self._set(new.key).superseded += 1
+            self._edit_set(new.key).superseded += 1
 
     def _release(self, event: events.JobReleased) -> None:
-        job = self._touch(event.job_id)
+        job = self._edit(event.job_id)
         if job is not None and job.held and job.state == QUEUED:
             job.held = False
             job.dirty = True
-            self._telling.tell(self._set(job.key), "queued", job, by=self._message.sequence.by)
+            self._writer.write(self._edit_set(job.key), "queued", job, by=self._message.sequence.by)
 
-    def _ask(
+    def _request(
         self,
         job: Job | None,
         event: (
@@ -213,23 +217,25 @@ class Fold:
             | events.JobsReprioritized
         ),
     ) -> None:
-        """What somebody wants of this job, by its id or by a filter that found it."""
+        """Apply a request to a job, by its id or by a filter that it matches."""
         if job is None or job.state in ENDED:
             return
         by = self._message.sequence.by
         match event:
             case events.JobCancelRequested() | events.JobsCancelRequested():
-                if self._step(job, event):
+                if self._move(job, event):
                     job.reason = event.reason or None
-                    self._telling.tell(
-                        self._set(job.key), "cancelled", job, by=by, reason=job.reason
+                    self._writer.write(
+                        self._edit_set(job.key), "cancelled", job, by=by, reason=job.reason
                     )
                     self._finish(job)
                 elif job.stopping != "cancel":
                     job.stopping = "cancel"
                     job.dirty = True
                     reason = event.reason or None
-                    self._telling.tell(self._set(job.key), "cancelling", job, by=by, reason=reason)
+                    self._writer.write(
+                        self._edit_set(job.key), "cancelling", job, by=by, reason=reason
+                    )
             case events.JobPreemptRequested() | events.JobsPreemptRequested():
                 if job.state in HELD and job.stopping is None:
                     self._preempt(job, events.PreemptionCause.REQUEST, event.reason, by=by)
@@ -237,8 +243,8 @@ class Fold:
                 if job.priority != event.priority:
                     job.priority = event.priority
                     job.dirty = True
-                    self._telling.tell(
-                        self._set(job.key),
+                    self._writer.write(
+                        self._edit_set(job.key),
                         "reprioritized",
                         job,
                         by=by,
@@ -248,33 +254,34 @@ class Fold:
             case _:
                 assert_never(event)
 
-    def _ask_all(
+    def _request_all(
         self,
         event: events.JobsCancelRequested | events.JobsPreemptRequested | events.JobsReprioritized,
     ) -> Iterator[None]:
-        """Ask this of the jobs that the filter finds at this place, by job set, oldest first."""
+        """Apply a bulk request to the jobs that match now, by job set, oldest first."""
         message = self._message
-        maybe = dict.fromkeys(self._known.candidates.get((message.partition, message.position), ()))
-        maybe.update(dict.fromkeys(self._new_by_partition.get(message.partition, ())))
-        known = [job for job in map(self._look, maybe) if job]
+        place = (message.partition, message.position)
+        candidates = dict.fromkeys(self._known.candidates.get(place, ()))
+        candidates.update(dict.fromkeys(self._new_by_partition.get(message.partition, ())))
+        known = [job for job in map(self._find, candidates) if job]
         known.sort(key=lambda job: (job.key, job.number, job.id))
         for index, job in enumerate(known):
-            if matches(job, event.filter, self._labels(job.id)):
-                self._ask(self._touch(job.id), event)
-            if index % STEP == 0:
+            if matches_filter(job, event.filter, self._labels(job.id)):
+                self._request(self._edit(job.id), event)
+            if index % PAUSE_EVENTS == 0:
                 yield
 
     def _labels(self, job_id: str) -> Mapping[str, str]:
         new = self._submitted.get(job_id)
         return self._known.labels.get(job_id, {}) if new is None else new.labels
 
-    # What was decided.
+    # Decisions of the scheduler.
 
     def _lease(self, event: events.JobRunLeased) -> None:
-        job = self._touch(event.job_id)
+        job = self._edit(event.job_id)
         if job is None or event.run <= job.run:
             return
-        self._give_up_run(job)
+        self._leave_run(job)
         if job.latest is not None:
             self._older[job.id, job.run] = job.latest
         job.run = event.run
@@ -289,13 +296,13 @@ class Fold:
             new=True,
         )
         job.dirty = True
-        self._meter.leased(self._set(job.key), job.latest)
-        if self._step(job, event):
+        self._meter.start_run(self._edit_set(job.key), job.latest)
+        if self._move(job, event):
             job.stopping = job.started_ms = None
-            self._telling.tell_run(self._set(job.key), "leased", job)
+            self._writer.write_run(self._edit_set(job.key), "leased", job)
 
     def _preempting(self, event: events.JobRunPreempting) -> None:
-        job = self._touch(event.job_id)
+        job = self._edit(event.job_id)
         if job is None or job.run != event.run or job.state not in HELD:
             return
         if job.stopping is None:
@@ -313,8 +320,8 @@ class Fold:
         job.stop_cause = str(cause)
         job.stop_reason = reason or None
         job.dirty = True
-        self._telling.tell_run(
-            self._set(job.key),
+        self._writer.write_run(
+            self._edit_set(job.key),
             "preempting",
             job,
             cause=str(cause),
@@ -323,10 +330,10 @@ class Fold:
             for_job=for_job,
         )
 
-    def _give_up_run(self, job: Job) -> None:
-        """The newest run is no longer what the job waits for: it keeps why it had to give way."""
+    def _leave_run(self, job: Job) -> None:
+        """The job no longer depends on its newest run; the run gets the cause of its preemption."""
         run = job.latest
-        if run is not None and run_records.hand_over(job, run):
+        if run is not None and record_preemption_cause(job, run):
             self._runs[job.id, run.number] = run
         job.stop_cause = job.stop_reason = None
 
@@ -341,26 +348,27 @@ class Fold:
             | events.JobRequeued
         ),
     ) -> None:
-        """What the scheduler made of a run's end, or of a job that cannot or may not run."""
-        job = self._touch(event.job_id)
+        """Apply what the scheduler decided after a run ended, or about a job that cannot run."""
+        job = self._edit(event.job_id)
         if job is None:
             return
         stopping = job.stopping
-        if not self._step(job, event):
+        if not self._move(job, event):
             return
         job.stopping = None
-        self._give_up_run(job)
+        self._leave_run(job)
+        job_set = self._edit_set(job.key)
         match event:
             case events.JobSucceeded():
-                self._telling.tell_run(self._set(job.key), "succeeded", job)
+                self._writer.write_run(job_set, "succeeded", job)
             case events.JobFailed():
                 job.category = str(event.category)
-                self._count_failure(job)
+                job_set.count_failure(job.category)
                 job.exit_code = event.exit_code
                 job.reason = event.reason
-                self._telling.tell_failed_run(self._set(job.key), job, will_retry=False)
-                self._telling.tell_run(
-                    self._set(job.key),
+                self._writer.write_failed_run(job_set, job, will_retry=False)
+                self._writer.write_run(
+                    job_set,
                     "failed",
                     job,
                     category=job.category,
@@ -369,18 +377,16 @@ class Fold:
                 )
             case events.JobCancelled():
                 job.reason = event.reason or None
-                self._telling.tell_run(self._set(job.key), "cancelled", job, reason=job.reason)
+                self._writer.write_run(job_set, "cancelled", job, reason=job.reason)
             case events.JobPreempted():
                 job.reason = event.reason
-                self._telling.tell_run(
-                    self._set(job.key), "preempted", job, reason=event.reason, final=True
-                )
+                self._writer.write_run(job_set, "preempted", job, reason=event.reason, final=True)
             case events.JobRejected():
                 job.category = event.code
-                self._count_failure(job)
+                job_set.count_failure(job.category)
                 job.reason = event.reason
-                self._telling.tell_run(
-                    self._set(job.key), "rejected", job, code=event.code, reason=event.reason
+                self._writer.write_run(
+                    job_set, "rejected", job, code=event.code, reason=event.reason
                 )
             case events.JobRequeued():
                 self._requeue(job, event, preempted=stopping == "preempt")
@@ -390,17 +396,16 @@ class Fold:
 
     def _requeue(self, job: Job, event: events.JobRequeued, *, preempted: bool) -> None:
         job.started_ms = None
+        job_set = self._edit_set(job.key)
         if event.shape:
-            job.shape = self._meter.shape(bytes(event.shape), job.priority_class)
+            job.shape = self._meter.name_shape(bytes(event.shape), job.priority_class)
         if preempted:
-            self._telling.tell_run(
-                self._set(job.key), "preempted", job, reason=event.reason, final=False
-            )
+            self._writer.write_run(job_set, "preempted", job, reason=event.reason, final=False)
         else:
-            self._telling.tell_failed_run(self._set(job.key), job, will_retry=True)
-        self._telling.tell_run(self._set(job.key), "requeued", job, reason=event.reason)
+            self._writer.write_failed_run(job_set, job, will_retry=True)
+        self._writer.write_run(job_set, "requeued", job, reason=event.reason)
 
-    # What the runs did.
+    # Reports about runs.
 
     def _run_event(
         self,
@@ -414,39 +419,34 @@ class Fold:
             | events.JobRunLost
         ),
     ) -> None:
-        job = self._touch(event.job_id)
+        job = self._edit(event.job_id)
         if job is None:
             return
         newest = job.run == event.run
         run = job.latest if newest else self._older_run(job.id, event.run)
         if run is None:
             return
-        to = transitions.RUN[type(event)].get(run.state)
+        to = RUN_TRANSITIONS[type(event)].get(run.state)
         if to is None:
             return
         self._runs[job.id, run.number] = run
-        given_up = run.ended_ms is not None
-        if newest and to in transitions.RUNS_ENDED:
-            run_records.hand_over(job, run)
-        run_records.advance(run, to, event, self._message.time_ms)
-        if run.ended_ms is not None and not given_up:
-            self._meter.ended(self._set(job.key), run, self._message.time_ms)
-        if newest and self._step(job, event):
+        had_ended = run.ended_ms is not None
+        if newest and to in RUNS_ENDED:
+            record_preemption_cause(job, run)
+        advance_run(run, to, event, self._message.time_ms)
+        if run.ended_ms is not None and not had_ended:
+            self._meter.end_run(self._edit_set(job.key), run, self._message.time_ms)
+        if newest and self._move(job, event):
             if to == "RUNNING":
                 job.started_ms = self._message.time_ms
-            self._telling.tell_run(self._set(job.key), _MOVED[to], job)
+            self._writer.write_run(self._edit_set(job.key), _RUN_EVENTS[to], job)
 
-    def _count_failure(self, job: Job) -> None:
-        category = job.category or "internal"
-        failures = self._set(job.key).failures
-        failures[category] = failures.get(category, 0) + 1
+    # The records, copied before their first change.
 
-    # The records, copied when they are first touched.
-
-    def _look(self, job_id: str) -> Job | None:
+    def _find(self, job_id: str) -> Job | None:
         return self._jobs.get(job_id) or self._known.jobs.get(job_id)
 
-    def _touch(self, job_id: str) -> Job | None:
+    def _edit(self, job_id: str) -> Job | None:
         job = self._jobs.get(job_id)
         if job is not None:
             return job
@@ -464,18 +464,18 @@ class Fold:
             run = self._older[key] = copy.copy(self._known.runs[key])
         return run
 
-    def _set(self, key: SetKey) -> JobSet:
-        job_set = self._sets.get(key)
+    def _edit_set(self, key: SetKey) -> JobSet:
+        job_set = self._job_sets.get(key)
         if job_set is None:
-            self._sets[key] = job_set = self._known.sets[key].copy()
+            self._job_sets[key] = job_set = self._known.job_sets[key].copy()
         return job_set
 
-    def _step(self, job: Job, event: events.AnyEvent) -> bool:
-        """Move the job as the table says; False when the table has no row for it."""
-        to = transitions.JOB[type(event)].get(job.state)
+    def _move(self, job: Job, event: events.AnyEvent) -> bool:
+        """Move the job to its next state; False if the table has no row for the event."""
+        to = JOB_TRANSITIONS[type(event)].get(job.state)
         if to is None:
             return False
-        job_set = self._set(job.key)
+        job_set = self._edit_set(job.key)
         self._count(job_set, (job.priority_class, job.state), -1)
         self._count(job_set, (job.priority_class, to), 1)
         job.state = to
@@ -491,10 +491,10 @@ class Fold:
         self._counted.setdefault(job_set.key, set()).add(key)
 
     def _finish(self, job: Job) -> None:
-        """Say so when this was the last live job of its set."""
-        job_set = self._set(job.key)
+        """Publish `finished` when this was the last live job of its job set."""
+        job_set = self._edit_set(job.key)
         if job.state in ENDED and job_set.live == 0:
-            # Runs that were never reported as ended hold nothing either.
-            self._meter.accrue(job_set, self._message.time_ms)
+            # Runs that were never reported as ended hold nothing any more.
+            self._meter.count_until(job_set, self._message.time_ms)
             job_set.held.clear()
-            self._telling.tell(job_set, "finished", None, counts=job_set.by_state())
+            self._writer.write(job_set, "finished", None, counts=job_set.by_state())

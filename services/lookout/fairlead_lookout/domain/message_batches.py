@@ -1,0 +1,84 @@
+"""Divides messages of the log into batches, each folded in one transaction."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from fairlead_common.domain.records import events
+from fairlead_lookout.domain.bulk_requests import find_bulk_filters, is_bulk_request
+from fairlead_lookout.domain.model import BulkProgress, Message, RunKey
+from fairlead_lookout.domain.transitions import find_replaced_job
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Some messages, and the positions of each partition before and after them.
+
+    A part of a bulk request is a batch with only its message: `candidates` are the jobs of the
+    part, `progress_before` is how much of the request was folded before it, `progress_after` how
+    much with it, None for the last part.
+    """
+
+    messages: Sequence[Message]
+    before: dict[int, int]
+    after: dict[int, int]
+    candidates: list[str] | None = None
+    progress_before: BulkProgress | None = None
+    progress_after: BulkProgress | None = None
+
+    @property
+    def is_bulk_request(self) -> bool:
+        """Whether this is one bulk request and nothing else."""
+        return len(self.messages) == 1 and is_bulk_request(self.messages[0])
+
+
+def cut_batches(
+    messages: list[Message], before: dict[int, int], after: dict[int, int], events_max: int
+) -> Iterator[Batch]:
+    """Batches of about `events_max` events. A message that is one bulk request is a batch of its
+    own; any other message with a bulk request ends its batch."""
+    part: list[Message] = []
+    count = 0
+    start = before
+    for message in messages:
+        if part and (
+            count >= events_max or is_bulk_request(message) or find_bulk_filters(part[-1:])
+        ):
+            reached = {**start, **{each.partition: each.position + 1 for each in part}}
+            yield Batch(part, start, reached)
+            part, count, start = [], 0, reached
+        part.append(message)
+        count += len(message.sequence.events)
+    if part or start != after:
+        yield Batch(part, start, after)
+
+
+def skip_folded(messages: Iterable[Message], positions: Mapping[int, int]) -> list[Message]:
+    """The messages that a view at these positions has not folded yet."""
+    return [each for each in messages if each.position >= positions.get(each.partition, 0)]
+
+
+def find_job_ids(messages: Sequence[Message]) -> dict[str, None]:
+    """The ids of all jobs that these messages name, in their order: jobs that are named one after
+    the other were often created so, and are near each other in memory. Then the ids of jobs that
+    were submitted again."""
+    named: list[str] = []
+    replaced: list[str] = []
+    for message in messages:
+        for event in message.sequence.events:
+            if isinstance(event, events.JobEvent):
+                named.append(event.job_id)
+                if type(event) is events.JobSubmitted and event.annotations:
+                    job_id = find_replaced_job(event)
+                    if job_id is not None:
+                        replaced.append(job_id)
+    return dict.fromkeys(named + replaced)
+
+
+def find_run_keys(messages: Sequence[Message]) -> set[RunKey]:
+    """(job, run) of all runs that these messages name."""
+    return {
+        (event.job_id, event.run)
+        for message in messages
+        for event in message.sequence.events
+        if isinstance(event, events.RunEvent)
+    }

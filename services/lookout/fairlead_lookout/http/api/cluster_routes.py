@@ -1,0 +1,158 @@
+"""Routes of clusters: what they have, what is used, what runs on their nodes."""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import APIRouter, Depends, Response
+
+from fairlead_common.domain import quantities
+from fairlead_common.domain.permissions import QueueScope
+from fairlead_common.domain.problems import Problem
+from fairlead_common.domain.records import clusters as facts
+from fairlead_lookout.domain.model import Amounts
+from fairlead_lookout.http import responses
+from fairlead_lookout.http.deps import Deps
+from fairlead_lookout.http.json_answers import document_responses, json_response
+from fairlead_lookout.http.long_polls import after_position
+from fairlead_lookout.http.request_parameters import QueueName
+
+JOBS_LISTED_MAX: Final = 20
+_decode: Final = msgspec.json.Decoder(Amounts).decode
+
+
+class NodeUsage(msgspec.Struct):
+    """What runs on a node: the number of runs, some of their jobs, what they request."""
+
+    runs: int = 0
+    jobs: list[str] = []
+    requests: Amounts = {}
+
+
+def add_routes(router: APIRouter, deps: Deps) -> None:
+    """Clusters and their nodes."""
+    VisibleReach = Annotated[QueueScope, Depends(deps.visibility)]
+
+    @router.get(
+        "/clusters",
+        summary="All clusters with their resources and usage",
+        dependencies=[after_position(deps)],
+        responses=document_responses(responses.ClustersResponse, "All clusters.", 400),
+    )
+    async def list_clusters() -> Response:
+        return json_response(await describe_clusters(deps))
+
+    @router.get(
+        "/clusters/{executor}/nodes",
+        summary="The nodes of a cluster and what runs there",
+        dependencies=[after_position(deps)],
+        responses=document_responses(
+            responses.NodesResponse, "Its nodes and what runs there.", 400, 404
+        ),
+    )
+    async def list_nodes(reach: VisibleReach, executor: QueueName) -> Response:
+        return json_response(await describe_nodes(deps, executor, reach))
+
+
+async def describe_clusters(deps: Deps) -> responses.ClustersResponse:
+    """All clusters that have sent a heartbeat or a node."""
+    made = []
+    for executor, heartbeat, nodes in deps.clusters.read_all():
+        usage = await _read_usage(deps, executor)
+        cordon = deps.configuration.find_cordon(executor)
+        made.append(
+            responses.ClusterResponse(
+                executor=executor,
+                backend=heartbeat.backend if heartbeat else "",
+                version=heartbeat.version if heartbeat else "",
+                last_heartbeat=responses.format_time(deps.clusters.times_ms.get(executor)),
+                nodes=len(nodes),
+                pools=_count_pools(nodes),
+                allocatable=_to_units(_add(node.allocatable for node in nodes)),
+                used=_to_units(_add(each.requests for each in usage.values())),
+                runs=sum(each.runs for each in usage.values()),
+                cordoned=cordon is not None,
+                reason=cordon.reason or None if cordon else None,
+                cordoned_nodes=sum(
+                    node.unschedulable
+                    or deps.configuration.find_cordon(executor, node.name) is not None
+                    for node in nodes
+                ),
+            )
+        )
+    return responses.ClustersResponse(clusters=made)
+
+
+async def describe_nodes(deps: Deps, executor: str, reach: QueueScope) -> responses.NodesResponse:
+    """The nodes of a cluster. Raises a 404 `Problem`."""
+    known = {name: nodes for name, _, nodes in deps.clusters.read_all()}
+    if executor not in known:
+        raise Problem("not-found", f"Cluster {executor!r} does not exist.")
+    usage = await _read_usage(deps, executor)
+    visible = await _find_visible_jobs(deps, usage, reach)
+    made = []
+    for node in sorted(known[executor], key=lambda node: node.name):
+        own = usage.get(node.name, NodeUsage())
+        cordon = deps.configuration.find_cordon(executor, node.name)
+        made.append(
+            responses.NodeResponse(
+                node=node.name,
+                pool=node.pool,
+                labels=node.labels,
+                taints=list(node.taints),
+                unschedulable=node.unschedulable,
+                cordoned=cordon is not None,
+                reason=cordon.reason or None if cordon else None,
+                allocatable=_to_units(node.allocatable),
+                used=_to_units(own.requests),
+                runs=own.runs,
+                jobs=[job_id for job_id in own.jobs if job_id in visible],
+            )
+        )
+    return responses.NodesResponse(executor=executor, nodes=made)
+
+
+async def _read_usage(deps: Deps, executor: str) -> dict[str, NodeUsage]:
+    """By node."""
+    rows = await deps.view.read_runs_on(executor)
+    encoded = await deps.view.read_shape_requests(list({row["shape"] for row in rows}))
+    requests = {shape: _decode(amounts) for shape, amounts in encoded.items()}
+    found: dict[str, NodeUsage] = {}
+    for row in rows:
+        usage = found.setdefault(row["node"], NodeUsage())
+        usage.runs += row["runs"]
+        usage.jobs += row["jobs"][: JOBS_LISTED_MAX - len(usage.jobs)]
+        for name, amount in requests.get(row["shape"], {}).items():
+            usage.requests[name] = usage.requests.get(name, 0) + amount * row["runs"]
+    return found
+
+
+async def _find_visible_jobs(
+    deps: Deps, usage: Mapping[str, NodeUsage], reach: QueueScope
+) -> set[str]:
+    """The jobs whose queues the caller may view."""
+    ids = [job_id for each in usage.values() for job_id in each.jobs]
+    if reach.is_everything:
+        return set(ids)
+    queues = await deps.view.read_queues_of(ids)
+    return {job_id for job_id, queue in queues.items() if queue in reach}
+
+
+def _count_pools(nodes: Iterable[facts.Node]) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for node in nodes:
+        totals[node.pool] = totals.get(node.pool, 0) + 1
+    return totals
+
+
+def _add(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for each in amounts:
+        for name, amount in each.items():
+            totals[name] = totals.get(name, 0) + amount
+    return totals
+
+
+def _to_units(amounts: Mapping[str, int]) -> dict[str, float | int]:
+    """Cores, bytes and units."""
+    return {name: quantities.to_number(name, amount) for name, amount in amounts.items()}

@@ -1,0 +1,102 @@
+"""The parameters of requests: their types, and how a text becomes a value."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+from fastapi import Depends, Header, Path, Query
+
+from fairlead_common.domain import ids
+from fairlead_common.domain.lifecycle import JobState
+from fairlead_common.web.query_validation import validated_by
+from fairlead_lookout.store.queries.list_filters import LABEL
+
+GROUP_DIMENSIONS: Final = ("queue", "jobSet", "state", "cluster", "node", "class")
+GROUP_LABELS_MAX: Final = 3
+_STATES_WITH_CATEGORY: Final = ("FAILED", "REJECTED")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)")
+
+Text = Annotated[str | None, Query(max_length=300)]
+QueueName = Annotated[str, Path(max_length=256)]
+JobSetName = Annotated[str, Path(max_length=256)]
+Limit = Annotated[int, Query(ge=1, le=1_000)]
+Cursor = Annotated[str | None, Query(max_length=400)]
+IfNoneMatch = Annotated[str | None, Header(max_length=400)]
+_JobText = Annotated[
+    str, Path(max_length=512, description="A job's id, or `queue/jobSet/clientId`.")
+]
+
+
+def parse_job_id(job: _JobText) -> str:
+    """The id of the job that a path names; a text that names none is returned unchanged."""
+    try:
+        return ids.job_id_of(job)
+    except ValueError:
+        return job
+
+
+JobId = Annotated[str, Depends(parse_job_id)]
+"""A path parameter: a job's id, or `queue/jobSet/clientId`."""
+
+
+def check_states(text: str) -> None:
+    """Raises `ValueError` for a word that is not a job state."""
+    wrong = [word for word in parse_words(text, upper=True) if word not in JobState.__members__]
+    if wrong:
+        raise ValueError(f"{wrong[0][:40]!r} is not a job state. Use {', '.join(JobState)}.")
+
+
+def parse_states(text: str | None, category: str | None) -> tuple[str, ...]:
+    """States from a comma-separated list; with a category only those in which a job has one."""
+    states = parse_words(text, upper=True)
+    if category is not None:
+        return tuple(s for s in _STATES_WITH_CATEGORY if not states or s in states) or states
+    return states
+
+
+def parse_words(text: str | None, *, upper: bool = False) -> tuple[str, ...]:
+    """The words of a comma-separated text, without duplicates, sorted."""
+    words = (text or "").upper() if upper else text or ""
+    return tuple(sorted({word for word in words.split(",") if word}))
+
+
+def parse_prefixed(
+    parameters: Iterable[tuple[str, str]], prefix: str
+) -> tuple[tuple[str, str], ...]:
+    """The pairs given as `<prefix>NAME=VALUE`, sorted by name."""
+    pairs = {name[len(prefix) :]: value for name, value in parameters if name.startswith(prefix)}
+    return tuple(sorted(pairs.items()))
+
+
+def parse_time_ms(text: str) -> int:
+    """A time in RFC 3339 as ms since 1970. Raises `ValueError`."""
+    try:
+        # A plus sign that was not escaped arrives as a space.
+        unescaped = re.sub(r" (\d\d:\d\d)$", r"+\1", text)
+        if _TIME.fullmatch(unescaped) is None:
+            raise ValueError("not RFC 3339")
+        return round(datetime.fromisoformat(unescaped).astimezone(UTC).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        detail = f"{text[:40]!r} is not a valid time. Write it like 2026-01-31T12:00:00Z."
+        raise ValueError(detail) from None
+
+
+Time = Annotated[str, validated_by(parse_time_ms)]
+"""A parameter that is a time."""
+
+
+def parse_dimensions(text: str) -> list[str]:
+    """What to group by. Raises `ValueError`."""
+    names = list(dict.fromkeys(name for name in text.split(",") if name))
+    wrong = [name for name in names if name not in GROUP_DIMENSIONS and not _is_label(name)]
+    if wrong or not names:
+        known = ", ".join((*GROUP_DIMENSIONS, "label.<name>"))
+        raise ValueError(f"{(wrong or [''])[0][:40]!r} is not a group. Use {known}.")
+    if sum(map(_is_label, names)) > GROUP_LABELS_MAX:
+        raise ValueError(f"Jobs can be grouped by at most {GROUP_LABELS_MAX} labels.")
+    return names
+
+
+def _is_label(name: str) -> bool:
+    return name.startswith(LABEL) and len(name) > len(LABEL)
