@@ -58,7 +58,7 @@ def test_a_preempted_job_ends_when_it_wishes_so(machine: World, file: Path) -> N
     wait_lines(machine.whole, file, "started")
     machine.submit("default", "final", shell("taker", f"echo high >> {file}", cpu="2", **HIGH))
     preempted = machine.first("fails", ev.JobPreempted)
-    assert "makes room for" in preempted.reason
+    assert "preempted for" in preempted.reason
     machine.first("taker", ev.JobSucceeded)
     assert machine.see("fails", lambda job: job.state == "PREEMPTED").run == 1
 
@@ -113,12 +113,12 @@ def test_a_gang_with_a_member_that_can_start_nowhere_fails_as_a_whole_with_one_r
     jobs = [shell("sound", "sleep 600", gang=gang), {**bad, "gang": gang}]
     machine.submit("default", "lame", *jobs)
     ends = [machine.first(name, ev.JobFailed) for name in ("lame", "sound")]
-    assert "every node that suits it was tried" in ends[0].reason
-    assert ends[1].reason == f"{machine.ids['lame']}, a member of its gang, could not start: " + (
+    assert "every eligible node was tried" in ends[0].reason
+    assert ends[1].reason == f"gang member {machine.ids['lame']} could not start: " + (
         ends[0].reason
     )
     back = machine.first("sound", ev.JobRequeued)
-    assert "goes back to the queue" in back.reason
+    assert "returns to the queue" in back.reason
     assert not back.counted
 
 

@@ -65,12 +65,12 @@ def test_a_member_that_is_returned_takes_its_gang_back_and_all_fail_when_no_node
     jobs = [idle("steady", **fields), idle("bad", annotations=bad, **fields)]
     simulated.submit("default", "pairs", *jobs)
     ends = [simulated.first(name, ev.JobFailed).reason for name in ("bad", "steady")]
-    assert "every node that suits it was tried" in ends[0]
+    assert "every eligible node was tried" in ends[0]
     assert ends[1].endswith(ends[0])
     leased = simulated.of("bad", ev.JobRunLeased, 2)
     assert {event.node for event in leased} == {"pair0", "pair1"}
     again = simulated.of("steady", ev.JobRequeued, 2)
-    assert all("goes back to the queue" in event.reason for event in again)
+    assert all("returns to the queue" in event.reason for event in again)
     assert not any(event.counted for event in again)
 
 

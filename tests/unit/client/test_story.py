@@ -87,7 +87,7 @@ def test_a_running_job_says_for_how_long() -> None:
 
 
 def test_a_run_that_gives_way_says_for_whom_once_while_it_stops_and_after() -> None:
-    reason = "fair-share: makes room for 0z of queue b; queue a was at 2.00 of its fair share"
+    reason = "fair-share: preempted for 0z of queue b; queue a was at 2.00 of its fair share"
     run = Run(run=1, state="RUNNING", node="n", leased=at(1), running=at(2), reason=reason)
     told = story.of(job("RUNNING", node="n", runs=(run,), stopping="preempt"), NOW)
     assert told[1] == f"It is being stopped: {reason}."

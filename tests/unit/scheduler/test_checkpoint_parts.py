@@ -177,7 +177,7 @@ ODD_QUEUES = {
     "weight 0": (Queue(name="a", weight=0), "not above 0"),
     "a negative weight": (Queue(name="a", weight=-3), "not above 0"),
     "an unreadable limit": (Queue(name="a", limits={"p": {"cpu": "lots"}}), "is not a quantity"),
-    "a negative fraction": (Queue(name="a", limits={"p": {"cpu": -0.5}}), "no fraction"),
+    "a negative fraction": (Queue(name="a", limits={"p": {"cpu": -0.5}}), "not a fraction"),
 }
 
 
@@ -199,8 +199,8 @@ def test_a_record_that_cannot_be_read_is_passed_over_and_named() -> None:
     clusters.fold([bad, node("n1")])
     queues.fold([Entry(0, 0, "queue/a", b'{"type":"queue","weight":null}', 0)], clusters)
     assert [name.node for name in clusters.nodes] == ["n1"]
-    assert "cannot be read" in clusters.invalid_records["e0/n0"]
-    assert "cannot be read" in queues.invalid_records["queue/a"]
+    assert "cannot be decoded" in clusters.invalid_records["e0/n0"]
+    assert "cannot be decoded" in queues.invalid_records["queue/a"]
 
 
 def test_a_node_with_less_than_nothing_has_nothing_and_is_named() -> None:

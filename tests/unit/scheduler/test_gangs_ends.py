@@ -54,7 +54,7 @@ def test_a_member_that_cannot_start_takes_its_gang_back_in_one_append() -> None:
     for event in others:
         assert isinstance(event, ev.JobRunPreempting)
         assert (event.cause, event.for_job) == (PreemptionCause.GANG, None)
-        assert "gang g goes back to the queue: member a could not start on e0/n0" in event.reason
+        assert "gang g returns to the queue: member a could not start on e0/n0" in event.reason
     assert stops([unit]) == {"b-1", "c-1"}
 
 
@@ -130,7 +130,8 @@ def test_a_gang_that_can_never_start_fails_as_a_whole_with_one_reason() -> None:
     assert [type(event) for event in ends] == [ev.JobFailed, ev.JobFailed]
     reasons = {event.reason for event in ends if isinstance(event, ev.JobFailed)}
     assert reasons == {
-        "a, a member of its gang, could not start: 3 nodes could not start it; the last: no room"
+        "gang member a could not start: 3 nodes could not start the job;"
+        " the last one reported: no room"
     }
 
 
@@ -147,8 +148,8 @@ def test_a_later_member_that_says_otherwise_of_its_gang_fails_alone_and_says_how
     assert isinstance(failed, ev.JobFailed)
     assert (failed.job_id, failed.category) == (B, FailureCategory.ADMISSION)
     assert failed.reason == (
-        "its gang g was submitted as size 3, minSize 2, rest wait, and it says size 2, minSize 2,"
-        " rest wait"
+        "gang g was submitted with size 3, minSize 2, rest wait,"
+        " but this member was submitted with size 2, minSize 2, rest wait"
     )
     back(view, failed)
     assert state(view, "a") == "QUEUED"

@@ -421,7 +421,7 @@ def test_a_node_that_vanished_with_its_runs_gives_them_up_after_a_while() -> Non
         assert len(decide(view, held("a-1"), clusters=clusters)) == want
     (event,) = events(decide(view, held("a-1"), clusters=clusters))
     assert isinstance(event, ev.JobRunLost)
-    assert event.reason == "node n0 of executor e0 is gone"
+    assert event.reason == "executor e0 no longer reports node n0"
 
 
 def test_a_node_that_came_back_in_time_keeps_its_runs() -> None:

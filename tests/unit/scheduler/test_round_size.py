@@ -27,8 +27,8 @@ def test_a_round_that_python_makes_in_time_is_made() -> None:
     assert a_round(RoundSizeLimit(schedule), small()).placed_job.tolist() == [0]
 
 
-def test_a_large_round_waits_for_the_kernels_and_says_so() -> None:
-    with pytest.raises(KernelsMissing, match="1 shapes of jobs and 300001 nodes"):
+def test_large_round_is_postponed_until_kernels_are_compiled() -> None:
+    with pytest.raises(KernelsMissing, match="1 job shapes and 300001 nodes"):
         a_round(RoundSizeLimit(schedule), large())
 
 

@@ -70,7 +70,7 @@ FAULTS = {
     ),
     "a limit of an unknown class": (
         rules(class_limits={"x": {"cpu": 0.5}}),
-        "rules.classLimits.x: is no priority class; there are default",
+        "rules.classLimits.x: is not a priority class; choose one of default",
     ),
     "a negative licence": (rules(floating={"licence": -1}), "rules.floating.licence: is -1"),
     "a negative multiplier": (rules(cost_multipliers={"cpu": -1}), "rules.costMultipliers.cpu"),

@@ -242,7 +242,7 @@ SETTINGS = {
         "classLimits: {gold: {cpu: 1}}",
         1,
         "classLimits.gold",
-        "is no priority class; there are",
+        "is not a priority class; choose one of",
     ),
     "a class twice": (
         "priorityClasses: [{name: a, value: 1}, {name: a, value: 2}, {name: default, value: 0}]",

@@ -77,7 +77,9 @@ async def compile_in_child() -> None:
     A child that fails is told of and nothing else: the scheduler goes on as Python.
     """
     environment = {name: value for name, value in os.environ.items() if name != _PLAIN}
-    _logger.info("kernels are being compiled; until then rounds run as Python, and slower")
+    _logger.info(
+        "compiling the engine's kernels; until they are ready rounds run as Python, and slower"
+    )
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "fairlead_scheduler.kernels", _WITH_PARENT),
         stdin=asyncio.subprocess.PIPE,

@@ -37,7 +37,8 @@ class RoundSizeLimit:
         shapes, nodes = len(snapshot.shape_class), len(snapshot.node_number)
         if not self.over and shapes * nodes > PAIRS_MAX:
             raise KernelsMissing(
-                f"{shapes} shapes of jobs and {nodes} nodes are too many for a round before the"
-                " engine's kernels are compiled; that takes a minute or two, once per version"
+                f"the engine's kernels are not compiled yet, and a round of {shapes} job shapes and"
+                f" {nodes} nodes takes too long without them; compiling takes a minute or two, once"
+                " per version"
             )
         return self._engine(snapshot, settings, expired=expired, clock_s=clock_s)

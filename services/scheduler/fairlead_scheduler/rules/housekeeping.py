@@ -141,7 +141,7 @@ def _end_orphaned_lease(view: View, live_leases: Leases, run: RunId) -> AppendBa
     job_id, number = parse_run_id(run)
     if job_id in view.jobs.rows or live_leases.is_given_up(run):
         return AppendBatch((), cleared)
-    lost = ev.JobRunLost(job_id=JobId(job_id), run=number, reason="its job had ended before")
+    lost = ev.JobRunLost(job_id=JobId(job_id), run=number, reason="the job had already ended")
     return AppendBatch(((UNKNOWN_JOB_SET, lost),), cleared)
 
 
@@ -214,7 +214,7 @@ def _accept_late_successes(
         leases: tuple[LeaseChange, ...] = ()
         if c.LIVE_RUN[jobs.run_state.item(row)]:
             if _wishes_run(live_leases, run):
-                why = "an earlier run of its job, which was given up, had succeeded"
+                why = "an earlier run of the job, which had been given up, succeeded"
                 leases = (lease_changes.stop_lease(view, row, why),)
         elif c.HELD[jobs.state.item(row)] and not live_leases.is_given_up(run):
             leases = lease_changes.end_lease(live_leases, run, _executor(view, row))
@@ -310,7 +310,7 @@ def _return_gang_to_queue(
     """A member that could not start takes its gang along, where too few are left to start."""
     job_id = view.jobs.rows.id_at(row)
     why = (
-        f"its gang {gang.name} goes back to the queue: member {job_id} could not start on"
+        f"gang {gang.name} returns to the queue: member {job_id} could not start on"
         f" {run_ends.node_name(view, row)}: {view.jobs.rare[row].failure_reason}"
     )
     for other in sorted(view.gang_members.get(gang, ())):
@@ -369,7 +369,7 @@ def _find_lost_nodes(
     """Nodes whose runs are given up, and why."""
     lost = clusters.find_silent_executors(limits.lost_s)
     found = {
-        name: f"node {name.node} of executor {name.executor} is gone"
+        name: f"executor {name.executor} no longer reports node {name.node}"
         for name in clusters.find_missing_nodes(limits.node_gone_s, limits.stale_s)
     }
     for name in deadlines.find_nodes_with_runs(view, lost):

@@ -131,11 +131,11 @@ class _BatchCollector:
         for job in sorted(jobs, key=lambda job: not rare[job].avoid):
             own = rare[job]
             reason = gangs.get(own.gang) or (
-                f"{name}: every node that suits it was tried; the last of"
-                f" {len(own.avoid)} said: {own.failure_reason}"
+                f"{name}: every eligible node was tried ({len(own.avoid)}); the last one reported:"
+                f" {own.failure_reason}"
             )
             if own.gang is not None:
-                mate = f"{self.id_of(job)}, a member of its gang, could not start: {reason}"
+                mate = f"gang member {self.id_of(job)} could not start: {reason}"
                 gangs.setdefault(own.gang, mate)
             event = ev.JobFailed(
                 job_id=self.id_of(job),
@@ -179,7 +179,7 @@ class _BatchCollector:
 
 def _fail_too_large(batch: AppendBatch, why: str) -> AppendBatch:
     """The end of jobs whose start no log takes: every leader would try it again, and end."""
-    reason = f"what the log is told of its start, and at once, is too large: {why}"
+    reason = f"the records of the job's (or its gang's) start exceed one append: {why}"
     ended = [
         (
             job_set,
@@ -199,9 +199,9 @@ def _preemption_reason(
     own = snapshot.queue_names[snapshot.job_queue[victim]]
     other = snapshot.queue_names[snapshot.job_queue[taker]]
     return (
-        f"{cause.value}: makes room for {name} of queue {other}; queue {own} was at"
+        f"{cause.value}: preempted for {name} of queue {other}; queue {own} was at"
         f" {float(plan.preempted_share[at]):.2f} of its fair share, queue {other} is at"
-        f" {float(plan.preempted_for_share[at]):.2f} with it"
+        f" {float(plan.preempted_for_share[at]):.2f} with that job"
     )
 
 

@@ -88,8 +88,8 @@ def _end_returned(view: View, row: int, rare: c.Rare, unstarted_max: int) -> End
         return ev.JobFailed(
             job_id=job_id,
             category=FailureCategory.ADMISSION,
-            reason=f"{len(rare.avoid) + 1} nodes could not start it; the last: "
-            f"{rare.failure_reason}",
+            reason=f"{len(rare.avoid) + 1} nodes could not start the job; the last one reported:"
+            f" {rare.failure_reason}",
         )
     return ev.JobRequeued(
         job_id=job_id,

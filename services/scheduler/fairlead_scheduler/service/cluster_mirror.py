@@ -39,7 +39,9 @@ async def mirror_clusters(log: EventLog, url: str) -> None:
                 away = False
         except (RedisError, OSError) as error:
             if not away:
-                _logger.warning("Redis is away, the mirror of clusters waits: %s", error)
+                _logger.warning(
+                    "Redis is unavailable; the mirror of the clusters waits for it: %s", error
+                )
             away = True
         finally:
             await client.aclose()

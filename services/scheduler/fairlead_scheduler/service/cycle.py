@@ -167,7 +167,7 @@ class Cycle:
         metrics.POOL_FAILURES.labels(pool).inc()
         metrics.POOL_FAILING.labels(pool).set(1)
         _logger.error(
-            "the round of pool %s failed, for the %d. time in a row",
+            "the round of pool %s failed (failures in a row: %d)",
             pool,
             failure.times,
             exc_info=error,
@@ -209,7 +209,7 @@ class Cycle:
             self._decider.request_round(pool)
             return []
         if self._state.pool_failures.record_success(pool):
-            _logger.info("pool %s goes on", pool)
+            _logger.info("pool %s has recovered", pool)
             metrics.POOL_FAILING.labels(pool).set(0)
         if self._reporter.has_more(pool):
             self._decider.request_round(pool)

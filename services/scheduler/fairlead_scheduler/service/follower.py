@@ -90,8 +90,8 @@ async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
                 await load_specs(pool, view, labelled)
                 if any(job_id not in view.specs for job_id in labelled):
                     raise ViewConflict(
-                        "the leader's checkpoint has left out jobs that ended later than this view"
-                        " has read: it must start anew from that checkpoint"
+                        "the leader's checkpoint omits jobs that ended after this view's position;"
+                        " the process must restart from that checkpoint"
                     )
                 job_fold.fold_messages(view, messages, known)
                 job_fold.advance_positions(view, batch.positions)

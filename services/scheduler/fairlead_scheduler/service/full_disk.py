@@ -36,12 +36,12 @@ class FullDisk:
                 self._wait(DISK_FULL.format(error))
             else:
                 if self.problem is not None:
-                    _logger.info("there is space on the disk again; the scheduler goes on")
+                    _logger.info("the disk has space again; the scheduler continues")
                 self.problem = None
                 return result
             await asyncio.sleep(RETRY_S)
 
     def _wait(self, problem: str) -> None:
         if self.problem is None:
-            _logger.warning("the scheduler waits: %s", problem)
+            _logger.warning("the scheduler is waiting for disk space: %s", problem)
         self.problem = problem

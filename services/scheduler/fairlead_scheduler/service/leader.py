@@ -130,7 +130,9 @@ async def lead(
         now_ms=log_clock.now_ms,
     )
     _logger.info(
-        "leads, with %d live jobs and %d leases", len(state.view.jobs.rows), len(live_leases.by_run)
+        "leading, with %d live jobs and %d leases",
+        len(state.view.jobs.rows),
+        len(live_leases.by_run),
     )
     metrics.LEADING.set(1)
     async with asyncio.TaskGroup() as tasks:
@@ -168,7 +170,7 @@ async def _give_up_runs_without_lease(
     lost = [AppendBatch((missing[run],)) for run in runs]
     if lost:
         _logger.warning(
-            "gives up %d runs: %s", len(lost), lease_changes.NO_LEASE, extra=runs_fields(runs)
+            "giving up %d runs: %s", len(lost), lease_changes.NO_LEASE, extra=runs_fields(runs)
         )
     for records, _ in group_into_appends(lost):
         appended = await producer.append(records)

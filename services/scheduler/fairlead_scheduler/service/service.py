@@ -69,7 +69,7 @@ class Service:
     ) -> AsyncIterator["Service"]:
         """Connect, bring the schema up to date, make the topics, load the saved view."""
         settings.check()
-        _logger.info("loads its checkpoint")
+        _logger.info("loading the checkpoint")
         pool = await open_pool(settings.database_url, name=leader.APPLICATION)
         quarantine = Quarantine("scheduler", settings.skip_records)
         disk = Disk(settings.disk)
@@ -165,7 +165,7 @@ class Service:
         """Return once the log can continue the checkpoint, with the view loaded."""
         if self.unusable is None:
             return
-        _logger.error("waits for a repair: %s", self.unusable)
+        _logger.error("waiting for `fairlead repair`: %s", self.unusable)
         metrics.VIEW_UNUSABLE.set(1)
         while self.unusable is not None:
             await asyncio.sleep(REPAIR_CHECK_S)
@@ -175,7 +175,7 @@ class Service:
             except ViewUnusable as error:
                 self.unusable = error
         metrics.VIEW_UNUSABLE.set(0)
-        _logger.info("the checkpoint was repaired: going on")
+        _logger.info("the checkpoint was repaired; continuing")
 
     async def _lead(self) -> None:
         await leader.stand_by_and_lead(

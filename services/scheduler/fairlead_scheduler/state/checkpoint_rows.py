@@ -165,6 +165,6 @@ def _rows(data: memoryview) -> npt.NDArray[np.void]:
     )
     if rest or not usual.all():
         raise UnreadableRecords(
-            f"a row of the checkpoint has not the {RECORD.itemsize} bytes of format {FORMAT}"
+            f"a row of the checkpoint does not have the {RECORD.itemsize} bytes of format {FORMAT}"
         )
     return rows

@@ -62,7 +62,9 @@ class Clusters:
             try:
                 record = records.decode(entry.value)
             except msgspec.DecodeError as error:
-                self.invalid_records[entry.key] = f"it cannot be read and is passed over: {error}"
+                self.invalid_records[entry.key] = (
+                    f"the record cannot be decoded and is ignored: {error}"
+                )
                 continue
             match record:
                 case records.Heartbeat() as heartbeat:
@@ -99,7 +101,7 @@ class Clusters:
         self.invalid_records.pop(key, None)
         if negative := sorted(what for what, much in node.allocatable.items() if much < 0):
             self.invalid_records[key] = (
-                f"it has less than 0 of {', '.join(negative)}: that counts as 0"
+                f"the node reports less than 0 of {', '.join(negative)}, which counts as 0"
             )
         if name not in self.numbers:
             self._number(name)

@@ -104,7 +104,7 @@ class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
         for name, limits in self.class_limits.items():
             if name not in class_names:
                 known = ", ".join(sorted(class_names))
-                detail = f"is no priority class; there are {known}"
+                detail = f"is not a priority class; choose one of {known}"
                 found.append(FieldError(f"rules.classLimits.{name}", detail))
             for resource, fraction in limits.items():
                 place = f"rules.classLimits.{name}.{resource}"

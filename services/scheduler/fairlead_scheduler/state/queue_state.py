@@ -40,7 +40,9 @@ class Queues:
             try:
                 item = configuration.decode(entry.value)
             except msgspec.DecodeError as error:
-                self.invalid_records[entry.key] = f"it cannot be read and is passed over: {error}"
+                self.invalid_records[entry.key] = (
+                    f"the record cannot be decoded and is ignored: {error}"
+                )
                 continue
             match item:
                 case Queue() as queue:
@@ -79,7 +81,7 @@ def sanitize_queue(queue: Queue) -> tuple[Queue, list[str]]:
     odd: list[str] = []
     weight = queue.weight
     if not math.isfinite(weight) or weight <= 0:
-        odd.append(f"its weight of {weight} is not above 0: it counts as 1")
+        odd.append(f"its weight of {weight} is not above 0, so it counts as 1")
         weight = 1.0
     limits = {
         name: {
@@ -107,7 +109,7 @@ def _is_limit(class_name: str, resource: str, limit: float | str, odd: list[str]
         except ValueError as error:
             why = str(error)
     elif not limit >= 0:
-        why = f"{limit} is no fraction of 0 or more"
+        why = f"{limit} is not a fraction of 0 or more"
     if why:
-        odd.append(f"its limit of {resource} for class {class_name} is passed over: {why}")
+        odd.append(f"its limit of {resource} for class {class_name} is ignored: {why}")
     return not why

@@ -20,8 +20,8 @@ def add_member(view: View, row: int, gang: ev.Gang) -> None:
     known = view.gangs.setdefault(name, terms)
     if terms != known:
         reason = (
-            f"its gang {gang.name} was submitted as {_format_terms(known)},"
-            f" and it says {_format_terms(terms)}"
+            f"gang {gang.name} was submitted with {_format_terms(known)},"
+            f" but this member was submitted with {_format_terms(terms)}"
         )
         _mark_cannot_start(view, row, reason)
         return
@@ -74,7 +74,7 @@ def remove_member(
     ):
         doom = (
             rare.cannot_start_reason
-            or f"{view.jobs.rows.id_at(row)}, a member of its gang, could not start: {failed}"
+            or f"gang member {view.jobs.rows.id_at(row)} could not start: {failed}"
         )
         for job_id in members:
             member = view.jobs.rows[job_id]
