@@ -1,4 +1,4 @@
-"""An installation for tests of `fairlead repair`: a log in Postgres, a scheduler, lookout's fold.
+"""An installation for tests of `fairlead repair`: a log, a scheduler, lookout's fold.
 
 `world` (of the scheduler's tests) writes as submit and as the executor does.
 """
@@ -8,11 +8,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import asyncpg
+from aiokafka import TopicPartition
+from aiokafka.admin import RecordsToDelete
 
 from fairlead_common import db
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.repair_events import Knowledge
 from fairlead_common.log import topics
+from fairlead_common.log.kafka import client as kafka_client
+from fairlead_common.log.kafka.event_log import KafkaLog
 from fairlead_common.log.postgres.event_log import PostgresLog
 from fairlead_common.service import clock
 from fairlead_lookout.service.recovery import Recovery as Lookout
@@ -27,23 +31,23 @@ MONTHS_MS = 90 * 86_400_000
 
 
 class Installation:
-    """One database with the log and all views of it."""
+    """A log, and one database with all views of it."""
 
-    def __init__(self, url: str, redis_url: str, world: World) -> None:
+    def __init__(self, log_url: str, url: str, redis_url: str, world: World) -> None:
         self.world = world
         self.url = url
         self._scheduler = SchedulerSettings(
-            log_url=url, database_url=url, redis_url=redis_url, checkpoint_s=0.05
+            log_url=log_url, database_url=url, redis_url=redis_url, checkpoint_s=0.05
         )
         self._lookout = LookoutSettings(
-            log_url=url, database_url=url, redis_url=redis_url, signing_key="key"
+            log_url=log_url, database_url=url, redis_url=redis_url, signing_key="key"
         )
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, url: str, redis_url: str) -> AsyncIterator["Installation"]:
-        async with World.open(url) as world:
-            yield cls(url, redis_url, world)
+    async def open(cls, log_url: str, url: str, redis_url: str) -> AsyncIterator["Installation"]:
+        async with World.open(log_url) as world:
+            yield cls(log_url, url, redis_url, world)
 
     @asynccontextmanager
     async def scheduler(self, *, saves: bool = True) -> AsyncIterator[Service]:
@@ -96,10 +100,19 @@ class Installation:
     async def expire(self) -> None:
         """The retention of the log passes."""
         log = self.world.log
-        assert isinstance(log, PostgresLog)
-        await log.maintain(clock.now_ms() + MONTHS_MS)
-        start = await log.start_positions(topics.JOBS)
-        assert start == await log.end_positions(topics.JOBS)
+        ends = await log.end_positions(topics.JOBS)
+        match log:
+            case PostgresLog():
+                await log.maintain(clock.now_ms() + MONTHS_MS)
+            case KafkaLog():
+                places = {TopicPartition(topics.JOBS, part): end for part, end in ends.items()}
+                async with kafka_client.admin(log.address, log.away_s) as admin:
+                    await admin.delete_records(
+                        {place: RecordsToDelete(end) for place, end in places.items()}
+                    )
+            case _:
+                raise AssertionError(f"no retention of {log!r} can pass here")
+        assert await log.start_positions(topics.JOBS) == ends
 
     async def execute(self, statement: str) -> None:
         connection = await asyncpg.connect(self.url)

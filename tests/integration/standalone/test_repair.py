@@ -10,8 +10,11 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.log import topics
 from fairlead_common.log.coverage import Mismatch
+from fairlead_common.log.kafka import client as kafka_client
+from fairlead_common.log.kafka.event_log import KafkaLog
 from fairlead_common.service.health import Degraded
 from fairlead_scheduler.service.recovery import SchedulerLeads
+from tests.conftest import Server
 from tests.integration.scheduler.world import EXECUTOR, job_id, submitted
 from tests.integration.standalone.repairing import Installation
 
@@ -20,9 +23,33 @@ DROP_LOOKOUT = "DROP SCHEMA fairlead_lookout CASCADE"
 
 
 @pytest.fixture
-async def installation(fresh_database: str, valkey_url: str) -> AsyncIterator[Installation]:
-    async with Installation.open(fresh_database, valkey_url) as made:
+async def in_postgres(fresh_database: str, valkey_url: str) -> AsyncIterator[Installation]:
+    """The log is in the same database."""
+    async with Installation.open(fresh_database, fresh_database, valkey_url) as made:
         yield made
+
+
+@pytest.fixture
+async def in_kafka(
+    kafka_broker: Server, fresh_database: str, valkey_url: str
+) -> AsyncIterator[Installation]:
+    """The log is on a broker whose topics were deleted before."""
+    log = await KafkaLog.open(kafka_broker.url(), away_s=30)
+    try:
+        async with kafka_client.admin(log.address, log.away_s) as admin:
+            ours = [name for name in await admin.list_topics() if name.startswith("fairlead.")]
+            await admin.delete_topics(ours)
+    finally:
+        await log.close()
+    async with Installation.open(kafka_broker.url(), fresh_database, valkey_url) as made:
+        yield made
+
+
+@pytest.fixture(params=["in_postgres", pytest.param("in_kafka", marks=pytest.mark.kafka)])
+def installation(request: pytest.FixtureRequest) -> Installation:
+    """With each of the logs."""
+    made: Installation = request.getfixturevalue(request.param)
+    return made
 
 
 def running(name: str, run: int = 1) -> list[ev.AnyEvent]:
@@ -168,23 +195,23 @@ async def test_a_view_of_lookout_that_is_behind_is_brought_up_to_the_scheduler(
 
 
 async def test_a_job_of_which_nobody_knows_what_became_is_closed(
-    installation: Installation,
+    in_postgres: Installation,
 ) -> None:
     """Both views are behind, and the lease that would say that the run lives is gone."""
-    await fill(installation)
-    await installation.world.tell(submitted("lost"))
-    await installation.expire()
-    await installation.execute(
+    await fill(in_postgres)
+    await in_postgres.world.tell(submitted("lost"))
+    await in_postgres.expire()
+    await in_postgres.execute(
         "DELETE FROM fairlead_log.entries WHERE part IN (SELECT part FROM fairlead_log.parts"
         f" WHERE topic = 'fairlead.leases.{EXECUTOR}')"
     )
-    done = await installation.repair()
+    done = await in_postgres.repair()
     assert [each.job_id for each in done.differences] == [job_id("runs")]
-    shown = await installation.shown("runs", "waits")
+    shown = await in_postgres.shown("runs", "waits")
     assert (shown["runs"].state, shown["waits"].state) == ("FAILED", "QUEUED")
     assert "Closed by `fairlead repair`" in shown["runs"].reason
-    async with installation.scheduler():
-        await installation.world.first(ev.JobRunLeased, "waits")
+    async with in_postgres.scheduler():
+        await in_postgres.world.first(ev.JobRunLeased, "waits")
 
 
 async def test_both_behind_a_run_with_a_lease_goes_on(installation: Installation) -> None:
@@ -196,11 +223,11 @@ async def test_both_behind_a_run_with_a_lease_goes_on(installation: Installation
 
 
 async def test_views_go_on_in_a_new_log_and_runs_without_leases_are_started_again(
-    installation: Installation,
+    in_postgres: Installation,
 ) -> None:
-    await fill(installation)
-    await installation.execute("DROP SCHEMA fairlead_log CASCADE")
-    async with Installation.open(installation.url, "redis://127.0.0.1:9") as anew:
+    await fill(in_postgres)
+    await in_postgres.execute("DROP SCHEMA fairlead_log CASCADE")
+    async with Installation.open(in_postgres.url, in_postgres.url, "redis://127.0.0.1:9") as anew:
         await anew.world.report_nodes(cores=4)
         await anew.world.tell(submitted("early"))  # accepted before anybody noticed
         async with anew.scheduler() as service:
@@ -228,15 +255,15 @@ async def test_views_go_on_in_a_new_log_and_runs_without_leases_are_started_agai
 
 
 async def test_runs_whose_lease_topic_was_emptied_are_started_again_without_a_repair(
-    installation: Installation,
+    in_postgres: Installation,
 ) -> None:
-    await fill(installation)
-    await installation.execute(
+    await fill(in_postgres)
+    await in_postgres.execute(
         "DELETE FROM fairlead_log.entries USING fairlead_log.parts"
         f" WHERE parts.part = entries.part AND topic = '{topics.leases(EXECUTOR).name}'"
     )
-    world = installation.world
-    async with installation.scheduler():
+    world = in_postgres.world
+    async with in_postgres.scheduler():
         lost = await world.first(ev.JobRunLost, "runs")
         assert "its lease is not in the log any more" in lost.reason
         # The core is free until the job is queued again.
@@ -246,37 +273,37 @@ async def test_runs_whose_lease_topic_was_emptied_are_started_again_without_a_re
         await world.live_leases(lambda live: again in live)
         await world.tell(*running("runs", 2), succeeded("runs", 2))
         await world.first(ev.JobSucceeded, "runs")
-    states = await installation.states("runs", "waits")
+    states = await in_postgres.states("runs", "waits")
     assert states == dict.fromkeys(("runs", "waits"), "SUCCEEDED")
-    assert not await installation.examine()
+    assert not await in_postgres.examine()
 
 
 async def test_a_log_that_was_restored_from_an_older_backup_gives_no_position_twice(
-    installation: Installation,
+    in_postgres: Installation,
 ) -> None:
-    await installation.world.report_nodes(cores=1)
-    await installation.world.tell(submitted("old", hold=True))
-    await fill(installation)
-    await installation.execute(
+    await in_postgres.world.report_nodes(cores=1)
+    await in_postgres.world.tell(submitted("old", hold=True))
+    await fill(in_postgres)
+    await in_postgres.execute(
         "UPDATE fairlead_log.parts SET next = 1 WHERE topic = 'fairlead.jobs' AND next > 0;"
         " DELETE FROM fairlead_log.entries e USING fairlead_log.parts p"
         " WHERE p.part = e.part AND p.topic = 'fairlead.jobs' AND e.position >= p.next"
     )
-    await installation.world.tell(submitted("early"))
-    async with installation.scheduler() as service:
+    await in_postgres.world.tell(submitted("early"))
+    async with in_postgres.scheduler() as service:
         said = await service.checks()["scheduler view"]()
         assert said is not None
         assert "the log was restored from an older backup" in said
-    found = await installation.examine()
+    found = await in_postgres.examine()
     assert found.scheduler is not None
     assert found.lookout is not None
     assert found.scheduler.mismatches == found.lookout.mismatches == (Mismatch.AHEAD,)
-    done = await installation.repair()
+    done = await in_postgres.repair()
     assert done.only_in_log == [job_id("early")]
-    states = await installation.states("old", "runs", "waits", "early")
+    states = await in_postgres.states("old", "runs", "waits", "early")
     assert states["early"] == "QUEUED"
     assert sorted(states.values()) == ["QUEUED", "QUEUED", "QUEUED", "RUNNING"]
-    assert not await installation.examine()
+    assert not await in_postgres.examine()
 
 
 async def test_what_lookout_shows_as_live_and_the_scheduler_has_ended_is_found_and_ended(
