@@ -19,7 +19,7 @@ from msgspec import NODEFAULT, UNSET
 from msgspec import inspect as types
 
 from fairlead_common.service.settings import Settings
-from fairlead_executor.settings import ExecutorSettings
+from fairlead_executor.service.settings import ExecutorSettings
 from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_submit.domain import request_types

@@ -44,7 +44,7 @@ ALLOWED = {
     ("services/lookout/fairlead_lookout/service/fold_loop.py", "secrets.randbelow"): (
         "a lock of its own for each process"
     ),
-    ("services/executor/fairlead_executor/service.py", "secrets.token_hex"): (
+    ("services/executor/fairlead_executor/service/service.py", "secrets.token_hex"): (
         "the name of one process after another"
     ),
     ("services/scheduler/fairlead_scheduler/service/leader_heartbeat.py", "secrets.token_hex"): (

@@ -9,7 +9,7 @@ PURE = {
     "fairlead_scheduler.engine",
     "fairlead_scheduler.rules",
     "fairlead_scheduler.state",
-    "fairlead_executor.reconcile",
+    "fairlead_executor.domain",
     "fairlead_lookout.domain",
 }
 """What decides: without network, loop, clock, chance or logger."""

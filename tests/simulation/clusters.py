@@ -11,9 +11,9 @@ from fairlead_common.domain.ids import JobId, RunId
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import Lease
-from fairlead_executor import pods
-from fairlead_executor.backends.cluster import LogRequest, NoLog
-from fairlead_executor.pods import End, Phase, Pod
+from fairlead_executor.domain import pods
+from fairlead_executor.domain.cluster import LogRequest, NoLog
+from fairlead_executor.domain.pods import End, Phase, Pod
 from tests.simulation.world import World
 
 NODE = {"cpu": 4000, "memory": 6000}

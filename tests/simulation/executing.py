@@ -5,7 +5,7 @@ from fairlead_common.domain.records import clusters
 from fairlead_common.domain.records.clusters import Heartbeat, LeaderHeartbeat, Node
 from fairlead_common.log import Entry
 from fairlead_common.log.topics import CLUSTERS, leases
-from fairlead_executor.core import Core, Turn
+from fairlead_executor.domain.executor_state import ExecutorState, ReconcilePlan
 from tests.simulation.clusters import VirtualCluster
 from tests.simulation.world import Tail, World, Writer
 
@@ -50,10 +50,10 @@ class Executor:
                         nodes[node] = reported
                     case LeaderHeartbeat():
                         raise AssertionError(f"{entry.key} cannot be the key of a leader")
-        self.core = Core(self.name, self.cluster, instance=str(self._starts))
+        self.core = ExecutorState(self.name, self.cluster, instance=str(self._starts))
         position = self._leases.positions[0]
         self.core.take_over(newest.values(), position, before, nodes.values())
-        self._planned: Turn | None = None
+        self._planned: ReconcilePlan | None = None
 
     def turn(self) -> None:
         """Fold some leases, tell what there is to tell, then do it."""
@@ -62,7 +62,7 @@ class Executor:
             return
         self.cluster.advance(world.now_ms)
         batch = self._leases.read()
-        self.core.fold(batch.entries, self._leases.positions[0])
+        self.core.fold_leases(batch.entries, self._leases.positions[0])
         turn = self.core.plan(world.now_ms)
         if turn.empty:
             return
@@ -70,7 +70,7 @@ class Executor:
             if turn.records:
                 self._writer.append(turn.records)
         except AppendRefused:
-            self.core.again()
+            self.core.discard_plan()
             return
         except (AppendUnknown, ProducerFenced):
             self.restart()
@@ -78,4 +78,4 @@ class Executor:
         if world.maybe(0.02):
             self.restart()
             return
-        self.core.done(turn, world.now_ms)
+        self.core.apply(turn, world.now_ms)

@@ -7,8 +7,8 @@ import sys
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.service import process, settings
 from fairlead_common.web import server
-from fairlead_executor.service import Service
-from fairlead_executor.settings import ExecutorSettings
+from fairlead_executor.service.service import Service
+from fairlead_executor.service.settings import ExecutorSettings
 
 
 async def main() -> None:

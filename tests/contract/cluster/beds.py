@@ -11,13 +11,13 @@ import msgspec
 from fairlead_common.domain.ids import JobId, RunId, run_id
 from fairlead_common.domain.records.leases import Lease
 from fairlead_common.service import clock
-from fairlead_executor.backends.cluster import Cluster
 from fairlead_executor.backends.process import ProcessCluster
 from fairlead_executor.backends.simulated import NodeKind, SimulatedCluster, Simulation
 from fairlead_executor.backends.simulated import behaviour as simulated
 from fairlead_executor.backends.simulated.settings import nodes_of
-from fairlead_executor.pods import Pod
-from fairlead_executor.settings import ExecutorSettings
+from fairlead_executor.domain.cluster import Cluster
+from fairlead_executor.domain.pods import Pod
+from fairlead_executor.service.settings import ExecutorSettings
 
 WAIT_S_MAX: Final = 120.0
 

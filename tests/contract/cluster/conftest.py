@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.service import clock
-from fairlead_executor import pods
+from fairlead_executor.domain import pods
 from tests.contract.cluster.beds import Bed, ProcessBed, SimulatedBed, until_run
 
 KINDS: dict[str, Callable[[Path], Bed]] = {"simulated": SimulatedBed, "process": ProcessBed}

@@ -1,12 +1,12 @@
-"""What the executor relies on, whatever cluster it has (`backends/cluster.py`)."""
+"""What the executor relies on, whatever cluster it has (`domain/cluster.py`)."""
 
 import pytest
 
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.service import clock
-from fairlead_executor import pods
-from fairlead_executor.backends.cluster import LogRequest, NoLog
-from fairlead_executor.pods import SUCCEEDED, EndKind, Phase, Pod
+from fairlead_executor.domain import pods
+from fairlead_executor.domain.cluster import LogRequest, NoLog
+from fairlead_executor.domain.pods import SUCCEEDED, EndKind, Phase, Pod
 from tests.contract.cluster.beds import (
     FAILS,
     LASTS,

@@ -16,8 +16,8 @@ from fairlead_common.log.quarantine import Quarantine
 from fairlead_common.log.topics import CLUSTERS, CONFIG, JOBS, REPORTS
 from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_executor.backends.simulated import SimulatedCluster, Simulation
-from fairlead_executor.core import Core
-from fairlead_executor.executor import Executor, fence
+from fairlead_executor.domain.executor_state import ExecutorState
+from fairlead_executor.service.executor import Executor, fence
 from fairlead_lookout.store.topic_caches import ClusterCache as LookoutClusters
 from fairlead_lookout.store.topic_caches import ConfigurationCache, ReportCache, TopicCache
 from fairlead_scheduler.rules.lease_changes import Leases
@@ -125,8 +125,8 @@ async def submit_clusters(log: ValidatingLog) -> set[str]:
 
 
 async def executor_leases(log: ValidatingLog) -> set[str]:
-    core = await an_executor(log)
-    return {name for name in NAMES if poison.a_run(name) in core.desired}
+    state = await an_executor(log)
+    return {name for name in NAMES if poison.a_run(name) in state.desired}
 
 
 async def executor_clusters(log: ValidatingLog) -> set[str]:
@@ -137,17 +137,17 @@ async def executor_clusters(log: ValidatingLog) -> set[str]:
     return {each.key.removeprefix(prefix) for each in entries if each.value is None and each.key}
 
 
-async def an_executor(log: ValidatingLog) -> Core:
+async def an_executor(log: ValidatingLog) -> ExecutorState:
     """An executor that has taken over and reported."""
     node = Node(executor=poison.EXECUTOR, name="n", allocatable={})
     cluster = SimulatedCluster([node], Simulation(min_s=1e6), lambda: 1_000)
-    core = Core(poison.EXECUTOR, cluster, instance="i", heartbeat_ms=50)
+    state = ExecutorState(poison.EXECUTOR, cluster, instance="i", heartbeat_ms=50)
     producer = await fence(log, poison.EXECUTOR)
-    executor = Executor(core, log, producer, "i", lambda: 1_000, lambda: 0.0)
+    executor = Executor(state, log, producer, "i", lambda: 1_000, lambda: 0.0)
     async with working(executor.run()):
-        while executor.trouble is not None:  # noqa: ASYNC110 (as above)
+        while executor.problem is not None:  # noqa: ASYNC110 (as above)
             await asyncio.sleep(0)
-    return core
+    return state
 
 
 READERS: Final[dict[tuple[str, str], Reader]] = {

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_common.service.settings import FILE_VARIABLE, Settings, SettingsError, load
-from fairlead_executor.settings import ExecutorSettings
+from fairlead_executor.service.settings import ExecutorSettings
 from fairlead_lookout.service.settings import Settings as LookoutSettings
 from fairlead_scheduler.service.settings import SchedulerSettings
 from fairlead_submit.service.settings import SubmitSettings

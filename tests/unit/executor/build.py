@@ -6,8 +6,8 @@ import msgspec
 
 from fairlead_common.domain.ids import JobId, RunId, run_id
 from fairlead_common.domain.records.leases import DesiredState, Lease
-from fairlead_executor.pods import End, Phase, Pod
-from fairlead_executor.reconcile import Taken, Wanted
+from fairlead_executor.domain.pods import End, Phase, Pod
+from fairlead_executor.domain.reconciliation import DesiredRun, PendingReported
 
 
 def job(name: str) -> JobId:
@@ -51,20 +51,20 @@ def lease(
         annotations=annotations or {},
         env=env or {},
     )
-    return (
-        msgspec.structs.replace(made, spec=msgspec.Raw(spec)) if wish is DesiredState.RUN else made
-    )
+    if wish is DesiredState.STOP:
+        return made
+    return msgspec.structs.replace(made, spec=msgspec.Raw(spec))
 
 
 def wanted(
     a_lease: Lease,
     *,
-    taken: Taken = Taken.NO,
-    running_told: bool = False,
-    end_told_ms: int = 0,
-) -> Wanted:
-    """A lease with what was told of it."""
-    return Wanted(a_lease, 0, taken, running_told, end_told_ms)
+    pending_reported: PendingReported = PendingReported.NO,
+    running_reported: bool = False,
+    end_reported_ms: int = 0,
+) -> DesiredRun:
+    """A lease with what was reported of its run."""
+    return DesiredRun(a_lease, 0, pending_reported, running_reported, end_reported_ms)
 
 
 def pod(

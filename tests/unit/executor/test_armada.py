@@ -2,7 +2,7 @@
 
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records.leases import Lease
-from fairlead_executor import armada
+from fairlead_executor.domain import armada_names
 
 
 def test_a_run_is_told_in_both_names() -> None:
@@ -13,7 +13,7 @@ def test_a_run_is_told_in_both_names() -> None:
         "OTHER": "x",
     }
     lease = Lease(job_id=JobId("j"), run=1, queue="q", job_set="s", node="n", env=env)
-    assert armada.named(lease).env == {
+    assert armada_names.add_armada_names(lease).env == {
         **env,
         "ARMADA_JOB_ID": "j",
         "ARMADA_GANG_ID": "g",

@@ -3,7 +3,7 @@
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.leases import Lease
-from fairlead_executor import environment
+from fairlead_executor.domain import environment
 
 NODE = Node(executor="e", name="n", allocatable={}, labels={"rack": "r7"})
 
@@ -11,7 +11,7 @@ NODE = Node(executor="e", name="n", allocatable={}, labels={"rack": "r7"})
 def told(label: str | None, node: Node | None) -> dict[str, str]:
     env = {} if label is None else {environment.LABEL: label}
     lease = Lease(job_id=JobId("j"), run=1, queue="q", job_set="s", node="n", env=env)
-    return environment.on_node(lease, node).env
+    return environment.add_node_environment(lease, node).env
 
 
 def test_a_run_knows_its_node() -> None:

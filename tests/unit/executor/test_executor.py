@@ -16,9 +16,15 @@ from fairlead_common.domain.records.leases import Lease
 from fairlead_common.log import topics
 from fairlead_common.log.memory_log import AppendFailure, MemoryLog
 from fairlead_executor.backends.simulated import SimulatedCluster, Simulation
-from fairlead_executor.core import Core
-from fairlead_executor.executor import Executor, Superseded, fence, producer_name, rest_s
-from fairlead_executor.pods import Phase
+from fairlead_executor.domain.executor_state import ExecutorState
+from fairlead_executor.domain.pods import Phase
+from fairlead_executor.service.executor import (
+    Executor,
+    Superseded,
+    fence,
+    pause_after_s,
+    producer_name,
+)
 from tests.unit.executor.build import lease, run
 
 WAIT_S_MAX: Final = 120.0
@@ -40,8 +46,8 @@ class Bed:
 
     async def executor(self, instance: str) -> Executor:
         producer = await fence(self.log, "e")
-        core = Core("e", self.cluster, instance=instance, heartbeat_ms=50)
-        return Executor(core, self.log, producer, instance, self.clock, lambda: 0.0)
+        state = ExecutorState("e", self.cluster, instance=instance, heartbeat_ms=50)
+        return Executor(state, self.log, producer, instance, self.clock, lambda: 0.0)
 
     @asynccontextmanager
     async def running(self, executor: Executor) -> AsyncIterator[asyncio.Task[None]]:
@@ -78,7 +84,7 @@ class Bed:
 
 
 async def ready(bed: Bed, executor: Executor) -> None:
-    await bed.until(lambda: executor.trouble is None)
+    await bed.until(lambda: executor.problem is None)
 
 
 @pytest.mark.parametrize("fault", list(AppendFailure))
@@ -103,10 +109,10 @@ async def test_nothing_is_created_while_the_log_is_away() -> None:
         for _ in range(3):
             bed.log.core.fail_next(AppendFailure.REFUSED, NAME)
         await bed.write(lease("a"))
-        await bed.until(lambda: executor.trouble is not None)
+        await bed.until(lambda: executor.problem is not None)
         assert not bed.is_created("a")
         await bed.until(lambda: bed.is_created("a"))
-        assert executor.trouble is None
+        assert executor.problem is None
 
 
 async def test_an_executor_that_is_fenced_ends_and_has_done_nothing_since() -> None:
@@ -177,4 +183,4 @@ async def test_a_successor_tells_ends_once_more() -> None:
 def test_a_turn_that_did_much_is_followed_by_the_next_at_once(
     did: int, took_s: float, want_s: float
 ) -> None:
-    assert rest_s(did, took_s) == pytest.approx(want_s)
+    assert pause_after_s(did, took_s) == pytest.approx(want_s)

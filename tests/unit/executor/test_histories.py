@@ -19,11 +19,11 @@ from fairlead_common.domain.records.clusters import Heartbeat
 from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_common.log.protocol import Entry
 from fairlead_common.log.topics import CLUSTERS, JOBS
-from fairlead_executor import pods
-from fairlead_executor.backends.cluster import LogRequest, NoLog
-from fairlead_executor.core import Core, Turn
-from fairlead_executor.pods import SUCCEEDED, End, Phase, Pod
-from fairlead_executor.reconcile import REPEAT_MS
+from fairlead_executor.domain import pods
+from fairlead_executor.domain.cluster import LogRequest, NoLog
+from fairlead_executor.domain.executor_state import ExecutorState, ReconcilePlan
+from fairlead_executor.domain.pods import SUCCEEDED, End, Phase, Pod
+from fairlead_executor.domain.reconciliation import REPEAT_REPORT_MS
 from tests.unit.executor.build import lease, run
 
 JOBS_MAX: Final = 4
@@ -148,7 +148,7 @@ class History:
             if entry.value is not None:
                 newest[entry.key] = entry
         self.cluster.may_start.clear()
-        self.core = Core("e", self.cluster)
+        self.core = ExecutorState("e", self.cluster)
         self.core.take_over(list(newest.values()), self.position(), self.heartbeat, ())
         self.read_to = len(self.log)
 
@@ -175,24 +175,24 @@ class History:
     def read(self, count: int) -> None:
         entries = self.log[self.read_to : self.read_to + count]
         self.read_to += len(entries)
-        self.core.fold(entries, self.read_to * 3)
+        self.core.fold_leases(entries, self.read_to * 3)
 
-    def read_again(self) -> None:
+    def replace_leases(self) -> None:
         """The same entries twice."""
-        self.core.fold(self.log[max(0, self.read_to - 2) : self.read_to], self.read_to * 3)
+        self.core.fold_leases(self.log[max(0, self.read_to - 2) : self.read_to], self.read_to * 3)
 
     def turn(self, fault: str) -> None:
         turn = self.core.plan(self.now_ms)
         if fault == "refused":
-            self.core.again()
+            self.core.discard_plan()
             return
         self.told(turn)
         if fault == "killed after telling":
             self.restart()
         else:
-            self.core.done(turn, self.now_ms)
+            self.core.apply(turn, self.now_ms)
 
-    def told(self, turn: Turn) -> None:
+    def told(self, turn: ReconcilePlan) -> None:
         for record in turn.records:
             assert record.value is not None
             if record.topic == CLUSTERS:
@@ -227,7 +227,7 @@ class History:
             for name in NAMES:
                 self.cluster.step(run(name), self.now_ms)
             self.clear_ended()
-            self.now_ms += REPEAT_MS // 4
+            self.now_ms += REPEAT_REPORT_MS // 4
             self.check()
         assert not self.live, f"never ended: {set(self.live)}"
         assert not self.cluster.there, f"left behind: {set(self.cluster.there)}"
@@ -265,7 +265,7 @@ def test_no_run_starts_twice_and_each_lease_ends_once(history: list[tuple[object
             case ("read", int(count)):
                 world.read(count)
             case ("read again",):
-                world.read_again()
+                world.replace_leases()
             case ("turn", str(fault)):
                 world.turn(fault)
             case ("pod", str(name)):

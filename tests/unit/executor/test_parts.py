@@ -9,11 +9,11 @@ import pytest
 
 from fairlead_common.domain.ids import RunId
 from fairlead_common.service.settings import SettingsError, load
-from fairlead_executor.backends.cluster import LogRequest
 from fairlead_executor.backends.process import cgroup, logs, machine, processes
 from fairlead_executor.backends.process.folders import Folders
 from fairlead_executor.backends.process.retention import Retention
-from fairlead_executor.settings import ExecutorSettings
+from fairlead_executor.domain.cluster import LogRequest
+from fairlead_executor.service.settings import ExecutorSettings
 
 
 async def read(path: Path, request: LogRequest) -> bytes:

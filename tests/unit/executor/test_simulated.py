@@ -5,7 +5,6 @@ from typing import Final
 import pytest
 
 from fairlead_common.domain.records.events import FailureCategory
-from fairlead_executor import pods
 from fairlead_executor.backends.simulated import NodeKind, SimulatedCluster, Simulation
 from fairlead_executor.backends.simulated.behaviour import (
     EXIT_CODE,
@@ -15,7 +14,8 @@ from fairlead_executor.backends.simulated.behaviour import (
     behaviour,
 )
 from fairlead_executor.backends.simulated.settings import nodes_of
-from fairlead_executor.pods import SUCCEEDED, EndKind, Phase
+from fairlead_executor.domain import pods
+from fairlead_executor.domain.pods import SUCCEEDED, EndKind, Phase
 from tests.unit.executor.build import lease, run
 
 NODES: Final = nodes_of((NodeKind(count=3),), "e", "default", {"zone": "a"})

@@ -5,11 +5,11 @@ from typing import assert_never
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.service import clock
 from fairlead_common.service.settings import SettingsError
-from fairlead_executor.backends.cluster import Cluster
 from fairlead_executor.backends.process import ProcessCluster
 from fairlead_executor.backends.simulated import SimulatedCluster
 from fairlead_executor.backends.simulated.settings import nodes_of
-from fairlead_executor.settings import ExecutorSettings
+from fairlead_executor.domain.cluster import Cluster
+from fairlead_executor.service.settings import ExecutorSettings
 
 
 async def open_cluster(settings: ExecutorSettings, log_id: str) -> Cluster:

@@ -358,7 +358,7 @@ def _stop_beyond_runtime(
     for row in rows:
         if _is_wanted(view, live_leases, row):
             runtime_s = int(jobs.runtime_ms_max[row]) // 1000
-            why = f"it ran longer than the {runtime_s} s that it may"
+            why = f"it exceeded its maximum run time of {runtime_s} s"
             lease = lease_changes.stop_lease(view, row, why, FailureCategory.DEADLINE)
             yield AppendBatch((), (lease,))
 

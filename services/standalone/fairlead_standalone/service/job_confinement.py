@@ -9,7 +9,7 @@ from fairlead_common.domain.errors import WorldError
 from fairlead_common.service import settings
 from fairlead_common.service.settings import SettingsError
 from fairlead_executor.confinement.choice import choose
-from fairlead_executor.settings import ExecutorSettings
+from fairlead_executor.service.settings import ExecutorSettings
 
 ALLOWED = "--shared-unconfined allows tokens and jobs of other people all the same."
 REFUSED = (

@@ -24,8 +24,6 @@ from fairlead_common.domain.records.leases import Lease
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_common.service import clock
 from fairlead_common.service.json_logging import run_fields
-from fairlead_executor import pods
-from fairlead_executor.backends.cluster import LogRequest, NoLog, Stream
 from fairlead_executor.backends.process import (
     admission,
     cgroup,
@@ -40,8 +38,10 @@ from fairlead_executor.backends.process.forkserver import Failure, ForkServer, R
 from fairlead_executor.backends.process.isolation import Isolation
 from fairlead_executor.backends.process.retention import Retention
 from fairlead_executor.confinement.choice import choose
-from fairlead_executor.pods import End, Phase, Pod
-from fairlead_executor.settings import ExecutorSettings
+from fairlead_executor.domain import pods
+from fairlead_executor.domain.cluster import LogRequest, NoLog, Stream
+from fairlead_executor.domain.pods import End, Phase, Pod
+from fairlead_executor.service.settings import ExecutorSettings
 
 LOOK_S: Final = 1.0
 MEMORY_S: Final = 0.5

@@ -13,9 +13,9 @@ import msgspec
 from fairlead_common.domain.ids import RunId
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import Lease
-from fairlead_executor import pods
 from fairlead_executor.backends.simulated.settings import Simulation
-from fairlead_executor.pods import End
+from fairlead_executor.domain import pods
+from fairlead_executor.domain.pods import End
 
 PREFIX: Final = "fairlead.dev/simulated-"
 SECONDS: Final = PREFIX + "seconds"

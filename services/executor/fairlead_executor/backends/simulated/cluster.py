@@ -16,11 +16,11 @@ from fairlead_common.domain.ids import RunId, run_id
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import Lease
-from fairlead_executor import pods
-from fairlead_executor.backends.cluster import LogRequest, NoLog
 from fairlead_executor.backends.simulated.behaviour import Behaviour, behaviour
 from fairlead_executor.backends.simulated.settings import Simulation
-from fairlead_executor.pods import End, Phase, Pod
+from fairlead_executor.domain import pods
+from fairlead_executor.domain.cluster import LogRequest, NoLog
+from fairlead_executor.domain.pods import End, Phase, Pod
 
 _NEXT_S_MAX: Final = 60.0
 

@@ -20,7 +20,7 @@ import msgspec
 from fairlead_common.domain.ids import RunId
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.leases import Lease
-from fairlead_executor.pods import End, Pod
+from fairlead_executor.domain.pods import End, Pod
 
 FOLLOW_LINES_MAX: Final = 1_000_000
 

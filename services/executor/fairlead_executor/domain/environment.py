@@ -10,7 +10,7 @@ from fairlead_common.domain.records.leases import Lease
 LABEL: Final = "FAIRLEAD_GANG_UNIFORMITY_LABEL"
 
 
-def on_node(lease: Lease, node: Node | None) -> Lease:
+def add_node_environment(lease: Lease, node: Node | None) -> Lease:
     """The lease with the name of its node, and the value there of the label of its gang."""
     known = {**lease.env, "FAIRLEAD_NODE": lease.node}
     label = lease.env.get(LABEL)

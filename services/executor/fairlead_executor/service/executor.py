@@ -1,7 +1,8 @@
-"""The executor with its waits: follows its leases, and takes turns for as long as it runs.
+"""The executor's loops: it follows its leases, and reconciles them with its cluster.
 
-A turn is planned, told and done one after the other; while the log is away a turn waits, and runs
-go on. Of two executors of one name the newer fences the older, which ends with `Superseded`.
+One plan after the other is made, appended and applied. While the log is unavailable the append
+waits, and runs continue. Of two executors of one name the newer fences the older, which ends with
+`Superseded`.
 """
 
 import asyncio
@@ -24,17 +25,17 @@ from fairlead_common.domain.records.clusters import Heartbeat, LeaderHeartbeat, 
 from fairlead_common.log import EventLog, topics
 from fairlead_common.log.compacted_reader import read_newest, read_newest_entries
 from fairlead_common.log.protocol import Entry, Positions, Producer, Record, caught_up
-from fairlead_executor import metrics
-from fairlead_executor.core import Core, Turn
-from fairlead_executor.reconcile import Tell
+from fairlead_common.service.json_logging import runs_fields
+from fairlead_executor.domain.executor_state import ExecutorState, ReconcilePlan
+from fairlead_executor.domain.reconciliation import Report
+from fairlead_executor.service import metrics
 
 PAUSE_S_MIN: Final = 0.02
 PAUSE_S_MAX: Final = 0.25
 PAUSE_FACTOR: Final = 3.0
-"""Between turns this many times what the last one took: under load turns become fewer and larger.
-"""
-MANY: Final = 1_000
-"""A turn that did so much is large enough: what comes next need not wait to become more."""
+"""The pause after a plan, in multiples of its duration: under load plans become larger."""
+ACTIONS_WITHOUT_PAUSE: Final = 1_000
+"""After a plan with this many actions the next one follows without a pause."""
 
 RETRY_S_MIN: Final = 0.1
 RETRY_S_MAX: Final = 5.0
@@ -44,9 +45,13 @@ READ_S: Final = 10.0
 _logger = logging.getLogger("fairlead.executor")
 
 
-def rest_s(did: int, took_s: float) -> float:
-    """How long to rest after a turn that did so many things and took so long."""
-    return 0.0 if did >= MANY else min(PAUSE_S_MAX, max(PAUSE_S_MIN, PAUSE_FACTOR * took_s))
+def pause_after_s(actions: int, took_s: float) -> float:
+    """The pause after a plan with this many actions and this duration."""
+    return (
+        0.0
+        if actions >= ACTIONS_WITHOUT_PAUSE
+        else min(PAUSE_S_MAX, max(PAUSE_S_MIN, PAUSE_FACTOR * took_s))
+    )
 
 
 class Superseded(WorldError):
@@ -54,70 +59,70 @@ class Superseded(WorldError):
 
 
 class Executor:
-    """Drives a `Core`. `producer` comes from `fence`; `clock` gives ms, `monotonic` seconds."""
+    """Drives an `ExecutorState`. `producer` is from `fence`; `clock` gives ms, `monotonic` s."""
 
     def __init__(
         self,
-        core: Core,
+        state: ExecutorState,
         log: EventLog,
         producer: Producer,
         instance: str,
         clock: Callable[[], int],
         monotonic: Callable[[], float],
     ) -> None:
-        self.core = core
-        self.trouble: str | None = "has not told the log of itself yet"
-        """What keeps the executor from its work, if anything does."""
+        self.state = state
+        self.problem: str | None = "it has not written its first heartbeat yet"
+        """Why the executor cannot read or report now; None: it can."""
         self._log = log
         self._instance = instance
         self._clock = clock
         self._monotonic = monotonic
         self._producer = producer
-        self._bell = asyncio.Event()
-        self._room = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._caught_up = asyncio.Event()
         self._clusters_at: Positions = {}
 
     @property
     def _name(self) -> str:
-        return self.core.name
+        return self.state.name
 
     async def run(self) -> None:
-        """Take over, then follow leases and take turns until cancelled."""
+        """Take over, then follow leases and reconcile until cancelled."""
         await self._take_over()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.core.cluster.run(), name="cluster")
+            tasks.create_task(self.state.cluster.run(), name="cluster")
             tasks.create_task(self._follow(), name="leases")
-            tasks.create_task(self._turns(), name="turns")
+            tasks.create_task(self._reconcile_forever(), name="reconcile")
 
     async def shut_down(self, grace_s: int) -> None:
-        """After `run` was cancelled: stop the runs and tell so, if they end with the executor."""
-        if not self.core.cluster.stops_with_executor:
+        """After `run` was cancelled: stop the runs and report it, if they end with the executor."""
+        if not self.state.cluster.stops_with_executor:
             return
-        self.core.close(grace_s)
+        self.state.begin_shutdown(grace_s)
         try:
             async with asyncio.timeout(grace_s + 2.0):
                 self._producer = await self._log.producer(producer_name(self._name))
-                work = asyncio.create_task(self.core.cluster.run())
+                work = asyncio.create_task(self.state.cluster.run())
                 try:
                     await self._until_all_ended()
                 finally:
                     work.cancel()
         except (TimeoutError, LogUnavailable) as error:
-            left = self.core.living
-            _logger.warning("%d runs could not be ended and told in time: %s", left, error)
+            left = self.state.live_pods
+            _logger.warning("%d runs could not be stopped and reported in time: %s", left, error)
 
     async def _until_all_ended(self) -> None:
         while True:
-            turn = await self._turn()
-            if turn.empty and not self.core.living:
+            plan = await self._reconcile()
+            if plan.empty and not self.state.live_pods:
                 return
-            if turn.empty:
-                await self._woken(PAUSE_S_MAX)
+            if plan.empty:
+                await self._wait_for_change(PAUSE_S_MAX)
 
     # Taking over.
 
     async def _take_over(self) -> None:
-        """Whoever had the name is fenced; read what is to be known. Nothing is done yet."""
+        """Read leases, nodes and the last heartbeat of this name, whose old producer is fenced."""
         there, self._clusters_at = await read_newest(self._log, topics.CLUSTERS)
         before: Heartbeat | None = None
         nodes: list[Node] = []
@@ -132,12 +137,12 @@ class Executor:
                 case LeaderHeartbeat():
                     raise AssertionError(f"{key} cannot be the key of a leader")
         entries, position = await self._newest_leases()
-        self.core.take_over(entries, position, before, nodes)
+        self.state.take_over(entries, position, before, nodes)
         _logger.info(
             "executor %s takes over %d leases and %d pods",
             self._name,
-            len(self.core.desired),
-            len(self.core.cluster.pods),
+            len(self.state.desired),
+            len(self.state.cluster.pods),
         )
 
     async def _newest_leases(self) -> tuple[list[Entry], int]:
@@ -149,71 +154,79 @@ class Executor:
     # Leases.
 
     async def _follow(self) -> None:
-        """Fold the lease topic as it grows; a little ahead of the turns at most."""
+        """Fold the lease topic as it grows, at most a little ahead of the plans."""
         topic = topics.leases(self._name).name
-        reader = await self._log.reader(topic, {0: self.core.position})
+        reader = await self._log.reader(topic, {0: self.state.position})
         pause_s = RETRY_S_MIN
         while True:
-            while self.core.busy:
-                self._room.clear()
-                await self._room.wait()
+            while self.state.has_more_due:
+                self._caught_up.clear()
+                await self._caught_up.wait()
             try:
                 batch = await reader.read(records_max=READ_RECORDS_MAX, wait_s=READ_S)
             except LogUnavailable as error:
-                self.trouble = f"cannot read its leases: {error}"
+                self.problem = f"it cannot read its leases: {error}"
                 await asyncio.sleep(pause_s)
                 pause_s = min(RETRY_S_MAX, 2 * pause_s)
                 continue
             except PositionExpired:
                 await reader.close()
-                self.core.read_again(*await self._newest_leases())
-                reader = await self._log.reader(topic, {0: self.core.position})
-                self._bell.set()
+                dropped = self.state.replace_leases(*await self._newest_leases())
+                if dropped:
+                    _logger.warning(
+                        "%d leases ended unseen or left the log: their pods are stopped",
+                        len(dropped),
+                        extra=runs_fields(dropped),
+                    )
+                reader = await self._log.reader(topic, {0: self.state.position})
+                self._changed.set()
                 continue
             pause_s = RETRY_S_MIN
-            self.core.fold(batch.entries, batch.positions[0])
+            self.state.fold_leases(batch.entries, batch.positions[0])
             if batch.entries:
-                self._bell.set()
+                self._changed.set()
 
-    # Turns.
+    # Reconciliation.
 
-    async def _turns(self) -> None:
+    async def _reconcile_forever(self) -> None:
         while True:
             started_s = self._monotonic()
-            turn = await self._turn()
-            self._room.set()
+            plan = await self._reconcile()
+            self._caught_up.set()
             took_s = self._monotonic() - started_s
-            if not self.core.busy:
-                await asyncio.sleep(rest_s(len(turn.actions), took_s))
-                await self._woken(self.core.idle_s(self._clock()))
+            if not self.state.has_more_due:
+                await asyncio.sleep(pause_after_s(len(plan.actions), took_s))
+                await self._wait_for_change(self.state.idle_s(self._clock()))
 
-    async def _turn(self) -> Turn:
-        """One turn: plan, tell, do."""
+    async def _reconcile(self) -> ReconcilePlan:
+        """Make one plan, append it, apply it."""
         with _timed("plan", self._monotonic):
-            turn = self.core.plan(self._clock())
-        if turn.records:
+            plan = self.state.plan(self._clock())
+        if plan.records:
             with _timed("append", self._monotonic):
-                await self._append(turn.records)
-            self.trouble = None
+                await self._append(plan.records)
+            self.problem = None
         with _timed("do", self._monotonic):
-            self.core.done(turn, self._clock())
-        metrics.LEASES.set(len(self.core.desired))
-        metrics.PODS.set(len(self.core.cluster.pods))
-        for action in turn.actions:
-            if isinstance(action, Tell):
+            self.state.apply(plan, self._clock())
+        metrics.LEASES.set(len(self.state.desired))
+        metrics.PODS.set(len(self.state.cluster.pods))
+        for action in plan.actions:
+            if isinstance(action, Report):
                 metrics.REPORTS.labels(type(action.event).__name__).inc()
-        return turn
+        return plan
 
-    async def _woken(self, wait_s: float) -> None:
-        """Return when leases came in, the cluster changed, or that much time has passed."""
-        bell = asyncio.ensure_future(self._bell.wait())
-        change = asyncio.ensure_future(self.core.cluster.changed())
+    async def _wait_for_change(self, wait_s: float) -> None:
+        """Return when leases arrived, the cluster changed, or this time has passed."""
+        leases = asyncio.ensure_future(self._changed.wait())
+        change = asyncio.ensure_future(self.state.cluster.changed())
         try:
-            await asyncio.wait((bell, change), timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                (leases, change), timeout=wait_s, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
-            bell.cancel()
+            leases.cancel()
             change.cancel()
-        self._bell.clear()
+        self._changed.clear()
 
     async def _append(self, records: list[Record]) -> None:
         """Append until it is done. Raises `Superseded`."""
@@ -224,12 +237,12 @@ class Executor:
             except RecordTooLarge:
                 raise
             except AppendRefused as error:
-                self._failed("refused", error)
+                self._note_failed_append("refused", error)
             except AppendUnknown as error:
-                self._failed("unknown", error)
-                await self._producer_anew()
+                self._note_failed_append("unknown", error)
+                await self._renew_producer()
             except ProducerFenced as error:
-                raise Superseded(self._superseded()) from error
+                raise Superseded(self._superseded_message()) from error
             else:
                 at = appended.get((topics.CLUSTERS, 0))
                 if at is not None:
@@ -238,12 +251,12 @@ class Executor:
             await asyncio.sleep(pause_s)
             pause_s = min(RETRY_S_MAX, 2 * pause_s)
 
-    def _failed(self, outcome: str, error: Exception) -> None:
-        self.trouble = f"cannot report: {error}"
+    def _note_failed_append(self, outcome: str, error: Exception) -> None:
+        self.problem = f"it cannot report: {error}"
         metrics.APPENDS_FAILED.labels(outcome).inc()
-        _logger.warning("an append is tried again (%s): %s", outcome, error)
+        _logger.warning("retrying an append (%s): %s", outcome, error)
 
-    async def _producer_anew(self) -> None:
+    async def _renew_producer(self) -> None:
         """Become the producer again after an unknown outcome, unless another executor came first.
 
         A newer executor that has appended shows in its heartbeat; one that has not is fenced by
@@ -255,12 +268,12 @@ class Executor:
                 self._producer = await self._log.producer(producer_name(self._name))
                 instance = await self._newest_instance()
             except LogUnavailable as error:
-                self._failed("unknown", error)
+                self._note_failed_append("unknown", error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(RETRY_S_MAX, 2 * pause_s)
                 continue
             if instance not in (None, self._instance):
-                raise Superseded(self._superseded())
+                raise Superseded(self._superseded_message())
             return
 
     async def _newest_instance(self) -> str | None:
@@ -282,7 +295,7 @@ class Executor:
             await reader.close()
         return instance
 
-    def _superseded(self) -> str:
+    def _superseded_message(self) -> str:
         return (
             f"another executor named {self._name!r} has taken over this cluster; give each executor"
             " a name of its own (FAIRLEAD_EXECUTOR), or run only one of this name"

@@ -19,7 +19,7 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
 """What has another word there; all else differs in its beginning alone."""
 
 
-def named(lease: Lease) -> Lease:
+def add_armada_names(lease: Lease) -> Lease:
     """The lease with everything that Fairlead tells a run said in both names."""
     also = {
         OTHER_NAMES.get(name, name.replace(OURS, THEIRS, 1)): text

@@ -4,9 +4,6 @@ from prometheus_client import Counter, Gauge, Histogram
 
 LEASES = Gauge("fairlead_executor_leases", "Leases that are not cleared")
 PODS = Gauge("fairlead_executor_pods", "Pods on the cluster, ended ones that wait included")
-LEASES_UNREADABLE = Counter(
-    "fairlead_executor_leases_unreadable_total", "Lease records that could not be decoded"
-)
 REPORTS = Counter("fairlead_executor_reports_total", "Reports appended", ["type"])
 TURN_SECONDS = Histogram(
     "fairlead_executor_turn_seconds", "Time of one turn, by step (s)", ["step"]

@@ -9,18 +9,18 @@ from fairlead_common.domain.ids import RunId
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import DesiredState
-from fairlead_executor import pods
-from fairlead_executor.pods import SUCCEEDED, EndKind, Phase, Pod
-from fairlead_executor.reconcile import (
-    REPEAT_MS,
+from fairlead_executor.domain import pods
+from fairlead_executor.domain.pods import SUCCEEDED, EndKind, Phase, Pod
+from fairlead_executor.domain.reconciliation import (
+    REPEAT_REPORT_MS,
     Action,
     Create,
+    DesiredRun,
+    PendingReported,
     Remove,
+    Report,
     RuleOut,
     Stop,
-    Taken,
-    Tell,
-    Wanted,
     reconcile,
 )
 from tests.unit.executor.build import job, lease, pod, run, wanted
@@ -31,7 +31,7 @@ NOW_MS = 100_000
 class Case(msgspec.Struct):
     """`want`: the actions, each in a few words (see `short`)."""
 
-    wanted: Sequence[Wanted] = ()
+    wanted: Sequence[DesiredRun] = ()
     pods: Sequence[Pod] = ()
     want: Sequence[str] = ()
     closing_s: int | None = None
@@ -40,7 +40,7 @@ class Case(msgspec.Struct):
 def short(action: Action) -> str:
     """An action as a test writes it; jobs by the first letter of their id."""
     match action:
-        case Tell(name, event):
+        case Report(name, event):
             more = ""
             match event:
                 case ev.JobRunFailed():
@@ -59,7 +59,7 @@ def short(action: Action) -> str:
 
 
 FAILED = pods.failed(FailureCategory.EXIT_CODE, "x", 3)
-LONG = "it ran longer than the 60 s that it may"
+LONG = "it exceeded its maximum run time of 60 s"
 
 CASES = {
     "a new lease is told pending before it is created": Case(
@@ -67,19 +67,19 @@ CASES = {
         want=["tell pending a", "create a"],
     ),
     "a lease told pending by this executor has a pod, and nothing is left to do": Case(
-        wanted=[wanted(lease("a"), taken=Taken.NOW)],
+        wanted=[wanted(lease("a"), pending_reported=PendingReported.NOW)],
         pods=[pod("a", Phase.CREATED)],
     ),
     "a lease told pending before a restart and without a pod is never created": Case(
-        wanted=[wanted(lease("a"), taken=Taken.BEFORE)],
+        wanted=[wanted(lease("a"), pending_reported=PendingReported.BEFORE)],
         want=["rule out a lost"],
     ),
     "a pod that somebody deleted is a failure of that name": Case(
-        wanted=[wanted(lease("a"), taken=Taken.NOW)],
+        wanted=[wanted(lease("a"), pending_reported=PendingReported.NOW)],
         want=["rule out a failed"],
     ),
     "a pod that somebody deleted after its end was told is not missed": Case(
-        wanted=[wanted(lease("a"), taken=Taken.NOW, end_told_ms=1)],
+        wanted=[wanted(lease("a"), pending_reported=PendingReported.NOW, end_reported_ms=1)],
     ),
     "a run waits for the one whose room it takes": Case(
         wanted=[wanted(lease("a", after=("b",)))],
@@ -99,25 +99,26 @@ CASES = {
         want=["tell pending b", "create b"],
     ),
     "a start is told once": Case(
-        wanted=[wanted(lease("a"), taken=Taken.NOW)],
+        wanted=[wanted(lease("a"), pending_reported=PendingReported.NOW)],
         pods=[pod("a")],
         want=["tell running a"],
     ),
     "a start that was told is not told again": Case(
-        wanted=[wanted(lease("a"), running_told=True)],
+        wanted=[wanted(lease("a"), running_reported=True)],
         pods=[pod("a")],
     ),
     "a lease that says stop stops the pod within its grace": Case(
         wanted=[
             wanted(
-                lease("a", wish=DesiredState.STOP, why="preempted", grace_s=7), running_told=True
+                lease("a", wish=DesiredState.STOP, why="preempted", grace_s=7),
+                running_reported=True,
             )
         ],
         pods=[pod("a")],
         want=["stop a 7s stopped preempted"],
     ),
     "a pod that is stopping is not stopped again": Case(
-        wanted=[wanted(lease("a", wish=DesiredState.STOP), running_told=True)],
+        wanted=[wanted(lease("a", wish=DesiredState.STOP), running_reported=True)],
         pods=[pod("a", stopping=True)],
     ),
     "a lease that says stop and has no pod makes sure that none comes": Case(
@@ -125,12 +126,12 @@ CASES = {
         want=["rule out a stopped"],
     ),
     "a run that lasts longer than it may is stopped": Case(
-        wanted=[wanted(lease("a", runtime_s_max=60), running_told=True)],
+        wanted=[wanted(lease("a", runtime_s_max=60), running_reported=True)],
         pods=[pod("a", started_ms=NOW_MS - 60_000)],
         want=[f"stop a 30s failed {LONG}"],
     ),
     "a run that may still last is left alone": Case(
-        wanted=[wanted(lease("a", runtime_s_max=60), running_told=True)],
+        wanted=[wanted(lease("a", runtime_s_max=60), running_reported=True)],
         pods=[pod("a", started_ms=NOW_MS - 59_999)],
     ),
     "a pod that nobody wants is stopped": Case(
@@ -155,16 +156,20 @@ CASES = {
         want=["tell returned a"],
     ),
     "an end that was told waits for its lease to be cleared": Case(
-        wanted=[wanted(lease("a"), running_told=True, end_told_ms=NOW_MS - REPEAT_MS + 1)],
+        wanted=[
+            wanted(lease("a"), running_reported=True, end_reported_ms=NOW_MS - REPEAT_REPORT_MS + 1)
+        ],
         pods=[pod("a", Phase.ENDED, end=SUCCEEDED, started_ms=7)],
     ),
     "an end whose lease is not cleared for a minute is told again": Case(
-        wanted=[wanted(lease("a"), running_told=True, end_told_ms=NOW_MS - REPEAT_MS)],
+        wanted=[
+            wanted(lease("a"), running_reported=True, end_reported_ms=NOW_MS - REPEAT_REPORT_MS)
+        ],
         pods=[pod("a", Phase.ENDED, end=SUCCEEDED, started_ms=7)],
         want=["tell succeeded a"],
     ),
     "a run that won the race against its stop is told as it ended": Case(
-        wanted=[wanted(lease("a", wish=DesiredState.STOP), running_told=True)],
+        wanted=[wanted(lease("a", wish=DesiredState.STOP), running_reported=True)],
         pods=[pod("a", Phase.ENDED, end=SUCCEEDED, started_ms=7)],
         want=["tell succeeded a"],
     ),
@@ -174,15 +179,15 @@ CASES = {
     ),
     "a closing executor stops what lives, within what it has": Case(
         wanted=[
-            wanted(lease("a", grace_s=30), running_told=True),
-            wanted(lease("b", grace_s=2), running_told=True),
+            wanted(lease("a", grace_s=30), running_reported=True),
+            wanted(lease("b", grace_s=2), running_reported=True),
         ],
         pods=[pod("a"), pod("b")],
         closing_s=10,
         want=["stop a 10s stopped executor shut down", "stop b 2s stopped executor shut down"],
     ),
     "a closing executor tells what ended": Case(
-        wanted=[wanted(lease("a"), running_told=True)],
+        wanted=[wanted(lease("a"), running_reported=True)],
         pods=[pod("a", Phase.ENDED, end=pods.stopped("executor shut down"), started_ms=7)],
         closing_s=10,
         want=["tell stopped a executor shut down"],
@@ -201,7 +206,7 @@ def test_reconcile(case: Case) -> None:
     assert [short(action) for action in actions] == list(case.want)
 
 
-def sorted_by_job(several: Sequence[Wanted]) -> list[Wanted]:
+def sorted_by_job(several: Sequence[DesiredRun]) -> list[DesiredRun]:
     return sorted(several, key=lambda each: each.lease.job_id)
 
 

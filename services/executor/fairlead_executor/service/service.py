@@ -16,12 +16,12 @@ from fairlead_common.log.validating_log import ValidatingLog
 from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk
 from fairlead_common.service.health import Check
-from fairlead_executor import api
-from fairlead_executor.backends.cluster import Cluster
 from fairlead_executor.backends.connect import open_cluster
-from fairlead_executor.core import Core
-from fairlead_executor.executor import Executor, fence
-from fairlead_executor.settings import ExecutorSettings
+from fairlead_executor.domain.cluster import Cluster
+from fairlead_executor.domain.executor_state import ExecutorState
+from fairlead_executor.http import api
+from fairlead_executor.service.executor import Executor, fence
+from fairlead_executor.service.settings import ExecutorSettings
 
 
 class Service:
@@ -71,7 +71,7 @@ class Service:
         """What `/readyz` asks."""
 
         async def reporting() -> str | None:
-            return self.executor.trouble
+            return self.executor.problem
 
         return {"reporting": reporting, "quarantine": self._log.quarantine.check()}
 
@@ -88,7 +88,7 @@ def _executor(
     settings: ExecutorSettings, log: EventLog, producer: Producer, cluster: Cluster
 ) -> Executor:
     instance = secrets.token_hex(8)
-    core = Core(
+    state = ExecutorState(
         settings.executor,
         cluster,
         instance=instance,
@@ -97,4 +97,4 @@ def _executor(
         heartbeat_ms=round(settings.heartbeat_s * 1000),
         armada_names=settings.armada_names,
     )
-    return Executor(core, log, producer, instance, clock.now_ms, clock.monotonic_s)
+    return Executor(state, log, producer, instance, clock.now_ms, clock.monotonic_s)

@@ -5,8 +5,8 @@ import signal
 from typing import Final
 
 from fairlead_common.domain.records.events import FailureCategory
-from fairlead_executor import pods
-from fairlead_executor.pods import End
+from fairlead_executor.domain import pods
+from fairlead_executor.domain.pods import End
 
 SIGNAL_EXIT_CODE: Final = 128
 """A command ended by signal n has the exit code 128 + n, as shells count."""

@@ -6,9 +6,9 @@ import re
 import pytest
 
 from fairlead_common.domain.records.events import FailureCategory
-from fairlead_executor import pods
-from fairlead_executor.backends.process.sentences import could_not_start, ended
-from fairlead_executor.pods import SUCCEEDED, End, EndKind
+from fairlead_executor.backends.process.run_ends import could_not_start, ended
+from fairlead_executor.domain import pods
+from fairlead_executor.domain.pods import SUCCEEDED, End, EndKind
 
 STARTS = {
     "an unknown command": (("exec", errno.ENOENT, "no", "nosuch"), "there is no command 'nosuch'"),

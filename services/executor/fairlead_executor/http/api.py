@@ -1,4 +1,4 @@
-"""HTTP of the executor: the logs of its runs, for lookout and its short-lived signed tokens."""
+"""`GET /logs/{run}`: the output of runs, for callers with a short-lived token of lookout."""
 
 import re
 from collections.abc import AsyncIterator
@@ -11,13 +11,7 @@ from fairlead_common.domain.ids import JOB_ID_LENGTH, RunId
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web import auth
-from fairlead_executor.backends.cluster import (
-    FOLLOW_LINES_MAX,
-    Cluster,
-    LogRequest,
-    NoLog,
-    Stream,
-)
+from fairlead_executor.domain.cluster import FOLLOW_LINES_MAX, Cluster, LogRequest, NoLog, Stream
 
 RUN: Final = re.compile(rf"[0-9a-z]{{{JOB_ID_LENGTH}}}-[0-9]{{1,9}}")
 BEARER: Final = "Bearer "
@@ -38,15 +32,21 @@ def routes(cluster: Cluster, signing_key: str) -> APIRouter:
     ) -> StreamingResponse:
         token = authorization.removeprefix(BEARER)
         if auth.verify(signing_key, token, clock.now_ms()) != f"logs:{run_id}":
-            raise Problem("unauthenticated", "The token is none for this log, or has expired.")
+            raise Problem(
+                "unauthenticated",
+                "This log link is invalid or has expired. Open the job page again for a new one.",
+            )
         if not RUN.fullmatch(run_id):
-            raise Problem("not-found", f"{run_id!r} is no run.")
+            raise Problem(
+                "not-found",
+                f"{run_id!r} is not a run id. A run id is a job id, a hyphen and a number.",
+            )
         request = LogRequest(stream=stream, tail=tail, since_bytes=since_bytes, follow=follow)
         parts = cluster.logs(RunId(run_id), request)
         try:
             first = await anext(parts, b"")
         except NoLog as error:
-            raise Problem("not-found", f"There is no log of {run_id}: {error}.") from error
+            raise Problem("not-found", f"There is no log of run {run_id}: {error}.") from error
         return StreamingResponse(_all(first, parts), media_type="text/plain; charset=utf-8")
 
     return router

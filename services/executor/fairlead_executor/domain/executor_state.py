@@ -1,16 +1,15 @@
-"""The executor without waiting: folds leases, plans a turn, and does it once its reports are told.
+"""What one executor knows: it folds leases, plans reports and actions, and notes what was done.
 
-    core.fold(entries, positions)
-    turn = core.plan(now_ms)            # what to append
-    ... append turn.records, again until it is done ...
-    core.done(turn, now_ms)             # what was told is noted, what is to be done is done
+    state.fold_leases(entries, position)
+    plan = state.plan(now_ms)           # what to append
+    ... append plan.records, repeated until it succeeds ...
+    state.apply(plan, now_ms)           # notes what was reported, and acts on the cluster
 
-Nothing here reads a clock or touches the log, so a simulation drives the same code in virtual time.
-A turn looks only at runs that something happened to; now and then it looks at all of them.
+Nothing here reads a clock or the log, so a simulation drives the same code in virtual time. A plan
+covers only runs that changed or are due; every `FULL_PASS_MS` it covers all of them.
 """
 
 import itertools
-import logging
 from collections.abc import Iterable
 from typing import Final, assert_never
 
@@ -23,35 +22,33 @@ from fairlead_common.domain.records.clusters import Heartbeat, Node
 from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_common.domain.timers import Timers
 from fairlead_common.log.protocol import Entry, Record
-from fairlead_common.service.json_logging import run_fields, runs_fields
-from fairlead_executor import armada, environment, metrics, report
-from fairlead_executor.backends.cluster import Cluster
-from fairlead_executor.reconcile import (
+from fairlead_executor.domain import armada_names as armada
+from fairlead_executor.domain import environment, report_records
+from fairlead_executor.domain.cluster import Cluster
+from fairlead_executor.domain.reconciliation import (
     Action,
     Create,
+    DesiredRun,
+    PendingReported,
     Remove,
     Report,
     RuleOut,
+    RunReport,
     Stop,
-    Taken,
-    Tell,
-    Wanted,
     deadline_ms,
     reconcile,
 )
 
-FULL_MS: Final = 10_000
-"""All runs are looked at as often as this."""
-RUNS_PER_TURN_MAX: Final = 10_000
-NODES_PER_TURN_MAX: Final = 5_000
-WAITING_MAX: Final = 50_000
-"""Most leases that a heartbeat names as not yet told pending."""
-
-_logger = logging.getLogger("fairlead.executor")
+FULL_PASS_MS: Final = 10_000
+"""All runs are examined at least this often (ms)."""
+RUNS_PER_PASS_MAX: Final = 10_000
+NODES_PER_PASS_MAX: Final = 5_000
+WAITING_LEASES_MAX: Final = 50_000
+"""Most leases that a heartbeat names as not yet reported pending."""
 
 
-class Turn(msgspec.Struct, frozen=True):
-    """What one turn wants appended, and what it does afterwards."""
+class ReconcilePlan(msgspec.Struct, frozen=True):
+    """What to append, and what to do on the cluster afterwards."""
 
     records: list[Record]
     actions: list[Action]
@@ -60,12 +57,12 @@ class Turn(msgspec.Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to tell or to do."""
+        """Whether there is nothing to report and nothing to do."""
         return not self.records and not self.actions
 
 
-class Core:
-    """What one executor knows. `position`: where it reads its leases next."""
+class ExecutorState:
+    """Leases, what was reported of their runs, and nodes. `position`: the next lease to read."""
 
     def __init__(
         self,
@@ -80,7 +77,7 @@ class Core:
     ) -> None:
         self.name = name
         self.cluster = cluster
-        self.desired: dict[RunId, Wanted] = {}
+        self.desired: dict[RunId, DesiredRun] = {}
         self.position = 0
         self.closing_s: int | None = None
         self._instance = instance
@@ -88,16 +85,16 @@ class Core:
         self._version = version
         self._heartbeat_ms = heartbeat_ms
         self._armada_names = armada_names
-        self._beat_ms: int | None = None
+        self._heartbeat_at_ms: int | None = None
         self._full_ms: int | None = None
         self._dirty: dict[RunId, None] = {}
-        self._untaken: dict[RunId, int] = {}
+        self._pending_unreported: dict[RunId, int] = {}
         self._waiting_for: dict[RunId, set[RunId]] = {}
         self._deadlines: Timers[RunId] = Timers()
         self._known_nodes: dict[str, Node] = {}
         self._nodes_seen: object = None
 
-    # What comes in.
+    # Input: leases.
 
     def take_over(
         self,
@@ -106,81 +103,73 @@ class Core:
         before: Heartbeat | None,
         nodes: Iterable[Node],
     ) -> None:
-        """Begin where the executor before this one ended.
+        """Continue where the previous executor of this name ended.
 
         `newest` are the live entries of the lease topic, `position` is where it is read next;
-        `before` and `nodes` are what `fairlead.clusters` holds under this executor's name. Which
-        leases were told pending follows from the heartbeat that went with the telling.
+        `before` and `nodes` are the heartbeat and the nodes that `fairlead.clusters` holds under
+        this name. That heartbeat says which leases were reported pending: it was appended together
+        with the reports.
         """
         waiting = frozenset(before.leases_waiting) if before is not None else frozenset()
         taken_to = before.leases_position if before is not None else 0
-        self.desired, self._untaken, self._waiting_for = {}, {}, {}
-        self.fold(newest, position)
+        self.desired, self._pending_unreported, self._waiting_for = {}, {}, {}
+        self.fold_leases(newest, position)
         for run, wanted in self.desired.items():
             if wanted.position < taken_to and wanted.position not in waiting:
-                wanted.taken = Taken.BEFORE
-                self._untaken.pop(run, None)
+                wanted.pending_reported = PendingReported.BEFORE
+                self._pending_unreported.pop(run, None)
         self._known_nodes = {node.name: node for node in nodes}
         self._nodes_seen = None
-        self._beat_ms = self._full_ms = None
+        self._heartbeat_at_ms = self._full_ms = None
 
-    def read_again(self, newest: Iterable[Entry], position: int) -> None:
-        """Fold a topic that was read from its start; leases that are no more in it are gone."""
+    def replace_leases(self, newest: Iterable[Entry], position: int) -> list[RunId]:
+        """Fold a topic that was read from its start; leases that are missing there are dropped.
+
+        Returns the runs of the dropped leases.
+        """
         entries = list(newest)
         there = {entry.key for entry in entries}
-        gone = [Entry(0, 0, run, None, 0) for run in self.desired if run not in there]
-        if gone:
-            _logger.warning(
-                "%d leases ended unseen or are no longer in the log: their pods are stopped",
-                len(gone),
-                extra=runs_fields(entry.key for entry in gone),
-            )
-        self.fold([*entries, *gone], position)
+        missing = [run for run in self.desired if run not in there]
+        self.fold_leases([*entries, *(Entry(0, 0, run, None, 0) for run in missing)], position)
+        return missing
 
-    def fold(self, entries: Iterable[Entry], position: int) -> None:
-        """Take in what the lease topic says. Repeats change nothing."""
+    def fold_leases(self, entries: Iterable[Entry], position: int) -> None:
+        """Fold entries of the lease topic. Repeated entries change nothing."""
         for entry in entries:
             run = RunId(entry.key)
-            self._touch(run)
+            self._mark_dirty(run)
             if entry.value is None:
-                self._forget(run)
+                self._drop_run(run)
                 continue
-            try:
-                lease = leases.decode(entry.value)
-            except msgspec.DecodeError as error:
-                metrics.LEASES_UNREADABLE.inc()
-                _logger.error(
-                    "the lease of %s cannot be read: %s", run, error, extra=run_fields(run)
-                )
-                continue
+            lease = leases.decode(entry.value)
             wanted = self.desired.get(run)
             if wanted is not None:
-                self._wait_no_more(run, wanted.lease)
+                self._drop_waiting(run, wanted.lease)
                 wanted.lease, wanted.position = lease, entry.position
             else:
-                wanted = self.desired[run] = Wanted(lease, entry.position)
-            if lease.wish is DesiredState.STOP or wanted.taken is not Taken.NO:
-                self._untaken.pop(run, None)
+                wanted = self.desired[run] = DesiredRun(lease, entry.position)
+            if lease.wish is DesiredState.STOP or wanted.pending_reported is not PendingReported.NO:
+                self._pending_unreported.pop(run, None)
             else:
-                self._untaken[run] = entry.position
+                self._pending_unreported[run] = entry.position
                 for other in lease.after:
                     self._waiting_for.setdefault(RunId(other), set()).add(run)
         self.position = position
 
-    def _touch(self, run: RunId) -> None:
+    def _mark_dirty(self, run: RunId) -> None:
         self._dirty[run] = None
         waiting = self._waiting_for.get(run)
         if waiting:
             self._dirty |= dict.fromkeys(waiting)
 
-    def _forget(self, run: RunId) -> None:
+    def _drop_run(self, run: RunId) -> None:
         wanted = self.desired.pop(run, None)
-        self._untaken.pop(run, None)
+        self._pending_unreported.pop(run, None)
         self._deadlines.unset([run])
         if wanted is not None:
-            self._wait_no_more(run, wanted.lease)
+            self._drop_waiting(run, wanted.lease)
 
-    def _wait_no_more(self, run: RunId, lease: Lease) -> None:
+    def _drop_waiting(self, run: RunId, lease: Lease) -> None:
         for other in lease.after:
             waiting = self._waiting_for.get(RunId(other))
             if waiting is not None:
@@ -188,12 +177,12 @@ class Core:
                 if not waiting:
                     del self._waiting_for[other]
 
-    # What goes out.
+    # Output: reports and actions.
 
-    def plan(self, now_ms: int) -> Turn:
-        """What is to be told and done now."""
+    def plan(self, now_ms: int) -> ReconcilePlan:
+        """What to report and to do now."""
         for run in self.cluster.changes(now_ms):
-            self._touch(run)
+            self._mark_dirty(run)
         actions = reconcile(
             self.desired,
             self.cluster.pods,
@@ -201,9 +190,9 @@ class Core:
             only=self._due(now_ms),
             closing_s=self.closing_s,
         )
-        tells = [action for action in actions if isinstance(action, Tell)]
+        reports = [action for action in actions if isinstance(action, Report)]
         creates = [action for action in actions if isinstance(action, Create)]
-        records = report.records(self.name, tells, self.desired)
+        records = report_records.report_records(self.name, reports, self.desired)
         nodes = self._changed_nodes()
         records += [
             clusters.node_gone_record(self.name, name)
@@ -212,27 +201,27 @@ class Core:
             for name, node in nodes.items()
         ]
         heartbeat = None
-        if creates or nodes or self._beat_is_due(now_ms):
+        if creates or nodes or self._heartbeat_is_due(now_ms):
             heartbeat = self._heartbeat(now_ms, creates)
             records.append(clusters.heartbeat_record(heartbeat))
-        return Turn(records, actions, nodes, heartbeat)
+        return ReconcilePlan(records, actions, nodes, heartbeat)
 
     def _due(self, now_ms: int) -> list[RunId]:
-        """The runs to look at; the others that are due come with the next turns."""
+        """The runs to examine; what exceeds `RUNS_PER_PASS_MAX` follows with the next plan."""
         self._dirty |= dict.fromkeys(self._deadlines.due(now_ms))
-        if self._full_ms is None or not 0 < self._full_ms - now_ms <= FULL_MS:
-            self._full_ms = now_ms + FULL_MS
+        if self._full_ms is None or not 0 < self._full_ms - now_ms <= FULL_PASS_MS:
+            self._full_ms = now_ms + FULL_PASS_MS
             self._dirty |= dict.fromkeys(self.desired)
             self._dirty |= dict.fromkeys(self.cluster.pods)
         due = list(self._dirty)
-        if len(due) <= RUNS_PER_TURN_MAX:
+        if len(due) <= RUNS_PER_PASS_MAX:
             self._dirty = {}
             return due
-        self._dirty = dict.fromkeys(due[RUNS_PER_TURN_MAX:])
-        return due[:RUNS_PER_TURN_MAX]
+        self._dirty = dict.fromkeys(due[RUNS_PER_PASS_MAX:])
+        return due[:RUNS_PER_PASS_MAX]
 
     def _changed_nodes(self) -> dict[str, Node | None]:
-        """Nodes that are not as they were last reported; None: gone."""
+        """Nodes that differ from what was last reported; None: removed."""
         nodes = self.cluster.nodes()
         if nodes is self._nodes_seen:
             return {}
@@ -241,24 +230,28 @@ class Core:
             name: node for name, node in there.items() if self._known_nodes.get(name) != node
         }
         changed |= {name: None for name in self._known_nodes if name not in there}
-        if len(changed) > NODES_PER_TURN_MAX:
-            return dict(itertools.islice(changed.items(), NODES_PER_TURN_MAX))
+        if len(changed) > NODES_PER_PASS_MAX:
+            return dict(itertools.islice(changed.items(), NODES_PER_PASS_MAX))
         self._nodes_seen = nodes
         return changed
 
-    def _beat_is_due(self, now_ms: int) -> bool:
-        """Also when the clock was set back: an executor that waits for it would fall silent."""
-        return self._beat_ms is None or not 0 <= now_ms - self._beat_ms < self._heartbeat_ms
+    def _heartbeat_is_due(self, now_ms: int) -> bool:
+        """True also when the clock was set back: the executor would else be silent until then."""
+        return (
+            self._heartbeat_at_ms is None
+            or not 0 <= now_ms - self._heartbeat_at_ms < self._heartbeat_ms
+        )
 
     def _heartbeat(self, now_ms: int, creates: Iterable[Create]) -> Heartbeat:
-        """With what a successor must know: which leases are told pending by this append."""
-        told = {run_id(create.lease.job_id, create.lease.run) for create in creates}
-        waiting = sorted(at for run, at in self._untaken.items() if run not in told)
+        """Names the leases that are not reported pending by this append: the next executor of this
+        name needs them."""
+        reported = {run_id(create.lease.job_id, create.lease.run) for create in creates}
+        waiting = sorted(at for run, at in self._pending_unreported.items() if run not in reported)
         return Heartbeat(
             executor=self.name,
             leases_position=self.position,
-            # What is beyond the bound counts as told: a successor would have it queued again.
-            leases_waiting=tuple(waiting[:WAITING_MAX]),
+            # Leases beyond the bound count as reported: the next executor has them queued again.
+            leases_waiting=tuple(waiting[:WAITING_LEASES_MAX]),
             instance=self._instance,
             address=self._address,
             backend=self.cluster.backend,
@@ -266,17 +259,17 @@ class Core:
             at_ms=now_ms,
         )
 
-    def done(self, turn: Turn, now_ms: int) -> None:
-        """The records of the turn are in the log: note that, and do the rest of it."""
+    def apply(self, plan: ReconcilePlan, now_ms: int) -> None:
+        """Note that the plan's records are in the log, and do its actions."""
         creates: list[Lease] = []
         removes: list[RunId] = []
-        for action in turn.actions:
+        for action in plan.actions:
             match action:
-                case Tell(run, event):
-                    self._told(run, event, now_ms)
+                case Report(run, event):
+                    self._note_report(run, event, now_ms)
                 case Create(lease):
                     creates.append(self._with_environment(lease))
-                    self._without_spec(lease)
+                    self._drop_spec(lease)
                 case Stop(run, grace_s, end):
                     self.cluster.stop(run, grace_s, end)
                 case RuleOut(run, end):
@@ -289,62 +282,62 @@ class Core:
             self.cluster.create(creates, now_ms)
         if removes:
             self.cluster.remove(removes)
-        for name, node in turn.nodes.items():
+        for name, node in plan.nodes.items():
             if node is None:
                 self._known_nodes.pop(name, None)
             else:
                 self._known_nodes[name] = node
-        if turn.heartbeat is not None:
-            self._beat_ms = now_ms
+        if plan.heartbeat is not None:
+            self._heartbeat_at_ms = now_ms
 
-    def _told(self, run: RunId, event: Report, now_ms: int) -> None:
+    def _note_report(self, run: RunId, event: RunReport, now_ms: int) -> None:
         wanted = self.desired.get(run)
         if wanted is None:
             return
         match event:
             case ev.JobRunPending():
-                wanted.taken = Taken.NOW
-                self._untaken.pop(run, None)
+                wanted.pending_reported = PendingReported.NOW
+                self._pending_unreported.pop(run, None)
             case ev.JobRunRunning():
-                wanted.running_told = True
+                wanted.running_reported = True
                 pod = self.cluster.pods.get(run)
                 due_ms = None if pod is None else deadline_ms(wanted, pod)
                 if due_ms is not None:
                     self._deadlines.set([(due_ms, run)])
             case _:
-                wanted.end_told_ms = now_ms
+                wanted.end_reported_ms = now_ms
                 self._deadlines.unset([run])
 
     def _with_environment(self, lease: Lease) -> Lease:
-        lease = environment.on_node(lease, self._known_nodes.get(lease.node))
-        return armada.named(lease) if self._armada_names else lease
+        lease = environment.add_node_environment(lease, self._known_nodes.get(lease.node))
+        return armada.add_armada_names(lease) if self._armada_names else lease
 
-    def _without_spec(self, lease: Lease) -> None:
-        """Give the memory of a pod spec back: nobody needs it after the pod was created."""
+    def _drop_spec(self, lease: Lease) -> None:
+        """Free the memory of the pod spec, which is not needed once the pod was created."""
         wanted = self.desired.get(run_id(lease.job_id, lease.run))
         if wanted is not None:
             wanted.lease = msgspec.structs.replace(wanted.lease, spec=msgspec.Raw(b""))
 
-    def close(self, grace_s: int) -> None:
-        """From now on create nothing, and stop all that lives within this grace at most."""
+    def begin_shutdown(self, grace_s: int) -> None:
+        """Create no more runs, and stop all live ones with at most this grace."""
         self.closing_s = grace_s
         self._full_ms = None
 
-    def again(self) -> None:
-        """A planned turn was given up: look at everything again."""
+    def discard_plan(self) -> None:
+        """A plan was not carried out: examine all runs and nodes again."""
         self._full_ms = None
         self._nodes_seen = None
 
     @property
-    def busy(self) -> bool:
-        """Whether more runs are due than one turn takes."""
-        return len(self._dirty) >= RUNS_PER_TURN_MAX
+    def has_more_due(self) -> bool:
+        """Whether more runs are due than one plan covers."""
+        return len(self._dirty) >= RUNS_PER_PASS_MAX
 
     def idle_s(self, now_ms: int) -> float:
-        """How long nothing is due if nothing happens, in seconds."""
+        """Time until something is due if nothing changes (s)."""
         due_ms = now_ms + self._heartbeat_ms
-        if self._beat_ms is not None:
-            due_ms = min(due_ms, self._beat_ms + self._heartbeat_ms)
+        if self._heartbeat_at_ms is not None:
+            due_ms = min(due_ms, self._heartbeat_at_ms + self._heartbeat_ms)
         if self._full_ms is not None:
             due_ms = min(due_ms, self._full_ms)
         deadline = self._deadlines.next_ms()
@@ -353,6 +346,6 @@ class Core:
         return max(0.0, (due_ms - now_ms) / 1000) if not self._dirty else 0.0
 
     @property
-    def living(self) -> int:
-        """How many pods live."""
+    def live_pods(self) -> int:
+        """Number of live pods."""
         return sum(pod.live for pod in self.cluster.pods.values())

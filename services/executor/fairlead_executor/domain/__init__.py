@@ -1,0 +1,1 @@
+"""What an executor decides, and what it knows of leases and pods. Pure."""

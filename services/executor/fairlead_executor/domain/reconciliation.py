@@ -1,0 +1,215 @@
+"""What to do so that a cluster becomes what its leases ask for. Pure.
+
+`reconcile(desired, observed, now_ms)` compares leases with pods, run by run, and returns reports
+and actions. It compares states, not messages, so a lost, late or repeated message changes nothing
+in the end. Reports are appended to the log first; only then are the other actions done. Rules:
+
+1. A lease with the wish `run` and no pod is reported pending and created, once the runs that it
+   names in `after` have ended.
+2. A lease that a previous executor reported pending and that has no pod is never created: it is
+   ruled out, and reported lost.
+3. A lease with the wish `stop` and no pod is ruled out and reported stopped.
+4. A live pod is stopped when its lease says so, when it exceeds its maximum run time, or when it
+   has no lease.
+5. A pod that ended is reported, again whenever its lease is still there after `REPEAT_REPORT_MS`
+   (and so once after a restart), and removed when its lease is cleared.
+
+An executor that shuts down creates nothing and stops all live pods.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from fairlead_common.domain.ids import RunId
+from fairlead_common.domain.records import events as ev
+from fairlead_common.domain.records.events import FailureCategory
+from fairlead_common.domain.records.leases import DesiredState, Lease
+from fairlead_executor.domain import pods
+from fairlead_executor.domain.pods import End, EndReport, Phase, Pod
+
+REPEAT_REPORT_MS: Final = 60_000
+"""An end is reported again when its lease is still there after this time."""
+
+SHUTDOWN: Final = "executor shut down"
+_LOST: Final = pods.lost(
+    "the executor was restarted before it had created this run, or its pod is gone"
+)
+_VANISHED: Final = pods.failed(
+    FailureCategory.POD_DELETED, "its pod was deleted by somebody other than Fairlead"
+)
+_UNWANTED: Final = pods.stopped("no lease wants this run")
+
+
+class PendingReported(Enum):
+    """Whether `JobRunPending` of a lease is in the log."""
+
+    NO = "no"
+    BEFORE = "by an executor before this one"
+    NOW = "by this executor"
+
+
+class DesiredRun(msgspec.Struct, gc=False):
+    """A lease, and what this executor has reported of its run. Only `ExecutorState` changes it.
+
+    `position` is that of the lease's newest record; `end_reported_ms` is 0 until the end is
+    reported.
+    """
+
+    lease: Lease
+    position: int
+    pending_reported: PendingReported = PendingReported.NO
+    running_reported: bool = False
+    end_reported_ms: int = 0
+
+
+RunReport = ev.JobRunPending | ev.JobRunRunning | EndReport
+
+
+class Report(msgspec.Struct, frozen=True, gc=False):
+    """Append this to the log of the run's job set."""
+
+    run: RunId
+    event: RunReport
+
+
+class Create(msgspec.Struct, frozen=True, gc=False):
+    """Start the run."""
+
+    lease: Lease
+
+
+class Stop(msgspec.Struct, frozen=True, gc=False):
+    """Ask the run to end within the grace; `end` is what to report if it does."""
+
+    run: RunId
+    grace_s: int
+    end: End
+
+
+class RuleOut(msgspec.Struct, frozen=True, gc=False):
+    """Make sure that the run never starts, and report this end."""
+
+    run: RunId
+    end: End
+
+
+class Remove(msgspec.Struct, frozen=True, gc=False):
+    """Remove a pod that ended."""
+
+    run: RunId
+
+
+Action = Report | Create | Stop | RuleOut | Remove
+
+
+def reconcile(
+    desired: Mapping[RunId, DesiredRun],
+    observed: Mapping[RunId, Pod],
+    now_ms: int,
+    *,
+    only: Iterable[RunId] | None = None,
+    closing_s: int | None = None,
+) -> list[Action]:
+    """Reports and actions, in order.
+
+    `only`: examine these runs instead of all. `closing_s`: the executor shuts down and gives live
+    pods at most this grace.
+    """
+    if only is None:
+        only = [*desired, *(run for run in observed if run not in desired)]
+    actions: list[Action] = []
+    for run in only:
+        wanted, pod = desired.get(run), observed.get(run)
+        if wanted is None:
+            if pod is not None:
+                actions += _reconcile_unwanted(pod)
+        elif pod is None:
+            actions += _reconcile_without_pod(run, wanted, desired, observed, closing_s is not None)
+        elif pod.live:
+            actions += _reconcile_live(wanted, pod, now_ms, closing_s)
+        else:
+            actions += _reconcile_ended(wanted, pod, now_ms)
+    return actions
+
+
+def _reconcile_unwanted(pod: Pod) -> Iterator[Action]:
+    if not pod.live:
+        yield Remove(pod.run)
+    elif not pod.stopping:
+        yield Stop(pod.run, pod.grace_s, _UNWANTED)
+
+
+def _reconcile_without_pod(
+    run: RunId,
+    wanted: DesiredRun,
+    desired: Mapping[RunId, DesiredRun],
+    observed: Mapping[RunId, Pod],
+    closing: bool,
+) -> Iterator[Action]:
+    lease = wanted.lease
+    if wanted.end_reported_ms:
+        return  # the pod was removed after its end was reported
+    if lease.wish is DesiredState.STOP:
+        yield RuleOut(run, _requested_end(lease, "stopped before it started"))
+    elif wanted.pending_reported is PendingReported.BEFORE:
+        yield RuleOut(run, _LOST)
+    elif wanted.pending_reported is PendingReported.NOW:
+        yield RuleOut(run, _VANISHED)
+    elif not closing and all(has_ended(other, desired, observed) for other in lease.after):
+        yield Report(run, ev.JobRunPending(job_id=lease.job_id, run=lease.run))
+        yield Create(lease)
+
+
+def has_ended(
+    run: RunId, desired: Mapping[RunId, DesiredRun], observed: Mapping[RunId, Pod]
+) -> bool:
+    """Whether the run holds no resources and never will again."""
+    pod = observed.get(run)
+    if pod is not None:
+        return not pod.live
+    wanted = desired.get(run)
+    return wanted is None or wanted.lease.wish is DesiredState.STOP
+
+
+def _reconcile_live(
+    wanted: DesiredRun, pod: Pod, now_ms: int, closing_s: int | None
+) -> Iterator[Action]:
+    lease = wanted.lease
+    if pod.phase is Phase.RUNNING and not wanted.running_reported:
+        yield Report(pod.run, pods.running(lease.job_id, lease.run, pod))
+    if pod.stopping:
+        return
+    due_ms = deadline_ms(wanted, pod)
+    if lease.wish is DesiredState.STOP:
+        yield Stop(pod.run, lease.grace_s, _requested_end(lease, "its lease says so"))
+    elif due_ms is not None and due_ms <= now_ms:
+        reason = f"it exceeded its maximum run time of {lease.runtime_s_max} s"
+        yield Stop(pod.run, lease.grace_s, pods.failed(FailureCategory.DEADLINE, reason))
+    elif closing_s is not None:
+        yield Stop(pod.run, min(lease.grace_s, closing_s), pods.stopped(SHUTDOWN))
+
+
+def _requested_end(lease: Lease, otherwise: str) -> End:
+    """How to report the end of a run that its lease asks to stop."""
+    why = lease.why or otherwise
+    return pods.stopped(why) if lease.failure is None else pods.failed(lease.failure, why)
+
+
+def deadline_ms(wanted: DesiredRun, pod: Pod) -> int | None:
+    """When a live pod reaches its maximum run time (ms, the cluster's clock)."""
+    limit_s = wanted.lease.runtime_s_max
+    if limit_s is None or not pod.started_ms:
+        return None
+    return pod.started_ms + 1000 * limit_s
+
+
+def _reconcile_ended(wanted: DesiredRun, pod: Pod, now_ms: int) -> Iterator[Action]:
+    lease = wanted.lease
+    if wanted.end_reported_ms and 0 <= now_ms - wanted.end_reported_ms < REPEAT_REPORT_MS:
+        return
+    if pod.started_ms and not wanted.running_reported:
+        yield Report(pod.run, pods.running(lease.job_id, lease.run, pod))
+    yield Report(pod.run, pods.ended(lease.job_id, lease.run, pod))

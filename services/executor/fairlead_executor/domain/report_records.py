@@ -1,0 +1,23 @@
+"""Reports as records of `fairlead.jobs`: one message per job set and plan."""
+
+from collections.abc import Iterable, Mapping
+
+from fairlead_common.domain.ids import RunId
+from fairlead_common.domain.records import events as ev
+from fairlead_common.log.protocol import Record
+from fairlead_executor.domain.reconciliation import DesiredRun, Report, RunReport
+
+
+def report_records(
+    executor: str, reports: Iterable[Report], desired: Mapping[RunId, DesiredRun]
+) -> list[Record]:
+    """The messages with these reports; the events of a job set keep their order."""
+    by_set: dict[tuple[str, str], list[RunReport]] = {}
+    for report in reports:
+        lease = desired[report.run].lease
+        by_set.setdefault((lease.queue, lease.job_set), []).append(report.event)
+    by = f"executor {executor}"
+    made: list[Record] = []
+    for (queue, job_set), events in by_set.items():
+        made += ev.records(queue, job_set, by, events)
+    return made

@@ -1,0 +1,1 @@
+"""The process: settings, wiring, loops, metrics."""
