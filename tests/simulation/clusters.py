@@ -12,7 +12,7 @@ from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import Lease
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster import LogRequest, NoLog
+from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog
 from fairlead_executor.domain.pods import End, Phase, Pod
 from tests.simulation.world import World
 

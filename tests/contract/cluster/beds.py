@@ -15,7 +15,7 @@ from fairlead_executor.backends.process import ProcessCluster
 from fairlead_executor.backends.simulated import NodeKind, SimulatedCluster, Simulation
 from fairlead_executor.backends.simulated import behaviour as simulated
 from fairlead_executor.backends.simulated.settings import nodes_of
-from fairlead_executor.domain.cluster import Cluster
+from fairlead_executor.domain.cluster_protocol import Cluster
 from fairlead_executor.domain.pods import Pod
 from fairlead_executor.service.settings import ExecutorSettings
 

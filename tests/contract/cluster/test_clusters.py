@@ -1,11 +1,11 @@
-"""What the executor relies on, whatever cluster it has (`domain/cluster.py`)."""
+"""What the executor relies on, whatever cluster it has (`domain/cluster_protocol.py`)."""
 
 import pytest
 
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.service import clock
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster import LogRequest, NoLog
+from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog
 from fairlead_executor.domain.pods import SUCCEEDED, EndKind, Phase, Pod
 from tests.contract.cluster.beds import (
     FAILS,

@@ -20,7 +20,7 @@ from fairlead_common.domain.records.leases import DesiredState, Lease
 from fairlead_common.log.protocol import Entry
 from fairlead_common.log.topics import CLUSTERS, JOBS
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster import LogRequest, NoLog
+from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog
 from fairlead_executor.domain.executor_state import ExecutorState, ReconcilePlan
 from fairlead_executor.domain.pods import SUCCEEDED, End, Phase, Pod
 from fairlead_executor.domain.reconciliation import REPEAT_REPORT_MS

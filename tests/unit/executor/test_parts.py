@@ -12,7 +12,7 @@ from fairlead_common.service.settings import SettingsError, load
 from fairlead_executor.backends.process import cgroup, logs, machine, processes
 from fairlead_executor.backends.process.folders import Folders
 from fairlead_executor.backends.process.retention import Retention
-from fairlead_executor.domain.cluster import LogRequest
+from fairlead_executor.domain.cluster_protocol import LogRequest
 from fairlead_executor.service.settings import ExecutorSettings
 
 

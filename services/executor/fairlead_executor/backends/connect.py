@@ -8,7 +8,7 @@ from fairlead_common.service.settings import SettingsError
 from fairlead_executor.backends.process import ProcessCluster
 from fairlead_executor.backends.simulated import SimulatedCluster
 from fairlead_executor.backends.simulated.settings import nodes_of
-from fairlead_executor.domain.cluster import Cluster
+from fairlead_executor.domain.cluster_protocol import Cluster
 from fairlead_executor.service.settings import ExecutorSettings
 
 

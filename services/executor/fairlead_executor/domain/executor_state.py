@@ -24,7 +24,7 @@ from fairlead_common.domain.timers import Timers
 from fairlead_common.log.protocol import Entry, Record
 from fairlead_executor.domain import armada_names as armada
 from fairlead_executor.domain import environment, report_records
-from fairlead_executor.domain.cluster import Cluster
+from fairlead_executor.domain.cluster_protocol import Cluster
 from fairlead_executor.domain.reconciliation import (
     Action,
     Create,

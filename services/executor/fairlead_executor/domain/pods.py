@@ -1,7 +1,7 @@
-"""What is seen on a cluster: pods, one per run, and how they ended.
+"""Pods as an executor sees them on its cluster, one per run, and how they ended.
 
-A pod that ended stays visible until it is removed, so that its end can be told as often as it
-takes. A run that shall never start is ruled out: it then looks like a pod that ended at once.
+A pod that ended stays until it is removed, so that its end can be reported as often as necessary. A
+run that must never start is ruled out: it then looks like a pod that ended at once.
 """
 
 from enum import StrEnum

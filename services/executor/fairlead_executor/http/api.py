@@ -11,7 +11,13 @@ from fairlead_common.domain.ids import JOB_ID_LENGTH, RunId
 from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_common.web import auth
-from fairlead_executor.domain.cluster import FOLLOW_LINES_MAX, Cluster, LogRequest, NoLog, Stream
+from fairlead_executor.domain.cluster_protocol import (
+    FOLLOW_LINES_MAX,
+    Cluster,
+    LogRequest,
+    NoLog,
+    Stream,
+)
 
 RUN: Final = re.compile(rf"[0-9a-z]{{{JOB_ID_LENGTH}}}-[0-9]{{1,9}}")
 BEARER: Final = "Bearer "

@@ -17,7 +17,7 @@ from fairlead_common.service import clock
 from fairlead_common.service.disk import Disk
 from fairlead_common.service.health import Check
 from fairlead_executor.backends.connect import open_cluster
-from fairlead_executor.domain.cluster import Cluster
+from fairlead_executor.domain.cluster_protocol import Cluster
 from fairlead_executor.domain.executor_state import ExecutorState
 from fairlead_executor.http import api
 from fairlead_executor.service.executor import Executor, fence

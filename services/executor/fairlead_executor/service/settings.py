@@ -13,8 +13,10 @@ from fairlead_executor.backends.simulated.settings import Simulation
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 
 
-class Kept(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """Folders of runs that ended long ago: the newest are kept, for their logs."""
+class RunFolderRetention(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True
+):
+    """How many folders of ended runs are retained for their logs: the newest."""
 
     runs: Count = 10_000
     bytes: Count = 2 * 2**30
@@ -25,14 +27,14 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
 
     `pool` and `labels` are those of its nodes. `resources` replaces what the process backend finds
     of this machine (`{"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "1"}`). `simulation` is the
-    whole of the simulated backend. `shutdown_s`: what runs are given to end when the executor is
-    told to. `supervisor_fd`: an inherited pipe whose end means that all runs must end.
-    `output_bytes_max`: of each output of a run the newest bytes are kept, at most so many.
-    `armada_names`: runs find their environment under the names of Armada as well.
-    `confinement`: how jobs of the process backend are kept from the installation; `auto` takes the
-    first method that works here, `off` none. `job_users`: as whom jobs of a queue run ("*": of the
-    queues that are not named), where this process is root's. `limit_cpu`: a run has only as many
-    processors as it requests.
+    whole of the simulated backend. `shutdown_s`: the time that runs have to end when the executor
+    shuts down. `supervisor_fd`: an inherited pipe; when it closes, all runs must end.
+    `output_bytes_max`: the newest bytes of each output of a run that are retained.
+    `armada_names`: runs find their environment under Armada's names as well.
+    `confinement`: how jobs of the process backend are separated from the installation; `auto` takes
+    the first method that works here, `off` none. `job_users`: the system user for the jobs of each
+    queue ("*": of queues that are not named), if this process is root's. `limit_cpu`: a run uses
+    only as many processors as it requests.
     `address`: where lookout reaches this process, if not at `http_host` and `http_port`.
     """
 
@@ -47,7 +49,7 @@ class ExecutorSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     shutdown_s: Count = 12
     supervisor_fd: int | None = None
     address: str = ""
-    kept: Kept = Kept()
+    kept: RunFolderRetention = RunFolderRetention()
     output_bytes_max: Count = 256 * 2**20
     armada_names: bool = False
     confinement: Literal["auto", "namespaces", "landlock", "off"] = "auto"

@@ -21,7 +21,7 @@ import msgspec
 from fairlead_common.domain.ids import JOB_ID_LENGTH, RunId
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.service import clock
-from fairlead_executor.backends.process import processes, run_ends, runner
+from fairlead_executor.backends.process import exit_reasons, processes, runner
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.pods import End, Phase, Pod
 
@@ -213,10 +213,10 @@ def end_of(ended: Exit) -> End:
     if ended.lost is not None:
         return ended.lost
     if ended.error is not None:
-        return run_ends.could_not_start(*ended.error)
+        return exit_reasons.could_not_start(*ended.error)
     assert ended.status is not None, "an exit record says how the command ended"
     code = os.waitstatus_to_exitcode(ended.status)
-    return run_ends.ended(code, ended.stop, oom=ended.oom)
+    return exit_reasons.ended(code, ended.stop, oom=ended.oom)
 
 
 R = TypeVar("R")

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
-from fairlead_executor.domain.cluster import LogRequest
+from fairlead_executor.domain.cluster_protocol import LogRequest
 
 PIECE_BYTES: Final = 64 * 1024
 POLL_S: Final = 0.2

@@ -39,7 +39,7 @@ from fairlead_executor.backends.process.isolation import Isolation
 from fairlead_executor.backends.process.retention import Retention
 from fairlead_executor.confinement.choice import choose
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster import LogRequest, NoLog, Stream
+from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog, Stream
 from fairlead_executor.domain.pods import End, Phase, Pod
 from fairlead_executor.service.settings import ExecutorSettings
 

@@ -1,12 +1,12 @@
 """What every cluster offers the executor. All implementations pass `tests/contract/cluster/`.
 
-Commands return at once and never fail: what became of them is seen in `pods`. Clauses:
+Commands return at once and never fail: their outcome is seen in `pods`. Clauses:
 
 - after `create` the run has a pod; a run that has one, or was ruled out, is not started (again),
   whoever asks and whatever was killed in between;
 - a pod that ended stays until `remove`; its `end` never changes;
-- `stop` ends a live pod within the grace, and is nothing for one that ended or was never there;
-  of several stops the first says how the end is told, and the shortest grace counts;
+- `stop` ends a live pod within the grace, and does nothing to one that ended or never existed;
+  of several stops the first sets the reported end, and the shortest grace counts;
 - after `rule_out` the run has a pod: the one that was there all the same, or one with that end;
 - `changes` names every run whose pod changed since the last call; the first call names all.
 """
@@ -37,10 +37,10 @@ class Stream(StrEnum):
 
 
 class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of a log is wanted.
+    """Which part of a log to return.
 
-    `tail`: the last so many lines. `since_bytes`: from that byte on. `follow`: go on until the
-    run has ended.
+    `tail`: the last lines, this many. `since_bytes`: from that byte on. `follow`: until the run
+    has ended.
     """
 
     stream: Stream = Stream.STDOUT
@@ -56,7 +56,7 @@ class Cluster(Protocol):
     """Its name in the heartbeat."""
 
     stops_with_executor: bool
-    """Whether its runs are to be stopped when the executor is told to end."""
+    """Whether its runs are stopped when the executor shuts down."""
 
     @property
     def pods(self) -> Mapping[RunId, Pod]:

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from fairlead_common.domain.records.events import FailureCategory
-from fairlead_executor.backends.process.run_ends import could_not_start, ended
+from fairlead_executor.backends.process.exit_reasons import could_not_start, ended
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.pods import SUCCEEDED, End, EndKind
 

@@ -19,7 +19,7 @@ from fairlead_common.domain.records.leases import Lease
 from fairlead_executor.backends.simulated.behaviour import Behaviour, behaviour
 from fairlead_executor.backends.simulated.settings import Simulation
 from fairlead_executor.domain import pods
-from fairlead_executor.domain.cluster import LogRequest, NoLog
+from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog
 from fairlead_executor.domain.pods import End, Phase, Pod
 
 _NEXT_S_MAX: Final = 60.0
