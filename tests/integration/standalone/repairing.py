@@ -15,7 +15,7 @@ from fairlead_common import db
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.repair_events import Knowledge
 from fairlead_common.log import topics
-from fairlead_common.log.kafka import client as kafka_client
+from fairlead_common.log.kafka import kafka_clients
 from fairlead_common.log.kafka.event_log import KafkaLog
 from fairlead_common.log.postgres.event_log import PostgresLog
 from fairlead_common.service import clock
@@ -106,7 +106,7 @@ class Installation:
                 await log.maintain(clock.now_ms() + MONTHS_MS)
             case KafkaLog():
                 places = {TopicPartition(topics.JOBS, part): end for part, end in ends.items()}
-                async with kafka_client.admin(log.address, log.away_s) as admin:
+                async with kafka_clients.admin(log.address, log.away_s) as admin:
                     await admin.delete_records(
                         {place: RecordsToDelete(end) for place, end in places.items()}
                     )

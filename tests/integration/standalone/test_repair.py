@@ -10,7 +10,7 @@ from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.log import topics
 from fairlead_common.log.coverage import Mismatch
-from fairlead_common.log.kafka import client as kafka_client
+from fairlead_common.log.kafka import kafka_clients
 from fairlead_common.log.kafka.event_log import KafkaLog
 from fairlead_common.service.health import Degraded
 from fairlead_scheduler.service.recovery import SchedulerLeads
@@ -36,7 +36,7 @@ async def in_kafka(
     """The log is on a broker whose topics were deleted before."""
     log = await KafkaLog.open(kafka_broker.url(), away_s=30)
     try:
-        async with kafka_client.admin(log.address, log.away_s) as admin:
+        async with kafka_clients.admin(log.address, log.away_s) as admin:
             ours = [name for name in await admin.list_topics() if name.startswith("fairlead.")]
             await admin.delete_topics(ours)
     finally:
