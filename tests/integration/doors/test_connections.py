@@ -226,4 +226,4 @@ async def test_who_would_wait_too_long_for_a_server_that_ends_is_told_to_come_ag
         answer = await ended(reader)
         assert answer.startswith(b"HTTP/1.1 503")
         assert b"retry-after: 1" in answer
-        assert b"This server is ending" in answer
+        assert b"This server is shutting down" in answer

@@ -131,7 +131,7 @@ def test_what_postgres_says_of_its_disk_is_a_full_database() -> None:
     ):
         raise asyncpg.DiskFullError("could not extend file")
     with (
-        pytest.raises(DatabaseUnavailable, match="Postgres refuses: no memory"),
+        pytest.raises(DatabaseUnavailable, match="Postgres refused the statement: no memory"),
         translate_errors(),
     ):
         raise asyncpg.OutOfMemoryError("no memory")

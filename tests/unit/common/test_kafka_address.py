@@ -39,7 +39,7 @@ def test_messages_name_the_user_and_not_the_password() -> None:
     ("url", "why"),
     [
         ("http://h:1", "begins with kafka://"),
-        ("kafka://", "names no broker"),
+        ("kafka://", "must name at least one broker"),
         ("kafka://me@h:1", "a user and a password"),
         ("kafka://:pw@h:1", "a user and a password"),
         ("kafka://me:pw@h:1?mechanism=PLAIN", "unencrypted"),

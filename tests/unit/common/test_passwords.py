@@ -111,7 +111,7 @@ async def test_a_changed_file_counts_at_once(file: Path) -> None:
     [
         ("ann:secret", "line 1 has no argon2 hash"),
         ("ann", "line 1 has no argon2 hash"),
-        ("{ann}\n{ann}", "line 2 'ann' is no name, or is there twice"),
+        ("{ann}\n{ann}", "line 2 'ann' is not a valid name, or occurs twice"),
         ("group:{ann}", "line 1"),
     ],
 )

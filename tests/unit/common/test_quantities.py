@@ -52,8 +52,8 @@ BAD = {
     "an endless exponent": ("1e100", "is not a quantity"),
     "less than nothing": ("-1", "is negative"),
     "a little less than nothing": ("-0.1Gi", "is negative"),
-    "more than any machine": ("1Ei", "larger than any machine"),
-    "far more than any machine": ("1e99", "larger than any machine"),
+    "more than any machine": ("1Ei", "exceeds the maximum amount"),
+    "far more than any machine": ("1e99", "exceeds the maximum amount"),
 }
 
 

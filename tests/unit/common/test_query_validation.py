@@ -23,7 +23,7 @@ def test_durations(text: str | None, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "-1s", "1h", "soon", "1e3", "99999999s", "٣s"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no duration"):
+    with pytest.raises(ValueError, match="not a valid duration"):
         durations.wait_s(text, 7.0)
 
 
@@ -77,9 +77,9 @@ async def test_one_answer_names_all_that_is_wrong_with_a_query(http: httpx2.Asyn
     found = {fault["pointer"]: fault["detail"] for fault in answer.json()["errors"]}
     assert found == {
         "/query/limit": "Input should be greater than or equal to 1",
-        "/query/wait": "'soon' is no duration; write it like 30s or 500ms.",
-        "/query/colour": "There is no such parameter here; there are after, kind, limit, wait,"
-        " label.<name>.",
+        "/query/wait": "'soon' is not a valid duration; write it like 30s or 500ms.",
+        "/query/colour": "This parameter does not exist here; the parameters are after, kind,"
+        " limit, wait, label.<name>.",
         "/query/after": "This parameter is given more than once.",
         "/query/label.": "Write label.<name>=<value>.",
         "/query/a~0~1b": found["/query/colour"],
@@ -91,10 +91,10 @@ async def test_so_many_labels_are_too_many(http: httpx2.AsyncClient) -> None:
     query = "&".join(f"label.l{n}=x" for n in range(17))
     answer = await http.get(f"/problems/things?kind=a&{query}")
     (fault,) = answer.json()["errors"]
-    assert fault == {"pointer": "/query/label.", "detail": "17 are asked for; the most is 16."}
+    assert fault == {"pointer": "/query/label.", "detail": "17 are given; at most 16 are allowed."}
 
 
 async def test_an_address_with_a_slash_too_many_is_none(http: httpx2.AsyncClient) -> None:
     answer = await http.get("/problems/things/x/")
     assert answer.status_code == 404
-    assert answer.json()["detail"].startswith("There is nothing at /problems/things/x/.")
+    assert answer.json()["detail"].startswith("/problems/things/x/ does not exist.")

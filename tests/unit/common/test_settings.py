@@ -87,7 +87,7 @@ def test_every_fault_is_said_with_its_name(tmp_path: Path) -> None:
         "FAIRLEAD_LEASE_S_MAX",
         "FAIRLEAD_ANONYMOUS",
     }
-    assert faults[f"{file}: spede"] == "is no setting of this service"
+    assert faults[f"{file}: spede"] == "is not a setting of this service"
 
 
 def test_wrong_values_in_the_file_are_all_said_with_their_names(tmp_path: Path) -> None:
@@ -141,5 +141,5 @@ def test_a_section_that_is_no_mapping_is_said(tmp_path: Path) -> None:
 
 def test_a_wrong_name_in_a_services_own_section_is_said(tmp_path: Path) -> None:
     environment = written(tmp_path, "scheduler: {cycel: 5}\n")
-    with pytest.raises(SettingsError, match="cycel: is no setting of this service"):
+    with pytest.raises(SettingsError, match="cycel: is not a setting of this service"):
         load(SchedulerSettings, environment)

@@ -34,7 +34,7 @@ def away(value: int, preemption: Preemption = Preemption.ANY, taints: object = T
 
 
 FAULTS = {
-    "no class at all": (classes(), "priorityClasses: holds no class"),
+    "no class at all": (classes(), "priorityClasses: must contain at least one class"),
     "two classes of one name": (
         classes(PriorityClass(name="p", value=1), PriorityClass(name="p", value=2)),
         "priorityClasses: names 'p' 2 times",

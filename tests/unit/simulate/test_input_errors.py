@@ -43,7 +43,7 @@ JOBS: dict[str, tuple[Value, str, str]] = {
     "a run time with another field": (job("a", runSeconds={"mean": 1}), "runSeconds", "mean"),
     "cpu of words": (job("a", cpu="two"), "cpu", "is not a quantity"),
     "negative memory": (job("a", memory="-1Gi"), "memory", "is negative"),
-    "more than any machine": (job("a", cpu="1E"), "cpu", "larger than any machine"),
+    "more than any machine": (job("a", cpu="1E"), "cpu", "exceeds the maximum amount"),
     "a boolean": (job("a", cpu=True), "cpu", "Expected"),
     "an empty id": (job(""), "id", "length"),
     "an id with a new line": (job("a\nb"), "id", "matching"),

@@ -12,7 +12,10 @@ from fairlead_submit.service.settings import SubmitSettings
 PLAIN = SubmitSettings()
 
 FAULTS: dict[str, tuple[dict[str, object], str]] = {
-    "no class at all": ({"priority_classes": ()}, "priorityClasses: holds no class"),
+    "no class at all": (
+        {"priority_classes": ()},
+        "priorityClasses: must contain at least one class",
+    ),
     "a default that is no class": (
         {"priority_classes": (PriorityClass(name="only", value=1),)},
         "jobDefaults.priorityClass: is 'default', none of the classes: only",

@@ -24,7 +24,7 @@ OfJobSet = Annotated[
 ]
 _ID: Final = re.compile(r"[0-9abcdefghjkmnpqrstvwxyz]{28}")
 Queue = Annotated[str, typer.Option(help="Jobs of this queue.", metavar="NAME")]
-JobSet = Annotated[str, typer.Option(help="Only of this job set.", metavar="NAME")]
+JobSet = Annotated[str, typer.Option(help="Only this job set.", metavar="NAME")]
 States = Annotated[
     list[str] | None,
     typer.Option("--state", help="Only in this state; may be repeated.", metavar="STATE"),

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
     from fairlead import Client, Cluster, Filter, JobSet, JobView, Node
 
-LimitOption = Annotated[int, typer.Option(min=1, help="At most so many.", metavar="NUMBER")]
+LimitOption = Annotated[
+    int, typer.Option(min=1, help="The maximum number of results.", metavar="NUMBER")
+]
 
 
 def register(app: typer.Typer) -> None:

@@ -48,7 +48,7 @@ def logs(
         int | None, typer.Option(min=1, help="Of this run; the newest otherwise.", metavar="NUMBER")
     ] = None,
     container: Annotated[
-        str, typer.Option(help="Of this container; the first otherwise.", metavar="NAME")
+        str, typer.Option(help="The container; the default is the first one.", metavar="NAME")
     ] = "",
     limit: Annotated[
         int, typer.Option(min=1, help="Of at most so many jobs.", metavar="NUMBER")

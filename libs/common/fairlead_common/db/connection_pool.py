@@ -71,16 +71,17 @@ _logger = logging.getLogger("fairlead.db")
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raises `DatabaseUnavailable` for whatever a call in it raises while the database is away or
-    refuses for want of resources, and `DatabaseFull` when its disk is full."""
+    """Raises `DatabaseUnavailable` for errors of an unavailable database or one without resources,
+    and `DatabaseFull` when its disk is full.
+    """
     try:
         yield
     except asyncpg.DiskFullError as error:
         raise DatabaseFull(DISK_FULL.format(error)) from error
     except REFUSES as error:
-        raise DatabaseUnavailable(f"Postgres refuses: {error}") from error
+        raise DatabaseUnavailable(f"Postgres refused the statement: {error}") from error
     except AWAY as error:
-        raise DatabaseUnavailable(f"Postgres is away: {error}") from error
+        raise DatabaseUnavailable(f"Postgres is unavailable: {error}") from error
 
 
 async def open_pool(
@@ -117,7 +118,7 @@ async def open_pool(
                     f"Postgres did not answer within {connect_s_max:.0f} s: {error}"
                 ) from error
             if not is_said:
-                _logger.warning("Postgres is away and is waited for: %s", error)
+                _logger.warning("Postgres is unavailable; waiting for it: %s", error)
             is_said = True
             await asyncio.sleep(0.2)
 

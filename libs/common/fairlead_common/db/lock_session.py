@@ -188,7 +188,7 @@ async def holding(
             connection = await connect(url, name=name, silence_s=silence_s)
         except AWAY as error:
             if clock.monotonic_s() - reached_s > CONNECT_S_MAX:
-                raise DatabaseUnavailable(f"Postgres is away: {error}") from error
+                raise DatabaseUnavailable(f"Postgres is unavailable: {error}") from error
             await asyncio.sleep(poll_s)
             continue
         reached_s = clock.monotonic_s()

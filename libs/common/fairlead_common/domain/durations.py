@@ -14,5 +14,5 @@ def wait_s(text: str | None, default_s: float = 0.0) -> float:
         return default_s
     match = _FORM.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text[:40]!r} is no duration; write it like 30s or 500ms.")
+        raise ValueError(f"{text[:40]!r} is not a valid duration; write it like 30s or 500ms.")
     return min(float(match[1]) * _SCALE[match[2] or "s"], WAIT_S_MAX)

@@ -8,7 +8,7 @@ import msgspec
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One thing wrong with a request: `pointer` (RFC 6901, `""` is the whole body) and why."""
+    """One error of a request: `pointer` (RFC 6901, `""` is the whole body) and what is wrong."""
 
     pointer: str
     detail: str
@@ -27,7 +27,7 @@ class LogError(WorldError):
 
 
 class LogUrlInvalid(ValueError):
-    """The URL of the log makes no sense; the message says what of it."""
+    """The URL of the log is not valid; the message says why."""
 
 
 class LogUnavailable(LogError):
@@ -47,7 +47,7 @@ class RecordTooLarge(AppendRefused):
 
 
 class AppendUnknown(LogError):
-    """Nobody knows whether the append happened. Make the producer anew and read back."""
+    """It is not known whether the append happened. Open a new producer and read back."""
 
 
 class ProducerFenced(LogError):
@@ -55,11 +55,12 @@ class ProducerFenced(LogError):
 
 
 class PositionExpired(LogError):
-    """The position to read from is no longer kept (or was never there): start from `first`."""
+    """The position to read from is not retained any more, or never existed: start from `first`."""
 
     def __init__(self, topic: str, partition: int, position: int, first: int) -> None:
         super().__init__(
-            f"{topic}/{partition}: position {position} is gone, the log begins at {first}"
+            f"{topic}/{partition}: position {position} is no longer retained, the log"
+            f" begins at {first}"
         )
         self.topic = topic
         self.partition = partition
@@ -68,7 +69,7 @@ class PositionExpired(LogError):
 
 
 class TopicMismatch(LogError):
-    """The topic exists with another number of partitions, or another way of being kept."""
+    """The topic exists with another number of partitions, or another retention."""
 
 
 class ViewConflict(WorldError):

@@ -1,10 +1,10 @@
-"""Who may do what: roles, queue permissions and the scope of a token, decided without any I/O.
+"""Authorization: roles, queue permissions and token scopes, decided without any I/O.
 
-Roles are a ladder: `admin` may all that `operator` may, who may all that `submitter` may, who may
-all that `viewer` may. A caller has them everywhere or in some queues. A queue's permissions name
-who may do something with it; for whom they do not name, that thing is closed then, except for
-admins and operators, who run the place. Whoever may do anything with a queue may view it, and who
-may not view it may do nothing with it. A token may narrow all of that by its scope.
+Each role includes the ones below it: `admin`, `operator`, `submitter`, `viewer`. A caller has roles
+everywhere or in some queues. A queue's permissions name who is permitted to use a verb; the verb is
+then denied to all others, except to operators and admins. Who has any permission for a queue is
+permitted to view it, and who is not permitted to view it has no permission for it. A token can
+restrict all of that by its scope.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ class Role(StrEnum):
 
 
 class Verb(StrEnum):
-    """What can be done with the jobs of a queue."""
+    """What callers do with the jobs of a queue."""
 
     VIEW = "view"
     SUBMIT = "submit"
@@ -55,17 +55,18 @@ TITLES_MAX: Final = 5
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """What a token is good for at most; `queues` None: in every queue."""
+    """The most that a token permits; `queues` None: in every queue."""
 
     verbs: frozenset[str]
     queues: frozenset[str] | None = None
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks: its roles everywhere, its groups, its roles in some queues, its token's scope.
+    """The caller of a request: its roles everywhere, its groups, its roles in some queues, its
+    token's scope.
 
-    `is_person`: an OpenID provider or a password identified it, not a token of ours. `token`: the
-    number of the API token or session that it used, if any; `is_session`: that is a session.
+    `is_person`: an OpenID provider or a password identified it, not a token of Fairlead. `token`:
+    the number of the API token or session that it used, if any; `is_session`: that is a session.
     """
 
     name: str
@@ -92,7 +93,7 @@ class Caller(msgspec.Struct, frozen=True):
         return ", ".join(held) or "none"
 
     def is_one_of(self, subjects: Iterable[str]) -> bool:
-        """Whether one of these names the caller, or a group of his."""
+        """Whether one of these subjects names the caller or one of its groups."""
         return any(
             subject.removeprefix(GROUP) in self.groups
             if subject.startswith(GROUP)
@@ -124,18 +125,18 @@ ALL_QUEUES: Final = QueueScope()
 
 
 def cap_role(wanted: str, held: Iterable[str]) -> str | None:
-    """The role `wanted` if one of these is as high, else the highest of them, if any."""
+    """The role `wanted` if the caller has one as high, else the highest that it has, if any."""
     highest = max((ROLES.index(Role(role)) for role in held), default=-1)
     return None if highest < 0 else ROLES[min(highest, ROLES.index(Role(wanted)))].value
 
 
 def list_verbs(roles: Iterable[str]) -> frozenset[str]:
-    """What these roles together may do."""
+    """The verbs that these roles permit."""
     return frozenset().union(*(ROLE_VERBS[role] for role in roles))
 
 
 def allows(caller: Caller, verb: str, queue: str, permissions: Sequence[Permission]) -> bool:
-    """Whether the caller may do this with a queue that has these permissions."""
+    """Whether the caller is permitted to do this with a queue that has these permissions."""
     scope = caller.scope
     if scope is not None and (
         verb not in scope.verbs or (scope.queues is not None and queue not in scope.queues)
@@ -162,7 +163,9 @@ def _open(
 def find_queue_scope(
     caller: Caller, verb: str, restricted: Mapping[str, Sequence[Permission]]
 ) -> QueueScope:
-    """The queues with which the caller may do this. `restricted`: all that have permissions."""
+    """The queues with which the caller is permitted to do this. `restricted`: all that have
+    permissions.
+    """
     scope = caller.scope
     anywhere = any(verb in ROLE_VERBS[role] for role in caller.roles)
     if scope is not None and (verb not in scope.verbs or scope.queues is not None):
@@ -182,7 +185,7 @@ def find_queue_scope(
 
 
 def require_role(caller: Caller, *roles: str, queue: str | None = None) -> None:
-    """Raises a 403 `Problem` unless the caller is admin or has one of these roles (there)."""
+    """Raises a 403 `Problem` unless the caller is admin or has one of these roles."""
     held = frozenset(caller.roles) if queue is None else caller.roles_in(queue)
     if Role.ADMIN in held or not held.isdisjoint(roles):
         return
@@ -193,7 +196,9 @@ def require_role(caller: Caller, *roles: str, queue: str | None = None) -> None:
 
 
 def require_verb(caller: Caller, verb: str, queue: str, permissions: Sequence[Permission]) -> None:
-    """Raises a 404 `Problem` if the caller may not view the queue, a 403 if only this is closed."""
+    """Raises a 404 `Problem` if the caller must not view the queue, a 403 if only this verb is
+    denied.
+    """
     if allows(caller, verb, queue, permissions):
         return
     if not allows(caller, Verb.VIEW, queue, permissions) and (

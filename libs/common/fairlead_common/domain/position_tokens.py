@@ -48,14 +48,14 @@ def encode_configured(key: str, version: int) -> str:
 def decode(token: str) -> Place:
     """What a token names. Raises ValueError for what is no token of ours."""
     if len(token) > TOKEN_LENGTH_MAX:
-        raise ValueError("the position is longer than any that Fairlead has given")
+        raise ValueError("the position is too long")
     try:
         text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         if b"/" in text:
             return Place(configured=_configured_decoder.decode(text))
         return Place(jobs=_jobs_decoder.decode(text))
     except (msgspec.MsgspecError, ValueError):
-        raise ValueError("the position is not one that Fairlead has given") from None
+        raise ValueError("the position is not valid") from None
 
 
 def _encoded(content: Mapping[Any, int]) -> str:

@@ -59,9 +59,7 @@ VALUE_MAX: Final = 2**31 - 1
 
 def find_errors(classes: Sequence[PriorityClass]) -> list[FieldError]:
     """Everything that contradicts itself in a list of classes, by the setting's name."""
-    found = (
-        [] if classes else [FieldError("priorityClasses", "holds no class: jobs need at least one")]
-    )
+    found = [] if classes else [FieldError("priorityClasses", "must contain at least one class")]
     for name, count in Counter(item.name for item in classes).items():
         if count > 1:
             found.append(FieldError("priorityClasses", f"names {name!r} {count} times; keep one"))

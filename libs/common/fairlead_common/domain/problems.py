@@ -1,5 +1,6 @@
-"""The types of problems: what each means, and what to do about it. The pages of `/problems/` and
-of `docs/problems/` are made from this table.
+"""The problem types, with their meaning and what to do, and the exception that refuses a request.
+
+The pages of `/problems/` and of `docs/problems/` are made from this table.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,107 +27,119 @@ TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
             400,
             "The request cannot be read",
             (
-                "The request is no HTTP, its body is no JSON (or breaks off, or has a key twice), a"
-                " compressed body cannot be inflated, a position or event id is none that this"
-                " server gives, or the `Host` header is not one of the server's names.",
+                "The request is not valid HTTP, its body is not valid JSON (or is"
+                " incomplete, or has a"
+                " duplicate key), a compressed body cannot be decompressed, a position or event id"
+                " is not valid, or the `Host` header is not one of the server's names.",
             ),
             (
-                "`detail` says where reading stopped. Send UTF-8 JSON; make it with a library, not"
-                " by hand. Pass positions, cursors and event ids on as they came.",
-                "If it is about the `Host` header, call the server by one of the names in its"
-                " setting `hosts`, or have the operator add yours.",
+                "`detail` says where parsing stopped. Send UTF-8 JSON that a library has"
+                " encoded. Pass"
+                " positions, cursors and event ids on unchanged.",
+                "If `detail` is about the `Host` header, call the server by one of the names in its"
+                " setting `hosts`, or ask the operator to add the name that you use.",
             ),
         ),
         "unauthenticated": ProblemType(
             401,
-            "Who are you?",
+            "Authentication is required",
             (
-                "No credentials were sent, or they are not known, have expired, or were withdrawn."
-                " Whatever the reason, it is not said which names or tokens exist.",
+                "The request has no credentials, or they are unknown, expired or"
+                " revoked. The response"
+                " does not reveal which names or tokens exist.",
             ),
             (
                 "Send `Authorization: Bearer <token>`. On the machine that runs Fairlead `fairlead"
                 " token show` prints one; `fairlead token create` makes more. The clients read"
                 " `FAIRLEAD_TOKEN`. In a browser, open a link that `fairlead token link` prints.",
-                "A token of an OpenID provider must be of an issuer in the setting `oidc`, name its"
-                " audience, not have expired, and be signed by a key that the provider publishes.",
+                "A token of an OpenID provider must be from an issuer in the setting"
+                " `oidc`, contain"
+                " its audience, not be expired, and be signed by a key that the provider"
+                " publishes.",
             ),
         ),
         "forbidden": ProblemType(
             403,
-            "You may not do this",
+            "You are not permitted to do this",
             (
-                "The server knows who asks, but neither a role nor the queue's `permissions` let"
-                " that caller do this; or the token is scoped to less than its owner may; or a"
-                " browser's session was used from a page that is not Fairlead's.",
-                "Or a quota is used up: the queue, or the whole installation, would have more live"
-                " jobs than it allows, or jobs that take more bytes. Nothing was done.",
+                "The server has identified the caller, but neither a role nor the"
+                " queue's `permissions`"
+                " permit this; or the scope of the token does not include it; or a browser session"
+                " was used from a page that is not Fairlead's.",
+                "Or a quota is exhausted: the queue, or the whole installation, would"
+                " have more live"
+                " jobs, or more bytes of jobs, than the quota permits. Nothing was done.",
             ),
             (
-                "`detail` names what would be needed. Roles are bound to users and groups in the"
+                "`detail` names what is needed. Roles are bound to users and groups in the"
                 " setting `roles`; a queue's `permissions` are changed by operators, with `PUT"
                 " /api/v1/queues/{queue}`.",
-                "Of a quota `detail` names the setting, the limit and what is used. Wait until jobs"
+                "For a quota, `detail` names the setting, the limit and the usage. Wait until jobs"
                 " have ended, or cancel some; operators raise the limit in the setting `quotas`.",
             ),
         ),
         "not-found": ProblemType(
             404,
-            "There is no such thing",
+            "Not found",
             (
-                "No job, queue, job set or page has that name, or it is of a queue that the caller"
-                " may not view: both are answered alike, so that names stay private.",
+                "No job, queue, job set or page has this name, or it belongs to a queue that the"
+                " caller is not permitted to view. Both have the same response, so that names stay"
+                " private.",
             ),
             (
-                "Check the name. A job that was submitted a moment ago may not have reached the"
-                " view yet: pass the `position` of the answer to your submission as `?after=`, and"
-                " the read waits until it has.",
-                "When some ids of an action are not found, `errors` names them; the others were"
-                " told.",
+                "Check the name. A view can lag a moment behind a submission: pass the"
+                " `position` of"
+                " the response to your submission as `?after=`, and the read waits until the view"
+                " has reached it.",
+                "If some ids of an action are not found, `errors` names them; the action"
+                " was applied"
+                " to the others.",
             ),
         ),
         "method-not-allowed": ProblemType(
             405,
-            "This address does not take that method",
-            ("The address exists, but not with this method.",),
-            ("The header `Allow` and `/openapi.json` say which methods it takes.",),
+            "Method not allowed",
+            ("The path exists, but does not support this method.",),
+            ("The header `Allow` and `/openapi.json` list the methods that it supports.",),
         ),
         "too-slow": ProblemType(
             408,
             "The request took too long to arrive",
             (
-                "The head of the request was not complete in time, or its body came more slowly"
-                " than the server waits for. The limits are in the setting `connections`.",
+                "The head of the request was not complete in time, or its body arrived more slowly"
+                " than the server requires. The limits are in the setting `connections`.",
             ),
             (
-                "Send it again over a better line, or in smaller pieces. If the body comes from a"
-                " slow source, read that to its end before you open the request.",
+                "Send it again over a faster connection, or in smaller requests. If the body comes"
+                " from a slow source, read the source to its end before you send the request.",
             ),
         ),
         "conflict": ProblemType(
             409,
-            "This conflicts with what is there",
+            "The request conflicts with the current state",
             (
-                "A queue of that name exists already, a queue that is to be deleted has live jobs,"
-                " or a `clientId` was used for another job before. Nothing was done.",
+                "A queue with this name exists already, the queue to delete has live jobs, or the"
+                " `clientId` was used for a different job before. Nothing was done.",
             ),
             (
-                "Read what is there and decide. To change a queue use `PUT`. To submit another job"
-                " give it another `clientId`; to repeat a submission send exactly the same job.",
+                "Read the current state and decide. To change a queue use `PUT`. To"
+                " submit a different"
+                " job give it a different `clientId`; to repeat a submission send exactly the same"
+                " job.",
             ),
         ),
         "precondition-failed": ProblemType(
             412,
-            "It has changed since you read it",
-            ("The `ETag` in `If-Match` is not that of the newest version.",),
-            ("Read it again, make your change to that, and send it with the new `ETag`.",),
+            "The object has changed since you read it",
+            ("The `ETag` in `If-Match` is not the one of the newest version.",),
+            ("Read the object again, apply your change, and send it with the new `ETag`.",),
         ),
         "too-large": ProblemType(
             413,
             "The request is too large",
             (
-                "The body, inflated, is larger than the server takes, or holds more jobs or ids"
-                " than one request may. It was not read any further.",
+                "The decompressed body is larger than the server accepts, or contains more jobs or"
+                " ids than are allowed in one request. The rest of the body was not read.",
             ),
             (
                 "Send the jobs in several requests; the clients do so by themselves. `detail` names"
@@ -135,10 +148,11 @@ TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
         ),
         "unsupported-media-type": ProblemType(
             415,
-            "The content type is not understood",
-            ("`Content-Type` or `Content-Encoding` names something that this call does not read.",),
+            "The content type is not supported",
+            ("This call does not support the `Content-Type` or `Content-Encoding`.",),
             (
-                "`detail` names what it reads. Bodies are `application/json` unless the call says"
+                "`detail` names what it supports. Bodies are `application/json` unless"
+                " the call says"
                 " otherwise.",
             ),
         ),
@@ -146,54 +160,61 @@ TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
             422,
             "The request is not valid",
             (
-                "The request can be read, but says something that cannot be. Every fault that was"
-                " found is in `errors`, with a JSON pointer to its place. Nothing was done.",
+                "The request can be parsed, but a field has a value that is not valid."
+                " `errors` lists"
+                " every error that was found, with a JSON pointer to the field. Nothing was done.",
             ),
             (
-                "Mend all of `errors` and send it again. `?dryRun=true` checks a submission without"
-                " taking it.",
+                "Correct everything in `errors` and send the request again."
+                " `?dryRun=true` validates a"
+                " submission without accepting it.",
             ),
         ),
         "too-many-requests": ProblemType(
             429,
             "Too many requests",
             (
-                "One caller asked more often than the server lets one caller, or has too many"
-                " requests under way, among them streams and long polls; or too many wrong"
-                " credentials came from one address.",
+                "The caller has exceeded its request rate limit, or has too many"
+                " concurrent requests,"
+                " including streams and long polls; or too many invalid credentials were sent from"
+                " one address.",
             ),
             (
-                "Wait for as many seconds as `Retry-After` says. The headers `RateLimit-Policy` and"
-                " `RateLimit` of every answer say what is left. Submit in batches: one request"
-                " takes thousands of jobs. The limits are in the setting `requests`.",
+                "Wait for the number of seconds in `Retry-After`. The headers"
+                " `RateLimit-Policy` and"
+                " `RateLimit` of every response tell how much of the limit is left. Submit in"
+                " batches: one request accepts thousands of jobs. The limits are in the setting"
+                " `requests`.",
             ),
         ),
         "head-too-large": ProblemType(
             431,
             "The head of the request is too large",
-            ("The address and headers together are larger than the server takes.",),
-            ("Send long lists in the body, and fewer cookies.",),
+            ("The URL and headers together are larger than the server accepts.",),
+            ("Send long lists in the body, and send fewer cookies.",),
         ),
         "internal": ProblemType(
             500,
-            "Fairlead made a mistake",
-            ("This is our fault. What was asked may or may not have happened.",),
+            "Internal error",
+            ("Fairlead has a defect. It is not known whether the request took effect.",),
             (
-                "Submissions whose jobs have a `clientId` can be repeated without harm. Tell the"
-                " operator the `instance`: under that id the server's log has the details.",
+                "Submissions whose jobs have a `clientId` can be repeated safely. Report"
+                " the `instance`"
+                " to the operator: the server's log has the details under this id.",
             ),
         ),
         "unavailable": ProblemType(
             503,
-            "Something Fairlead needs is away",
+            "A dependency is unavailable",
             (
-                "The log, the database or the view is away or too far behind, or the server has too"
-                " much to do or is just ending. If it was a change, nobody can say whether it"
-                " happened unless `detail` does.",
+                "The log or the database is unavailable, a view lags too far, or the server is"
+                " overloaded or shutting down. Whether a change took effect is not known unless"
+                " `detail` says so.",
             ),
             (
-                "Try again after as many seconds as `Retry-After` says. That is safe for jobs with"
-                " a `clientId`, and the clients do it by themselves. `/readyz` says what is away.",
+                "Try again after the number of seconds in `Retry-After`. This is safe for jobs with"
+                " a `clientId`, and the clients do it by themselves. `/readyz` names what is"
+                " unavailable.",
             ),
         ),
     }

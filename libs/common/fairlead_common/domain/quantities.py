@@ -51,7 +51,7 @@ def parse_quantity(resource: str, text: str | int | float, *, round_up: bool) ->
         amount *= 1000
     whole = -(-amount.numerator // amount.denominator) if round_up else int(amount)
     if whole > AMOUNT_MAX:
-        raise ValueError(f"{text!r} is larger than any machine")
+        raise ValueError(f"{text!r} exceeds the maximum amount")
     return whole
 
 

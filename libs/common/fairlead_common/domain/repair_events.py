@@ -1,8 +1,8 @@
-"""Events that bring views of one job into agreement again, for `fairlead repair`. Pure.
+"""Events that make the views of one job agree again, for `fairlead repair`. Pure.
 
-Where events are lost, two views may know different things of a job. What is true is then stated
-again as ordinary events. A view that knows it already is not changed by them: the first
-`JobSubmitted` of an id counts, a lease counts only as the next run, and ended jobs stay ended.
+Where events are lost, two views can know different things about a job. The truth is then stated
+again as ordinary events. They do not change a view that already knows it: the first `JobSubmitted`
+of an id counts, a lease counts only as the next run, and ended jobs stay ended.
 """
 
 from collections.abc import Iterator

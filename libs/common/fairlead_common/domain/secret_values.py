@@ -49,11 +49,11 @@ class Keyring:
         name, _, body = rest.partition(".")
         key = self._keys.get(name)
         if version != _VERSION or key is None:
-            raise DecryptionFailed("it was sealed with a key that is not among `secretsKey`")
+            raise DecryptionFailed("it was encrypted with a key that is not in `secretsKey`")
         try:
             return key.decrypt(base64.urlsafe_b64decode(body), [queue.encode()])[1:].decode()
         except (InvalidTag, ValueError) as error:
-            raise DecryptionFailed("it is damaged, or was sealed for another queue") from error
+            raise DecryptionFailed("it is damaged, or was encrypted for another queue") from error
 
 
 def _name_of(key: bytes) -> str:

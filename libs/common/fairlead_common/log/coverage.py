@@ -22,7 +22,7 @@ WHAT_TO_DO: Final = (
 
 
 class Mismatch(StrEnum):
-    """How view and log disagree."""
+    """How a view and the log disagree."""
 
     BEHIND = "behind"
     """Events that the view has not folded are no longer in the log."""
@@ -43,7 +43,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """What keeps a view from following its log. `partitions`: only those that are affected."""
+    """Why a view cannot follow its log. `partitions`: only the affected ones."""
 
     view: str
     mismatches: tuple[Mismatch, ...]
@@ -53,7 +53,7 @@ class Gap(msgspec.Struct, frozen=True):
 
     @property
     def missing(self) -> dict[int, Span]:
-        """The partitions of which the view lacks events that the log no longer has."""
+        """The partitions whose next events for the view are not in the log any more."""
         if Mismatch.OTHER_LOG in self.mismatches:
             return {}
         return {n: span for n, span in self.partitions.items() if span.position < span.start}

@@ -1,7 +1,7 @@
-"""Moving the end of `fairlead.jobs` past positions that views have read, for `fairlead repair`.
+"""Moves the end of `fairlead.jobs` beyond positions that views have read, for `fairlead repair`.
 
-A log that was restored from an older backup, or created again, would give positions a second time
-that views have read before. Positions may have holes, so they are skipped: in Postgres by its
+A log that was restored from an older backup, or created again, would use positions a second time
+that views have read before. Positions can have holes, so they are skipped: in Postgres by its
 counters, elsewhere by records without events.
 """
 

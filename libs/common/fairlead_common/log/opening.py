@@ -1,4 +1,4 @@
-"""The log that a URL names, and its upkeep."""
+"""Opens the log that a URL names, and maintains it."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ async def _open_within(url: str, wait_s: float) -> EventLog:
             if loop.time() >= deadline_s:
                 raise
             if not is_said:
-                _logger.warning("the log is away and is waited for: %s", error)
+                _logger.warning("the log is unavailable; waiting for it: %s", error)
             is_said = True
             await asyncio.sleep(RETRY_S)
 

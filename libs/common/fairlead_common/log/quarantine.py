@@ -1,7 +1,7 @@
-"""The quarantine: records that a reader could not decode, for people to look at.
+"""The quarantine: records that a reader could not decode.
 
-Each process notes what it met, at most `RECORDS_MAX` records, and appends that to the topic
-`fairlead.quarantine`, from which lookout shows it. Reading never waits for that.
+Each process notes the records that it found, at most `RECORDS_MAX`, and appends them to the topic
+`fairlead.quarantine`, from which lookout lists them. Reading never waits for that.
 """
 
 import asyncio
@@ -84,7 +84,9 @@ class _Place(NamedTuple):
 
 
 class Quarantine:
-    """What one process could not decode. `reader` names its service; `skip`: see `Settings`."""
+    """The records that one process could not decode. `reader` names its service; `skip`: see
+    `Settings`.
+    """
 
     def __init__(
         self, reader: str, skip: Iterable[str] = (), now_ms: Callable[[], int] = clock.now_ms
@@ -97,11 +99,11 @@ class Quarantine:
         self._added = asyncio.Event()
 
     def may_skip(self, topic: str, entry: Entry) -> bool:
-        """Whether an operator said to skip this record, whatever it holds."""
+        """Whether an operator has configured to skip this record."""
         return f"{topic}/{entry.partition}/{entry.position}" in self._skip
 
     def add(self, topic: str, entry: Entry, reason: str, outcome: Outcome) -> None:
-        """Count the record, log it and note it, unless this process has met it before."""
+        """Count the record, log it and note it, unless this process has found it before."""
         place = _Place(topic, entry.partition, entry.position)
         if place in self.records:
             return
@@ -134,11 +136,11 @@ class Quarantine:
             )
 
     def count_optional(self, topic: str) -> None:
-        """A record was read without its optional events of unknown types."""
+        """Count a record that was read without its optional events of unknown types."""
         UNDECODABLE.labels(topic, self.reader, "optional").inc()
 
     def check(self) -> Check:
-        """What `/readyz` says of it: stopped partitions, and what was skipped lately."""
+        """The check for `/readyz`: stopped partitions, and recently skipped records."""
 
         async def records() -> str | None:
             since_ms = self._now_ms() - RECENT_MS
@@ -158,7 +160,9 @@ class Quarantine:
         return records
 
     async def run(self, log: EventLog) -> None:
-        """Append what is noted to `fairlead.quarantine`, for ever; while the log is away, wait."""
+        """Append noted records to `fairlead.quarantine`, for ever; while the log is unavailable,
+        wait.
+        """
         while True:
             try:
                 async with asyncio.timeout(RENEW_S):

@@ -1,8 +1,8 @@
-"""A log whose readers deliver only records that can be decoded: what every service reads from.
+"""A log whose readers deliver only records that can be decoded; every service reads from it.
 
-A record that cannot be decoded goes to the quarantine and is passed over. At an event of an unknown
-type that must not be passed over, the reader stops: that partition of `fairlead.jobs` stays before
-the record, the others go on.
+A record that cannot be decoded goes to the quarantine and is skipped. At an event of an unknown
+type that must not be skipped, the reader stops: that partition of `fairlead.jobs` stays before the
+record, the others continue.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ from fairlead_common.log.topics import JOBS, QUARANTINE
 
 
 class ValidatingLog:
-    """An `EventLog`: `inner`, with its readers screened."""
+    """An `EventLog` whose readers validate the records of `inner`."""
 
     def __init__(self, inner: EventLog, quarantine: Quarantine) -> None:
         self.inner = inner
@@ -133,7 +133,7 @@ class ValidatingReader:
 
 
 def stopped_partitions(reader: Reader) -> Mapping[int, int]:
-    """Where a reader has stopped, by partition; a log that is not screened never stops."""
+    """Where a reader has stopped, by partition; other readers never stop."""
     return reader.stopped if isinstance(reader, ValidatingReader) else {}
 
 

@@ -1,6 +1,6 @@
-"""Settings of access: who has which role, who issues tokens, and what a caller may take.
+"""Settings of access: roles, token issuers, and the limits of callers and connections.
 
-Structs alone, part of `Settings`; `faults` names what their types cannot say.
+These structs are part of `Settings`; `find_errors` checks what their types cannot express.
 """
 
 from typing import Annotated, Final
@@ -36,16 +36,16 @@ class RoleBinding(_Part, frozen=True, kw_only=True):
 
 
 class Issuer(_Part, frozen=True, kw_only=True):
-    """An OpenID provider whose bearer tokens are believed.
+    """An OpenID provider whose bearer tokens are accepted.
 
-    `issuer` is its URL, exactly as its tokens say it; its keys are found by discovery. A token
-    must name `audience`. `name_claim` and `groups_claim` say whom it speaks for, each with its
-    prefix, so that two issuers cannot be confused. `leeway_s`: how far its clock may be off.
-    `keys_s`: how long its keys are used before they are fetched anew.
+    `issuer` is its URL, exactly as in its tokens; its keys are found by discovery. A token must
+    contain `audience`. `name_claim` and `groups_claim` name the caller and its groups, each with
+    its prefix, so that two issuers cannot be confused. `leeway_s`: the tolerated difference of its
+    clock. `keys_s`: how long its keys are used before they are fetched again.
 
-    With `client_id`, people sign in with their browser: `title` names the provider on that page,
-    `scopes` are asked for, and `client_secret` is sent if the provider gave one. The provider must
-    know `https://<host>/sign-in/callback`. A session ends after `session_s`.
+    With `client_id`, users sign in with their browser: `title` names the provider on that page,
+    `scopes` are requested, and `client_secret` is sent if the provider issued one. The provider
+    must know `https://<host>/sign-in/callback`. A session ends after `session_s`.
     """
 
     issuer: str
@@ -65,12 +65,13 @@ class Issuer(_Part, frozen=True, kw_only=True):
 
 
 class RequestLimits(_Part, frozen=True, kw_only=True):
-    """What one caller may ask of one process.
+    """The limits of one caller in one process.
 
-    A bucket of `burst` requests that fills at `per_second`; at most `concurrent_max` under way,
-    streams and long polls among them. `failures_*`: the same for credentials that are refused, by
-    client address. At most `callers_max` are remembered. The credentials of a request that lasts
-    are checked again every `recheck_s`, so that a stream ends soon after its token is withdrawn.
+    A bucket of `burst` requests that is refilled with `per_second`; at most `concurrent_max`
+    concurrent requests, including streams and long polls. `failures_*`: the same for invalid
+    credentials, by client address. At most `callers_max` callers are remembered. The credentials of
+    a long request are checked again every `recheck_s`, so that a stream ends soon after its token
+    is revoked.
     """
 
     per_second: Positive = 5_000.0
@@ -83,13 +84,14 @@ class RequestLimits(_Part, frozen=True, kw_only=True):
 
 
 class ConnectionLimits(_Part, frozen=True, kw_only=True):
-    """What one connection may take of one process.
+    """The limits of one connection, and of all connections of a process.
 
-    A request's head must be there within `head_s`; of its body, at least `body_bytes_per_s` after
-    the first `body_s`. A connection without a request is closed after `idle_s`; one whose reader
-    takes nothing of an answer, after `write_s`. At most `connections_max` are open: a new one
-    takes the place of the one that has been idle the longest. `proxies`: addresses or networks
-    whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed, since a proxy of ours is there.
+    The head of a request must arrive within `head_s`; its body at `body_bytes_per_s` or more after
+    the first `body_s`. A connection without a request is closed after `idle_s`; one whose client
+    does not read the response, after `write_s`. At most `connections_max` are open: a new one
+    replaces the one that has been idle the longest. `proxies`: addresses or networks whose
+    `X-Forwarded-For` and `X-Forwarded-Proto` are trusted, because a proxy of this installation is
+    there.
     """
 
     head_s: Positive = 10.0
@@ -103,23 +105,23 @@ class ConnectionLimits(_Part, frozen=True, kw_only=True):
 
 
 def find_errors(issuers: tuple[Issuer, ...], *, has_signing_key: bool = True) -> list[FieldError]:
-    """What is wrong with these issuers, where `signingKey` is set or not."""
+    """The errors in these issuers. `has_key`: whether `signingKey` is set."""
     found = []
     for index, issuer in enumerate(issuers):
         place = f"oidc/{index}"
         parts = urlsplit(issuer.issuer)
         local = parts.scheme == "http" and parts.hostname in LOOPBACK
         if not (parts.hostname and (parts.scheme == "https" or local)):
-            found.append(FieldError(f"{place}/issuer", f"{issuer.issuer!r} is no https URL"))
+            found.append(FieldError(f"{place}/issuer", f"{issuer.issuer!r} is not an https URL"))
         for name in issuer.algorithms:
             if name not in SIGNED_BY_KEY_PAIRS:
                 words = ", ".join(SIGNED_BY_KEY_PAIRS)
-                found.append(FieldError(f"{place}/algorithms", f"{name!r} is none of {words}"))
+                found.append(FieldError(f"{place}/algorithms", f"{name!r} is not one of {words}"))
         if not issuer.algorithms:
             found.append(FieldError(f"{place}/algorithms", "names none"))
         found += _client_faults(place, issuer, has_signing_key)
     if len({issuer.issuer for issuer in issuers}) < len(issuers):
-        found.append(FieldError("oidc", "names one issuer twice"))
+        found.append(FieldError("oidc", "contains the same issuer twice"))
     return found
 
 

@@ -1,8 +1,8 @@
-"""How much of the disk below the log and the database is left, and what is given up for it.
+"""The free space of the disk that holds the log and the database, and its limits.
 
-Postgres ends at once when it cannot extend its write-ahead log, and reads end with it. So new work
-stops while there is space to end what runs, and everything that is written stops while there is
-space left for Postgres itself.
+Postgres ends immediately when it cannot extend its write-ahead log, and reads end with it. So new
+work is refused while there is still space to finish what runs, and every write is refused while
+there is still space for Postgres itself.
 """
 
 import os
@@ -21,7 +21,7 @@ RETRY_AFTER_S: Final = 10
 
 
 class Space(IntEnum):
-    """What is done with the space that is left."""
+    """The state of the free space."""
 
     ENOUGH = 0
     LOW = 1
@@ -31,7 +31,7 @@ class Space(IntEnum):
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Free bytes below which the space is low or full, and from which on it is so no more."""
+    """Free bytes below which the space is low or full, and above which it is not any more."""
 
     low: int = 160 * MIB
     low_ends: int = 224 * MIB
@@ -40,7 +40,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def assess(free: int, before: Space, bounds: Bounds) -> Space:
-    """What this many free bytes mean after what they meant before: with hysteresis."""
+    """The state for this number of free bytes, given the state before: with hysteresis."""
     if free < (bounds.full_ends if before is Space.FULL else bounds.full):
         return Space.FULL
     if free < (bounds.low_ends if before is not Space.ENOUGH else bounds.low):
@@ -49,15 +49,15 @@ def assess(free: int, before: Space, bounds: Bounds) -> Space:
 
 
 def free_bytes(path: Path) -> int:
-    """What an ordinary user can still write there."""
+    """The bytes that an ordinary user is able to write on this disk."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
 
 
 class Disk:
-    """Looks at the disk of a folder whenever it is asked, which costs a microsecond.
+    """Checks the disk of a folder at each call, which takes a microsecond.
 
-    `folder` empty: the log and the database are elsewhere, and there is always enough.
+    Empty `folder`: the log and the database are on another machine, and the space is always enough.
     """
 
     def __init__(
@@ -73,19 +73,19 @@ class Disk:
 
     @property
     def is_watched(self) -> bool:
-        """Whether there is a disk of this machine to look at."""
+        """Whether there is a disk of this machine to check."""
         return bool(self._folder)
 
     @property
     def space(self) -> Space:
-        """What is left just now."""
+        """The state of the free space now."""
         if self._folder:
             free = self._free(Path(self._folder))
             self._space = assess(free, self._space, self._bounds)
         return self._space
 
     def problem(self) -> str | None:
-        """What is wrong in a sentence, if anything is."""
+        """The problem in one sentence, if there is one."""
         match self.space:
             case Space.ENOUGH:
                 return None
@@ -93,7 +93,7 @@ class Disk:
                 return self._sentence(space)
 
     def check(self, refused_from: Space) -> None:
-        """Raises `LogFull` when the space is as short as this, or shorter."""
+        """Raises `LogFull` if the space is in this state or a worse one."""
         space = self.space
         if space >= refused_from:
             raise LogFull(self._sentence(space))

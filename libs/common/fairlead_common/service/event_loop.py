@@ -1,7 +1,7 @@
-"""The event loop of every service: its outgoing TCP connections notice a peer that has vanished.
+"""The event loop of every service: its outgoing TCP connections detect a lost peer.
 
-Postgres, Kafka and Redis clients all open their connections through the loop, so this is the one
-place for it.
+The clients of Postgres, Kafka and Redis all open their connections through the event loop, so this
+is the one place for the TCP options.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ OUTGOING: Final = KeepAlive(idle_s=5, interval_s=2, count=3, unacknowledged_ms=1
 
 
 class EventLoop(uvloop.Loop):
-    """uvloop's, with bounded silence on each connection that it opens."""
+    """uvloop's event loop, with TCP keepalive on each connection that it opens."""
 
     async def create_connection(  # type: ignore[override]  # arguments are handed on
         self, protocol_factory: Callable[[], Any], *arguments: Any, **options: Any

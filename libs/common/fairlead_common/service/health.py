@@ -1,4 +1,4 @@
-"""What a service says of its health. Apart from `serving`, which takes long to import."""
+"""Health checks of a service. Separate from `web.server`, which takes long to import."""
 
 from collections.abc import Awaitable, Callable
 from importlib import metadata
@@ -12,4 +12,4 @@ VERSION: Final = metadata.version("fairlead-common")
 
 
 class Degraded(str):
-    """What people should know of a service that is ready all the same."""
+    """A warning about a service that is ready nevertheless."""

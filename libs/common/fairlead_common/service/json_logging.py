@@ -1,4 +1,4 @@
-"""What a service logs: a JSON object a line on stderr, with the request that it is about."""
+"""Log output: one JSON object per line on stderr, with the id of the request."""
 
 import logging
 from collections.abc import Iterable
@@ -54,10 +54,10 @@ def _present(**texts: str) -> dict[str, object]:
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes records; a record may have `fields` of its own."""
+    """Formats a log record as JSON, with the record's own `fields` if it has any."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Return one line."""
         line: dict[str, object] = {
             "time": timestamps.rfc3339(round(record.created * 1000)),
             "level": record.levelname,
@@ -72,7 +72,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logging(level: str) -> None:
-    """Let everything that is logged be such lines."""
+    """Send all log records to stderr as JSON lines."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -1,7 +1,7 @@
-"""The frame of every service's `main`: event loop, signals, and an exit code that tells.
+"""What the `main` of every service runs in: event loop, signals and exit code.
 
-`main()` owns a task group; the first task to fail ends the process with its traceback; SIGINT and
-SIGTERM cancel it so that everything ends in order.
+`main()` owns a task group. The first task that fails ends the process with its traceback; SIGINT
+and SIGTERM cancel it, so that everything ends in order.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _logger = logging.getLogger("fairlead.process")
 
 
 def run(main: Callable[[], Coroutine[object, object, None]], log_level: str = "INFO") -> None:
-    """Run `main` until it ends or a signal comes; exit 1 after a failure, 0 otherwise."""
+    """Run `main` until it ends or a signal arrives; exit with 1 after a failure, else with 0."""
     hide_memory()
     json_logging.set_up_logging(log_level)
     try:
@@ -33,8 +33,9 @@ def run(main: Callable[[], Coroutine[object, object, None]], log_level: str = "I
 
 
 def hide_memory() -> None:
-    """Close this process's environment and memory (/proc/PID/environ, /proc/PID/mem, ptrace) to
-    other processes of its user, which may be jobs: both hold passwords. No core is dumped either.
+    """Hide the environment and memory of this process (/proc/PID/environ, /proc/PID/mem, ptrace)
+    from other processes of its user, which can be jobs: both contain passwords. This also disables
+    core dumps.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -1,9 +1,9 @@
 """Settings of a service: one struct, filled from defaults, a YAML file and the environment.
 
-The environment wins over the file. A field `database_url` is the key `databaseUrl` in the file and
-`FAIRLEAD_DATABASE_URL` in the environment, where lists and mappings are written as JSON. A service
-derives its own struct from `Settings`; unknown keys in the file are errors. One file may serve
-several services: what only one of them knows then stands in a section of its name (`scheduler:`).
+The environment has priority over the file. A field `database_url` is the key `databaseUrl` in the
+file and `FAIRLEAD_DATABASE_URL` in the environment, where lists and mappings are written as JSON. A
+service derives its own struct from `Settings`; unknown keys in the file are errors. One file can
+serve several services: keys of only one service are then in a section with its name (`scheduler:`).
 """
 
 import typing
@@ -34,18 +34,18 @@ class SettingsError(Exception):
 class Settings(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """What every service needs to know.
+    """The settings that every service has.
 
-    `log_url`: `postgres://...`, or `kafka://...` or `kafka+tls://...` as docs/log.md says.
-    `signing_key`: the secret under which services sign short-lived tokens for one another.
+    `log_url`: `postgres://...`, or `kafka://...` or `kafka+tls://...` as docs/log.md describes.
+    `signing_key`: the secret with which services sign short-lived tokens for one another.
     `secrets_key`: the key that encrypts secret values of jobs, the same for submit and executors;
-    of several, separated by commas, the first encrypts and all decrypt.
-    `hosts`: the names by which this server may be called. Who calls: `oidc` (providers whose
-    tokens are believed), `password_file` (lines of `fairlead_common.web.auth.passwords`), and with
-    `anonymous` whoever sends no credentials, who then has `anonymous_roles` (off by default; for
-    trusted networks only). `roles` binds users and groups to what they may do. `requests` and
-    `connections` bound what one of them may take. `disk`: a folder on the disk that holds the log
-    and the database, if that is a disk of this machine: nothing is written while it is full.
+    of several, separated by commas, the first encrypts and all decrypt. `hosts`: the accepted names
+    in the `Host` header. Callers: `oidc` (providers whose tokens are accepted), `password_file`
+    (lines of `fairlead_common.web.auth.passwords`), and with `anonymous` requests without
+    credentials, which then have `anonymous_roles` (off by default; for trusted networks only).
+    `roles` binds users and groups to roles. `requests` and `connections` limit one caller and one
+    connection. `disk`: a folder on the disk that holds the log and the database, if that is a disk
+    of this machine: nothing is written while it is full.
     """
 
     log_url: str = "postgresql://127.0.0.1:5432/fairlead"
@@ -75,7 +75,7 @@ FILE_VARIABLE = "FAIRLEAD_SETTINGS"
 
 
 def load(kind: type[S], environment: Mapping[str, str]) -> S:
-    """The settings of this kind. Raises `SettingsError` naming every fault."""
+    """Load settings of this type. Raises `SettingsError` with every error."""
     values: dict[str, object] = {}
     faults: list[FieldError] = []
     known = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
@@ -122,7 +122,7 @@ def _read(
     for name, value in [*top, *own.items()]:
         if name not in known:
             if name not in (*SECTIONS, *SHARED) or name in own:
-                faults.append(FieldError(f"{file}: {name}", "is no setting of this service"))
+                faults.append(FieldError(f"{file}: {name}", "is not a setting of this service"))
             continue
         try:
             msgspec.convert(value, known[name])

@@ -1,7 +1,7 @@
-"""A call that many ask at the same time is asked once.
+"""Concurrent calls with the same key share one execution.
 
-When an answer that was kept for a while runs out, all requests that are under way want it anew:
-without this each of them would ask the database.
+When a cached value expires, all concurrent requests need a new one: without this, each of them
+would query the database.
 """
 
 import asyncio
@@ -13,15 +13,16 @@ V = TypeVar("V")
 
 
 class SingleFlight(Generic[K, V]):
-    """Questions by key, and who waits for their answers."""
+    """The calls in progress by key."""
 
     def __init__(self) -> None:
         self._under_way: dict[K, asyncio.Task[V]] = {}
 
     async def run(self, key: K, call: Callable[[], Coroutine[object, object, V]]) -> V:
-        """The answer, perhaps to whoever asked before. Raises what the call raises.
+        """The result of the call in progress with this key, or of a new call. Raises what it
+        raises.
 
-        Whoever is cancelled meanwhile takes it from nobody else.
+        Cancelling one caller does not cancel the call for the others.
         """
         asked = self._under_way.get(key)
         if asked is None:

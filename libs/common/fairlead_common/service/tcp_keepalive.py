@@ -1,7 +1,7 @@
-"""TCP options that let the kernel end a connection whose peer cannot be reached.
+"""TCP options with which the kernel ends a connection to an unreachable peer.
 
-A peer whose host disappears, or a link that is cut, closes nothing: without these options the
-kernel keeps such a connection for hours.
+A peer whose host disappears, or a broken link, closes nothing: without these options the kernel
+keeps such a connection for hours.
 """
 
 import socket
@@ -10,10 +10,10 @@ import msgspec
 
 
 class KeepAlive(msgspec.Struct, frozen=True, kw_only=True):
-    """Probes go out after `idle_s` without traffic, every `interval_s`, at most `count` times.
+    """Probes are sent after `idle_s` without traffic, every `interval_s`, at most `count` times.
 
-    `unacknowledged_ms`: sent data that the peer's kernel does not acknowledge for this long ends
-    the connection.
+    `unacknowledged_ms`: sent data that the peer does not acknowledge for this long ends the
+    connection.
     """
 
     idle_s: int
@@ -22,7 +22,7 @@ class KeepAlive(msgspec.Struct, frozen=True, kw_only=True):
     unacknowledged_ms: int
 
     def apply(self, connection: socket.socket | None) -> None:
-        """Set those options of a TCP connection that this system has."""
+        """Set the options that this system has on a TCP connection."""
         if connection is None or connection.family not in (socket.AF_INET, socket.AF_INET6):
             return
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,10 +1,10 @@
-"""Connections that cannot wear a server out: what uvicorn lacks against slow and silent clients.
+"""HTTP connections with timeouts and limits that uvicorn does not have.
 
-uvicorn parses and answers; it times nothing but a connection that is idle after an answer. Here
-each connection notes what it is doing and since when, which costs a request a few hundred
-nanoseconds, and one look at all of them each second ends those that are too slow: with their head,
-with their body, in taking their answer, or idle for too long. When all places are taken, those that
-have been idle the longest of the caller with the most of them make room.
+uvicorn limits only the idle time after a response. Here each connection records its phase and when
+the phase began, which costs a request a few hundred nanoseconds, and one check of all connections
+per second closes those that are too slow: with their head, with their body, in reading the
+response, or idle for too long. When the maximum number of connections is reached, the caller with
+the most idle connections loses those that have been idle the longest.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ INCOMING: Final = KeepAlive(idle_s=60, interval_s=15, count=4, unacknowledged_ms
 
 
 class Phase(Enum):
-    """What a connection is doing."""
+    """What a connection is waiting for."""
 
     IDLE = auto()
     HEAD = auto()
@@ -42,7 +42,7 @@ class Phase(Enum):
 
 
 class Connection(HttpToolsProtocol):
-    """One connection, which knows what it is doing and since when (seconds of the loop's clock)."""
+    """One connection, its phase, and when the phase began (seconds of the loop's clock)."""
 
     limits: ConnectionLimits = ConnectionLimits()
     places: int = ConnectionLimits().connections_max
@@ -56,7 +56,7 @@ class Connection(HttpToolsProtocol):
 
     @property
     def holder(self) -> str:
-        """Who made the newest request on it, or from where it comes if nobody is known."""
+        """The caller of the latest request on it, or the client's address."""
         caller = self.cycle.scope["state"].get("caller") if self.cycle is not None else None
         return (
             f"caller {caller.name}"
@@ -65,17 +65,17 @@ class Connection(HttpToolsProtocol):
         )
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a place; without one, say so."""
+        """Accept the connection, or refuse it if the maximum is reached."""
         super().connection_made(CoalescingTransport(transport, self.loop))
         self.since_s = self.loop.time()
         INCOMING.apply(transport.get_extra_info("socket"))
         if len(self.connections) > self.places and not close_waiting_connections(self):
-            busy = "All connections that this server takes are busy."
+            busy = "The server has reached its maximum number of connections."
             self.transport.write(raw_answer("unavailable", busy, "retry-after: 5\r\n"))
             self.transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a head are counted: the parser alone takes any number of them."""
+        """Count the bytes of the head, which the parser does not limit."""
         if self.refused_s is not None or self.transport.is_closing():
             return
         if self.phase is Phase.IDLE:
@@ -87,48 +87,48 @@ class Connection(HttpToolsProtocol):
             if self.head_bytes > self.limits.head_bytes_max:
                 self.refuse(
                     "head-too-large",
-                    f"The head is larger than {self.limits.head_bytes_max} bytes.",
+                    f"The request head is larger than {self.limits.head_bytes_max} bytes.",
                 )
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
+        """The head is complete."""
         self._enter(Phase.BODY)
         self.body_bytes = 0
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Some of the body is there."""
+        """A part of the body has arrived."""
         self.body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """All of the body is there."""
+        """The body is complete."""
         super().on_message_complete()
         self._enter(Phase.IDLE if self.cycle.response_complete else Phase.ANSWER)
 
     def on_response_complete(self) -> None:
-        """The answer is on its way."""
+        """The response has been sent."""
         super().on_response_complete()
         self.since_s = self.loop.time()
         if self.phase is Phase.ANSWER:
             self.phase = Phase.IDLE
 
     def pause_writing(self) -> None:
-        """The client does not take what it asked for."""
+        """The client does not read the response."""
         self.stalled_s = self.loop.time()
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """It goes on."""
+        """The client reads the response again."""
         self.stalled_s = None
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """As any other refusal."""
-        self.refuse("malformed", "This is no HTTP request.")
+        """Refuse the request like any other."""
+        self.refuse("malformed", "This is not a valid HTTP request.")
 
     def refuse(self, slug: str, detail: str) -> None:
-        """Answer before any route could, unless an answer has begun, and close."""
+        """Respond with a problem, unless a response has begun, and close the connection."""
         refused_requests.ALL.note(slug, (self.client or ("",))[0])
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
@@ -144,7 +144,7 @@ class Connection(HttpToolsProtocol):
         self.transport.write_eof()
 
     def look(self, now_s: float) -> None:
-        """End what takes too long."""
+        """Close the connection if its phase has lasted too long."""
         if self.transport.is_closing():
             # What was not taken keeps it open for ever.
             self.closing_s = now_s if self.closing_s is None else self.closing_s
@@ -164,7 +164,9 @@ class Connection(HttpToolsProtocol):
             case Phase.IDLE if took_s > given.idle_s:
                 self.transport.close()
             case Phase.HEAD if took_s > given.head_s:
-                self.refuse("too-slow", f"The head was not there within {given.head_s:g} s.")
+                self.refuse(
+                    "too-slow", f"The request head did not arrive within {given.head_s:g} s."
+                )
             case Phase.BODY if self.cycle.response_complete:
                 if took_s > LATE_BODY_S:
                     self.transport.close()
@@ -179,9 +181,10 @@ class Connection(HttpToolsProtocol):
                 return
 
     def end(self) -> None:
-        """The server ends: close it if idle, end its event stream, or let the answer be the last.
+        """The server shuts down: close it if idle, end its event stream, or let the response be the
+        last.
 
-        A stream of events ends as if complete, since its reader asks for the rest by itself.
+        An event stream ends as if it were complete, because its reader asks for the rest by itself.
         """
         cycle = self.cycle
         if cycle is None or cycle.response_complete or not cycle.scope["state"].get("event_stream"):
@@ -199,8 +202,8 @@ class Connection(HttpToolsProtocol):
 
 
 def close_waiting_connections(newest: Connection) -> bool:
-    """Close those that wait for nothing of ours, first the oldest of the caller (or address) that
-    has the most of them; whether there were any.
+    """Close idle connections, the oldest ones of the caller (or address) with the most of them;
+    whether there were any.
     """
     waiting = [
         each
@@ -218,7 +221,9 @@ def close_waiting_connections(newest: Connection) -> bool:
 
 
 def build_protocol(limits: ConnectionLimits) -> type[Connection]:
-    """The protocol with these limits, and no more places than the process may open files."""
+    """The protocol with these limits, and at most as many connections as the process can open
+    files.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = limits.connections_max + FILES_KEPT
     if soft < wanted:
@@ -230,7 +235,7 @@ def build_protocol(limits: ConnectionLimits) -> type[Connection]:
 
 
 def raw_answer(slug: str, detail: str, headers: str = "") -> bytes:
-    """A whole answer with a problem, for who could not even ask."""
+    """A complete response with a problem, for a request that could not be parsed."""
     status, document = problem_documents.build_document(slug, detail)
     body = msgspec.json.encode(document)
     head = (

@@ -1,9 +1,9 @@
-"""Calls that are found by one look at their method and path, past the framework's own way.
+"""Calls an endpoint by method and path, without the framework's routing.
 
-For every request the framework asks one route after the other, opens stacks of contexts and works
-out what the endpoint's arguments depend on: a third of what a request with a single job cost. An
-endpoint that takes the request alone, at a path without parameters, needs none of that. It stays a
-route like any other, in the document too; whatever is not found here goes on to the framework.
+For every request the framework tests one route after the other, opens stacks of contexts and
+resolves dependencies: a third of the cost of a request with a single job. An endpoint whose only
+argument is the request, at a path without parameters, needs none of that. It stays an ordinary
+route, also in the OpenAPI document; all other requests go to the framework.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -20,7 +20,7 @@ Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 class DirectDispatch:
-    """The layer before the framework's own: calls these routes itself where it can."""
+    """The innermost middleware: it calls the endpoints that it knows and passes on the rest."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class DirectDispatch:
         self._endpoints = find_endpoints(routers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or go on."""
+        """Call the endpoint, or pass the request on."""
         endpoint = self._endpoints.get((scope.get("method"), scope.get("path")))
         if endpoint is None:
             await self._app(scope, receive, send)
@@ -47,7 +47,7 @@ class DirectDispatch:
 
 
 def find_endpoints(routers: Iterable[APIRouter]) -> Mapping[tuple[object, object], Endpoint]:
-    """Those that need nothing of the framework, by method and path; the first of each counts."""
+    """The endpoints that need no routing, by method and path; the first of each counts."""
     found: dict[tuple[object, object], Endpoint] = {}
     for router in routers:
         for route in router.routes:
@@ -58,7 +58,7 @@ def find_endpoints(routers: Iterable[APIRouter]) -> Mapping[tuple[object, object
 
 
 def _is_straight(route: APIRoute) -> bool:
-    """Whether its endpoint is called with a request, which gives a response, and that is all."""
+    """Whether the endpoint's only argument is the request, and its result a response."""
     hints = get_type_hints(route.endpoint)
     answer = hints.pop("return", None)
     return (

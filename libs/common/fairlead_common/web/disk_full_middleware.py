@@ -1,4 +1,4 @@
-"""Refusing changes while the disk is full, before they cost anything; reads and pages go on."""
+"""Refuses changes while the disk is full, before they cost anything; reads and pages go on."""
 
 from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -13,7 +13,7 @@ PREFIX = "/api/"
 
 
 class DiskFullMiddleware:
-    """A layer of an app, within the one that finds the caller."""
+    """The middleware inside the one that finds the caller."""
 
     def __init__(self, app: ASGIApp, disk: Disk) -> None:
         self._app = app

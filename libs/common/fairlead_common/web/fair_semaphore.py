@@ -1,6 +1,6 @@
-"""Shares of something scarce: places that callers are given in turn, each at most some of them.
+"""A semaphore whose places are shared fairly between callers.
 
-Whoever waits is served by caller: the one that holds the fewest places comes next, and among equals
+When a place becomes free, the waiting caller that holds the fewest places is next, and among equals
 the one that was served the longest ago. So a caller with a hundred requests waits for its own, and
 another with one request waits for at most one place to become free.
 """
@@ -19,7 +19,8 @@ CALLER: Final[ContextVar[str]] = ContextVar("caller", default="")
 
 
 class FairSemaphore:
-    """`places` in all, at most `per_caller` of them for one, of whom at most `waiting_max` wait.
+    """`places` in total, at most `per_caller` for one caller, which has at most `waiting_max`
+    requests waiting.
 
     `what` names the work in messages, in the plural.
     """
@@ -35,8 +36,8 @@ class FairSemaphore:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
-        """Hold a place, of the current caller's share. Raises a 429 `Problem` when too many of its
-        requests wait already.
+        """Hold a place for the current caller. Raises a 429 `Problem` if too many of its requests
+        are waiting.
         """
         caller = CALLER.get()
         await self._take(caller)
@@ -46,7 +47,7 @@ class FairSemaphore:
             self._give_back(caller)
 
     def waiting(self, caller: str) -> int:
-        """How many requests of this caller wait."""
+        """The number of waiting requests of this caller."""
         return len(self._waiting.get(caller, ()))
 
     async def _take(self, caller: str) -> None:
@@ -57,7 +58,8 @@ class FairSemaphore:
             raise Problem(
                 "too-many-requests",
                 f"{self._waiting_max} {self._what} of {caller} wait already. This server carries"
-                f" out {self._per_caller} of one caller at a time; let some of them end first.",
+                f" out {self._per_caller} per caller at a time; wait until some of them"
+                f" have ended.",
                 retry_after_s=1,
             )
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -106,9 +108,9 @@ class FairSemaphore:
 
 
 class OpenRequestLimit:
-    """Counts what stays open (streams, long polls): `places` in all, `per_caller` for one caller.
+    """Counts open streams and long polls: `places` in total, `per_caller` for one caller.
 
-    Nobody waits: whoever finds no place is refused.
+    A request without a place is refused; it does not wait.
     """
 
     def __init__(self, what: str, setting: str, places: int, per_caller: int) -> None:
@@ -120,11 +122,13 @@ class OpenRequestLimit:
 
     @property
     def taken(self) -> int:
-        """How many are open."""
+        """The number of open requests."""
         return sum(self._held.values())
 
     def check(self) -> None:
-        """Raises a 429 `Problem` when the caller has its share, a 503 when all are taken."""
+        """Raises a 429 `Problem` if the caller has reached its limit, a 503 if all places are
+        taken.
+        """
         caller = CALLER.get()
         if self._held.get(caller, 0) >= self._per_caller:
             raise Problem(
@@ -139,14 +143,14 @@ class OpenRequestLimit:
             )
 
     def take(self) -> str:
-        """Take a place; returns whose it is, for `give_back`. Raises as `check` does."""
+        """Take a place; returns its caller for `give_back`. Raises what `check` raises."""
         self.check()
         caller = CALLER.get()
         self._held[caller] = self._held.get(caller, 0) + 1
         return caller
 
     def give_back(self, caller: str) -> None:
-        """One of this caller's has ended."""
+        """A request of this caller has ended."""
         if (held := self._held[caller]) > 1:
             self._held[caller] = held - 1
         else:

@@ -1,9 +1,9 @@
-"""The doors of an app: what every request passes before any route sees it. Pure ASGI.
+"""The outermost middleware of an app, which every request passes. Pure ASGI.
 
-In this order: the request gets an id; the `Host` header must be one of ours; unless the path is one
-of those that are open to everybody, there must be a caller, who has not asked too much lately; and
-a browser's session changes things only from our own pages. So no route is open by accident. What
-answers leave with are the id, what is left to the caller, and headers that keep browsers careful.
+In this order: the request gets an id; the `Host` header must be one of the server's names; unless
+the path is open to everybody, the caller must be known and within its rate limit; a browser session
+makes changes only from Fairlead's own pages. So no route is open by accident. Every response gets
+the request's id, the rest of the rate limit, and security headers for browsers.
 """
 
 import asyncio
@@ -55,10 +55,10 @@ _CAREFUL: Final = (
 
 
 class Identify(Protocol):
-    """What finds callers: `auth.Authenticator` in services."""
+    """Finds the caller of a request: `auth.Authenticator` in services."""
 
     def find_cached(self, headers: Headers) -> Caller | None:
-        """The caller, if that is known without asking anybody."""
+        """The caller, if that is known without I/O."""
 
     async def find(self, headers: Headers) -> Caller:
         """The caller. Raises a `Problem` or `WorldError`."""
@@ -68,10 +68,11 @@ class Identify(Protocol):
 
 
 class CredentialWatch:
-    """Checks the credentials of a long request again and again; cancels its task when they are no
+    """Checks the credentials of a long request periodically and cancels its task when they are no
     longer valid. `withdrawn`: the reason, once it has.
 
-    A short request costs one timer. An identity provider or database that is away ends nothing.
+    A short request costs one timer. While an identity provider or the database is unavailable,
+    nothing is cancelled.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class CredentialWatch:
 
 
 class RequestMiddleware:
-    """The outermost layer of an app. `identify` None: only open paths lead anywhere."""
+    """The outermost middleware. Without `identify` only open paths are served."""
 
     def __init__(
         self,
@@ -145,7 +146,7 @@ class RequestMiddleware:
         self._policy = (b"ratelimit-policy", f'"caller";q={given.burst};w={full_s}'.encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the request in, or say why not."""
+        """Pass the request on, or refuse it."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
@@ -184,7 +185,7 @@ class RequestMiddleware:
             if watch is not None and watch.withdrawn is not None:
                 await self._end(watch.withdrawn, scope, receive, send_with_extra)
             elif not state.get("answering"):
-                ending = Problem("unavailable", "This server is ending.", retry_after_s=1)
+                ending = Problem("unavailable", "This server is shutting down.", retry_after_s=1)
                 await self._refuse(ending, scope, receive, send_with_extra)
         finally:
             if watch is not None:
@@ -207,7 +208,7 @@ class RequestMiddleware:
 
     async def _caller(self, scope: Scope, headers: Headers) -> Caller:
         if self._identify is None:
-            raise Problem("unauthenticated", "Nobody is let in here.")
+            raise Problem("unauthenticated", "This server does not accept any caller.")
         caller = self._identify.find_cached(headers)
         if caller is not None:
             return caller
@@ -219,10 +220,10 @@ class RequestMiddleware:
     async def _limited(
         self, failures: RateLimiter[str], address: str, headers: Headers, *, check_first: bool
     ) -> Caller:
-        """The caller. Failures beyond the limit of their address are answered with 429.
+        """The caller. Failures beyond the limit of their client address are answered with 429.
 
-        Tokens are looked up in any case: everybody behind one gateway has its address, and a valid
-        token must not suffer from the invalid ones of others.
+        Tokens are looked up in any case: all clients behind one gateway share its address, and a
+        valid token must not suffer from the invalid ones of others.
         """
         assert self._identify is not None
         now_s = self._now_s()
@@ -238,28 +239,28 @@ class RequestMiddleware:
             raise
 
     def _watch(self, headers: Headers) -> CredentialWatch:
-        """End this request when its credentials are no longer valid."""
+        """Cancel this request when its credentials are no longer valid."""
         assert self._identify is not None
         task = asyncio.current_task()
         assert task is not None
         return CredentialWatch(self._identify, headers, task, self._recheck_s)
 
     async def _end(self, why: Problem, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a request whose credentials were withdrawn, or end the stream it was given."""
+        """Refuse a request whose credentials were revoked, or end its stream."""
         if scope["state"].get("answering"):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
             await self._refuse(why, scope, receive, send)
 
     def _count(self, caller: Caller, extra: list[tuple[bytes, bytes]]) -> None:
-        """One more request of the caller's. Raises a 429 `Problem`."""
+        """Count a request of the caller. Raises a 429 `Problem` beyond its limits."""
         taken = self._callers.take(caller.name, self._now_s())
         extra.append(self._policy)
         extra.append((b"ratelimit", b'"caller";r=%d;t=%d' % (taken.left, taken.full_s + 0.999)))
         if taken.wait_s > 0:
             raise Problem(
                 "too-many-requests",
-                f"{caller.name} has asked more often than this server lets one caller.",
+                f"{caller.name} has exceeded this server's request rate limit.",
                 retry_after_s=rate_limits.retry_after_s(taken.wait_s),
             )
         if not self._under_way.begin(caller.name):
@@ -281,17 +282,19 @@ class RequestMiddleware:
 def _too_many_failures(wait_s: float) -> Problem:
     return Problem(
         "too-many-requests",
-        "Too many wrong credentials came from your address.",
+        "Too many invalid credentials were sent from your address.",
         retry_after_s=rate_limits.retry_after_s(wait_s),
     )
 
 
 def _check_once(scope: Scope) -> None:
-    """Raises a 400 `Problem` for a header said twice of which a proxy may have taken the other."""
+    """Raises a 400 `Problem` for a duplicate header, because a proxy could have used the other
+    value.
+    """
     names = [name for name, _ in scope["headers"]]
     for name in (b"host", b"authorization"):
         if names.count(name) > 1:
-            raise Problem("malformed", f"The header {name.decode()} is there more than once.")
+            raise Problem("malformed", f"The header {name.decode()} occurs more than once.")
 
 
 def _request_id(headers: Headers) -> bytes:
@@ -300,7 +303,7 @@ def _request_id(headers: Headers) -> bytes:
 
 
 def _about(request_id: str, path: str, headers: Headers) -> dict[str, str]:
-    """What lines of the log say of this request: its id and trace, and the job of its path."""
+    """The fields that log lines about this request have: its id, its trace, the job in its path."""
     said = {"request": request_id}
     _, _, after = path.partition("/jobs/")
     job_id = after[: ids.JOB_ID_LENGTH]
@@ -311,8 +314,8 @@ def _about(request_id: str, path: str, headers: Headers) -> dict[str, str]:
 
 
 def _complete(headers: list[tuple[bytes, bytes]], extra: list[tuple[bytes, bytes]]) -> bool:
-    """Add what every answer has, and what keeps browsers careful where the route said nothing;
-    whether the answer is a stream of events.
+    """Add the headers of every response, and the security headers that the route did not set;
+    whether the response is an event stream.
     """
     said = dict(headers)
     headers.extend(item for item in _CAREFUL if item[0] not in said)

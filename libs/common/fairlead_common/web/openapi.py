@@ -1,8 +1,8 @@
-"""The OpenAPI document of an app: what the framework knows of its routes, made whole.
+"""Completes the OpenAPI document that the framework makes from the routes.
 
 Services write schemas from the structs that decode and encode (`msgspec`), each where it is used.
-Here every schema that has a name moves to `components` once, and every call gets the problems that
-the doors may answer with, all of one form; what a route said about a status is kept.
+Here every schema with a name moves to `components`, and every call gets the problems with which the
+middleware can answer; the description that a route gives for a status stays.
 """
 
 import re
@@ -24,7 +24,7 @@ SCHEMES: Final = {
     "password": {
         "type": "http",
         "scheme": "basic",
-        "description": "Where the settings name users.",
+        "description": "Accepted if the settings have a password file.",
     },
     "session": {
         "type": "apiKey",
@@ -43,8 +43,10 @@ JSON: Final = "application/json"
 SLUGS: Final[Mapping[int, str]] = {kind.status: slug for slug, kind in TYPES.items()}
 _PARAMETER: Final = re.compile(r"\{[^}]*\}")
 RATE_LIMIT: Final = {
-    "RateLimit-Policy": "What one caller may ask of this process: `q` requests, filling in `w` s.",
-    "RateLimit": "What is left of that: `r` requests; the bucket is full again in `t` s.",
+    "RateLimit-Policy": (
+        "The rate limit of one caller in this process: `q` requests, refilled within `w` seconds."
+    ),
+    "RateLimit": "The rest of the limit: `r` requests; it is completely refilled in `t` seconds.",
 }
 _OPERATIONS: Final = frozenset({"get", "put", "post", "delete", "patch"})
 
@@ -53,7 +55,7 @@ Json = dict[str, Any]
 
 
 def install(app: FastAPI, open_paths: Sequence[str], open_below: tuple[str, ...]) -> None:
-    """Make `app.openapi()` the whole document."""
+    """Make `app.openapi()` return the complete document."""
     made: list[Json] = []
     framework = app.openapi
 
@@ -66,7 +68,7 @@ def install(app: FastAPI, open_paths: Sequence[str], open_below: tuple[str, ...]
 
 
 def complete(document: Json, open_paths: frozenset[str], open_below: tuple[str, ...]) -> Json:
-    """The document with shared schemas, problems and credentials in their places."""
+    """The document with shared schemas, problems and security schemes."""
     schemas: dict[str, Json] = {"Problem": problem_schema()}
     paths: Json = {}
     for path, operations in sorted(document["paths"].items()):
@@ -106,13 +108,13 @@ def complete(document: Json, open_paths: frozenset[str], open_below: tuple[str, 
 
 
 def answer(kind: Any, description: str, media: Sequence[str] = (JSON,)) -> Json:
-    """One entry of a route's `responses`: this type, or one of several. `str` is plain text."""
+    """An entry of a route's `responses`: this type, or one of several. `str` is plain text."""
     part = {"type": "string"} if kind is str else schema(kind)
     return {"description": description, "content": {each: {"schema": part} for each in media}}
 
 
 def problems(*statuses: int) -> dict[int | str, Json]:
-    """Entries of a route's `responses`: these, and what every route may say of its parameters."""
+    """Entries of a route's `responses`: these, and those about its parameters."""
     return {
         status: {"description": TYPES[SLUGS[status]].title} for status in sorted({422, *statuses})
     }
@@ -120,7 +122,7 @@ def problems(*statuses: int) -> dict[int | str, Json]:
 
 def schema(kind: Any, required: Mapping[type, Sequence[str]] | None = None) -> Json:
     """The JSON schema of a type, or of one of several, without references; named parts keep their
-    names as titles. `required`: fields that must be there although their types say otherwise.
+    names as titles. `required`: fields that are required although their types have defaults.
     """
     kinds = kind if isinstance(kind, tuple) else (kind,)
     made, parts = msgspec.json.schema_components(kinds, ref_template="{name}")
@@ -132,7 +134,7 @@ def schema(kind: Any, required: Mapping[type, Sequence[str]] | None = None) -> J
 
 
 def _written_out(part: Any, parts: Mapping[str, Json]) -> Any:
-    """The same without references: no type of the API is too deep for that."""
+    """The schema without references: no type of the API is too deep for that."""
     match part:
         case {"$ref": str(name)}:
             return _written_out(parts[name], parts)
@@ -145,7 +147,7 @@ def _written_out(part: Any, parts: Mapping[str, Json]) -> Any:
 
 
 def methods_at(document: Json, path: str) -> list[str]:
-    """The methods that the document tells of for an address, whichever service has them."""
+    """The methods that the document has for a path, in any service."""
     found: Json = document["paths"].get(path) or next(
         (
             operations
@@ -167,7 +169,7 @@ def problem_schema() -> Json:
             "type": {"enum": [f"/problems/{slug}" for slug in TYPES]},
             "title": {"type": "string"},
             "status": {"type": "integer", "minimum": 400, "maximum": 599},
-            "detail": {"type": "string", "description": "What is wrong this time."},
+            "detail": {"type": "string", "description": "What is wrong with this request."},
             "instance": {"type": "string", "description": "The request's id, `X-Request-Id`."},
             "errors": {
                 "type": "array",
@@ -191,14 +193,14 @@ _NAMES: Final[Mapping[int, str]] = {
 
 
 def problem_response(status: int) -> Json:
-    """The answer with this status: what it means, with an example."""
+    """The response with this status, with its meaning and an example."""
     slug = SLUGS[status]
     kind = TYPES[slug]
     example: Json = {
         "type": f"/problems/{slug}",
         "title": kind.title,
         "status": status,
-        "detail": "What is wrong this time.",
+        "detail": "What is wrong with this request.",
         "instance": "6f1c2a9be07d4410",
     }
     if status == 422:
@@ -220,7 +222,7 @@ def problem_response(status: int) -> Json:
 
 
 def _operation(operation: Json, is_open: bool) -> Json:
-    """One call, with the problems that it may be answered with."""
+    """One call, with the problems with which it can be answered."""
     responses: Json = {}
     for status, response in operation["responses"].items():
         if int(status) < 400 or _is_own(response):
@@ -241,13 +243,13 @@ def _operation(operation: Json, is_open: bool) -> Json:
 
 
 def _parameter(parameter: Json) -> Json:
-    """A parameter with what its name means everywhere, where it says nothing of its own."""
+    """A parameter with the common description of its name, if it has none of its own."""
     meaning = openapi_texts.PARAMETERS.get(parameter["name"], "")
     return {"description": meaning, **parameter} if meaning else parameter
 
 
 def _without_nothing(response: Json) -> Json:
-    """Without content of which only the framework believes that it may be there."""
+    """The response without the empty content that the framework adds."""
     if "content" not in response:
         return response
     content = {kind: part for kind, part in response["content"].items() if part.get("schema")}
@@ -256,8 +258,8 @@ def _without_nothing(response: Json) -> Json:
 
 
 def _is_own(response: Json) -> bool:
-    """Whether a route answers a failure with something else than a problem. What the framework
-    says by itself of parameters is none: a problem takes its place.
+    """Whether a route answers a failure with something else than a problem. The framework's own
+    schema of parameter errors does not count: a problem takes its place.
     """
     described = response.get("content", {}).get("application/json", {}).get("schema", {})
     return bool(described) and "HTTPValidationError" not in described.get("$ref", "")
@@ -269,7 +271,7 @@ def _headers(response: Json) -> Json:
 
 
 def _hoisted(part: Any, schemas: dict[str, Json]) -> Any:
-    """The same with every named schema moved to `schemas`. `Any`: JSON at every depth."""
+    """The schema with every named part moved to `schemas`. `Any`: JSON at every depth."""
     if isinstance(part, list):
         return [_hoisted(item, schemas) for item in part]
     if not isinstance(part, dict):
@@ -284,7 +286,7 @@ def _hoisted(part: Any, schemas: dict[str, Json]) -> Any:
 
 
 def text(document: Json) -> bytes:
-    """As it is committed: one form for one document."""
+    """The text of the document, as it is committed."""
     return (
         msgspec.json.format(msgspec.json.encode(document, order="deterministic"), indent=1) + b"\n"
     )

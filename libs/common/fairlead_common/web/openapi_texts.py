@@ -1,6 +1,4 @@
-"""The words of the OpenAPI document that are the same in every call: what parameters mean, and what
-calls are named after.
-"""
+"""Descriptions of parameters that are the same in every call, and the names of calls."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,48 +11,50 @@ PREFIXES: Final = "x-parameter-prefixes"
 
 PARAMETERS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "accept": "Which content type of the answer is wanted.",
-        "action": "The action's id, as the answer that started it says it.",
-        "active": "true: only those with jobs that have not ended; false: only the others.",
-        "all": "true: those of everybody, for admins.",
-        "category": "Only those that failed for this, as `oom`.",
-        "class": "Only of these priority classes, with commas between.",
-        "cluster": "Only those whose newest run is on this cluster.",
+        "accept": "The content type of the response.",
+        "action": "The action's id, from the response that started it.",
+        "active": "true: only job sets with live jobs; false: only job sets without.",
+        "all": "true: the tokens of all users; for admins.",
+        "category": "Only jobs that failed with this category, for example `oom`.",
+        "class": "Only these priority classes, separated by commas.",
+        "cluster": "Only jobs whose latest run is on this cluster.",
         "code": "The code of the link.",
-        "container": "Of this container; the first otherwise.",
-        "cursor": "`next` of the page before.",
+        "container": "The container; the default is the first one.",
+        "cursor": "`next` of the previous page.",
         "executor": "The cluster's name.",
-        "follow": "Go on with what happens from now on.",
-        "if-none-match": "ETags that are known: 304 as long as nothing has changed.",
-        "include": "`count`: say also how many there are, up to 10,000.",
+        "follow": "Continue with new events only.",
+        "if-none-match": (
+            "ETags that the client has: the response is 304 while nothing has changed."
+        ),
+        "include": "`count`: also return the number of matches, up to 10,000.",
         "job_id": "The job's id.",
-        "jobSet": "Only of this job set.",
-        "job_set": "The job set's name; slashes may stand in it as they are.",
-        "last-event-id": "Go on behind this event, whose `id` a stream has told.",
-        "limit": "At most so many.",
+        "jobSet": "Only this job set.",
+        "job_set": "The job set's name; slashes in it are not escaped.",
+        "last-event-id": "Continue after this event: the `id` of the last event of a stream.",
+        "limit": "The maximum number of results.",
         "name": "The queue's name.",
         "node": "The node's name.",
         "pool": "The pool's name.",
-        "q": "Only with this text in their name.",
+        "q": "Only names that contain this text.",
         "queue": "The queue's name.",
-        "run": "Of this run, from 1; the newest otherwise.",
-        "slug": "The last part of the problem's type.",
-        "spec": "true: with the pod spec.",
-        "state": "Only in these states, with commas between.",
+        "run": "The number of the run, from 1; the default is the latest run.",
+        "slug": "The last segment of the problem's type.",
+        "spec": "true: include the pod spec.",
+        "state": "Only these states, separated by commas.",
         "stream": "Which output.",
         "token_id": "The token's id, which is not its secret.",
-        "until": "`finished`: answer, or end the stream, when all jobs have ended.",
+        "until": "`finished`: respond, or end the stream, when all jobs have ended.",
     }
 )
 
 
 def operation_id(route: APIRoute) -> str:
-    """What generated clients name a call after: `listJobs`."""
+    """The name of a call in generated clients: `listJobs`."""
     first, *others = route.name.split("_")
     return first + "".join(map(str.capitalize, others))
 
 
 def prefixed(prefixes: list[str]) -> str:
-    """What a call says of parameters that are a beginning and any name."""
+    """The description of parameters with a prefix and any name."""
     forms = " and ".join(f"`{prefix}NAME=VALUE`" for prefix in prefixes)
-    return f"Takes {forms} besides, several of each: only what has all of them is found."
+    return f"Takes {forms} as well, also repeatedly; all of them must match."

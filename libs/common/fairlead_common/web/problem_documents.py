@@ -1,4 +1,4 @@
-"""Errors of the HTTP API as RFC 9457 `application/problem+json`, with every fault found."""
+"""Errors of the HTTP API as RFC 9457 `application/problem+json`, with every field error."""
 
 import logging
 from collections.abc import Callable
@@ -18,15 +18,15 @@ from fairlead_common.web import openapi
 _BY_STATUS: Final = {kind.status: slug for slug, kind in TYPES.items()}
 FIELD_ERRORS_MAX: Final = 100
 _DETAILS: Final = {
-    404: "There is nothing at {path}. All calls are in /openapi.json.",
-    405: "{path} does not take {method}; the header Allow says what it takes.",
+    404: "{path} does not exist. /openapi.json lists all calls.",
+    405: "{path} does not support {method}; the header Allow lists the methods that it supports.",
 }
 """What the framework says in fewer words."""
 _logger = logging.getLogger("fairlead.http")
 
 
 def build_document(slug: str, detail: str) -> tuple[int, dict[str, object]]:
-    """The status of a problem, and what its document says at least."""
+    """The status of a problem, and the fields that its document always has."""
     kind = TYPES[slug]
     return kind.status, {
         "type": f"/problems/{slug}",
@@ -37,7 +37,7 @@ def build_document(slug: str, detail: str) -> tuple[int, dict[str, object]]:
 
 
 def build_response(request: Request, problem: Problem) -> Response:
-    """The problem as a document: `instance` is the request's id, `errors` at most `FAULTS_MAX`."""
+    """The problem as a document: `instance` is the request's id, `errors` are limited."""
     status, body = build_document(problem.slug, problem.detail)
     body["instance"] = getattr(request.state, "request_id", "")
     if problem.field_errors:
@@ -68,7 +68,7 @@ ErrorPage = Callable[[Request, Problem], Response]
 
 
 def respond(request: Request, problem: Problem, error_page: ErrorPage | None) -> Response:
-    """A page for somebody who looks at pages with a browser, which says that it takes HTML."""
+    """The error page if the request is a browser's for a page, else the problem document."""
     is_page = "text/html" in request.headers.get("accept", "")
     if error_page is not None and is_page and not request.url.path.startswith("/api/"):
         return error_page(request, problem)
@@ -80,14 +80,14 @@ def respond_to_error(
     error: Problem | WorldError | ClientDisconnect,
     error_page: ErrorPage | None = None,
 ) -> Response:
-    """What is answered to what a route raised."""
+    """The response to what a route raised."""
     if isinstance(error, ClientDisconnect):
         return Response(status_code=400)  # it went away while it sent: nobody reads this
     return respond(request, to_problem(error), error_page)
 
 
 def to_problem(error: Problem | WorldError) -> Problem:
-    """The problem itself, or that of a world that is not as it should be."""
+    """The problem itself, or the one for an unavailable dependency."""
     if isinstance(error, Problem):
         return error
     retry_after_s = RETRY_AFTER_S if isinstance(error, StorageFull) else 1
@@ -100,7 +100,7 @@ def strip_validator_prefix(message: str) -> str:
 
 
 def install(app: FastAPI, error_page: ErrorPage | None = None) -> None:
-    """Make every error of the app a problem document, or a page where a browser asks for one."""
+    """Make every error of the app a problem document, or an error page for browsers."""
 
     async def on_expected(request: Request, error: Exception) -> Response:
         assert isinstance(error, EXPECTED)
@@ -138,7 +138,7 @@ def install(app: FastAPI, error_page: ErrorPage | None = None) -> None:
         # server then closes the connection, and a client that reuses connections has to know.
         request_id = getattr(request.state, "request_id", "")
         _logger.error("failed: %r", error)
-        problem = Problem("internal", "The server's log says more, by this id.")
+        problem = Problem("internal", "The server's log has the details under this id.")
         problem_response = build_response(request, problem)
         problem_response.headers["x-request-id"] = request_id
         problem_response.headers["connection"] = "close"

@@ -1,4 +1,4 @@
-"""The pages of problem types: as Markdown for the documentation, as HTML for who follows `type`."""
+"""The pages of problem types: Markdown for the documentation, HTML for the link in `type`."""
 
 import html
 import re
@@ -49,7 +49,7 @@ def routes() -> APIRouter:
 
     @router.get(
         "/problems",
-        summary="All types of problems",
+        summary="All problem types",
         response_class=PlainTextResponse,
         responses={200: _SHOWN},
     )
@@ -66,13 +66,13 @@ def routes() -> APIRouter:
 
     @router.get(
         "/problems/{slug}",
-        summary="What a type of problem means, and what to do about it",
+        summary="What a problem type means, and what to do about it",
         response_class=PlainTextResponse,
-        responses={200: _SHOWN, 404: {"description": "There is no such type."}},
+        responses={200: _SHOWN, 404: {"description": "This problem type does not exist."}},
     )
     async def get_problem(request: Request, slug: str = Path(max_length=100)) -> Response:
         if slug not in TYPES:
-            raise Problem("not-found", f"There is no type of problem {slug[:100]!r}.")
+            raise Problem("not-found", f"There is no problem type {slug[:100]!r}.")
         if not _wants_html(request):
             return PlainTextResponse(markdown(slug))
         return _page(TYPES[slug].title, _html(slug))
@@ -106,7 +106,7 @@ def _html(slug: str) -> str:
         *(f"<p>{_line(text)}</p>" for text in kind.means),
         "<h2>What to do</h2>",
         *(f"<p>{_line(text)}</p>" for text in kind.do),
-        '<p><a href="/problems">All types of problems</a></p>',
+        '<p><a href="/problems">All problem types</a></p>',
     ]
     return "\n".join(parts)
 

@@ -1,5 +1,5 @@
-"""What is asked for in a query, read strictly: a name that a route does not know is an error, and
-one answer names everything that is wrong.
+"""Strict validation of query parameters: an unknown name is an error, and the response lists every
+error.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ NAME_LENGTH_MAX: Final = 317
 
 
 def validated_by(read: Callable[[str], object]) -> AfterValidator:
-    """For a parameter's type: `read` raises `ValueError` for what it cannot be."""
+    """An annotation for a parameter's type: `read` raises `ValueError` for an invalid text."""
 
     def check(text: str) -> str:
         read(text)
@@ -35,16 +35,21 @@ def validated_by(read: Callable[[str], object]) -> AfterValidator:
 
 After = Annotated[
     str | None,
-    Query(max_length=2_000, description="Wait until this position of an earlier change is seen."),
+    Query(
+        max_length=2_000,
+        description=(
+            "Wait until the view has reached this position, from the response to an earlier change."
+        ),
+    ),
 ]
 Wait = Annotated[
     Annotated[str, validated_by(durations.wait_s)] | None,
-    Query(max_length=20, description="How long to wait, like 30s."),
+    Query(max_length=20, description="The longest time to wait, for example 30s."),
 ]
 
 
 async def check_query(request: Request) -> None:
-    """Raises a 422 `Problem` that names all that is wrong with the query of a request."""
+    """Raises a 422 `Problem` with every error in the query of a request."""
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
     known = {field.alias: field for field in _fields(route.dependant)}
@@ -56,7 +61,7 @@ async def check_query(request: Request) -> None:
 
 
 def _fields(dependant: Dependant) -> Iterator[ModelField]:
-    """The parameters that a route reads, and what it depends on."""
+    """The parameters of a route and of its dependencies."""
     yield from dependant.query_params
     for each in dependant.dependencies:
         yield from _fields(each)
@@ -72,7 +77,9 @@ def _faults(
         if name in seen:
             yield FieldError(place, "This parameter is given more than once.")
         elif "\0" in name + text:
-            yield FieldError(place, "This parameter holds a NUL character, which no text here can.")
+            yield FieldError(
+                place, "This parameter contains a NUL character, which is not allowed."
+            )
         elif name in known:
             _, wrong = known[name].validate(text, loc=("query", name))
             yield from (
@@ -81,7 +88,7 @@ def _faults(
             )
         elif prefix is None:
             there_are = ", ".join([*sorted(known), *(f"{each}<name>" for each in prefixes)])
-            detail = "There is no such parameter here; there are "
+            detail = "This parameter does not exist here; the parameters are "
             yield FieldError(place, f"{detail}{there_are or 'none'}.")
         elif not len(prefix) < len(name) <= len(prefix) + NAME_LENGTH_MAX:
             yield FieldError(place, f"Write {prefix}<name>=<value>.")
@@ -89,7 +96,7 @@ def _faults(
     for prefix in prefixes:
         count = sum(name.startswith(prefix) for name in seen)
         if count > NAMES_MAX:
-            detail = f"{count} are asked for; the most is {NAMES_MAX}."
+            detail = f"{count} are given; at most {NAMES_MAX} are allowed."
             yield FieldError(_place(prefix), detail)
 
 
@@ -103,5 +110,5 @@ def _missing(
 
 
 def _place(name: str) -> str:
-    """A pointer (RFC 6901) to a parameter."""
+    """The JSON pointer (RFC 6901) to a parameter."""
     return "/query/" + name[:100].replace("~", "~0").replace("/", "~1")

@@ -1,8 +1,8 @@
-"""How much one caller may ask: buckets that fill with time, and requests under way. Pure.
+"""The limits of one caller: its request rate and its concurrent requests. Pure.
 
-A bucket is one number, the moment when it will be full again (the generic cell rate algorithm), so
-that ten thousand callers take a megabyte, and nobody has to fill buckets. Everything counts per
-process: behind n processes a caller may ask n times as much.
+A bucket is one number, the time at which it will be full again (the generic cell rate algorithm),
+so that ten thousand callers take a megabyte and nothing has to refill buckets. The limits are per
+process: with n processes a caller has n times the limit.
 """
 
 import math
@@ -14,7 +14,7 @@ K = TypeVar("K")
 
 
 class RateLimitResult(msgspec.Struct, frozen=True, gc=False):
-    """What is left in a bucket; `wait_s` above 0: nothing was, and then there will be."""
+    """The requests left in a bucket. `wait_s` above 0: none is left until then."""
 
     left: int
     wait_s: float
@@ -22,7 +22,7 @@ class RateLimitResult(msgspec.Struct, frozen=True, gc=False):
 
 
 class RateLimiter(Generic[K]):
-    """A bucket of `burst` for each key, filling at `per_second`; at most `keys_max` remembered."""
+    """A bucket of `burst` for each key, refilled with `per_second`; at most `keys_max` keys."""
 
     def __init__(self, per_second: float, burst: int, keys_max: int) -> None:
         self._each_s = 1.0 / per_second
@@ -31,7 +31,7 @@ class RateLimiter(Generic[K]):
         self._full_at: dict[K, float] = {}
 
     def take(self, key: K, now_s: float) -> RateLimitResult:
-        """Take one from the bucket, if there is one."""
+        """Take one request from the bucket, if one is left."""
         full_at = max(self._full_at.get(key, 0.0), now_s) + self._each_s
         wait_s = full_at - now_s - self._depth_s
         if wait_s > 1e-9:
@@ -43,11 +43,11 @@ class RateLimiter(Generic[K]):
         return RateLimitResult(left, 0.0, full_at - now_s)
 
     def wait_s(self, key: K, now_s: float) -> float:
-        """How long until there is one to take; 0 or less: there is."""
+        """The seconds until a request is available; 0 or less: now."""
         return self._full_at.get(key, 0.0) + self._each_s - now_s - self._depth_s
 
     def _make_room(self, now_s: float) -> None:
-        """Forget who has a full bucket anyway, or else who came first."""
+        """Remove full buckets, and then the oldest ones."""
         self._full_at = {key: at for key, at in self._full_at.items() if at > now_s}
         while len(self._full_at) >= self._keys_max:
             del self._full_at[next(iter(self._full_at))]
@@ -57,14 +57,14 @@ class RateLimiter(Generic[K]):
 
 
 class ConcurrencyLimiter(Generic[K]):
-    """How many requests of each key are under way; keys without any are forgotten."""
+    """Counts the concurrent requests of each key; forgets keys without any."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self._counts: dict[K, int] = {}
 
     def begin(self, key: K) -> bool:
-        """Count one more, if it may begin."""
+        """Count a request; False if the limit is reached."""
         count = self._counts.get(key, 0)
         if count >= self.most:
             return False
@@ -72,7 +72,7 @@ class ConcurrencyLimiter(Generic[K]):
         return True
 
     def end(self, key: K) -> None:
-        """One of them has ended."""
+        """A request of this key has ended."""
         if (count := self._counts[key]) > 1:
             self._counts[key] = count - 1
         else:
@@ -83,5 +83,5 @@ class ConcurrencyLimiter(Generic[K]):
 
 
 def retry_after_s(wait_s: float) -> int:
-    """As `Retry-After` wants it: whole, and never too short."""
+    """The value of `Retry-After`: whole seconds, rounded up."""
     return max(1, math.ceil(wait_s))

@@ -1,6 +1,6 @@
-"""Counts requests that were refused before any route saw them, and logs them once a minute.
+"""Counts requests that are refused before any route, and logs the count once a minute.
 
-A port scan or a broken client sends thousands a second: a line for each would fill the log.
+A port scan or a broken client sends thousands per second: a line for each would fill the log.
 """
 
 import logging
@@ -19,7 +19,7 @@ _logger: Final = logging.getLogger("fairlead.http")
 
 
 class RefusedRequests:
-    """Those of one process since they were logged last."""
+    """The refused requests of this process since the last log line."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -27,7 +27,7 @@ class RefusedRequests:
         self._logged_s = float("-inf")
 
     def note(self, slug: str, address: str) -> None:
-        """One more. `slug`: its type of problem."""
+        """Count one more. `slug`: its problem type."""
         REFUSED.labels(slug).inc()
         self._counts[slug] += 1
         self._newest_from = address

@@ -1,7 +1,7 @@
-"""Serving HTTP: an app with the common routes and guards, and a server that ends with its task.
+"""The HTTP server: an app with the common routes and middleware, which ends with its task.
 
-A service offers its routes; this adds `/healthz`, `/readyz`, `/metrics`, pages of problems, the
-doors that every request passes and limits of connections.
+A service gives its routes; this adds `/healthz`, `/readyz`, `/metrics`, the problem pages, the
+middleware and the connection limits.
 """
 
 import asyncio
@@ -62,10 +62,10 @@ def build_app(
     open_below: tuple[str, ...] = (),
     error_page: problem_documents.ErrorPage | None = None,
 ) -> FastAPI:
-    """One app of all these routers; ready when every check answers None.
+    """One app with all these routers; it is ready when every check returns None.
 
-    Whoever wants more than what is open to everybody (`doors.OPEN`, and here what begins with one
-    of `open_below`) is somebody whom `identify` finds. `error_page` shows a refusal to browsers.
+    Paths other than the open ones (`middleware.OPEN_PATHS`, and prefixes in `open_below`) need a
+    caller that `identify` finds. `error_page` renders a problem for browsers.
     """
     app = FastAPI(
         title=title,
@@ -95,7 +95,7 @@ def build_app(
 
 
 def _with_disk(checks: Mapping[str, Check], disk: Disk) -> Mapping[str, Check]:
-    """The checks, and whether the disk is full: such a service answers reads all the same."""
+    """The checks, and one of the disk: a service with a full disk still answers reads."""
 
     async def check() -> str | None:
         problem = disk.problem()
@@ -105,7 +105,7 @@ def _with_disk(checks: Mapping[str, Check], disk: Disk) -> Mapping[str, Check]:
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """The answer of `/readyz`: each check says `ok`, or what is not."""
+    """The response of `/readyz`: each check is `ok`, or a sentence."""
 
     ready: bool
     version: str
@@ -115,13 +115,15 @@ class Ready(msgspec.Struct, frozen=True):
 def _common_routes(checks: Mapping[str, Check]) -> APIRouter:
     router = APIRouter(tags=["health"])
 
-    @router.get("/healthz", summary="Whether the process lives", response_class=PlainTextResponse)
+    @router.get(
+        "/healthz", summary="Check that the process is alive", response_class=PlainTextResponse
+    )
     async def healthz() -> Response:
         return Response("ok\n", media_type="text/plain")
 
     @router.get(
         "/readyz",
-        summary="Whether everything it needs is there, and if not what",
+        summary="Check that everything the service needs is available",
         responses={200: openapi.answer(Ready, "Ready."), 503: openapi.answer(Ready, "Not ready.")},
     )
     async def readyz() -> Response:
@@ -163,13 +165,13 @@ async def serve(
     limits: ConnectionLimits | None = None,
     listening: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until cancelled; then nobody listens there any more.
+    """Serve until cancelled, then close the listening sockets.
 
-    `listening` is called once: callers are taken from then on, and none was answered before.
+    `listening` is called once, when connections are accepted and before the first is answered.
 
-    What is under way then may end first, within `GRACE_S`: whoever made this one of several tasks
-    cancels the others only after it, so that what answers is still there. Event streams end at
-    once, for their readers come again by themselves.
+    Requests in progress then have `GRACE_S` to end: the caller cancels its other tasks only after
+    this one, so that what they need still works. Event streams end immediately, because their
+    readers reconnect by themselves.
     """
     given = limits or ConnectionLimits()
     config = uvicorn.Config(
@@ -222,7 +224,7 @@ async def _listening(host: str, port: int) -> list[socket.socket]:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the process: `main` turns them into the cancellation of its tasks."""
+    """uvicorn's server without signal handlers: `main` turns signals into cancellation."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -237,7 +239,7 @@ class _Server(uvicorn.Server):
             self.tried.set()
 
     async def look(self) -> None:
-        """Look at all connections each second, for ever."""
+        """Check all connections once a second, for ever."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(connections.LOOK_S)
@@ -247,7 +249,7 @@ class _Server(uvicorn.Server):
                 connection.look(now_s)
 
     async def drain(self) -> None:
-        """Take no new connections, and let what is under way end, within a bound."""
+        """Accept no new connections, and wait for requests in progress, within a bound."""
         await self._close_listeners()
         for connection in self._connections():
             connection.end()
@@ -258,7 +260,7 @@ class _Server(uvicorn.Server):
                 task.cancel()
 
     async def hang_up(self) -> None:
-        """Take no new connections and close those that there are, or that are being let in."""
+        """Accept no new connections and close all that exist, also those being accepted."""
         await self._close_listeners()
         for _ in range(LETTING_IN_TURNS):
             for connection in self._connections():
@@ -273,8 +275,9 @@ class _Server(uvicorn.Server):
         ]
 
     async def _close_listeners(self) -> None:
-        """asyncio takes a connection in one turn and makes its transport in the next, which fails,
-        and leaves it open for ever, if the listener was closed in between.
+        """Close the listening sockets. asyncio accepts a connection in one turn and creates its
+        transport in the next, which fails, and leaves the connection open for ever, if the listener
+        was closed in between.
         """
         if not self.started:
             return

@@ -1,8 +1,8 @@
-"""A transport that sends what is written within one turn of the loop all at once.
+"""A transport that combines the writes of one turn of the event loop.
 
-uvicorn writes the head of an answer and its body one after the other, and uvloop sends each write
-as it comes: two calls into the kernel and two packets for an answer of some hundred bytes, and a
-client that wakes twice. What is written waits here for the end of the turn, within a bound.
+uvicorn writes the head of a response and its body separately, and uvloop sends each write
+immediately: two system calls and two packets for a response of a few hundred bytes, and a client
+that wakes up twice. Here writes are buffered until the end of the turn, up to a limit.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ BYTES_MAX: Final = 65_536
 
 
 class CoalescingTransport(asyncio.Transport):
-    """All that uvicorn and our connections ask of a transport."""
+    """The methods of a transport that uvicorn and `Connection` use."""
 
     def __init__(self, below: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class CoalescingTransport(asyncio.Transport):
         self._bytes = 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send it with what else is written in this turn."""
+        """Send the data together with other writes of this turn."""
         if not self._written:
             self._loop.call_soon(self._send)
         self._written.append(bytes(data))
@@ -32,34 +32,34 @@ class CoalescingTransport(asyncio.Transport):
             self._send()
 
     def write_eof(self) -> None:
-        """Send what was written, and then that this was all."""
+        """Send what is buffered, then end of file."""
         self._send()
         self._below.write_eof()
 
     def close(self) -> None:
-        """Send what was written, and close."""
+        """Send what is buffered, and close."""
         self._send()
         self._below.close()
 
     def abort(self) -> None:
-        """Close at once; what was written is lost."""
+        """Close immediately; buffered data is lost."""
         self._forget()
         self._below.abort()
 
     def is_closing(self) -> bool:
-        """Whether it is closing, or closed."""
+        """Whether the transport is closing or closed."""
         return self._below.is_closing()
 
     def pause_reading(self) -> None:
-        """Take nothing more from the other side for now."""
+        """Stop reading from the peer."""
         self._below.pause_reading()
 
     def resume_reading(self) -> None:
-        """Go on."""
+        """Continue reading."""
         self._below.resume_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # as the base class has it
-        """What is known of the connection."""
+        """Information about the connection."""
         return self._below.get_extra_info(name, default)
 
     def _send(self) -> None:

@@ -1,7 +1,7 @@
-"""What exists: the records of `fairlead.clusters`, written by executors.
+"""Existing nodes: the records of `fairlead.clusters`, written by executors.
 
-Key `executor` holds the heartbeat, `executor/node` one node, written when it changes; null when
-the node is gone. The leading scheduler writes `/scheduler`, which cannot be an executor's name.
+Key `executor` is the heartbeat, `executor/node` one node, written when it changes; null when the
+node no longer exists. The leading scheduler writes `/scheduler`, which no executor is named.
 """
 
 from typing import Annotated, Final

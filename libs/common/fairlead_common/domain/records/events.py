@@ -50,7 +50,7 @@ class FailureCategory(StrEnum):
 
 
 class PreemptionCause(StrEnum):
-    """Why a run had to give way."""
+    """Why a run was preempted."""
 
     FAIR_SHARE = "fair-share"
     URGENCY = "urgency"
@@ -354,7 +354,7 @@ _decoder: Final = msgspec.json.Decoder(EventSequence)
 
 
 def decode(value: bytes) -> EventSequence:
-    """The sequence of one message. Raises `msgspec.DecodeError` for what is none."""
+    """The sequence of one message. Raises `msgspec.DecodeError` if it is not valid."""
     return _decoder.decode(value)
 
 

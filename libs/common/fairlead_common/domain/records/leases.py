@@ -1,4 +1,4 @@
-"""What should exist on a cluster: the records of `fairlead.leases.<executor>`, keyed by run id."""
+"""Desired runs on a cluster: the records of `fairlead.leases.<executor>`, keyed by run id."""
 
 from enum import StrEnum
 from typing import Final
@@ -19,12 +19,12 @@ class DesiredState(StrEnum):
 
 
 class Lease(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """One live run. `wish` STOP means: end it within `grace_s`, `why` says what for.
+    """One live run. `wish` STOP means: end it within `grace_s`, for the reason in `why`.
 
-    A run that is stopped with a `failure` is told as failed in that category, not as stopped.
+    A run that is stopped with a `failure` is reported as failed in that category, not as stopped.
 
-    `spec` is the pod spec (empty once the wish is STOP: what runs already has it). `after` names
-    runs that must be gone before this one may be created. `env` is what Fairlead adds to the
+    `spec` is the pod spec (empty with STOP, because a running pod already has it). `after` names
+    runs that must have ended before this one is created. `env` is what Fairlead adds to the
     environment of the first container.
     """
 

@@ -59,9 +59,7 @@ def parse(url: str) -> KafkaAddress:
         )
     signing_in, _, servers = parts.netloc.rpartition("@")
     if not servers:
-        raise LogUrlInvalid(
-            "a Kafka URL names at least one host:port, and this one names no broker"
-        )
+        raise LogUrlInvalid("a Kafka URL must name at least one broker as host:port")
     user, _, password = (unquote(part) for part in signing_in.partition(":"))
     given = _query(parts.query)
     is_tls = parts.scheme == "kafka+tls"
@@ -84,7 +82,7 @@ def _query(text: str) -> dict[str, str]:
     if unknown:
         raise LogUrlInvalid(f"a Kafka URL has no {unknown[0]!r}; known are {', '.join(_KEYS)}")
     if len(given) < len(pairs):
-        raise LogUrlInvalid("a Kafka URL says something twice")
+        raise LogUrlInvalid("a parameter occurs twice in the Kafka URL")
     return given
 
 

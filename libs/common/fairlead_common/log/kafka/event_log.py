@@ -274,7 +274,7 @@ class KafkaProducer:
             async with asyncio.timeout(ABORT_S_MAX):
                 await self._client.abort_transaction()
         except (*BROKEN, AssertionError) as error:  # its states are assertions
-            raise AppendUnknown(f"the append broke off: {_text(reason)}") from error
+            raise AppendUnknown(f"the append was aborted: {_text(reason)}") from error
         self._usable = True
 
     async def _wait_until_visible(self, last: Mapping[TopicPartition, int]) -> None:
@@ -331,7 +331,10 @@ class KafkaReader:
             if await self._is_more():
                 if passed > max(wait_s, self._log.away_s):
                     await self._start_again(before)
-                    raise LogUnavailable(f"{self.topic}: there is more, but it does not come")
+                    raise LogUnavailable(
+                        f"{self.topic}: the partition has more records, but Kafka does"
+                        f" not deliver them"
+                    )
                 left = max(left, PROBE_S)
             if left <= 0:
                 break

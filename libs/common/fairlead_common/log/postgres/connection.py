@@ -1,6 +1,6 @@
-"""One connection to Postgres that is made when it is needed, and anew, within a bound, when lost.
+"""One connection to Postgres that is opened when needed, and again, within a bound, when lost.
 
-Here is said which errors mean that the database is away, and which that it refused.
+It also decides which errors mean that the database is unavailable, and which that it refused.
 """
 
 import asyncio
@@ -138,7 +138,7 @@ class Link:
                         self._url, server_settings=self._settings
                     )
             except _HOPELESS as error:
-                raise LogUnavailable(f"Postgres does not let us in: {error}") from error
+                raise LogUnavailable(f"Postgres refused the connection: {error}") from error
             except (*AWAY, asyncpg.TooManyConnectionsError) as error:
                 self._give_up_after(deadline - pause, error)
                 await asyncio.sleep(pause)

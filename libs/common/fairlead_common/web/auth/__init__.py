@@ -1,6 +1,6 @@
-"""Who is calling: OIDC bearer tokens, API tokens, passwords, sessions of browsers, or nobody.
+"""Authentication: OIDC bearer tokens, API tokens, passwords, browser sessions, anonymous.
 
-`Authenticator` asks them in that order; `signed` holds the tokens between services.
+`Authenticator` tries them in this order; `signed_tokens` are tokens between services.
 """
 
 from fairlead_common.domain.permissions import Caller as Caller

@@ -1,8 +1,7 @@
-"""API tokens and sessions of browsers: 256 random bits, of which only a digest is stored.
+"""API tokens and browser sessions: 256 random bits; only a digest is stored.
 
 Submit owns their table; every service reads the view `fairlead_submit.valid_tokens`. Because a
-token is no password that somebody thought up, no slow hash is needed, and finding its digest by an
-index tells nobody anything about it.
+token is random, it needs no slow hash, and the look-up of its digest in an index leaks nothing.
 """
 
 import hashlib
@@ -33,17 +32,17 @@ _FIND: Final = (
 
 
 def new_token() -> str:
-    """A fresh secret, 256 bits, with a prefix that secret scanners can recognise."""
+    """Return a new secret, 256 bits, with a prefix that secret scanners recognise."""
     return TOKEN_PREFIX + secrets.token_urlsafe(32)
 
 
 def digest(token: str) -> bytes:
-    """What is stored of a token."""
+    """The digest of a token, which is what the database stores."""
     return hashlib.sha256(token.encode()).digest()
 
 
 class Tokens:
-    """Finds whose token it is; answers, also that it is nobody's, are kept for `CACHE_S`."""
+    """Finds the caller of a token. Results, also invalid ones, are cached for `CACHE_S`."""
 
     def __init__(
         self, pool: Pool, roles: Sequence[RoleBinding], now_s: Callable[[], float]
@@ -56,12 +55,12 @@ class Tokens:
         self._asked: SingleFlight[bytes, asyncpg.Record | None] = SingleFlight()
 
     def find_cached(self, token: str, *, is_session: bool) -> Caller | None:
-        """Whose it is, if that was found out a moment ago."""
+        """The caller, if the cache has it."""
         caller = self._known.get(digest(token), self._now_s())
         return caller if caller is not None and caller.is_session is is_session else None
 
     async def find(self, token: str, *, is_session: bool) -> Caller:
-        """Whose it is: an API token is sent as a bearer token, a session as a cookie, never the
+        """The caller. An API token is sent as a bearer token, a session as a cookie, never the
         other way round. Raises a 401 `Problem`, or `DatabaseUnavailable`.
         """
         caller = await self._find(token)
@@ -84,7 +83,7 @@ class Tokens:
         return self._known.put(key, self._caller(row), now_s + CACHE_S)
 
     def forget(self, token_digest: bytes) -> None:
-        """Ask again at once whose it is: it was withdrawn."""
+        """Remove a revoked token from the cache."""
         self._known.forget(token_digest)
 
     async def _row(self, key: bytes) -> asyncpg.Record | None:
@@ -110,6 +109,5 @@ class Tokens:
 def _unknown() -> Problem:
     return Problem(
         "unauthenticated",
-        "The token is not known, or has expired, or was withdrawn. `fairlead token create` makes"
-        " another.",
+        "The token is unknown, expired or revoked. `fairlead token create` makes another.",
     )

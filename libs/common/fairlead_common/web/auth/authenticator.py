@@ -1,4 +1,4 @@
-"""The first credentials that apply say who calls; without any, nobody does, or anybody may."""
+"""Finds the caller of a request by the first credentials that it has."""
 
 import base64
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ Headers = Mapping[bytes, bytes]
 
 
 class Authenticator:
-    """Finds the caller of a request: OIDC bearer, API token, password, session, or anybody."""
+    """Finds the caller by OIDC bearer token, API token, password or session, or as anonymous."""
 
     def __init__(
         self, pool: Pool, settings: Settings, now_s: Callable[[], float] = clock.monotonic_s
@@ -43,13 +43,13 @@ class Authenticator:
         )
 
     async def __call__(self, request: Request) -> Caller:
-        """Who asks; the doors have found out before any route was reached."""
+        """The caller of this request, which the middleware has found."""
         caller = request.state.caller
         assert isinstance(caller, Caller)
         return caller
 
     def find_cached(self, headers: Headers) -> Caller | None:
-        """The caller, if a moment ago the same credentials were found to be good: costs nothing."""
+        """The caller, if these credentials were verified a moment ago; needs no I/O."""
         match _split(headers):
             case "bearer", token if self._is_of_issuer(token):
                 return self.issuers.find_cached(token)
@@ -84,26 +84,27 @@ class Authenticator:
                 )
 
     def is_costly(self, headers: Headers) -> bool:
-        """Whether checking these credentials takes so much that wrong ones must be limited first:
-        passwords do, since hashing them is slow by design; tokens are one look-up."""
+        """Whether failures must be limited before these credentials are checked: for passwords,
+        whose hashing is slow by design; a token is one look-up.
+        """
         return _split(headers)[0] == "basic"
 
     def forget(self, token_digest: bytes) -> None:
-        """Ask again at once whose token it is: it was withdrawn."""
+        """Remove a revoked token from the cache."""
         self._tokens.forget(token_digest)
 
     def _is_of_issuer(self, token: str) -> bool:
         return self._has_issuers and token.count(".") == 2
 
     def _challenge(self) -> dict[str, str]:
-        """What a browser is asked for; a window for passwords only where there are some."""
+        """The authentication scheme for a browser; Basic only if there are passwords."""
         both = 'Bearer, Basic realm="Fairlead", charset="UTF-8"'
         return {} if self._passwords is None else {"WWW-Authenticate": both}
 
 
 def cookie_name(host: str) -> str:
-    """The name of the session's cookie for a `Host` header. Browsers send a cookie to every port of
-    a host: with the port in its name, two servers on one host do not end each other's sessions.
+    """The name of the session cookie for a `Host` header. Browsers send a cookie to every port of a
+    host: with the port in its name, two servers on one host do not end each other's sessions.
     """
     port = host.rpartition(":")[2]
     has_port = ":" in host and port.isascii() and port.isdecimal()
@@ -111,7 +112,7 @@ def cookie_name(host: str) -> str:
 
 
 def check_origin(method: str, headers: Headers) -> None:
-    """Raises a 403 `Problem` for a change that a foreign page may have made a browser ask for."""
+    """Raises a 403 `Problem` for a change that a page of another site could have triggered."""
     if method in request_origin.SAFE:
         return
     kind, _ = _split(headers)
@@ -125,7 +126,7 @@ def check_origin(method: str, headers: Headers) -> None:
 
 
 def _split(headers: Headers) -> tuple[str, str]:
-    """The kind of credentials (`""`: none) and the credentials."""
+    """The type of credentials (`""`: none) and the credentials."""
     header = headers.get(b"authorization")
     if header:
         scheme, _, value = header.decode("latin-1").partition(" ")
@@ -140,11 +141,11 @@ def _split(headers: Headers) -> tuple[str, str]:
 
 
 def _name_and_password(text: str) -> tuple[str, str]:
-    """Raises a 401 `Problem` for what is no basic credentials."""
+    """The user name and password. Raises a 401 `Problem` if they cannot be decoded."""
     try:
         name, colon, password = base64.b64decode(text, validate=True).decode().partition(":")
     except ValueError:
         colon = ""
     if not colon:
-        raise Problem("unauthenticated", "The name and password cannot be read.")
+        raise Problem("unauthenticated", "The user name and password cannot be decoded.")
     return name, password

@@ -1,8 +1,8 @@
-"""Tokens of OpenID providers: discovery, keys that rotate, and whom a token speaks for.
+"""Tokens of OpenID providers: discovery, key rotation, and the caller that a token names.
 
-Only signatures by key pairs that the settings allow are believed. Keys are fetched when first
-needed, again after `keys_s`, and at once for a token whose key is not known, but not more often
-than every `REFETCH_S`; while the provider is away, keys that are known go on for `STALE_S`.
+Only signatures with key pairs that the settings allow are accepted. Keys are fetched when first
+needed, again after `keys_s`, and immediately for a token with an unknown key, but not more often
+than every `REFETCH_S`; while the provider is unavailable, known keys are used for `STALE_S`.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ DISCOVERY: Final = "/.well-known/openid-configuration"
 
 
 class IssuerUnavailable(WorldError):
-    """An OpenID provider does not answer as it should."""
+    """An OpenID provider does not respond as specified."""
 
 
 class Provider:
@@ -52,13 +52,13 @@ class Provider:
         self._fetching = asyncio.Lock()
 
     async def key(self, name: str | None) -> jwt.PyJWK | None:
-        """The key of that name. Raises `IssuerUnavailable` when there are none at all."""
+        """The key with this name. Raises `IssuerUnavailable` if the provider has no keys at all."""
         if self._age_s() > self.issuer.keys_s or name not in self._keys:
             async with self._fetching:
                 if self._age_s() > self.issuer.keys_s or name not in self._keys:
                     await self._refresh()
         if self._age_s() > self.issuer.keys_s + STALE_S:
-            raise IssuerUnavailable(f"{self.issuer.issuer} gave no keys: {self._trouble}")
+            raise IssuerUnavailable(f"{self.issuer.issuer} returned no keys: {self._trouble}")
         return self._keys.get(name)
 
     async def endpoint(self, name: str) -> str:
@@ -75,8 +75,8 @@ class Provider:
         return address
 
     async def claims(self, token: str, audience: str) -> Mapping[str, Any]:
-        """What its token says, once it is verified. Raises `PyJWTError`, a 401 `Problem`, or
-        `IssuerUnavailable`. `Any`: as JSON has it.
+        """The claims of a token, verified. Raises `PyJWTError`, a 401 `Problem`, or
+        `IssuerUnavailable`.
         """
         header = jwt.get_unverified_header(token)
         issuer, algorithm = self.issuer, header.get("alg")
@@ -84,7 +84,7 @@ class Provider:
             raise _refused(f"is signed by {str(algorithm)[:20]!r}, which is not allowed")
         key = await self.key(header.get("kid"))
         if key is None:
-            raise _refused("is signed by a key that its issuer does not name")
+            raise _refused("is signed by a key that its issuer does not publish")
         if key.algorithm_name != algorithm:
             raise _refused(f"is signed by {algorithm}, which its key is not for")
         claims: Mapping[str, Any] = jwt.decode(
@@ -126,14 +126,16 @@ class Provider:
             why = str(error) or type(error).__name__
             raise IssuerUnavailable(f"{issuer.issuer} did not answer: {why}") from error
         if answer.status_code in (400, 401):
-            raise _refused(f"was not given: it says {str(content.get('error'))[:100]!r}")
+            raise _refused(
+                f"was not issued: the provider answered {str(content.get('error'))[:100]!r}"
+            )
         id_token = content.get("id_token")
         if answer.status_code != 200 or not isinstance(id_token, str):
             raise IssuerUnavailable(f"{address} answered {answer.status_code} without an ID token")
         return id_token
 
     def _takes_basic(self) -> bool:
-        """Whether a client's secret may be sent as a password, which is the default."""
+        """Whether a client secret can be sent with HTTP Basic, which is the default."""
         methods = self._about.get("token_endpoint_auth_methods_supported")
         return not isinstance(methods, list) or "client_secret_basic" in methods
 
@@ -145,7 +147,7 @@ class Provider:
         return float("inf") if self._fetched_s is None else self._now_s() - self._fetched_s
 
     async def _refresh(self) -> None:
-        """New keys, unless they were asked for a moment ago. What fails is kept as trouble."""
+        """Fetch the keys, unless this was done a moment ago. Records the reason of a failure."""
         if self._now_s() - self._tried_s < REFETCH_S:
             return
         self._tried_s = self._now_s()
@@ -168,7 +170,7 @@ class Provider:
 
 
 async def _get(http: httpx2.AsyncClient, url: str) -> Mapping[str, Any]:
-    """A JSON object. Raises `IssuerUnavailable` or what httpx raises. `Any`: it is theirs."""
+    """A JSON object. Raises `IssuerUnavailable` or what httpx raises."""
     async with http.stream("GET", url) as answer:
         if answer.status_code != 200:
             raise IssuerUnavailable(f"{url} answered {answer.status_code}")
@@ -176,7 +178,7 @@ async def _get(http: httpx2.AsyncClient, url: str) -> Mapping[str, Any]:
 
 
 async def _json(answer: httpx2.Response, url: str) -> Mapping[str, Any]:
-    """The JSON object that this is, of a bounded size. Raises as `_get`."""
+    """The JSON object in this response, of a limited size. Raises what `_get` raises."""
     content = bytearray()
     async for part in answer.aiter_bytes():
         content += part
@@ -185,11 +187,11 @@ async def _json(answer: httpx2.Response, url: str) -> Mapping[str, Any]:
     try:
         return msgspec.json.decode(bytes(content), type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise IssuerUnavailable(f"{url} answered no JSON object: {error}") from None
+        raise IssuerUnavailable(f"{url} did not answer with a JSON object: {error}") from None
 
 
 def _keys(document: Mapping[str, Any]) -> Mapping[str | None, jwt.PyJWK]:
-    """The signing keys by name; those of a kind that is not known are passed over."""
+    """The signing keys by name, without keys of an unknown type."""
     found: dict[str | None, jwt.PyJWK] = {}
     given = document.get("keys")
     for each in given if isinstance(given, list) else ():
@@ -207,7 +209,7 @@ def _keys(document: Mapping[str, Any]) -> Mapping[str | None, jwt.PyJWK]:
 
 
 class Issuers:
-    """All providers that the settings name."""
+    """All providers in the settings."""
 
     def __init__(
         self,
@@ -221,11 +223,11 @@ class Issuers:
         self._known: ExpiringCache[Caller] = ExpiringCache()
 
     def find_cached(self, token: str) -> Caller | None:
-        """Whose it is, if that was found out a moment ago."""
+        """The caller, if the cache has it."""
         return self._known.get(_digest(token), self._now_s())
 
     async def find(self, token: str, now_ms: int) -> Caller:
-        """Whose token it is. Raises a 401 `Problem`, or `IssuerUnavailable`."""
+        """The caller that the token names. Raises a 401 `Problem`, or `IssuerUnavailable`."""
         if (caller := self.find_cached(token)) is not None:
             return caller
         if len(token) > TOKEN_LENGTH_MAX:
@@ -239,12 +241,12 @@ class Issuers:
         return self._known.put(_digest(token), caller, self._now_s() + min(CACHE_S, left_s))
 
     def provider(self, issuer: str) -> Provider | None:
-        """The provider with which browsers sign in, if the settings name it so."""
+        """The provider with this name, if browsers are able to sign in with it."""
         found = self._providers.get(issuer)
         return found if found is not None and found.issuer.client_id else None
 
     async def signed_in(self, provider: Provider, id_token: str, nonce: str) -> Caller:
-        """Who has signed in. Raises a 401 `Problem`, or `IssuerUnavailable`."""
+        """The user who has signed in. Raises a 401 `Problem`, or `IssuerUnavailable`."""
         issuer = provider.issuer
         if len(id_token) > TOKEN_LENGTH_MAX:
             raise _refused(f"is longer than {TOKEN_LENGTH_MAX} characters")
@@ -259,21 +261,23 @@ class Issuers:
         return _caller(claims, issuer, self._roles)
 
     async def _claims(self, token: str) -> tuple[Mapping[str, Any], Issuer]:
-        """What the token says, once it is believed. Raises `PyJWTError` or `Problem`."""
+        """The claims of a verified token. Raises `PyJWTError` or `Problem`."""
         said = jwt.decode(token, options={"verify_signature": False})
         provider = self._providers.get(str(said.get("iss")))
         if provider is None:
-            raise _refused(f"is of {str(said.get('iss'))[:200]!r}, whom nobody here trusts")
+            raise _refused(
+                f"is of {str(said.get('iss'))[:200]!r}, which is not a configured issuer"
+            )
         return await provider.claims(token, provider.issuer.audience), provider.issuer
 
 
 def _caller(claims: Mapping[str, Any], issuer: Issuer, roles: Sequence[RoleBinding]) -> Caller:
-    """Whom the claims name. Raises a 401 `Problem` for claims that say it in no usable way."""
+    """The caller that the claims name. Raises a 401 `Problem` if they do not name one."""
     name = claims.get(issuer.name_claim)
     if not isinstance(name, str) or not 0 < len(name) <= NAME_LENGTH_MAX or not name.isprintable():
         raise _refused(f"has no claim {issuer.name_claim!r} that is a name")
     if issuer.name_claim == "email" and claims.get("email_verified") is not True:
-        raise _refused("names an e-mail address that nobody has verified")
+        raise _refused("names an e-mail address that is not verified")
     name = issuer.name_prefix + name
     if name.startswith(GROUP):
         raise _refused(f"has a name that begins with {GROUP!r}")
@@ -284,7 +288,7 @@ def _caller(claims: Mapping[str, Any], issuer: Issuer, roles: Sequence[RoleBindi
         or len(groups) > GROUPS_MAX
         or not all(isinstance(group, str) for group in groups)
     ):
-        raise _refused(f"has a claim {issuer.groups_claim!r} that is no list of names")
+        raise _refused(f"has a claim {issuer.groups_claim!r} that is not a list of names")
     return role_bindings.bind_roles(name, [issuer.group_prefix + group for group in groups], roles)
 
 

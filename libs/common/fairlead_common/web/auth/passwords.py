@@ -50,7 +50,7 @@ class PasswordFileError(WorldError):
 
 
 def parse(text: str) -> tuple[dict[str, User], list[FieldError]]:
-    """The users by name, and the lines that are wrong."""
+    """The users by name, and the errors by line."""
     users: dict[str, User] = {}
     found = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -60,7 +60,7 @@ def parse(text: str) -> tuple[dict[str, User], list[FieldError]]:
         hashed, _, groups = rest.partition(":")
         if not NAME.fullmatch(name) or name.startswith(GROUP) or name in users:
             found.append(
-                FieldError(f"line {number}", f"{name[:40]!r} is no name, or is there twice")
+                FieldError(f"line {number}", f"{name[:40]!r} is not a valid name, or occurs twice")
             )
         try:
             argon2.extract_parameters(hashed)
@@ -72,7 +72,7 @@ def parse(text: str) -> tuple[dict[str, User], list[FieldError]]:
 
 
 class Passwords:
-    """Finds the caller of a name and a password."""
+    """Finds the caller of a user name and password."""
 
     def __init__(
         self, file: Path, roles: Sequence[RoleBinding], now_s: Callable[[], float]
@@ -90,12 +90,12 @@ class Passwords:
         self._waiting = 0
 
     def find_cached(self, name: str, password: str) -> Caller | None:
-        """Who it is, if that was found out a moment ago."""
+        """The caller, if the password was verified a moment ago."""
         kept = self._answers.get(self._mark(name, password), self._now_s())
         return kept if isinstance(kept, Caller) else None
 
     async def find(self, name: str, password: str) -> Caller:
-        """Who it is. Raises a 401 or 503 `Problem`, or `PasswordFileError`."""
+        """The caller. Raises a 401 or 503 `Problem`, or `PasswordFileError`."""
         self._look()
         if len(password.encode()) > PASSWORD_BYTES_MAX:
             raise _wrong()
@@ -116,9 +116,13 @@ class Passwords:
         return caller
 
     async def _verified(self, hashed: str, password: str) -> bool:
-        """Takes as long for a name that nobody has."""
+        """Takes equally long for a user name that does not exist."""
         if self._waiting >= WAITING_MAX:
-            raise Problem("unavailable", "Too many passwords are being checked.", retry_after_s=1)
+            raise Problem(
+                "unavailable",
+                "Too many passwords are being checked at the moment.",
+                retry_after_s=1,
+            )
         self._waiting += 1
         try:
             async with self._threads:
@@ -130,7 +134,7 @@ class Passwords:
         return hmac.digest(self._key, f"{name}\0{password}".encode(), "sha256")
 
     def _look(self) -> None:
-        """Read the file if it has changed since; a file with faults changes nothing."""
+        """Read the file if it has changed; a file with errors changes nothing."""
         now_s = self._now_s()
         if now_s - self._looked_s < LOOK_S:
             return
@@ -160,11 +164,11 @@ def _verify(hashed: str, password: str) -> bool:
 
 
 def _wrong() -> Problem:
-    return Problem("unauthenticated", "There is no such user with that password.")
+    return Problem("unauthenticated", "The user name or the password is wrong.")
 
 
 def main(words: Sequence[str]) -> None:
-    """Print a line for the file."""
+    """Print a line for the password file."""
     match words:
         case [name] if NAME.fullmatch(name) and not name.startswith(GROUP):
             print(f"{name}:{_hasher.hash(getpass.getpass(f'Password of {name}: '))}")  # noqa: T201

@@ -1,6 +1,6 @@
-"""The permissions of queues, as every service needs them: a view of submit, cached for a moment.
+"""The permissions of queues, read from a view of submit and cached for a moment.
 
-A queue that was deleted goes on protecting its jobs for as long as its row is kept.
+The permissions of a deleted queue protect its jobs for as long as its row exists.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _RESTRICTED: Final = "SELECT name, value FROM fairlead_submit.restricted_queues"
 
 
 class QueuePermissions:
-    """Answers what a caller may do where. Every method raises `DatabaseUnavailable`."""
+    """Decides what a caller is permitted to do with queues. Methods raise `DatabaseUnavailable`."""
 
     def __init__(self, pool: Pool, now_s: Callable[[], float] = clock.monotonic_s) -> None:
         self._pool = pool
@@ -37,24 +37,26 @@ class QueuePermissions:
         self._reading = asyncio.Lock()
 
     async def find_scope(self, caller: Caller, verb: str = Verb.VIEW) -> QueueScope:
-        """The queues with which the caller may do this: to leave the others out of a list."""
+        """The queues with which the caller is permitted to do this."""
         if caller.scope is None and not UNRESTRICTED_ROLES.isdisjoint(caller.roles):
             return ALL_QUEUES
         return permissions.find_queue_scope(caller, verb, await self.restricted())
 
     async def is_permitted(self, caller: Caller, queue: str, verb: str = Verb.VIEW) -> bool:
-        """Whether the caller may do this with the queue, be it there or not."""
+        """Whether the caller is permitted to do this with the queue, whether it exists or not."""
         return queue in await self.find_scope(caller, verb)
 
     async def require(self, caller: Caller, queue: str, verb: str = Verb.VIEW) -> None:
-        """Raises a 404 `Problem` if the caller may not view the queue, a 403 if not do this."""
+        """Raises a 404 `Problem` if the caller must not view the queue, a 403 if it must not do
+        this.
+        """
         if caller.scope is None and not UNRESTRICTED_ROLES.isdisjoint(caller.roles):
             return
         restricted = await self.restricted()
         permissions.require_verb(caller, verb, queue, restricted.get(queue, ()))
 
     async def restricted(self) -> Mapping[str, tuple[Permission, ...]]:
-        """All queues that have permissions, perhaps as they were `CACHE_S` ago."""
+        """All queues that have permissions, at most `CACHE_S` old."""
         if self._now_s() - self._read_s < CACHE_S:
             return self._restricted
         async with self._reading:

@@ -1,8 +1,9 @@
-"""Whether a browser sent a request by itself, or because a foreign page made it (CSRF).
+"""Whether a request of a browser comes from Fairlead's own pages (protection against CSRF).
 
-What a browser adds by itself (a cookie, a remembered password) proves nothing about who wanted the
-request. `SameSite=Strict` keeps the cookie from foreign sites; this is the second lock, by headers
-that no page can forge. Tokens in `Authorization` are added by programs and need none of it.
+What a browser adds by itself (a cookie, a stored password) does not prove that the user wanted the
+request. `SameSite=Strict` withholds the cookie from requests of other sites; this is a second
+check, of headers that no page is able to forge. `Authorization: Bearer` is added by programs and
+needs no check.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def is_same_origin(headers: Mapping[bytes, bytes]) -> bool | None:
-    """Whether our own page asked; None if the request does not say, as no browser today does."""
+    """Whether a page of this server sent the request; None if its headers do not tell."""
     site = headers.get(b"sec-fetch-site")
     if site is not None:
         return site in (b"same-origin", b"none")

@@ -1,4 +1,4 @@
-"""From a name and groups to a caller with roles, as the settings bind them. Pure."""
+"""The roles of a caller, from its name and groups and the role bindings in the settings. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -10,7 +10,7 @@ _ALL: Final = frozenset(str(verb) for verb in Verb)
 
 
 def bind_roles(name: str, groups: Sequence[str], bindings: Iterable[RoleBinding]) -> Caller:
-    """The caller of that name, in these groups, with every role that a binding gives."""
+    """The caller with this name and groups, with every role that a binding gives it."""
     nobody = Caller(name, groups=tuple(groups))
     roles: dict[str, None] = {}
     by_queue: dict[str, dict[str, None]] = {}
@@ -31,7 +31,7 @@ def bind_roles(name: str, groups: Sequence[str], bindings: Iterable[RoleBinding]
 
 
 def restrict_owner(owner: Caller, roles: Iterable[str], queues: Sequence[str] | None) -> Caller:
-    """What a token may do that its owner made for himself: these roles at most, there at most."""
+    """The permissions of a personal token: at most these roles and queues of its owner."""
     wanted = tuple(roles)
     return scope_caller(
         Caller(
@@ -46,7 +46,7 @@ def restrict_owner(owner: Caller, roles: Iterable[str], queues: Sequence[str] | 
 
 
 def scope_caller(caller: Caller, roles: Iterable[str], queues: Sequence[str] | None) -> Caller:
-    """The caller by a token with these roles, for these queues alone (None: for all)."""
+    """The caller with a token of these roles, for these queues only (None: for all)."""
     verbs = list_verbs(roles)
     if queues is None:
         scope = None if verbs == _ALL else Scope(verbs)

@@ -1,11 +1,11 @@
-"""Short-lived tokens by which one service vouches for a request to another."""
+"""Short-lived tokens with which one service authorises a request to another."""
 
 import base64
 import hmac
 
 
 def sign(key: str, subject: str, expires_ms: int) -> str:
-    """A token by which one service vouches for a request to another, until `expires_ms`."""
+    """A token for `subject` that is valid until `expires_ms`."""
     assert key, "services need a signing key"
     payload = f"{expires_ms}:{subject}".encode()
     mark = hmac.digest(key.encode(), payload, "sha256")
@@ -13,7 +13,7 @@ def sign(key: str, subject: str, expires_ms: int) -> str:
 
 
 def verify(key: str, token: str, now_ms: int) -> str | None:
-    """The subject of a token made by `sign`, or None if it is forged or too old."""
+    """The subject of a token that `sign` made, or None if it is forged or expired."""
     try:
         raw = base64.urlsafe_b64decode(token.encode())
         mark, payload = raw[:32], raw[32:]
