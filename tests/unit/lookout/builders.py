@@ -62,6 +62,21 @@ def failed_run(name: str, run: int = 1) -> events.AnyEvent:
     )
 
 
+def failed(name: str) -> events.AnyEvent:
+    """The scheduler decided that it failed."""
+    return events.JobFailed(
+        job_id=job_id(name),
+        category=events.FailureCategory.EXIT_CODE,
+        reason="exit code 3",
+        exit_code=3,
+    )
+
+
+def resubmitted(old: str, new: str, job_set: str = JOB_SET) -> events.JobSubmitted:
+    """A submission of a new job in place of an old one of the job set `s`."""
+    return submitted(new, job_set, annotations={events.RESUBMITTED_FROM: job_id(old)})
+
+
 def succeeded(name: str, run: int = 1) -> list[events.AnyEvent]:
     """Its command ended well, and the scheduler said so."""
     return [

@@ -9,13 +9,13 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import JobFilter
 from fairlead_lookout.domain import event_chunks, public_events
-from fairlead_lookout.domain.message_batches import cut_batches
+from fairlead_lookout.domain.message_batches import cut_batches, find_job_ids
 from fairlead_lookout.domain.model import JobSet, Line
 from fairlead_lookout.http.pages import rendering
 from fairlead_lookout.store.fold import partition_locks
 from fairlead_lookout.store.fold.fold_cache import FoldCache
 from fairlead_lookout.store.queries import list_cursors
-from tests.unit.lookout.builders import PlainView, job_id, leased, message, submitted
+from tests.unit.lookout.builders import PlainView, job_id, leased, message, resubmitted, submitted
 
 KEY = ("q", "s")
 
@@ -158,3 +158,10 @@ def test_the_bar_of_states_fills_its_width() -> None:
         pieces = rendering.divide_bar(states, total)
         assert sum(piece.width for piece in pieces) == pytest.approx(100 if total else 0, abs=0.01)
         assert rendering.summarize_states(states).count(",") == max(0, len(pieces) - 1)
+
+
+def test_a_batch_refers_to_the_jobs_that_it_names_and_then_to_those_that_it_resubmits() -> None:
+    found = find_job_ids(
+        [message(0, submitted("b"), resubmitted("old", "a")), message(1, leased("b"), leased("c"))]
+    )
+    assert list(found) == [job_id(name) for name in ("b", "a", "c", "old")]

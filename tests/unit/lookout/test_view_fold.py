@@ -1,4 +1,6 @@
-"""What the fold makes of the facts, one sentence at a time."""
+"""How the fold changes the view, one sentence at a time."""
+
+import itertools
 
 from fairlead_common.domain import ids
 from fairlead_common.domain.lifecycle import JobState
@@ -10,12 +12,14 @@ from tests.unit.lookout.builders import (
     QUEUE,
     PlainView,
     cancel,
+    failed,
     failed_run,
     job_id,
     leased,
     message,
     pending,
     requeued,
+    resubmitted,
     running,
     submitted,
     succeeded,
@@ -299,3 +303,41 @@ def test_no_two_events_have_the_same_id() -> None:
     assert [event["id"] for event in view.told[QUEUE, JOB_SET]] == [
         f"{partition}-{place}" for place in ("4-0", "4-1", "9-0")
     ]
+
+
+def test_a_failed_job_that_is_submitted_again_is_superseded() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), leased("a"), failed_run("a"), failed("a")))
+    view.fold(message(1, resubmitted("a", "a2")))
+    assert view.cache.jobs[job_id("a")].superseded_by == job_id("a2")
+    assert view.cache.job_sets[QUEUE, JOB_SET].superseded == 1
+
+
+def test_a_job_is_superseded_only_by_its_first_resubmission() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("a"), cancel("a"), resubmitted("a", "a2")))
+    view.fold(message(1, resubmitted("a", "a3")))
+    assert view.cache.jobs[job_id("a")].superseded_by == job_id("a2")
+    assert view.cache.job_sets[QUEUE, JOB_SET].superseded == 1
+
+
+def test_jobs_that_are_live_or_succeeded_are_not_superseded() -> None:
+    view = PlainView()
+    view.fold(message(0, submitted("live"), submitted("done"), leased("done"), *succeeded("done")))
+    view.fold(message(1, resubmitted("live", "b"), resubmitted("done", "c")))
+    assert view.cache.jobs[job_id("live")].superseded_by is None
+    assert view.cache.jobs[job_id("done")].superseded_by is None
+    assert view.cache.job_sets[QUEUE, JOB_SET].superseded == 0
+
+
+def test_a_job_is_not_superseded_from_another_job_set() -> None:
+    view = PlainView()
+    other = next(
+        name
+        for name in map("s{}".format, itertools.count())
+        if ids.job_set_partition(QUEUE, name) == ids.job_set_partition(QUEUE, JOB_SET)
+    )
+    view.fold(message(0, submitted("a"), cancel("a")))
+    view.fold(message(1, resubmitted("a", "b", other), job_set=other))
+    assert view.cache.jobs[job_id("a")].superseded_by is None
+    assert view.cache.job_sets[QUEUE, JOB_SET].superseded == 0

@@ -11,18 +11,21 @@ from tests.unit.lookout.builders import (
     QUEUE,
     PlainView,
     cancel,
+    failed,
     failed_run,
     job_id,
     leased,
     message,
     pending,
     requeued,
+    resubmitted,
     running,
     submitted,
     succeeded,
 )
 
 NAMES = ("a", "b", "c")
+RESUBMITTED = ("a2", "b2", "a3")
 
 
 def _events() -> st.SearchStrategy[list[events.AnyEvent]]:
@@ -30,6 +33,8 @@ def _events() -> st.SearchStrategy[list[events.AnyEvent]]:
     runs = st.integers(1, 3)
     one: list[st.SearchStrategy[list[events.AnyEvent]]] = [
         names.map(lambda name: [submitted(name, hold=name == "c")]),
+        st.tuples(names, st.sampled_from(RESUBMITTED)).map(lambda at: [resubmitted(*at)]),
+        names.map(lambda name: [failed_run(name), failed(name)]),
         st.tuples(names, runs).map(lambda at: [leased(*at)]),
         st.tuples(names, runs).map(lambda at: [pending(*at)]),
         st.tuples(names, runs).map(lambda at: [running(*at)]),
@@ -66,7 +71,7 @@ def _whole(view: PlainView) -> tuple[object, ...]:
         dict(view.cache.jobs),
         view.runs,
         {
-            key: (each.jobs, each.live, each.by_state(), each.last)
+            key: (each.jobs, each.live, each.by_state(), each.last, each.superseded)
             for key, each in view.cache.job_sets.items()
         },
         view.told,
@@ -114,3 +119,20 @@ def test_counters_always_agree_with_the_jobs(messages: list[Message]) -> None:
             assert job_set.jobs == len(states)
             live = [job for job in view.cache.jobs.values() if job.ended_ms is None]
             assert job_set.live == len(live)
+
+
+@given(_messages())
+@settings(max_examples=150)
+def test_a_superseded_job_did_not_succeed_and_its_job_set_counts_it_once(
+    messages: list[Message],
+) -> None:
+    view = PlainView()
+    for each in messages:
+        view.fold(each)
+        jobs = view.cache.jobs.values()
+        superseded = [job for job in jobs if job.superseded_by is not None]
+        for job in superseded:
+            assert job.state in ("FAILED", "CANCELLED")
+            assert job.superseded_by in view.cache.jobs
+        for job_set in view.cache.job_sets.values():
+            assert job_set.superseded == len(superseded)
