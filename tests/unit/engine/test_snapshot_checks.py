@@ -42,7 +42,7 @@ def test_a_weight_that_is_no_number_above_zero_is_refused_by_queue(weight: float
         ({"node_number": np.array([3, 3])}, "node_number has the same number twice"),
         ({"node_number": np.full(2, 1 << 40)}, "node_number has the same number twice"),
         ({"gang_min": np.array([0], np.int32)}, "gang_min is below 1"),
-        ({"queue_tokens": np.array([np.nan, 1.0])}, "queue_tokens has something"),
+        ({"queue_tokens": np.array([np.nan, 1.0])}, "queue_tokens has a value"),
         ({"queue_names": ("B", "A")}, "queue_names are not ascending"),
         ({"shape_class": np.array([99, 0], np.int32)}, "shape_class has rows from 0 to 99"),
     ],

@@ -40,29 +40,28 @@ def schedule(
 ) -> Plan:
     """Decide one round for one pool.
 
-    `expired` is asked between stretches of bounded work (L6); once it says True nothing new is
+    `expired` is asked between portions of bounded work (L6); once it returns True nothing new is
     tried, what was placed stays placed, and the plan says so. `clock_s` times the steps, and
     nothing is decided by it. Raises `snapshot_checks.InvalidSnapshotError` for an invalid snapshot.
     """
     times = [clock_s()]
-    # 1. Who takes part, what is free, who is entitled to what (R1, S1 to S6, section 6).
+    # 1. What takes part, what is free, what queues are entitled to (R1, S1 to S6, section 6).
     snapshot = array_types.convert_arrays(snapshot)
     snapshot_checks.check_snapshot(snapshot)
     start = prepared_pool.prepare_pool(snapshot, settings)
     times.append(clock_s())
-    # 2. The order of nodes, which serves the whole round (N3), and of jobs (R3); what is taken
-    #    off its node in thought (R2).
+    # 2. The order of nodes for the whole round (N3), the order of jobs (R3), evicted runs (R2).
     round_ = round_setup.set_up_round(snapshot, settings, start)
     times.append(clock_s())
-    # 3. The pass: the queue that R4 names places its next job (N1 to N10).
+    # 3. The scheduling pass: the queue of R4 places its next job (N1 to N10).
     _pass(round_, settings, expired)
     times.append(clock_s())
-    # 4. Where something urgent was put on top, the least urgent goes (R6); who can, returns (R7).
+    # 4. Oversubscribed nodes lose their least urgent runs (R6); runs that still fit return (R7).
     if round_.model.runs.active:
         oversubscription.resolve_oversubscription(round_.model)
         _second_pass(round_)
     times.append(clock_s())
-    # 5. What came of it, and why the rest waits (R8, E1 to E5).
+    # 5. The plan, and why the other jobs wait (R8, E1 to E5).
     plan = round_result.build_plan(round_)
     times.append(clock_s())
     names = ("prepare", "order", "pass", "fit", "explain")
@@ -71,10 +70,10 @@ def schedule(
 
 
 def _pass(round_: Round, settings: EngineSettings, expired: Callable[[], bool]) -> None:
-    """Run the pass to its end; when time is up only what is evicted still has its turn.
+    """Run the pass to its end; when time is up only evicted runs are still handled.
 
-    Rounds in which nothing can be stopped have kernels of their own, which are ready sooner after
-    an installation and know nothing of runs and gangs.
+    Rounds in which nothing can be preempted have kernels of their own, without runs and gangs,
+    which are compiled sooner.
     """
     model = round_.model
     if model.runs.active:

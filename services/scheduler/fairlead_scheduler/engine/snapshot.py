@@ -30,7 +30,7 @@ Int64 = npt.NDArray[np.int64]
 Float = npt.NDArray[np.float64]
 
 UNLIMITED: Final = float("inf")
-"""A limit that is none."""
+"""No limit."""
 
 TOTAL_MAX: Final = 1 << 61
 """What is added up stays below this: demand, and what all nodes have, counts as no more of any
@@ -63,9 +63,9 @@ class JobFlag(enum.IntFlag):
     """What else is known of a job (`job_flags`, or-ed)."""
 
     STOPPING = 1
-    """Its run was told to stop and still holds its room: never evicted, never a victim."""
+    """Its run is being stopped and still holds capacity: never evicted, never a victim."""
     WAITS_IF_INFEASIBLE = 2
-    """The job waits on purpose when it is infeasible: it is never listed in `Plan.rejected_job` as
+    """The job stays queued when it is infeasible: it is never listed in `Plan.rejected_job` as
     `INFEASIBLE`, it only has the reason. One such member keeps its whole gang."""
 
 
@@ -139,7 +139,7 @@ class Bucket(enum.IntEnum):
     TOO_SMALL = 7
     BUSY = 8
     OPEN = 9
-    """Nothing rules them out: there is room, and something else (a limit) stands in the way."""
+    """Nothing rules them out: there is free capacity, and a limit holds the job back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -161,7 +161,7 @@ class EngineSettings:
     gang_assembly_timeout_ms: int = 0
     """N9: an incomplete gang older than this is rejected; 0 = never."""
     offers_per_check: int = 4096
-    """L6: offers handled between two questions to `expired()`."""
+    """L6: offers handled between two calls of `expired()`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -283,12 +283,12 @@ class Snapshot:
     job_priority: Int64
     """[J] greater goes first."""
     job_submission: Int64
-    """[J] place in the log, each once: smaller was submitted earlier. It stands for the id
+    """[J] place in the log, each once: smaller was submitted earlier. It replaces the id
     wherever a rule says "greater id"."""
     job_node: Int32
     """[J] row of the node its live run is on, -1 for a queued job, -2 for a row that takes no part
-    (a hole, a held or delayed job). A run that was told to stop to make room for another (its
-    lease's `after`) takes no part either, for its room is given away."""
+    (a hole, a held or delayed job). A run that is being stopped for another (its
+    lease's `after`) takes no part either, because its capacity is given away."""
     job_gang: Int32 | None = None
     """[J] row of its gang or -1; None = no gangs."""
     job_started_ms: Int64
@@ -401,11 +401,11 @@ class Plan:
     preempted_cause: Byte
     """[V] a `Cause`."""
     preempted_for: Int32
-    """[V] the job (newly placed) that the room is for."""
+    """[V] the newly placed job that it is preempted for."""
     preempted_share: Float
     """[V] share / fair share of the victim's queue before the run was taken (E5)."""
     preempted_for_share: Float
-    """[V] share / fair share of the taker's queue with its job placed (E5)."""
+    """[V] share / fair share of the preemptor's queue with its job placed (E5)."""
 
     rejected_job: Int32
     """[X] queued jobs that can never run: `INFEASIBLE` (without `JobFlag.WAITS_IF_INFEASIBLE`),

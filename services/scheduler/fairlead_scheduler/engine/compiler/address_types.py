@@ -4,7 +4,7 @@ numba passes a tuple by value: each array in it as some eight numbers. For the t
 that were a thousand arguments per call, which cost more to compile than all the rest together. A
 class given to `register` is written down once per call from Python, as data pointer and shape per
 array, and is an address from there on. What is written down never changes while a kernel runs, and
-LLVM is told so: what is read from there may be kept in a register.
+LLVM knows that: what is read from there can stay in a register.
 
 Only `decorators.py` imports this, and only where numba is.
 """

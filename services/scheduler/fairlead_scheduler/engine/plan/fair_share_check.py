@@ -1,7 +1,7 @@
-"""Whether a job waits for its queue's share rather than for room (`over-fair-share`, E1).
+"""Whether a job waits for its queue's share rather than for capacity (`over-fair-share`, E1).
 
-When the round ends: would a node that suits have room if runs of class `any`, of other queues and
-of no higher value, were gone that were evicted by R2 or belong to queues which hold no more per
+When the round ends: would an eligible node have capacity without the runs of class `any`, of other
+queues and of no higher value, that were evicted by R2 or belong to queues which hold no more per
 weight than this queue would with the job?
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from fairlead_scheduler.engine.compiler.decorators import by_address, inlined, internal, kernel
 from fairlead_scheduler.engine.snapshot import Bool, Byte, Float, Int32, Int64
+from fairlead_scheduler.engine.state.round_model import RoundModel
 from fairlead_scheduler.engine.state.round_state import TOLERANCE, cost_with
 from fairlead_scheduler.engine.state.run_states import is_live
 
@@ -31,19 +32,19 @@ def group_by_node(nodes: Int32, count: int) -> tuple[Int64, Int32]:
     for n in range(count):
         first[n + 1] += first[n]
     at = first[:-1].copy()
-    pieces = np.empty(nodes.size, np.int32)
+    rows = np.empty(nodes.size, np.int32)
     for i in range(nodes.size):
-        pieces[at[nodes[i]]] = i
+        rows[at[nodes[i]]] = i
         at[nodes[i]] += 1
-    return first, pieces
+    return first, rows
 
 
 @by_address
 class Allocations(NamedTuple):
-    """What holds room when the round ends, by node.
+    """Runs and placements when the round ends, by node.
 
-    In a round in which something could be stopped all pieces are linked by position (`Runs`).
-    Otherwise the runs are linked as in `Sums`, and what is new is listed by node.
+    In a round in which something can be preempted all runs are linked by position (`RunTable`).
+    Otherwise the runs are linked as in `JobTotals`, and placements are listed by node.
     """
 
     active: int
@@ -75,7 +76,7 @@ class Allocations(NamedTuple):
 
 @inlined
 def counts_as_victim(x: Allocations, j: int) -> bool:
-    """Whether the piece, of a round in which something could be stopped, is live and `any`."""
+    """Whether the run, of a round in which something can be preempted, is live and `any`."""
     return x.kind[j] == 0 and is_live(x.state[j])
 
 
@@ -88,24 +89,24 @@ def add_node(
     per_weight: Float,
     after: float,
     request: Int64,
-    room: Int64,
+    free: Int64,
 ) -> None:
-    """Add to `room` what queue `q` may reckon with on node `n`, see above."""
+    """Add to `free` what queue `q` can count on on node `n`, see above."""
     j = x.head[x.place[n]] if x.active else x.run_head[n]
     while j >= 0:
         if x.active:
             if counts_as_victim(x, j):
                 own = x.levels[x.level[j]]
                 evicted = x.balance[x.queue[j]] and x.node[j] >= 0
-                add_run(x, j, own, evicted, q, value, per_weight, after, request, room)
+                if can_preempt(x, j, own, evicted, q, value, per_weight, after):
+                    add_request(request, x.shape[j], free)
             j = x.link[j]
         else:
             s = x.shape[j]
             if x.soft[s]:
                 own = x.value[j] if x.value.size else x.shape_value[s]
-                add_run(
-                    x, j, own, x.balance[x.queue[j]], q, value, per_weight, after, request, room
-                )
+                if can_preempt(x, j, own, x.balance[x.queue[j]], q, value, per_weight, after):
+                    add_request(request, x.shape[j], free)
             j = x.run_link[j]
     if not x.active:
         for i in range(x.new_first[n], x.new_first[n + 1]):
@@ -113,11 +114,12 @@ def add_node(
             s = x.shape[j]
             if x.soft[s]:
                 own = x.shape_value[s]
-                add_run(x, j, own, False, q, value, per_weight, after, request, room)
+                if can_preempt(x, j, own, False, q, value, per_weight, after):
+                    add_request(request, x.shape[j], free)
 
 
 @inlined
-def add_run(
+def can_preempt(
     x: Allocations,
     j: int,
     own: int,
@@ -126,39 +128,40 @@ def add_run(
     value: int,
     per_weight: Float,
     after: float,
-    request: Int64,
-    room: Int64,
-) -> None:
-    """Add one piece of class `any` that runs at `own`, if `q` may reckon with it."""
+) -> bool:
+    """Whether queue `q` can count on a run of class `any` that runs at value `own`."""
     other = x.queue[j]
     if other == q or own > value:
-        return
-    if not evicted and per_weight[other] > after + TOLERANCE:
-        return
-    for r in range(room.size):
-        room[r] += request[x.shape[j], r]
+        return False
+    return evicted or per_weight[other] <= after + TOLERANCE
+
+
+@inlined
+def add_request(request: Int64, s: int, free: Int64) -> None:
+    """Add the request of a shape to what is free."""
+    for r in range(free.size):
+        free[r] += request[s, r]
 
 
 @kernel
 def waits_for_share(
     x: Allocations,
+    model: RoundModel,
     queue: Int32,
     shape: Int32,
-    request: Int64,
-    whole: Int64,
     match: Byte,
     node_type: Int32,
-    bar: Byte,
+    closed: Byte,
     free: Int64,
-    held: Int64,
-    weight: Float,
-    factor: Float,
 ) -> Bool:
     """[M] for each waiting (queue, shape), by queue.
 
-    Before the pieces of a node are looked at for a shape, its room without any of other queues is:
-    that is found once per queue, and where the queue itself holds all there is nothing to look at.
+    A node's capacity without any run of other queues is computed once per queue; only where a shape
+    fits that are the runs of the node examined for it.
     """
+    request, whole = model.shapes.request, model.shapes.full_request
+    weight, factor = model.entitlements.weight, model.entitlements.cost_factor
+    held = model.usage.held if x.active else model.usage.counted
     result = np.zeros(queue.size, np.bool_)
     resources = request.shape[1]
     per_weight = np.empty(weight.size, np.float64)
@@ -168,7 +171,7 @@ def waits_for_share(
     most = np.full((node_type.size, resources), -1, np.int64)
     seen = np.zeros(node_type.size, np.bool_)
     hint = np.zeros(request.shape[0], np.int64)
-    room = np.empty(resources, np.int64)
+    found = np.empty(resources, np.int64)
     for m in range(queue.size):
         q = queue[m]
         s = shape[m]
@@ -179,7 +182,7 @@ def waits_for_share(
             n = hint[s] + turn
             if n >= node_type.size:
                 n -= node_type.size
-            if bar[n] != 255 or match[s, 0, node_type[n]] != 0:
+            if closed[n] != 255 or match[s, 0, node_type[n]] != 0:
                 continue
             if not seen[n]:
                 seen[n] = True
@@ -188,14 +191,14 @@ def waits_for_share(
                 add_node(x, n, q, GREATEST, per_weight, np.inf, request, most[n])
             fits = True
             for r in range(resources):
-                room[r] = free[n, r]
+                found[r] = free[n, r]
                 if request[s, r] > most[n, r]:
                     fits = False
             if not fits:
                 continue
-            add_node(x, n, q, x.shape_value[s], per_weight, after, request, room)
+            add_node(x, n, q, x.shape_value[s], per_weight, after, request, found)
             for r in range(resources):
-                if request[s, r] > room[r]:
+                if request[s, r] > found[r]:
                     fits = False
             if fits:
                 result[m] = True

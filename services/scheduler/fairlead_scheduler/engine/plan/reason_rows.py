@@ -1,4 +1,4 @@
-"""Why what waits does wait (rules E1 to E3): one row per (queue, shape) or gang, never per job.
+"""Why jobs wait (rules E1 to E3): one row per (queue, shape) or gang, never per job.
 
 Nodes are counted by the first thing that rules them out, as the round leaves them; each row of
 counts adds up to the nodes of the pool.
@@ -6,11 +6,11 @@ counts adds up to the nodes of the pool.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import inlined, kernel
+from fairlead_scheduler.engine.compiler.decorators import by_address, inlined, kernel
 from fairlead_scheduler.engine.plan.fair_share_check import group_by_node
 from fairlead_scheduler.engine.snapshot import (
     Bool,
@@ -32,7 +32,7 @@ _BUSY: Final = int(Bucket.BUSY)
 _OPEN: Final = int(Bucket.OPEN)
 
 GROUPS: Final = 256
-"""How many kinds of nodes are told apart at once."""
+"""How many groups of nodes are compared with each node."""
 
 ELIGIBLE: Final = 1
 FREE_CAPACITY: Final = 2
@@ -85,9 +85,27 @@ def most_free(group: Int64, groups: int, free: Int64) -> Int64:
     return most
 
 
+@by_address
+class NodeGroups(NamedTuple):
+    """Nodes by group (see `group_nodes`), and what counting needs of them."""
+
+    node_type: Int32
+    """[N]"""
+    allocatable: Int64
+    """[N, R]"""
+    closed: Byte
+    """[N] see `find_closed_nodes`"""
+    first: Int64
+    """[groups+1] where each group begins in `nodes`"""
+    nodes: Int32
+    """[N] nodes by group"""
+    most_free: Int64
+    """[groups, R] the most that is free on any node of each group"""
+
+
 @inlined
 def find_lacking(request: Int64, amounts: Int64) -> int:
-    """The first resource of which there is too little, or -1."""
+    """The first resource that is short, or -1."""
     for r in range(request.size):
         if request[r] > amounts[r]:
             return r
@@ -98,7 +116,7 @@ def find_lacking(request: Int64, amounts: Int64) -> int:
 def has_node_with_capacity(
     request: Int64, first: Int64, nodes: Int32, group: int, free: Int64
 ) -> bool:
-    """Whether any node of a group has room for the request."""
+    """Whether the request fits any node of a group."""
     for i in range(first[group], first[group + 1]):
         if find_lacking(request, free[nodes[i]]) < 0:
             return True
@@ -110,13 +128,8 @@ def count_nodes(
     shapes: Int32,
     request: Int64,
     match: Byte,
-    node_type: Int32,
-    allocatable: Int64,
     free: Int64,
-    bar: Byte,
-    first: Int64,
-    nodes: Int32,
-    most: Int64,
+    groups: NodeGroups,
 ) -> tuple[Int32, Int32, Int64, Byte]:
     """E3 for each of `shapes` ([M]): counts [M, 10], the scarce resource [M], most free [M], and
     what nodes that get nothing new could do: `SUIT`, or `ROOM` on one whose executor lags [M].
@@ -124,7 +137,7 @@ def count_nodes(
     `nodes` are the nodes by group (see `alike`), `first` where each group begins, `most` [groups,
     R] the most that is free in each. A node that is short of several resources counts for the
     first of them. The scarce resource is the one that most busy nodes are short of (the first
-    among equals, -1 when none is busy), with the most of it that is free on any node which suits.
+    among equals, -1 when none is busy), with the most of it that is free on any eligible node.
     """
     resources = request.shape[1]
     counts = np.zeros((shapes.size, BUCKETS), np.int32)
@@ -137,20 +150,20 @@ def count_nodes(
         s = shapes[m]
         short[:] = 0
         top[:] = 0
-        for g in range(first.size - 1):
-            size = first[g + 1] - first[g]
-            lead = nodes[first[g]]
-            why = match[s, 0, node_type[lead]]
+        for g in range(groups.first.size - 1):
+            size = groups.first[g + 1] - groups.first[g]
+            lead = groups.nodes[groups.first[g]]
+            why = match[s, 0, groups.node_type[lead]]
             for w in range(1, match.shape[1]):
-                if match[s, w, node_type[lead]] == 0:
+                if match[s, w, groups.node_type[lead]] == 0:
                     why = np.uint8(0)
-            small = find_lacking(request[s], allocatable[lead]) >= 0
-            if bar[lead] != 255:
-                counts[m, bar[lead]] += size
+            small = find_lacking(request[s], groups.allocatable[lead]) >= 0
+            if groups.closed[lead] != 255:
+                counts[m, groups.closed[lead]] += size
                 if not why and not small:
                     apart[m] |= ELIGIBLE
-                    if bar[lead] == _LAGGING and has_node_with_capacity(
-                        request[s], first, nodes, g, free
+                    if groups.closed[lead] == _LAGGING and has_node_with_capacity(
+                        request[s], groups.first, groups.nodes, g, free
                     ):
                         apart[m] |= FREE_CAPACITY
                 continue
@@ -161,12 +174,12 @@ def count_nodes(
                 counts[m, _TOO_SMALL] += size
                 continue
             for r in range(resources):
-                top[r] = max(top[r], most[g, r])
-            if request[s, 0] > most[g, 0]:
+                top[r] = max(top[r], groups.most_free[g, r])
+            if request[s, 0] > groups.most_free[g, 0]:
                 short[0] += size
                 continue
-            for i in range(first[g], first[g + 1]):
-                lacks = find_lacking(request[s], free[nodes[i]])
+            for i in range(groups.first[g], groups.first[g + 1]):
+                lacks = find_lacking(request[s], free[groups.nodes[i]])
                 if lacks < 0:
                     counts[m, _OPEN] += 1
                 else:
@@ -190,7 +203,7 @@ def build_reasons(
     free: Int64,
     overfull: Bool,
 ) -> Reasons:
-    """The rows [M] for what waits, given their codes as the pass left them.
+    """The rows [M] for waiting jobs, given their codes as the pass left them.
 
     `shape` is a gang's first waiting member's in a gang's row.
     """
@@ -206,13 +219,15 @@ def build_reasons(
         distinct,
         snapshot.shape_request,
         snapshot.shape_match,
-        snapshot.node_type,
-        snapshot.node_allocatable,
         free,
-        bar,
-        first,
-        nodes,
-        most,
+        NodeGroups(
+            node_type=snapshot.node_type,
+            allocatable=snapshot.node_allocatable,
+            closed=bar,
+            first=first,
+            nodes=nodes,
+            most_free=most,
+        ),
     )
     needed = np.where(
         scarce >= 0, snapshot.shape_request[distinct, np.maximum(scarce, 0)], 0
@@ -231,13 +246,14 @@ def build_reasons(
 
 
 def refine_codes(codes: Byte, back: Int64, counts: Int32, apart: Byte) -> Byte:
-    """What was tried in vain, told apart: a lagging executor has the room, or no node suits.
+    """Distinguish the codes of what was tried: a lagging executor has the capacity, or no node is
+    eligible.
 
-    A node that is cordoned or out of contact suits all the same (N1): it is not the job's fault.
+    A node that is cordoned or out of contact is eligible all the same (N1).
     `counts` and `apart` are per shape that waits, `back` says which of them each code is of.
     """
-    suits = (counts[:, _BUSY] > 0) | (counts[:, _OPEN] > 0) | (apart != 0)
-    verdict = np.where(suits, Code.INSUFFICIENT_RESOURCES, Code.NO_MATCHING_NODE)
+    eligible = (counts[:, _BUSY] > 0) | (counts[:, _OPEN] > 0) | (apart != 0)
+    verdict = np.where(eligible, Code.INSUFFICIENT_RESOURCES, Code.NO_MATCHING_NODE)
     verdict[(apart & FREE_CAPACITY) != 0] = Code.EXECUTOR_LAGGING
     tried = (codes == Code.INSUFFICIENT_RESOURCES) | (codes == Code.NO_MATCHING_NODE)
     return np.where(tried, verdict.astype(np.uint8)[back], codes)

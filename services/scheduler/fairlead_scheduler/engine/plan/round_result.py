@@ -1,4 +1,4 @@
-"""What came of a round: the plan, from the model as the passes left it."""
+"""The result of a round: the plan, from the model as the passes left it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from fairlead_scheduler.engine.state.run_states import (
 )
 
 UNLIMITED_LEFT: Final = 2.0**62
-"""What is left where there is no limit: as much as fits a column."""
+"""What is left where there is no limit: the most that fits a column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,7 +67,7 @@ def build_plan(round_: Round) -> Plan:
     placed = _placed(round_)
     job = model.placements.job[placed]
     preempted = _preempted(round_)
-    takers = _preemptors(round_, preempted)
+    preemptors = _preemptors(round_, preempted)
     _spare_further_members(round_)
     failed, failed_code = _failed(round_)
     rejected, rejected_code = _rejected(round_)
@@ -89,9 +89,9 @@ def build_plan(round_: Round) -> Plan:
         placed_away=(model.placements.away[placed] - 1).astype(np.int8),
         preempted_job=preempted,
         preempted_cause=_causes(model, preempted),
-        preempted_for=takers,
+        preempted_for=preemptors,
         preempted_share=model.runs.share_before[preempted],
-        preempted_for_share=model.usage.share_steps[model.jobs.queue[takers]] / SHARE_STEPS,
+        preempted_for_share=model.usage.share_steps[model.jobs.queue[preemptors]] / SHARE_STEPS,
         rejected_job=rejected,
         rejected_code=rejected_code,
         failed_job=failed,
@@ -138,7 +138,7 @@ def _limited(round_: Round, rows: Reasons) -> bool:
 
 
 def _placed(round_: Round) -> Int64:
-    """Places in the model's list of placements that still stand."""
+    """Rows of the model's placements that were not displaced."""
     n = int(round_.model.counters[round_state.N_PLACED])
     if not round_.model.runs.active:
         return np.arange(n)
@@ -152,7 +152,7 @@ def _placed_value(round_: Round, job: Int32) -> Int64:
 
 
 def _preempted(round_: Round) -> Int32:
-    """R8: runs that gave way and did not return, by submission."""
+    """R8: runs that were preempted and did not return, by submission."""
     if not round_.model.runs.active:
         return np.zeros(0, np.int32)
     rows = np.flatnonzero(round_.model.runs.state == PREEMPTED)
@@ -161,42 +161,44 @@ def _preempted(round_: Round) -> Int32:
 
 def _final_preemptors(model: RoundModel, preempted: Int32) -> Int32:
     """R8: what a displaced job had displaced names the one that displaced it."""
-    takers = model.runs.preemptor[preempted]
-    for _ in range(takers.size + 1):
-        displaced = model.runs.state[takers] == DISPLACED
+    preemptors = model.runs.preemptor[preempted]
+    for _ in range(preemptors.size + 1):
+        displaced = model.runs.state[preemptors] == DISPLACED
         if not displaced.any():
             break
-        takers = np.where(displaced, model.runs.preemptor[takers], takers)
-    return takers.astype(np.int32)
+        preemptors = np.where(displaced, model.runs.preemptor[preemptors], preemptors)
+    return preemptors.astype(np.int32)
 
 
 def _preemptors(round_: Round, preempted: Int32) -> Int32:
-    """E5: whom each run made room for. A mate of a victim (N8) on another node made room for what
-    was placed there and is no less urgent, where that took its room, else for whom the victim did.
+    """E5: the job that each run was preempted for. A member that went with a victim of its gang
+    (N8) on another node was preempted for a job placed there that is no less urgent, where that job
+    needs its capacity, else for the preemptor of the victim.
     """
     model, snapshot = round_.model, round_.snapshot
-    takers = _final_preemptors(model, preempted)
-    mates = np.flatnonzero(model.runs.cause[preempted] == Cause.GANG)
-    if not mates.size:
-        return takers
+    preemptors = _final_preemptors(model, preempted)
+    members = np.flatnonzero(model.runs.cause[preempted] == Cause.GANG)
+    if not members.size:
+        return preemptors
     placed = _placed(round_)
     newest = np.full(snapshot.node_number.size, -1, np.int32)
     newest[round_.position[model.placements.position[placed]]] = model.placements.job[placed]
-    rows = preempted[mates]
+    rows = preempted[members]
     node = snapshot.job_node[rows]
     short = snapshot.shape_request[snapshot.job_shape[rows]] > _free_after(round_)[node]
     there = (
         (newest[node] >= 0)
         & short.any(axis=1)
-        & (model.runs.position[takers[mates]] != model.runs.position[rows])
+        & (model.runs.position[preemptors[members]] != model.runs.position[rows])
     )
     there &= model.runs.level[newest[node]] >= model.runs.level[rows]
-    takers[mates[there]] = newest[node[there]]
-    return takers
+    preemptors[members[there]] = newest[node[there]]
+    return preemptors
 
 
 def _causes(model: RoundModel, preempted: Int32) -> Byte:
-    """R8: who gave way for balance to what was itself displaced stops for what displaced it."""
+    """R8: a run that was preempted for fair share by a job that was itself displaced has cause
+    urgency."""
     cause = model.runs.cause[preempted]
     displaced = model.runs.state[model.runs.preemptor[preempted]] == DISPLACED
     cause[displaced & (cause == Cause.FAIR_SHARE)] = Cause.URGENCY
@@ -204,7 +206,7 @@ def _causes(model: RoundModel, preempted: Int32) -> Byte:
 
 
 def _spare_further_members(round_: Round) -> None:
-    """N7: members do not fail for want of a place beside a gang that was itself displaced."""
+    """N7: further members of a gang that was itself displaced do not fail."""
     model = round_.model
     if not round_.gangs.present:
         return
@@ -285,7 +287,7 @@ def _pair_counts(snapshot: Snapshot, rows: Int32, size: tuple[int, ...]) -> Int6
 def _reasons(round_: Round, queued: Int64, refused: Int32, refused_code: Byte) -> Reasons:
     """Rows for single jobs by (queue, shape), then for gangs; `queued` counts both, [Q, S].
 
-    Where nothing waits but something was refused there is a row too, for the sentence.
+    Where nothing waits but a job was refused there is a row too, for its text.
     """
     snapshot, model = round_.snapshot, round_.model
     members, gang_rows = _waiting_gangs(round_)
@@ -298,10 +300,10 @@ def _reasons(round_: Round, queued: Int64, refused: Int32, refused_code: Byte) -
     gone &= single == 0
     alone_refused = gone[of_refused]
     pair_code[of_refused] = np.where(alone_refused, refused_code[~in_gang], pair_code[of_refused])
-    told = (single > 0) | gone
-    pair = np.flatnonzero(told)
-    queue = np.repeat(np.arange(told.shape[0]), np.count_nonzero(told, axis=1))
-    shape = pair - queue * told.shape[1]
+    listed = (single > 0) | gone
+    pair = np.flatnonzero(listed)
+    queue = np.repeat(np.arange(listed.shape[0]), np.count_nonzero(listed, axis=1))
+    shape = pair - queue * listed.shape[1]
     code = pair_code.ravel()[pair]
     alone = model.progress.stop_code[queue]
     rest = Code.NOT_REACHED if _stopped(round_) != Code.NONE else Code.INSUFFICIENT_RESOURCES
@@ -342,7 +344,7 @@ def _gang_of(round_: Round, rows: Int32) -> Int32:
 def _refused_gangs(
     round_: Round, refused: Int32, code: Byte, waiting: Int64
 ) -> tuple[Int64, Int64, Byte]:
-    """Gangs of which all that waited was refused: them, one member of each, and its code."""
+    """Gangs whose queued members were all refused: their rows, one member of each, and its code."""
     gangs, at = np.unique(_gang_of(round_, refused), return_index=True)
     alone = waiting[gangs] == 0
     at = at[alone]
@@ -350,7 +352,7 @@ def _refused_gangs(
 
 
 def _describe_limits(round_: Round, made: Reasons, shape: Int32) -> None:
-    """Of what waits for a limit: the resource, how much of it is needed and how much is left.
+    """For rows that wait for a limit: the resource, how much of it is needed and how much is left.
 
     `shape` is that of each row, or of a member of its gang.
     """
@@ -413,26 +415,22 @@ def _mark_over_fair_share(round_: Round, made: Reasons, free: Int64) -> None:
     rows = np.flatnonzero((made.code == Code.INSUFFICIENT_RESOURCES) & (made.gang < 0))
     if not rows.size:
         return
-    snapshot, start, model = round_.snapshot, round_.start, round_.model
+    snapshot, start = round_.snapshot, round_.start
     over = fair_share_check.waits_for_share(
         _collect_allocations(round_),
+        round_.model,
         made.queue[rows],
         made.shape[rows],
-        snapshot.shape_request,
-        start.whole,
         snapshot.shape_match,
         snapshot.node_type,
         reason_rows.find_closed_nodes(snapshot, start.overfull),
         free,
-        model.usage.held if model.runs.active else model.usage.counted,
-        round_.model.entitlements.weight,
-        start.factor,
     )
     made.code[rows[over]] = Code.OVER_FAIR_SHARE
 
 
 def _collect_allocations(round_: Round) -> fair_share_check.Allocations:
-    """What holds room as the round ends, for `overshare`."""
+    """All runs and placements as the round ends, for `fair_share_check`."""
     snapshot, start, model = round_.snapshot, round_.start, round_.model
     nodes = snapshot.node_number.size
     place = np.empty_like(round_.position)

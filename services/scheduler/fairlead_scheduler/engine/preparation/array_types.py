@@ -1,7 +1,8 @@
 """A snapshot's arrays in the one form that the kernels are compiled for.
 
 Kernels are compiled per type of array, and a sliced, read-only or narrower column would cost
-another compilation of everything in the middle of a round. What is in form already is not touched.
+another compilation of everything in the middle of a round. Arrays that have the form already are
+not copied.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ COLUMNS: Final[Mapping[str, Any]] = MappingProxyType(
 def convert_arrays(snapshot: Snapshot) -> Snapshot:
     """The same snapshot with every column contiguous, writeable and of its own type.
 
-    Where nodes have more together than sums can tell, none counts as more than its even part.
+    Where the nodes' total exceeds `TOTAL_MAX`, each node counts as at most its even part of that.
     """
     changed = {}
     for name, dtype in COLUMNS.items():

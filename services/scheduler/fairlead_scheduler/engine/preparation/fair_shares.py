@@ -1,4 +1,4 @@
-"""Fair shares (rules S1 to S6): who is entitled to what part of the pool.
+"""Fair shares (rules S1 to S6): what part of the pool each queue is entitled to.
 
 Sums run over queues in the order of the snapshot, which is by name, so the same input gives the
 same bits; amounts are summed as integers, so the order of jobs cannot matter.
@@ -18,7 +18,8 @@ LEFT_OVER: Final = 1e-6
 
 
 def cost_factors(capacity: Int64, multipliers: Float) -> Float:
-    """[R+F] what a unit of each resource costs: multiplier / pool total, 0 where none is."""
+    """[R+F] what a unit of each resource costs: multiplier / pool total, 0 where the pool has
+    none."""
     result: Float = np.zeros(capacity.size, np.float64)
     np.divide(multipliers, capacity, out=result, where=capacity > 0)
     return result
@@ -46,12 +47,13 @@ def _total(values: Float) -> float:
 
 
 @kernel
-def fill_by_weight(weight: Float, demand: Float, takes_part: Bool, thirsty: int) -> Float:
-    """S3: hand out 1.0 by weight, nobody beyond its demand; `thirsty` (or -1) wants everything."""
+def fill_by_weight(weight: Float, demand: Float, takes_part: Bool, unbounded: int) -> Float:
+    """S3: hand out 1.0 by weight, no queue beyond its demand; `unbounded` (or -1) demands
+    everything."""
     share = np.zeros(weight.size, np.float64)
     full = np.zeros(weight.size, np.bool_)
     for q in range(weight.size):
-        full[q] = not takes_part[q] or (demand[q] <= 0.0 and q != thirsty)
+        full[q] = not takes_part[q] or (demand[q] <= 0.0 and q != unbounded)
     left = 1.0
     while left >= LEFT_OVER:
         total = 0.0
@@ -65,7 +67,7 @@ def fill_by_weight(weight: Float, demand: Float, takes_part: Bool, thirsty: int)
             if full[q]:
                 continue
             share[q] += left * weight[q] / total
-            if q != thirsty and share[q] >= demand[q]:
+            if q != unbounded and share[q] >= demand[q]:
                 unused += share[q] - demand[q]
                 share[q] = demand[q]
                 full[q] = True

@@ -1,4 +1,5 @@
-"""Gangs as the round starts: members, what they are offered as, and where they are bound to."""
+"""Gangs as the round starts: members, how they are offered, and the label value they are bound
+to."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from fairlead_scheduler.engine.state.run_states import GANG_NOT_OFFERED, GANG_RU
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GangTable:
-    """G gangs; the columns that `Runs` names `gang_*`, and who fails or is rejected."""
+    """G gangs as the round starts; the arrays of `GangTables`, and who fails or is rejected."""
 
     present: bool
     size: int
@@ -45,7 +46,7 @@ class GangTable:
     failed: Int32
     """Rows of jobs left over that fail by `rest: fail`."""
     tried: Int32
-    """Rows of jobs that avoid every node that suits them, and gangs that fail with them (N10)."""
+    """Rows of jobs that avoid every eligible node, and of gangs that fail with them (N10)."""
 
 
 def build_gang_table(snapshot: Snapshot, start: PreparedPool, position: Int32) -> GangTable:
@@ -129,7 +130,7 @@ def _none(snapshot: Snapshot, start: PreparedPool) -> GangTable:
 
 
 def _codes(snapshot: Snapshot, start: PreparedPool, count: Int64) -> Byte:
-    """[G] why a gang of which none runs is not even offered (N9, L4, section 6); 0: it is."""
+    """[G] why a gang without live members is not offered (N9, L4, section 6); 0: it is offered."""
     assert snapshot.gang_min is not None, "a snapshot with gangs has all their columns"
     need = snapshot.gang_min
     code = np.where(start.feasible.gang, np.uint8(0), np.uint8(Code.INFEASIBLE))
@@ -154,7 +155,7 @@ def find_late_gangs(
 def _find_failed_gangs(
     snapshot: Snapshot, waiting: Int32, of_job: Int32, count: Int64, runs: Bool, tried: Int32
 ) -> tuple[Int32, Bool]:
-    """N10 for gangs: who fails, and which gangs fail as a whole as too few of them are left."""
+    """N10 for gangs: which jobs fail, and which gangs fail as a whole because too few are left."""
     given_up = np.zeros(count.size, np.bool_)
     mine = tried[of_job[tried] >= 0]
     if not mine.size or snapshot.gang_min is None:
@@ -162,23 +163,23 @@ def _find_failed_gangs(
     lost = np.bincount(of_job[mine], minlength=count.size)
     given_up = (lost > 0) & ~runs & (count >= snapshot.gang_min)
     given_up &= count - lost < snapshot.gang_min
-    mates = waiting[given_up[of_job[waiting]]]
-    return np.union1d(tried, mates).astype(np.int32), given_up
+    others = waiting[given_up[of_job[waiting]]]
+    return np.union1d(tried, others).astype(np.int32), given_up
 
 
 def _find_all_tried(snapshot: Snapshot, start: PreparedPool) -> Int32:
-    """Queued jobs without a known node that suits and that they do not avoid."""
+    """Queued jobs without an eligible known node that they do not avoid."""
     jobs, nodes = snapshot.avoid_job, snapshot.avoid_node
     if jobs is None or nodes is None or not jobs.size:
         return np.zeros(0, np.int32)
     result = []
     for j in np.unique(jobs[snapshot.job_node[jobs] == -1]).tolist():
         s = snapshot.job_shape[j]
-        suits = start.shape_types[s].any(axis=0)[snapshot.node_type] & (
+        eligible = start.shape_types[s].any(axis=0)[snapshot.node_type] & (
             snapshot.node_allocatable >= snapshot.shape_request[s]
         ).all(axis=1)
-        suits[nodes[jobs == j]] = False
-        if start.feasible.shape[s] and not suits.any():
+        eligible[nodes[jobs == j]] = False
+        if start.feasible.shape[s] and not eligible.any():
             result.append(j)
     return np.array(result, np.int32)
 
@@ -216,7 +217,8 @@ def _bound_values(snapshot: Snapshot, running: Int32, gangs: int) -> Int32:
 def find_gang_preemption(
     snapshot: Snapshot, start: PreparedPool, of_job: Int32, gangs: int
 ) -> Byte:
-    """[G] the strictest `Preemption` of any member; a gang with a lost or stopping one is safe."""
+    """[G] the strictest `Preemption` of any member; NONE for a gang with a lost or stopping
+    member."""
     result = np.zeros(gangs, np.uint8)
     mine = np.flatnonzero((of_job >= 0) & (snapshot.job_node >= -1))
     gang = of_job[mine]

@@ -1,4 +1,4 @@
-"""The order inside a queue (rule R3), made anew or kept between rounds.
+"""The order inside a queue (rule R3), computed by sorting or updated between rounds.
 
 Sorting a million queued jobs every round would cost more than deciding about them. The service may
 keep the two orders of a snapshot, each as an `Order` that follows what changed: one pass over the
@@ -10,11 +10,11 @@ rows, no sort of what was there before.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fairlead_scheduler.engine.compiler.decorators import inlined, kernel
+from fairlead_scheduler.engine.compiler.decorators import by_address, inlined, kernel
 from fairlead_scheduler.engine.snapshot import Bool, Byte, Int32, Int64, Snapshot
 
 
@@ -35,6 +35,20 @@ class JobColumns(Protocol):
     def job_submission(self) -> Int64: ...
     @property
     def job_started_ms(self) -> Int64: ...
+
+
+@by_address
+class SortColumns(NamedTuple):
+    """What `_goes_before` compares."""
+
+    queue: Int32
+    value: Int64
+    """[S] class value"""
+    shape: Int32
+    priority: Int64
+    started: Int64
+    """[J] for queued jobs the submission"""
+    submission: Int64
 
 
 def order_queued(snapshot: Snapshot) -> Int32:
@@ -65,7 +79,7 @@ def sort_rows(snapshot: JobColumns, rows: Int32, *, live: bool) -> Int64:
 
 
 class JobOrder:
-    """An order that is kept and follows what changes, in one array with room to grow."""
+    """An order that is updated as jobs change, in one array with spare capacity."""
 
     def __init__(self) -> None:
         self._rows = np.zeros(0, np.int32)
@@ -77,7 +91,8 @@ class JobOrder:
         return self._rows[: self._size]
 
     def change(self, gone: Bool, new: Int32, jobs: JobColumns, *, live: bool) -> None:
-        """Take out the rows marked in `gone` ([J]) and put in `new`; `jobs`: as they are now.
+        """Remove the rows marked in `gone` ([J]) and insert `new`; `jobs` describes them as they
+        are now.
 
         Rows that changed their place (another priority) are both gone and new: `gone` refers to
         what is there. Costs one pass over it and one sort of `new`.
@@ -91,12 +106,14 @@ class JobOrder:
             self._rows,
             left,
             fresh,
-            jobs.job_queue,
-            jobs.class_value[jobs.shape_class],
-            jobs.job_shape,
-            jobs.job_priority,
-            jobs.job_started_ms if live else jobs.job_submission,
-            jobs.job_submission,
+            SortColumns(
+                queue=jobs.job_queue,
+                value=jobs.class_value[jobs.shape_class],
+                shape=jobs.job_shape,
+                priority=jobs.job_priority,
+                started=jobs.job_started_ms if live else jobs.job_submission,
+                submission=jobs.job_submission,
+            ),
         )
 
 
@@ -104,28 +121,24 @@ class JobOrder:
 def _goes_before(
     b: int,
     a: int,
-    queue: Int32,
-    value: Int64,
-    shape: Int32,
-    priority: Int64,
-    started: Int64,
-    submission: Int64,
+    columns: SortColumns,
 ) -> bool:
-    """Whether job `b` stands before job `a`."""
-    if queue[a] != queue[b]:
-        return queue[b] < queue[a]
-    if shape[a] != shape[b] and value[shape[a]] != value[shape[b]]:
-        return value[shape[b]] > value[shape[a]]
-    if priority[a] != priority[b]:
-        return priority[b] > priority[a]
-    if started[a] != started[b]:
-        return started[b] < started[a]
-    return submission[b] < submission[a]
+    """Whether job `b` comes before job `a`."""
+    if columns.queue[a] != columns.queue[b]:
+        return columns.queue[b] < columns.queue[a]
+    value_a, value_b = columns.value[columns.shape[a]], columns.value[columns.shape[b]]
+    if value_a != value_b:
+        return value_b > value_a
+    if columns.priority[a] != columns.priority[b]:
+        return columns.priority[b] > columns.priority[a]
+    if columns.started[a] != columns.started[b]:
+        return columns.started[b] < columns.started[a]
+    return columns.submission[b] < columns.submission[a]
 
 
 @kernel
 def _remove_rows(rows: Int32, size: int, gone: Bool) -> int:
-    """Close the gaps that those leave who are gone; returns how many are left."""
+    """Remove the rows marked in `gone`; returns how many are left."""
     left = 0
     for i in range(size):
         rows[left] = rows[i]
@@ -138,31 +151,26 @@ def _find_place(
     b: int,
     rows: Int32,
     end: int,
-    queue: Int32,
-    value: Int64,
-    shape: Int32,
-    priority: Int64,
-    started: Int64,
-    submission: Int64,
+    columns: SortColumns,
 ) -> int:
-    """Where job `b` is to stand among the first `end` rows.
+    """Where job `b` belongs among the first `end` rows.
 
-    It is looked for from the end, in steps that double, and then by halving: what is new mostly
-    comes last in its queue, and so close to what was put in before it.
+    The search starts at the end, in steps that double, and then halves: new jobs mostly come last
+    in their queue, and so close to those inserted before them.
     """
     low = 0
     high = end
     step = 1
     while step <= end:
         before = rows[end - step]
-        if not _goes_before(b, before, queue, value, shape, priority, started, submission):
+        if not _goes_before(b, before, columns):
             low = end - step + 1
             break
         high = end - step
         step *= 2
     while low < high:
         middle = (low + high) // 2
-        if _goes_before(b, rows[middle], queue, value, shape, priority, started, submission):
+        if _goes_before(b, rows[middle], columns):
             high = middle
         else:
             low = middle + 1
@@ -174,17 +182,12 @@ def _insert_rows(
     rows: Int32,
     size: int,
     new: Int32,
-    queue: Int32,
-    value: Int64,
-    shape: Int32,
-    priority: Int64,
-    started: Int64,
-    submission: Int64,
+    columns: SortColumns,
 ) -> None:
-    """Single rows are looked at where a new one is to stand; the others move, many at a time."""
+    """Insert `new`, sorted, into the first `size` rows; the rows between move in blocks."""
     end = size
     for j in range(new.size - 1, -1, -1):
-        at = _find_place(new[j], rows, end, queue, value, shape, priority, started, submission)
+        at = _find_place(new[j], rows, end, columns)
         if at < end:
             rows[at + j + 1 : end + j + 1] = rows[at:end]
         rows[at + j] = new[j]

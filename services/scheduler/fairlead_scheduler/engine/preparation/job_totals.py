@@ -1,7 +1,7 @@
-"""What the jobs of a snapshot come to: sums by node, queue and shape, made anew or kept.
+"""Totals over the jobs of a snapshot, by node, queue and shape; computed at once or updated.
 
 Adding up two million jobs every round would cost more than deciding about the few that changed. The
-service may keep the sums of a snapshot and let `shift` apply what changed.
+service can keep the totals of a snapshot and update them with `count_rows`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from fairlead_scheduler.engine.snapshot import Int32, Int64, JobTotals, Snapshot
 
 
 def count_jobs(snapshot: Snapshot) -> JobTotals:
-    """`Snapshot.sums`, from one pass over all jobs."""
-    sums = empty_totals(
+    """`Snapshot.job_totals`, from one pass over all jobs."""
+    totals = empty_totals(
         snapshot.node_number.size,
         snapshot.shape_request.shape[1],
         len(snapshot.queue_names),
@@ -31,21 +31,21 @@ def count_jobs(snapshot: Snapshot) -> JobTotals:
         snapshot.job_queue,
         snapshot.job_shape,
         snapshot.shape_request,
-        sums.used,
-        sums.runs,
-        sums.running,
-        sums.queued,
-        sums.head,
-        sums.link,
-        sums.back,
+        totals.used,
+        totals.runs,
+        totals.running,
+        totals.queued,
+        totals.head,
+        totals.link,
+        totals.back,
     )
-    return sums
+    return totals
 
 
 def empty_totals(
     nodes: int, resources: int, queues: int, shapes: int, jobs: int, values: Int64
 ) -> JobTotals:
-    """The sums before any job is counted; `values` are taken as they are."""
+    """The totals before any job is counted; `values` are used as given."""
     return JobTotals(
         used=np.zeros((nodes, resources), np.int64),
         runs=np.zeros(nodes, np.int64),

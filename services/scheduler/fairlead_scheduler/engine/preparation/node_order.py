@@ -20,7 +20,7 @@ def order_nodes(snapshot: Snapshot, settings: EngineSettings, start: PreparedPoo
     `best-fit`: the least free, device by device, then cpu, then memory. `spread`: the most free.
     `pack`: the fullest by the share of the node that is used, so that empty nodes stay empty.
     `fragmentation`: where the least would stay unusable for the shapes that are queued most.
-    Equal nodes stand by their numbers for life.
+    Equal nodes are ordered by their numbers for life.
     """
     keys: list[Int64 | Float] = [snapshot.node_number]
     ranked = prepared_pool.fit_order(snapshot, settings)

@@ -1,10 +1,10 @@
 """What could run in the pool if it were empty, and within the queue's limits (section 6).
 
 Cordons, staleness and load are left aside: all nodes that the pool is known to have count. A pool
-without nodes takes everything, for nobody knows yet what it will have.
+without nodes refuses nothing, because nobody knows yet what it will have.
 
-A gang is refused only where it is certain that it cannot stand: exactly so for members of one
-shape; for members of several the bound per node is what the smallest of them leave room for.
+A gang is refused only where it is certain that it can never run: exact for members of one shape;
+for members of several shapes by a bound on how many of the smallest fit each node.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Feasibility:
     """What could run in the empty pool."""
 
     shape: Bool
-    """[S] whether a node suits, and the pool has as much beside its nodes."""
+    """[S] whether a node is eligible, and the pool has enough floating resources."""
     pair: Bool
     """[Q, S] whether it is within the queue's limits as well."""
     gang: Bool
@@ -61,7 +61,7 @@ def judge_feasibility(
 def _shapes(
     request: Int64, types: Byte, allocatable: Int64, node_type: Int32, result: Bool
 ) -> Bool:
-    """Whether any known node suits the shape at home or away."""
+    """Whether any known node is eligible for the shape, at home or away."""
     for s in range(request.shape[0]):
         if allocatable.shape[0] == 0:
             result[s] = True
@@ -84,7 +84,7 @@ def _shapes(
 def _gangs(
     snapshot: Snapshot, whole: Int64, shape_types: Byte, known_limit: Float, pair: Bool
 ) -> Bool:
-    """[G]; what the pool offers is looked at until it is enough, node by node."""
+    """[G] whether each gang fits the empty pool; nodes are examined until it does."""
     gang, need = snapshot.job_gang, snapshot.gang_min
     if gang is None or need is None or not need.size:
         return np.ones(0 if need is None else need.size, np.bool_)
@@ -123,7 +123,7 @@ def _gangs(
 
 
 class _GangJudge(NamedTuple):
-    """What gangs are measured against."""
+    """Judges gangs against the empty pool and the limits of queues."""
 
     snapshot: Snapshot
     whole: Int64
@@ -131,7 +131,7 @@ class _GangJudge(NamedTuple):
     known_limit: Float
 
     def fits(self, queue: int, need: int, label: int, shapes: IntP, counts: IntP) -> bool:
-        """Whether `need` of so many members of these shapes fit on nodes of one label value."""
+        """Whether `need` members, of `counts` per shape, fit on nodes of one label value."""
         snapshot = self.snapshot
         members = np.repeat(self.whole[shapes], counts, axis=0)
         beside = members[:, len(snapshot.resources) :]
@@ -143,23 +143,23 @@ class _GangJudge(NamedTuple):
         if label >= 0 and snapshot.node_label is not None:
             value = snapshot.node_label[label]
             values = int(value.max(initial=-1)) + 1
-        suits: Bool = self.shape_types[shapes].max(axis=1) > 0
+        eligible: Bool = self.shape_types[shapes].max(axis=1) > 0
         largest = snapshot.shape_request[shapes].max(axis=0)
-        every = np.asarray(suits.all(axis=0))
+        every = np.asarray(eligible.all(axis=0))
         nodes, types = snapshot.node_allocatable, snapshot.node_type
-        if _room_for(largest, every, nodes, types, value, values, need):
+        if _has_capacity_for(largest, every, nodes, types, value, values, need):
             return True
         if shapes.size == 1:
             return False
-        most = self._most(members, shapes, counts, suits)
+        most = self._most(members, shapes, counts, eligible)
         placed = np.bincount(value[value >= 0], weights=most[value >= 0], minlength=max(values, 1))
         return bool(placed.max(initial=0) >= need)
 
-    def _most(self, members: Int64, shapes: IntP, counts: IntP, suits: Bool) -> Int64:
+    def _most(self, members: Int64, shapes: IntP, counts: IntP, eligible: Bool) -> Int64:
         """[N] a bound on how many of the members an empty node takes."""
         nodes, types = self.snapshot.node_allocatable, self.snapshot.node_type
         most = np.zeros(types.size, np.int64)
-        for s, many, ok in zip(shapes.tolist(), counts.tolist(), suits, strict=True):
+        for s, many, ok in zip(shapes.tolist(), counts.tolist(), eligible, strict=True):
             copies = _copies(self.snapshot.shape_request[s], nodes)
             most += np.minimum(many, copies) * ok[types]
         for r in range(nodes.shape[1]):
@@ -168,7 +168,7 @@ class _GangJudge(NamedTuple):
         return most
 
     def _within(self, queue: int, need: int, shapes: IntP, counts: IntP) -> bool:
-        """L2: per class, the least that so many members must ask for."""
+        """L2: per class, the least that `need` members must request."""
         of_class = np.repeat(self.snapshot.shape_class[shapes], counts)
         members = np.repeat(self.whole[shapes], counts, axis=0)
         for c in np.unique(of_class).tolist():
@@ -182,7 +182,7 @@ class _GangJudge(NamedTuple):
 
 
 def _least(members: Int64, need: int) -> Float:
-    """[R+F] the least that `need` of the members must ask for."""
+    """[R+F] the least that `need` of the members must request."""
     result: Float = np.sort(members, axis=0)[:need].sum(axis=0, dtype=np.float64)
     return result
 
@@ -196,9 +196,9 @@ def _copies(request: Int64, allocatable: Int64) -> Int64:
 
 
 @kernel
-def _room_for(
+def _has_capacity_for(
     request: Int64,
-    suits: Bool,
+    eligible: Bool,
     allocatable: Int64,
     node_type: Int32,
     value: Int32,
@@ -206,15 +206,15 @@ def _room_for(
     need: int,
 ) -> bool:
     """Whether `need` jobs of this request fit on the empty nodes of one value."""
-    room = np.zeros(values, np.int64)
+    fitting = np.zeros(values, np.int64)
     for n in range(node_type.size):
-        if value[n] < 0 or not suits[node_type[n]]:
+        if value[n] < 0 or not eligible[node_type[n]]:
             continue
         copies = need
         for r in range(request.size):
             if request[r] > 0:
                 copies = min(copies, allocatable[n, r] // request[r])
-        room[value[n]] += copies
-        if room[value[n]] >= need:
+        fitting[value[n]] += copies
+        if fitting[value[n]] >= need:
             return True
     return False

@@ -1,6 +1,6 @@
-"""What a snapshot comes to before the round: who takes part, what is free, who holds what.
+"""The pool before the round: what takes part, what is free, and what queues hold.
 
-It looks at queues, shapes and nodes; what single jobs come to is given or made by job_totals.py.
+It examines queues, shapes and nodes; totals over jobs are given or computed by job_totals.py.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class PreparedPool:
     """The pool as the round starts. W = 1+K columns of `shape_match`; the rest as there."""
 
     whole: Int64
-    """[S, R+F] requests with what is needed beside the node."""
+    """[S, R+F] requests with floating resources."""
     shape_value: Int64
     """[S] value of the shape's class."""
     shape_preemption: Byte
     """[S] `Preemption` of the shape's class."""
     shape_types: Byte
-    """[S, W, T] 1 where the type suits."""
+    """[S, W, T] 1 where the type is eligible."""
     feasible: Feasibility
     """Section 6."""
     job_totals: JobTotals
@@ -67,16 +67,16 @@ class PreparedPool:
     held: Int64
     """[Q, C, R+F] what runs that count hold."""
     beside: Int64
-    """[R+F] what all runs hold, those on lost nodes too: for what exists on no node (L7)."""
+    """[R+F] what all runs hold, those on lost nodes too: for floating resources (L7)."""
     shares: Shares
     takes_part: Bool
     """[Q]"""
     limit: Float
-    """[Q, C, R+F] L2 as amounts; [0, 0, 0] when there are none."""
+    """[Q, C, R+F] L2 as amounts; [0, 0, 0] when there are no limits."""
 
 
 def prepare_pool(snapshot: Snapshot, settings: EngineSettings) -> PreparedPool:
-    """Everything above, from one pass over the jobs."""
+    """Compute the pool, from one pass over the jobs."""
     whole = _whole(snapshot)
     lost = (snapshot.node_flags & NodeFlag.LOST) != 0
     totals = job_totals.count_jobs(snapshot) if snapshot.job_totals is None else snapshot.job_totals
@@ -148,7 +148,7 @@ def _exclude_lost(snapshot: Snapshot, totals: JobTotals, lost: Bool) -> tuple[In
 
 
 def _wanted(snapshot: Snapshot, queued: Int64, possible: Feasibility) -> tuple[Int64, Bool]:
-    """Queued jobs that could run [Q, S] (S2); whether one waits that is not refused [Q] (S1)."""
+    """Queued jobs that could run [Q, S] (S2); [Q] whether one waits that is not refused (S1)."""
     wanted = queued * possible.pair
     waits = wanted.sum(axis=1) > 0
     apart = (queued > 0) & ~possible.pair
@@ -169,8 +169,8 @@ def _wanted(snapshot: Snapshot, queued: Int64, possible: Feasibility) -> tuple[I
 
 
 def find_wait_if_infeasible(snapshot: Snapshot, rows: IntP) -> Bool:
-    """Which of these jobs wait on when they are infeasible."""
-    if not snapshot.node_number.size:  # a pool that never reported a node refuses nothing
+    """Which of these jobs stay queued when they are infeasible."""
+    if not snapshot.node_number.size:  # no node is known yet: nothing is refused
         return np.ones(rows.size, np.bool_)
     result = np.zeros(rows.size, np.bool_)
     if snapshot.shape_fitted is not None:
@@ -209,7 +209,7 @@ def _capacity(snapshot: Snapshot, lost: Bool, holds: Bool) -> Int64:
 
 
 def _total(snapshot: Snapshot, counts: Bool) -> Int64:
-    """[R] what these nodes have together: as a product, in a tenth of the time of a sum."""
+    """[R] the total of these nodes: as a product, in a tenth of the time of a sum."""
     return counts.astype(np.int64) @ snapshot.node_allocatable
 
 
@@ -223,7 +223,7 @@ def _held(snapshot: Snapshot, running: Int64, whole: Int64) -> Int64:
 
 
 def _demanded(snapshot: Snapshot, queued: Int64, whole: Int64) -> Int64:
-    """As `_held` for queued jobs, who may ask for any amount: at most `TOTAL_MAX` of each."""
+    """As `_held` for queued jobs, which can request any amount: at most `TOTAL_MAX` of each."""
     result = _held(snapshot, queued, whole)
     if float(whole.max(initial=0)) * float(queued.sum()) < TOTAL_MAX:
         return result
@@ -278,7 +278,7 @@ def _shares(
 
 
 def find_evicted_queues(snapshot: Snapshot, pool: PreparedPool, settings: EngineSettings) -> Bool:
-    """R2, [Q]: queues whose runs of preemptible classes are taken off their nodes in thought."""
+    """R2, [Q]: queues whose runs of preemptible classes are evicted."""
     entitled = np.maximum(pool.shares.fair, pool.shares.weight)
     above = pool.shares.actual > settings.protected_fraction * entitled + 1e-9
     any_class = pool.shape_preemption == Preemption.ANY

@@ -331,12 +331,14 @@ def _victim_index(nodes: int) -> VictimIndex:
 def _ranks(snapshot: Snapshot) -> Byte:
     """`ShapeTable.type_rank`."""
     wished = np.zeros((1, 1), np.uint8) if snapshot.shape_rank is None else snapshot.shape_rank
-    suits = snapshot.shape_match == Match.SUITS
-    return np.where(suits, wished[:, None, :], np.uint8(round_state.NOT_ELIGIBLE)).astype(np.uint8)
+    eligible = snapshot.shape_match == Match.SUITS
+    return np.where(eligible, wished[:, None, :], np.uint8(round_state.NOT_ELIGIBLE)).astype(
+        np.uint8
+    )
 
 
 def _type_bits(rank: Byte) -> capacity_tree.Bits:
-    """[S, W, P] the types that suit, as bits modulo 64, for each rank."""
+    """[S, W, P] the eligible types as bits modulo 64, for each rank."""
     known = rank[rank != round_state.NOT_ELIGIBLE]
     bits = np.zeros((*rank.shape[:2], int(known.max(initial=0)) + 1), np.uint64)
     for kind in range(rank.shape[2]):

@@ -1,8 +1,8 @@
-"""What must hold of a snapshot: at the door what is quick to see, on request everything.
+"""Checks of a snapshot: the quick ones in every round, all of them on request.
 
-The kernels look nothing up twice: a row that points nowhere would read another's memory. `check`
-is asked in every round and looks at columns of queues, classes, shapes, nodes and gangs;
-`faults` looks at those of jobs too, for tests and for whoever builds snapshots by hand.
+The kernels do not check rows again: a row out of bounds would read other memory. `check_snapshot`
+is called in every round and examines columns of queues, classes, shapes, nodes and gangs;
+`list_problems` examines those of jobs too, for tests and for code that builds snapshots.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import numpy as np
 from fairlead_scheduler.engine.snapshot import Int32, Int64, Snapshot
 
 COUNTED_SPAN: Final = 16
-"""Numbers below so many times their count are told apart by counting instead of sorting."""
+"""Numbers below this multiple of their count are compared by counting instead of sorting."""
 
 
 class InvalidSnapshotError(ValueError):
-    """The snapshot breaks a rule of its columns; the message names the column and the fault."""
+    """The snapshot breaks a rule of its columns; the message names the column and the problem."""
 
 
 def check_snapshot(snapshot: Snapshot) -> None:
-    """Raise `InvalidSnapshotError` for the first fault that can be seen without looking at jobs."""
-    for fault in _column_problems(snapshot):
-        raise InvalidSnapshotError(f"snapshot of pool {snapshot.pool}: {fault}")
+    """Raise `InvalidSnapshotError` for the first problem that shows without examining jobs."""
+    for problem in _column_problems(snapshot):
+        raise InvalidSnapshotError(f"snapshot of pool {snapshot.pool}: {problem}")
 
 
 def list_problems(snapshot: Snapshot) -> list[str]:
-    """Everything that is wrong with a snapshot, in words; empty for a sound one."""
+    """Everything that is wrong with a snapshot, in words; empty for a valid one."""
     return [*_column_problems(snapshot), *_job_problems(snapshot)]
 
 
@@ -47,11 +47,11 @@ def _column_problems(snapshot: Snapshot) -> Iterator[str]:
     for column in ("queue_limit_fraction", "queue_limit_amount", "queue_tokens"):
         numbers = getattr(snapshot, column)
         if numbers is not None and np.isnan(numbers).any():
-            yield f"{column} has something that is no number"
+            yield f"{column} has a value that is not a number"
     yield from _outside("shape_class", snapshot.shape_class, snapshot.class_value.size)
     yield from _outside("node_type", snapshot.node_type, snapshot.shape_match.shape[2])
     if (snapshot.class_preemption > 2).any():
-        yield "class_preemption has a value that is no Preemption"
+        yield "class_preemption has a value that is not a Preemption"
     if _has_duplicates(snapshot.node_number):
         yield "node_number has the same number twice"
     if snapshot.gang_min is not None and (snapshot.gang_min < 1).any():
@@ -71,7 +71,7 @@ def _job_problems(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _has_duplicates(numbers: Int64) -> bool:
-    """Whether any number is there twice. Small ones are counted, in a tenth of the time."""
+    """Whether any number occurs twice. Small numbers are counted, in a tenth of the time."""
     if (
         numbers.size
         and int(numbers.min()) >= 0

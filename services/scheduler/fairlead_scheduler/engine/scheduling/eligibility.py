@@ -1,4 +1,5 @@
-"""Whether a position could get a job: by its kind (N1, N10), and by the room that is free there."""
+"""Whether a position can get a job: by node type and avoided nodes (N1, N10), and by free
+capacity."""
 
 # mypy: disable-error-code="no-any-return"
 # (what is read from a NamedTuple's arrays is a number, but numpy says Any)
@@ -12,7 +13,7 @@ from fairlead_scheduler.engine.state.round_state import NOT_ELIGIBLE
 
 @inlined
 def is_eligible(model: RoundModel, j: int, s: int, w: int, p: int) -> bool:
-    """Whether the position may get the job at all, room aside (N1, N10)."""
+    """Whether the position is eligible for the job, free capacity aside (N1, N10)."""
     size = model.capacity.tree_types.size // 2
     if (
         model.capacity.tree_types[size + p] == 0
@@ -30,7 +31,7 @@ def is_eligible(model: RoundModel, j: int, s: int, w: int, p: int) -> bool:
 
 @inlined
 def has_capacity(model: RoundModel, s: int, p: int) -> bool:
-    """Whether the request fits beside everything."""
+    """Whether the request fits beside all runs."""
     size = model.capacity.tree_types.size // 2
     for r in range(model.shapes.request.shape[1]):
         if model.shapes.request[s, r] > model.capacity.tree[size + p, r]:

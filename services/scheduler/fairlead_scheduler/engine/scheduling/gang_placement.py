@@ -1,4 +1,4 @@
-"""Gangs: all or nothing, on one value of a label where they ask for it (N7 to N9)."""
+"""Gangs: all or nothing, on one value of a label where they require it (N7 to N9)."""
 
 # mypy: disable-error-code="no-any-return"
 # (what is read from a NamedTuple's arrays is a number, but numpy says Any)
@@ -50,8 +50,8 @@ MEASURES: Final = 3
 
 @internal
 def sum_members(model: RoundModel, g: int, first: int, last: int, state: int, need: int) -> int:
-    """Sum up in `unit` what the first `need` members in this state ask for; the lowest value of all
-    members in it (R4)."""
+    """Sum up in `gangs.offer_request` what the first `need` members in this state request; returns
+    the lowest class value of all members in it (R4)."""
     for r in range(model.gangs.offer_request.size):
         model.gangs.offer_request[r] = 0
     value = np.iinfo(np.int64).max
@@ -74,7 +74,7 @@ def sum_members(model: RoundModel, g: int, first: int, last: int, state: int, ne
 def gang_exceeds_class_limit(model: RoundModel, q: int, g: int, need: int) -> bool:
     """L2 for a gang: whether its first `need` queued members are too many for any of their classes.
 
-    `unit` is what it is worked out in.
+    It uses `gangs.offer_request`.
     """
     for c in range(model.entitlements.class_limit.shape[1]):
         for r in range(model.gangs.offer_request.size):
@@ -116,10 +116,10 @@ def undo_offer(model: RoundModel, mark: int) -> None:
 
 @internal
 def place_members(model: RoundModel, g: int, need: int, after: float, value: int, top: int) -> int:
-    """Place up to `need` queued members within a label value; how many found a place.
+    """Place up to `need` queued members within a label value; returns how many were placed.
 
-    Members of a shape that found none are not tried again. Where the others would be enough with
-    those that only the limit of preemptions (L8) holds back, counters[N_SPENT] is set.
+    Members of a shape that was not placed are not tried again. Where the others would be enough
+    with those that only the limit of preemptions (L8) holds back, counters[N_SPENT] is set.
     """
     label = model.gangs.label[g]
     model.counters[N_GROUP_SHAPE] = 0
@@ -149,11 +149,11 @@ def place_members(model: RoundModel, g: int, need: int, after: float, value: int
 
 @internal
 def choose_label_value(model: RoundModel, q: int, g: int, need: int, after: float) -> int:
-    """N7: the label value on which the gang stands best, or -1 when it fits on none.
+    """N7: the best label value for the gang, or -1 when it fits on no value.
 
-    Each value is tried. But once all that waits has found free room on one, only a value on which
-    less would stay free can be better, and what would stay free is known beforehand. Values are
-    left out only where no run could give way for balance: even in vain that opens shapes again.
+    Each value is tried. But once all queued members found free capacity on one, only a value on
+    which less would stay free can be better, and what would stay free is known beforehand. Values
+    are left out only where fair-share preemption is impossible: even undone it reopens shapes.
     """
     label = model.gangs.label[g]
     best = ANY_VALUE
@@ -184,7 +184,7 @@ def choose_label_value(model: RoundModel, q: int, g: int, need: int, after: floa
 
 @internal
 def measure_preemption(model: RoundModel, mark: int) -> None:
-    """Whether the journal after `mark` stops anybody, and how much work that loses."""
+    """Rate whether the journal after `mark` preempts any run, and how much work that loses."""
     model.gangs.rating[0, 1] = 0.0
     model.gangs.rating[0, 2] = 0.0
     for i in range(mark, model.counters[N_JOURNAL]):
@@ -220,7 +220,8 @@ def free_capacity_of_value(model: RoundModel, label: int, value: int, r: int) ->
 
 @internal
 def sum_waiting(model: RoundModel, g: int) -> int:
-    """Sum up in `asked` what all queued members ask for of nodes; how many they are."""
+    """Sum up in `gangs.waiting_request` what all queued members need of nodes; returns their
+    number."""
     for r in range(model.gangs.waiting_request.size):
         model.gangs.waiting_request[r] = 0
     waiting = 0
@@ -235,7 +236,7 @@ def sum_waiting(model: RoundModel, g: int) -> int:
 
 @internal
 def could_be_better(model: RoundModel, label: int, value: int) -> bool:
-    """Whether the value, with all that was `asked` on it, would have less free than the best."""
+    """Whether less would stay free on the value than on the best, with all queued members on it."""
     for i in range(model.nodes.waste_order.size):
         r = model.nodes.waste_order[i]
         left = float(
@@ -290,9 +291,9 @@ def place_further_member(model: RoundModel, q: int, j: int) -> int:
 
 @internal
 def preempt_evicted_run(model: RoundModel, j: int) -> None:
-    """An evicted run finds no room on its own node, for something more urgent is there (R5).
+    """Preempt an evicted run whose own node has no capacity: something more urgent is there (R5).
 
-    Its mates go with it where the gang would have fewer than `minSize` left (N8).
+    The other members go with it where the gang would have fewer than `minSize` left (N8).
     """
     for_job = find_preemptor(model, model.runs.position[j], model.runs.level[j])
     g = int(model.jobs.gang[j])
@@ -306,7 +307,7 @@ def preempt_evicted_run(model: RoundModel, j: int) -> None:
 
 @internal
 def return_gang(model: RoundModel, g: int) -> None:
-    """As many evicted members as the gang needs return to their nodes, or all give way."""
+    """Return as many evicted members as the gang needs to their nodes, or preempt all."""
     need = min(model.gangs.min_size[g], model.gangs.live[g])
     back = 0
     for i in range(model.gangs.first[g], model.gangs.queued_first[g]):

@@ -1,4 +1,4 @@
-"""Who would have to give way on one position, and how dear that is (N2b, N4, R6, R9)."""
+"""Which runs on one node would be preempted, and how that is rated (N2b, N4, R6, R9)."""
 
 # mypy: disable-error-code="no-any-return"
 # (what is read from a NamedTuple's arrays is a number, but numpy says Any)
@@ -19,11 +19,11 @@ from fairlead_scheduler.engine.state.run_states import (
 )
 
 FOR_SHARE: Final = 0
-"""Rung (b): evicted runs of other queues, of no higher value, under R13."""
+"""Tier (b): evicted runs of other queues, of no higher value, under R13."""
 FOR_URGENCY: Final = 1
-"""Rung (c): preemptible pieces of lower value, evicted or not."""
+"""Tier (c): preemptible runs of lower value, evicted or not."""
 TO_FIT: Final = 2
-"""R6: preemptible pieces of any value, until nothing is on top of anything."""
+"""R6: preemptible runs of any value, until the node is not oversubscribed."""
 
 KEYS: Final = 7
 FIRST_VICTIM: Final = 6
@@ -37,7 +37,7 @@ MATE: Final = 2
 
 @inlined
 def goes_first(model: RoundModel, a: int, b: int) -> bool:
-    """The order of N2b: whether `a` gives way before `b`."""
+    """The order of N2b: whether `a` is preempted before `b`."""
     if model.runs.level[a] != model.runs.level[b]:
         return model.runs.level[a] < model.runs.level[b]
     if model.usage.share_steps[model.jobs.queue[a]] != model.usage.share_steps[model.jobs.queue[b]]:
@@ -55,26 +55,26 @@ def goes_first(model: RoundModel, a: int, b: int) -> bool:
 
 
 @inlined
-def is_candidate(model: RoundModel, j: int, taker: int, level: int, mode: int) -> bool:
-    """Whether the piece may be looked at as a victim at all."""
+def is_candidate(model: RoundModel, j: int, preemptor: int, level: int, mode: int) -> bool:
+    """Whether the run can be a victim at all."""
     if model.runs.preemption[j] >= NON_PREEMPTIBLE or not is_live(model.runs.state[j]):
         return False
     if mode == TO_FIT:
         return True
-    if model.jobs.gang[j] >= 0 and model.jobs.gang[j] == model.jobs.gang[taker]:
+    if model.jobs.gang[j] >= 0 and model.jobs.gang[j] == model.jobs.gang[preemptor]:
         return False
     if mode == FOR_SHARE:
         return (
             model.runs.state[j] == EVICTED
             and model.runs.level[j] <= level
-            and model.jobs.queue[j] != model.jobs.queue[taker]
+            and model.jobs.queue[j] != model.jobs.queue[preemptor]
         )
     return model.runs.level[j] < level
 
 
 @inlined
 def is_enough(model: RoundModel) -> bool:
-    """Whether nothing is lacking any more."""
+    """Whether nothing is lacking on the node."""
     for r in range(model.victims.need.size):  # noqa: SIM110 - kernels have no generators
         if model.victims.need[r] > 0:
             return False
@@ -83,7 +83,7 @@ def is_enough(model: RoundModel) -> bool:
 
 @inlined
 def assumed_cost(model: RoundModel, q: int) -> float:
-    """Cost of what the queue holds in the model, without what is reckoned as gone."""
+    """Cost of what the queue holds in the model, without the assumed victims."""
     result = 0.0
     for r in range(model.entitlements.cost_factor.size):
         result = max(
@@ -96,7 +96,7 @@ def assumed_cost(model: RoundModel, q: int) -> float:
 
 @inlined
 def assume_run(model: RoundModel, j: int, p: int, sign: int) -> None:
-    """Reckon with a piece as gone (1) or as there (-1)."""
+    """Assume that a run is preempted (sign 1), or undo that (-1)."""
     s = int(model.jobs.shape[j])
     if model.runs.position[j] == p:
         for r in range(model.victims.need.size):
@@ -109,7 +109,7 @@ def assume_run(model: RoundModel, j: int, p: int, sign: int) -> None:
 
 @inlined
 def assume_preempted(model: RoundModel, j: int, p: int, whole_gang: int) -> None:
-    """Reckon with a victim as gone, and with all its mates if they go with it."""
+    """Assume that a victim is preempted, and all members of its gang if they go with it."""
     model.victims.mark[j] = CHOSEN
     assume_run(model, j, p, 1)
     if whole_gang:
@@ -124,7 +124,7 @@ def assume_preempted(model: RoundModel, j: int, p: int, whole_gang: int) -> None
 
 @internal
 def undo_assumption(model: RoundModel, j: int, p: int, whole_gang: int) -> None:
-    """Undo `reckon`."""
+    """Undo `assume_preempted`."""
     model.victims.mark[j] = UNTOUCHED
     assume_run(model, j, p, -1)
     if whole_gang:
@@ -139,19 +139,20 @@ def undo_assumption(model: RoundModel, j: int, p: int, whole_gang: int) -> None:
 
 @internal
 def choose_victims(
-    model: RoundModel, taker: int, p: int, level: int, after: float, mode: int
+    model: RoundModel, preemptor: int, p: int, level: int, after: float, mode: int
 ) -> bool:
-    """Choose the victims on position `p` for the job `taker`; False when no set is allowed.
+    """Choose the victims on position `p` for the job `preemptor`; False when no set is allowed.
 
-    They are left in `taken`[:counters[N_TAKEN]], with `whole_gang` where all members go with one,
-    and ranked in `key[NOW]`. On tier (c) only those count that are needed beyond what is on top of
-    others there already. `after` is the taker's share / weight with its whole offer placed (R13).
+    They are left in `victims.taken`[:counters[N_TAKEN]], with `takes_gang` where all members go
+    with one, and rated in `rating[CURRENT]`. On tier (c) only those count that are needed beyond
+    what is on top of others there already. `after` is the preemptor's share / weight with its whole
+    offer placed (R13).
     """
     size = model.capacity.tree_types.size // 2
     n = 0
     j = model.runs.head[p]
     while j >= 0:
-        if is_candidate(model, j, taker, level, mode):
+        if is_candidate(model, j, preemptor, level, mode):
             model.victims.candidates[n] = j
             n += 1
         j = model.runs.link[j]
@@ -167,7 +168,7 @@ def choose_victims(
         covered = model.counters[N_TAKEN]
     if mode != TO_FIT:
         for r in range(model.victims.need.size):
-            model.victims.need[r] += model.shapes.request[model.jobs.shape[taker], r]
+            model.victims.need[r] += model.shapes.request[model.jobs.shape[preemptor], r]
     take_until_fit(model, n, p, after, mode)
     found = is_enough(model)
     if found:
@@ -188,7 +189,7 @@ def choose_victims(
 
 @inlined
 def take_until_fit(model: RoundModel, n: int, p: int, after: float, mode: int) -> int:
-    """Take candidates one by one in the order of N2b until it fits; how many are left."""
+    """Take candidates one by one in the order of N2b until it fits; returns how many are left."""
     while n > 0 and not is_enough(model):
         first = 0
         for i in range(1, n):
@@ -222,9 +223,9 @@ def take_until_fit(model: RoundModel, n: int, p: int, after: float, mode: int) -
 
 @internal
 def spare_unneeded(model: RoundModel, p: int, covered: int) -> None:
-    """N2b: what was taken is given back, in the order taken, where it fits without it.
+    """N2b: give each victim back, in the order taken, where the job fits without it.
 
-    A gang of which several were taken one after another stays taken: what goes with the last
+    A gang with several members taken one after another stays taken: what goes with the last
     depends on those before.
     """
     n = model.counters[N_TAKEN]
@@ -250,7 +251,7 @@ def spare_unneeded(model: RoundModel, p: int, covered: int) -> None:
 
 @internal
 def return_spared(model: RoundModel, n: int) -> int:
-    """Put what was given back among the `n` candidates again; how many they are then."""
+    """Put the spared victims among the `n` candidates again; returns how many there are then."""
     kept = 0
     for k in range(model.counters[N_TAKEN]):
         if model.victims.taken[k] < 0:
@@ -266,9 +267,9 @@ def return_spared(model: RoundModel, n: int) -> int:
 
 @internal
 def rank_victims(model: RoundModel, covered: int, mode: int) -> None:
-    """N4 as numbers in `key[NOW]`, smaller is better: greatest value, gang, the queue furthest
-    above its share (tier b), lost work, number, youngest first victim; last the row of that one,
-    for submission numbers are larger than a double can tell apart."""
+    """N4 as numbers in `rating[CURRENT]`, smaller is better: greatest value, gang, the queue
+    furthest above its share (tier b), lost work, number, youngest first victim; last the row of
+    that one, for submission numbers are larger than a double can tell apart."""
     for i in range(KEYS):
         model.victims.rating[CURRENT, i] = 0.0
     model.victims.rating[CURRENT, 0] = -1.0
@@ -314,7 +315,7 @@ def add_to_rank(model: RoundModel, j: int) -> None:
 
 @inlined
 def compare_with_best(model: RoundModel) -> int:
-    """-1 where the position at hand has cheaper victims than the best so far (N4), 1 dearer."""
+    """-1 where the current node has cheaper victims than the best so far (N4), 1 where dearer."""
     for i in range(FIRST_VICTIM):
         if model.victims.rating[CURRENT, i] < model.victims.rating[BEST, i]:
             return -1

@@ -1,4 +1,4 @@
-"""After the pass: nodes that hold too much are made to fit (R6), and who may return does (R7)."""
+"""After the pass: oversubscribed nodes are made to fit (R6), and preempted runs return (R7)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from fairlead_scheduler.engine.state.run_states import (
 
 @entry_point
 def resolve_oversubscription(model: RoundModel) -> None:
-    """R6: wherever something was put on top of less urgent pieces, as few of them as needed go."""
+    """R6: preempt as few of the less urgent runs as needed wherever a job was placed on top of
+    them."""
     size = model.capacity.tree_types.size // 2
     for p in range(model.nodes.node_type.size):
         if model.capacity.tree_types[size + p] == 0:
@@ -50,7 +51,7 @@ def resolve_oversubscription(model: RoundModel) -> None:
 
 @internal
 def fits_on_own_node(model: RoundModel, j: int) -> bool:
-    """Whether a run that gave way has room on its own node beside everything."""
+    """Whether a preempted run fits on its own node beside all other runs."""
     return model.runs.state[j] == PREEMPTED and has_capacity(
         model, int(model.jobs.shape[j]), model.runs.position[j]
     )
@@ -58,7 +59,7 @@ def fits_on_own_node(model: RoundModel, j: int) -> bool:
 
 @internal
 def restore_gang(model: RoundModel, g: int) -> None:
-    """Members of a gang that gave way return, if that makes it as large as it must be, or none.
+    """Restore the preempted members of a gang if that makes it as large as it must be, or none.
 
     A gang that lost only members above `minSize` takes them back one by one.
     """
@@ -79,12 +80,12 @@ def restore_gang(model: RoundModel, g: int) -> None:
 
 @entry_point
 def run_second_pass(model: RoundModel, rows: Int64, first: Int64, away: Int64) -> None:
-    """R7: runs that gave way return to their own nodes where there is still room.
+    """R7: preempted runs return to their own nodes where they still fit.
 
     `rows` are those runs by queue, value they run at, priority, start, submission; `first` [Q+1]
-    is where each queue begins and is moved on. The queue that goes next is the one of R4, with
-    the value that the run runs at. A gang that is too small stands where the last of its members
-    stands; `away` [G] is how many of them are still to come.
+    is where each queue begins. The queue that is next is the one of R4, with the value that the run
+    runs at. A gang that is too small takes the place of the last of its members; `away` [G] is how
+    many of them are still to come.
     """
     while True:
         best = -1

@@ -1,4 +1,4 @@
-"""The ladder for one job (N2, N4, N6): free room, then balance of shares, then urgency."""
+"""The tiers for one job (N2, N4, N6): free capacity, fair-share preemption, urgency preemption."""
 
 # mypy: disable-error-code="no-any-return"
 # (what is read from a NamedTuple's arrays is a number, but numpy says Any)
@@ -41,12 +41,12 @@ ANY_VALUE: Final = -1
 
 @inlined
 def find_free_node(model: RoundModel, s: int, w: int) -> int:
-    """Rung (a): the first position in the order of N3 with room beside everything, or -1.
+    """Tier (a): the first position in the order of N3 with free capacity, or -1.
 
-    Of nodes that the shape prefers one that is preferred most (N1).
+    Nodes that the shape prefers most come first (N1).
 
-    Free room only falls while the pass goes on, so the search goes on where it last ended; what
-    gives room back resets the cursors of the shapes that it could serve.
+    Free capacity only falls during the pass, so the search continues where it last ended; what
+    frees capacity resets the cursors of the shapes that it could serve.
     """
     for k in range(model.shapes.type_bits.shape[2]):
         start = model.capacity.cursor[s, w, k]
@@ -72,10 +72,11 @@ def find_free_node(model: RoundModel, s: int, w: int) -> int:
 def find_free_node_for_member(
     model: RoundModel, j: int, s: int, w: int, label: int, value: int
 ) -> int:
-    """Rung (a) for a job of a gang, maybe bound to a label value, or one that avoids some nodes.
+    """Tier (a) for a member of a gang, which can be bound to a label value, or a job that avoids
+    nodes.
 
-    It moves no cursor: what a gang tries may be undone. Within a label value the search goes on
-    where the member before it ended, as long as they are of one shape.
+    It moves no cursor: what a gang tries can be undone. Within a label value the search continues
+    where that of the previous member ended, as long as they are of one shape.
     """
     if label >= 0:
         return find_free_node_with_label(model, j, s, w, label, value)
@@ -103,7 +104,7 @@ def find_free_node_for_member(
 def find_free_node_with_label(
     model: RoundModel, j: int, s: int, w: int, label: int, value: int
 ) -> int:
-    """The first position with room and this value of a label, of those preferred most."""
+    """The first position with free capacity and this label value, of those preferred most."""
     first = model.nodes.value_first[label, value]
     if model.counters[N_GROUP_SHAPE] == s + 1:
         first = model.counters[N_GROUP_AT]
@@ -128,7 +129,8 @@ def find_free_node_with_label(
 
 @internal
 def can_preempt_for_share(model: RoundModel, q: int, after: float) -> bool:
-    """Whether any other queue has evicted runs and so much that R13 could allow to take some."""
+    """Whether any other queue has evicted runs and holds enough for R13 to permit preempting
+    one."""
     for k in range(model.entitlements.weight.size):
         if k != q and model.usage.evicted_runs[k] > 0:
             held = 0.0
@@ -150,7 +152,8 @@ def can_preempt_for_urgency(model: RoundModel, level: int) -> bool:
 
 @internal
 def preempt_chosen(model: RoundModel, j: int) -> None:
-    """The chosen victims of tier (b) give way to `j`, mates with them, each for a token (L8)."""
+    """Preempt the chosen victims of tier (b) for `j`, with the members of their gangs that must go,
+    each for a token (L8)."""
     for k in range(model.counters[N_CHOSEN]):
         victim = model.victims.chosen[k]
         preempt_run(model, victim, CAUSE_FAIR_SHARE, j)
@@ -158,15 +161,15 @@ def preempt_chosen(model: RoundModel, j: int) -> None:
         if model.victims.chosen_takes_gang[k]:
             g = int(model.jobs.gang[victim])
             for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
-                mate = model.gangs.members[i]
-                if is_live(model.runs.state[mate]):
-                    preempt_run(model, mate, CAUSE_GANG, j)
+                member = model.gangs.members[i]
+                if is_live(model.runs.state[member]):
+                    preempt_run(model, member, CAUSE_GANG, j)
                     model.usage.tokens[model.usage.tokens.size - 1] -= 1.0
 
 
 @inlined
 def is_preemption_limited(model: RoundModel) -> bool:
-    """L8: whether there is no token left for the offer's first victim; its others may overdraw."""
+    """L8: whether no token is left for the offer's first victim; its further ones can overdraw."""
     if model.usage.tokens[model.usage.tokens.size - 1] >= 1.0 - TOLERANCE:
         return False
     for i in range(model.counters[N_JOURNAL]):  # noqa: SIM110 - kernels have no generators
@@ -179,8 +182,8 @@ def is_preemption_limited(model: RoundModel) -> bool:
 def place_job(model: RoundModel, j: int, after: float, label: int, value: int, top: int) -> int:
     """Place a queued job on the first tier that has a node, at home or away, no higher than `top`.
 
-    Returns 0, or the code that says why it found no place. `after` is the share / weight of its
-    queue with the whole offer placed; `label` and `value` bind it to a part of the pool.
+    Returns 0, or the code of why it was not placed. `after` is the share / weight of its queue
+    with the whole offer placed; `label` and `value` bind it to a part of the pool.
     """
     s = int(model.jobs.shape[j])
     q = int(model.jobs.queue[j])
@@ -222,7 +225,7 @@ def place_job(model: RoundModel, j: int, after: float, label: int, value: int, t
 
 @internal
 def reopen_shapes(model: RoundModel, mark: int) -> None:
-    """Room was given back by what the journal says before `mark`: whom could it serve?
+    """Reopen the shapes that the capacity could serve which the journal before `mark` freed.
 
     Cursors of those shapes go back to it, and where they were passed over they are tried again.
     """

@@ -1,4 +1,4 @@
-"""Which queue goes next (rule R4): a binary heap of queues by the standing of their offers."""
+"""Which queue is next (rule R4): a binary heap of queues, compared by their offers."""
 
 # mypy: disable-error-code="no-any-return"
 # (what is read from a NamedTuple's arrays is a number, but numpy says Any)
@@ -79,7 +79,8 @@ def sift_down(model: RoundModel, i: int) -> None:
 
 @inlined
 def rank_offer(model: RoundModel, q: int, whole: Int64, value: int, live: bool) -> None:
-    """Compute the standing of a queue's offer: amounts, class value, whether it runs already."""
+    """Compute what R4 compares of a queue's offer: amounts, class value, whether it runs
+    already."""
     weight = model.entitlements.weight[q]
     proposed = cost_with(model.usage.counted[q], whole, model.entitlements.cost_factor) / weight
     over = proposed > model.entitlements.budget[q] + TOLERANCE
@@ -108,7 +109,7 @@ def offer_job(model: RoundModel, q: int, j: int, kind: int) -> bool:
 
 @inlined
 def examine_next(model: RoundModel, q: int) -> int:
-    """The next queued job to look at, by its place in the order, or -1 when the queue is done."""
+    """The next queued job to examine, by its place in the order, or -1 when the queue is done."""
     if (
         model.progress.stop_code[q] != NOT_TRIED
         or model.progress.next_queued[q] >= model.jobs.order_end[q]
@@ -173,7 +174,7 @@ def find_offer(model: RoundModel, q: int) -> bool:
 
 @internal
 def offer_next_evicted(model: RoundModel, q: int) -> bool:
-    """Offer the queue's next evicted run, or gang where its last evicted member stands."""
+    """Offer the queue's next evicted run, or a gang at the place of its last evicted member."""
     while model.progress.next_evicted[q] < model.evicted.end[q]:
         j = model.evicted.rows[model.progress.next_evicted[q]]
         g = int(model.jobs.gang[j])
@@ -194,7 +195,7 @@ def offer_next_evicted(model: RoundModel, q: int) -> bool:
 
 @internal
 def offer_evicted_gang(model: RoundModel, q: int, j: int) -> None:
-    """Offer the evicted members that a gang needs, where its last one, `j`, stands."""
+    """Offer the evicted members that a gang needs, at the place of its last one, `j`."""
     g = int(model.jobs.gang[j])
     need = min(model.gangs.min_size[g], model.gangs.live[g])
     value = sum_members(model, g, model.gangs.first[g], model.gangs.queued_first[g], EVICTED, need)
@@ -221,10 +222,11 @@ def offer_next_member(model: RoundModel, q: int) -> bool:
 
 @internal
 def offer_gang(model: RoundModel, q: int, j: int) -> bool:
-    """A queued member of a gang is reached: is it, or its gang, an offer?
+    """Offer a queued member of a gang, or the gang, where the queue has reached it; False for
+    neither.
 
-    Members that are to start together are counted by the look-back together (L5): where the last of
-    them stands, so that it never cuts a gang.
+    Members that must start together are counted by the look-back (L5) at the place of the last one,
+    so that it never cuts a gang.
     """
     g = int(model.jobs.gang[j])
     if model.gangs.mode[g] == GANG_RUNS:
@@ -278,10 +280,10 @@ def start_plain_queues(model: RoundModel) -> None:
 
 @internal
 def renew_offers(model: RoundModel) -> None:
-    """Find new offers for queues whose own gave way, in whole or in part, to the one at hand.
+    """Find new offers for queues whose own offer was preempted, in whole or in part, by this one.
 
-    What waits in the heap stands there with what it would take back; left so, its queue would be
-    compared by an offer that it does not have any more.
+    An offer in the heap was compared with what it would return; unchanged, its queue would be
+    compared by an offer that it no longer has.
     """
     for i in range(model.counters[N_JOURNAL]):
         if model.journal[i] >= 0:
@@ -343,7 +345,7 @@ def make_heap(model: RoundModel) -> None:
 
 @internal
 def return_queues(model: RoundModel) -> None:
-    """Queues that had nothing left to try have again, for room was given back."""
+    """Return queues to the heap that have something to try again since capacity was freed."""
     model.counters[N_REOPENED] = 0
     for q in range(model.entitlements.weight.size):
         if (

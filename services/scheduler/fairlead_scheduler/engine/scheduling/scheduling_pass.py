@@ -1,4 +1,4 @@
-"""The pass over all offers: the queue that R4 names places its next job where N2 and N3 say."""
+"""The pass over all offers: the queue of R4 places its next job by N2 and N3."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def handle_new_job(model: RoundModel, q: int, j: int) -> None:
         avoids = model.avoided.first.size > 0 and model.avoided.first[j] >= 0
         if code != NOT_TRIED and not avoids:
             # The job keeps its place: when nothing behind it can be tried either, it is the first
-            # to be tried again once room was given back.
+            # to be tried again once capacity was freed.
             skip_shape(model, q, s, code)
             model.progress.examined[q] -= 1
             return
@@ -130,7 +130,7 @@ def handle_new_job(model: RoundModel, q: int, j: int) -> None:
 
 @internal
 def handle_other_offer(model: RoundModel, q: int, kind: int, j: int) -> bool:
-    """Handle an offer of something evicted or of a gang; False when the queue is to stop."""
+    """Handle an offer of an evicted run or of a gang; False when the queue must stop."""
     g = int(model.jobs.gang[j])
     if kind == EVICTED_RUN:
         if model.runs.state[j] == EVICTED:
@@ -186,7 +186,7 @@ def handle_other_offer(model: RoundModel, q: int, kind: int, j: int) -> bool:
 
 @inlined
 def skip_evicted(model: RoundModel, q: int, j: int) -> None:
-    """Go on behind an evicted run, in the order or among the members of its gang."""
+    """Continue after an evicted run, in the order or among the members of its gang."""
     if (
         model.progress.next_member[q] < model.progress.members_end[q]
         and model.gangs.members[model.progress.next_member[q]] == j
@@ -198,11 +198,12 @@ def skip_evicted(model: RoundModel, q: int, j: int) -> None:
 
 @inlined
 def check_limits(model: RoundModel, q: int, s: int, whole: Int64, jobs: int) -> int:
-    """Rules L2 to L4 and L7 for an offer of queued jobs: 0, or the code of what it met.
+    """Rules L2 to L4 and L7 for an offer of queued jobs: returns 0, or the code of the limit.
 
-    What stops the round is written to counters[N_STOP], what stops the queue to `queue_stop`, what
-    holds back single jobs of shape `s` to `pair_code`. A gang (s = -1) is only skipped, and L2 is
-    looked at elsewhere, for its members may be of several classes.
+    What stops the round is written to counters[N_STOP], what stops the queue to
+    `progress.stop_code`, what holds back single jobs of shape `s` to `progress.skip_code`. A gang
+    (s = -1) is only skipped; its L2 is checked elsewhere, because its members can be of several
+    classes.
     """
     code = NOT_TRIED
     for r in range(model.entitlements.cost_factor.size):

@@ -1,10 +1,10 @@
-"""Where room is cheapest (N4): on tier (b) from evicted runs, on tier (c) from less urgent ones.
+"""Victim search (N4): the node with the cheapest victims, on tier (b) or (c).
 
-In a pool of up to `FEW` nodes every node is looked at for every job. In a larger one each kind of
-taker has a *slot*: what room on each node would cost it, and a tournament over that. What was
-worked out may have become too good, so the winner is worked out anew and must win again; where
-somebody gave way or was put back a node may have become better, and is told to every slot.
-Decision 0012 says where this may differ from looking at every node.
+In a pool of up to `SCANNED_NODES_MAX` nodes every node is examined for every job. In a larger pool
+each kind of preemptor has a *slot* of the victim index: the rating of the victims on each node, and
+a tournament over the ratings. A rating can have become too good, so the winner is rated again and
+must win again; nodes on which a run was preempted or restored can have become better, and every
+slot rates them again. Decision 0012 says where this can differ from examining every node.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -41,20 +41,20 @@ from fairlead_scheduler.engine.state.round_state import (
 from fairlead_scheduler.engine.state.run_states import EVICTED, MIXED_PRIORITIES
 
 SINGLE_VICTIMS_MAX: Final = 64
-"""How many runs are looked at before all nodes are."""
+"""How many runs are examined before all nodes are."""
 SCANNED_NODES_MAX: Final = 64
-"""In pools of so many nodes all are looked at each time."""
+"""In pools of up to this many nodes all are examined each time."""
 SLOTS: Final = 16
-"""How many kinds of takers are remembered; the one used longest ago makes room."""
+"""How many kinds of preemptors are kept; the least recently used is replaced."""
 
 NOWHERE: Final = -1
 ANY_QUEUE: Final = -1
-"""In place of the queue, for takers of which no run is evicted."""
+"""In place of the queue, for preemptors whose queue has no evicted run."""
 
 
 @internal
 def find_sufficient_level(model: RoundModel, s: int, p: int, level: int, mode: int) -> int:
-    """The lowest level up to which pieces must be gone for the request to fit, or -1."""
+    """The lowest level up to which runs must be preempted for the request to fit, or -1."""
     size = model.capacity.tree_types.size // 2
     top = level + 1 if mode == FOR_SHARE else level
     for r in range(model.victims.need.size):
@@ -84,7 +84,7 @@ def find_cheapest_node(
 ) -> int:
     """N4: the position with the cheapest victims on tier (b) or (c), or -1.
 
-    The victims are left in `chosen`[:counters[N_CHOSEN]] with `chosen_gang`.
+    The victims are left in `victims.chosen`[:counters[N_CHOSEN]] with `chosen_takes_gang`.
     """
     s = int(model.jobs.shape[j])
     level = model.shapes.level[s, w]
@@ -134,7 +134,7 @@ def is_oversubscribed(model: RoundModel, p: int) -> bool:
 
 @inlined
 def choose_node(model: RoundModel) -> None:
-    """What was worked out last is the best so far."""
+    """Keep the current node as the best so far."""
     for k in range(KEYS):
         model.victims.rating[BEST, k] = model.victims.rating[CURRENT, k]
     for k in range(model.counters[N_TAKEN]):
@@ -163,7 +163,7 @@ def find_cheapest_in_index(model: RoundModel, j: int, w: int, after: float, mode
 
 @internal
 def find_slot(model: RoundModel, j: int, w: int, after: float, mode: int) -> int:
-    """The slot of this kind of taker, made or brought up to date."""
+    """The slot of this kind of preemptor, made or brought up to date."""
     s = int(model.jobs.shape[j])
     q = (
         int(model.jobs.queue[j])
@@ -211,7 +211,7 @@ def find_slot(model: RoundModel, j: int, w: int, after: float, mode: int) -> int
 def rate_node(
     model: RoundModel, slot: int, j: int, w: int, p: int, after: float, mode: int
 ) -> None:
-    """Work out what room for the job on position `p` costs; infinity where it gives none."""
+    """Rate the victims on position `p` for the job; infinity where there is no permitted set."""
     s = int(model.jobs.shape[j])
     level = model.shapes.level[s, w]
     model.victim_index.rating[slot, p, 0] = np.inf
@@ -296,15 +296,15 @@ def is_cheaper_run(model: RoundModel, a: int, b: int) -> bool:
 def find_single_victim(model: RoundModel, j: int, w: int, after: float) -> int:
     """N4 on tier (b) where one run is enough, without looking at every node; -1 = look at all.
 
-    Among the queues that R13 allows to take from, and that have evicted runs at the lowest level
-    any of them has, the one furthest above its share gives: its cheapest run that is on a node
-    which suits and makes room enough is what looking at every node would find, provided that it is
-    no member of a gang, that priorities do not differ, and that no cheaper one would do only
-    together with others. Where one of that does not hold, all nodes are looked at.
+    Among the queues that R13 permits to preempt, and that have evicted runs at the lowest level of
+    any of them, the one furthest above its share is the victim's: its cheapest run on an eligible
+    node that frees enough is what examining every node would find, provided that it is not a member
+    of a gang, that priorities do not differ, and that no cheaper run would do only together with
+    others. Where one of these does not hold, all nodes are examined.
     """
     s = int(model.jobs.shape[j])
     size = model.capacity.tree_types.size // 2
-    giver = -1
+    victim_queue = -1
     first = -1
     tied = 0
     for q in range(model.entitlements.weight.size):
@@ -315,34 +315,34 @@ def find_single_victim(model: RoundModel, j: int, w: int, after: float) -> int:
         while model.runs.state[model.evicted.cheapest[model.evicted.cheapest_next[q]]] != EVICTED:
             model.evicted.cheapest_next[q] += 1
         k = model.evicted.cheapest[model.evicted.cheapest_next[q]]
-        if giver < 0 or model.runs.level[k] < model.runs.level[first]:
-            giver, first, tied = q, k, 0
+        if victim_queue < 0 or model.runs.level[k] < model.runs.level[first]:
+            victim_queue, first, tied = q, k, 0
             continue
         if (
             model.runs.level[k] > model.runs.level[first]
-            or model.usage.share_steps[q] < model.usage.share_steps[giver]
+            or model.usage.share_steps[q] < model.usage.share_steps[victim_queue]
         ):
             continue
-        if model.usage.share_steps[q] == model.usage.share_steps[giver]:
-            if model.evicted.priority[q] != model.evicted.priority[giver]:
+        if model.usage.share_steps[q] == model.usage.share_steps[victim_queue]:
+            if model.evicted.priority[q] != model.evicted.priority[victim_queue]:
                 return NOWHERE
             tied = 1
             if not is_cheaper_run(model, k, first):
                 continue
         else:
             tied = 0
-        giver, first = q, k
+        victim_queue, first = q, k
     if (
-        giver < 0
+        victim_queue < 0
         or model.runs.level[first] > model.shapes.level[s, w]
-        or model.evicted.priority[giver] == MIXED_PRIORITIES
+        or model.evicted.priority[victim_queue] == MIXED_PRIORITIES
     ):
         return NOWHERE
     for i in range(
-        model.evicted.cheapest_next[giver],
+        model.evicted.cheapest_next[victim_queue],
         min(
-            model.evicted.cheapest_next[giver] + SINGLE_VICTIMS_MAX,
-            model.evicted.cheapest_first[giver + 1],
+            model.evicted.cheapest_next[victim_queue] + SINGLE_VICTIMS_MAX,
+            model.evicted.cheapest_first[victim_queue + 1],
         ),
     ):
         k = model.evicted.cheapest[i]
@@ -355,11 +355,11 @@ def find_single_victim(model: RoundModel, j: int, w: int, after: float) -> int:
         if model.jobs.gang[k] >= 0 or model.runs.level[k] != model.runs.level[first]:
             return NOWHERE
         for r in range(model.shapes.request.shape[1]):
-            room = (
+            free = (
                 model.capacity.tree[size + model.runs.position[k], r]
                 + model.shapes.request[model.jobs.shape[k], r]
             )
-            if model.shapes.request[s, r] > room:
+            if model.shapes.request[s, r] > free:
                 return NOWHERE
         model.victims.chosen[0] = k
         model.victims.chosen_takes_gang[0] = 0

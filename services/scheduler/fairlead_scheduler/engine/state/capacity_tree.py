@@ -1,4 +1,5 @@
-"""The tournament tree over nodes: the first node in order that has room, in one descent.
+"""The tournament tree over nodes: the first node in order with enough free capacity, in one
+descent.
 
 Leaves are nodes in the order of N3; an inner node holds, per resource, the greatest free amount of
 any leaf below it, and which node types are below it as bits (type modulo 64). The greatest amounts
@@ -41,7 +42,7 @@ def build_tree(free: Int64, bits: Bits) -> tuple[Int64, Bits]:
 
 @inlined
 def find_first_fit(tree: Int64, types: Bits, request: Int64, bits: np.uint64, start: int) -> int:
-    """The first leaf from `start` on with room for `request` and one of the type bits, or -1."""
+    """The first leaf from `start` on where `request` fits and a type bit matches, or -1."""
     size = types.size // 2
     resources = request.size
     if start >= size:

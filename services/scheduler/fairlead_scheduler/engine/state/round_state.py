@@ -15,11 +15,11 @@ from fairlead_scheduler.engine.state.capacity_tree import subtract_request
 from fairlead_scheduler.engine.state.round_model import RoundModel
 
 NOT_ELIGIBLE: Final = 255
-"""In `Tables.rank`: nodes of the type never suit the shape."""
+"""In `ShapeTable.type_rank`: nodes of the type are never eligible for the shape."""
 TOLERANCE: Final = 1e-9
 """Amounts closer than this are equal (R4, R13)."""
 
-# Scalars of the model, by index into `Model.number`.
+# Scalars of the model, by index into `RoundModel.counters`.
 N_PLACED: Final = 0
 N_STOP: Final = 1
 N_QUEUES: Final = 2
@@ -34,9 +34,9 @@ N_TURN: Final = 10
 N_SPENT: Final = 11
 COUNTERS: Final = 16
 
-# What a queue offers (`Model.offer_kind`).
+# What a queue offers (`QueueOffers.kind`).
 NEW_JOB: Final = 0
-"""a queued job, on the whole ladder"""
+"""a queued job, on all tiers"""
 NEW_GANG: Final = 1
 """the first `minSize` queued members of a gang"""
 FURTHER_MEMBER: Final = 2
@@ -61,22 +61,22 @@ DOES_NOT_FIT: Final = int(Code.GANG_DOES_NOT_FIT)
 
 
 @inlined
-def cost_with(stands: Int64, whole: Int64, factor: Float) -> float:
+def cost_with(held: Int64, whole: Int64, factor: Float) -> float:
     """Cost of what is held together with `whole`."""
     result = 0.0
     for r in range(factor.size):
-        amount = (stands[r] + whole[r]) * factor[r]
+        amount = (held[r] + whole[r]) * factor[r]
         if amount > result:
             result = amount
     return result
 
 
 @inlined
-def cost_of(stands: Int64, factor: Float) -> float:
+def cost_of(held: Int64, factor: Float) -> float:
     """Cost of what is held."""
     result = 0.0
     for r in range(factor.size):
-        amount = stands[r] * factor[r]
+        amount = held[r] * factor[r]
         if amount > result:
             result = amount
     return result
@@ -84,7 +84,7 @@ def cost_of(stands: Int64, factor: Float) -> float:
 
 @inlined
 def exceeds_class_limit(model: RoundModel, q: int, c: int, whole: Int64) -> bool:
-    """L2: whether the queue's limit for a class does not leave so much."""
+    """L2: whether the amounts exceed the queue's limit for a class."""
     for r in range(model.entitlements.cost_factor.size):
         after = model.usage.by_class[q, c, r] + whole[r]
         if whole[r] > 0 and after > model.entitlements.class_limit[q, c, r] * (1.0 + TOLERANCE):
@@ -94,7 +94,7 @@ def exceeds_class_limit(model: RoundModel, q: int, c: int, whole: Int64) -> bool
 
 @inlined
 def skip_shape(model: RoundModel, q: int, s: int, code: int) -> None:
-    """From now on jobs of this shape are not offered by this queue, for this reason."""
+    """Stop offering jobs of this shape from this queue, for this reason."""
     if model.progress.skip_code[q, s] == NOT_TRIED:
         model.progress.skip_code[q, s] = code
         if model.progress.jobs_left[q, s] > 0:
@@ -103,7 +103,7 @@ def skip_shape(model: RoundModel, q: int, s: int, code: int) -> None:
 
 @inlined
 def count_handled(model: RoundModel, q: int, s: int) -> None:
-    """One job of the shape less to look at."""
+    """Count one job of the shape as handled."""
     model.progress.jobs_left[q, s] -= 1
     if model.progress.jobs_left[q, s] == 0 and model.progress.skip_code[q, s] == NOT_TRIED:
         model.progress.open_shapes[q] -= 1
@@ -130,7 +130,7 @@ def allocate(model: RoundModel, q: int, j: int, s: int, w: int, p: int) -> None:
 
 @inlined
 def undo_allocation(model: RoundModel, q: int, s: int, p: int) -> None:
-    """Undo the last `place`, which was on position `p`."""
+    """Undo the last `allocate`, which was on position `p`."""
     n = model.counters[N_PLACED] - 1
     model.counters[N_PLACED] = n
     subtract_request(model.capacity.tree, p, model.shapes.request[s], -1)

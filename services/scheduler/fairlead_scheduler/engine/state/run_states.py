@@ -1,17 +1,17 @@
-"""What could be stopped, and for whom: the part of the model that preemption and gangs need.
+"""States of runs: placing, evicting, preempting and returning them in the model.
 
-Runs and new placements are *pieces* on a position, linked per position. A piece is in one of these
-states; `LIVE` ones hold room.
+Runs and new placements are linked per position. Each is in one of these states; live ones (RUNNING
+to PLACED) hold capacity.
 
     QUEUED    waits                                  -> PLACED
     RUNNING   runs, was not evicted                  -> PREEMPTED
-    EVICTED   runs, off its node in thought (R2)     -> RETURNED, PREEMPTED
+    EVICTED   runs, evicted in the model (R2)        -> RETURNED, PREEMPTED
     RETURNED  was evicted and is back (R5, R7)       -> PREEMPTED
     PLACED    new in this round                      -> DISPLACED
-    PREEMPTED gave way; preempted unless it returns
-    DISPLACED was new, gave way in the same round: waits on
-    EXCLUDED  takes no part: runs on lost nodes
-    FAILED    waited and ends now (`rest: fail`, all nodes tried)
+    PREEMPTED was displaced; preempted unless it returns
+    DISPLACED was placed and displaced in the same round: stays queued
+    EXCLUDED  takes no part: a run on a lost node
+    FAILED    was queued and ends now (`rest: fail`, all nodes tried)
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -52,12 +52,12 @@ MIXED_PRIORITIES: Final = (1 << 63) - 1
 """`one_priority` of queues whose evicted runs differ in priority."""
 
 SHARE_STEPS: Final = 1e9
-"""How far above its share a queue is, is compared in steps of 1e-9 (a total order, see R4)."""
+"""Shares of queues are compared in steps of 1e-9 (a total order, see R4)."""
 
 SHARE_STEPS_MAX: Final = 2.0**62
-"""No queue is further above its share than so many steps."""
+"""The greatest share that is distinguished, in steps."""
 
-# What a gang's queued members are offered as (`Runs.gang_mode`).
+# How a gang's queued members are offered (`GangTables.mode`).
 GANG_WAITS: Final = 0
 GANG_RUNS: Final = 1
 SINGLES: Final = 2
@@ -66,19 +66,19 @@ GANG_NOT_OFFERED: Final = 3
 
 @inlined
 def is_live(state: int) -> bool:
-    """Whether a piece in this state holds room."""
+    """Whether a run in this state holds capacity."""
     return RUNNING <= state <= PLACED
 
 
 @inlined
 def to_share_steps(held: float, entitled: float) -> int:
-    """How far what is held is above what its queue is entitled to."""
+    """Held / entitled share, in steps."""
     return int(min(held / max(entitled, 1e-9) * SHARE_STEPS, SHARE_STEPS_MAX) + 0.5)
 
 
 @inlined
 def update_share(model: RoundModel, q: int) -> None:
-    """Recompute how far the queue is above what it is entitled to."""
+    """Compute again how far the queue is above its entitled share."""
     above = 0.0
     for r in range(model.entitlements.cost_factor.size):
         above = max(
@@ -91,7 +91,7 @@ def update_share(model: RoundModel, q: int) -> None:
 
 @inlined
 def record_change(model: RoundModel, p: int) -> None:
-    """The position may give room more cheaply than it did."""
+    """Record that the victims on the position can have become cheaper."""
     if model.victim_index.changed.size > 0:
         model.victim_index.changed[model.counters[N_FREED] % model.victim_index.changed.size] = p
         model.counters[N_FREED] += 1
@@ -99,7 +99,7 @@ def record_change(model: RoundModel, p: int) -> None:
 
 @internal
 def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
-    """A queued job becomes a piece on position `p` (round_state.py's `place` does the rest)."""
+    """Add a placement on position `p`; `round_state.allocate` does the rest."""
     q = int(model.jobs.queue[j])
     s = int(model.jobs.shape[j])
     model.runs.state[j] = PLACED
@@ -127,7 +127,7 @@ def add_placement(model: RoundModel, j: int, w: int, p: int, tier: int) -> None:
 
 @internal
 def remove_placement(model: RoundModel, j: int) -> None:
-    """Undo `put`. What was put last on a position must be undone first."""
+    """Undo `add_placement`. What was added last on a position must be removed first."""
     q = int(model.jobs.queue[j])
     s = int(model.jobs.shape[j])
     p = model.runs.position[j]
@@ -147,7 +147,8 @@ def remove_placement(model: RoundModel, j: int) -> None:
 
 @internal
 def count_run(model: RoundModel, j: int, sign: int) -> None:
-    """Take a live piece off its position (sign -1) or put it back into its state (sign 1)."""
+    """Count a live run (sign 1), or count it no longer (sign -1), in capacity, usage and its
+    gang."""
     s = int(model.jobs.shape[j])
     q = int(model.jobs.queue[j])
     p = model.runs.position[j]
@@ -180,7 +181,8 @@ def count_run(model: RoundModel, j: int, sign: int) -> None:
 
 @internal
 def preempt_run(model: RoundModel, j: int, cause: int, for_job: int) -> None:
-    """A live piece gives way: its room is free, and it is written down for whom."""
+    """Preempt a live run for a job: its capacity is free, and the cause and the job are
+    recorded."""
     q = int(model.jobs.queue[j])
     model.runs.share_before[j] = model.usage.share_steps[q] / SHARE_STEPS
     count_run(model, j, -1)
@@ -194,7 +196,7 @@ def preempt_run(model: RoundModel, j: int, cause: int, for_job: int) -> None:
 
 @internal
 def restore_run(model: RoundModel, j: int, state: int) -> None:
-    """Undo `give_way`, into this state."""
+    """Undo `preempt_run`, into this state."""
     model.runs.state[j] = state
     if state == EVICTED:
         model.evicted.cheapest_next[model.jobs.queue[j]] = model.evicted.cheapest_first[
@@ -205,7 +207,7 @@ def restore_run(model: RoundModel, j: int, state: int) -> None:
 
 @internal
 def return_run(model: RoundModel, j: int) -> None:
-    """An evicted run is back on its own node (R5): it was counted there all along."""
+    """Return an evicted run to its own node (R5), where its request was counted all along."""
     s = int(model.jobs.shape[j])
     q = int(model.jobs.queue[j])
     model.runs.state[j] = RETURNED
@@ -223,9 +225,9 @@ def return_run(model: RoundModel, j: int) -> None:
 
 @internal
 def can_return(model: RoundModel, j: int) -> bool:
-    """R5: whether an evicted run finds room on its node when what is less urgent does not count.
+    """R5: whether an evicted run fits on its node when less urgent runs do not count.
 
-    Nodes that get nothing new have lost nothing either, so runs always return there.
+    Nodes that accept no new jobs have no new ones, so runs always return there.
     """
     p = model.runs.position[j]
     size = model.capacity.tree_types.size // 2
@@ -233,12 +235,12 @@ def can_return(model: RoundModel, j: int) -> bool:
         return True
     s = int(model.jobs.shape[j])
     for r in range(model.shapes.request.shape[1]):
-        room = model.capacity.tree[size + p, r]
+        free = model.capacity.tree[size + p, r]
         for lv in range(model.capacity.runs_at_level.size):
-            room += model.capacity.evicted[p, lv, r]
+            free += model.capacity.evicted[p, lv, r]
             if lv < model.runs.level[j]:
-                room += model.capacity.preemptible[p, lv, r]
-        if model.shapes.request[s, r] > room:
+                free += model.capacity.preemptible[p, lv, r]
+        if model.shapes.request[s, r] > free:
             return False
     return True
 
