@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from html import unescape
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
+import jwt
 import pytest
 from playwright.async_api import expect
 
@@ -14,6 +16,7 @@ from fairlead_common.service import clock
 from fairlead_common.service.access_settings import RoleBinding
 from fairlead_common.web import auth
 from fairlead_common.web.auth.oidc import Issuers, IssuerUnavailable
+from fairlead_submit.http import oidc_sign_in
 from tests.e2e.pages.test_pages import browser_page
 from tests.integration.doors.test_sessions import make_token
 from tests.integration.doors.whole import Whole, anonymous, whole
@@ -108,6 +111,45 @@ async def test_a_person_signs_in_and_has_the_roles_that_the_settings_give(
         home = {"Origin": f"http://127.0.0.1:{app.port}"}
         assert (await browser.post("/sign-out", headers=home)).status_code == 303
         assert (await browser.get("/api/v1/jobs")).status_code == 401
+
+
+async def test_signing_out_ends_the_session_with_the_provider_as_well(
+    known: Provider, database: str, valkey_url: str
+) -> None:
+    known.ends_sessions = True
+    async with (
+        trusting(known, database, valkey_url) as app,
+        anonymous(app) as browser,
+        httpx2.AsyncClient() as elsewhere,
+    ):
+        await signed_in(browser, known)
+        home = f"http://127.0.0.1:{app.port}"
+        page = await browser.post("/sign-out", headers={"Origin": home})
+        assert page.status_code == 200
+        assert (await browser.get("/api/v1/jobs")).status_code == 401
+        address = unescape(page.text.partition("url=")[2].partition('"')[0])
+        assert address.startswith(f"{known.url}/logout?")
+        await elsewhere.get(address)
+        (asked,) = known.ended
+        assert asked["client_id"] == CLIENT
+        assert asked["post_logout_redirect_uri"] == f"{home}/"
+        said = jwt.decode(asked["id_token_hint"], options={"verify_signature": False})
+        assert (said["iss"], said["sub"]) == (known.url, "ann")
+        again = await browser.post("/sign-out", headers={"Origin": home})
+        assert again.status_code in (303, 401), "nothing is remembered of the provider"
+
+
+async def test_a_foreign_provider_in_the_cookie_is_not_visited(known: Provider, app: Whole) -> None:
+    known.ends_sessions = True
+    async with anonymous(app) as browser:
+        await signed_in(browser, known)
+        forged = oidc_sign_in.provider_session("https://evil.example", "")
+        name = oidc_sign_in.provider_cookie(browser.base_url.netloc.decode())
+        for cookie in (forged, "odd", "%%%"):
+            browser.cookies.set(name, cookie, domain="127.0.0.1", path="/sign-out")
+            home = {"Origin": f"http://127.0.0.1:{app.port}"}
+            answer = await browser.post("/sign-out", headers=home)
+            assert "evil" not in answer.text + answer.headers.get("location", "")
 
 
 async def test_an_answer_counts_once_and_only_in_the_browser_that_asked(

@@ -351,5 +351,8 @@ async def test_an_export_has_what_decides_where_a_job_runs_if_asked(
         assert (submission["maxRuntimeSeconds"], submission["after"]) == (60, [job_id("b")])
         assert submission["retry"] == {"limit": 2, "on": ["oom"]}
         assert (submission["whenInfeasible"], submission["onPreemption"]) == ("reject", "requeue")
+        table = (await world.get("/jobs/export.csv", include="submission")).text
+        (row,) = csv.DictReader(table.splitlines())
+        assert json.loads(row["submission"]) == line["submission"]
         (plain,) = await world.lines("/jobs/export.csv", format="ndjson")
         assert "submission" not in plain

@@ -45,6 +45,8 @@ class Provider:
         self.changes: dict[str, object] = {}
         self.codes: dict[str, dict[str, str]] = {}
         self.asked: list[dict[str, str]] = []
+        self.ends_sessions = False
+        self.ended: list[dict[str, str]] = []
 
     def rotate(self, *names: str, kind: str = "RS256") -> None:
         """Publish keys of these names and no others. `Any` above: keys of three libraries."""
@@ -84,6 +86,7 @@ class Provider:
             "authorization_endpoint": f"{self.url}/authorize",
             "token_endpoint": f"{self.url}/token",
             "token_endpoint_auth_methods_supported": self.auth_methods,
+            **({"end_session_endpoint": f"{self.url}/logout"} if self.ends_sessions else {}),
         }
 
     def authorize(self, asked: Mapping[str, str]) -> str:
@@ -169,6 +172,11 @@ async def provider() -> AsyncIterator[Provider]:
         except Wrong as error:
             return Response(str(error), status_code=400)
 
+    @router.get("/logout")
+    async def logout(request: Request) -> Response:
+        running.ended.append(dict(request.query_params))
+        return HTMLResponse("signed out")
+
     @router.post("/token")
     async def token(request: Request) -> Response:
         form = dict(parse_qsl((await request.body()).decode()))
@@ -177,7 +185,7 @@ async def provider() -> AsyncIterator[Provider]:
         except Wrong as error:
             return JSONResponse({"error": str(error)}, status_code=400)
 
-    open_below = ("/.well-known/", "/keys", "/authorize", "/token")
+    open_below = ("/.well-known/", "/keys", "/authorize", "/token", "/logout")
     app = server.build_app("provider", [router], {}, Settings(), open_below=open_below)
     task = asyncio.create_task(server.serve(app, "127.0.0.1", port))
     await _listening(port)

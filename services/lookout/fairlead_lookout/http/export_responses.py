@@ -14,7 +14,7 @@ class SubmissionResponse(responses.ResponseBody, frozen=True, kw_only=True):
     and units, `nodeSelector`, `affinity`, `preferred` and `tolerations`.
     """
 
-    shape: msgspec.Raw
+    shape: shapes.Shape
     after: tuple[str, ...] = ()
     hold: bool = False
     start_after: str | None = None
@@ -42,7 +42,7 @@ def add_submission(
     return JobWithSubmission(
         **msgspec.structs.asdict(responses.describe_exported_job(job, row)),
         submission=SubmissionResponse(
-            shape=shapes.encode(shape),
+            shape=shape,
             after=submitted.after,
             hold=submitted.hold,
             start_after=responses.format_time(submitted.start_after_ms),

@@ -21,6 +21,10 @@ PATH: Final = "/sign-in"
 CALLBACK: Final = "/sign-in/callback"
 ATTEMPT_S: Final = 600
 """How long somebody is given to sign in with the provider."""
+SIGN_OUT: Final = "/sign-out"
+PROVIDER_COOKIE: Final = "fairlead_provider"
+ID_TOKEN_LENGTH_MAX: Final = 2_800
+"""Browsers keep cookies of 4 KiB."""
 SECRETS: Final = 3
 """Secrets of an attempt: state, nonce and verifier."""
 TARGET_LENGTH_MAX: Final = 1_000
@@ -34,6 +38,13 @@ class Attempt(msgspec.Struct, frozen=True):
     nonce: str
     verifier: str
     target: str
+
+
+class ProviderSession(msgspec.Struct, frozen=True):
+    """With which provider a browser has signed in."""
+
+    issuer: str
+    id_token: str
 
 
 def attempt(issuer: Issuer, secrets: Sequence[str], target: str) -> Attempt:
@@ -75,6 +86,33 @@ def opened(key: str, cookie: str, state: str, now_ms: int) -> Attempt | None:
         return None
     begun = msgspec.json.decode(text, type=Attempt)
     return begun if hmac.compare_digest(begun.state.encode(), state.encode()) else None
+
+
+def provider_cookie(host: str) -> str:
+    """The name of the cookie that remembers with which provider a browser has signed in."""
+    return auth.cookie_name(host).replace(auth.COOKIE, PROVIDER_COOKIE, 1)
+
+
+def provider_session(issuer: str, id_token: str) -> str:
+    """The value of that cookie: the issuer, and its ID token unless it is too long for a cookie."""
+    kept = ProviderSession(issuer, id_token if len(id_token) <= ID_TOKEN_LENGTH_MAX else "")
+    return base64.urlsafe_b64encode(msgspec.json.encode(kept)).decode()
+
+
+def read_provider_session(cookie: str) -> ProviderSession | None:
+    """What the cookie says, if it can be read."""
+    try:
+        return msgspec.json.decode(base64.urlsafe_b64decode(cookie), type=ProviderSession)
+    except (ValueError, msgspec.DecodeError):
+        return None
+
+
+def end_session_url(endpoint: str, issuer: Issuer, id_token: str, redirect_uri: str) -> str:
+    """Where the browser ends its session with the provider (OpenID RP-Initiated Logout 1.0)."""
+    query = {"client_id": issuer.client_id, "post_logout_redirect_uri": redirect_uri}
+    if id_token:
+        query["id_token_hint"] = id_token
+    return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
 
 
 def local_path(target: str) -> str:

@@ -173,8 +173,18 @@ def _add_callback_route(
         caller = await authenticator.issuers.signed_in(provider, id_token, begun.nonce)
         session = await _session_of_person(pool, caller, provider.issuer.session_s)
         # A redirect would still count as the provider's, and would not carry a strict cookie.
-        response = HTMLResponse(_leading_on(begun.target), headers=_NO_STORE)
-        set_session(response, request, session, int(provider.issuer.session_s))
+        response = HTMLResponse(_leading_on("Signed in.", begun.target), headers=_NO_STORE)
+        session_s = int(provider.issuer.session_s)
+        set_session(response, request, session, session_s)
+        response.set_cookie(
+            oidc_sign_in.provider_cookie(request.headers.get("host", "")),
+            oidc_sign_in.provider_session(provider.issuer.issuer, id_token),
+            max_age=session_s,
+            path=oidc_sign_in.SIGN_OUT,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
         response.delete_cookie(
             oidc_sign_in.COOKIE, path=oidc_sign_in.PATH, httponly=True, samesite="lax"
         )
@@ -252,11 +262,30 @@ def refusal_page(request: Request, problem: Problem) -> Response:
     return HTMLResponse(_page(body), plain.status_code, {**headers, **_NO_STORE})
 
 
-def _leading_on(target: str) -> str:
+async def provider_sign_out(request: Request, authenticator: Authenticator) -> Response | None:
+    """A page that leads on to the provider, to end the browser's session there as well; None where
+    the browser has not signed in with one, or that has no address for it.
+    """
+    host = request.headers.get("host", "")
+    cookie = request.cookies.get(oidc_sign_in.provider_cookie(host), "")
+    session = oidc_sign_in.read_provider_session(cookie) if cookie else None
+    provider = None if session is None else authenticator.issuers.provider(session.issuer)
+    if session is None or provider is None:
+        return None
+    endpoint = await provider.end_session_endpoint()
+    if endpoint is None:
+        return None
+    home = f"{request.url.scheme}://{host}/"
+    url = oidc_sign_in.end_session_url(endpoint, provider.issuer, session.id_token, home)
+    # A redirect of a form to another site is against the pages' Content-Security-Policy.
+    return HTMLResponse(_leading_on("Signed out of Fairlead.", url), headers=_NO_STORE)
+
+
+def _leading_on(done: str, target: str) -> str:
     """A page of our own that goes on to another one at once."""
     path = html.escape(target)
     return _page(
-        f'<p>Signed in. <a href="{path}">Go on</a></p>',
+        f'<p>{done} <a href="{path}">Go on</a></p>',
         f'<meta http-equiv="refresh" content="0; url={path}">',
     )
 

@@ -27,7 +27,13 @@ from fairlead_common.web.auth import Authenticator, Caller
 from fairlead_common.web.query_validation import After, Wait
 from fairlead_submit.domain import name_rules, request_types, validation
 from fairlead_submit.domain.decoding import Decoder, invalid
-from fairlead_submit.http import openapi_schemas, query_parameters, request_body, sign_in_routes
+from fairlead_submit.http import (
+    oidc_sign_in,
+    openapi_schemas,
+    query_parameters,
+    request_body,
+    sign_in_routes,
+)
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store import token_store
 from fairlead_submit.store.schema import SQL
@@ -232,16 +238,29 @@ def _add_session_routes(
         "/sign-out",
         summary="End the session of this browser",
         status_code=303,
-        responses={303: {"description": "Signed out."}, **openapi_schemas.problems()},
+        responses={
+            200: {"description": "Signed out; the page leads on to the OpenID provider."},
+            303: {"description": "Signed out."},
+            **openapi_schemas.problems(),
+        },
     )
     async def sign_out(request: Request) -> Response:
-        cookie = auth.cookie_name(request.headers.get("host", ""))
+        host = request.headers.get("host", "")
+        cookie = auth.cookie_name(host)
         token = request.cookies.get(cookie, "")
         with db.translate_errors():
             await token_store.sign_out(pool, token)
         authenticator.forget(auth.digest(token))
-        response = Response(status_code=303, headers={"Location": "/", **_NO_STORE})
+        response = await sign_in_routes.provider_sign_out(request, authenticator)
+        if response is None:
+            response = Response(status_code=303, headers={"Location": "/", **_NO_STORE})
         response.delete_cookie(cookie, httponly=True, samesite="strict")
+        response.delete_cookie(
+            oidc_sign_in.provider_cookie(host),
+            path=oidc_sign_in.SIGN_OUT,
+            httponly=True,
+            samesite="strict",
+        )
         return response
 
 

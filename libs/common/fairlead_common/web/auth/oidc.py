@@ -74,6 +74,13 @@ class Provider:
         self._check_secure(address)
         return address
 
+    async def end_session_endpoint(self) -> str | None:
+        """Where a browser signs out of the provider, if its discovery document says so."""
+        try:
+            return await self.endpoint("end_session_endpoint")
+        except IssuerUnavailable:
+            return None
+
     async def claims(self, token: str, audience: str) -> Mapping[str, Any]:
         """The claims of a token, verified. Raises `PyJWTError`, a 401 `Problem`, or
         `IssuerUnavailable`.
