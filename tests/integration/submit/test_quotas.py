@@ -1,10 +1,12 @@
 """Quotas: live jobs and bytes of a queue and of all, with the reason and the way out."""
 
+import asyncio
+
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events
 from fairlead_submit.domain.policy import Quotas
 from tests.integration.submit.submit_and_lookout import watched
-from tests.integration.submit.submit_server import Answer
+from tests.integration.submit.submit_server import Answer, Served, served
 
 RUN = {"command": ["true"]}
 
@@ -71,3 +73,38 @@ async def test_what_is_known_already_needs_no_quota(fresh_database: str, valkey_
         again = await submit.submit([job])
         assert again.status_code == 200, again.text
         assert again.json()["jobs"][0]["duplicate"]
+
+
+async def test_requests_at_the_same_time_do_not_exceed_a_quota_together(
+    fresh_database: str, valkey_url: str
+) -> None:
+    settings = {"quotas": Quotas(queue_jobs_max=5)}
+    async with watched(fresh_database, valkey_url, submit_settings=settings) as submit:
+        await submit.seen((await submit.submit([RUN])).json()["position"])
+        answers = await asyncio.gather(*(submit.submit([RUN]) for _ in range(20)))
+        assert sorted(answer.status_code for answer in answers) == [200] * 4 + [403] * 16
+
+
+async def test_several_processes_exceed_a_quota_by_what_is_left_of_it_for_each_at_most(
+    fresh_database: str, valkey_url: str
+) -> None:
+    """Each process knows of the others' appends through the view only, so each takes at most what
+    was left when it read the view. Once the view has them, all refuse."""
+    settings = {"quotas": Quotas(queue_jobs_max=5)}
+    async with (
+        watched(fresh_database, valkey_url, submit_settings=settings) as one,
+        served(fresh_database, settings=settings) as other,
+    ):
+        own, other.queue = other.queue, one.queue
+        assert own != one.queue
+        await one.seen((await one.submit([RUN])).json()["position"])
+        processes: tuple[Served, ...] = (one, other)
+        answers = await asyncio.gather(
+            *(process.submit([RUN]) for _ in range(20) for process in processes)
+        )
+        taken = [answer.json()["position"] for answer in answers if answer.status_code == 200]
+        assert 5 <= 1 + len(taken) <= 5 * len(processes)
+        for position in taken:
+            await one.seen(position)
+        for process in processes:
+            refused(await process.submit([RUN]), f"has {1 + len(taken)} live jobs")
