@@ -40,7 +40,7 @@ async def test_tables_agree_with_a_plain_fold(
         told = await world.lines(f"/jobsets/{QUEUE}/{JOB_SET}/events", after)
         plain = PlainView()
         plain.fold(*_log(world.log.core))
-    assert told == plain.told[QUEUE, JOB_SET]
+    assert told == plain.published[QUEUE, JOB_SET]
     connection = await asyncpg.connect(fresh_database)
     try:
         await _compare(connection, plain)

@@ -253,7 +253,7 @@ async def test_a_long_poll_answers_when_the_job_set_changed(
         assert (await finishing).json()["live"] == 0
 
 
-async def test_a_long_poll_may_begin_before_what_it_is_about_is_there(
+async def test_a_long_poll_can_start_before_its_job_set_exists(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as world:
@@ -291,7 +291,9 @@ async def test_long_polls_are_bounded_and_keep_nobody_from_reading(
         assert (await waiting).json()["state"] == "LEASED"
 
 
-async def test_a_position_that_never_comes_is_said_so(fresh_database: str, valkey_url: str) -> None:
+async def test_a_wait_for_a_position_that_is_not_reached_is_a_503(
+    fresh_database: str, valkey_url: str
+) -> None:
     async with running(fresh_database, valkey_url) as world:
         answer = await world.get("/jobs", after=encode({3: 1_000}), wait="100ms")
         assert answer.status_code == 503
@@ -344,7 +346,7 @@ async def test_a_cursor_of_another_list_is_refused(fresh_database: str, valkey_u
         assert answer.json()["errors"][0]["pointer"] == "/query/cursor"
 
 
-async def test_names_that_no_text_of_postgres_may_hold_find_nothing(
+async def test_names_that_postgres_cannot_store_find_nothing(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as world:
@@ -361,7 +363,7 @@ async def test_names_that_no_text_of_postgres_may_hold_find_nothing(
             assert "NUL" in fault["detail"]
 
 
-async def test_clusters_and_logs_of_a_cluster_that_is_gone(
+async def test_a_cluster_without_heartbeat_has_nodes_but_no_logs(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as world:

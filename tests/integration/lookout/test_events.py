@@ -136,7 +136,9 @@ async def test_without_redis_the_fold_goes_on_and_streams_poll(
         await stream.aclose()
 
 
-async def test_chunks_folded_again_are_not_told_again(fresh_database: str, valkey_url: str) -> None:
+async def test_chunks_folded_again_are_not_published_again(
+    fresh_database: str, valkey_url: str
+) -> None:
     """A view that is behind its streams, as after a crash between the two, tells nothing twice."""
     async with running(fresh_database, valkey_url) as world:
         core = world.log.core

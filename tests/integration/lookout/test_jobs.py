@@ -53,7 +53,7 @@ async def test_a_queued_job_says_its_place_in_its_queue(
         assert (await world.read(f"/jobs/{job_id('elsewhere')}"))["positionInQueue"] == "1"
 
 
-async def test_a_run_shows_why_it_gives_way_before_and_after_it_ended(
+async def test_a_run_has_the_cause_of_its_preemption_before_and_after_it_ended(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as world:
@@ -76,7 +76,7 @@ async def test_a_run_shows_why_it_gives_way_before_and_after_it_ended(
         assert "reason" not in new
 
 
-async def test_a_job_that_has_its_node_says_for_which_runs_there_it_waits(
+async def test_a_leased_job_names_the_preempted_runs_that_it_waits_for(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as world:
@@ -106,7 +106,7 @@ async def test_a_job_that_has_its_node_says_for_which_runs_there_it_waits(
         assert "why" not in await world.read(f"/jobs/{job_id('taker')}")
 
 
-async def test_the_log_of_a_container_that_is_not_there_is_refused(
+async def test_the_log_of_an_unknown_container_is_refused(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as world:
@@ -120,7 +120,7 @@ async def test_the_log_of_a_container_that_is_not_there_is_refused(
         assert "has no run 7" in answer.json()["detail"]
 
 
-async def test_a_view_that_the_log_has_left_behind_says_what_to_do(
+async def test_a_view_behind_the_start_of_the_log_asks_for_a_repair(
     fresh_database: str, valkey_url: str
 ) -> None:
     core = MemoryCore()
@@ -136,7 +136,7 @@ async def test_a_view_that_the_log_has_left_behind_says_what_to_do(
         assert "fairlead repair" in said
 
 
-async def test_a_view_that_is_ahead_of_its_log_says_what_to_do(
+async def test_a_view_ahead_of_its_log_asks_for_a_repair(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as world:

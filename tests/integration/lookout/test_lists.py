@@ -135,7 +135,7 @@ async def test_lists_are_sorted_as_asked(fresh_database: str, valkey_url: str) -
         ("state", {"label.team": "x"}, {("RUNNING",): 1, ("FAILED",): 1}),
     ],
 )  # fmt: skip
-async def test_groups_count_what_a_filter_finds(
+async def test_groups_count_the_jobs_of_a_filter(
     fresh_database: str,
     valkey_url: str,
     by: str,
@@ -153,7 +153,7 @@ async def test_groups_count_what_a_filter_finds(
         assert greatest["jobs"] == most
 
 
-async def test_groups_keep_none_of_the_jobs_that_they_count(
+async def test_groups_hold_no_list_of_the_jobs_that_they_count(
     fresh_database: str, valkey_url: str
 ) -> None:
     class Explained(ViewReader):
@@ -242,7 +242,7 @@ def test_branches_are_visited_as_far_back_as_each_other(sizes: list[int], rows: 
         ("/clusters", {"x": "1"}, "/query/x"),
     ],
 )
-async def test_what_no_list_knows_is_named(
+async def test_an_error_names_the_unknown_parameter(
     database: str, valkey_url: str, path: str, query: dict[str, str], pointer: str
 ) -> None:
     async with running(database, valkey_url) as world:
@@ -318,7 +318,7 @@ async def test_job_sets_are_found_by_name_queue_and_activity(
             assert [each["jobSet"] for each in found] == [f"set-{n}" for n in sorted(want)[::-1]]
 
 
-async def test_a_job_set_says_how_its_jobs_failed_and_what_it_used(
+async def test_a_job_set_has_its_failures_and_its_usage(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as world:

@@ -15,7 +15,9 @@ from tests.unit.lookout.builders import cancel, job_id, submitted
 TABLES = ("jobs", "job_specs", "runs", "counters", "job_sets")
 
 
-async def test_old_jobs_go_and_what_lives_stays(fresh_database: str, valkey_url: str) -> None:
+async def test_old_jobs_are_deleted_and_live_jobs_stay(
+    fresh_database: str, valkey_url: str
+) -> None:
     core = MemoryCore()
     async with running(fresh_database, valkey_url, core) as world:
         jobs = [submitted(f"j{number}") for number in range(50)]

@@ -56,7 +56,7 @@ async def some_history(world: World) -> str:
     return await world.append(records)
 
 
-async def test_a_queue_tells_what_its_job_sets_tell(fresh_database: str, valkey_url: str) -> None:
+async def test_a_queue_has_the_events_of_its_job_sets(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url, fold_events_max=7) as world:
         after = await some_history(world)
         told = await world.lines("/events", after, queue="q")
@@ -87,7 +87,7 @@ async def test_a_stream_that_breaks_goes_on_with_the_next_event(
         assert seen == whole
 
 
-async def test_what_happens_later_comes_by_itself(fresh_database: str, valkey_url: str) -> None:
+async def test_a_stream_receives_later_events(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url) as world:
         await world.read("/jobsets", await world.tell(submitted("a")))
         reading = stream(world)
@@ -103,7 +103,7 @@ async def test_what_happens_later_comes_by_itself(fresh_database: str, valkey_ur
         await world.tell(cancel("b"))
 
 
-async def test_only_who_may_have_missed_dropped_events_is_told_so(
+async def test_only_a_reader_that_can_have_missed_events_gets_a_reset(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as world:

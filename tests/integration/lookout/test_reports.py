@@ -39,9 +39,7 @@ def share(queue: str, actual: float, queued: int = 0) -> Record:
     )
 
 
-async def test_nodes_say_what_runs_there_and_who_cordoned_them(
-    fresh_database: str, valkey_url: str
-) -> None:
+async def test_nodes_have_their_jobs_and_their_cordon(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url) as world:
         nodes = [
             clusters.Node(executor="e", name=f"n{number}", allocatable={"cpu": 4000})
@@ -159,7 +157,7 @@ async def test_shares_and_resource_hours_over_time_are_the_same_after_a_restart(
             assert answer.status_code == 422
 
 
-async def test_whoever_changed_a_queue_or_a_mark_can_wait_until_reports_know_it(
+async def test_reports_wait_for_a_changed_queue_or_cordon(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url) as world:

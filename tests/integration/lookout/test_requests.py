@@ -60,7 +60,7 @@ class Mortal(StreamWriter):
 
 
 @pytest.mark.parametrize("asked", REQUESTS.values(), ids=REQUESTS.keys())
-async def test_a_request_folded_in_parts_by_many_processes_is_what_one_fold_makes_of_it(
+async def test_a_bulk_request_in_parts_has_the_result_of_one_fold(
     fresh_database: str, valkey_url: str, asked: events.AnyEvent
 ) -> None:
     core, pool = MemoryCore(), await open_pool(fresh_database)
@@ -148,4 +148,4 @@ async def _compare(pool: Any, plain: PlainView) -> None:
     for row in kept:
         lines = chunks.inflate(row["lines"]).split(b"\n")
         told.setdefault((QUEUE, row["job_set"]), []).extend(map(msgspec.json.decode, lines))
-    assert told == plain.told
+    assert told == plain.published

@@ -8,7 +8,7 @@ DAY_MS = 86_400_000
 NOW_MS = 1_000 * DAY_MS
 
 
-async def test_sums_of_queues_and_pools_that_are_gone_are_forgotten(fresh_database: str) -> None:
+async def test_old_rows_of_deleted_queues_and_pools_are_deleted(fresh_database: str) -> None:
     pool = await open_pool(fresh_database, size_max=1)
     try:
         await migrate_schema(pool)

@@ -157,7 +157,7 @@ async def test_a_batch_that_fails_half_way_leaves_nothing(
         assert await states(world, after) == {"QUEUED": 2, "LEASED": 1}
 
 
-async def test_a_batch_that_cannot_be_written_takes_along_what_was_folded_on_top_of_it(
+async def test_a_failed_write_also_discards_the_batch_folded_on_top_of_it(
     fresh_database: str, valkey_url: str
 ) -> None:
     core = MemoryCore()
@@ -232,7 +232,7 @@ async def test_the_fold_goes_on_after_postgres_was_killed(
         assert answer.json()["checks"]["lookout view"] == "ok"
 
 
-async def test_on_a_full_disk_the_view_stands_still_and_is_read(
+async def test_on_a_full_disk_the_view_does_not_move_and_is_readable(
     fresh_database: str, valkey_url: str
 ) -> None:
     async with running(fresh_database, valkey_url, away_s=0.1) as world:

@@ -8,7 +8,7 @@ from tests.integration.lookout.world import running
 from tests.unit.lookout.builders import cancel, job_id, leased, submitted
 
 
-async def test_submit_can_read_what_is_known_of_jobs(fresh_database: str, valkey_url: str) -> None:
+async def test_submit_can_read_the_jobs_of_the_view(fresh_database: str, valkey_url: str) -> None:
     async with running(fresh_database, valkey_url) as world:
         after = await world.tell(
             submitted("a", labels={"team": "x"}), submitted("b"), cancel("b"), leased("a")

@@ -115,7 +115,7 @@ class PlainView:
         self.runs: dict[RunKey, Run] = {}
         self.positions: dict[int, int] = {}
         self.labels: dict[str, dict[str, str]] = {}
-        self.told: dict[SetKey, list[dict[str, object]]] = {}
+        self.published: dict[SetKey, list[dict[str, object]]] = {}
         self.counted: Counter[tuple[str, str, str]] = Counter()
         self.used: Counter[tuple[Any, ...]] = Counter()
         self.lost: Counter[tuple[Any, ...]] = Counter()
@@ -131,7 +131,9 @@ class PlainView:
             self.used[queue, pool, hour, resource] += used
             self.lost[queue, pool, hour, resource] += lost
         for key, lines in changes.lines.items():
-            self.told.setdefault(key, []).extend(msgspec.json.decode(line.json) for line in lines)
+            self.published.setdefault(key, []).extend(
+                msgspec.json.decode(line.json) for line in lines
+            )
         self.runs.update(changes.runs)
         self.labels.update({name: said.labels for name, said in changes.submitted.items()})
         self.cache.apply(changes)
@@ -168,7 +170,7 @@ class PlainView:
 
     def types(self, job_set: str = JOB_SET) -> list[object]:
         """The types of the public events of a job set."""
-        return [event["type"] for event in self.told.get((QUEUE, job_set), [])]
+        return [event["type"] for event in self.published.get((QUEUE, job_set), [])]
 
     def counts(self, job_set: str = JOB_SET) -> dict[str, int]:
         """Jobs by state."""

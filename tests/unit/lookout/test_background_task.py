@@ -32,7 +32,7 @@ async def test_a_piece_begins_when_the_one_before_is_done() -> None:
     assert told == ["one begins", "one ends", "two begins", "two ends"]
 
 
-async def test_a_failure_ends_what_comes_after_it() -> None:
+async def test_an_error_of_the_task_is_raised_when_the_next_one_starts() -> None:
     told: list[str] = []
 
     async def fail() -> None:
@@ -54,7 +54,7 @@ async def test_a_failure_ends_what_comes_after_it() -> None:
     assert told == ["begun"]
 
 
-async def test_who_fails_ends_what_goes_on_behind() -> None:
+async def test_an_error_in_the_block_cancels_the_task() -> None:
     told: list[str] = []
 
     async def work() -> None:
@@ -74,7 +74,7 @@ async def test_who_fails_ends_what_goes_on_behind() -> None:
     assert told == ["ended"]
 
 
-async def test_who_is_cancelled_while_waiting_ends_what_is_waited_for() -> None:
+async def test_cancelling_the_wait_cancels_the_task() -> None:
     told: list[str] = []
 
     async def work() -> None:

@@ -65,7 +65,7 @@ async def test_a_fragment_of_one_partition_waits_for_that() -> None:
         await two.aclose()
 
 
-async def test_what_cannot_be_shown_is_refused_to_all_who_ask() -> None:
+async def test_an_error_of_the_rendering_reaches_all_followers() -> None:
     async def render() -> bytes:
         raise Problem("not-found", "There is no such job set.")
 

@@ -46,7 +46,7 @@ def test_runs_that_overlap_add_up_whenever_they_are_counted() -> None:
         assert sum(usage.used["cpu"] for usage in meter.usage.values()) == total
 
 
-def test_what_a_preempted_run_used_is_lost() -> None:
+def test_the_usage_of_a_preempted_run_is_lost() -> None:
     view = PlainView()
     asked = events.JobPreemptRequested(job_id=job_id("a"), reason="room")
     stopped = events.JobRunStopped(job_id=job_id("a"), run=1, reason="asked to")
@@ -57,7 +57,7 @@ def test_what_a_preempted_run_used_is_lost() -> None:
     assert view.cache.job_sets[KEY].held == {}
 
 
-def test_what_still_runs_is_counted_until_now() -> None:
+def test_live_runs_are_counted_until_now() -> None:
     job_set, meter = JobSet(1, KEY, 0, jobs=4, live=3, last_ms=1_000), UsageMeter(ASKED)
     meter.start_run(job_set, run(1, 0))
     assert resource_usage.total_usage(job_set, 5_000) == {"cpu": 5_000_000}
@@ -86,7 +86,7 @@ def test_a_mean_share_is_weighted_with_the_time_for_which_it_held() -> None:
     assert ended.sums[MINUTE_MS, "q", 60_000, "p"].actual_share == 30_000
 
 
-def test_a_shape_that_was_forgotten_is_known_again_with_the_next_job_that_has_it() -> None:
+def test_a_deleted_shape_is_recorded_again_with_the_next_job_that_has_it() -> None:
     view = PlainView()
     (shape,) = view.fold(message(0, submitted("a"))).shapes
     assert not view.fold(message(1, submitted("b"))).shapes

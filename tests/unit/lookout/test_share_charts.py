@@ -23,7 +23,7 @@ def found(points: list[ShareResponse]) -> FairnessResponse:
     )
 
 
-def test_lines_stay_in_their_box_and_there_is_one_picture_a_pool() -> None:
+def test_lines_stay_in_their_box_and_each_pool_has_a_chart() -> None:
     chance = random.Random(4)
     points = [
         ShareResponse(

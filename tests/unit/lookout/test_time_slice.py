@@ -16,7 +16,7 @@ class Ended(Exception):
     """What is no outage."""
 
 
-async def test_long_work_gives_others_their_turns_and_keeps_its_order() -> None:
+async def test_long_work_yields_to_other_tasks_and_keeps_its_order() -> None:
     turns_of_others = 0
 
     async def other() -> None:

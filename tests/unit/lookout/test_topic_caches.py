@@ -14,7 +14,7 @@ def waiting(number: int) -> Waiting:
     return Waiting(pool=f"p{number}", queue=f"q{number}", code="c", sentence="s", shape="x", jobs=1)
 
 
-async def test_pools_and_queues_of_which_nothing_is_said_any_more_are_forgotten() -> None:
+async def test_pools_and_queues_without_reports_are_removed() -> None:
     log = MemoryLog(lambda: 0)
     await log.create(topics.reports())
     producer = await log.producer("test")

@@ -96,8 +96,8 @@ def test_a_queued_job_ends_when_its_cancellation_is_asked_for() -> None:
     view = PlainView()
     view.fold(message(0, submitted("a"), cancel("a")))
     assert view.state("a") == "CANCELLED"
-    assert view.told[QUEUE, JOB_SET][1]["reason"] == "enough"
-    assert view.told[QUEUE, JOB_SET][1]["by"] == "anna"
+    assert view.published[QUEUE, JOB_SET][1]["reason"] == "enough"
+    assert view.published[QUEUE, JOB_SET][1]["by"] == "anna"
 
 
 def test_a_running_job_shows_that_it_is_being_cancelled_and_keeps_its_state() -> None:
@@ -141,12 +141,12 @@ def test_an_ended_job_stays_as_it_ended() -> None:
     assert view.cache.jobs[job_id("a")].reason is None
 
 
-def test_a_failed_run_is_told_with_what_became_of_the_job() -> None:
+def test_a_failed_run_is_published_with_the_decision_about_its_job() -> None:
     view = PlainView()
     view.fold(message(0, submitted("a"), leased("a"), running("a"), failed_run("a")))
     assert view.types() == ["submitted", "leased", "running"]
     view.fold(message(1, requeued("a")))
-    told = view.told[QUEUE, JOB_SET][3]
+    told = view.published[QUEUE, JOB_SET][3]
     assert (told["type"], told["willRetry"], told["exitCode"]) == ("runFailed", True, 3)
     assert view.types()[4:] == ["requeued"]
     view.fold(message(2, leased("a", run=2), failed_run("a", run=2)))
@@ -162,10 +162,10 @@ def test_a_failed_run_is_told_with_what_became_of_the_job() -> None:
         )
     )
     assert view.types()[6:] == ["runFailed", "failed", "finished"]
-    assert view.told[QUEUE, JOB_SET][6]["willRetry"] is False
+    assert view.published[QUEUE, JOB_SET][6]["willRetry"] is False
 
 
-def test_a_preempted_run_is_told_and_its_job_waits_again() -> None:
+def test_a_preempted_run_is_published_and_its_job_is_queued_again() -> None:
     view = PlainView()
     view.fold(message(0, submitted("a"), leased("a"), running("a")))
     preempting = events.JobRunPreempting(
@@ -182,10 +182,10 @@ def test_a_preempted_run_is_told_and_its_job_waits_again() -> None:
     assert view.cache.jobs[job_id("a")].stopping is None
     assert view.runs[job_id("a"), 1].cause == "fair-share"
     assert view.types()[3:] == ["preempting", "preempted", "requeued"]
-    assert view.told[QUEUE, JOB_SET][3]["forJob"] == job_id("b")
+    assert view.published[QUEUE, JOB_SET][3]["forJob"] == job_id("b")
 
 
-def test_why_a_run_is_to_give_way_is_its_jobs_until_it_ends() -> None:
+def test_the_cause_of_a_preemption_is_in_the_job_until_the_run_ends() -> None:
     view = PlainView()
     view.fold(message(0, submitted("a"), leased("a"), running("a")))
     wanted = events.JobFilter(queue=QUEUE)
@@ -201,7 +201,7 @@ def test_why_a_run_is_to_give_way_is_its_jobs_until_it_ends() -> None:
     assert (job.state, job.stop_cause, job.stop_reason) == ("PREEMPTED", None, None)
 
 
-def test_a_run_that_ends_badly_while_it_is_to_give_way_says_both() -> None:
+def test_a_run_that_fails_while_being_preempted_has_both_reasons() -> None:
     view = PlainView()
     view.fold(message(0, submitted("a"), leased("a"), running("a")))
     view.fold(message(1, events.JobPreemptRequested(job_id=job_id("a"), reason="room")))
@@ -216,7 +216,7 @@ def test_a_job_set_has_finished_each_time_its_last_live_job_ends() -> None:
     view.fold(message(0, submitted("a"), submitted("b"), cancel("a")))
     assert "finished" not in view.types()
     view.fold(message(1, cancel("b")))
-    assert view.told[QUEUE, JOB_SET][-1]["counts"] == {"CANCELLED": 2}
+    assert view.published[QUEUE, JOB_SET][-1]["counts"] == {"CANCELLED": 2}
     view.fold(message(2, submitted("c"), cancel("c")))
     assert view.types().count("finished") == 2
 
@@ -284,7 +284,7 @@ def test_a_held_job_is_released_once() -> None:
     assert view.types() == ["submitted", "queued"]
 
 
-def test_a_batch_leaves_what_was_known_untouched() -> None:
+def test_a_batch_does_not_change_the_known_records() -> None:
     view = PlainView()
     view.fold(message(0, submitted("a"), leased("a")))
     known = view.known([message(1, running("a"))])
@@ -300,7 +300,7 @@ def test_no_two_events_have_the_same_id() -> None:
     view = PlainView()
     view.fold(message(4, submitted("a"), submitted("b")), message(9, leased("a")))
     partition = ids.job_set_partition(QUEUE, JOB_SET)
-    assert [event["id"] for event in view.told[QUEUE, JOB_SET]] == [
+    assert [event["id"] for event in view.published[QUEUE, JOB_SET]] == [
         f"{partition}-{place}" for place in ("4-0", "4-1", "9-0")
     ]
 

@@ -74,7 +74,7 @@ def _whole(view: PlainView) -> tuple[object, ...]:
             key: (each.jobs, each.live, each.by_state(), each.last, each.superseded)
             for key, each in view.cache.job_sets.items()
         },
-        view.told,
+        view.published,
         view.positions,
     )
 

@@ -31,7 +31,7 @@ async def test_a_waiter_is_woken_by_the_fold() -> None:
     assert await waiting
 
 
-async def test_a_waiter_is_told_when_it_does_not_come() -> None:
+async def test_a_wait_for_a_position_that_is_not_reached_ends() -> None:
     progress = ViewProgress(Table())
     progress.advance({3: 4})
     assert not await progress.wait_for({3: 5}, 0.01)
@@ -39,7 +39,7 @@ async def test_a_waiter_is_told_when_it_does_not_come() -> None:
     assert await progress.wait_for({}, 0.0)
 
 
-async def test_what_was_read_before_a_batch_does_not_set_it_back() -> None:
+async def test_positions_read_before_a_batch_do_not_move_the_view_back() -> None:
     table = Table()
     progress = ViewProgress(table)
     table.rows = [(3, 1)]
@@ -52,7 +52,7 @@ async def test_what_was_read_before_a_batch_does_not_set_it_back() -> None:
     assert progress.positions == {3: 9}
 
 
-async def test_what_a_crash_of_the_database_took_back_is_waited_for_again() -> None:
+async def test_positions_lost_in_a_database_crash_are_waited_for_again() -> None:
     progress = ViewProgress(Table())
     progress.advance({3: 9, 4: 7})
     progress.reset({3: 5})

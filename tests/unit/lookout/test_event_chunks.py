@@ -1,0 +1,49 @@
+"""Chunks of public events."""
+
+import itertools
+
+import pytest
+
+from fairlead_lookout.domain import event_chunks
+from fairlead_lookout.domain.model import JobSet, Line
+
+KEY = ("q", "s")
+
+
+def lines(count: int, size: int = 20) -> list[Line]:
+    """So many events of about so many bytes, three to a message."""
+    made = []
+    for number in range(count):
+        place = (number // 3, number % 3)
+        pad = "x" * size
+        text = f'{{"id":"5-{place[0]}-{place[1]}","type":"leased","pad":"{pad}"}}'
+        made.append(Line(*place, 1_000, text.encode()))
+    return made
+
+
+def test_chunks_hold_every_line_once_and_in_order() -> None:
+    told = lines(2_000, size=500)
+    packed = list(event_chunks.pack_chunks({KEY: JobSet(1, KEY, 0)}, {KEY: told}))
+    assert len(packed) > 1
+    assert packed[0].previous == (-1, 0)
+    for before, after in itertools.pairwise(packed):
+        assert after.previous == before.last
+    seen = [line for chunk in packed for _, line in event_chunks.split_after(chunk.data, (-1, 0))]
+    assert seen == [line.json for line in told]
+    assert all(len(chunk.data) < event_chunks.CHUNK_BYTES_MAX for chunk in packed)
+
+
+@pytest.mark.parametrize("count", [1, 7, 300])
+def test_a_chunk_is_read_behind_any_of_its_events(count: int) -> None:
+    told = lines(count)
+    (chunk,) = event_chunks.pack_chunks({KEY: JobSet(1, KEY, 0)}, {KEY: told})
+    for index, line in enumerate(told):
+        rest = [
+            place for place, _ in event_chunks.split_after(chunk.data, (line.position, line.item))
+        ]
+        assert rest == [(each.position, each.item) for each in told[index + 1 :]]
+
+
+def test_a_line_longer_than_a_chunk_is_a_chunk_of_its_own() -> None:
+    told = [*lines(1), *lines(1, size=event_chunks.CHUNK_BYTES_MAX), *lines(1)]
+    assert len(list(event_chunks.pack_chunks({KEY: JobSet(1, KEY, 0)}, {KEY: told}))) == 3
