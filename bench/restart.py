@@ -200,7 +200,7 @@ class Bench:
         """Return once the scheduler has that many live jobs."""
         deadline_s = time.monotonic() + WAIT_S_MAX
         while await asyncio.to_thread(self._jobs) < jobs:
-            assert time.monotonic() < deadline_s, f"it never had {jobs} jobs: {self._whole.told}"
+            assert time.monotonic() < deadline_s, f"it never had {jobs} jobs: {self._whole.report}"
             await asyncio.sleep(0.5)
 
     def _jobs(self) -> int:

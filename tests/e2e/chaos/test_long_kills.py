@@ -91,7 +91,7 @@ def test_each_job_writes_its_line_once_or_the_log_says_why_not(tmp_path: Path) -
             while len(lines(tmp_path)) < JOBS:
                 chaos.hit()
                 went_on = chaos.wait(step, WAIT_S_MAX)
-                assert went_on, f"nothing runs after {chaos.faults[-3:]}:\n{whole.told}"
+                assert went_on, f"nothing runs after {chaos.faults[-3:]}:\n{whole.report}"
             whole.wait_ready()
             for number in sets:
                 done = client.wait("default", f"set-{number}")

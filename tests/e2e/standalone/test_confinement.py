@@ -56,7 +56,7 @@ def run(whole: Whole, *words: str) -> str:
         check=False,
         cwd=whole.data.parent,
     )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{whole.told}"
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{whole.report}"
     return done.stdout
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairlead_standalone.processes import process_output
-from fairlead_standalone.processes.process_output import Kept, Output, important
+from fairlead_standalone.processes.process_output import Output, RotatingLog, select_important
 
 LINES = {
     "an error of a service is shown": (b'{"level": "ERROR", "message": "x"}', "x"),
@@ -22,7 +22,7 @@ LINES = {
 
 @pytest.mark.parametrize(("line", "want"), LINES.values(), ids=LINES.keys())
 def test_important(line: bytes, want: str | None) -> None:
-    assert important(line) == want
+    assert select_important(line) == want
 
 
 @pytest.fixture
@@ -32,14 +32,14 @@ def shown() -> list[str]:
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Iterator[Kept]:
+def kept(tmp_path: Path) -> Iterator[RotatingLog]:
     """The log file of a child."""
-    with contextlib.closing(Kept(tmp_path / "web.log")) as file:
+    with contextlib.closing(RotatingLog(tmp_path / "web.log")) as file:
         yield file
 
 
 @pytest.fixture
-def sink(kept: Kept, shown: list[str]) -> Output:
+def sink(kept: RotatingLog, shown: list[str]) -> Output:
     """The output of a child called web."""
     return Output("web", kept, shown.append)
 
@@ -66,7 +66,7 @@ def test_a_line_without_end_needs_no_memory_without_end(sink: Output) -> None:
 
 
 def test_a_log_is_kept_up_to_twice_its_bound(tmp_path: Path) -> None:
-    kept = Kept(tmp_path / "web.log", bytes_max=100)
+    kept = RotatingLog(tmp_path / "web.log", bytes_max=100)
     for number in range(50):
         kept.write(b"%09d\n" % number)
     kept.close()
@@ -77,7 +77,7 @@ def test_a_log_is_kept_up_to_twice_its_bound(tmp_path: Path) -> None:
 
 def test_a_log_goes_on_where_it_ended(tmp_path: Path) -> None:
     for text in (b"one\n", b"two\n"):
-        kept = Kept(tmp_path / "web.log")
+        kept = RotatingLog(tmp_path / "web.log")
         kept.write(text)
         kept.close()
     assert (tmp_path / "web.log").read_bytes() == b"one\ntwo\n"
@@ -87,7 +87,7 @@ def test_a_log_that_cannot_be_written_is_said_once(shown: list[str]) -> None:
     full = Path("/dev/full")
     if not full.exists():
         pytest.skip("no /dev/full on this machine")
-    with contextlib.closing(Kept(full)) as kept:
+    with contextlib.closing(RotatingLog(full)) as kept:
         sink = Output("web", kept, shown.append)
         sink.feed(b"x\n", 0)
         sink.feed(b"x\n", 0)
@@ -98,7 +98,7 @@ def test_a_log_that_cannot_be_written_is_said_once(shown: list[str]) -> None:
 def test_a_disk_that_refuses_a_new_file_leaves_the_old_one_in_use(tmp_path: Path) -> None:
     logs, elsewhere = tmp_path / "logs", tmp_path / "elsewhere"
     logs.mkdir()
-    with contextlib.closing(Kept(logs / "web.log", bytes_max=8)) as kept:
+    with contextlib.closing(RotatingLog(logs / "web.log", bytes_max=8)) as kept:
         kept.write(b"12345678")
         logs.rename(elsewhere)  # as a full disk: no file can be made there
         for _ in range(2):

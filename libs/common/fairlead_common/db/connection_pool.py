@@ -27,8 +27,8 @@ PLANNING: Final = {
     "plan_cache_mode": "force_custom_plan",
     "random_page_cost": "1.1",
 }
-"""A plan that was made while a table was empty, and kept, scans it whole for ever after; planning
-each statement anew costs 0.1 ms, and our statements carry whole batches. What they look for is in
+"""A plan that was cached while a table was empty scans the whole table for ever; a new plan for
+each statement costs 0.1 ms, and our statements carry whole batches. What they look for is in
 memory or on an SSD: with the default of 4, meant for disks that turn, Postgres scans a table of
 millions for thousands of rows of it."""
 

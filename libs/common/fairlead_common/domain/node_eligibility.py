@@ -55,7 +55,7 @@ def is_selected(shape: Shape, labels: Mapping[str, str]) -> bool:
 
 
 def has_affinity(shape: Shape, labels: Mapping[str, str], name: str) -> bool:
-    """Whether the node meets one of the required terms, or there are none."""
+    """Whether the node meets one of the required terms, or no term is required."""
     return not shape.affinity or any(meets(term, labels, name) for term in shape.affinity)
 
 

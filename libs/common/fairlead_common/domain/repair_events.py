@@ -219,4 +219,4 @@ def close(job_id: JobId, truth: Knowledge) -> ev.AnyEvent:
 CLOSED: Final = Knowledge(
     state=JobState.FAILED, category=FailureCategory.INTERNAL, reason=UNKNOWN_FATE
 )
-"""What is stated of a job of which nobody knows what became."""
+"""The recorded end of a job whose real end is unknown."""

@@ -1,6 +1,6 @@
 """The event log in memory: for simulations and tests, with faults on demand.
 
-`MemoryCore` is plain data with plain methods: it needs no event loop and is told the time.
+`MemoryCore` is plain data with plain methods: no event loop, and the time is an argument.
 `MemoryLog` is the `EventLog` over it. Like Kafka, each append leaves a hole behind its records in
 every partition that it touched (the commit marker), so that nobody comes to rely on dense
 positions.
@@ -135,20 +135,20 @@ class MemoryCore:
         check_append(records)
         if self.away:
             raise AppendRefused("the log is away")
-        fault = self._take_fault(producer)
+        fault = self._take_failure(producer)
         if fault is AppendFailure.REFUSED:
-            raise AppendRefused("the log refused the append, as it was told to")
+            raise AppendRefused("the log refused the append, as configured")
         if self._epochs.get(producer) != epoch:
             raise ProducerFenced(f"a newer producer {producer!r} exists")
         for record in records:
             _place(self._append_topic(record), record)
         if fault is AppendFailure.UNKNOWN_NOT_WRITTEN:
-            raise AppendUnknown("the append was lost, as the log was told to")
+            raise AppendUnknown("the append was lost, as configured")
         appended = self._write(records, time_ms)
         for listener in self._listeners:
             listener()
         if fault is AppendFailure.UNKNOWN_WRITTEN:
-            raise AppendUnknown("the answer to the append was lost, as the log was told to")
+            raise AppendUnknown("the answer to the append was lost, as configured")
         return appended
 
     def write_foreign(
@@ -241,7 +241,7 @@ class MemoryCore:
             raise AppendRefused(f"there is no topic {record.topic!r}")
         return stored.topic
 
-    def _take_fault(self, producer: str) -> AppendFailure | None:
+    def _take_failure(self, producer: str) -> AppendFailure | None:
         for index, (fault, name) in enumerate(self._faults):
             if name is None or name == producer:
                 del self._faults[index]

@@ -120,8 +120,8 @@ class Quarantine:
             reader=self.reader,
             reason=reason,
             outcome=outcome,
-            key=_shown(entry.key.encode(errors="surrogateescape")),
-            head="" if value is None else _shown(value),
+            key=_printable_head(entry.key.encode(errors="surrogateescape")),
+            head="" if value is None else _printable_head(value),
             size=None if value is None else len(value),
         )
         self.records[place] = found
@@ -214,7 +214,7 @@ def describe(found: QuarantinedRecord) -> str:
     )
 
 
-def _shown(data: bytes) -> str:
+def _printable_head(data: bytes) -> str:
     """The beginning, as text without control characters."""
     text = data[:HEAD_BYTES].decode(errors="backslashreplace")
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

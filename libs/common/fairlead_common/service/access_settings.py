@@ -15,7 +15,7 @@ from fairlead_common.domain.permissions import Role
 SIGNED_BY_KEY_PAIRS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 )  # fmt: skip
-"""Algorithms of which we need the public key alone. The others are never allowed."""
+"""Algorithms that need only the public key. Others are never allowed."""
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
@@ -119,13 +119,13 @@ def find_errors(issuers: tuple[Issuer, ...], *, has_signing_key: bool = True) ->
                 found.append(FieldError(f"{place}/algorithms", f"{name!r} is not one of {words}"))
         if not issuer.algorithms:
             found.append(FieldError(f"{place}/algorithms", "names none"))
-        found += _client_faults(place, issuer, has_signing_key)
+        found += _find_client_errors(place, issuer, has_signing_key)
     if len({issuer.issuer for issuer in issuers}) < len(issuers):
         found.append(FieldError("oidc", "contains the same issuer twice"))
     return found
 
 
-def _client_faults(place: str, issuer: Issuer, has_signing_key: bool) -> list[FieldError]:
+def _find_client_errors(place: str, issuer: Issuer, has_signing_key: bool) -> list[FieldError]:
     """What is wrong with the settings for browsers."""
     if not issuer.client_id:
         needless = [FieldError(f"{place}/clientSecret", "needs `clientId`")]

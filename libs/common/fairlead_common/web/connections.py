@@ -26,7 +26,7 @@ LOOK_S: Final = 1.0
 LATE_BODY_S: Final = 5.0
 """How long the rest of a request may come after it was answered or refused."""
 EVICTED: Final = 64
-"""How many idle connections make room at once, so that few look for them."""
+"""The number of idle connections that are closed at once, so that this is rare."""
 FILES_KEPT: Final = 256
 """File descriptors for everything else than connections."""
 INCOMING: Final = KeepAlive(idle_s=60, interval_s=15, count=4, unacknowledged_ms=60_000)

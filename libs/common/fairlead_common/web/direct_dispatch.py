@@ -51,13 +51,13 @@ def find_endpoints(routers: Iterable[APIRouter]) -> Mapping[tuple[object, object
     found: dict[tuple[object, object], Endpoint] = {}
     for router in routers:
         for route in router.routes:
-            if isinstance(route, APIRoute) and _is_straight(route):
+            if isinstance(route, APIRoute) and _takes_request_only(route):
                 for method in route.methods or ():
                     found.setdefault((method, route.path), route.endpoint)
     return found
 
 
-def _is_straight(route: APIRoute) -> bool:
+def _takes_request_only(route: APIRoute) -> bool:
     """Whether the endpoint's only argument is the request, and its result a response."""
     hints = get_type_hints(route.endpoint)
     answer = hints.pop("return", None)

@@ -55,7 +55,7 @@ async def check_query(request: Request) -> None:
     known = {field.alias: field for field in _fields(route.dependant)}
     prefixes: tuple[str, ...] = tuple((route.openapi_extra or {}).get(PREFIXES, ()))
     given = request.query_params.multi_items()
-    found = [*_faults(given, known, prefixes), *_missing(given, known)]
+    found = [*_list_errors(given, known, prefixes), *_missing(given, known)]
     if found:
         raise Problem("invalid", "A parameter is not valid.", found[:FIELD_ERRORS_MAX])
 
@@ -67,7 +67,7 @@ def _fields(dependant: Dependant) -> Iterator[ModelField]:
         yield from _fields(each)
 
 
-def _faults(
+def _list_errors(
     given: Sequence[tuple[str, str]], known: dict[str, ModelField], prefixes: tuple[str, ...]
 ) -> Iterator[FieldError]:
     seen: dict[str, str] = {}

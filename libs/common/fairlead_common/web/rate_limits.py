@@ -37,7 +37,7 @@ class RateLimiter(Generic[K]):
         if wait_s > 1e-9:
             return RateLimitResult(0, wait_s, full_at - self._each_s - now_s)
         if key not in self._full_at and len(self._full_at) >= self._keys_max:
-            self._make_room(now_s)
+            self._remove_buckets(now_s)
         self._full_at[key] = full_at
         left = int((self._depth_s - (full_at - now_s)) / self._each_s + 1e-6)
         return RateLimitResult(left, 0.0, full_at - now_s)
@@ -46,7 +46,7 @@ class RateLimiter(Generic[K]):
         """The seconds until a request is available; 0 or less: now."""
         return self._full_at.get(key, 0.0) + self._each_s - now_s - self._depth_s
 
-    def _make_room(self, now_s: float) -> None:
+    def _remove_buckets(self, now_s: float) -> None:
         """Remove full buckets, and then the oldest ones."""
         self._full_at = {key: at for key, at in self._full_at.items() if at > now_s}
         while len(self._full_at) >= self._keys_max:

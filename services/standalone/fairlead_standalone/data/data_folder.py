@@ -37,7 +37,7 @@ class FolderRefused(WorldError):
 
 
 class Secrets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Passwords that nobody has to remember."""
+    """Generated passwords and keys."""
 
     postgres: str
     redis: str
@@ -46,7 +46,7 @@ class Secrets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds the lock, as written into it: the supervisor's pid and what it serves and uses."""
+    """The supervisor that holds the lock: its pid, its address and the servers that it uses."""
 
     pid: int
     address: str
@@ -56,7 +56,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DataFolder:
-    """A folder that this process alone uses until it ends (the kernel lets go of the lock then)."""
+    """A folder that only this process uses until it ends (the kernel then releases the lock)."""
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
@@ -65,14 +65,13 @@ class DataFolder:
 
     @property
     def logs(self) -> Path:
-        """Where the children's output is kept."""
+        """The folder of the children's logs."""
         return self.path / "logs"
 
     def announce(
         self, address: str, database_url: str, redis_url: str = "", log_url: str = ""
     ) -> None:
-        """Say who holds the lock, where it serves and what it uses, for whoever finds the folder in
-        use."""
+        """Write into the lock file who holds it, its address and the servers that it uses."""
         holder = Holder(
             pid=os.getpid(),
             address=address,
@@ -98,17 +97,17 @@ class DataFolder:
         file.write_text(f"{kind}\n")
 
     def sign_in_link(self) -> str:
-        """The address that signs a browser in, made by the web process when it started."""
+        """The link that signs a browser in, which the web process wrote when it started."""
         return (self.path / LINK_FILE).read_text().strip()
 
     def close(self) -> None:
-        """Let others use the folder."""
+        """Release the folder."""
         (self.path / discovery.ADDRESS_FILE).unlink(missing_ok=True)
         os.close(self._lock)
 
 
 def claim(path: Path) -> DataFolder:
-    """Make or open the folder and hold it. Raises `FolderRefused`."""
+    """Create or open the folder and lock it. Raises `FolderRefused`."""
     path = path.absolute()
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -160,7 +159,7 @@ def _lock(path: Path) -> int:
 
 
 def read_holder(path: Path) -> Holder | None:
-    """Who holds the folder; None if nobody does, or somebody who has only just started."""
+    """The holder of the folder; None without one, or if it has only just started."""
     with contextlib.closing(os.fdopen(os.open(path / "lock", os.O_RDONLY | os.O_CLOEXEC))) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -183,7 +182,7 @@ def _decode(text: bytes) -> Holder | None:
 
 
 def _secrets(path: Path) -> Secrets:
-    """What is kept in the folder, made on first use."""
+    """The secrets of the folder, generated on first use."""
     file = path / "secrets.json"
     if not file.exists():
         made = Secrets(
@@ -207,7 +206,7 @@ def _secrets(path: Path) -> Secrets:
 
 
 def write_private(file: Path, content: bytes) -> None:
-    """Write a file for its owner's eyes only; it is there completely or not at all."""
+    """Write a file that only its owner can read, completely or not at all."""
     fresh = file.with_name(f"{file.name}.new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as opened:

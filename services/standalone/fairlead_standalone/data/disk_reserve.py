@@ -1,7 +1,7 @@
-"""The space that the data folder needs, and a reserve for when there is none left.
+"""The disk space that the data folder needs, and a reserve file for a full disk.
 
 A Postgres that cannot extend its write-ahead log ends, and cannot recover before there is space.
-The reserve is a file that is removed then, so that reads and pages come back on a full disk.
+The reserve file is then deleted, so that reads and pages work again on a full disk.
 """
 
 import asyncio
@@ -31,28 +31,28 @@ LOGS_BYTES: Final = 80 * MIB
 WATCH_S: Final = 1.0
 
 
-class Present(msgspec.Struct, frozen=True, kw_only=True):
-    """What of the needed space the folder takes already, in bytes."""
+class DiskUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of the needed space that the folder uses already, in bytes."""
 
     has_cluster: bool = False
     wal: int = 0
     reserve: int = 0
 
 
-def look(folder: Path) -> Present:
-    """What is there. Files that go away meanwhile are not counted."""
+def measure_usage(folder: Path) -> DiskUsage:
+    """Measure the folder. Files that disappear meanwhile are not counted."""
     clusters = [path for path in folder.glob("postgres-*") if (path / "PG_VERSION").exists()]
-    return Present(
+    return DiskUsage(
         has_cluster=bool(clusters),
         wal=sum(_size(file) for path in clusters for file in (path / "pg_wal").glob("*")),
         reserve=_size(folder / RESERVE_FILE),
     )
 
 
-def plan_wal(folder: Path, free: int, present: Present, bounds: Bounds | None = None) -> int:
-    """How large the write-ahead log is allowed to be on this disk, in MiB.
+def plan_wal(folder: Path, free: int, present: DiskUsage, bounds: Bounds | None = None) -> int:
+    """The maximum size of the write-ahead log on this disk, in MiB.
 
-    Raises `FolderRefused` with the space that is missing when the smallest size does not fit.
+    Raises `FolderRefused` with the missing space if the smallest size does not fit.
     """
     available = free + present.wal + present.reserve
     work = (bounds or Bounds()).low_ends + LOGS_BYTES
@@ -72,7 +72,7 @@ def plan_wal(folder: Path, free: int, present: Present, bounds: Bounds | None = 
 
 
 def keep_reserve(folder: Path, free: int, bounds: Bounds | None = None) -> None:
-    """Make the reserve if it is not there and there is more than enough space for it."""
+    """Create the reserve file if it does not exist and there is more than enough space."""
     file = folder / RESERVE_FILE
     if file.exists() or free < (bounds or Bounds()).low_ends + RESERVE_BYTES:
         return
@@ -89,13 +89,15 @@ def keep_reserve(folder: Path, free: int, bounds: Bounds | None = None) -> None:
 
 
 def release_reserve(folder: Path) -> None:
-    """Give the reserve up if less than it is free: what starts now needs some space to recover."""
+    """Delete the reserve file if less space is free: a start needs some to recover."""
     if free_bytes(folder) < RESERVE_BYTES:
         (folder / RESERVE_FILE).unlink(missing_ok=True)
 
 
-async def watch(folder: Path, say: Callable[[str], None], disk: Disk) -> None:
-    """Say when the disk gets full and when there is space again, and keep the reserve. For ever."""
+async def watch_disk(folder: Path, say: Callable[[str], None], disk: Disk) -> None:
+    """Report when the disk gets full and when it has space again, and keep the reserve. Runs for
+    ever.
+    """
     before = Space.ENOUGH
     is_broken = False
     while True:

@@ -1,9 +1,9 @@
-"""Starting child processes that never outlive the one that started them.
+"""Starts child processes that never outlive the process that started them.
 
-On Linux the kernel itself sends each child a signal when its parent is gone, also after `kill -9`
-of the parent. That watch belongs to the *thread* that started the child, so `spawn` is called from
-a thread that lives as long as the child shall: the main one. Children get a session of their own:
-a Ctrl-C on the terminal reaches the supervisor alone, which ends them in order.
+On Linux the kernel sends each child a signal when its parent ends, also after `kill -9` of the
+parent. This is bound to the *thread* that started the child, so `spawn` is called from a thread
+that lives as long as the child: the main one. Children get a session of their own: a Ctrl-C on the
+terminal reaches the supervisor only, which ends them in order.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class ServerFailed(WorldError):
-    """A server program did not start, or is not there; the message says why and what to do."""
+    """A server program is not installed or did not start; the message says why and what to do."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -40,10 +40,11 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A program to run. Secrets belong into `env` or a file, never into `argv`: all users see that.
+    """A program to run. Secrets belong into `env` or a file, never into `argv`, which all users can
+    read.
 
-    `env` is the whole environment. `orphan_signal` is what the kernel sends the child when its
-    parent is gone; `stop_signal` asks it to end in order, which may take `stop_s`.
+    `env` is the whole environment. The kernel sends `orphan_signal` to the child when its parent
+    ends; `stop_signal` asks it to end in order within `stop_s`.
     """
 
     argv: tuple[str, ...]
@@ -57,33 +58,33 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Program(Protocol):
-    """A kind of child: how to start it and how to see that it answers."""
+    """A type of child: how to start it and how to check that it answers."""
 
     @property
     def name(self) -> str:
-        """A short name: of its log file, and in what is said about it."""
+        """A short name, for its log file and messages."""
         ...
 
     @property
     def ready_s(self) -> float:
-        """How long it may take until it is ready, in seconds."""
+        """The maximum time until it is ready, in seconds."""
         ...
 
     def prepare(self) -> None:
-        """Done before every start: make its files, remove what a crash left. Blocks shortly."""
+        """Called before every start: create its files, remove what a crash left. Blocks shortly."""
         ...
 
     def command(self) -> Command:
-        """What to run."""
+        """The command to run."""
         ...
 
     def is_ready(self, pid: int) -> bool:
-        """Whether the child with this process id does its work. Blocks for at most a second."""
+        """Whether the child with this process id is ready. Blocks for at most a second."""
         ...
 
 
-class Watched(Program, Protocol):
-    """A program that a supervisor keeps running: it also replaces one that hangs."""
+class SupervisedProgram(Program, Protocol):
+    """A program that a supervisor keeps running and replaces when it hangs."""
 
     @property
     def recovers(self) -> bool:
@@ -96,7 +97,7 @@ class Watched(Program, Protocol):
 
 
 def spawn(command: Command, output: Output) -> "subprocess.Popen[bytes]":
-    """Start the command with both its outputs going to `output`."""
+    """Start the command; both its outputs go to `output`."""
     identity = command.identity
     try:
         return subprocess.Popen(  # Popen, not asyncio's: tests start servers without a loop
@@ -137,7 +138,7 @@ def _die_with_parent(number: int) -> Callable[[], None] | None:
     return arrange
 
 
-async def ended(process: "subprocess.Popen[bytes]") -> int:
+async def wait_until_ended(process: "subprocess.Popen[bytes]") -> int:
     """Wait until the process has ended; its exit code, negative for a signal."""
     if sys.platform == "linux":
         await _readable(os.pidfd_open(process.pid))
@@ -160,7 +161,7 @@ async def _readable(descriptor: int) -> None:
 
 
 class Running:
-    """A started program for callers without an event loop (tests, benches); `with` stops it."""
+    """A started program for code without an event loop (tests, benches); `with` stops it."""
 
     def __init__(self, program: Program, log: Path) -> None:
         self._program = program
@@ -190,18 +191,18 @@ class Running:
                 self.stop()
                 raise ServerFailed(
                     f"{self._program.name} did not start; its log {self._log} ends:\n"
-                    + tail(self._log)
+                    + read_tail(self._log)
                 )
             time.sleep(POLL_S)
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """Kill it immediately, like a crash."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def stop(self) -> None:
-        """Ask it to end, wait, and kill it when it does not. Safe to call twice."""
+        """Ask it to end, wait, and kill it if it does not end. Can be called twice."""
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
             return
@@ -214,8 +215,8 @@ class Running:
             process.wait()
 
 
-def tail(log: Path, lines: int = 20, bytes_max: int = 8192) -> str:
-    """The last lines of a log file, or what is known instead."""
+def read_tail(log: Path, lines: int = 20, bytes_max: int = 8192) -> str:
+    """The last lines of a log file, or why they cannot be read."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - bytes_max))

@@ -1,8 +1,8 @@
-"""Noticing children that are alive but do not answer: stopped, or blocked for good.
+"""Liveness probes of children that run but do not answer: stopped, or blocked for good.
 
-Failed probes are counted, not time: after a suspended laptop wakes up, or a supervisor that was
-itself stopped goes on, each child has lost at most one probe. Any answer counts, also a refusal:
-only a process that does nothing at all is hung.
+Failed probes are counted, not time: after a suspended laptop wakes up, or the supervisor itself was
+stopped, each child has failed at most one probe. Any answer counts, also a refusal: only a process
+that does nothing at all hangs.
 """
 
 import asyncio
@@ -17,10 +17,12 @@ VARIABLE: Final = "FAIRLEAD_PROBE_S"
 
 
 class Liveness(msgspec.Struct, frozen=True, kw_only=True):
-    """A probe every `every_s` that may take `answer_s`; hung after `failures_max` in a row.
+    """A probe every `every_s`, with the time-out `answer_s`; hung after `failures_max` failures in
+    a row.
 
-    With the defaults a child that stops answering is replaced after one to two minutes. The longest
-    pause of a healthy service is a round of a large pool without compiled kernels, below 30 s.
+    With the defaults, a child that stops answering is replaced after one to two minutes. The
+    longest pause of a healthy service is a round of a large pool without compiled kernels, below 30
+    s.
     """
 
     every_s: float = 5.0
@@ -36,10 +38,10 @@ class ProbeFailures:
         self._failures = 0
 
     def note(self, answered: bool, took_s: float) -> bool:
-        """Take note of a probe and what it took; returns whether the process is hung.
+        """Record a probe and how long it took; returns whether the process hangs.
 
-        A probe that took much longer than it is allowed to says that this machine or the
-        supervisor paused, and nothing about the child.
+        A probe that took much longer than its time-out shows that this machine or the supervisor
+        paused, and nothing about the child.
         """
         if answered:
             self._failures = 0
@@ -49,7 +51,7 @@ class ProbeFailures:
 
 
 def load(environment: Mapping[str, str]) -> Liveness:
-    """The defaults, or with the interval and time-out (s) that `FAIRLEAD_PROBE_S` sets for both."""
+    """The defaults, or the interval and time-out (s) in `FAIRLEAD_PROBE_S`."""
     text = environment.get(VARIABLE)
     if text is None:
         return Liveness()

@@ -1,7 +1,7 @@
-"""What the children write: kept in files of bounded size, and the important lines shown.
+"""The output of children: written to log files of limited size; errors are also printed.
 
-Services write JSON lines, Postgres and Valkey plain ones. A person at the terminal sees errors, and
-where to read the rest.
+Services write JSON lines, Postgres and Valkey plain text. The terminal shows errors, and the path
+of the log file.
 """
 
 import os
@@ -28,8 +28,8 @@ class _Line(msgspec.Struct, frozen=True):
 _decoder: Final = msgspec.json.Decoder(_Line)
 
 
-def important(line: bytes) -> str | None:
-    """What a person should see of this line, or None."""
+def select_important(line: bytes) -> str | None:
+    """The text to print for this line, or None."""
     if line.startswith(b"{"):
         try:
             entry = _decoder.decode(line)
@@ -41,7 +41,7 @@ def important(line: bytes) -> str | None:
     return None
 
 
-class Kept:
+class RotatingLog:
     """The log file of one child: the newest half in `NAME.log`, the older one in `NAME.log.1`."""
 
     def __init__(self, file: Path, bytes_max: int = FILE_BYTES_MAX) -> None:
@@ -61,7 +61,7 @@ class Kept:
         self._size += len(data)
 
     def _begin_new_half(self) -> None:
-        """The old file stays in use until there is a new one: a full disk may refuse that."""
+        """The old file stays in use until the new one is open, which can fail on a full disk."""
         if self.path.exists():
             self.path.replace(self.path.with_name(f"{self.path.name}.1"))
         before = self._file
@@ -69,16 +69,16 @@ class Kept:
         before.close()
 
     def close(self) -> None:
-        """Safe to call twice."""
+        """Can be called twice."""
         self._file.close()
 
 
 class Output:
-    """Takes one child's output in pieces as they come. `now_s` is passed in: no clock here."""
+    """Accepts the output of one child in pieces. `now_s` is an argument: no clock here."""
 
-    def __init__(self, name: str, kept: Kept, show: Callable[[str], None]) -> None:
+    def __init__(self, name: str, log: RotatingLog, show: Callable[[str], None]) -> None:
         self._name = name
-        self._kept = kept
+        self._log = log
         self._show = show
         self._rest = b""
         self._shown_since_s = float("-inf")
@@ -86,19 +86,19 @@ class Output:
         self._disk_failed = False
 
     def feed(self, data: bytes, now_s: float) -> None:
-        """Keep the piece, and show what in it is important."""
+        """Write the piece to the log, and print errors in it."""
         try:
-            self._kept.write(data)
+            self._log.write(data)
         except OSError as error:
             if not self._disk_failed:
-                self._show(f"{self._name}: its log {self._kept.path} cannot be written: {error}")
+                self._show(f"{self._name}: its log {self._log.path} cannot be written: {error}")
             self._disk_failed = True
         else:
             self._disk_failed = False
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[-LINE_BYTES_MAX:]
         for line in lines:
-            text = important(line)
+            text = select_important(line)
             if text is not None:
                 self._show_bounded(text, now_s)
 
@@ -109,4 +109,4 @@ class Output:
         if self._shown <= SHOWN_MAX:
             self._show(f"{self._name}: {text[:SHOWN_CHARACTERS_MAX]}")
         elif self._shown == SHOWN_MAX + 1:
-            self._show(f"{self._name}: more of this in {self._kept.path}")
+            self._show(f"{self._name}: more of this in {self._log.path}")

@@ -18,9 +18,15 @@ from pathlib import Path
 from typing import Final, Self
 
 from fairlead_common.service import clock
-from fairlead_standalone.processes.child_process import ServerFailed, Watched, ended, spawn, tail
+from fairlead_standalone.processes.child_process import (
+    ServerFailed,
+    SupervisedProgram,
+    read_tail,
+    spawn,
+    wait_until_ended,
+)
 from fairlead_standalone.processes.liveness import Liveness, ProbeFailures
-from fairlead_standalone.processes.process_output import Kept, Output
+from fairlead_standalone.processes.process_output import Output, RotatingLog
 
 PAUSE_S: Final = 0.1
 PAUSE_S_MAX: Final = 10.0
@@ -39,7 +45,7 @@ LAST_OUTPUT_S_MAX: Final = 1.0
 
 
 class Supervisor:
-    """A set of children; leaving it ends all of them."""
+    """A set of children; leaving the context ends all of them."""
 
     def __init__(
         self, logs: Path, say: Callable[[str], None], liveness: Liveness | None = None
@@ -61,11 +67,11 @@ class Supervisor:
             await asyncio.gather(*group, return_exceptions=True)  # they reported by `wait` already
 
     def hurry(self) -> None:
-        """End everything at once from now on: the second Ctrl-C."""
+        """Kill everything from now on: the second Ctrl-C."""
         self._hurry.set()
 
-    async def start(self, *programs: Watched) -> None:
-        """Start these beside one another. Raises `ServerFailed` when one does not become ready."""
+    async def start(self, *programs: SupervisedProgram) -> None:
+        """Start these concurrently. Raises `ServerFailed` if one does not become ready."""
         children = [
             _Child(program, self._logs, self._say, self._hurry, self._liveness)
             for program in programs
@@ -82,7 +88,7 @@ class Supervisor:
                 task.result()
 
     async def wait(self) -> None:
-        """Return never; raises what ended a keeper."""
+        """Never returns; raises the error that ended a child for good."""
         tasks = [task for group in self._groups for task in group]
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -90,11 +96,11 @@ class Supervisor:
 
 
 class _Child:
-    """One program and its present process."""
+    """One program and its current process."""
 
     def __init__(
         self,
-        program: Watched,
+        program: SupervisedProgram,
         logs: Path,
         say: Callable[[str], None],
         hurry: asyncio.Event,
@@ -106,11 +112,11 @@ class _Child:
         self._say = say
         self._hurry = hurry
         self._liveness = liveness
-        self._kept = Kept(logs / f"{program.name}.log")
+        self._log = RotatingLog(logs / f"{program.name}.log")
         self._deaths = 0
 
     async def keep(self) -> None:
-        """Run the program until cancelled. Raises `ServerFailed` when it cannot be started."""
+        """Run the program until cancelled. Raises `ServerFailed` if it cannot be started."""
         tries = 0
         try:
             while True:
@@ -120,22 +126,22 @@ class _Child:
                 tries += 1
                 if not self.ready.is_set() and (settled or tries == FIRST_STARTS_MAX):
                     raise ServerFailed(
-                        f"{self.name} cannot be started: it {what}. Its log {self._kept.path}"
-                        f" ends:\n{tail(self._kept.path)}"
+                        f"{self.name} cannot be started: it {what}. Its log {self._log.path}"
+                        f" ends:\n{read_tail(self._log.path)}"
                     )
                 self._deaths = 0 if settled else min(self._deaths + 1, DEATHS_COUNTED_MAX)
-                self._say(f"{self.name} {what}; starting it again (log: {self._kept.path})")
+                self._say(f"{self.name} {what}; starting it again (log: {self._log.path})")
                 await asyncio.sleep(min(PAUSE_S_MAX, PAUSE_S * 2**self._deaths))
         finally:
-            self._kept.close()
+            self._log.close()
 
     async def _run_once(self) -> str:
-        """One life of the process, from its preparation to its end; says how it ended."""
+        """Run one process from its preparation to its end; returns how it ended."""
         await asyncio.to_thread(self._program.prepare)
         process = spawn(self._program.command(), subprocess.PIPE)
         pump = asyncio.create_task(self._pump(process))
         try:
-            end = asyncio.create_task(ended(process))
+            end = asyncio.create_task(wait_until_ended(process))
             try:
                 if not await self._until_ready(process, end):
                     return f"was not ready within {self._program.ready_s:.0f} s"
@@ -162,10 +168,10 @@ class _Child:
     async def _until_ready(
         self, process: "subprocess.Popen[bytes]", end: asyncio.Task[int]
     ) -> bool:
-        """True when it is ready or has ended, False when it takes too long.
+        """True if it is ready or has ended, False if it takes too long.
 
-        A restart does not help one that answers and was ready before, or recovers: what it needs is
-        away. It is waited for.
+        A restart does not help a child that answers and was ready before, or that recovers: a
+        server that it needs is unavailable. The supervisor waits for it.
         """
         first_s = self._program.ready_s
         patience_s = max(first_s, AGAIN_S) if self.ready.is_set() else first_s
@@ -178,7 +184,7 @@ class _Child:
                 is_patient = self._program.recovers or self.ready.is_set()
                 if not is_patient or not await self._program.answers(self._liveness.answer_s):
                     return False
-                self._say(f"{self.name} answers but is not ready yet (log: {self._kept.path})")
+                self._say(f"{self.name} answers but is not ready yet (log: {self._log.path})")
                 deadline_s = clock.monotonic_s() + self._program.ready_s
             await asyncio.wait((end,), timeout=pause_s)
             pause_s = min(PROBE_S_MAX, pause_s * 1.2)
@@ -198,7 +204,7 @@ class _Child:
 
     async def _pump(self, process: "subprocess.Popen[bytes]") -> None:
         assert process.stdout is not None
-        output = Output(self.name, self._kept, self._say)
+        output = Output(self.name, self._log, self._say)
         reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), process.stdout
@@ -210,12 +216,12 @@ class _Child:
             transport.close()
 
     async def _end(self, process: "subprocess.Popen[bytes]") -> None:
-        """Ask it to end in order; kill it when it takes too long, or when told to hurry."""
+        """Ask it to end in order; kill it if it takes too long, or after the second Ctrl-C."""
         if process.poll() is not None:
             return
         command = self._program.command()
         process.send_signal(command.stop_signal)
-        end = asyncio.create_task(ended(process))
+        end = asyncio.create_task(wait_until_ended(process))
         hurry = asyncio.create_task(self._hurry.wait())
         await asyncio.wait(
             (end, hurry), timeout=command.stop_s, return_when=asyncio.FIRST_COMPLETED

@@ -1,6 +1,6 @@
-"""`fairlead repair`: has the log and all views of it agree again after one of them was lost.
+"""`fairlead repair`: makes the log and all views of it agree again after one of them was lost.
 
-`comparing.py` finds the jobs of which scheduler and lookout disagree and the events that settle
-each; `repairing.py` is the recipe; `places.py` says where log and database are; `command.py` is
-what a person runs.
+`comparison.py` finds jobs that differ between scheduler and lookout, and the events that correct
+them; `repair_steps.py` is the procedure; `locations.py` finds the log and the database;
+`repair_command.py` is the command.
 """

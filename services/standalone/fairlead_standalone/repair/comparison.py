@@ -1,7 +1,7 @@
-"""Jobs of which the scheduler and lookout know different things, and the events that settle each.
+"""Finds jobs that differ between scheduler and lookout, and the events that correct them.
 
-Lookout's rows are read first and the scheduler is folded at least as far, so a job that lookout
-shows and the scheduler does not know is really unknown to it.
+Lookout's rows are read first and the scheduler is folded at least as far, so a job that lookout has
+and the scheduler does not know is really unknown to it.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ PAGE: Final = 10_000
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A job of which the views disagree, what is taken as true, and the events that say so."""
+    """A job that differs between the views, its true state, and the events that restore it."""
 
     job_id: JobId
     queue: str
@@ -56,7 +56,7 @@ class Comparison:
         self._lookout = lookout
 
     async def run(self) -> list[Difference]:
-        """Every job of which the views disagree; looked at twice, for both may be moving."""
+        """Every job that differs between the views; compared twice, because both can be moving."""
         found: list[JobId] = []
         async for ids in self._candidates():
             found += [difference.job_id for difference in await self._compare(ids)]
@@ -68,7 +68,7 @@ class Comparison:
         ]
 
     async def _candidates(self) -> AsyncIterator[Sequence[JobId]]:
-        """Jobs that either view shows as live, and jobs that live ones wait for in vain."""
+        """Jobs that either view has as live, and ended jobs that live ones depend on."""
         async for ids in self._lookout.live_jobs():
             yield ids
         live = [*self._scheduler.live_jobs(), *sorted(self._scheduler.awaited())]
@@ -128,9 +128,10 @@ class Comparison:
     async def _adoptable(
         self, truth: Knowledge, submitted: ev.JobSubmitted | None
     ) -> tuple[Knowledge | None, ev.JobSubmitted | None]:
-        """A job that the scheduler is to take back: without what it needs not wait for any more.
+        """A job that the scheduler takes back, without dependencies that cannot be met.
 
-        The truth is None where the specification is lost, and an end where it waits in vain.
+        The truth is None if the specification is lost, and a final state if a dependency cannot be
+        met.
         """
         if submitted is None:
             return None, None
@@ -152,7 +153,7 @@ class Comparison:
     async def _awaited(
         self, job_id: JobId, scheduler: Knowledge, shown: ViewedJob | None
     ) -> Difference | None:
-        """A job that has ended: stated again if live jobs wait for it and nobody told them."""
+        """An ended job that live jobs depend on, stated again for views without its end."""
         if scheduler.state is not None or shown is None or shown.submitted is None:
             return None
         submitted = msgspec.structs.replace(shown.submitted, after=())
@@ -172,7 +173,7 @@ def _statements(
     truth: Knowledge,
     submitted: ev.JobSubmitted | None,
 ) -> list[ev.AnyEvent]:
-    """The events that both views need, each once. A view that shows nothing needs no end."""
+    """The events that both views need, each once. A view without the job needs no end of it."""
     events: list[ev.AnyEvent] = []
     for known, every_run in ((scheduler, True), (lookout, False)):
         if known is truth or (known.state is None and truth.is_ended):

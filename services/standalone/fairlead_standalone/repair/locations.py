@@ -1,8 +1,8 @@
-"""Where a repair finds the log and the database: of a data folder, or of the services' settings.
+"""Finds the log and the database to repair: from a data folder, or from the services' settings.
 
-The settings are those of the services (`FAIRLEAD_DATABASE_URL`, `FAIRLEAD_LOG_URL`, ...). A data
-folder is enough for what `fairlead up` runs: while it runs its own servers are used, else they are
-started for the time of the repair.
+The settings are those of the services (`FAIRLEAD_DATABASE_URL`, `FAIRLEAD_LOG_URL`, ...). For
+`fairlead up` a data folder is enough: its servers are used if they run, else they are started for
+the duration of the repair.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -22,25 +22,25 @@ from fairlead_standalone.service.up import Options, choose_servers
 DATABASE: Final = "FAIRLEAD_DATABASE_URL"
 
 
-class Places(msgspec.Struct, frozen=True):
+class Locations(msgspec.Struct, frozen=True):
     """The settings with which a repair works."""
 
     scheduler: SchedulerSettings
     lookout: LookoutSettings
 
 
-def of_environment(environment: Mapping[str, str]) -> Places:
-    """Those of the services. Raises `SettingsError`."""
-    return Places(
+def read_environment(environment: Mapping[str, str]) -> Locations:
+    """The settings in the environment. Raises `SettingsError`."""
+    return Locations(
         settings.load(SchedulerSettings, environment), settings.load(LookoutSettings, environment)
     )
 
 
 @asynccontextmanager
-async def of_folder(
+async def open_folder(
     options: Options, environment: Mapping[str, str], say: Callable[[str], None]
-) -> AsyncIterator[Places]:
-    """Those of a data folder. Raises `FolderRefused` for one that is not there."""
+) -> AsyncIterator[Locations]:
+    """The settings of a data folder. Raises `FolderRefused` if it does not exist."""
     if not (options.data / "format").exists():
         raise FolderRefused(
             f"{options.data} is not a data folder of `fairlead up`. Name one with --data, or set"
@@ -58,6 +58,6 @@ async def of_folder(
             yield _places(environment, servers.database_url, servers.log_url, servers.redis_url)
 
 
-def _places(environment: Mapping[str, str], database: str, log: str, redis: str) -> Places:
+def _places(environment: Mapping[str, str], database: str, log: str, redis: str) -> Locations:
     urls = {DATABASE: database, "FAIRLEAD_LOG_URL": log, "FAIRLEAD_REDIS_URL": redis}
-    return of_environment({**environment, **urls})
+    return read_environment({**environment, **urls})

@@ -1,4 +1,4 @@
-"""`fairlead repair` with everything that it needs."""
+"""The command `fairlead repair`."""
 
 import asyncio
 import os
@@ -11,8 +11,8 @@ from fairlead.cli import frame
 from fairlead_common.domain.errors import LogUrlInvalid, WorldError
 from fairlead_common.service import json_logging, settings
 from fairlead_standalone.repair import locations
-from fairlead_standalone.repair.locations import DATABASE, Places
-from fairlead_standalone.repair.repair_steps import Findings, Repair, closed
+from fairlead_standalone.repair.locations import DATABASE, Locations
+from fairlead_standalone.repair.repair_steps import Findings, Repair, list_closed_jobs
 from fairlead_standalone.service.up import Options
 
 OTHER_LOG = (
@@ -24,7 +24,7 @@ OTHER_LOG = (
 def run(
     options: Options, *, use_folder: bool, dry_run: bool, yes: bool, accept_new_log: bool
 ) -> None:
-    """Examine, ask, repair. Ends with 0, with 1 if a dry run found something, else with 2."""
+    """Examine, confirm, repair. Exit code 0, 1 if a dry run found something, else 2."""
     json_logging.set_up_logging("WARNING")
     try:
         asyncio.run(_run(options, use_folder, dry_run, yes, accept_new_log))
@@ -59,19 +59,19 @@ def _show_done(done: Findings) -> None:
     typer.echo(
         f"Settled: {len(done.differences):,} jobs; submitted again: {len(done.only_in_log):,}."
     )
-    for each in closed(done):
+    for each in list_closed_jobs(done):
         typer.echo(
             f"closed as failed: {each.job_id} ({each.queue}/{each.job_set}): what became of it is"
             " not known; submit it again if it is still needed"
         )
 
 
-def _places(options: Options, use_folder: bool) -> AbstractAsyncContextManager[Places]:
+def _places(options: Options, use_folder: bool) -> AbstractAsyncContextManager[Locations]:
     if use_folder or DATABASE not in os.environ:
-        return locations.of_folder(options, os.environ, typer.echo)
+        return locations.open_folder(options, os.environ, typer.echo)
     return _given()
 
 
 @asynccontextmanager
-async def _given() -> AsyncIterator[Places]:
-    yield locations.of_environment(os.environ)
+async def _given() -> AsyncIterator[Locations]:
+    yield locations.read_environment(os.environ)

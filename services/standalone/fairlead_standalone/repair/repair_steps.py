@@ -47,7 +47,7 @@ Say = Callable[[str], None]
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """What is wrong."""
+    """The differences that were found."""
 
     scheduler: Gap | None
     lookout: Gap | None
@@ -57,7 +57,7 @@ class Findings(msgspec.Struct, frozen=True):
 
     @property
     def other_log(self) -> bool:
-        """A view belongs to another log: perhaps only the address of the log is wrong."""
+        """Whether a view belongs to another log: possibly only the address of the log is wrong."""
         gaps = (self.scheduler, self.lookout)
         return any(gap is not None and Mismatch.OTHER_LOG in gap.mismatches for gap in gaps)
 
@@ -116,7 +116,7 @@ class Repair:
     async def open(
         cls, scheduler: SchedulerSettings, lookout: LookoutSettings
     ) -> AsyncIterator["Repair"]:
-        """Connect, and bring schemas and topics up to date."""
+        """Connect, and migrate schemas and topics."""
         pool = await db.open_pool(
             scheduler.database_url, connect_s_max=30.0, name="fairlead-repair"
         )
@@ -134,7 +134,7 @@ class Repair:
             await pool.close()
 
     async def examine(self) -> Findings:
-        """What is wrong, as far as that can be seen without writing; services may run.
+        """What is wrong, as far as that can be seen without writing; services can run meanwhile.
 
         A view that cannot follow its log is compared as it is.
         """
@@ -189,7 +189,7 @@ class Repair:
     async def _skip_positions(
         self, producer: Producer, scheduler: SchedulerRecovery, lookout: LookoutRecovery
     ) -> list[JobId]:
-        """Have the log end behind what any view has read; returns the jobs only the log has."""
+        """Move the end of the log beyond all views; returns jobs that only the log has."""
         end = await self._log.end_positions(JOBS)
         read = [scheduler.start, await lookout.positions()]
         targets = {n: max(at.get(n, 0) for at in read) for n in end}
@@ -208,7 +208,7 @@ class Repair:
         scheduler: SchedulerRecovery,
         lookout: LookoutRecovery,
     ) -> "_Unknown":
-        """Jobs submitted below positions that the views have read, of which no view knows."""
+        """Jobs submitted below positions that the views have read, and unknown to both views."""
         submitted: dict[JobId, None] = {}
         async for _, sequence in self._sequences(partitions, end):
             submitted |= {
@@ -261,7 +261,7 @@ class _Unknown(msgspec.Struct, frozen=True):
 
 
 async def _append(producer: Producer, records: list[Record]) -> None:
-    """Append in their order, in appends of bounded size."""
+    """Append the records in their order, in appends of limited size."""
     pending: list[Record] = []
     size = 0
     for record in records:
@@ -274,6 +274,6 @@ async def _append(producer: Producer, records: list[Record]) -> None:
         await producer.append(pending)
 
 
-def closed(findings: Findings) -> list[Difference]:
-    """The jobs that were closed because nobody knows what became of them."""
+def list_closed_jobs(findings: Findings) -> list[Difference]:
+    """The jobs that were closed because their real end is unknown."""
     return [each for each in findings.differences if each.choice is Choice.CLOSE]

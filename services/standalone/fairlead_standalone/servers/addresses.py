@@ -1,4 +1,6 @@
-"""Checks of addresses before anything is started, so that a mistake is a sentence and not a log."""
+"""Checks addresses before anything is started, so that a mistake gives a message and not a
+traceback.
+"""
 
 import atexit
 import errno
@@ -34,7 +36,7 @@ class AddressRefused(WorldError):
 
 
 def check_free(port: int) -> None:
-    """Raises `AddressRefused` when the port cannot be had, naming one that can."""
+    """Raises `AddressRefused` if the port is not available, naming one that is."""
     error = _listen(port)
     if error is None:
         return
@@ -104,7 +106,7 @@ def check_url(option: str, url: str, schemes: tuple[str, ...]) -> str:
 
 
 def check_kafka(url: str) -> str:
-    """As `check_url`, and whether all that the URL says makes sense."""
+    """Check the address as `check_url` does, and all other parts of the URL."""
     whole = check_url("--kafka", url, _KAFKA_SCHEMES)
     try:
         address.parse(whole)

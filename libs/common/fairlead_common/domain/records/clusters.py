@@ -26,12 +26,12 @@ class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 class Heartbeat(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, tag="heartbeat"
 ):
-    """The executor lives. `leases_position` is where it reads its lease topic next.
+    """The executor is alive. `leases_position` is where it reads its lease topic next.
 
-    Every lease before that position has been told pending (this record goes into the same append),
-    except those whose records are at the positions `leases_waiting`: a successor goes by that.
-    `instance` names the process. `address` is the base URL at which lookout may ask for logs
-    ("" when it serves none).
+    Every lease before that position was reported as pending (this record is in the same append),
+    except those at the positions `leases_waiting`: the next process continues from there.
+    `instance` names the process. `address` is the base URL at which lookout requests logs ("" if it
+    serves none).
     """
 
     executor: str

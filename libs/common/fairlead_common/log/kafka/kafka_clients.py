@@ -208,7 +208,7 @@ class Controls:
     async def first_since(
         self, places: list[TopicPartition], time_ms: int
     ) -> Mapping[TopicPartition, int | None]:
-        """The offset of the first record from that time on, for each; None if there is none."""
+        """The offset of the first record from that time on, for each; None without one."""
 
         async def attempt() -> Mapping[TopicPartition, int | None]:
             consumer = await self._started()

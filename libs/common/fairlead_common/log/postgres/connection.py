@@ -93,7 +93,7 @@ class Link:
                         raise
                     self._give_up_after(deadline, error)
 
-    async def once(self, call: Callable[[Connection], Awaitable[T]], answer_s: float) -> T:
+    async def query_once(self, call: Callable[[Connection], Awaitable[T]], answer_s: float) -> T:
         """The result of a call that is made at most once.
 
         Raises `LogUnavailable` if it was not made, `AnswerLost` if nobody knows what came of it,

@@ -221,13 +221,13 @@ class PostgresProducer:
                 raise ProducerFenced(f"this producer {self.name!r} can no longer be used")
             if not records:
                 return {}
-            names, parts = await self._parts(records)
+            names, parts = await self._find_partitions(records)
             keys = [record.key for record in records]
             values = [record.value for record in records]
             # Unless the outcome is known, and good or harmless, this was the last append.
             self._usable = False
             try:
-                rows = await self._link.once(
+                rows = await self._link.query_once(
                     lambda connection: connection.fetch(
                         SQL["append"], self.name, self._epoch, parts, keys, values
                     ),
@@ -257,7 +257,7 @@ class PostgresProducer:
         self._log.forget(self)
         await self._link.close()
 
-    async def _parts(
+    async def _find_partitions(
         self, records: Sequence[Record]
     ) -> tuple[dict[int, tuple[str, int]], list[int]]:
         """The part of each record, and what topic and partition each of these parts is."""

@@ -92,12 +92,12 @@ class Notifier:
                     # A server that has vanished says nothing either.
                     await connection.execute("SELECT 1", timeout=CONNECT_S_MAX)
                 self._work.clear()
-                await self._tell(connection)
+                await self._notify(connection)
                 await asyncio.sleep(RING_S_MIN)
         finally:
             connection.terminate()
 
-    async def _tell(self, connection: Connection) -> None:
+    async def _notify(self, connection: Connection) -> None:
         if not self._pending:
             return
         payload = " ".join(self._pending)
