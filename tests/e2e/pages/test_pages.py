@@ -130,14 +130,14 @@ async def test_a_job_says_why_it_waits_and_then_why_it_failed(
         await world.append([scheduling_reports.record(why)])
         await world.read("/jobsets/q/s", await world.tell(submitted("a")))
         await page.goto(address(world, f"/jobs/{job_id('a')}"))
-        note = page.get_by_label("Why it waits")
+        note = page.get_by_label("Why the job waits")
         await expect(note).to_contain_text("has 2 CPUs free")
         await expect(note).to_contain_text("3 nodes: busy: cpu")
         failed = events.JobFailed(
             job_id=job_id("a"), category=events.FailureCategory.OOM, reason="used 3 GiB of 2 GiB"
         )
         await world.tell(leased("a"), started("a"), failed)
-        await expect(page.get_by_label("Why it ended so")).to_contain_text("used 3 GiB of 2 GiB")
+        await expect(page.get_by_label("Why the job ended")).to_contain_text("used 3 GiB of 2 GiB")
 
 
 async def test_the_log_grows_while_the_run_lives_and_is_left_alone_after(
@@ -247,7 +247,7 @@ async def test_what_is_not_there_is_said_on_a_page(
         browser_page(chromium) as page,
     ):
         await page.goto(address(world, "/"))
-        await expect(page.locator(".empty")).to_contain_text("Nothing has been submitted yet")
+        await expect(page.locator(".empty")).to_contain_text("No jobs have been submitted yet")
         await page.goto(address(world, "/jobs/nothing"))
         await expect(page.get_by_role("heading", level=1)).to_have_text("Not found")
         answer = await world.client.get("/")
@@ -281,7 +281,7 @@ async def test_a_queue_shows_its_share_over_time_and_why_its_jobs_wait(
         )
         await world.read("/jobsets", await world.tell(submitted("a"), submitted("b"), leased("b")))
         await page.goto(address(world, f"/jobs/{job_id('a')}"))
-        await expect(page.get_by_text("Place in its queue: 1")).to_be_visible()
+        await expect(page.get_by_text("Queue position: 1")).to_be_visible()
         await page.locator(".facts").get_by_role("link", name="q", exact=True).click()
         await expect(page.get_by_role("heading", name="Queue q")).to_be_visible()
         await expect(page.get_by_text("Fair share 50.0 %")).to_be_visible()

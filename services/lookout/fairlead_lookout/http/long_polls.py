@@ -64,19 +64,19 @@ def after_position(deps: Deps) -> params.Depends:
     return dependency
 
 
-async def find_job_set(deps: Deps, reach: QueueScope, queue: str, job_set: str) -> JobSet:
+async def find_job_set(deps: Deps, visible_queues: QueueScope, queue: str, job_set: str) -> JobSet:
     """The job set. Raises a 404 `Problem`, also if the caller may not view the queue."""
-    found = await deps.view.read_job_set(queue, job_set) if queue in reach else None
+    found = await deps.view.read_job_set(queue, job_set) if queue in visible_queues else None
     if found is None:
         raise Problem("not-found", f"Queue {queue!r} has no job set {job_set!r} with jobs.")
     return found
 
 
-async def require_queue(deps: Deps, reach: QueueScope, queue: str) -> None:
+async def require_queue(deps: Deps, visible_queues: QueueScope, queue: str) -> None:
     """Raises a 404 `Problem` for a queue that does not exist or that the caller may not view. A
     deleted queue exists as long as it has jobs.
     """
-    if queue in reach:
+    if queue in visible_queues:
         if deps.configuration.find_queue(queue) is not None:
             return
         if (await deps.view.read_job_sets(JobSetFilter(queue=queue), 1, None)).job_sets:

@@ -26,10 +26,10 @@ class Visibility:
 
     async def find_visible_queues(self, caller: Caller) -> QueueScope:
         """The queues that a caller may view. Without any queue and any role it gets a 403."""
-        reach = await self._rights.find_scope(caller)
-        if reach.only is not None and not reach.only:
+        visible_queues = await self._rights.find_scope(caller)
+        if visible_queues.only is not None and not visible_queues.only:
             auth.require_role(caller, *_ROLES)
-        return reach
+        return visible_queues
 
     async def __call__(self, request: Request) -> QueueScope:
         """The queues that the caller of a request may view."""

@@ -77,7 +77,7 @@ class Recovery:
             await view_coverage.relocate(self._pool, self._log, self.gap)
 
     async def fold(self, end: Mapping[int, int]) -> None:
-        """Fold at least to these positions, while other processes of lookout may run.
+        """Fold at least to these positions, while other processes of lookout run.
 
         Raises the error that ends the fold.
         """

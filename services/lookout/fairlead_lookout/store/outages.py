@@ -24,7 +24,7 @@ class Outages:
     def __init__(self, worker: str, away_s: float) -> None:
         self.problem: str | None = f"{worker} has not started"
         self.disk_full: str | None = None
-        """Why nothing can be written now, if a disk is full. This may last without a limit."""
+        """Why nothing can be written now, if a disk is full. There is no limit for this."""
         self._worker = worker
         self._waits = False
         self._away_s = away_s

@@ -134,9 +134,9 @@ class ReportCache(TopicCache):
         """The reports about a queue, in all pools."""
         return self._decode(self._keys_of_queue.get(queue, ()))
 
-    def read_pool(self, pool: str, reach: QueueScope) -> Reports:
+    def read_pool(self, pool: str, visible_queues: QueueScope) -> Reports:
         """The last round of a pool, and the reports about the queues that the caller may view."""
-        keys = [key for key in self._keys_of_pool.get(pool, ()) if _queue_of(key) in reach]
+        keys = [key for key in self._keys_of_pool.get(pool, ()) if _queue_of(key) in visible_queues]
         return self._decode([*keys, pool])
 
     def has_pool(self, pool: str) -> bool:

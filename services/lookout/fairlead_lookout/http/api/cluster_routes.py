@@ -31,7 +31,7 @@ class NodeUsage(msgspec.Struct):
 
 def add_routes(router: APIRouter, deps: Deps) -> None:
     """Clusters and their nodes."""
-    VisibleReach = Annotated[QueueScope, Depends(deps.visibility)]
+    VisibleQueues = Annotated[QueueScope, Depends(deps.visibility)]
 
     @router.get(
         "/clusters",
@@ -50,8 +50,8 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
             responses.NodesResponse, "Its nodes and what runs there.", 400, 404
         ),
     )
-    async def list_nodes(reach: VisibleReach, executor: QueueName) -> Response:
-        return json_response(await describe_nodes(deps, executor, reach))
+    async def list_nodes(visible_queues: VisibleQueues, executor: QueueName) -> Response:
+        return json_response(await describe_nodes(deps, executor, visible_queues))
 
 
 async def describe_clusters(deps: Deps) -> responses.ClustersResponse:
@@ -83,13 +83,15 @@ async def describe_clusters(deps: Deps) -> responses.ClustersResponse:
     return responses.ClustersResponse(clusters=made)
 
 
-async def describe_nodes(deps: Deps, executor: str, reach: QueueScope) -> responses.NodesResponse:
+async def describe_nodes(
+    deps: Deps, executor: str, visible_queues: QueueScope
+) -> responses.NodesResponse:
     """The nodes of a cluster. Raises a 404 `Problem`."""
     known = {name: nodes for name, _, nodes in deps.clusters.read_all()}
     if executor not in known:
         raise Problem("not-found", f"Cluster {executor!r} does not exist.")
     usage = await _read_usage(deps, executor)
-    visible = await _find_visible_jobs(deps, usage, reach)
+    visible = await _find_visible_jobs(deps, usage, visible_queues)
     made = []
     for node in sorted(known[executor], key=lambda node: node.name):
         own = usage.get(node.name, NodeUsage())
@@ -128,14 +130,14 @@ async def _read_usage(deps: Deps, executor: str) -> dict[str, NodeUsage]:
 
 
 async def _find_visible_jobs(
-    deps: Deps, usage: Mapping[str, NodeUsage], reach: QueueScope
+    deps: Deps, usage: Mapping[str, NodeUsage], visible_queues: QueueScope
 ) -> set[str]:
     """The jobs whose queues the caller may view."""
     ids = [job_id for each in usage.values() for job_id in each.jobs]
-    if reach.is_everything:
+    if visible_queues.is_everything:
         return set(ids)
     queues = await deps.view.read_queues_of(ids)
-    return {job_id for job_id, queue in queues.items() if queue in reach}
+    return {job_id for job_id, queue in queues.items() if queue in visible_queues}
 
 
 def _count_pools(nodes: Iterable[facts.Node]) -> dict[str, int]:

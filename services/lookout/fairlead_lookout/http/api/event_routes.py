@@ -39,7 +39,7 @@ _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 def add_routes(router: APIRouter, deps: Deps) -> None:
     """Events of queues and of job sets."""
-    VisibleReach = Annotated[QueueScope, Depends(deps.visibility)]
+    VisibleQueues = Annotated[QueueScope, Depends(deps.visibility)]
 
     @router.get(
         "/events",
@@ -47,7 +47,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         responses=_ANSWERS,
     )
     async def get_queue_events(
-        reach: VisibleReach,
+        visible_queues: VisibleQueues,
         queue: Annotated[str, Query(max_length=256)],
         follow: bool = False,
         after: After = None,
@@ -57,7 +57,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         from_: LastEventIdQuery = None,
     ) -> StreamingResponse:
         await wait_for_position(deps, after, wait)
-        await require_queue(deps, reach, queue)
+        await require_queue(deps, visible_queues, queue)
         seen = _parse_place(last_event_id or from_)
         too_old = seen is not None and await queue_events.is_too_old(deps.view, queue, seen)
         if seen is None or too_old:
@@ -78,7 +78,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         responses=_ANSWERS,
     )
     async def get_job_set_events(
-        reach: VisibleReach,
+        visible_queues: VisibleQueues,
         queue: QueueName,
         job_set: JobSetName,
         until: Literal["finished"] | None = None,
@@ -90,7 +90,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         from_: LastEventIdQuery = None,
     ) -> StreamingResponse:
         await wait_for_position(deps, after, wait)
-        found = await find_job_set(deps, reach, queue, job_set)
+        found = await find_job_set(deps, visible_queues, queue, job_set)
         seen = _parse_seen(last_event_id or from_)
         as_sse = SSE in accept
         too_old = await job_set_events.is_too_old(deps.view, found, seen)

@@ -42,7 +42,7 @@ NextPage = Callable[[str | None], Awaitable[tuple[Rows, str | None]]]
 
 def add_routes(router: APIRouter, deps: Deps) -> None:
     """`export.csv` of jobs and of job sets."""
-    VisibleReach = Annotated[QueueScope, Depends(deps.visibility)]
+    VisibleQueues = Annotated[QueueScope, Depends(deps.visibility)]
 
     @router.get(
         "/jobs/export.csv",
@@ -53,7 +53,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         ),
     )
     async def export_jobs(
-        reach: VisibleReach,
+        visible_queues: VisibleQueues,
         selected: JobFilterQuery,
         sort: Sort = NEWEST,
         format: Format = None,
@@ -62,7 +62,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         after: After = None,
         wait: Wait = None,
     ) -> StreamingResponse:
-        wanted = msgspec.structs.replace(selected, reach=reach)
+        wanted = msgspec.structs.replace(selected, visible_queues=visible_queues)
         await wait_for_position(deps, after, wait)
 
         async def read_page(cursor: str | None) -> tuple[Rows, str | None]:
@@ -85,7 +85,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         ),
     )
     async def export_job_sets(
-        reach: VisibleReach,
+        visible_queues: VisibleQueues,
         queue: Text = None,
         active: bool | None = None,
         q: Text = None,
@@ -94,7 +94,9 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         after: After = None,
         wait: Wait = None,
     ) -> StreamingResponse:
-        wanted = JobSetFilter(reach=reach, queue=queue, active=active, q=q or None)
+        wanted = JobSetFilter(
+            visible_queues=visible_queues, queue=queue, active=active, q=q or None
+        )
         await wait_for_position(deps, after, wait)
 
         async def read_page(cursor: str | None) -> tuple[Rows, str | None]:

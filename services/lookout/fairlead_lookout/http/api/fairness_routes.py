@@ -26,7 +26,7 @@ OptionalTime = Annotated[Time | None, Query(max_length=40, description="RFC 3339
 
 def add_routes(router: APIRouter, deps: Deps) -> None:
     """`GET /fairness`."""
-    VisibleReach = Annotated[QueueScope, Depends(deps.visibility)]
+    VisibleQueues = Annotated[QueueScope, Depends(deps.visibility)]
 
     @router.get(
         "/fairness",
@@ -37,12 +37,12 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         ),
     )
     async def get_fairness(
-        reach: VisibleReach,
+        visible_queues: VisibleQueues,
         queue: Annotated[str, Query(max_length=256)],
         from_: Annotated[OptionalTime, Query(alias="from")] = None,
         to: OptionalTime = None,
     ) -> Response:
-        await require_queue(deps, reach, queue)
+        await require_queue(deps, visible_queues, queue)
         now_ms = clock.now_ms()
         to_ms = now_ms if to is None else parse_time_ms(to)
         from_ms = to_ms - SPAN_MS if from_ is None else parse_time_ms(from_)

@@ -96,7 +96,7 @@ NEWEST: Final = "-submitted"
 
 def add_routes(router: APIRouter, deps: Deps) -> None:
     """Lists and single jobs."""
-    VisibleReach = Annotated[QueueScope, Depends(deps.visibility)]
+    VisibleQueues = Annotated[QueueScope, Depends(deps.visibility)]
 
     @router.get(
         "/jobs",
@@ -109,7 +109,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         ),
     )
     async def list_jobs(
-        reach: VisibleReach,
+        visible_queues: VisibleQueues,
         selected: JobFilterQuery,
         group_by: Annotated[
             Annotated[str, validated_by(parse_dimensions)] | None,
@@ -126,7 +126,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         after: After = None,
         wait: Wait = None,
     ) -> Response:
-        wanted = msgspec.structs.replace(selected, reach=reach)
+        wanted = msgspec.structs.replace(selected, visible_queues=visible_queues)
         by = None if group_by is None else parse_dimensions(group_by)
         if by is not None and cursor is not None:
             raise invalid_parameter(
@@ -157,7 +157,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         responses=document_responses(responses.JobDetailResponse, "The job.", 304, 400, 404),
     )
     async def get_job(
-        reach: VisibleReach,
+        visible_queues: VisibleQueues,
         job_id: JobId,
         spec: bool = False,
         after: After = None,
@@ -167,7 +167,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         await wait_for_position(deps, after, wait)
 
         async def read() -> responses.JobDetailResponse:
-            return await describe_job(deps, job_id, reach, spec=spec)
+            return await describe_job(deps, job_id, visible_queues, spec=spec)
 
         def is_wanted(job: responses.JobDetailResponse) -> bool:
             return not etags.is_known(if_none_match, _make_tag(job))
@@ -189,19 +189,19 @@ def _make_tag(job: responses.JobDetailResponse) -> str:
     return make_etag([code, msgspec.structs.replace(job, why=None, position_in_queue=None)])
 
 
-async def find_job(deps: Deps, job_id: str, reach: QueueScope) -> JobRecord:
+async def find_job(deps: Deps, job_id: str, visible_queues: QueueScope) -> JobRecord:
     """The job. Raises a 404 `Problem`, also if the caller may not view its queue."""
     found = await deps.view.read_job(job_id)
-    if found is None or found.row["queue"] not in reach:
+    if found is None or found.row["queue"] not in visible_queues:
         raise Problem("not-found", f"Job {job_id!r} does not exist.")
     return found
 
 
 async def describe_job(
-    deps: Deps, job_id: str, reach: QueueScope = ALL_QUEUES, *, spec: bool
+    deps: Deps, job_id: str, visible_queues: QueueScope = ALL_QUEUES, *, spec: bool
 ) -> responses.JobDetailResponse:
     """Everything about a job. Raises a 404 `Problem`."""
-    found = await find_job(deps, job_id, reach)
+    found = await find_job(deps, job_id, visible_queues)
     submitted = found.submitted
     now_ms = clock.now_ms()
     listed = responses.describe_job(found.row, now_ms, found.waits_for_others, found.client_ids)

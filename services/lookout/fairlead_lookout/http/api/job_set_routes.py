@@ -32,7 +32,7 @@ from fairlead_lookout.store.queries.list_filters import JobSetFilter
 
 def add_routes(router: APIRouter, deps: Deps) -> None:
     """Lists of job sets, and single job sets."""
-    VisibleReach = Annotated[QueueScope, Depends(deps.visibility)]
+    VisibleQueues = Annotated[QueueScope, Depends(deps.visibility)]
 
     @router.get(
         "/jobsets",
@@ -40,7 +40,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         responses=document_responses(responses.JobSetsResponse, "Job sets, newest first.", 400),
     )
     async def list_job_sets(
-        reach: VisibleReach,
+        visible_queues: VisibleQueues,
         queue: Text = None,
         active: bool | None = None,
         q: Text = None,
@@ -51,7 +51,9 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         wait: Wait = None,
     ) -> Response:
         await wait_for_position(deps, after, wait)
-        wanted = JobSetFilter(reach=reach, queue=queue, active=active, q=q or None)
+        wanted = JobSetFilter(
+            visible_queues=visible_queues, queue=queue, active=active, q=q or None
+        )
         page = await deps.view.read_job_sets(wanted, limit, cursor)
         count = None if include is None else await deps.view.count_job_sets(wanted)
         return json_response(responses.describe_job_sets(page, count))
@@ -62,7 +64,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         responses=document_responses(responses.JobSetResponse, "The job set.", 304, 400, 404),
     )
     async def get_job_set(
-        reach: VisibleReach,
+        visible_queues: VisibleQueues,
         queue: QueueName,
         job_set: JobSetName,
         wait: Wait = None,
@@ -73,7 +75,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         await wait_for_position(deps, after, wait)
 
         async def read() -> JobSet:
-            return await find_job_set(deps, reach, queue, job_set)
+            return await find_job_set(deps, visible_queues, queue, job_set)
 
         def is_wanted(found: JobSet) -> bool:
             return found.live == 0 if until else not etags.is_known(if_none_match, _make_tag(found))

@@ -24,7 +24,7 @@ Bytes = Annotated[
 
 def add_routes(router: APIRouter, deps: Deps) -> None:
     """The log, read from the executor of the run."""
-    VisibleReach = Annotated[QueueScope, Depends(deps.visibility)]
+    VisibleQueues = Annotated[QueueScope, Depends(deps.visibility)]
 
     @router.get(
         "/jobs/{job:path}/logs",
@@ -33,7 +33,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
         dependencies=[after_position(deps)],
     )
     async def get_logs(
-        reach: VisibleReach,
+        visible_queues: VisibleQueues,
         job_id: JobId,
         run: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
         container: Annotated[str | None, Query(max_length=63)] = None,
@@ -52,7 +52,7 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
             if value is not None:
                 parameters[name] = str(value)
         with slot:
-            body = await open_log(deps, job_id, run, parameters, reach)
+            body = await open_log(deps, job_id, run, parameters, visible_queues)
         return StreamingResponse(
             _hold_slot(body, slot),
             media_type="text/plain; charset=utf-8",
@@ -72,10 +72,10 @@ async def open_log(
     job_id: str,
     run: int | None,
     parameters: dict[str, str],
-    reach: QueueScope = ALL_QUEUES,
+    visible_queues: QueueScope = ALL_QUEUES,
 ) -> AsyncIterator[bytes]:
     """The log of a run, by default the newest. Raises `Problem`."""
-    found = await job_routes.find_job(deps, job_id, reach)
+    found = await job_routes.find_job(deps, job_id, visible_queues)
     container = parameters.get("container")
     names = executor_logs.list_containers(found.submitted.spec)
     if container is not None and container not in names:

@@ -20,7 +20,7 @@ WAITING_MAX: Final = 100
 
 def add_routes(router: APIRouter, deps: Deps) -> None:
     """Reports of queues and pools."""
-    VisibleReach = Annotated[QueueScope, Depends(deps.visibility)]
+    VisibleQueues = Annotated[QueueScope, Depends(deps.visibility)]
 
     @router.get(
         "/queues/{queue}/report",
@@ -30,8 +30,8 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
             responses.QueueReportResponse, "Shares and reasons of a queue.", 400, 404
         ),
     )
-    async def queue_report(reach: VisibleReach, queue: QueueName) -> Response:
-        await require_queue(deps, reach, queue)
+    async def queue_report(visible_queues: VisibleQueues, queue: QueueName) -> Response:
+        await require_queue(deps, visible_queues, queue)
         return json_response(describe_queue_report(deps, queue))
 
     @router.get(
@@ -42,9 +42,9 @@ def add_routes(router: APIRouter, deps: Deps) -> None:
             responses.PoolReportResponse, "The last round, shares and reasons of a pool.", 400, 404
         ),
     )
-    async def pool_report(reach: VisibleReach, pool: QueueName) -> Response:
+    async def pool_report(visible_queues: VisibleQueues, pool: QueueName) -> Response:
         _require_pool(deps, pool)
-        return json_response(_describe_pool_report(deps, pool, reach))
+        return json_response(_describe_pool_report(deps, pool, visible_queues))
 
     @router.get(
         "/pools/{pool}/rounds",
@@ -82,8 +82,10 @@ def describe_queue_report(deps: Deps, queue: str) -> responses.QueueReportRespon
     )
 
 
-def _describe_pool_report(deps: Deps, pool: str, reach: QueueScope) -> responses.PoolReportResponse:
-    found = deps.reports.read_pool(pool, reach)
+def _describe_pool_report(
+    deps: Deps, pool: str, visible_queues: QueueScope
+) -> responses.PoolReportResponse:
+    found = deps.reports.read_pool(pool, visible_queues)
     return responses.PoolReportResponse(
         pool=pool,
         round=None if found.round is None else responses.describe_round(found.round),

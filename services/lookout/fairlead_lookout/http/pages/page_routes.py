@@ -89,11 +89,11 @@ def _job_set_pages(router: APIRouter, pages: "_Pages") -> None:
     ) -> Response:
         fragment = pages.job_sets(queue or None, q or None, active, cursor)
 
-        async def extra(reach: QueueScope) -> Values:
+        async def extra(visible_queues: QueueScope) -> Values:
             return {
                 "section": "jobsets",
                 "filter": {"queue": queue, "q": q, "active": active},
-                "queues": await pages.deps.view.read_queues(reach),
+                "queues": await pages.deps.view.read_queues(visible_queues),
             }
 
         return await pages.page(request, "jobsets.html", fragment, extra)
@@ -139,8 +139,8 @@ def _job_pages(router: APIRouter, pages: "_Pages") -> None:
     ) -> Response:
         chosen = "stderr" if stream == "stderr" else "stdout"
 
-        async def extra(reach: QueueScope) -> Values:
-            found = await job_routes.describe_job(pages.deps, job_id, reach, spec=True)
+        async def extra(visible_queues: QueueScope) -> Values:
+            found = await job_routes.describe_job(pages.deps, job_id, visible_queues, spec=True)
             query = {"stream": chosen} | ({} if run is None else {"run": str(run)})
             return {
                 "spec": _format_spec(found.spec),
@@ -183,13 +183,15 @@ class _Pages:
         """The job sets that match, and totals."""
         query = {"queue": queue, "q": name, "active": "true" if active else None}
 
-        async def read(reach: QueueScope) -> Values:
+        async def read(visible_queues: QueueScope) -> Values:
             view = self.deps.view
-            wanted = JobSetFilter(reach=reach, queue=queue, active=active or None, q=name)
+            wanted = JobSetFilter(
+                visible_queues=visible_queues, queue=queue, active=active or None, q=name
+            )
             found = await view.read_job_sets(wanted, PAGE, cursor)
             return {
                 "live": build_address("/live/jobsets", query | {"cursor": cursor}),
-                "totals": await view.count_jobs_by_state(reach, queue),
+                "totals": await view.count_jobs_by_state(visible_queues, queue),
                 "sets": responses.describe_job_sets(found).job_sets,
                 "filtered": bool(queue or name or active or cursor),
                 "next": build_address("/", query | {"cursor": found.next}) if found.next else None,
@@ -201,11 +203,13 @@ class _Pages:
         """A job set and a page of its jobs."""
         chosen = state if state in JobState.__members__ else None
 
-        async def read(reach: QueueScope) -> Values:
-            found = await find_job_set(self.deps, reach, queue, job_set)
+        async def read(visible_queues: QueueScope) -> Values:
+            found = await find_job_set(self.deps, visible_queues, queue, job_set)
             (counted,) = await self.deps.view.count_states([found])
             states = (chosen,) if chosen else ()
-            wanted = JobFilter(reach=reach, queue=queue, job_set=job_set, states=states)
+            wanted = JobFilter(
+                visible_queues=visible_queues, queue=queue, job_set=job_set, states=states
+            )
             page = await self.deps.lists.read_page(wanted, PAGE, cursor)
             address = rendering.job_set_url(queue, job_set)
             query = {"state": chosen}
@@ -225,8 +229,8 @@ class _Pages:
     def queue(self, queue: str) -> Fragment:
         """The shares of a queue over the last day, why its jobs wait, what they used."""
 
-        async def read(reach: QueueScope) -> Values:
-            if queue not in reach:
+        async def read(visible_queues: QueueScope) -> Values:
+            if queue not in visible_queues:
                 raise Problem("not-found", f"Queue {queue!r} does not exist.")
             deps, now_ms = self.deps, clock.now_ms()
             found = await fairness_routes.describe_fairness(
@@ -235,7 +239,7 @@ class _Pages:
             return {
                 "live": f"/live/queues/{quote(queue, safe='')}",
                 "queue": queue,
-                "totals": await deps.view.count_jobs_by_state(reach, queue),
+                "totals": await deps.view.count_jobs_by_state(visible_queues, queue),
                 "report": report_routes.describe_queue_report(deps, queue),
                 "charts": share_charts.draw_charts(found),
                 "used": found.used,
@@ -247,9 +251,9 @@ class _Pages:
     def job(self, job_id: str) -> Fragment:
         """A job with its runs."""
 
-        async def read(reach: QueueScope) -> Values:
-            found = await job_routes.find_job(self.deps, job_id, reach)
-            described = await job_routes.describe_job(self.deps, job_id, reach, spec=False)
+        async def read(visible_queues: QueueScope) -> Values:
+            found = await job_routes.find_job(self.deps, job_id, visible_queues)
+            described = await job_routes.describe_job(self.deps, job_id, visible_queues, spec=False)
             requests = shapes.decode(found.submitted.shape).requests
             return {
                 "live": f"/live/jobs/{job_id}",
@@ -274,11 +278,11 @@ class _Pages:
         """A whole page, or an error page."""
         try:
             caller = await self.deps.visibility.find_caller(request)
-            reach = await self.deps.visibility.find_visible_queues(caller)
-            values = await fragment.read(reach)
+            visible_queues = await self.deps.visibility.find_visible_queues(caller)
+            values = await fragment.read(visible_queues)
             values |= {"section": "", "who": caller.name, "signed_in": caller.is_session}
             if extra is not None:
-                values |= await extra(reach)
+                values |= await extra(visible_queues)
         except (Problem, WorldError) as error:
             return self._error_page(request, error)
         return HTMLResponse(self._templates.render(template, **values), headers=PAGE_HEADERS)
@@ -293,12 +297,12 @@ class _Pages:
 
     async def live(self, request: Request, fragment: Fragment) -> Response:
         """The stream of a fragment. Raises `Problem`: only a program reads that."""
-        reach = await self.deps.visibility(request)
+        visible_queues = await self.deps.visibility(request)
         slot = Slot(self.deps, "streams")
         slot.check()
         shared = SharedFragment(
-            (fragment.template, fragment.key, reach),
-            lambda: self._render(fragment, reach),
+            (fragment.template, fragment.key, visible_queues),
+            lambda: self._render(fragment, visible_queues),
             fragment.partition,
         )
         # Raises a problem for what does not exist or what the caller may not view.
@@ -309,8 +313,10 @@ class _Pages:
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
 
-    async def _render(self, fragment: Fragment, reach: QueueScope) -> bytes:
-        return _encode_sse(self._templates.render(fragment.template, **await fragment.read(reach)))
+    async def _render(self, fragment: Fragment, visible_queues: QueueScope) -> bytes:
+        return _encode_sse(
+            self._templates.render(fragment.template, **await fragment.read(visible_queues))
+        )
 
     async def _stream(self, shared: SharedFragment, slot: Slot) -> AsyncIterator[bytes]:
         """The fragment, each time it has changed."""
@@ -327,14 +333,14 @@ class _Pages:
         values: Values = {"text": "", "problem": None, "cut": False, "lines": LOG_LINES}
         headers = dict(PAGE_HEADERS)
         ended = True
-        reach = await self.deps.visibility(request)
+        visible_queues = await self.deps.visibility(request)
         try:
-            found = await job_routes.find_job(self.deps, job_id, reach)
+            found = await job_routes.find_job(self.deps, job_id, visible_queues)
             chosen = [row for row in found.runs if run is None or row["number"] == run]
             ended = not chosen or chosen[0]["ended_ms"] is not None
             parameters = {"stream": stream, "follow": "false", "tail": str(LOG_LINES)}
             async with asyncio.timeout(LOG_S_MAX):
-                body = await log_routes.open_log(self.deps, job_id, run, parameters, reach)
+                body = await log_routes.open_log(self.deps, job_id, run, parameters, visible_queues)
                 values["text"] = await _read_end(body)
             values["cut"] = values["text"].count("\n") >= LOG_LINES
             query = {"stream": stream, "run": None if run is None else str(run)}
@@ -361,8 +367,8 @@ def _format_spec(spec: msgspec.Raw | None) -> str:
 
 async def _read_end(body: AsyncIterator[bytes]) -> str:
     """The log as text, at most `LOG_BYTES_MAX` of its end."""
-    kept = bytearray()
+    end = bytearray()
     async for part in body:
-        kept += part
-        del kept[:-LOG_BYTES_MAX]
-    return kept.decode(errors="replace")
+        end += part
+        del end[:-LOG_BYTES_MAX]
+    return end.decode(errors="replace")

@@ -64,7 +64,7 @@ class FoldCache:
             self.jobs.pop(job_id, None)
 
     def clear(self) -> None:
-        """Remove everything: another process may have written since."""
+        """Remove everything: another process can have written since."""
         self.jobs.clear()
         self.job_sets.clear()
         self.requests.clear()

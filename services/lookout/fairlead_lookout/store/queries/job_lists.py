@@ -160,7 +160,7 @@ class JobLists:
         scope: Scope = "queue" if wanted.job_set is None else "set"
         rows = await self._view.fetch(
             f"branches_of_{scope}s",
-            *wanted.reach.arguments(),
+            *wanted.visible_queues.arguments(),
             wanted.queue,
             wanted.job_set,
             list(wanted.states),
@@ -291,7 +291,7 @@ class JobLists:
         self, wanted: JobFilter, by: Sequence[str], limit: int
     ) -> Groups:
         arguments = (
-            *wanted.reach.arguments(),
+            *wanted.visible_queues.arguments(),
             wanted.queue,
             list(wanted.states),
             list(wanted.classes),

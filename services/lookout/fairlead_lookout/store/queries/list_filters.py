@@ -18,11 +18,11 @@ NUMBER_MAX: Final = 2**63 - 1
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs a list contains; an empty field does not restrict.
 
-    `reach`: the queues that the caller is permitted to view. Labels and annotations are sorted
-    pairs.
+    `visible_queues`: those that the caller is permitted to view. Labels and annotations are
+    sorted pairs.
     """
 
-    reach: QueueScope = ALL_QUEUES
+    visible_queues: QueueScope = ALL_QUEUES
     queue: str | None = None
     job_set: str | None = None
     states: tuple[str, ...] = ()
@@ -51,7 +51,11 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     def cursor_key(self) -> list[object]:
         """What a cursor of this list is valid for."""
-        return [value for name, value in msgspec.structs.asdict(self).items() if name != "reach"]
+        return [
+            value
+            for name, value in msgspec.structs.asdict(self).items()
+            if name != "visible_queues"
+        ]
 
     def number_min(self) -> int:
         """The smallest submission number that a job submitted after that time can have."""
@@ -80,7 +84,7 @@ def _encode_pairs(pairs: tuple[tuple[str, str], ...]) -> str | None:
 class JobSetFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which job sets a list contains; an empty field does not restrict."""
 
-    reach: QueueScope = ALL_QUEUES
+    visible_queues: QueueScope = ALL_QUEUES
     queue: str | None = None
     active: bool | None = None
     q: str | None = None

@@ -172,15 +172,15 @@ class ViewReader:
     ) -> Sequence[Any]:
         """The newest job sets, at most `rows_max`. About `examined` are examined in total, and at
         least `per_queue_min` of each queue."""
-        if wanted.queue is None and wanted.active is None and wanted.reach.only is None:
-            limit = examined if wanted.reach.is_everything else SETS_EXAMINED_MAX
+        if wanted.queue is None and wanted.active is None and wanted.visible_queues.only is None:
+            limit = examined if wanted.visible_queues.is_everything else SETS_EXAMINED_MAX
             arguments: tuple[object, ...] = (
-                *wanted.reach.arguments(),
+                *wanted.visible_queues.arguments(),
                 begin,
                 max(per_queue_min, limit),
             )
             return await self.fetch("newest_sets", *arguments, wanted.q, rows_max)
-        queues = await self.read_queues(wanted.reach, wanted.queue)
+        queues = await self.read_queues(wanted.visible_queues, wanted.queue)
         per_queue = max(per_queue_min, examined // max(len(queues), 1))
         return await self.fetch(
             "sets_of_queues", queues, wanted.active, begin, per_queue, wanted.q, rows_max
@@ -232,14 +232,16 @@ class ViewReader:
             for row in await self.fetch("submissions", list(job_ids))
         }
 
-    async def count_jobs_by_state(self, reach: QueueScope, queue: str | None) -> dict[str, int]:
+    async def count_jobs_by_state(
+        self, visible_queues: QueueScope, queue: str | None
+    ) -> dict[str, int]:
         """Jobs by state, of one queue or of all that the caller is permitted to view."""
-        rows = await self.fetch("totals", *reach.arguments(), queue)
+        rows = await self.fetch("totals", *visible_queues.arguments(), queue)
         return {row["state"]: row["jobs"] for row in rows}
 
-    async def read_queues(self, reach: QueueScope, queue: str | None = None) -> list[str]:
+    async def read_queues(self, visible_queues: QueueScope, queue: str | None = None) -> list[str]:
         """The names of the queues that have jobs, or only this one if it has jobs."""
-        rows = await self.fetch("queues", *reach.arguments(), queue, QUEUES_MAX)
+        rows = await self.fetch("queues", *visible_queues.arguments(), queue, QUEUES_MAX)
         return [row["queue"] for row in rows]
 
     async def read_queues_of(self, job_ids: Sequence[str]) -> dict[str, str]:

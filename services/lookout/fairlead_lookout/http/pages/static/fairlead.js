@@ -1,4 +1,4 @@
-// Keeps "12 s ago" true: the server writes the time, this says how long ago that was.
+// Updates "12 s ago": the server writes the time, the browser computes the difference.
 "use strict";
 
 const UNITS = [
@@ -30,7 +30,7 @@ refresh();
 setInterval(refresh, 1000);
 document.addEventListener("htmx:after:swap", refresh);
 
-// A stream that ended or cannot be reached is said in words, not hidden.
+// Shows a message while the event stream is disconnected.
 function connected(yes) {
   document.documentElement.toggleAttribute("data-disconnected", !yes);
 }
