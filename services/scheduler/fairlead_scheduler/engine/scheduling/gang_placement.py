@@ -27,7 +27,6 @@ from fairlead_scheduler.engine.state.round_state import (
     PREEMPTION_LIMIT,
     cost_with,
     exceeds_class_limit,
-    undo_allocation,
 )
 from fairlead_scheduler.engine.state.run_states import (
     CAUSE_GANG,
@@ -42,7 +41,9 @@ from fairlead_scheduler.engine.state.run_states import (
     preempt_run,
     remove_placement,
     restore_run,
+    return_preemption_token,
     return_run,
+    undo_allocation,
 )
 
 MEASURES: Final = 3
@@ -111,7 +112,7 @@ def undo_offer(model: RoundModel, mark: int) -> None:
         else:
             j = -entry - 1
             restore_run(model, j, model.runs.state_before[j])
-            model.usage.tokens[model.usage.tokens.size - 1] += 1.0
+            return_preemption_token(model)
 
 
 @internal

@@ -14,11 +14,11 @@ from fairlead_scheduler.engine.state.run_states import (
     CAUSE_URGENCY,
     PREEMPTED,
     RETURNED,
-    count_run,
     find_preemptor,
     is_live,
     preempt_run,
     restore_run,
+    undo_restore,
 )
 
 
@@ -74,8 +74,7 @@ def restore_gang(model: RoundModel, g: int) -> None:
         if model.victims.mark[j]:
             model.victims.mark[j] = 0
             if not enough:
-                count_run(model, j, -1)
-                model.runs.state[j] = PREEMPTED
+                undo_restore(model, j)
 
 
 @entry_point

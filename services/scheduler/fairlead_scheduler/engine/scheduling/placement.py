@@ -23,7 +23,6 @@ from fairlead_scheduler.engine.state.round_state import (
     NOT_TRIED,
     PREEMPTION_LIMIT,
     TOLERANCE,
-    allocate,
 )
 from fairlead_scheduler.engine.state.run_states import (
     CAUSE_FAIR_SHARE,
@@ -32,8 +31,10 @@ from fairlead_scheduler.engine.state.run_states import (
     FREE,
     URGENCY,
     add_placement,
+    allocate,
     is_live,
     preempt_run,
+    take_preemption_token,
 )
 
 ANY_VALUE: Final = -1
@@ -157,14 +158,14 @@ def preempt_chosen(model: RoundModel, j: int) -> None:
     for k in range(model.counters[N_CHOSEN]):
         victim = model.victims.chosen[k]
         preempt_run(model, victim, CAUSE_FAIR_SHARE, j)
-        model.usage.tokens[model.usage.tokens.size - 1] -= 1.0
+        take_preemption_token(model)
         if model.victims.chosen_takes_gang[k]:
             g = int(model.jobs.gang[victim])
             for i in range(model.gangs.first[g], model.gangs.first[g + 1]):
                 member = model.gangs.members[i]
                 if is_live(model.runs.state[member]):
                     preempt_run(model, member, CAUSE_GANG, j)
-                    model.usage.tokens[model.usage.tokens.size - 1] -= 1.0
+                    take_preemption_token(model)
 
 
 @inlined

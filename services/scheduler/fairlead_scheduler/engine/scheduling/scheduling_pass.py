@@ -40,7 +40,6 @@ from fairlead_scheduler.engine.state.round_state import (
     RATE_LIMIT,
     ROUND_LIMIT,
     TOLERANCE,
-    allocate,
     cost_with,
     count_handled,
     exceeds_class_limit,
@@ -48,10 +47,11 @@ from fairlead_scheduler.engine.state.round_state import (
 )
 from fairlead_scheduler.engine.state.run_states import (
     EVICTED,
-    FAILED,
     QUEUED,
     URGENCY,
+    allocate,
     can_return,
+    fail_job,
     return_run,
 )
 
@@ -160,7 +160,7 @@ def handle_other_offer(model: RoundModel, q: int, kind: int, j: int) -> bool:
             if code != NOT_TRIED:
                 model.gangs.code[g] = code
                 if model.gangs.rest[g] and code == INSUFFICIENT:
-                    model.runs.state[j] = FAILED
+                    fail_job(model, j)
         if (
             model.progress.next_member[q] < model.progress.members_end[q]
             and model.gangs.members[model.progress.next_member[q]] == j

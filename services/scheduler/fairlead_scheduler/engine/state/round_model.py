@@ -1,7 +1,8 @@
 """What the kernels of a round share, in structures of arrays.
 
-Each structure has one purpose. Kernels take the whole `RoundModel`, which is one address
-(see address_types.py), so a call costs the same whatever the callee needs.
+Each structure has one purpose, and says which modules write it after the preparation. Kernels take
+the whole `RoundModel`, which is one address (see address_types.py), so a call costs the same
+whatever the callee needs.
 
 Nodes are numbered by *position*: the order of N3 at the start of the round, which is also the order
 of the leaves of the capacity tree. Letters for shapes of arrays are those of snapshot.py; W = 1+K,
@@ -105,7 +106,10 @@ class Entitlements(NamedTuple):
 
 @by_address
 class NodeCapacity(NamedTuple):
-    """What is free on nodes, and what could be freed by preemption."""
+    """What is free on nodes, and what preemption could free.
+
+    Written by run_states.py; `cursor` by placement.py.
+    """
 
     tree: Int64
     """[2*size, R] of capacity_tree.py: free beside all runs"""
@@ -123,7 +127,7 @@ class NodeCapacity(NamedTuple):
 
 @by_address
 class QueueUsage(NamedTuple):
-    """What queues hold, and the tokens that are left."""
+    """What queues hold, and the tokens that are left. Written by run_states.py."""
 
     held: Int64
     """[Q, R+F] with evicted runs that were not taken yet (R13)"""
@@ -143,7 +147,11 @@ class QueueUsage(NamedTuple):
 
 @by_address
 class QueueProgress(NamedTuple):
-    """How far each queue has come in its order, and what it no longer tries."""
+    """How far each queue has come in its order, and what it no longer tries.
+
+    Written by queue_selection.py and scheduling_pass.py; `skip_code`, `jobs_left` and `open_shapes`
+    by round_state.py, and by placement.py where capacity was freed.
+    """
 
     skip_code: Byte
     """[Q, S] why jobs of this shape are skipped, 0 = they are not"""
@@ -169,7 +177,7 @@ class QueueProgress(NamedTuple):
 
 @by_address
 class QueueOffers(NamedTuple):
-    """What each queue offers, and the heap of queues by R4."""
+    """What each queue offers, and the heap of queues by R4. Written by queue_selection.py."""
 
     kind: Byte
     """[Q]"""
@@ -191,7 +199,7 @@ class QueueOffers(NamedTuple):
 
 @by_address
 class Placements(NamedTuple):
-    """What was placed, filled up to counters[N_PLACED]."""
+    """What was placed, filled up to counters[N_PLACED]. Written by run_states.py."""
 
     job: Int32
     position: Int32
@@ -201,7 +209,10 @@ class Placements(NamedTuple):
 
 @by_address
 class RunTable(NamedTuple):
-    """Runs and new placements: their state (see run_states.py), and who preempted them."""
+    """Runs and new placements: their state, and what preempted them.
+
+    Written by run_states.py; `urgency_loss` by placement.py.
+    """
 
     active: int
     """0 when nothing can be preempted and there are no gangs: then nothing of runs, evicted runs,
@@ -239,7 +250,10 @@ class RunTable(NamedTuple):
 
 @by_address
 class EvictedRuns(NamedTuple):
-    """The runs that R2 evicted, in the order of R3 and as single victims."""
+    """The runs that R2 evicted, in the order of R3 and as single victims.
+
+    Only `cheapest_next` changes: victim_search.py moves it on, run_states.py resets it.
+    """
 
     rows: Int64
     """in the order of R3, queue by queue"""
@@ -257,7 +271,11 @@ class EvictedRuns(NamedTuple):
 
 @by_address
 class GangTables(NamedTuple):
-    """Gangs: their members, what they need, and how far they are."""
+    """Gangs: their members, what they need, and how far they are.
+
+    Written by gang_placement.py; `passed` by queue_selection.py, `code` by scheduling_pass.py,
+    `live` by run_states.py.
+    """
 
     first: Int64
     """[G+1] where a gang's members begin in `members`: first live runs, then queued jobs, as R3"""
@@ -299,7 +317,11 @@ class AvoidedNodes(NamedTuple):
 
 @by_address
 class VictimChoice(NamedTuple):
-    """The victims on the node at hand (N2b), and those of the best node so far (N4)."""
+    """The victims on the node at hand (N2b), and those of the best node so far (N4).
+
+    Written by node_victims.py; `chosen`, `chosen_takes_gang` and the best rating by
+    victim_search.py.
+    """
 
     candidates: Int64
     mark: Byte
@@ -321,7 +343,10 @@ class VictimChoice(NamedTuple):
 
 @by_address
 class VictimIndex(NamedTuple):
-    """N4 per node for each kind of preemptor, in large pools (see victim_search.py)."""
+    """N4 per node for each kind of preemptor, in large pools.
+
+    Written by victim_search.py; `changed` by run_states.py.
+    """
 
     rating: Float
     """[slots, N, 7] N4 per position; no slots = every node is examined"""

@@ -11,7 +11,6 @@ from typing import Final
 
 from fairlead_scheduler.engine.compiler.decorators import inlined
 from fairlead_scheduler.engine.snapshot import Code, Float, Int64
-from fairlead_scheduler.engine.state.capacity_tree import subtract_request
 from fairlead_scheduler.engine.state.round_model import RoundModel
 
 NOT_ELIGIBLE: Final = 255
@@ -107,38 +106,3 @@ def count_handled(model: RoundModel, q: int, s: int) -> None:
     model.progress.jobs_left[q, s] -= 1
     if model.progress.jobs_left[q, s] == 0 and model.progress.skip_code[q, s] == NOT_TRIED:
         model.progress.open_shapes[q] -= 1
-
-
-@inlined
-def allocate(model: RoundModel, q: int, j: int, s: int, w: int, p: int) -> None:
-    """Put a queued job on the node at position `p`."""
-    subtract_request(model.capacity.tree, p, model.shapes.request[s], 1)
-    c = model.shapes.priority_class[s]
-    for r in range(model.entitlements.cost_factor.size):
-        amount = model.shapes.full_request[s, r]
-        model.usage.counted[q, r] += amount
-        model.usage.by_class[q, c, r] += amount
-        model.usage.started[r] += amount
-    model.usage.tokens[0] -= 1.0
-    model.usage.tokens[1 + q] -= 1.0
-    n = model.counters[N_PLACED]
-    model.placements.job[n] = j
-    model.placements.position[n] = p
-    model.placements.away[n] = w
-    model.counters[N_PLACED] = n + 1
-
-
-@inlined
-def undo_allocation(model: RoundModel, q: int, s: int, p: int) -> None:
-    """Undo the last `allocate`, which was on position `p`."""
-    n = model.counters[N_PLACED] - 1
-    model.counters[N_PLACED] = n
-    subtract_request(model.capacity.tree, p, model.shapes.request[s], -1)
-    c = model.shapes.priority_class[s]
-    for r in range(model.entitlements.cost_factor.size):
-        amount = model.shapes.full_request[s, r]
-        model.usage.counted[q, r] -= amount
-        model.usage.by_class[q, c, r] -= amount
-        model.usage.started[r] -= amount
-    model.usage.tokens[0] += 1.0
-    model.usage.tokens[1 + q] += 1.0

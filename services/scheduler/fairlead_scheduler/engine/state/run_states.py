@@ -25,7 +25,7 @@ from fairlead_scheduler.engine.compiler.decorators import inlined, internal
 from fairlead_scheduler.engine.snapshot import Cause, Tier
 from fairlead_scheduler.engine.state.capacity_tree import subtract_request
 from fairlead_scheduler.engine.state.round_model import RoundModel
-from fairlead_scheduler.engine.state.round_state import N_FREED, N_JOURNAL
+from fairlead_scheduler.engine.state.round_state import N_FREED, N_JOURNAL, N_PLACED
 
 QUEUED: Final = 0
 RUNNING: Final = 1
@@ -95,6 +95,41 @@ def record_change(model: RoundModel, p: int) -> None:
     if model.victim_index.changed.size > 0:
         model.victim_index.changed[model.counters[N_FREED] % model.victim_index.changed.size] = p
         model.counters[N_FREED] += 1
+
+
+@inlined
+def allocate(model: RoundModel, q: int, j: int, s: int, w: int, p: int) -> None:
+    """Put a queued job on the node at position `p`."""
+    subtract_request(model.capacity.tree, p, model.shapes.request[s], 1)
+    c = model.shapes.priority_class[s]
+    for r in range(model.entitlements.cost_factor.size):
+        amount = model.shapes.full_request[s, r]
+        model.usage.counted[q, r] += amount
+        model.usage.by_class[q, c, r] += amount
+        model.usage.started[r] += amount
+    model.usage.tokens[0] -= 1.0
+    model.usage.tokens[1 + q] -= 1.0
+    n = model.counters[N_PLACED]
+    model.placements.job[n] = j
+    model.placements.position[n] = p
+    model.placements.away[n] = w
+    model.counters[N_PLACED] = n + 1
+
+
+@inlined
+def undo_allocation(model: RoundModel, q: int, s: int, p: int) -> None:
+    """Undo the last `allocate`, which was on position `p`."""
+    n = model.counters[N_PLACED] - 1
+    model.counters[N_PLACED] = n
+    subtract_request(model.capacity.tree, p, model.shapes.request[s], -1)
+    c = model.shapes.priority_class[s]
+    for r in range(model.entitlements.cost_factor.size):
+        amount = model.shapes.full_request[s, r]
+        model.usage.counted[q, r] -= amount
+        model.usage.by_class[q, c, r] -= amount
+        model.usage.started[r] -= amount
+    model.usage.tokens[0] += 1.0
+    model.usage.tokens[1 + q] += 1.0
 
 
 @internal
@@ -257,3 +292,28 @@ def find_preemptor(model: RoundModel, p: int, level: int) -> int:
             found = int(j)
         j = model.runs.link[j]
     return found
+
+
+@inlined
+def take_preemption_token(model: RoundModel) -> None:
+    """Take one token of L8."""
+    model.usage.tokens[model.usage.tokens.size - 1] -= 1.0
+
+
+@inlined
+def return_preemption_token(model: RoundModel) -> None:
+    """Undo `take_preemption_token`."""
+    model.usage.tokens[model.usage.tokens.size - 1] += 1.0
+
+
+@inlined
+def fail_job(model: RoundModel, j: int) -> None:
+    """End a queued job as failed."""
+    model.runs.state[j] = FAILED
+
+
+@inlined
+def undo_restore(model: RoundModel, j: int) -> None:
+    """Undo `restore_run` of a preempted run."""
+    count_run(model, j, -1)
+    model.runs.state[j] = PREEMPTED
