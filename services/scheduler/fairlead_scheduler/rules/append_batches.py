@@ -1,4 +1,4 @@
-"""What a cycle appends: batches that are never split, cut into appends within bounds. Pure."""
+"""Append batches, which are never split, and the bounded appends that hold them. Pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -16,32 +16,32 @@ from fairlead_scheduler.state.job_table import BY_SCHEDULER, JobSet
 LEASES_PER_APPEND_MAX: Final = 2_500
 APPEND_BYTES_MAX: Final = 16 * 1_048_576
 UNKNOWN_JOB_SET = JobSet("", "")
-"""For a fact about a job of which nothing but its id is known any more."""
+"""For an event about a job that is known only by its id."""
 
 
 class AppendBatch(msgspec.Struct, frozen=True, gc=False):
-    """Facts and leases that become true together: a job or gang, and what it displaces."""
+    """Events and leases that go into one append: of a job or gang and the runs it preempts."""
 
     facts: tuple[tuple[JobSet, ev.AnyEvent], ...]
     leases: tuple[LeaseChange, ...] = ()
 
     @property
     def size(self) -> int:
-        """About how many bytes it has."""
+        """Its approximate size in bytes."""
         return sum(len(change.record.value or b"") for change in self.leases) + 256 * len(
             self.facts
         )
 
 
 class Append(NamedTuple):
-    """The records of one atomic append, and what becomes of leases by it."""
+    """The records of one atomic append, and its changes of leases."""
 
     records: list[Record]
     leases: list[LeaseChange]
 
 
 def group_into_appends(batches: Iterable[AppendBatch]) -> Iterator[Append]:
-    """Atomic appends, in order; facts of one job set share messages."""
+    """Group batches into atomic appends, in order; events of one job set share messages."""
     facts: dict[JobSet, list[ev.AnyEvent]] = {}
     leases: list[LeaseChange] = []
     count = size = 0
@@ -68,7 +68,7 @@ def group_into_appends(batches: Iterable[AppendBatch]) -> Iterator[Append]:
 
 
 def explain_too_large(batch: AppendBatch) -> str | None:
-    """Why no log takes it, None if one does."""
+    """Why the log would refuse the batch; None if it accepts it."""
     if batch.size <= RECORD_BYTES_MAX:
         return None
     try:

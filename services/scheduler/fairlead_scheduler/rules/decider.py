@@ -1,7 +1,7 @@
-"""The decisions of one cycle, without I/O: what is due, then a round for each pool.
+"""The decisions of one cycle, without I/O: housekeeping, then a round for each pool.
 
-The live cycle and simulations use it alike. Time is an argument; the only clock here is the one
-given for the soft limit of a round.
+The service and simulations use the same decider. Time is an argument; the only clock is the one
+passed for the soft limit of a round.
 """
 
 from collections.abc import Callable
@@ -25,11 +25,11 @@ from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View, forget_names
 
 EXAMINED_MS = 60_000
-"""Jobs submitted this long before a leader began were examined by an earlier one."""
+"""Jobs submitted this long before a leader started were examined by an earlier leader."""
 
 
 class Round(NamedTuple):
-    """What a round looked at and decided, and how long its steps took (s)."""
+    """The snapshot and the plan of a round, and the duration of its steps (s)."""
 
     built: BuiltSnapshot
     plan: Plan
@@ -65,7 +65,7 @@ class DeciderSettings(Protocol):
 
 
 class Engine(Protocol):
-    """Whatever decides a round; `engine.schedule` does."""
+    """Decides a round; `engine.schedule` is one."""
 
     def __call__(
         self,
@@ -80,16 +80,16 @@ class Engine(Protocol):
 
 
 class _Pool(msgspec.Struct):
-    """What is kept of a pool from cycle to cycle."""
+    """What the decider remembers of a pool between cycles."""
 
     settled: object = None
-    """What the last round looked at, if that round left nothing to do."""
+    """The versions of what the last round read, if it had nothing left to do."""
     due_ms: int = 0
-    """When the next gang's time to assemble is over."""
+    """When the assembly timeout of the next gang ends."""
 
 
 def _next_late_gang_ms(snapshot: Snapshot, settings: EngineSettings) -> int:
-    """When the time of the next gang to assemble is over (N9); `NEVER_MS` if there is none."""
+    """When the assembly timeout of the next gang ends (N9); `NEVER_MS` without such a gang."""
     since_ms, limit_ms = snapshot.gang_submitted_ms, settings.gang_assembly_timeout_ms
     if since_ms is None or limit_ms <= 0:
         return c.NEVER_MS
@@ -98,7 +98,7 @@ def _next_late_gang_ms(snapshot: Snapshot, settings: EngineSettings) -> int:
 
 
 class Decider:
-    """Decides, and keeps between cycles what a leader must remember."""
+    """Decides the cycles of one leader, and remembers what it needs between them."""
 
     def __init__(
         self,
@@ -134,9 +134,9 @@ class Decider:
         clusters.expect_nodes(self._deadlines.find_nodes_with_runs(view))
 
     def decide_housekeeping(self, now_ms: int) -> Housekeeping:
-        """Run ends, stops, deadlines and lost executors: decided before anything is scheduled.
+        """Decide run ends, stops, deadlines and lost executors, before anything is scheduled.
 
-        A cycle begins here: no number of a name that an earlier one looked up is needed any more.
+        A cycle starts here, so no numbers of names from an earlier cycle are in use.
         """
         forget_names(self.view)
         kept = housekeeping.decide_housekeeping(
@@ -154,7 +154,7 @@ class Decider:
         return kept
 
     def pools(self) -> list[str]:
-        """The pools to schedule, in their order. What is kept of others is forgotten."""
+        """The pools to schedule, in order. Drops what is remembered of other pools."""
         found = self._builder.pools(self.view, self.clusters)
         if len(self._pools) > len(found):
             self._pools = {name: self._pools[name] for name in found if name in self._pools}
@@ -163,7 +163,7 @@ class Decider:
     def decide_round(
         self, name: str, kept: Housekeeping, now_ms: int, timer_s: Callable[[], float]
     ) -> Round | None:
-        """A round of one pool; None when nothing changed since one that left nothing to do."""
+        """Run a round of a pool; None if nothing changed since a round that left nothing to do."""
         pool = self._pools.get(name)
         if pool is None:
             pool = self._pools[name] = _Pool()
@@ -204,14 +204,14 @@ class Decider:
         return Round(built, plan, steps)
 
     def request_round(self, name: str) -> None:
-        """Have a round of this pool in the next cycle even if nothing changes."""
+        """Run a round of this pool in the next cycle even if nothing changes."""
         self._pools[name].settled = None
 
     def needed_specs(self, decided: Round) -> list[JobId]:
-        """The jobs whose specs must be in `view.specs` before `units` is asked."""
+        """The jobs whose specs must be in `view.specs` before `make_batches` is called."""
         return plan_batches.placed_job_ids(self.view, decided.built, decided.plan)
 
     def make_batches(self, decided: Round) -> list[AppendBatch]:
-        """What the log is told of a round."""
+        """The append batches of a round."""
         specs = self.view.specs.get_all(self.needed_specs(decided))
         return plan_batches.make_batches(self.view, decided.built, decided.plan, specs)

@@ -1,7 +1,7 @@
-"""What a cycle decides before it schedules: run ends, stops, deadlines, lost executors. Pure.
+"""Decides what comes before the rounds: run ends, stops, deadlines, lost executors. Pure.
 
-Level, not edge: each decision follows from what the view says now, so that it does not matter
-which of several leaders saw the event that led there.
+Decisions are level-triggered: each follows from the current view, so that it does not matter which
+of several leaders folded the event.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ _SUCCEEDED: Final = c.RUN_CODE[RunState.SUCCEEDED]
 
 
 class SucceededJobs(msgspec.Struct, frozen=True):
-    """Jobs that ended well, as columns: there may be many, and nothing to think about."""
+    """Jobs whose run succeeded, as columns: there can be many, and all are handled alike."""
 
     ids: PackedIds
     runs: npt.NDArray[np.int32]
@@ -43,41 +43,41 @@ class SucceededJobs(msgspec.Struct, frozen=True):
     executors: list[str]
 
     def batches(self) -> Iterator[AppendBatch]:
-        """What the log is told of them, some at once."""
+        """The append batches, with several jobs each."""
         for at in range(0, len(self.ids), JOBS_PER_BATCH):
             span = slice(at, at + JOBS_PER_BATCH)
             ids = unpack_ids(self.ids[span])
-            told = zip(self.job_sets[span], ids, strict=True)
-            facts = tuple([(job_set, ev.JobSucceeded(job_id=job_id)) for job_set, job_id in told])
+            pairs = zip(self.job_sets[span], ids, strict=True)
+            facts = tuple([(job_set, ev.JobSucceeded(job_id=job_id)) for job_set, job_id in pairs])
             runs = list(map(run_id, ids, self.runs[span].tolist()))
             yield AppendBatch(facts, tuple(lease_changes.end_leases(runs, self.executors[span])))
 
 
 class Housekeeping(msgspec.Struct, frozen=True):
-    """What was decided, and which rows a round must leave alone until it is folded back."""
+    """The decisions, and the rows that rounds must exclude until they are folded."""
 
     successes: SucceededJobs
     others: list[AppendBatch]
     excluded: set[int]
-    """Queued jobs; one whose run is over takes no part in rounds anyway."""
+    """Rows of queued jobs; a job whose run has ended takes no part in rounds anyway."""
 
     @property
     def decisions(self) -> int:
-        """How many there are."""
+        """The number of decisions."""
         return len(self.successes.ids) + len(self.others)
 
     def batches(self) -> Iterator[AppendBatch]:
-        """What the log is told, in its order."""
+        """The append batches, in order."""
         yield from self.successes.batches()
         yield from self.others
 
 
 class HousekeepingLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long or how often something may be until it is acted on; times are seconds.
+    """Limits beyond which housekeeping acts; times are seconds.
 
-    `stale_s`, `lost_s`: silence of an executor. `node_gone_s`: a node that holds runs is gone.
-    `deadline_s`: what an executor is given to end a run that has run for as long as it may, beyond
-    the job's own grace. `unstarted`: nodes that could not start one job.
+    `stale_s`, `lost_s`: silence of an executor. `node_gone_s`: a node with runs is not reported.
+    `deadline_s`: time for an executor to end a run after its maximum run time and the job's grace
+    period. `unstarted`: nodes that could not start one job.
     """
 
     stale_s: float
@@ -97,7 +97,7 @@ def decide_housekeeping(
     *,
     now_ms: int,
 ) -> Housekeeping:
-    """Everything that is due now."""
+    """Decide everything that is due now."""
     deadlines.update(view)
     over, late, to_stop, rest = _classify_rows(view)
     stopped, leases = _stop_runs(view, live_leases, deadlines, to_stop)
@@ -136,7 +136,7 @@ def decide_housekeeping(
 
 
 def _end_orphaned_lease(view: View, live_leases: Leases, run: RunId) -> AppendBatch:
-    """The end of a lease that nobody wants; nobody tells the end of a run without a job."""
+    """End an unwanted lease; for a run without a job this also records its end."""
     cleared = lease_changes.end_lease(live_leases, run)
     job_id, number = parse_run_id(run)
     if job_id in view.jobs.rows or live_leases.is_given_up(run):
@@ -155,10 +155,10 @@ def _decidable(view: View, rows: list[int]) -> list[int]:
 def _find_unconfirmed_ends(
     view: View, live_leases: Leases, clusters: Clusters, limits: HousekeepingLimits
 ) -> tuple[set[int], set[RunId]]:
-    """Queued jobs of which a lost run may still be somewhere, and lost runs of jobs that ended.
+    """Queued jobs with a lost run that may still exist, and lost runs of jobs that ended.
 
-    A job does not start again before the executor of the lost run has reported its end, or is lost
-    itself; nor do the others of its gang, which start gang_starts.
+    Such a job, and its gang, does not start again before the executor of the lost run has reported
+    its end or is lost itself.
     """
     if not live_leases.given_up:
         return set(), set()
@@ -190,9 +190,8 @@ def _job_set(view: View, row: int) -> JobSet:
 
 
 def _classify_rows(view: View) -> tuple[Rows, Rows, Rows, Rows]:
-    """Of the jobs that an event marked: those whose run succeeded, those of which a run that was
-    given up had succeeded, those whose run lives and is to stop, and others of which something may
-    be decided; ascending."""
+    """The rows that need attention, ascending: jobs whose run succeeded, jobs with a late success
+    of a run that was given up, jobs with a live run that must stop, and the rest."""
     jobs, at = view.jobs, view.decidable(np.array(list(view.attention), np.intp))
     at.sort()
     run_state, state = jobs.run_state[at], jobs.state[at]
@@ -206,14 +205,14 @@ def _classify_rows(view: View) -> tuple[Rows, Rows, Rows, Rows]:
 def _accept_late_successes(
     view: View, live_leases: Leases, rows: Rows
 ) -> Iterator[tuple[int, AppendBatch]]:
-    """Jobs of which a run that was given up had succeeded: one that was to follow is stopped."""
+    """End jobs with a late success of a run that was given up; stop their newer run."""
     jobs = view.jobs
     for row in rows.tolist():
         job_id = jobs.rows.id_at(row)
         run = run_id(job_id, jobs.run.item(row))
         leases: tuple[LeaseChange, ...] = ()
         if c.LIVE_RUN[jobs.run_state.item(row)]:
-            if _wishes_run(live_leases, run):
+            if _is_desired(live_leases, run):
                 why = "an earlier run of the job, which had been given up, succeeded"
                 leases = (lease_changes.stop_lease(view, row, why),)
         elif c.HELD[jobs.state.item(row)] and not live_leases.is_given_up(run):
@@ -224,13 +223,13 @@ def _accept_late_successes(
 def _stop_runs(
     view: View, live_leases: Leases, deadlines: Deadlines, rows: Rows
 ) -> tuple[list[int], tuple[LeaseChange, ...]]:
-    """Of live runs that are to stop, those whose leases do not say so, and leases that do."""
+    """The rows of live runs to stop whose lease does not say so yet, and the changed leases."""
     jobs = view.jobs
     rows = deadlines.find_unhandled(rows)
     runs = map(run_id, jobs.rows.ids_at(rows), jobs.run[rows].tolist())
-    wishes = np.array([_wishes_run(live_leases, run) for run in runs], np.bool_)
-    deadlines.mark_handled(rows[~wishes])
-    wanted: list[int] = rows[wishes].tolist()
+    wanted_runs = np.array([_is_desired(live_leases, run) for run in runs], np.bool_)
+    deadlines.mark_handled(rows[~wanted_runs])
+    wanted: list[int] = rows[wanted_runs].tolist()
     rare = jobs.rare
     leases = [
         lease_changes.stop_lease(view, row, rare[row].stop_reason if row in rare else "")
@@ -257,7 +256,7 @@ def _decide_run_ends(
     limits: HousekeepingLimits,
     rows: Rows,
 ) -> Iterator[tuple[int, AppendBatch]]:
-    """Jobs that an event marked: their run ended, or they wait in vain."""
+    """Decide jobs whose run ended, and queued jobs that can never start."""
     jobs = view.jobs
     gang_starts, taken_back = run_ends.GangStarts(view), set[c.GangName]()
     runs = map(run_id, jobs.rows.ids_at(rows), jobs.run[rows].tolist())
@@ -290,11 +289,11 @@ def _executor(view: View, row: int) -> str:
 
 
 def _is_wanted(view: View, live_leases: Leases, row: int) -> bool:
-    """Whether the lease of the job's live run still wishes it to run."""
-    return _wishes_run(live_leases, run_id(view.jobs.rows.id_at(row), int(view.jobs.run[row])))
+    """Whether the desired state of the job's live run is RUN."""
+    return _is_desired(live_leases, run_id(view.jobs.rows.id_at(row), int(view.jobs.run[row])))
 
 
-def _wishes_run(live_leases: Leases, run: RunId) -> bool:
+def _is_desired(live_leases: Leases, run: RunId) -> bool:
     known = live_leases.by_run.get(run)
     return known is not None and known.wish is DesiredState.RUN
 
@@ -307,7 +306,7 @@ def _return_gang_to_queue(
     facts: list[tuple[JobSet, ev.AnyEvent]],
     records: list[LeaseChange],
 ) -> None:
-    """A member that could not start takes its gang along, where too few are left to start."""
+    """Return a gang to the queue if a member could not start and too few others are left."""
     job_id = view.jobs.rows.id_at(row)
     why = (
         f"gang {gang.name} returns to the queue: member {job_id} could not start on"
@@ -326,7 +325,7 @@ def _return_gang_to_queue(
 
 
 def _members_of_stopping_gangs(view: View) -> list[int]:
-    """Members that wait while others of their gang are stopped: they start gang_starts again."""
+    """Members that wait while others of their gang are being stopped."""
     if not view.gangs:
         return []
     found = (view.jobs.rare.get(row) for row in view.attention)
@@ -339,7 +338,7 @@ def _members_of_stopping_gangs(view: View) -> list[int]:
 
 
 def _cancel_overdue(view: View, rows: Sequence[int]) -> Iterator[tuple[int, AppendBatch]]:
-    """Queued jobs that have waited longer than they wanted to."""
+    """Cancel queued jobs that exceeded their maximum queue time."""
     jobs = view.jobs
     for row in rows:
         waited_s = (int(jobs.queue_until_ms[row]) - int(jobs.submitted_ms[row])) // 1000
@@ -353,7 +352,7 @@ def _cancel_overdue(view: View, rows: Sequence[int]) -> Iterator[tuple[int, Appe
 def _stop_beyond_runtime(
     view: View, live_leases: Leases, rows: Sequence[int]
 ) -> Iterator[AppendBatch]:
-    """Live runs that their executor should have ended for their maximum run time, and has not."""
+    """Stop live runs that their executor did not end at their maximum run time."""
     jobs = view.jobs
     for row in rows:
         if _is_wanted(view, live_leases, row):
@@ -366,7 +365,7 @@ def _stop_beyond_runtime(
 def _find_lost_nodes(
     view: View, deadlines: Deadlines, clusters: Clusters, limits: HousekeepingLimits
 ) -> dict[NodeName, str]:
-    """Nodes whose runs are given up, and why."""
+    """The nodes whose runs are given up, and why."""
     lost = clusters.find_silent_executors(limits.lost_s)
     found = {
         name: f"executor {name.executor} no longer reports node {name.node}"
@@ -380,9 +379,10 @@ def _find_lost_nodes(
 def _give_up_runs(
     view: View, deadlines: Deadlines, given_up: Mapping[NodeName, str]
 ) -> Iterator[tuple[int, AppendBatch]]:
-    """Live runs on nodes that nobody has heard of for too long are given up.
+    """Give up live runs on nodes that were not reported for too long.
 
-    Their leases wish them to stop until their executor reports their end: it may come back.
+    Their leases stay, with the desired state STOP, until their executor reports the end: it may
+    come back.
     """
     jobs = view.jobs
     for row in _decidable(view, deadlines.find_rows_on_nodes(view, given_up)):

@@ -1,8 +1,8 @@
-"""Live leases as this leader knows them, and the records that make, change and end them.
+"""The live leases that the leader knows, and the records that create, change and end leases.
 
-A new leader reads them back from the lease topics before it decides anything; from then on it
-keeps them in step with what it appended. `compare` compares them with the runs of the view, so
-that a lost or doubled decision cannot leave a lease behind.
+A new leader restores them from the lease topics before it decides anything; then it updates them
+with what it appends. `find_unwanted_leases` compares them with the runs of the view, so that a lost
+or repeated decision cannot leave a lease in place.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,12 +36,12 @@ class LeaseState(msgspec.Struct, frozen=True, gc=False):
 
 @lru_cache(maxsize=4096)
 def lease_state(executor: str, wish: DesiredState, given_up: bool = False) -> LeaseState:
-    """One object for all leases of an executor with the same wish: there may be a million."""
+    """One shared object for all equal leases of an executor: there can be a million."""
     return LeaseState(executor, wish, given_up)
 
 
 class LeaseChange(msgspec.Struct, frozen=True, gc=False):
-    """A record that makes, changes or ends a lease, and what is then known of it (None: ended)."""
+    """A record that creates, changes or ends a lease, and the state after it (None: ended)."""
 
     run: RunId
     state: LeaseState | None
@@ -49,20 +49,20 @@ class LeaseChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class Leases:
-    """Live leases by run. `given_up`: those of runs that the scheduler counts as lost, whose
-    executors have still to report that they have ended."""
+    """Live leases by run. `given_up`: leases of runs that count as lost and whose end their
+    executors have not reported yet."""
 
     def __init__(self) -> None:
         self.by_run: dict[RunId, LeaseState] = {}
         self.given_up: dict[RunId, JobId] = {}
 
     def read_back(self, executor: str, newest: dict[str, bytes]) -> None:
-        """Take over what the topic of an executor holds."""
+        """Restore the leases in the topic of an executor."""
         for run, value in newest.items():
             self.by_run[RunId(run)] = lease_state(executor, _wish.decode(value).wish)
 
     def assume_wanted(self, view: View) -> None:
-        """Live runs whose lease could not be read back: their executors may still have it."""
+        """Assume leases for live runs whose lease could not be read: executors may have them."""
         jobs = view.jobs
         rows = view.decidable(_live_runs(view))
         runs = map(run_id, jobs.rows.ids_at(rows), jobs.run[rows].tolist())
@@ -71,7 +71,7 @@ class Leases:
                 self.by_run[run] = lease_state(jobs.nodes.values[node].executor, DesiredState.RUN)
 
     def apply(self, changes: Iterable[LeaseChange]) -> None:
-        """Keep in step with an append that is done."""
+        """Apply the changes of a completed append."""
         for change in changes:
             if change.state is None:
                 self.by_run.pop(change.run, None)
@@ -82,7 +82,7 @@ class Leases:
                     self.given_up[change.run] = JobId(parse_run_id(change.run)[0])
 
     def is_given_up(self, run: RunId) -> bool:
-        """Whether the executor of this run has still to report the end of a run that is lost."""
+        """Whether this run counts as lost and its executor has not reported its end yet."""
         return run in self.given_up
 
 
@@ -184,14 +184,14 @@ def stop_lease(
 def end_lease(
     live_leases: Leases, run: RunId, executor: str | None = None
 ) -> tuple[LeaseChange, ...]:
-    """The record that ends the lease of a run, none if there is no such lease."""
+    """The record that ends the lease of a run; empty if there is no such lease."""
     known = live_leases.by_run.get(run)
     name = known.executor if known is not None else executor
     return () if name is None else (LeaseChange(run, None, leases.deletion_record(name, run)),)
 
 
 def end_leases(runs: Sequence[RunId], executors: Sequence[str]) -> list[LeaseChange]:
-    """The records that end the leases of these runs, which were on nodes of these executors."""
+    """The records that end the leases of these runs of these executors."""
     topics = {name: leases_of(name).name for name in set(executors)}
     return [
         LeaseChange(run, None, Record(topics[executor], run, None))
@@ -214,10 +214,10 @@ def find_executors_in_use(view: View) -> set[str]:
 def find_runs_without_lease(
     view: View, live_leases: Leases
 ) -> dict[RunId, tuple[c.JobSet, ev.JobRunLost]]:
-    """Live runs of which no lease says that they exist, and the ends of them.
+    """Live runs without a lease, and the events that end them.
 
-    A lease is appended together with its run, and its null together with what ends the run: in an
-    intact log there are none. A new leader looks once it has read both to the end.
+    A lease is appended with its run, and deleted in the append that ends the run, so an intact log
+    has no such runs. A new leader checks this after reading both to the end.
     """
     jobs = view.jobs
     rows = view.decidable(_live_runs(view))
@@ -237,10 +237,10 @@ def _live_runs(view: View) -> c.Rows:
 
 
 def find_unwanted_leases(view: View, live_leases: Leases) -> list[RunId]:
-    """Live leases of runs that have ended, or of which the view knows nothing: all are looked at.
+    """Live leases of runs that have ended or that the view does not know, from all leases.
 
-    A new leader calls this first of all; later `View.orphaned_runs` and `View.attention` name them.
-    Of those that wish a lost run to stop, the executor has still to report the end: they stay, as
+    A new leader calls this first; later `View.orphaned_runs` and `View.attention` list such runs.
+    Leases that stop a lost run stay until its executor reports the end, as
     `Leases.given_up`. If it has reported that already, it does so again.
     """
     jobs = view.jobs
@@ -271,5 +271,5 @@ _LOST: Final = c.RUN_CODE[RunState.LOST]
 
 
 def is_in_stopped_partition(view: View, run: RunId) -> bool:
-    """Whether the log of this run's job cannot be read on: nobody knows then what became of it."""
+    """Whether the log of this run's job cannot be read further, so its state is unknown."""
     return bool(view.stopped) and partition_of_job(parse_run_id(run)[0]) in view.stopped

@@ -1,4 +1,4 @@
-"""From the engine's plan to what the log is told: leases, preemptions, refusals. Pure."""
+"""The append batches of an engine's plan: leases, preemptions, refusals. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -25,14 +25,14 @@ CAUSES: Final = {
 
 
 def placed_job_ids(view: View, built: BuiltSnapshot, plan: Plan) -> list[JobId]:
-    """The jobs that start, whose specs are needed to write their leases."""
+    """The jobs that start; their leases need their specs."""
     return view.jobs.rows.ids_at(built.rows[plan.placed_job])
 
 
 def make_batches(
     view: View, built: BuiltSnapshot, plan: Plan, specs: Mapping[JobId, ev.JobSubmitted]
 ) -> list[AppendBatch]:
-    """One batch per job or gang that starts, with what it displaces; then refusals."""
+    """One batch per job or gang that starts, with the runs it preempts; then refusals."""
     collector = _BatchCollector(view, built)
     after = collector.preempt(plan)
     nodes = plan.placed_node.tolist()
@@ -93,7 +93,7 @@ class _BatchCollector:
             self._leases.setdefault(key, []).append(lease)
 
     def preempt(self, plan: Plan) -> dict[int, tuple[RunId, ...]]:
-        """Stop what gives way; returns node -> the runs that leave it."""
+        """Stop the preempted runs; returns node -> the runs that leave it."""
         leaving = self._leaving_already()
         node_of = self._built.snapshot.job_node
         for at, job in enumerate(plan.preempted_job.tolist()):
@@ -111,7 +111,7 @@ class _BatchCollector:
         return leaving
 
     def _leaving_already(self) -> dict[int, tuple[RunId, ...]]:
-        """Node -> runs that an earlier round stopped there and that are not gone yet."""
+        """Node -> runs that an earlier round stopped there and that have not ended."""
         jobs = self._view.jobs
         leaving: dict[int, tuple[RunId, ...]] = {}
         rows = sorted(self._built.leaving)
@@ -124,7 +124,7 @@ class _BatchCollector:
         return leaving
 
     def fail_tried(self, jobs: list[int]) -> None:
-        """N10: these came back from every node that suits them, or their gang has such a member."""
+        """N10: fail jobs that every eligible node returned, and the members of their gangs."""
         rare = {job: self._view.jobs.rare.get(self._rows.item(job)) or c.Rare() for job in jobs}
         gangs: dict[c.GangName | None, str] = {}
         name = reason_texts.CODE_NAMES[engine.Code.ALL_NODES_TRIED]
@@ -154,7 +154,7 @@ class _BatchCollector:
         after: tuple[RunId, ...],
         pool: str,
     ) -> None:
-        """Start a job on a node once `after` are gone."""
+        """Start a job on a node once the runs `after` have ended."""
         row, name = self._rows.item(job), self._built.nodes[node]
         job_id = self.id_of(job)
         event = ev.JobRunLeased(
@@ -168,7 +168,7 @@ class _BatchCollector:
         self.add(job, event, lease_changes.new_lease(self._view, row, specs[job_id], name, after))
 
     def batches(self) -> list[AppendBatch]:
-        """In the order in which the first fact of each came."""
+        """The batches in the order of their first events."""
         made = []
         for key, facts in self._facts.items():
             batch = AppendBatch(tuple(facts), tuple(self._leases.get(key, ())))
@@ -178,7 +178,7 @@ class _BatchCollector:
 
 
 def _fail_too_large(batch: AppendBatch, why: str) -> AppendBatch:
-    """The end of jobs whose start no log takes: every leader would try it again, and end."""
+    """Fail jobs whose start is too large to append: every leader would fail at it again."""
     reason = f"the records of the job's (or its gang's) start exceed one append: {why}"
     ended = [
         (
@@ -194,7 +194,7 @@ def _fail_too_large(batch: AppendBatch, why: str) -> AppendBatch:
 def _preemption_reason(
     snapshot: engine.Snapshot, plan: Plan, at: int, cause: PreemptionCause, name: JobId
 ) -> str:
-    """E5: the cause, the job that takes the room, and both queues' shares."""
+    """E5: the cause, the preemptor, and the shares of both queues."""
     victim, taker = int(plan.preempted_job[at]), int(plan.preempted_for[at])
     own = snapshot.queue_names[snapshot.job_queue[victim]]
     other = snapshot.queue_names[snapshot.job_queue[taker]]
@@ -206,7 +206,7 @@ def _preemption_reason(
 
 
 class _RefusalTexts:
-    """Reasons in words, made once per row of `plan.reasons` that somebody asks for."""
+    """Texts of reasons, made once per row of `plan.reasons` that is needed."""
 
     def __init__(self, built: BuiltSnapshot, plan: Plan) -> None:
         self._built = built
@@ -219,7 +219,7 @@ class _RefusalTexts:
         self._made: dict[tuple[int, int], str] = {}
 
     def of(self, job: int, code: int) -> str:
-        """The sentence that goes with the job's refusal."""
+        """The text of the reason of a refused job."""
         snapshot = self._built.snapshot
         queue, shape = int(snapshot.job_queue[job]), int(snapshot.job_shape[job])
         gang = -1 if snapshot.job_gang is None else int(snapshot.job_gang[job])

@@ -1,7 +1,7 @@
-"""Pools whose round failed: the others go on, and each is tried again later and later. Pure.
+"""Pools whose round raised: other pools continue, and each is tried again with a back-off. Pure.
 
-What raised is a fault of ours or of what the pool is made of; neither is a reason to stop what can
-be scheduled elsewhere.
+The cause is a defect of Fairlead or unusual data of the pool; neither is a reason to stop
+scheduling in other pools.
 """
 
 from collections.abc import Collection
@@ -15,7 +15,7 @@ MESSAGE_CHARS_MAX: Final = 300
 
 
 class PoolFailure(msgspec.Struct, frozen=True):
-    """Why a pool's round failed last, how often in a row, and when it is tried again (s)."""
+    """Why the last round of a pool failed, failures in a row, and the time of the next try (s)."""
 
     why: str
     times: int
@@ -23,13 +23,13 @@ class PoolFailure(msgspec.Struct, frozen=True):
 
 
 class PoolFailures:
-    """The pools that fail now. Times are of one monotonic clock (s)."""
+    """The pools whose last round failed. Times are of one monotonic clock (s)."""
 
     def __init__(self) -> None:
         self.by_pool: dict[str, PoolFailure] = {}
 
     def record_failure(self, pool: str, error: Exception, now_s: float) -> PoolFailure:
-        """A round of this pool raised."""
+        """Record that a round of this pool raised."""
         before = self.by_pool.get(pool)
         times = 1 if before is None else before.times + 1
         wait_s = min(RETRY_S_MAX, RETRY_S_MIN * 2 ** min(times - 1, 10))
@@ -38,23 +38,23 @@ class PoolFailures:
         return failure
 
     def record_success(self, pool: str) -> bool:
-        """A round of this pool went through, and its report; returns whether that is news."""
+        """Record that a round and its report succeeded; returns whether the pool had failed."""
         return self.by_pool.pop(pool, None) is not None
 
     def forget_other_pools(self, pools: Collection[str]) -> list[str]:
-        """Those that are none of these pools any more, whose troubles are over."""
+        """Drop the failures of pools other than these; returns the dropped pools."""
         over = [pool for pool in self.by_pool if pool not in pools]
         for pool in over:
             del self.by_pool[pool]
         return over
 
     def must_wait(self, pool: str, now_s: float) -> bool:
-        """Whether it is too early to try this pool again."""
+        """Whether it is too early for the next try of this pool."""
         failure = self.by_pool.get(pool)
         return failure is not None and now_s < failure.retry_s
 
     def describe(self) -> str | None:
-        """All of them in one sentence, None when all pools are well."""
+        """All failures in one sentence; None if there are none."""
         if not self.by_pool:
             return None
         parts = [

@@ -1,4 +1,4 @@
-"""What the end of a run means for its job: retries, more memory, other nodes. Pure."""
+"""Decides what the end of a run means for its job: retries, more memory, other nodes. Pure."""
 
 from fractions import Fraction
 from typing import Any, Final, assert_never
@@ -17,7 +17,7 @@ from fairlead_scheduler.state.view import View
 
 End = ev.JobSucceeded | ev.JobFailed | ev.JobCancelled | ev.JobPreempted | ev.JobRequeued
 DEFAULT_POLICY: Final = RetryPolicy(limit=1, on=(FailureCategory.NODE_LOST,))
-"""For jobs of which neither they nor their queue say anything: what failed was not the command."""
+"""The retry policy of jobs without one of their own or of their queue."""
 
 
 def decide_end(
@@ -28,7 +28,7 @@ def decide_end(
     unstarted_max: int,
     gang_starts: "GangStarts",
 ) -> End:
-    """What the end of its newest run means for the job."""
+    """Decide what the end of its newest run means for a job."""
     jobs = view.jobs
     job_id, state = jobs.rows.id_at(row), c.RUN_STATES[jobs.run_state.item(row)]
     if state is RunState.SUCCEEDED:
@@ -60,14 +60,14 @@ def decide_end(
 
 
 def fail_with_gang(job_id: JobId, rare: c.Rare) -> ev.JobFailed:
-    """The end of a job whose gang can never start: all members have one reason."""
+    """Fail a job whose gang can never start: all members have one reason."""
     return ev.JobFailed(
         job_id=job_id, category=FailureCategory.ADMISSION, reason=rare.cannot_start_reason
     )
 
 
 def _ended_unstarted(view: View, row: int) -> bool:
-    """Whether the newest run ended before its command ran, and nobody had asked for that."""
+    """Whether the newest run ended before its command ran, without a request to stop it."""
     jobs = view.jobs
     over = c.IS_HELD[jobs.state[row]] and not c.IS_LIVE_RUN[jobs.run_state[row]]
     succeeded = jobs.run_state[row] == c.RUN_CODE[RunState.SUCCEEDED]
@@ -82,7 +82,7 @@ def node_name(view: View, row: int) -> str:
 
 
 def _end_returned(view: View, row: int, rare: c.Rare, unstarted_max: int) -> End:
-    """It never started: another node may do, but not for ever."""
+    """The run never started: try another node, up to a limit."""
     job_id = view.jobs.rows.id_at(row)
     if len(rare.avoid) + 1 >= unstarted_max:
         return ev.JobFailed(
@@ -141,7 +141,7 @@ class GangStarts:
         self._on: dict[c.GangName, int] = {}
 
     def misses(self, row: int) -> bool:
-        """Whether this job could not start, and its gang is too small to start without it."""
+        """Whether this job could not start and its gang has too few members without it."""
         view = self._view
         rare = view.jobs.rare.get(row)
         if rare is None or rare.gang is None or rare.gang in view.gang_started:
@@ -157,7 +157,7 @@ class GangStarts:
 
 
 def is_wanted_run(view: View, row: int) -> bool:
-    """Whether a run of the job lives and nobody has asked it to stop."""
+    """Whether the job has a live run that is not to be stopped."""
     jobs = view.jobs
     return bool(c.IS_LIVE_RUN[jobs.run_state[row]] and not jobs.flags[row] & c.STOPPING)
 
@@ -166,13 +166,13 @@ def is_wanted_run(view: View, row: int) -> bool:
 
 
 def increase_memory(memory: int, factor: float, most: int) -> int:
-    """`memory` times the factor (bytes), but no more than any node has, and never less."""
+    """`memory` (bytes) times the factor, at most what the largest node has, and never less."""
     wanted = min(round(memory * factor), quantities.AMOUNT_MAX)
     return max(memory, min(wanted, most) if most else wanted)
 
 
 def scale_spec_memory(spec: bytes, before: int, after: int) -> msgspec.Raw:
-    """The pod spec with the memory of all its containers, requested and at most, in proportion."""
+    """The pod spec with the memory requests and limits of all containers scaled in proportion."""
     decoded: dict[str, Any] = msgspec.json.decode(spec)  # a pod spec as somebody wrote it
     ratio = Fraction(after, before)
     for kind in ("initContainers", "containers"):

@@ -1,4 +1,4 @@
-"""The leader's saving of its view, again and again, so that a start has little of the log to read.
+"""Saves the leader's view periodically, so that a start has little of the log to read.
 
 A save goes part by part (`state/checkpoint_parts.py`), each in a transaction of its own: neither
 the memory nor the longest transaction of a save grows with what has to be saved, and a kill in the
@@ -25,7 +25,7 @@ PAUSE_S_MAX: Final = 10.0
 """After a save this many times what it took passes before the next, at most so long: under load
 jobs change again and again, and what is saved later is saved once."""
 SPECS_CHECK_S: Final = 0.5
-"""How often the saver looks meanwhile whether too many submissions wait in memory."""
+"""How often the saver checks meanwhile whether too many submissions are unsaved."""
 
 
 class CheckpointSaver:
@@ -85,7 +85,7 @@ class CheckpointSaver:
         return is_saved
 
     async def save_specs(self) -> None:
-        """Save the oldest submissions while there are more than are saved together."""
+        """Save the oldest submissions while there are more than one part of them."""
         state = self._state
         specs = state.view.specs
         while len(specs.unsaved) > SPECS_PER_SAVE_MAX:
@@ -102,7 +102,7 @@ class CheckpointSaver:
         await trim_caches_safely(self._state)
 
     async def _rest(self, rest_s: float) -> None:
-        """Wait so long, but let no submissions pile up meanwhile."""
+        """Wait, and save submissions meanwhile if many arrive."""
         end_s = clock.monotonic_s() + rest_s
         while (left_s := end_s - clock.monotonic_s()) > 0:
             await asyncio.sleep(min(left_s, SPECS_CHECK_S))

@@ -1,11 +1,11 @@
-"""One cycle of the leader: look, decide, append, fold back. The shell around `deciding`.
+"""One cycle of the leader: decide, append, and wait until the decisions are folded.
 
-Everything that is read from the view is read while `State.folding` is held: as soon as it is
-released, events may give a row to another job. What leaves the lock names jobs by their ids. Rounds
-run in a thread, so a task that changes the view, the clusters or the queues holds that lock.
+The view is read while `State.fold_lock` is held: once it is released, events can give a row to
+another job. What leaves the lock names jobs by their ids. Rounds run in a thread, so every task
+that changes the view, the clusters or the queues holds that lock.
 
-A pool whose round raises is logged, counted, shown and tried again later; the others go on. What
-fails outside of the pure decisions (log, database) ends the term as ever.
+A pool whose round raises is logged, counted, reported and tried again later; the others continue.
+Failures outside of the pure decisions (log, database) end the process.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ REPORT_S_MIN: Final = 1.0
 
 
 class Offload(Protocol):
-    """Runs a function so that the event loop goes on meanwhile."""
+    """Runs a function without blocking the event loop."""
 
     async def __call__(self, work: Callable[[], T]) -> T:
         """The result of `work`; raises what it raises."""
@@ -49,7 +49,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 class Decided(NamedTuple):
-    """What a cycle appends, in this order: nothing in it refers to rows of the view."""
+    """What a cycle appends, in this order; nothing in it refers to rows of the view."""
 
     housekeeping: Housekeeping
     rounds: list[list[AppendBatch]]
@@ -57,7 +57,7 @@ class Decided(NamedTuple):
 
 
 class Cycle:
-    """What the leader keeps from cycle to cycle. `written`: where its own decisions end."""
+    """The cycles of a leader. `written`: the positions after its own decisions."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Cycle:
         self._offload = offload
 
     async def run_once(self) -> None:
-        """Decide everything that is due now, append it, and wait until it is folded back."""
+        """Decide everything that is due now, append it, and wait until it is folded."""
         begun_s = self._monotonic_s()
         await self.decide_and_append()
         await self._state.wait_until_folded(JOBS, self.written)
@@ -107,7 +107,7 @@ class Cycle:
         metrics.CYCLE_SECONDS.labels("append").observe(appended_s - decided_s)
 
     async def _decide(self, begun_s: float) -> Decided:
-        """Everything that is due now. `State.folding` is held."""
+        """Decide everything that is due now. `State.fold_lock` is held."""
         now_ms = self._now_ms()
         housekeeping = self._decider.decide_housekeeping(now_ms)
         metrics.DECIDED.inc(housekeeping.decisions)
@@ -116,7 +116,7 @@ class Cycle:
         for pool in failures.forget_other_pools(pools):
             metrics.POOL_FAILING.labels(pool).set(0)
         rounds, reports = [], []
-        # While the disk is nearly full, what runs is looked after and nothing new is started.
+        # While the disk is nearly full, housekeeping continues and no job is started.
         has_space = self._full_disk.disk.space is Space.ENOUGH
         for pool in pools if has_space else ():
             if failures.must_wait(pool, begun_s):
@@ -154,7 +154,7 @@ class Cycle:
         return decided, batches
 
     def _attempt(self, pool: str, work: Callable[[], T]) -> T | None:
-        """What a pure part of a pool's round gives; None when it raised."""
+        """The result of a pure part of a pool's round; None if it raised."""
         try:
             return work()
         except Exception as error:
@@ -162,7 +162,7 @@ class Cycle:
             return None
 
     def _failed(self, pool: str, error: Exception) -> None:
-        """Note that the round of this pool raised; the pool is tried again later."""
+        """Record that the round of this pool raised; the pool is tried again later."""
         failure = self._state.pool_failures.record_failure(pool, error, self._monotonic_s())
         metrics.POOL_FAILURES.labels(pool).inc()
         metrics.POOL_FAILING.labels(pool).set(1)
@@ -185,7 +185,7 @@ class Cycle:
                 self.written[partition] = position
 
     def _report(self, decided: Round, now_ms: int) -> list[Record]:
-        """What has changed of the reports of this pool; the rest follows after the next round."""
+        """The changed reports of this pool; the rest follows after the next round."""
         pool = decided.plan.pool
         now_s = self._monotonic_s()
         if not self._may_report(pool, now_s):
@@ -216,14 +216,14 @@ class Cycle:
         return records
 
     def _forget_pools(self, pools: Sequence[str]) -> list[Record]:
-        """What takes back the reports of pools that have neither nodes nor jobs any more."""
+        """Records that retract the reports of pools without nodes and jobs."""
         for pool in self._reported_s.keys() - set(pools):
             del self._reported_s[pool]
             metrics.forget_pool(pool)
         return self._reporter.retract_pools(pools)
 
     def _may_report(self, pool: str, now_s: float) -> bool:
-        """Whether it is known what was reported before, and that is not too recent."""
+        """Whether earlier reports are known and the last one is old enough."""
         reported_s = self._reported_s.get(pool, -REPORT_S_MIN)
         return self._reporter.is_ready and now_s - reported_s >= REPORT_S_MIN
 

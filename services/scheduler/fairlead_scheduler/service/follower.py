@@ -1,4 +1,4 @@
-"""Follows the log into the view: jobs, clusters and configuration. Leader and standby alike."""
+"""Folds the log into the state: jobs, clusters and configuration, in leaders and standbys."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -24,11 +24,11 @@ from fairlead_scheduler.store import checkpoint
 
 RECENT_JOBS_MAX = 200_000
 CHECKPOINT = "checkpoint"
-"""What `State.moved` calls the positions of `fairlead.jobs` that are saved."""
+"""The name in `State.positions` of the saved positions of `fairlead.jobs`."""
 
 
 class State:
-    """All that a cycle looks at, and the signal that something in it changed."""
+    """Everything that a cycle reads, and the signal that it changed."""
 
     def __init__(self, view: View, clusters: Clusters, queues: Queues) -> None:
         self.view = view
@@ -40,20 +40,20 @@ class State:
         self.settled = asyncio.Event()
         """Set when this process stands by, or has led for one cycle."""
         self.fold_lock = asyncio.Lock()
-        """Held while anything here changes, and while a cycle decides, partly in a thread: rows
-        stay what they are."""
+        """Held while the state changes and while a cycle decides, partly in a thread: rows do not
+        change under a round."""
         self.lookup_lock = asyncio.Lock()
-        """Held from the look-up of what events mention until they are folded; before `folding`."""
+        """Held from the look-up of ids until their events are folded; taken before `fold_lock`."""
         self._moved = asyncio.Condition()
 
     async def advance(self, topic: str, positions: Positions) -> None:
-        """Positions of a topic were passed; who waits for that goes on."""
+        """Set the positions of a topic and wake the tasks that wait for them."""
         self.positions.setdefault(topic, {}).update(positions)
         async with self._moved:
             self._moved.notify_all()
 
     async def wait_until_folded(self, topic: str, positions: Positions) -> None:
-        """Return once everything before these positions of a topic is folded.
+        """Wait until everything before these positions of a topic is folded.
 
         A stopped partition of `fairlead.jobs` is not waited for: nothing of it is folded until
         another version reads it.
@@ -69,7 +69,7 @@ class State:
 
 
 async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
-    """Fold `fairlead.jobs` for ever."""
+    """Fold `fairlead.jobs` until cancelled."""
     reader = await log.reader(JOBS, dict(state.view.positions))
     await state.advance(JOBS, state.view.positions)
 
@@ -106,7 +106,7 @@ async def follow_jobs(log: EventLog, pool: Pool, state: State) -> None:
 
 
 async def follow_clusters(log: EventLog, state: State) -> None:
-    """Fold `fairlead.clusters` for ever, from its beginning: it is compacted."""
+    """Fold `fairlead.clusters` from its beginning (it is compacted) until cancelled."""
     reader = await CompactedReader.open(log, CLUSTERS)
 
     async def fold(batch: Batch) -> Batch:
@@ -121,7 +121,7 @@ async def follow_clusters(log: EventLog, state: State) -> None:
 
 
 async def follow_config(log: EventLog, state: State) -> None:
-    """Fold `fairlead.config` for ever, from its beginning: it is compacted."""
+    """Fold `fairlead.config` from its beginning (it is compacted) until cancelled."""
     reader = await CompactedReader.open(log, CONFIG)
 
     async def fold(batch: Batch) -> Batch:
@@ -134,7 +134,7 @@ async def follow_config(log: EventLog, state: State) -> None:
 
 
 async def _follow(reader: Reader, state: State, fold: Callable[[Batch], Awaitable[Batch]]) -> None:
-    """Read and fold for ever; `fold` returns what it has folded of a batch."""
+    """Read and fold until cancelled; `fold` returns what it has folded of a batch."""
     while True:
         batch = await reader.read(wait_s=1.0)
         version = state.view.version
@@ -145,20 +145,20 @@ async def _follow(reader: Reader, state: State, fold: Callable[[Batch], Awaitabl
 
 
 async def load_specs(pool: Pool, view: View, ids: Iterable[JobId]) -> None:
-    """Bring the specs of these jobs into `view.specs`. While `folding` is held, they stay there."""
+    """Load the specs of these jobs into `view.specs`, where they stay while `fold_lock` is held."""
     missing = [job_id for job_id in ids if job_id not in view.specs]
     if missing:
         view.specs.add_saved(await checkpoint.read_specs(pool, missing))
 
 
 async def trim_caches_safely(state: State) -> None:
-    """`forget`, but not while somebody waits for the rest of what he needs together."""
+    """As `trim_caches`, but not between the look-up and the fold of a batch."""
     async with state.lookup_lock, state.fold_lock:
         trim_caches(state.view)
 
 
 def trim_caches(view: View) -> None:
-    """Keep what is only a cache within its bounds, and forget names that nobody uses."""
+    """Trim caches to their bounds and drop unused job sets."""
     view.trim_recent(RECENT_JOBS_MAX)
     view.specs.trim_saved(CACHED_MAX)
     view.jobs.forget_job_sets()

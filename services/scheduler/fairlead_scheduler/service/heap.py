@@ -1,7 +1,7 @@
-"""Gives memory that was freed back to the system.
+"""Returns freed memory to the system.
 
 Submissions come and go by the thousand between objects that stay. glibc keeps the pages in between
-for itself: a scheduler that was filled with 300,000 jobs held 345 MB of which it used 233.
+for itself: a scheduler that was filled with 300,000 jobs held 345 MB and used 233 MB.
 
 A large array is a mapping of its own, given back when it is freed. But whenever glibc frees one, it
 takes arrays of up to that size (32 MiB at most) from its heaps from then on, one heap per thread,

@@ -58,7 +58,7 @@ async def stand_by_and_lead(
     pruned_s = 0.0
 
     async def prune() -> None:
-        """Keep of the view what the leader has not saved."""
+        """Drop what the leader has saved."""
         nonlocal pruned_s
         state.settled.set()
         if clock.monotonic_s() - pruned_s <= PRUNE_S:
@@ -160,8 +160,8 @@ async def _read_leases(log: EventLog, state: State) -> Leases:
 async def _give_up_runs_without_lease(
     log: EventLog, producer: Producer, state: State, live_leases: Leases
 ) -> None:
-    """Live runs of which the lease topics hold nothing, not even a record that cannot be decoded:
-    the log was restored or created again, and their executors end them. They are lost."""
+    """Give up live runs without any record in the lease topics, not even an undecodable one: the
+    log was restored or created again, and their executors end them."""
     missing = lease_changes.find_runs_without_lease(state.view, live_leases)
     if not missing:
         return
@@ -224,7 +224,7 @@ async def _cycle(
 async def _prune(
     settings: SchedulerSettings, pool: Pool, state: State, full_disk: FullDisk
 ) -> None:
-    """Forget jobs that ended long ago (their ids may then be used again), and names out of use."""
+    """Drop jobs that ended long ago (their ids can then be used again) and unused node numbers."""
     while True:
         before_ms = clock.now_ms() - settings.ended_kept_days * _DAY_MS
         for name in await full_disk.retry_until_space(

@@ -8,7 +8,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from fairlead_common.domain.records.scheduling_reports import QueueShare, Report, Round, Waiting
 
 QUEUES_MAX: Final = 1_000
-"""Shares are shown of the first so many queues of a pool, by name."""
+"""Queues per pool whose shares are exported, the first by name."""
 
 CYCLE_SECONDS = Histogram(
     "fairlead_scheduler_cycle_seconds", "Time of one cycle, by step (s)", ["step"]
@@ -37,7 +37,7 @@ VIEW_UNUSABLE = Gauge(
     "fairlead_scheduler_view_unusable", "1 while the checkpoint waits for `fairlead repair`"
 )
 LEASED = Counter("fairlead_scheduler_leased_total", "Jobs that were given a node", ["pool"])
-PREEMPTED = Counter("fairlead_scheduler_preempted_total", "Runs asked to give way", ["pool"])
+PREEMPTED = Counter("fairlead_scheduler_preempted_total", "Runs that were preempted", ["pool"])
 DECIDED = Counter("fairlead_scheduler_decisions_total", "Decisions before scheduling")
 EVENTS = Counter("fairlead_scheduler_events_total", "Messages folded into the view")
 JOBS = Gauge("fairlead_scheduler_jobs", "Live jobs in the view")
@@ -72,7 +72,7 @@ def forget_pool(pool: str) -> None:
 
 
 class PoolGauges:
-    """What the gauges of one pool say; what is said no more is taken back."""
+    """The gauges of one pool; values that no longer exist are removed."""
 
     def __init__(self, pool: str) -> None:
         self._pool = pool
@@ -80,7 +80,7 @@ class PoolGauges:
         self._codes: set[str] = set()
 
     def update(self, reports: Iterable[Report]) -> None:
-        """All that is to be said of the pool now."""
+        """Set the gauges from all current reports of the pool."""
         shares: dict[str, QueueShare] = {}
         waiting: dict[str, int] = {}
         for report in reports:

@@ -1,6 +1,6 @@
-"""What a round has to say, as records of `fairlead.reports`: only what changed since the last time.
+"""The reports of rounds as records of `fairlead.reports`: only those that changed.
 
-Pure, except that it remembers what it said. Shares are rounded so that noise is no change.
+Pure, except that it remembers what it wrote. Shares are rounded, so that noise is not a change.
 """
 
 from collections.abc import Collection, Iterable
@@ -32,7 +32,7 @@ GANG_STOPPING: Final = "gang-stopping"
 
 
 class Reporter:
-    """Remembers what was last said, per pool. `classes` are those that are configured."""
+    """Remembers the last reports per pool. `classes`: the configured ones."""
 
     def __init__(
         self, classes: Iterable[str] = (), *, reports_max: int = REPORTS_MAX, is_ready: bool = True
@@ -40,16 +40,16 @@ class Reporter:
         self._classes = frozenset(classes)
         self._reports_max = reports_max
         self._incomplete: set[str] = set()
-        self._said: dict[str, dict[str, Report]] = {}
+        self._written: dict[str, dict[str, Report]] = {}
         self._shown: dict[str, metrics.PoolGauges] = {}
         self.is_ready = is_ready
-        """False until `read_back`: nothing can be compared yet, so nothing is to be written."""
+        """False until `restore`: nothing can be compared, so nothing is written."""
 
     def restore(self, newest: dict[str, bytes]) -> None:
-        """A new leader goes on from what its predecessor said."""
+        """Restore the reports of the previous leader."""
         for key, value in newest.items():
             report = scheduling_reports.decode(value)
-            self._said.setdefault(report.pool, {})[key] = report
+            self._written.setdefault(report.pool, {})[key] = report
         self.is_ready = True
 
     def report_round(
@@ -62,7 +62,7 @@ class Reporter:
         now_ms: int,
         steps_ms: dict[str, float],
     ) -> list[Record]:
-        """The records that bring the readers up to date with this round."""
+        """The records that update readers with this round."""
         waiting = [*_waiting(view, built, plan, queues, self._classes)]
         waiting += _stopping(
             view, plan.pool, {scheduling_reports.key(report) for report in waiting}
@@ -73,11 +73,11 @@ class Reporter:
         return self._difference(plan.pool, [*waiting, *shares], round_, len(plan.placed_job) > 0)
 
     def report_failure(self, view: View, pool: str, why: str, *, now_ms: int) -> list[Record]:
-        """The records that say that this pool's rounds fail, and that all its jobs wait for that.
+        """The records that report failing rounds as the reason why all jobs of the pool wait.
 
-        What was said of shares stays: nothing has changed them.
+        The reports of shares stay: nothing has changed them.
         """
-        said = self._said.get(pool, {})
+        said = self._written.get(pool, {})
         shares = [report for report in said.values() if isinstance(report, QueueShare)]
         waiting = _all_wait(view, pool, f"The rounds of pool {pool} fail: {why}")
         self._show(pool, [*waiting, *shares])
@@ -93,23 +93,23 @@ class Reporter:
         return self._difference(pool, [*waiting, *shares], round_, news)
 
     def retract_pools(self, pools: Collection[str]) -> list[Record]:
-        """Records that take back what was said of all pools but these; the rest follows when this
-        is asked again."""
+        """Records that retract the reports of all pools but these; further ones follow at the next
+        call."""
         records: list[Record] = []
-        for pool in self._said.keys() - set(pools):
-            said = self._said[pool]
+        for pool in self._written.keys() - set(pools):
+            said = self._written[pool]
             for key in list(said)[: self._reports_max - len(records)]:
                 del said[key]
                 records.append(scheduling_reports.deletion_record(key))
             if not said:
-                del self._said[pool]
+                del self._written[pool]
             self._show(pool, [])
             del self._shown[pool]
             self._incomplete.discard(pool)
         return records
 
     def has_more(self, pool: str) -> bool:
-        """Whether there was more to say than is said at once."""
+        """Whether there are more changed reports than are written after one round."""
         return pool in self._incomplete
 
     def _show(self, pool: str, found: list[Report]) -> None:
@@ -121,8 +121,8 @@ class Reporter:
     def _difference(
         self, pool: str, found: list[Report], round_: Round, news: bool
     ) -> list[Record]:
-        """What differs from what was said; the round too, if anything does or it is news."""
-        said = self._said.setdefault(pool, {})
+        """The changed reports; also the round, if any report changed or it is news."""
+        said = self._written.setdefault(pool, {})
         now = {scheduling_reports.key(report): report for report in found}
         records = [
             scheduling_reports.record(report)

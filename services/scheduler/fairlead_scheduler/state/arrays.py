@@ -1,9 +1,9 @@
-"""Arrays with a row for each job that grow without a pause.
+"""Arrays with one row per job that grow without a pause.
 
-An array that doubles is copied: with two million jobs all columns together take half a second, in
-the middle of a fold. So from `LARGE` rows on the addresses of `RESERVED` rows are set aside. That
-costs no memory: a page is given when something is first written to it. What is used is the
-beginning of that, and growing is taking more of it.
+Doubling an array copies it: with two million jobs, copying all columns takes half a second in the
+middle of a fold. So an array of `LARGE` rows or more reserves addresses for `RESERVED` rows. The
+system assigns a page of memory when it is first written to, so the reservation costs nothing, and
+growing means using more of it.
 """
 
 from typing import Final, TypeVar
@@ -12,20 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 LARGE: Final = 1 << 16
-"""Below so many rows arrays double; tests and small sites never have more."""
+"""Arrays below this number of rows double; tests and small sites stay below it."""
 STEP: Final = 1 << 14
 """Rows that large arrays grow by."""
 RESERVED: Final = 1 << 24
-"""Rows that addresses are set aside for; who has more copies now and then."""
+"""Rows whose addresses are reserved; a larger array is copied when it grows."""
 
 S = TypeVar("S", bound=np.generic)
 
 
 def grow_array(array: npt.NDArray[S], rows: int, fill: int = 0) -> npt.NDArray[S]:
-    """The array with room for so many rows at least; new ones hold `fill`.
+    """Return the array with at least this many rows; new rows hold `fill`.
 
-    It takes the place of the array given, which shares its memory or is left as it was: only the
-    longest may grow again. Arrays of equal size that grow to the same rows stay of equal size.
+    The result replaces the array given, which may share its memory: only the longest one is allowed
+    to grow again. Arrays of equal size that grow to the same number of rows stay of equal size.
     """
     if rows <= array.size:
         return array
@@ -41,7 +41,7 @@ def grow_array(array: npt.NDArray[S], rows: int, fill: int = 0) -> npt.NDArray[S
 
 
 def _set_aside(size: int, dtype: np.dtype[S]) -> npt.NDArray[S]:
-    """Zeros, many more than `size` where that is large and the system gives addresses freely."""
+    """Zeros: many more than `size` if that is large and the system reserves addresses freely."""
     if size <= LARGE:
         return np.zeros(size, dtype)
     try:

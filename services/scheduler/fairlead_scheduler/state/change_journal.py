@@ -1,6 +1,7 @@
-"""What changed of late, so that who keeps something about all jobs need not look at all of them.
+"""The most recent changes, so that readers update what they derive from all jobs from these alone.
 
-Bounded: who is too far behind looks at everything instead, which costs no more than what changed.
+The journal is bounded. A reader whose place is no longer in it reads everything instead, which
+costs no more than reading as many changes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,17 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 ENTRIES_MAX: Final = 1 << 18
-"""Most changes that are kept; the oldest go first."""
+"""Most changes that the journal retains; the oldest are dropped first."""
 
 MANY: Final = 1 << 14
-"""So many changes are sooner marked among millions of rows than sorted."""
+"""From this many changes on, marking rows is faster than sorting them."""
 
 T = TypeVar("T")
 Rows = npt.NDArray[np.intp]
 
 
 class Journal(Generic[T]):
-    """What changed, in the order in which it did; the same may be there many times."""
+    """What changed, in order; an entry can occur many times."""
 
     def __init__(self) -> None:
         self._entries: list[T] = []
@@ -32,11 +33,11 @@ class Journal(Generic[T]):
         return self._first + len(self._entries)
 
     def add(self, entry: T) -> None:
-        """This changed."""
+        """Record one change."""
         self.extend((entry,))
 
     def extend(self, entries: Iterable[T]) -> None:
-        """All of this changed."""
+        """Record these changes."""
         self._entries.extend(entries)
         if len(self._entries) > ENTRIES_MAX:
             dropped = len(self._entries) - ENTRIES_MAX // 2
@@ -44,12 +45,12 @@ class Journal(Generic[T]):
             self._first += dropped
 
     def since(self, place: int) -> list[T] | None:
-        """What changed since then; None if that is not known any more."""
+        """The changes since this place; None if the journal no longer has them."""
         return None if place < self._first else self._entries[place - self._first :]
 
 
 class RowJournal:
-    """Rows that changed. Readers that are equally far behind are given one and the same answer."""
+    """Rows that changed. Readers at the same place share one answer."""
 
     def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
         self.end = 0
@@ -59,12 +60,12 @@ class RowJournal:
         self._rows = np.zeros(0, np.intp)
 
     def add(self, row: int) -> None:
-        """This row changed."""
+        """Record that this row changed."""
         self._ring[self.end % self._ring.size] = row
         self.end += 1
 
     def extend(self, rows: Sequence[int] | Rows) -> None:
-        """All of these rows changed."""
+        """Record that these rows changed."""
         size = self._ring.size
         kept = np.asarray(rows[-size:], np.intp)
         at = (self.end + len(rows) - kept.size) % size
@@ -74,7 +75,7 @@ class RowJournal:
         self.end += len(rows)
 
     def distinct(self, place: int) -> Rows | None:
-        """What changed since then, each row once, ascending; None if that is not known any more."""
+        """The rows changed since this place, each once, ascending; None if no longer known."""
         if self._span != (place, self.end):
             size = self._ring.size
             if place < max(0, self.end - size):
@@ -87,7 +88,7 @@ class RowJournal:
 
 
 def _distinct(rows: Rows) -> Rows:
-    """Each once, ascending: marked where they are many, else sorted."""
+    """Each row once, ascending: many rows are marked, few are sorted."""
     if rows.size > MANY:
         marks = np.zeros(int(rows.max()) + 1, np.bool_)
         marks[rows] = True

@@ -1,10 +1,10 @@
-"""The fold of `fairlead.clusters` and of the operators' cordons: which nodes there are. Pure.
+"""The fold of `fairlead.clusters` and of the operators' cordons: executors and nodes. Pure.
 
-Nodes keep the number that they got when they were first seen as long as they are there, and some
-time beyond. Silence is counted by the append times of the log, and only where the leader reads its
-own heartbeat back: it has then read everything that executors appended before. A step between two
-of its heartbeats counts for `step_s_max` at most, so an outage of the log, a leader that was frozen
-and time without a leader kill nothing; a new leader starts afresh (decision 0026).
+A node keeps the number from its first report while it exists, and some time beyond. Silence is
+measured with the append times of the log, and only when the leader reads its own heartbeat back:
+then it has read everything that executors appended before. The time between two of its heartbeats
+counts for `step_s_max` at most, so neither an outage of the log, nor a frozen leader, nor time
+without a leader counts as silence; a new leader starts at zero (decision 0026).
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from fairlead_scheduler.state.job_table import NodeName
 
 
 class LastHeartbeat(msgspec.Struct, frozen=True):
-    """The newest heartbeat of an executor, and when the log took it (ms)."""
+    """The newest heartbeat of an executor, and its append time (ms)."""
 
     heartbeat: records.Heartbeat
     time_ms: int
@@ -41,9 +41,9 @@ class Clusters:
         self.silence_s: dict[str, float] = {}
         self.heard_since_step: set[str] = set()
         self.invalid_records: dict[str, str] = {}
-        """Key of a record -> what is wrong with it, and how it is taken."""
+        """Key of a record -> what is wrong with it, and how it counts."""
         self.missing_s: dict[NodeName, float] = {}
-        """Nodes that are not there any more, and for how long (s)."""
+        """Nodes that are no longer reported, and for how long (s)."""
         self.leader_ms: int | None = None
         """Append time of this leader's newest heartbeat that was read (ms); None while it follows.
         """
@@ -82,14 +82,14 @@ class Clusters:
                         self._count_silence(entry.time_ms)
 
     def start_leading(self, instance: str, *, step_s_max: float) -> None:
-        """From now on count silence by the heartbeats of this leader, from nothing."""
+        """Measure silence with the heartbeats of this leader from now on, starting at zero."""
         self._instance, self._step_s_max, self.leader_ms = instance, step_s_max, None
         self.heard_since_step.clear()
         self.silence_s = dict.fromkeys(self.silence_s, 0.0)
         self.missing_s = dict.fromkeys(self.missing_s, 0.0)
 
     def _count_silence(self, time_ms: int) -> None:
-        """Everything is read that was appended before this leader's own heartbeat."""
+        """Add the silence since the last heartbeat of this leader: all earlier records are read."""
         before_ms, self.leader_ms = self.leader_ms, time_ms
         step_s = 0.0 if before_ms is None else max(0, time_ms - before_ms) / 1000
         self.add_silence(min(step_s, self._step_s_max))
@@ -121,7 +121,7 @@ class Clusters:
             self.version += 1
 
     def restore_numbers(self, saved: Mapping[tuple[str, str], int]) -> None:
-        """Take over the saved numbers; nodes that have none yet are numbered after them."""
+        """Restore the saved numbers; nodes without a number get the next ones."""
         self.numbers = {NodeName(*name): number for name, number in saved.items()}
         self._next_number = max(self.numbers.values(), default=-1) + 1
         self.unsaved = []
@@ -136,7 +136,7 @@ class Clusters:
         self._next_number += 1
 
     def cordon(self, mark: configuration.Cordon) -> None:
-        """An operator cordoned an executor or node, or lifted that."""
+        """Fold the cordon of an executor or node, or its removal."""
         on = mark.cordoned and not mark.deleted
         if mark.node is None:
             _mark(self.cordoned_executors, mark.executor, on)
@@ -145,7 +145,7 @@ class Clusters:
         self.version += 1
 
     def add_silence(self, elapsed_s: float) -> None:
-        """So much time of the log passed: who was not heard in it grows more silent."""
+        """Add time of the log to the silence of executors that were not heard in it."""
         for executor in self.silence_s:
             if executor not in self.heard_since_step:
                 self.silence_s[executor] += elapsed_s
@@ -154,13 +154,13 @@ class Clusters:
         self.heard_since_step.clear()
 
     def expect_nodes(self, names: Iterable[NodeName]) -> None:
-        """Runs were given these nodes: one that nobody has reported is gone, from now on."""
+        """Note that runs are on these nodes; one that is not reported is missing from now on."""
         for name in names:
             if name not in self.nodes:
                 self.missing_s.setdefault(name, 0.0)
 
     def find_missing_nodes(self, for_s: float, stale_s: float) -> list[NodeName]:
-        """Nodes that are gone for longer than this, of executors that are not stale."""
+        """Nodes missing for longer than this, of executors that are not stale."""
         silence_s = self.silence_s
         return [
             name
@@ -169,12 +169,12 @@ class Clusters:
         ]
 
     def forget_missing(self, names: Iterable[NodeName]) -> None:
-        """What ran on these nodes was given up."""
+        """Drop missing nodes, whose runs were given up."""
         for name in names:
             self.missing_s.pop(name, None)
 
     def release_numbers(self) -> list[NodeName]:
-        """Give up the numbers of nodes that are gone for good; returns whose they were."""
+        """Release the numbers of nodes that no longer exist; returns these nodes."""
         gone = self.numbers.keys() - self.nodes.keys() - self.missing_s.keys()
         for name in gone:
             del self.numbers[name]

@@ -1,7 +1,7 @@
-"""What housekeeping must know of all jobs, kept up with what changed: times, and runs by node.
+"""Deadlines of jobs and the live runs of each node, updated from the rows that changed.
 
-A time that has come stays come until the job's row changes, so that what is decided follows from
-what the view says now, whoever decided before.
+A deadline that has passed stays due until the row of the job changes. So a decision depends only on
+the current view, not on which leader decided before.
 """
 
 from collections.abc import Collection, Iterable
@@ -19,15 +19,15 @@ Rows = npt.NDArray[np.intp]
 
 
 class Deadlines:
-    """Queued jobs that wait too long, runs that run too long, and live runs by node."""
+    """Deadlines of queued jobs and of runs, and the number of live runs per node."""
 
     def __init__(self, deadline_ms: int = 0) -> None:
         self._deadline_ms = deadline_ms
-        """What a run is given beyond its maximum and its grace."""
+        """Time that a run gets beyond its maximum run time and its grace period."""
         self._reset(0)
 
     def _reset(self, numbering: int) -> None:
-        """Know nothing yet of a view with this numbering of names."""
+        """Start empty for a view with this numbering of names."""
         self._numbering = numbering
         self._place = -1
         self._queued = RowTimers()
@@ -37,12 +37,12 @@ class Deadlines:
         self._runs_on: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         """Node -> live runs."""
         self._handled: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
-        """Row -> whether nothing is left to be done of it, unless it changes."""
+        """Row -> whether it is handled until it changes."""
         self._nodes_of: dict[str, list[int]] = {}
         self._named = 0
 
     def update(self, view: View) -> None:
-        """Take over what changed."""
+        """Update from the rows that changed."""
         if view.jobs.numbering != self._numbering:
             self._reset(view.jobs.numbering)
         # A view that was loaded may know nodes of which no row says anything.
@@ -70,7 +70,7 @@ class Deadlines:
         self._running.set(rows, at_ms)
 
     def _ends_ms(self, view: View, rows: Rows) -> npt.NDArray[np.int64]:
-        """When these runs have run for too long; `NEVER_MS` where they may run for ever."""
+        """The deadlines of these runs; `NEVER_MS` for runs without a maximum run time."""
         jobs = view.jobs
         most_ms, since_ms = jobs.runtime_ms_max[rows], jobs.running_ms[rows]
         grace_ms = 1000 * jobs.grace_s[rows].astype(np.int64)
@@ -89,25 +89,25 @@ class Deadlines:
         np.add.at(self._runs_on, now[now >= 0], 1)
 
     def mark_handled(self, rows: Rows) -> None:
-        """Nothing is left to be done of these rows until they change."""
+        """Note that nothing remains to be done for these rows until they change."""
         self._handled[rows] = True
 
     def find_unhandled(self, rows: Rows) -> Rows:
-        """Those of these rows that changed since they were `seen`, if they were."""
+        """The rows that are not marked as handled, or changed since."""
         return rows[~self._handled[rows]]
 
     def find_queued_too_long(self, now_ms: int) -> list[int]:
-        """Rows of queued jobs that have waited longer than they wanted to, ascending."""
+        """Rows of queued jobs that exceeded their maximum queue time, ascending."""
         return self._queued.find_due(now_ms)
 
     def find_running_too_long(self, now_ms: int) -> list[int]:
-        """Rows of live runs that should have been ended for their maximum run time, ascending."""
+        """Rows of live runs that exceeded their maximum run time, ascending."""
         return self._running.find_due(now_ms)
 
     def find_nodes_with_runs(
         self, view: View, executors: Collection[str] | None = None
     ) -> list[NodeName]:
-        """The nodes on which runs live, of these executors or of all."""
+        """The nodes with live runs, of these executors or of all."""
         names = view.jobs.nodes.values
         for number in range(self._named, len(names)):
             self._nodes_of.setdefault(names[number].executor, []).append(number)
@@ -120,7 +120,7 @@ class Deadlines:
         return [names[number] for number in numbers if self._runs_on[number] > 0]
 
     def find_rows_on_nodes(self, view: View, nodes: Iterable[NodeName]) -> list[int]:
-        """Rows whose live run is on one of these nodes, ascending."""
+        """Rows with a live run on one of these nodes, ascending."""
         known = [number for name in nodes if (number := view.jobs.nodes.find(name)) is not None]
         numbers = [number for number in known if self._runs_on[number] > 0]
         found: list[int] = np.flatnonzero(np.isin(self._node, numbers)).tolist() if numbers else []
@@ -128,14 +128,14 @@ class Deadlines:
 
 
 class RowTimers:
-    """A time per row, and the rows whose time has come."""
+    """A deadline per row, and the rows that are due."""
 
     def __init__(self) -> None:
         self._timers: Timers[int] = Timers()
         self._over: set[int] = set()
 
     def set(self, rows: Rows, at_ms: npt.NDArray[np.int64]) -> None:
-        """These rows have these times, or none: `NEVER_MS`."""
+        """Set the deadlines of these rows; `NEVER_MS` removes a deadline."""
         chosen = at_ms < c.NEVER_MS
         if self._over:
             self._over.difference_update(rows.tolist())
@@ -145,6 +145,6 @@ class RowTimers:
             self._timers.set(zip(at_ms[chosen].tolist(), rows[chosen].tolist(), strict=True))
 
     def find_due(self, now_ms: int) -> list[int]:
-        """The rows whose time has come, ascending."""
+        """The rows that are due, ascending."""
         self._over.update(self._timers.due(now_ms))
         return sorted(self._over)

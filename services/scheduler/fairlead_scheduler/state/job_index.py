@@ -1,8 +1,8 @@
-"""Which job has which row, and the other way round: as columns, for millions of jobs.
+"""The row of each job id and the id of each row, as columns, for millions of jobs.
 
-With a dictionary of strings each look-up waits for memory three times, and each job has an object.
-Here a row's id is 28 bytes of an array, rows whose ids hash alike are linked to each other, and
-many ids are looked up at once, so that the waiting overlaps.
+A look-up in a dictionary of strings waits for memory three times, and each job needs an object.
+Here the id of a row is 28 bytes of an array, rows with the same hash are linked, and many ids are
+looked up in one call, so that the waits overlap.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,17 +18,17 @@ Rows = npt.NDArray[np.intp]
 Hashes = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.bytes_]
 PackedIds = Keys | npt.NDArray[np.object_]
-"""Ids of which no object is made yet."""
+"""Ids for which no Python string has been made yet."""
 
 NO_ROW: Final = -1
 FEW: Final = 16
-"""So many are sooner looked up one by one."""
+"""Up to this many ids are looked up one by one, which is faster."""
 KEYS_AT_ONCE: Final = 1 << 16
-"""Ids of which objects are made at a time to hash them."""
+"""Ids that are made objects in one step to hash them."""
 
 
 class Hashed(NamedTuple):
-    """Ids that are looked for more than once; without arrays if they are few, or any is odd."""
+    """Ids to be looked up several times; without arrays if they are few or any is unusual."""
 
     ids: Sequence[JobId]
     keys: Keys | None
@@ -36,28 +36,28 @@ class Hashed(NamedTuple):
 
 
 def hash_ids(ids: Sequence[JobId]) -> Hashed:
-    """Ids, ready to be looked for."""
+    """Prepare ids for several look-ups."""
     keys = _keys(ids) if len(ids) > FEW else None
     return Hashed(ids, keys, None if keys is None else _hashes(keys))
 
 
 class JobIndex:
-    """Id -> row. `of` and `every` say the id of a row.
+    """Id -> row, and row -> id (`id_at`, `ids_at`).
 
-    Ids that are not as long as those of jobs are (simulations take any) are kept beside.
+    Ids of another length than generated ones (simulations accept any) are in a separate table.
     """
 
     def __init__(self, capacity: int) -> None:
         self._key: Keys = np.zeros(capacity, f"S{JOB_ID_LENGTH}")
-        """The id of each row; empty where it has none, or an odd one."""
+        """The id of each row; empty if it has none, or one of unusual length."""
         self._hash = np.zeros(capacity, np.int32)
         self._next = np.full(capacity, NO_ROW, np.int32)
-        """The next row of those whose hash ends alike."""
+        """The next row in the same slot."""
         self._slots = capacity
         self._bound = 1 << (capacity - 1).bit_length()
-        """The power of two that slots are at most, and more than half of."""
+        """The smallest power of two that is not below the number of slots."""
         self._first = np.full(capacity, NO_ROW, np.int32)
-        """Slot, by the end of a hash -> the first of these rows."""
+        """Slot -> its first row."""
         self._odd: dict[JobId, int] = {}
         self._odd_of: dict[int, JobId] = {}
         self._count = 0
@@ -81,7 +81,7 @@ class JobIndex:
         return self._odd.get(job_id) if self._odd else None
 
     def remove(self, row: int) -> None:
-        """The row has no id any more."""
+        """Remove the id of a row."""
         self._count -= 1
         odd = self._odd_of.pop(row, None) if self._odd_of else None
         if odd is not None:
@@ -108,7 +108,7 @@ class JobIndex:
         return unpack_ids(self._key[at])
 
     def packed_ids(self, rows: Rows) -> PackedIds:
-        """The ids of rows, to be unpacked when they are needed."""
+        """The ids of rows, for `unpack_ids` when they are needed."""
         if self._odd_of:
             return np.array(self.ids_at(rows), np.object_)
         return self._key[rows]
@@ -165,7 +165,7 @@ class JobIndex:
         self._first[slot] = row
 
     def _link(self, rows: Rows) -> None:
-        """Put these rows before those that their hashes lead to so far."""
+        """Link these rows before those that are in their slots."""
         slots = self._slots_of(self._hash[rows])
         order = np.argsort(slots, kind="stable")
         slots, rows = slots[order], rows[order]
@@ -185,15 +185,15 @@ class JobIndex:
         return slot if slot < self._slots else slot - self._bound // 2
 
     def _slots_of(self, hashes: Hashes | npt.NDArray[np.int32]) -> npt.NDArray[np.signedinteger]:
-        """The slots that hashes lead to: their last bits, one bit less where there is none such."""
+        """The slots of hashes: their last bits, one bit less if that slot does not exist yet."""
         slots = hashes & self._bound - 1
         return np.where(slots < self._slots, slots, slots - self._bound // 2)
 
     def grow(self, capacity: int) -> None:
-        """Have room for that many rows, and as many slots.
+        """Extend the index to this many rows and as many slots.
 
-        Slots are split in their order, each into itself and the one half a bound after it (linear
-        hashing, Litwin 1980): so none but the rows of those must be linked anew.
+        Slots are split in order, each into itself and the one half a bound after it (linear
+        hashing, Litwin 1980), so that only the rows of these slots are linked again.
         """
         self._key = grow_array(self._key, capacity)
         self._hash = grow_array(self._hash, capacity)
@@ -209,7 +209,7 @@ class JobIndex:
             self._link(rows)
 
     def _take_off(self, slots: slice) -> Rows:
-        """Empty these slots; returns the rows that they led to."""
+        """Empty these slots and return their rows."""
         rows: Rows = self._first[slots].astype(np.intp)
         self._first[slots] = NO_ROW
         found = []
@@ -239,7 +239,7 @@ class JobIndex:
 
 
 def unpack_ids(ids: PackedIds) -> list[JobId]:
-    """The ids that were packed."""
+    """The ids as strings."""
     found: list[JobId] = ids.tolist()
     return found if ids.dtype == np.object_ else [JobId(key.decode()) for key in ids.tolist()]
 
@@ -254,10 +254,9 @@ def _hashes(keys: Keys) -> Hashes:
 
 
 def pack_equal_lengths(texts: Sequence[str], width: int) -> Keys | None:
-    """Texts as an array of bytes; None if any is no ASCII or not as long as this.
+    """Texts as an array of bytes; None if any is not ASCII or not `width` characters long.
 
-    Joined they are one object, of which the array is made without a look at each: that takes half
-    the time.
+    The joined text becomes the array without handling each text, which takes half the time.
     """
     joined = "".join(texts)
     if len(joined) != width * len(texts) or not joined.isascii():
@@ -266,7 +265,7 @@ def pack_equal_lengths(texts: Sequence[str], width: int) -> Keys | None:
 
 
 def _keys(ids: Sequence[JobId]) -> Keys | None:
-    """The ids as bytes; None if any of them is odd: too long, empty, or no ASCII."""
+    """The ids as bytes; None if any of them is too long, empty or not ASCII."""
     usual = pack_equal_lengths(ids, JOB_ID_LENGTH)
     if usual is not None:
         return usual

@@ -1,8 +1,8 @@
-"""Live jobs as rows of arrays, with everything the cycle needs and nothing else.
+"""The job table: live jobs as rows of arrays, with what a cycle reads and nothing else.
 
-A job has a row from its submission until it ended and nothing of it runs. Strings are interned
-once (`Interned`), rare properties live in `Rare`. No job has an object of its own: what a million
-objects cost is less their size than that each must be waited for.
+A job has a row from its submission until it has ended and no run of it exists. Strings are interned
+(`Interned`), properties that few jobs have are in `Rare`. There is no object per job: the cost of a
+million objects is less their size than a memory access for each.
 """
 
 from collections.abc import Hashable
@@ -37,42 +37,42 @@ IS_LIVE_RUN: Final = np.array(
 ENDED: Final = tuple(IS_ENDED.tolist())
 HELD: Final = tuple(IS_HELD.tolist())
 LIVE_RUN: Final = tuple(IS_LIVE_RUN.tolist())
-"""The same for single numbers, which an array would make slow."""
+"""The same for single numbers, for which an array is slow."""
 
 HOLD: Final = 1
 DEPENDS: Final = 2
 CANNOT_START: Final = 4
-"""It can never start: a job it waits for did not succeed (it is to be cancelled), or its gang lost
-a member that could not start (it is to fail, see `Rare.gang_cannot_start`)."""
+"""The job can never start: a dependency did not succeed (it will be cancelled), or its gang lost a
+member that could not start (it will fail, see `Rare.gang_cannot_start`)."""
 STOP_CANCEL: Final = 8
 STOP_PREEMPT: Final = 16
 INFEASIBLE_WAITS: Final = 32
 PREEMPTED_IS_FINAL: Final = 64
 FREE: Final = 128
-"""The row belongs to no job."""
+"""The row has no job."""
 CAPACITY_REASSIGNED: Final = 256
-"""The run stops so that another can have its room, which is counted as that one's already."""
+"""The run is preempted; its capacity already counts for the preemptor."""
 STOP_GANG: Final = 512
-"""The run stops because its gang goes back to the queue: a member of it could not start."""
+"""The run stops because its gang returns to the queue: a member could not start."""
 LATE_SUCCESS: Final = 1024
-"""A run that was given up had succeeded, and no later one had started: the job is to succeed."""
+"""A run that was given up succeeded, and no later run had started: the job will succeed."""
 ALL_FLAGS: Final = 0xFFFF
 
 STOPPING: Final = STOP_CANCEL | STOP_PREEMPT | STOP_GANG
 NOT_READY: Final = HOLD | DEPENDS | CANNOT_START
-"""With any of these a queued job may not start yet."""
+"""A queued job with any of these flags is not ready to start."""
 
 BY_SCHEDULER: Final = "scheduler"
-"""Who says what the scheduler decided, in `EventSequence.by`."""
+"""`EventSequence.by` of the scheduler's decisions."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 class Interned(Generic[K]):
-    """Values numbered in the order in which they were first seen.
+    """Values numbered in the order of their first use.
 
-    They are forgotten only where somebody says which are needed: `keep` gives their numbers to
-    others later, `renumber` gives other numbers to those that stay.
+    Values are dropped only by `keep`, which reuses their numbers later, and by `renumber`, which
+    renumbers the values that stay.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Interned(Generic[K]):
         self._free: list[int] = []
 
     def number(self, value: K) -> int:
-        """The number of a value, given to it now if it is new."""
+        """The number of a value; a new value gets the next number."""
         found = self._numbers.get(value)
         if found is None:
             if self._free:
@@ -94,21 +94,21 @@ class Interned(Generic[K]):
         return found
 
     def find(self, value: K) -> int | None:
-        """The number of a value that was seen before."""
+        """The number of a value; None if it has none."""
         return self._numbers.get(value)
 
     def keep(self, needed: npt.NDArray[np.bool_]) -> None:
-        """Forget those that nobody needs. `needed`: by number."""
+        """Drop the values that are not needed. `needed`: by number."""
         for value, number in list(self._numbers.items()):
             if not needed[number]:
                 del self._numbers[value]
                 self._free.append(number)
 
     def renumber(self, needed: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
-        """Forget values that nobody needs and number the others anew, in their order.
+        """Drop the values that are not needed and renumber the others in their order.
 
-        `needed`: by number. Returns old number -> new number, -1 for a value that is forgotten. A
-        list of `values` that was taken before stays as it was.
+        `needed`: by number. Returns old number -> new number, -1 for a dropped value. A list of
+        `values` read before does not change.
         """
         rest = np.flatnonzero(needed)
         moved = np.full(len(self.values), -1, np.int32)
@@ -120,7 +120,7 @@ class Interned(Generic[K]):
 
     @property
     def known(self) -> int:
-        """How many are not forgotten."""
+        """The number of values."""
         return len(self._numbers)
 
     def __len__(self) -> int:
@@ -150,7 +150,7 @@ class GangName(NamedTuple):
 
 
 class GangTerms(msgspec.Struct, frozen=True):
-    """What the first member said about its gang; the others must agree (submit checks)."""
+    """The terms of a gang from its first member; the others must agree (submit checks)."""
 
     size: int
     min_size: int
@@ -179,7 +179,7 @@ class Rare(msgspec.Struct):
 
 
 class Ended(NamedTuple):
-    """What is kept of a job that ended, so that its id and its success stay known."""
+    """What is known of an ended job: its state, for dependents and repeated submissions."""
 
     state: JobState
     digest: str
@@ -220,7 +220,7 @@ _COLUMNS: Final[dict[str, npt.DTypeLike]] = {
 
 NEVER_MS: Final = np.iinfo(np.int64).max
 JOB_SETS_SPARE: Final = 10_000
-"""So many job sets without jobs are remembered at least: looking which have none costs a pass."""
+"""Job sets without jobs that are retained: finding them reads a whole column."""
 
 
 Rows = npt.NDArray[np.intp]
@@ -234,9 +234,9 @@ class ShapeClass(NamedTuple):
 
 
 class JobTable:
-    """The arrays. A row is valid unless its `flags` has FREE; `rows` says which job has which.
+    """The columns of all jobs. A row is valid unless its `flags` have FREE.
 
-    Whoever changes a row of what a round looks at says so in `journal`.
+    Each change of a row that a round can read is recorded in `journal`.
     """
 
     state: npt.NDArray[np.uint8]
@@ -256,14 +256,14 @@ class JobTable:
     submitted_ms: npt.NDArray[np.int64]
     leased_ms: npt.NDArray[np.int64]
     running_ms: npt.NDArray[np.int64]
-    """When the log took the report that the newest run started; 0 until then."""
+    """Append time of the report that the newest run is running; 0 until then."""
     value: npt.NDArray[np.int64]
     start_after_ms: npt.NDArray[np.int64]
     queue_until_ms: npt.NDArray[np.int64]
     runtime_ms_max: npt.NDArray[np.int64]
     checkpoint_ms: npt.NDArray[np.int64]
     digest: npt.NDArray[np.bytes_]
-    """Of what the client sent: 32 hexadecimal digits."""
+    """The digest of the submission: 32 hexadecimal digits."""
     unsaved: npt.NDArray[np.bool_]
     """It changed since the last checkpoint."""
     position: npt.NDArray[np.int64]
@@ -274,7 +274,7 @@ class JobTable:
             setattr(self, name, np.zeros(capacity, dtype))
         self.flags[:] = FREE
         self.used = 0
-        """Rows below this number may be valid, rows from it on never are."""
+        """Valid rows are below this number."""
         self._free: list[int] = []
         self.rows = JobIndex(capacity)
         self.rare: dict[int, Rare] = {}
@@ -288,7 +288,7 @@ class JobTable:
         self.numbering = 0
         """Grows when `forget_names` changes numbers: whoever keeps numbers starts anew."""
         self.names_used: dict[str, int] = {}
-        """Column -> how many different names live jobs had in it when that was last counted."""
+        """Column -> the number of distinct names of live jobs when last counted."""
         self.journal = RowJournal()
 
     def shape_of(self, number: int) -> shapes.Shape:
@@ -298,7 +298,7 @@ class JobTable:
         return self._decoded[number]
 
     def renumbered(self) -> None:
-        """Names have other numbers now."""
+        """Note that names were renumbered."""
         self._decoded = []
         self.numbering += 1
 
@@ -317,7 +317,7 @@ class JobTable:
         return np.concatenate([np.sort(reused), np.arange(first, self.used)])
 
     def release(self, row: int) -> None:
-        """The job of this row ended for good."""
+        """Release the row of a job."""
         self.rows.remove(row)
         self.rare.pop(row, None)
         self.flags[row] = FREE
@@ -326,7 +326,7 @@ class JobTable:
         self.journal.add(row)
 
     def release_all(self, rows: Rows) -> None:
-        """The jobs of these rows, each named once, ended for good."""
+        """Release the rows of these jobs, which are distinct."""
         gone: list[int] = rows.tolist()
         for row in gone:
             self.rows.remove(row)
@@ -344,7 +344,7 @@ class JobTable:
         return found.decode(errors="replace")
 
     def forget_job_sets(self, spare: int = JOB_SETS_SPARE) -> None:
-        """Forget job sets without jobs, once they are more than those with jobs, and `spare`."""
+        """Drop job sets without jobs once there are more of them than with jobs, plus `spare`."""
         if self.job_sets.known <= spare + 2 * self._job_sets_needed:
             return
         span = slice(0, self.used)

@@ -47,7 +47,7 @@ class PoolRules(
 
 
 class Rules(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """What the engine is told (docs/rules.md); the same names are used by cases and simulations.
+    """The rules of scheduling (docs/rules.md), with the same names in cases and simulations.
 
     Fractions are of the pool's total. `floating` maps a resource that is on no node to how much of
     it there is. `max_unacknowledged_leases` counts per executor. `pools`: other rules for the pools

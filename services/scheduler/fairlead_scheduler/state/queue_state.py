@@ -1,7 +1,7 @@
 """The fold of `fairlead.config`: queues, as the highest version says, and operators' cordons.
 
-Submit lets nothing in that makes no sense. Should it be there all the same (an older version, a
-hand that wrote to the log), it is made harmless here: what was wrong is in `odd`.
+Submit refuses invalid configuration. If the log has some nevertheless (from an older version, or
+written by hand), it is replaced by valid values here, and `invalid_records` says what was wrong.
 """
 
 import math
@@ -18,16 +18,16 @@ from fairlead_scheduler.state.cluster_state import Clusters
 
 WEIGHT_MIN: Final = 1e-6
 WEIGHT_MAX: Final = 1e9
-"""Weights beyond would drown all others in rounding."""
+"""With weights beyond, the shares of other queues would be lost in rounding."""
 
 
 class Queues:
-    """Queues by name; a name that nobody configured (yet) counts with weight 1."""
+    """Queues by name; a queue without configuration counts with weight 1."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Queue] = {}
         self.invalid_records: dict[str, str] = {}
-        """Key of a record -> what is wrong with it, and how it is taken."""
+        """Key of a record -> what is wrong with it, and how it counts."""
         self._cordons: dict[str, int] = {}
         self.version = 0
 
@@ -56,8 +56,8 @@ class Queues:
                         clusters.cordon(cordon)
 
     def _forget(self, key: str) -> None:
-        """Submit has forgotten what it deleted long ago: a scheduler that starts now does not know
-        of it either."""
+        """Drop a queue that was deleted long ago: a scheduler that starts now does not know it
+        either."""
         self.invalid_records.pop(key, None)
         name = key.partition("/")[2]
         if key == configuration.key(Queue(name=name)) and self.by_name.pop(name, None) is not None:
@@ -77,7 +77,7 @@ class Queues:
 
 
 def sanitize_queue(queue: Queue) -> tuple[Queue, list[str]]:
-    """The queue as it can be used, and what is wrong with it. A deleted one starts nothing new."""
+    """The queue with valid values, and what was invalid. A deleted queue starts no new jobs."""
     odd: list[str] = []
     weight = queue.weight
     if not math.isfinite(weight) or weight <= 0:
@@ -101,7 +101,7 @@ def sanitize_queue(queue: Queue) -> tuple[Queue, list[str]]:
 
 
 def _is_limit(class_name: str, resource: str, limit: float | str, odd: list[str]) -> bool:
-    """Whether this is a fraction or a quantity."""
+    """Whether this is a valid fraction or quantity; if not, adds the reason to `odd`."""
     why = ""
     if isinstance(limit, str):
         try:

@@ -1,10 +1,9 @@
-"""What was submitted, for the leases of jobs that start and for filters by label.
+"""Submissions, for the leases of jobs that start and for filters by label.
 
-Until Postgres holds it, a submission stays in the message in which it came. Submissions are saved
-in parts of bounded size, oldest first, before the checkpoint moves past them: a submission never
-changes, so one that is saved early harms nobody. While a part is saved, its submissions are taken
-out of their messages one message at a time, so that there is never a second copy of all of them.
-Some of the saved ones stay in memory, to spare look-ups.
+Until it is in Postgres, a submission stays in its encoded message. Submissions are saved in parts
+of bounded size, oldest first, before the checkpoint moves past them; they never change, so saving
+one early is safe. While a part is saved, its submissions are extracted one message at a time, so
+that there is never a second copy of all of them. Some of the saved ones stay in memory as a cache.
 """
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping

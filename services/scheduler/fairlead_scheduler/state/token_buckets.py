@@ -1,8 +1,8 @@
-"""Token buckets for rules L4 and L8: pure, time is an argument, and a full bucket starts.
+"""Token buckets for rules L4 and L8. Pure; time is an argument; a new bucket is full.
 
-They are a fold of the log: whoever folds `JobRunLeased` and `JobRunPreempting` takes the tokens, at
-the time of the message. So a new leader knows to the token what its predecessors have used, and
-killing leaders fills no bucket.
+They are a fold of the log: folding `JobRunLeased` and `JobRunPreempting` takes the tokens, at the
+time of the message. So a new leader has exactly the tokens that its predecessors left, and killing
+leaders refills no bucket.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ UNLIMITED = float("inf")
 
 
 class Level(msgspec.Struct, frozen=True, array_like=True):
-    """What was in a bucket at a time; what is saved of it."""
+    """The tokens of a bucket at a time; this is what a checkpoint saves."""
 
     tokens: float
     at_ms: int
 
 
 class Bucket:
-    """Tokens now, of one rate. Without a rate it never runs dry."""
+    """The tokens of one rate; without a rate they are unlimited."""
 
     def __init__(self, rate: Rate | None, level: Level | None = None) -> None:
         self._rate = rate
@@ -31,7 +31,7 @@ class Bucket:
 
     @property
     def burst(self) -> float:
-        """The most that it holds."""
+        """The most tokens that it holds."""
         return UNLIMITED if self._rate is None else self._rate.burst
 
     @property
@@ -40,7 +40,7 @@ class Bucket:
         return self._level.at_ms
 
     def tokens(self, now_ms: int) -> float:
-        """What is in it at this time; time that lies before the last use adds nothing."""
+        """The tokens at this time; a time before the last use adds none."""
         if self._rate is None:
             return UNLIMITED
         elapsed_ms = max(0, now_ms - self._level.at_ms)
@@ -48,18 +48,18 @@ class Bucket:
         return min(self._rate.burst, refilled)
 
     def take(self, count: float, now_ms: int) -> None:
-        """Use tokens up; it may be overdrawn by the offer that crossed the limit."""
+        """Take tokens; the start that crosses the limit can make the level negative."""
         if self._rate is not None:
             left = self.tokens(now_ms) - count
             self._level = Level(left, max(now_ms, self._level.at_ms))
 
     def level(self, now_ms: int) -> Level | None:
-        """What is to be saved of it: nothing of a full one."""
+        """What to save; None if the bucket is full."""
         return self._level if self.tokens(now_ms) < self.burst else None
 
 
 class Levels(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The buckets of one pool as they are saved; those that are missing are full."""
+    """The saved buckets of one pool; a missing bucket is full."""
 
     all: Level | None = None
     preemptions: Level | None = None
@@ -67,7 +67,7 @@ class Levels(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Buckets:
-    """The buckets of one pool: global, per queue, and for preemptions."""
+    """The buckets of one pool: for all starts, per queue, and for preemptions."""
 
     def __init__(self, rules: Rules, levels: Levels | None = None) -> None:
         levels = levels or Levels()
@@ -79,7 +79,7 @@ class Buckets:
         }
 
     def queue(self, name: str) -> Bucket:
-        """The bucket of a queue, full when first asked for."""
+        """The bucket of a queue; a new one is full."""
         if self._queue_rate is None:
             return Bucket(None)
         found = self._queues.get(name)
@@ -88,13 +88,13 @@ class Buckets:
         return found
 
     def take_start_tokens(self, queue: str, count: int, now_ms: int) -> None:
-        """So many jobs of a queue were given a node."""
+        """Take the tokens for this number of started jobs of a queue."""
         self.all.take(count, now_ms)
         self.queue(queue).take(count, now_ms)
 
     def levels(self) -> Levels:
-        """What is to be saved; buckets that were full again at the newest use are left out, and
-        forgotten: who asks for one of them gets a full one."""
+        """What to save. Buckets that were full again at the newest use are omitted and dropped: the
+        next reader of one gets a full bucket."""
         every = (self.all, self.preemptions, *self._queues.values())
         newest_ms = max(bucket.used_ms for bucket in every)
         found = {name: bucket.level(newest_ms) for name, bucket in self._queues.items()}
@@ -104,7 +104,7 @@ class Buckets:
 
 
 class PoolBuckets:
-    """The buckets of all pools, each under its rules. Without rates nothing is kept."""
+    """The buckets of all pools, each under its rules; without rates there are none."""
 
     def __init__(self, rules: Rules, saved: Mapping[str, Levels] | None = None) -> None:
         self._rules = rules
@@ -119,11 +119,11 @@ class PoolBuckets:
 
     @property
     def limited(self) -> bool:
-        """Whether there is any rate to be kept."""
+        """Whether any rate is set."""
         return self._limited
 
     def pool(self, name: str) -> Buckets:
-        """The buckets of a pool, full when first asked for."""
+        """The buckets of a pool; new ones are full."""
         if not self._limited:
             return Buckets(self._rules)
         found = self._pools.get(name)
@@ -135,7 +135,7 @@ class PoolBuckets:
         return self._own.get(pool, self._rules)
 
     def levels(self) -> dict[str, Levels]:
-        """What is to be saved, by pool; pools of which all buckets are full are forgotten."""
+        """What to save, by pool; pools with only full buckets are dropped."""
         found = {name: buckets.levels() for name, buckets in self._pools.items()}
         found = {name: levels for name, levels in found.items() if levels != Levels()}
         self._pools = {name: self._pools[name] for name in found}

@@ -2,8 +2,8 @@
 
 Forgetting the names of shapes, queues, pools and nodes that no live job uses any more.
 
-A name cannot be forgotten alone, because others keep things by its number. So when more than half
-of the names of a kind are unused, those in use get new numbers, in the order of the old ones, and
+Other tables refer to a name by its number. So when more than half of the names of a kind are
+unused, all names in use are renumbered, in their old order, and
 `Columns.numbering` grows. `Builder` and `Watch` keep numbers from cycle to cycle and begin anew
 when it differs from theirs. Whatever else holds a number holds it for one cycle at most: this is
 called where a cycle begins, and by a standby, which has no cycle. Job sets are simpler
@@ -38,9 +38,9 @@ from fairlead_scheduler.state.token_buckets import PoolBuckets
 
 
 class View:
-    """Columns, what is known of ended jobs, log positions, and what a checkpoint has not saved yet.
+    """The job table, ended jobs, gangs, dependencies, log positions, and what is not saved yet.
 
-    `buckets` holds the tokens that starts and preemptions use up, under the rates of the settings.
+    `buckets` holds the tokens that starts and preemptions take, under the rates of the settings.
     """
 
     def __init__(self, buckets: PoolBuckets | None = None) -> None:
@@ -50,10 +50,10 @@ class View:
         self.specs = Specs()
         self.ended: dict[JobId, Ended] = {}
         self.recent: dict[JobId, JobState] = {}
-        """Jobs that ended and are saved, as long as they are cheap to remember."""
+        """A bounded cache of jobs that ended and are saved."""
         self.dependents: dict[JobId, set[JobId]] = {}
         self.lingering: dict[int, deque[tuple[int, JobId]]] = {}
-        """Per partition: (time, job) of jobs that ended while queued and still have their row."""
+        """Per partition: (time, job) of jobs that ended while queued and still have a row."""
         self.gangs: dict[GangName, GangTerms] = {}
         self.gang_members: dict[GangName, set[JobId]] = {}
         self.gang_journal: Journal[GangName] = Journal()
@@ -61,16 +61,16 @@ class View:
         self.gang_started: set[GangName] = set()
         """Gangs of which a member that ran has ended for good (rule N9)."""
         self.attention: set[int] = set()
-        """Rows of jobs that housekeeping must look at: their run ended, or is to be stopped."""
+        """Rows for housekeeping: their run has ended or must be stopped, or they cannot start."""
         self.orphaned_runs: set[RunId] = set()
-        """Runs of jobs that are gone: nothing is decided of them, but their lease goes."""
+        """Runs without a live job: housekeeping ends their leases."""
         self.stopped: frozenset[int] = frozenset()
-        """Partitions of the log that cannot be read on: nothing is decided of their jobs."""
+        """Partitions of the log that cannot be read further: their jobs are left as they are."""
         self.version = 0
-        """Grows with every change that a round could care about."""
+        """Grows with every change that can affect a round."""
 
     def stop_partitions(self, partitions: Iterable[int]) -> None:
-        """Leave the jobs of these partitions as they are from now on."""
+        """Decide nothing about the jobs of these partitions from now on."""
         new = frozenset(partitions) - self.stopped
         if not new:
             return
@@ -80,13 +80,13 @@ class View:
         self.version += 1
 
     def decidable(self, rows: Rows) -> Rows:
-        """Those of these rows that are not in a stopped partition."""
+        """The rows that are not in a stopped partition."""
         if not self.stopped:
             return rows
         return rows[~np.isin(self.jobs.partition[rows], list(self.stopped))]
 
     def mark_changed(self, row: int, position: int) -> None:
-        """Remember that the job of this row changed."""
+        """Note in the journal and for the checkpoint that a row changed."""
         jobs = self.jobs
         jobs.unsaved[row] = True
         jobs.position[row] = position
@@ -95,7 +95,7 @@ class View:
     def mark_all_changed(
         self, rows: list[int] | Rows, positions: int | npt.NDArray[np.int64]
     ) -> None:
-        """Remember that the jobs of these rows changed, at this position or these."""
+        """As `mark_changed` of each row, at one position or at one per row."""
         if len(rows) <= FEW and isinstance(positions, int):
             for row in rows:
                 self.mark_changed(int(row), positions)
@@ -106,7 +106,7 @@ class View:
         jobs.journal.extend(rows)
 
     def state_of(self, job_id: JobId) -> JobState | None:
-        """The state of a job, if this view still knows it."""
+        """The state of a job; None if this view does not know the job."""
         row = self.jobs.rows.get(job_id)
         if row is not None:
             return JOB_STATES[int(self.jobs.state[row])]
@@ -114,17 +114,17 @@ class View:
         return self.recent.get(job_id) if ended is None else ended.state
 
     def live_rows(self) -> npt.NDArray[np.intp]:
-        """Rows of all jobs, whatever their state."""
+        """The rows of all jobs in any state."""
         return np.flatnonzero((self.jobs.flags[: self.jobs.used] & FREE) == 0)
 
     def trim_recent(self, bound: int) -> None:
-        """Forget the oldest of the ended jobs that are saved already, beyond `bound`."""
+        """Drop the oldest saved ended jobs beyond `bound`."""
         for job_id in _first(self.recent, len(self.recent) - bound):
             del self.recent[job_id]
 
 
 def changed_rows(view: View, place: int) -> npt.NDArray[np.intp]:
-    """The rows that changed since a place of the journal, ascending; all if that is long ago."""
+    """The rows changed since a place of the journal, ascending; all rows if that is too old."""
     rows = view.jobs.journal.distinct(place)
     return np.arange(view.jobs.used) if rows is None else rows
 

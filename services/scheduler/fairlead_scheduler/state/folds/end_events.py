@@ -1,4 +1,4 @@
-"""The fold of how jobs end: what others learn of it, and when their row becomes free."""
+"""The fold of the ends of jobs: their dependents, their gang, and the release of their row."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from fairlead_scheduler.state.job_table import Rows
 from fairlead_scheduler.state.view import View
 
 ROW_RELEASE_DELAY_MS: Final = 30_000
-"""How long a job that ended while queued keeps its row: a lease may just be on its way to it."""
+"""How long a job that ended while queued keeps its row: it may just have been leased."""
 
 _Decision = ev.JobSucceeded | ev.JobFailed | ev.JobCancelled | ev.JobPreempted | ev.JobRejected
 
@@ -23,7 +23,7 @@ _Decision = ev.JobSucceeded | ev.JobFailed | ev.JobCancelled | ev.JobPreempted |
 def fold_decision(
     view: View, message: Message, batch: Sequence[_Decision], _i: int, _k: Known
 ) -> None:
-    """The scheduler said how jobs ended."""
+    """Fold the scheduler's decisions that end jobs."""
     tag = cast(str, batch[0].__struct_config__.tag)
     states = view.jobs.state
     ids = [event.job_id for event in batch]
@@ -42,8 +42,8 @@ def fold_decision(
 
 
 def _is_usual(view: View, ids: Sequence[JobId], rows: Rows) -> bool:
-    """Whether these are different jobs with a run that has ended, without a gang, and nobody waits
-    for any of them."""
+    """Whether these are distinct jobs whose run has ended, without a gang and without
+    dependents."""
     jobs = view.jobs
     if rows.min() < 0 or len(set(ids)) < len(ids):
         return False
@@ -57,7 +57,7 @@ def _is_usual(view: View, ids: Sequence[JobId], rows: Rows) -> bool:
 def _end_jobs(
     view: View, ids: Sequence[JobId], rows: Rows, state: JobState, message: Message
 ) -> None:
-    """As `end` of each of these, which are usual."""
+    """As `end_job` of each of these jobs, which are usual."""
     jobs = view.jobs
     for job_id, digest in zip(ids, map(jobs.digest_of, rows.tolist()), strict=True):
         view.ended[job_id] = c.Ended(state, digest, message.time_ms, message.position)
@@ -69,7 +69,7 @@ def _end_jobs(
 
 
 def end_job(view: View, row: int, state: JobState, message: Message, reason: str = "") -> None:
-    """A job ended: its row goes, unless a run of it may still be somewhere."""
+    """End a job and release its row, unless a run of it may still exist."""
     jobs = view.jobs
     job_id = jobs.rows.id_at(row)
     was = jobs.state.item(row)
@@ -98,7 +98,7 @@ def end_job(view: View, row: int, state: JobState, message: Message, reason: str
 
 
 def _drop_dependencies(view: View, job_id: JobId, after: set[JobId]) -> None:
-    """The job ended before these jobs, of which some may never exist."""
+    """Remove the dependencies of a job that ended before the jobs it depends on."""
     for other in after:
         waiting = view.dependents.get(other)
         if waiting is not None:
@@ -122,7 +122,7 @@ def _update_dependents(view: View, job_id: JobId, state: JobState, message: Mess
 
 
 def mark_cannot_start(view: View, row: int, other: JobId, state: JobState) -> None:
-    """A job that this one waits for ended otherwise than by success."""
+    """Note that a job on which this one depends ended without success."""
     view.jobs.rare_of(
         row
     ).cannot_start_reason = f"job {other}, which it waits for, ended {state.value}"
@@ -131,7 +131,7 @@ def mark_cannot_start(view: View, row: int, other: JobId, state: JobState) -> No
 
 
 def release_expired_rows(view: View, partition: int, time_ms: int) -> None:
-    """By the time of the job's own partition: others may be read far ahead of it."""
+    """Release rows by the time of their own partition: others may be read far ahead."""
     lingering = view.lingering.get(partition)
     while lingering and lingering[0][0] + ROW_RELEASE_DELAY_MS <= time_ms:
         _, job_id = lingering.popleft()
@@ -146,7 +146,7 @@ def _is_releasable(view: View, row: int) -> bool:
 
 
 def release_row(view: View, row: int) -> None:
-    """Free the row of an ended job; that it ended stays known to the rest of this batch."""
+    """Release the row of an ended job; the rest of this batch still knows that it ended."""
     jobs = view.jobs
     state = c.JOB_STATES[int(jobs.state[row])]
     view.recent.setdefault(jobs.rows.id_at(row), state)

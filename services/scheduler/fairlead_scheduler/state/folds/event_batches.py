@@ -1,8 +1,8 @@
-"""Messages that hold one kind of event, many together, as columns: their events are not kept.
+"""Batches of messages that hold one kind of event, as columns.
 
-What is decoded and soon let go takes memory that is near the processor; ten thousand events that
-are kept until all are decoded fill the holes that others left all over a large heap. So events wait
-until they are `TOGETHER`, for a message often holds but one, and each list made costs.
+Decoded events that are freed soon reuse memory in the processor's cache; ten thousand events that
+stay until all are decoded are spread over a large heap. So events are turned into columns as soon
+as there are `EVENTS_PER_BATCH`: a message often holds only one, and each new list costs.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,11 +21,11 @@ from fairlead_scheduler.state import job_table as c
 T = TypeVar("T")
 
 EVENTS_PER_BATCH: Final = 64
-"""So many events become columns at once."""
+"""Events that are turned into columns in one step."""
 
 
 class MessagePart(NamedTuple):
-    """Submissions that follow each other in one message, and the place in it of the first."""
+    """Consecutive submissions of one message, and the index of the first."""
 
     partition: int
     position: int
@@ -36,18 +36,18 @@ class MessagePart(NamedTuple):
 
 
 class RunLengthColumn(Generic[T]):
-    """What each of many jobs says, as runs of equal values: those of a message mostly say the same.
+    """A column as runs of equal values: the jobs of a message are mostly equal.
 
-    So thousands of values need not be made an array one by one.
+    So thousands of values need not be converted one by one.
     """
 
     def __init__(self) -> None:
         self.values: list[T] = []
         self.counts: list[int] = []
-        """How often each value follows itself."""
+        """The length of the run of each value."""
 
     def add(self, values: list[T]) -> None:
-        """The next jobs, at least one, say this."""
+        """Append the values of the next jobs, at least one."""
         if values.count(values[0]) == len(values):
             self.values.append(values[0])
             self.counts.append(len(values))
@@ -56,29 +56,29 @@ class RunLengthColumn(Generic[T]):
             self.counts += [1] * len(values)
 
     def column(self, number: Callable[[T], int]) -> npt.NDArray[np.int64]:
-        """What each says, as a number."""
+        """The values as numbers, one per job."""
         return np.repeat(np.array(list(map(number, self.values)), np.int64), self.counts)
 
 
 class ShapeNumbers(dict[tuple[bytes, str], int]):
-    """Canonical shape and priority class -> number, given when first asked for: 0, 1, 2 ..."""
+    """Canonical shape and priority class -> number, assigned at the first look-up: 0, 1, 2 ..."""
 
     def __missing__(self, kind: tuple[bytes, str]) -> int:
-        """One that is new."""
+        """Number a new shape."""
         self[kind] = number = len(self)
         return number
 
 
 class SubmissionBatch:
-    """New jobs. Lists have one element per job, but for `parts` and what says otherwise.
+    """New jobs as columns. Lists have one element per job, except where a comment says otherwise.
 
-    They are whole after `close`.
+    They are complete after `close`.
     """
 
     def __init__(self) -> None:
         self._waiting: list[ev.JobSubmitted] = []
         self.entries: list[Entry] = []
-        """The messages that hold nothing else: they can be read again."""
+        """The messages, which hold nothing else and can be decoded again."""
         self.parts: list[MessagePart] = []
         self.ids: list[JobId] = []
         self.specs: list[ev.JobSubmitted | bytes] = []
@@ -86,9 +86,9 @@ class SubmissionBatch:
         self.repeatable: list[JobId] = []
         """Jobs with a client id: only they may have been submitted before."""
         self.rare: list[tuple[int, ev.JobSubmitted]] = []
-        """(Number of the job here, event) of those that say more than the columns hold."""
+        """(Index of the job, event) for jobs with properties that have no column."""
         self.digests: list[npt.NDArray[np.bytes_]] = []
-        """Arrays of some of them each."""
+        """Arrays, each for several jobs."""
         self.shape: list[int] = []
         """Numbers of `shapes`."""
         self.shapes = ShapeNumbers()
@@ -102,7 +102,7 @@ class SubmissionBatch:
         self.checkpoint_s: RunLengthColumn[int | None] = RunLengthColumn()
 
     def add(self, entry: Entry, sequence: ev.EventSequence) -> None:
-        """The jobs of a message that holds nothing else."""
+        """Add the jobs of a message that holds nothing else."""
         assert entry.value is not None, "there is no message without a value"
         self.entries.append(entry)
         events = cast("list[ev.JobSubmitted]", sequence.events)
@@ -117,7 +117,7 @@ class SubmissionBatch:
         events: Sequence[ev.JobSubmitted],
         specs: Sequence[ev.JobSubmitted | bytes],
     ) -> None:
-        """The jobs of a part of a message."""
+        """Add the jobs of a part of a message."""
         self.parts.append(part)
         self.specs += specs
         self._waiting += events
@@ -125,7 +125,7 @@ class SubmissionBatch:
             self.close()
 
     def close(self) -> None:
-        """There is nothing to be added, for now."""
+        """Turn the events that wait into columns."""
         events, self._waiting = self._waiting, []
         if not events:
             return
@@ -160,7 +160,7 @@ class SubmissionBatch:
 
     @property
     def others(self) -> set[JobId]:
-        """Jobs that these wait for."""
+        """The jobs on which these depend."""
         return set(chain.from_iterable([event.after for _, event in self.rare]))
 
 
@@ -178,7 +178,7 @@ def _first_flags(event: ev.JobSubmitted) -> int:
 
 
 class SuccessBatch:
-    """Runs that succeeded, whole after `close`. `sizes`: how many of them each message tells of."""
+    """Runs that succeeded, complete after `close`. `sizes`: the number of runs per message."""
 
     def __init__(self) -> None:
         self._waiting: list[ev.JobRunSucceeded] = []
@@ -188,7 +188,7 @@ class SuccessBatch:
         self.runs: list[int] = []
 
     def add(self, entry: Entry, sequence: ev.EventSequence) -> None:
-        """The runs of a message that holds nothing else."""
+        """Add the runs of a message that holds nothing else."""
         self.entries.append(entry)
         self.sizes.append(len(sequence.events))
         self._waiting += cast("list[ev.JobRunSucceeded]", sequence.events)
@@ -196,7 +196,7 @@ class SuccessBatch:
             self.close()
 
     def close(self) -> None:
-        """There is nothing to be added, for now."""
+        """Turn the events that wait into columns."""
         events, self._waiting = self._waiting, []
         self.ids += [event.job_id for event in events]
         self.runs += [event.run for event in events]

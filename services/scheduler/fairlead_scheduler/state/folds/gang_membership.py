@@ -1,4 +1,4 @@
-"""The part of the fold that keeps gangs: who is a member, and what an end means for the others."""
+"""The fold of gang membership: the members, and what the end of one means for the others."""
 
 from itertools import islice
 
@@ -8,10 +8,10 @@ from fairlead_scheduler.state.view import View
 
 
 def add_member(view: View, row: int, gang: ev.Gang) -> None:
-    """A member was submitted. What the first one said about the gang counts.
+    """Add a submitted member. The first member defines the terms of the gang.
 
-    Submit refuses members of one request that disagree; one that comes later and says otherwise
-    fails, for it would wait for another gang than the one that there is.
+    Submit refuses members of one request that disagree; a later member with other terms fails,
+    because it would wait for a gang that does not exist.
     """
     job_set = view.jobs.job_sets.values[view.jobs.job_set[row]]
     name = c.GangName(job_set.queue, job_set.name, gang.name)
@@ -44,10 +44,10 @@ def _format_terms(terms: c.GangTerms) -> str:
 def remove_member(
     view: View, row: int, position: int, *, had_started: bool, failed: str | None
 ) -> None:
-    """A member ended; `failed` says why one failed that had not started.
+    """Remove a member that ended; `failed`: why it failed before it started.
 
-    If its run had started, those left over are no gang any more that starts together. If it failed
-    before that and fewer are left than must start together, none of them ever can.
+    If its run had started, the remaining members need not start together any more. If it failed
+    before that and fewer than `min_size` remain, none of them can ever start.
     """
     rare = view.jobs.rare.get(row)
     if rare is None or rare.gang is None:

@@ -1,4 +1,4 @@
-"""Which jobs of the view a filter finds: those of one partition that have not ended. Pure."""
+"""The jobs that a filter matches: those of one partition that have not ended. Pure."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from fairlead_scheduler.state.view import View
 
 
 def find_jobs(view: View, partition: int, chosen: JobFilter) -> list[int]:
-    """Rows of the jobs that the filter finds. Specs that its labels need are in `view.specs`."""
+    """Rows of the jobs that the filter matches. `view.specs` must have the specs for its labels."""
     rows = find_ignoring_labels(view, partition, chosen)
     if not chosen.labels:
         return rows
@@ -25,7 +25,7 @@ def find_jobs(view: View, partition: int, chosen: JobFilter) -> list[int]:
 
 
 def find_ignoring_labels(view: View, partition: int, chosen: JobFilter) -> list[int]:
-    """As `find`, whatever labels the jobs carry."""
+    """As `find_jobs`, without comparing labels."""
     jobs = view.jobs
     queue = jobs.queues.find(chosen.queue)
     if queue is None:
@@ -54,7 +54,7 @@ def find_ignoring_labels(view: View, partition: int, chosen: JobFilter) -> list[
 
 
 def _where(rows: c.Rows, column: npt.NDArray[np.int32], fits: Callable[[int], bool]) -> c.Rows:
-    """The rows of which the number in a column fits; each number is looked at once."""
+    """The rows whose number in a column passes a test, which is called once per number."""
     numbers, which = np.unique(column[rows], return_inverse=True)
     return rows[np.array([fits(number) for number in numbers.tolist()], np.bool_)[which]]
 

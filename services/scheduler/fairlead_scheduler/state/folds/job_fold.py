@@ -1,8 +1,8 @@
 """The fold of `fairlead.jobs` into the scheduler's columns: pure, in place, idempotent.
 
-Messages that are alike are applied together as columns (`event_batches.py`). Which ids of a batch
-are already known although they have no row any more is an argument (`known`), looked up in
-Postgres by the caller; `wanted` says which to look up. What each kind does:
+Messages of one event type are folded together as columns (`event_batches.py`). `known` is what the
+caller has looked up in Postgres about ids without a row; `find_ids_to_look_up` lists these ids. The
+folds of the event types:
 `submission_events.py`, `request_events.py`, `run_events.py` and `end_events.py`.
 """
 
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def fold_messages(view: View, messages: Iterable[FoldInput], known: Known) -> None:
-    """Fold the messages into the view. Applying a message again changes nothing."""
+    """Fold the messages into the view. Folding a message again changes nothing."""
     for each in messages:
         if isinstance(each, Message):
             _fold_message(view, each, known)
@@ -48,7 +48,7 @@ def fold_messages(view: View, messages: Iterable[FoldInput], known: Known) -> No
 
 
 def _fold_batch(view: View, alike: SubmissionBatch | SuccessBatch, known: Known) -> bool:
-    """False, and nothing is changed, if some of it was applied before or demands a closer look."""
+    """Return False, without any change, if part of it was folded before or is unusual."""
     entries = alike.entries
     if any(entry.position < view.positions.get(entry.partition, 0) for entry in entries):
         return False
@@ -79,7 +79,7 @@ def _fold_message(view: View, message: Message, known: Known) -> None:
 
 
 def advance_positions(view: View, positions: Mapping[int, int]) -> None:
-    """The reader passed these positions, also where there was nothing to fold."""
+    """Note that the reader passed these positions, even if nothing was folded."""
     for partition, position in positions.items():
         if position > view.positions.get(partition, 0):
             view.positions[partition] = position

@@ -1,4 +1,4 @@
-"""What the fold is given: decoded messages, and what must be looked up before they are applied."""
+"""The input of the fold: decoded messages, and the ids and specs to look up before folding them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, get_args
@@ -17,7 +17,7 @@ from fairlead_scheduler.state.view import View
 Known = Mapping[JobId, c.Ended]
 _Bulk = ev.JobsCancelRequested | ev.JobsPreemptRequested | ev.JobsReprioritized
 _BULK: Final = frozenset(get_args(_Bulk))
-"""To look at every event of the log, types in a set are much faster than a union."""
+"""Testing the type of every event against a set is much faster than against a union."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -30,7 +30,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 FoldInput = Message | SubmissionBatch | SuccessBatch
-"""What is applied at once."""
+"""What is folded in one step."""
 
 
 def read_messages(entries: Iterable[Entry]) -> Iterator[Message]:
@@ -41,9 +41,9 @@ def read_messages(entries: Iterable[Entry]) -> Iterator[Message]:
 
 
 def decode_batch(entries: Iterable[Entry]) -> list[FoldInput]:
-    """The messages of a batch in the order in which to apply them, together where they are alike.
+    """The messages of a batch in the order to fold them; messages of one event type are batched.
 
-    Those of one partition stay in their order, and what happens in one concerns no other.
+    Messages of one partition stay in order; events of one partition do not affect another.
     Raises `records.Undecodable`; nothing is applied yet.
     """
     groups: list[list[Message] | SubmissionBatch | SuccessBatch] = []
@@ -82,9 +82,9 @@ _BATCHES: Final[Mapping[type | None, type[SubmissionBatch | SuccessBatch]]] = {
 
 
 def find_ids_to_look_up(view: View, messages: Iterable[FoldInput]) -> set[JobId]:
-    """Ids that these messages mention and that only the saved part of the view may know.
+    """Ids in these messages that only the checkpoint may know.
 
-    Those of new jobs are all named: what this view knows, it hardly ever knows of them.
+    These include the ids of all new jobs, which the view hardly ever knows.
     """
     ids: set[JobId] = set()
     others: set[JobId] = set()
@@ -103,7 +103,7 @@ def find_ids_to_look_up(view: View, messages: Iterable[FoldInput]) -> set[JobId]
 
 
 def find_specs_to_load(view: View, messages: Iterable[FoldInput]) -> set[JobId]:
-    """Jobs whose specs must be in `view.specs` before these messages can be applied."""
+    """Jobs whose specs must be in `view.specs` before these messages are folded."""
     needed: set[JobId] = set()
     for message in messages:
         if not isinstance(message, Message):

@@ -1,4 +1,4 @@
-"""The fold of what people asked of jobs that exist: release, cancel, preempt, reprioritise."""
+"""The fold of users' requests about existing jobs: release, cancel, preempt, reprioritise."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -16,7 +16,7 @@ from fairlead_scheduler.state.view import View
 def fold_released(
     view: View, message: Message, batch: Sequence[ev.JobReleased], _i: int, _k: Known
 ) -> None:
-    """A hold ends."""
+    """End the hold of jobs."""
     for event in batch:
         row = view.jobs.rows.get(event.job_id)
         if row is not None and view.jobs.flags[row] & c.HOLD:
@@ -27,7 +27,7 @@ def fold_released(
 def fold_cancel_requested(
     view: View, message: Message, batch: Sequence[ev.JobCancelRequested], _i: int, _k: Known
 ) -> None:
-    """What is queued ends here, what runs is to be stopped."""
+    """End queued jobs; request the stop of running ones."""
     for event in batch:
         row = view.jobs.rows.get(event.job_id)
         if row is not None:
@@ -43,7 +43,7 @@ def _cancel(view: View, row: int, message: Message, reason: str) -> None:
 
 
 def request_stop(view: View, row: int, flag: int, reason: str, message: Message) -> None:
-    """The job's run is to be stopped."""
+    """Mark the job's run as to be stopped."""
     view.jobs.flags[row] |= flag
     view.jobs.rare_of(row).stop_reason = reason
     view.attention.add(row)
@@ -53,7 +53,7 @@ def request_stop(view: View, row: int, flag: int, reason: str, message: Message)
 def fold_preempt_requested(
     view: View, message: Message, batch: Sequence[ev.JobPreemptRequested], _i: int, _k: Known
 ) -> None:
-    """What runs is to be stopped as if it were preempted."""
+    """Request the stop of running jobs as if they were preempted."""
     for event in batch:
         row = view.jobs.rows.get(event.job_id)
         if row is not None:
@@ -61,13 +61,13 @@ def fold_preempt_requested(
 
 
 def request_preemption(view: View, row: int, message: Message, reason: str) -> None:
-    """The job's run is to give way, if it has one and is not stopped already."""
+    """Mark the job's run as preempted, if it has one that is not being stopped."""
     if c.HELD[view.jobs.state.item(row)] and not view.jobs.flags.item(row) & c.STOPPING:
         request_stop(view, row, c.STOP_PREEMPT, reason, message)
 
 
 def _request_preemptions(view: View, rows: Sequence[int], message: Message, reason: str) -> None:
-    """As `preempt` of each of these rows, which are distinct."""
+    """As `request_preemption` of each of these rows, which are distinct."""
     jobs, at = view.jobs, np.array(rows, np.intp)
     at = at[c.IS_HELD[jobs.state[at]] & ((jobs.flags[at] & c.STOPPING) == 0)]
     jobs.flags[at] |= c.STOP_PREEMPT
@@ -81,7 +81,7 @@ def _request_preemptions(view: View, rows: Sequence[int], message: Message, reas
 def fold_reprioritized(
     view: View, message: Message, batch: Sequence[ev.JobReprioritized], _i: int, _k: Known
 ) -> None:
-    """Jobs move within their queue."""
+    """Change the priority of jobs."""
     for event in batch:
         row = view.jobs.rows.get(event.job_id)
         if row is not None:
@@ -96,7 +96,7 @@ def fold_bulk_request(
     _i: int,
     _k: Known,
 ) -> None:
-    """The same for every job that a filter finds here."""
+    """Apply a request to every job that its filter matches in this partition."""
     for event in batch:
         rows = job_filters.find_jobs(view, message.partition, event.filter)
         match event:

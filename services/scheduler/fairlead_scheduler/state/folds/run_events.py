@@ -1,4 +1,4 @@
-"""The fold of what becomes of runs: leased, moved on, stopped, ended, queued again."""
+"""The fold of the events of runs: leased, pending, running, preempting, ended, requeued."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from fairlead_scheduler.state.view import View
 def fold_leased(
     view: View, message: Message, batch: Sequence[ev.JobRunLeased], _i: int, _k: Known
 ) -> None:
-    """Jobs were given nodes."""
+    """Give jobs the nodes of their new runs."""
     jobs = view.jobs
     taken: dict[int, ev.JobRunLeased] = {}
     found = jobs.rows.find([event.job_id for event in batch])
@@ -53,7 +53,7 @@ def fold_leased(
 
 
 def _take_start_tokens(view: View, rows: list[int], time_ms: int) -> None:
-    """L4: a job that was given a node uses a token of its pool and one of its queue there."""
+    """L4: a started job takes a token of its pool and one of its queue in this pool."""
     jobs = view.jobs
     pairs = zip(jobs.pool[rows].tolist(), jobs.queue[rows].tolist(), strict=True)
     for (pool, queue), count in Counter(pairs).items():
@@ -64,7 +64,7 @@ def _take_start_tokens(view: View, rows: list[int], time_ms: int) -> None:
 def fold_preempting(
     view: View, message: Message, batch: Sequence[ev.JobRunPreempting], _i: int, _k: Known
 ) -> None:
-    """Runs are to give way to a job; without one, their gang goes back to the queue."""
+    """Mark runs as preempted for a job, or stopped because their gang returns to the queue."""
     jobs = view.jobs
     balanced = {e.for_job for e in batch if e.cause is ev.PreemptionCause.FAIR_SHARE}
     for event in batch:
@@ -86,7 +86,7 @@ def fold_preempting(
 def fold_requeued(
     view: View, message: Message, batch: Sequence[ev.JobRequeued], _i: int, _k: Known
 ) -> None:
-    """Jobs wait again after a run that ended."""
+    """Queue jobs again after a run that ended."""
     jobs = view.jobs
     for event in batch:
         row = jobs.rows.get(event.job_id)
@@ -108,7 +108,7 @@ def fold_requeued(
 
 
 def _row_of_newest_run(view: View, event: ev.RunEvent) -> int | None:
-    """The row of the job, if the event is about its newest run."""
+    """The row of the job if the event is about its newest run."""
     row = view.jobs.rows.get(event.job_id)
     return row if row is not None and view.jobs.run.item(row) == event.run else None
 
@@ -120,7 +120,7 @@ def fold_run_progress(
     _i: int,
     _k: Known,
 ) -> None:
-    """Runs were taken up, or started."""
+    """Runs became pending or running."""
     if len(batch) <= job_index.FEW:
         for event in batch:
             _fold_one_run_progress(view, message, event)
@@ -142,7 +142,7 @@ def fold_run_progress(
 def _fold_one_run_progress(
     view: View, message: Message, event: ev.JobRunPending | ev.JobRunRunning
 ) -> None:
-    """As `run_moved` of one: executors tell of a run that it was taken up and started at once."""
+    """As `fold_run_progress` of one event."""
     row = _row_of_newest_run(view, event)
     if row is None:
         return
@@ -164,7 +164,7 @@ _RunEnd = (
 def fold_run_end(
     view: View, message: Message, batch: Sequence[_RunEnd], _i: int, _k: Known
 ) -> None:
-    """Runs ended; what that means for their jobs is decided by the leader."""
+    """Runs ended; the leader decides what that means for their jobs."""
     jobs = view.jobs
     table = _RUN_TABLES[cast(str, batch[0].__struct_config__.tag)]
     run, state, run_state = jobs.run, jobs.state, jobs.run_state
@@ -197,9 +197,9 @@ def fold_run_end(
 
 
 def _fold_late_run_end(view: View, row: int, event: _RunEnd, message: Message) -> None:
-    """Its executor reports the end of a run that was given up, or reports an end again.
+    """An executor reports the end of a run that was given up, or repeats an end.
 
-    The lease may go now. A success counts unless a later run has started.
+    The lease can be ended now. A success counts unless a later run has started.
     """
     if isinstance(event, ev.JobRunLost) and message.sequence.by == c.BY_SCHEDULER:
         return

@@ -1,4 +1,4 @@
-"""The fold of submissions: new jobs get rows, many at once."""
+"""The fold of submissions: new jobs get rows, many in one step."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ Rows = npt.NDArray[np.intp]
 def fold_submitted(
     view: View, message: Message, batch: Sequence[ev.JobSubmitted], index: int, known: Known
 ) -> None:
-    """Jobs are new, unless their id is known: then, and of those that are here twice, the first."""
+    """Add jobs whose id is not known; of equal ids in one batch the first counts."""
     said = _make_batch(message, index, batch)
     if not add_jobs(view, said, known):
         fresh: dict[JobId, tuple[int, ev.JobSubmitted]] = {}
@@ -33,7 +33,7 @@ def fold_submitted(
 
 
 def _make_batch(message: Message, first: int, events: Sequence[ev.JobSubmitted]) -> SubmissionBatch:
-    """What events say that follow each other in a message."""
+    """The columns of consecutive submissions of a message."""
     said = SubmissionBatch()
     job_set = c.JobSet(message.sequence.queue, message.sequence.job_set)
     place = (message.partition, message.position, message.time_ms)
@@ -43,7 +43,7 @@ def _make_batch(message: Message, first: int, events: Sequence[ev.JobSubmitted])
 
 
 def add_jobs(view: View, said: SubmissionBatch, known: Known) -> bool:
-    """Jobs are new; False, and nothing is changed, if any of their ids is known or here twice."""
+    """Add jobs; return False, without any change, if an id is known or occurs twice."""
     jobs = view.jobs
     specs = dict(zip(said.ids, said.specs, strict=True))
     ids = job_index.hash_ids(said.ids)
@@ -68,7 +68,7 @@ def add_jobs(view: View, said: SubmissionBatch, known: Known) -> bool:
 
 
 def _are_new(view: View, ids: job_index.Hashed, known: Known) -> bool:
-    """Whether nobody has seen any of these ids."""
+    """Whether all of these ids are new."""
     gone = (known, view.ended, view.recent)
     if any(not those.keys().isdisjoint(ids.ids) for those in gone if those):
         return False
@@ -78,7 +78,7 @@ def _are_new(view: View, ids: job_index.Hashed, known: Known) -> bool:
 def _fill_positions(
     view: View, at: Rows, parts: Sequence[MessagePart], sizes: Sequence[int]
 ) -> None:
-    """What the job is by its message and its place in it, and what all jobs are at first."""
+    """Fill what follows from the position of the message, and the initial state."""
     jobs = view.jobs
     numbers = [submission_number(p.time_ms, p.partition, p.position, 0) for p in parts]
     places = [np.arange(part.first, part.first + part.size) for part in parts]
@@ -95,12 +95,12 @@ def _fill_positions(
 
 
 def _repeat(values: list[int], sizes: Sequence[int]) -> int | npt.NDArray[np.int64]:
-    """What is said of each message, for each of its events."""
+    """The value of each message, repeated for each of its events."""
     return values[0] if len(values) == 1 else np.repeat(np.array(values, np.int64), sizes)
 
 
 def _fill_terms(view: View, at: Rows, said: SubmissionBatch) -> None:
-    """What the events say."""
+    """Fill the columns that the events define."""
     jobs = view.jobs
     jobs.digest[at] = np.concatenate(said.digests)
     jobs.flags[at] = said.flags.column(int)
