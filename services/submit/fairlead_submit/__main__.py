@@ -1,4 +1,4 @@
-"""`python -m fairlead_submit`: serve until told to stop."""
+"""`python -m fairlead_submit`: serve until a signal."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ async def main() -> None:
             service.checks(),
             given,
             identify=service.identify,
-            error_page=sign_in_routes.refusal_page,
+            error_page=sign_in_routes.problem_page,
         )
         await server.serve(app, given.http_host, given.http_port, given.connections)
         for task in running:

@@ -217,8 +217,8 @@ async def test_who_is_not_signed_in_is_told_how(
 ) -> None:
     pool = await open_pool(fresh_database)
     await schema.migrate(pool)
-    viewer = token_store.Grant(name="anna", roles=("viewer",))
-    session, _ = await token_store.grant(pool, viewer, None, token_store.KIND_SESSION)
+    viewer = token_store.TokenGrant(name="anna", roles=("viewer",))
+    session, _ = await token_store.insert_token(pool, viewer, None, token_store.KIND_SESSION)
     await pool.close()
     async with (
         running(fresh_database, valkey_url, anonymous=False) as world,

@@ -27,7 +27,7 @@ from fairlead_scheduler.service.reporter import Reporter
 from fairlead_scheduler.state.cluster_state import Clusters
 from fairlead_scheduler.state.queue_state import Queues
 from fairlead_scheduler.state.view import View
-from fairlead_submit.service.cluster_view import Fleet
+from fairlead_submit.service.cluster_view import ClusterView
 from tests import poison
 from tests.poison import LEASES, PARTITION, Poison
 
@@ -121,7 +121,7 @@ def cache(kind: Callable[..., TopicCache]) -> Reader:
 
 
 async def submit_clusters(log: ValidatingLog) -> set[str]:
-    return {name for _, name in (await Fleet(log).now()).nodes}
+    return {name for _, name in (await ClusterView(log).read()).nodes}
 
 
 async def executor_leases(log: ValidatingLog) -> set[str]:

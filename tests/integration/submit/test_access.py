@@ -6,10 +6,10 @@ import pytest
 
 from fairlead_common.web import auth
 from fairlead_submit.store import token_store
-from fairlead_submit.store.token_store import Grant
+from fairlead_submit.store.token_store import TokenGrant
 from tests.integration.submit.submit_server import served
 
-ANN = Grant(name="ann", roles=("viewer",))
+ANN = TokenGrant(name="ann", roles=("viewer",))
 
 
 async def test_every_route_but_the_open_ones_wants_a_caller(database: str) -> None:

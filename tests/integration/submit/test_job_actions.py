@@ -155,7 +155,7 @@ async def test_jobs_are_named_by_queue_job_set_and_client_id(submit: Watched) ->
     answer = await submit.post("/jobs/cancel", {"ids": [name, missing]})
     assert answer.status_code == 404
     assert answer.json()["errors"] == [
-        {"pointer": "/ids/1", "detail": f"there is no job {missing}"}
+        {"pointer": "/ids/1", "detail": f"job {missing} does not exist"}
     ]
     answer = await submit.post("/jobs/cancel", {"ids": ["one"]})
     assert "queue/jobSet/clientId" in answer.json()["errors"][0]["detail"]

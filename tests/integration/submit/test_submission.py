@@ -36,14 +36,14 @@ async def view_knows(submit: Served, jobs: Sequence[tuple[str, str, str]]) -> No
         " SELECT job_id, digest FROM fairlead_lookout.known_jobs"
     )
     await submit.pool.execute(
-        "CREATE TABLE fairlead_lookout.progress (partition int, position bigint)"
+        "CREATE TABLE fairlead_lookout.view_positions (partition int, position bigint)"
     )
     await submit.pool.executemany(
         "INSERT INTO fairlead_lookout.known_jobs VALUES ($1, $2, $3, $4, 'set')",
         [(*job, submit.queue) for job in jobs],
     )
     await submit.pool.executemany(
-        "INSERT INTO fairlead_lookout.progress VALUES ($1, 1000000)",
+        "INSERT INTO fairlead_lookout.view_positions VALUES ($1, 1000000)",
         [(partition,) for partition in range(JOB_PARTITIONS)],
     )
 
@@ -198,7 +198,7 @@ async def test_a_dry_run_says_whether_it_could_ever_run(fresh_database: str) -> 
         body = {"queue": submit.queue, "jobSet": "s", "jobs": jobs}
         said = (await submit.post("/jobs?dryRun=true", body)).json()["jobs"]
         assert [job["feasible"] for job in said] == [None] * 4
-        assert said[0]["why"] == "no node of pool 'default' has ever reported"
+        assert said[0]["why"] == "pool 'default' has no nodes"
         amounts = {"cpu": 8_000, "memory": 2**34}
         node = clusters.Node(executor="e", name="n", allocatable=amounts)
         producer = await submit.log.producer("e")

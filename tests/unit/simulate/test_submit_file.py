@@ -14,10 +14,10 @@ from fairlead_scheduler.simulate.input import input_errors, submit_file
 from fairlead_scheduler.simulate.input.settings_file import Given
 from fairlead_scheduler.simulate.model.trace import NEVER, Trace
 from fairlead_submit.domain.decoding import Decoder
-from fairlead_submit.domain.job_templates import Templates
+from fairlead_submit.domain.job_templates import JobTemplates
 from fairlead_submit.domain.policy import JobPolicy
 from fairlead_submit.domain.request_types import Submission
-from fairlead_submit.domain.submission import Place, prepare
+from fairlead_submit.domain.submission import IdSource, prepare_submission
 from tests.unit.simulate.simulations import nothing
 
 JOBS = """
@@ -72,7 +72,9 @@ def test_a_pod_spec_is_read_exactly_as_submit_reads_it(tmp_path: Path) -> None:
     policy = JobPolicy()
     body = msgspec.json.encode(yaml.safe_load(POD))
     request, wrong = Decoder(Submission)(body)
-    expected, found = prepare(request, wrong, Templates(policy), policy.limits, Place(0, 0))
+    expected, found = prepare_submission(
+        request, wrong, JobTemplates(policy), policy.limits, IdSource(0, 0)
+    )
     assert found == list[FieldError]()
     assert [trace.shapes.values[shape] for shape in trace.shape] == [
         bytes(event.shape) for event in expected.jobs

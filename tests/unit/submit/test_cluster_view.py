@@ -12,7 +12,7 @@ from fairlead_common.domain.records.clusters import Heartbeat
 from fairlead_common.log import topics
 from fairlead_common.log.memory_log import MemoryLog, MemoryReader
 from fairlead_common.log.protocol import Batch, Positions
-from fairlead_submit.service.cluster_view import Fleet
+from fairlead_submit.service.cluster_view import ClusterView
 
 
 def _break_off(reader: MemoryReader, *, waits: bool) -> None:
@@ -61,15 +61,15 @@ async def log() -> AsyncIterator[_Log]:
 async def test_an_entry_read_before_the_log_failed_is_shown_though_nothing_follows(
     log: _Log,
 ) -> None:
-    fleet = Fleet(log)
+    fleet = ClusterView(log)
     log.breaks = True
     with pytest.raises(LogUnavailable):
-        await fleet.now()
+        await fleet.read()
     log.breaks, log.ends_before_b = False, True
-    assert (await fleet.now()).executors == {"a"}
+    assert (await fleet.read()).executors == {"a"}
 
 
 async def test_a_log_that_does_not_answer_in_time_is_away(log: _Log) -> None:
     log.breaks = log.waits = True
     with pytest.raises(LogUnavailable):
-        await Fleet(log, read_s_max=0.01).now()
+        await ClusterView(log, read_s_max=0.01).read()

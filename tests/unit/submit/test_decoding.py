@@ -41,7 +41,7 @@ submissions = st.fixed_dictionaries(
 
 def slowly(body: bytes) -> tuple[request_types.Submission, list[FieldError]] | Problem:
     try:
-        return DECODER.slow(body)
+        return DECODER.decode_with_errors(body)
     except Problem as problem:
         return problem
 
@@ -52,7 +52,7 @@ def test_the_slow_way_finds_a_fault_where_the_fast_way_fails_and_nowhere_else(
     document: object,
 ) -> None:
     body = msgspec.json.encode(document)
-    fast = DECODER.fast(body)
+    fast = DECODER.decode_valid(body)
     decoded = slowly(body)
     if isinstance(decoded, Problem):
         assert decoded.field_errors
@@ -98,21 +98,21 @@ REPEATED = {
 
 @pytest.mark.parametrize(("body", "pointers"), REPEATED.values(), ids=REPEATED.keys())
 def test_a_name_that_is_said_twice_is_a_fault(body: bytes, pointers: list[str]) -> None:
-    assert DECODER.fast(body) is None
+    assert DECODER.decode_valid(body) is None
     _, found = DECODER(body)
     assert [fault.pointer for fault in found] == pointers
 
 
 @given(document=things)
 def test_what_is_left_after_the_faults_is_without_fault(document: object) -> None:
-    _, kept = validation.examine(document, request_types.Submission)
+    _, kept = validation.validate_document(document, request_types.Submission)
     if kept is not None:
-        again, _ = validation.examine(kept, request_types.Submission)
+        again, _ = validation.validate_document(kept, request_types.Submission)
         assert again == []
 
 
 def test_pointers_are_escaped() -> None:
-    found, _ = validation.examine({"a/b~c": 1}, request_types.Submission)
+    found, _ = validation.validate_document({"a/b~c": 1}, request_types.Submission)
     assert [fault.pointer for fault in found] == ["/a~1b~0c"]
 
 
@@ -123,7 +123,7 @@ def test_far_too_many_objects_are_refused_before_they_take_room() -> None:
 
 
 def test_messages_do_not_repeat_what_is_long() -> None:
-    found, _ = validation.examine(
+    found, _ = validation.validate_document(
         {"queue": "x" * 10, "jobs": "y" * 9_999}, request_types.Submission
     )
     assert len(found[0].detail) < 200
@@ -132,5 +132,5 @@ def test_messages_do_not_repeat_what_is_long() -> None:
 def test_who_makes_very_many_mistakes_is_told_of_the_first() -> None:
     with pytest.raises(Problem) as refused:
         DECODER(b'{"jobs": [' + b"1," * 50_000 + b"1]}")
-    assert len(refused.value.field_errors) == validation.FAULTS_MAX
-    assert refused.value.detail.startswith("At least 1000 things are wrong")
+    assert len(refused.value.field_errors) == validation.ERRORS_MAX
+    assert refused.value.detail.startswith("The request has at least 1000 errors")

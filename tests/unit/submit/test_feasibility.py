@@ -84,22 +84,20 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_a_verdict(case: Case) -> None:
-    kind = feasibility.Kind(bytes(shapes.encode(case.shape)), "default", "default")
+    kind = feasibility.JobKind(bytes(shapes.encode(case.shape)), "default", "default")
     queue = Queue(name="q", limits={"default": dict(case.limits)})
     classes = {"default": case.priority_class}
-    said = feasibility.verdicts([kind, kind], case.nodes, queue, classes)[kind]
+    said = feasibility.check_feasibility([kind, kind], case.nodes, queue, classes)[kind]
     assert said.feasible is case.want, said.why
     assert (said.why is None) == (case.want is True)
 
 
 def test_a_verdict_says_what_is_too_small() -> None:
-    kind = feasibility.Kind(bytes(shapes.encode(Shape({"cpu": 9000}))), "default", "default")
-    said = feasibility.verdicts(
+    kind = feasibility.JobKind(bytes(shapes.encode(Shape({"cpu": 9000}))), "default", "default")
+    said = feasibility.check_feasibility(
         [kind], [node(), node("n1", 4)], Queue(name="q"), {"default": PLAIN}
     )
-    assert said[kind].why == (
-        "needs 9 cpu on one node; of the 2 nodes that suit it the largest has 8"
-    )
+    assert said[kind].why == ("needs 9 cpu on one node; the largest of the 2 eligible nodes has 8")
 
 
 @pytest.mark.parametrize(
@@ -111,8 +109,10 @@ def test_a_gang_fits_if_its_members_find_places_together(
 ) -> None:
     nodes = [node("n0", 4, labels={"rack": "a"}), node("n1", 4, labels={"rack": "b"})]
     shape = bytes(shapes.encode(Shape({"cpu": 2000})))
-    kind = feasibility.Kind(shape, "default", "default", members, label)
-    verdict = feasibility.verdicts([kind], nodes, Queue(name="q"), {"default": PLAIN})[kind]
+    kind = feasibility.JobKind(shape, "default", "default", members, label)
+    verdict = feasibility.check_feasibility([kind], nodes, Queue(name="q"), {"default": PLAIN})[
+        kind
+    ]
     assert verdict.feasible is feasible_
     if not feasible_:
         assert f"{members} members of its gang" in (verdict.why or "")

@@ -17,7 +17,7 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.log import topics
 from fairlead_common.log.memory_log import AppendFailure, MemoryLog
 from fairlead_common.log.protocol import Appended, EventLog, Producer, Record
-from fairlead_submit.service.log_writer import Writer
+from fairlead_submit.service.log_writer import LogWriter
 
 NAME = "submit-test"
 
@@ -58,9 +58,11 @@ class _PickyProducer:
 
 
 @asynccontextmanager
-async def writing(log: EventLog, **limits: int) -> AsyncIterator[tuple[Writer, asyncio.Task[None]]]:
+async def writing(
+    log: EventLog, **limits: int
+) -> AsyncIterator[tuple[LogWriter, asyncio.Task[None]]]:
     bounds = {"append_bytes_max": 1_000, "pending_bytes_max": 10_000, **limits}
-    writer = Writer(log, NAME, **bounds)
+    writer = LogWriter(log, NAME, **bounds)
     task = asyncio.create_task(writer.run())
     yield writer, task
     task.cancel()
@@ -79,7 +81,7 @@ def written(log: MemoryLog) -> list[bytes | None]:
     return [entry.value for entry in log.core.read(topics.JOBS, starts).entries]
 
 
-async def outcomes(writer: Writer, *requests: list[Record]) -> list[object]:
+async def outcomes(writer: LogWriter, *requests: list[Record]) -> list[object]:
     return list(
         await asyncio.gather(*(writer.append(each) for each in requests), return_exceptions=True)
     )
@@ -146,9 +148,9 @@ async def test_after_an_unknown_outcome_all_are_told_and_the_writer_goes_on(
     async with writing(log) as (writer, _):
         results = await outcomes(writer, [record("a")], [record("b")])
         assert [type(result) for result in results] == [AppendUnknown, AppendUnknown]
-        troubles = [writer.trouble]
+        troubles = [writer.failure]
         await writer.append([record("c")])
-        troubles.append(writer.trouble)
+        troubles.append(writer.failure)
     assert [trouble is None for trouble in troubles] == [False, True]
     assert written(log) == there
 

@@ -47,10 +47,10 @@ async def test_the_gauge_says_what_waits_where_it_is_told_and_nowhere_else() -> 
     producer = await log.producer(outbox_relay.PRODUCER)
     log.core.away = True
     with pytest.raises(AppendRefused):
-        await outbox_relay.empty(connection, producer)
+        await outbox_relay.relay_batch(connection, producer)
     assert _gauge() == 2
 
     log.core.away = False
-    await outbox_relay.empty(connection, producer)
+    await outbox_relay.relay_batch(connection, producer)
     assert _gauge() == 0
     await log.close()

@@ -15,8 +15,8 @@ DEFAULTS = JobDefaults()
 Amounts = Mapping[str, int]
 
 
-def demand(spec: object, priority_class: str | None = None) -> pod_spec.Demand:
-    return pod_spec.read(msgspec.json.encode(spec), priority_class, DEFAULTS)
+def demand(spec: object, priority_class: str | None = None) -> pod_spec.PodDemand:
+    return pod_spec.read_pod_spec(msgspec.json.encode(spec), priority_class, DEFAULTS)
 
 
 def container(cpu: object = "1", **more: object) -> dict[str, object]:
@@ -89,7 +89,7 @@ amounts = st.dictionaries(st.sampled_from(["cpu", "memory", "gpu"]), st.integers
 def test_the_effective_request_is_what_the_pod_needs_at_its_fullest_moment(
     apps: Sequence[Amounts], inits: Sequence[tuple[Amounts, bool]], overhead: Amounts
 ) -> None:
-    effective = pod_spec.effective_request(apps, inits, overhead, {})
+    effective = pod_spec.compute_effective_request(apps, inits, overhead, {})
     for name in ("cpu", "memory", "gpu"):
         moments, sidecars = [0], 0
         for asked, is_sidecar in inits:
@@ -243,9 +243,9 @@ def test_tolerations_are_added_by_class_and_by_resource() -> None:
         },
     )
     spec = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 1}}}]}
-    read = pod_spec.read(msgspec.json.encode(spec), "high", defaults)
+    read = pod_spec.read_pod_spec(msgspec.json.encode(spec), "high", defaults)
     assert {item.key for item in shapes.decode(read.shape).tolerations} == {"urgent", "gpu"}
-    kept = pod_spec.completed(msgspec.convert(spec, dict[str, object]), read)
+    kept = pod_spec.complete_pod_spec(msgspec.convert(spec, dict[str, object]), read)
     assert kept["tolerations"] == [
         {"key": "urgent", "operator": "Exists"},
         {"key": "gpu", "value": "true", "effect": "NoSchedule"},

@@ -8,10 +8,10 @@ import pytest
 from fairlead_common.domain import shapes
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.records import events
-from fairlead_submit.domain.job_templates import Templates
-from fairlead_submit.domain.policy import Allow, JobPolicy
+from fairlead_submit.domain.job_templates import JobTemplates
+from fairlead_submit.domain.policy import AllowList, JobPolicy
 from fairlead_submit.domain.request_types import Submission
-from fairlead_submit.domain.submission import Place, prepare
+from fairlead_submit.domain.submission import IdSource, prepare_submission
 
 RUN = {"command": ["true"]}
 CLAIM = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
@@ -23,52 +23,52 @@ def pod(**more: object) -> dict[str, Any]:
 
 
 def submitted(
-    job: object, allow: Allow | None = None
+    job: object, allow: AllowList | None = None
 ) -> tuple[events.JobSubmitted, list[FieldError]]:
     settings = JobPolicy(allow={} if allow is None else {"q": allow})
     body = msgspec.json.encode({"queue": "q", "jobSet": "s", "jobs": [job]})
     request = msgspec.json.decode(body, type=Submission)
-    templates = Templates(settings)
-    prepared, found = prepare(request, [], templates, settings.limits, Place(0, 0))
+    templates = JobTemplates(settings)
+    prepared, found = prepare_submission(request, [], templates, settings.limits, IdSource(0, 0))
     return prepared.jobs[0], found
 
 
 REFUSED = {
-    "another namespace": (Allow(namespaces=("a",)), RUN, "/namespace"),
+    "another namespace": (AllowList(namespaces=("a",)), RUN, "/namespace"),
     "another account": (
-        Allow(service_accounts=("a",)),
+        AllowList(service_accounts=("a",)),
         pod(serviceAccountName="b"),
         "/podSpec/serviceAccountName",
     ),
     "the account that one has without saying": (
-        Allow(service_accounts=("a",)),
+        AllowList(service_accounts=("a",)),
         pod(),
         "/podSpec/serviceAccountName",
     ),
-    "another kind of volume": (Allow(volumes=("emptyDir",)), pod(volumes=[CLAIM]), "volumes/0"),
+    "another kind of volume": (AllowList(volumes=("emptyDir",)), pod(volumes=[CLAIM]), "volumes/0"),
     "another volume of a kind": (
-        Allow(volumes=("persistentVolumeClaim/other",)),
+        AllowList(volumes=("persistentVolumeClaim/other",)),
         pod(volumes=[CLAIM]),
         "/podSpec/volumes/0",
     ),
     "a path of the machine": (
-        Allow(volumes=("emptyDir",)),
+        AllowList(volumes=("emptyDir",)),
         pod(volumes=[{"name": "v", "hostPath": {"path": "/"}}]),
         "/podSpec/volumes/0",
     ),
-    "a node by name": (Allow(nodes=("n0",)), pod(nodeName="n0"), "/podSpec/nodeName"),
+    "a node by name": (AllowList(nodes=("n0",)), pod(nodeName="n0"), "/podSpec/nodeName"),
 }
 
 
 @pytest.mark.parametrize(("allow", "job", "pointer"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_not_allowed_is_refused(allow: Allow, job: object, pointer: str) -> None:
+def test_what_is_not_allowed_is_refused(allow: AllowList, job: object, pointer: str) -> None:
     _, found = submitted(job, allow)
     assert [fault.pointer.endswith(pointer) for fault in found] == [True], found
-    assert "this queue may use" in found[0].detail or "nodeName" in found[0].pointer
+    assert "permitted to use" in found[0].detail or "nodeName" in found[0].pointer
 
 
 def test_what_is_allowed_is_taken() -> None:
-    allow = Allow(
+    allow = AllowList(
         namespaces=("default",),
         volumes=("persistentVolumeClaim/data", "emptyDir"),
         service_accounts=("default", "a"),
@@ -79,24 +79,24 @@ def test_what_is_allowed_is_taken() -> None:
 
 def test_what_cannot_be_read_is_named_also_where_the_queue_is_limited() -> None:
     for spec in (5, {"containers": [{"args": ["x" * 70_000]}]}):
-        _, found = submitted({"podSpec": spec}, Allow(nodes=("n0",), volumes=()))
+        _, found = submitted({"podSpec": spec}, AllowList(nodes=("n0",), volumes=()))
         assert [fault.pointer for fault in found] == ["/jobs/0/podSpec"]
 
 
 def test_other_queues_are_not_limited() -> None:
-    settings = JobPolicy(allow={"other": Allow(namespaces=())})
-    assert Templates(settings).shared("q", None).allow is None
+    settings = JobPolicy(allow={"other": AllowList(namespaces=())})
+    assert JobTemplates(settings).make_shared_terms("q", None).allow is None
 
 
 def test_a_queue_with_nodes_of_its_own_stays_on_them() -> None:
     wish = shapes.Requirement("metadata.name", "In", ("n0", "n1"))
-    event, found = submitted(RUN, Allow(nodes=("n1", "n0")))
+    event, found = submitted(RUN, AllowList(nodes=("n1", "n0")))
     assert found == []
     assert shapes.decode(event.shape).affinity == (shapes.SelectorTerm(match_fields=(wish,)),)
     expression = {"key": "a", "operator": "Exists"}
     required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}, {}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    event, found = submitted(pod(affinity=affinity), Allow(nodes=("n0", "n1")))
+    event, found = submitted(pod(affinity=affinity), AllowList(nodes=("n0", "n1")))
     assert found == []
     terms = shapes.decode(event.shape).affinity
     assert [term.match_fields for term in terms if term.match_expressions] == [(wish,)]

@@ -8,7 +8,7 @@ import pytest
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.secret_values import Keyring
 from fairlead_submit.domain import secret_variables
-from fairlead_submit.domain.job_templates import Template, Templates
+from fairlead_submit.domain.job_templates import JobTemplate, JobTemplates
 from fairlead_submit.domain.policy import JobPolicy
 from fairlead_submit.domain.request_types import Job
 from fairlead_submit.domain.secret_variables import QueueSecrets
@@ -18,14 +18,14 @@ STORED = RING.seal("q", "stored")
 SECRETS = QueueSecrets(RING, "q", {"s": {"k": STORED}})
 
 
-def template(job: dict[str, Any], secrets: QueueSecrets = SECRETS) -> Template:
+def template(job: dict[str, Any], secrets: QueueSecrets = SECRETS) -> JobTemplate:
     """Of a job as it is in a request. `Any`: JSON."""
-    made = Templates(JobPolicy())
+    made = JobTemplates(JobPolicy())
     read = msgspec.json.decode(msgspec.json.encode({"command": ["x"], **job}), type=Job)
-    return made.of(read, made.shared("q", None, secrets))
+    return made.get(read, made.make_shared_terms("q", None, secrets))
 
 
-def env_of(made: Template) -> list[dict[str, Any]]:
+def env_of(made: JobTemplate) -> list[dict[str, Any]]:
     """The variables of the only container."""
     assert not made.faults, made.faults
     found: list[dict[str, Any]] = msgspec.json.decode(made.event.spec)["containers"][0]["env"]
@@ -86,13 +86,10 @@ def test_what_is_wrong_is_said_where_it_is(env: object, pointer: str) -> None:
 
 def test_a_sealed_text_of_another_job_is_not_accepted() -> None:
     text = b'{"podSpec": {"containers": [{"env": [{"name": "A", "\\u0073ealed": "1.a.b"}]}]}}'
-    made = Templates(JobPolicy())
+    made = JobTemplates(JobPolicy())
     job = msgspec.json.decode(text, type=Job)
-    found = made.of(job, made.shared("q", None, SECRETS)).faults
-    assert (
-        FieldError("/podSpec/containers/0/env/0/sealed", "is not a field that is known here")
-        in found
-    )
+    found = made.get(job, made.make_shared_terms("q", None, SECRETS)).faults
+    assert FieldError("/podSpec/containers/0/env/0/sealed", "is not a known field") in found
 
 
 def test_without_a_key_secrets_are_refused_and_not_stored_in_the_open() -> None:
@@ -100,12 +97,14 @@ def test_without_a_key_secrets_are_refused_and_not_stored_in_the_open() -> None:
     made = template({"env": {"A": {"value": "hidden", "secret": True}}}, keyless)
     assert [fault.detail for fault in made.faults] == [secret_variables.NO_KEY]
     assert b"hidden" not in bytes(made.event.spec)
-    assert template({"env": {"A": {"value": "x", "secret": True}}}, secret_variables.NONE).faults
+    assert template(
+        {"env": {"A": {"value": "x", "secret": True}}}, secret_variables.NO_SECRETS
+    ).faults
 
 
 def test_requests_that_may_refer_to_secrets_are_found() -> None:
     def refers(text: bytes) -> bool:
-        return secret_variables.refers([msgspec.json.decode(text, type=Job)])
+        return secret_variables.use_secrets([msgspec.json.decode(text, type=Job)])
 
     assert refers(b'{"env": {"A": {"value": "x"}}}')
     assert refers(b'{"podSpec": {"a": "secretKeyRef"}}')
@@ -118,14 +117,14 @@ def test_a_job_that_is_submitted_again_keeps_its_values_and_renews_its_reference
     env = {"A": {"value": "hidden", "secret": True}, "B": {"valueFrom": REFERENCE}}
     spec = bytes(template({"env": env}).event.spec)
     new = RING.seal("q", "new")
-    again = secret_variables.again(spec, QueueSecrets(RING, "q", {"s": {"k": new}}))
+    again = secret_variables.refresh_secrets(spec, QueueSecrets(RING, "q", {"s": {"k": new}}))
     assert isinstance(again, bytes)
     sealed = [item["sealed"] for item in msgspec.json.decode(again)["containers"][0]["env"]]
     assert sealed == [RING.seal("q", "hidden"), new]
-    gone = secret_variables.again(spec, QueueSecrets(RING, "q", {}))
+    gone = secret_variables.refresh_secrets(spec, QueueSecrets(RING, "q", {}))
     assert isinstance(gone, str)
     assert "no secret 's'" in gone.replace('"', "'")
-    other = secret_variables.again(spec, QueueSecrets(RING, "other", {"s": {"k": new}}))
+    other = secret_variables.refresh_secrets(spec, QueueSecrets(RING, "other", {"s": {"k": new}}))
     assert isinstance(other, str)
     assert "another queue" in other
-    assert secret_variables.again(b"{}", secret_variables.NONE) == b"{}"
+    assert secret_variables.refresh_secrets(b"{}", secret_variables.NO_SECRETS) == b"{}"

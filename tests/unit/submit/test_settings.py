@@ -18,7 +18,7 @@ FAULTS: dict[str, tuple[dict[str, object], str]] = {
     ),
     "a default that is no class": (
         {"priority_classes": (PriorityClass(name="only", value=1),)},
-        "jobDefaults.priorityClass: is 'default', none of the classes: only",
+        "jobDefaults.priorityClass: is 'default'; the priority classes are: only",
     ),
     "a request that is no quantity": (
         {"job_defaults": JobDefaults(requests={"memory": "1 GB"})},

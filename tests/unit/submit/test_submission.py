@@ -8,25 +8,25 @@ from hypothesis import strategies as st
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_submit.domain import job_terms
-from fairlead_submit.domain.job_templates import Templates
+from fairlead_submit.domain.job_templates import JobTemplates
 from fairlead_submit.domain.policy import JobDefaults, JobPolicy, Limits
 from fairlead_submit.domain.request_types import Submission
-from fairlead_submit.domain.submission import Place, Prepared, prepare
+from fairlead_submit.domain.submission import IdSource, PreparedSubmission, prepare_submission
 
 RUN = {"command": ["true"]}
-PLACE = Place(now_ms=1_800_000_000_000, random_79=12345)
+PLACE = IdSource(now_ms=1_800_000_000_000, random_79=12345)
 
 
 def prepared(
     jobs: list[object],
     defaults: object = None,
     settings: JobPolicy | None = None,
-    templates: Templates | None = None,
-) -> tuple[Prepared, list[FieldError]]:
+    templates: JobTemplates | None = None,
+) -> tuple[PreparedSubmission, list[FieldError]]:
     body = {"queue": "q", "jobSet": "s", "jobs": jobs, "defaults": defaults}
     given = settings or JobPolicy()
     request = msgspec.json.decode(msgspec.json.encode(body), type=Submission)
-    return prepare(request, [], templates or Templates(given), given.limits, PLACE)
+    return prepare_submission(request, [], templates or JobTemplates(given), given.limits, PLACE)
 
 
 def digest(job: object, defaults: object = None, settings: JobPolicy | None = None) -> str:
@@ -92,7 +92,7 @@ def test_jobs_without_a_client_id_get_ids_in_order() -> None:
 
 
 def test_templates_of_other_defaults_are_not_mixed_up() -> None:
-    templates = Templates(JobPolicy())
+    templates = JobTemplates(JobPolicy())
     amounts = [
         bytes(prepared([RUN], defaults, templates=templates)[0].jobs[0].shape)
         for defaults in ({"cpu": "1"}, {"cpu": "2"}, None, {"cpu": "1"})
@@ -176,7 +176,7 @@ words = some(
 any_job = st.one_of(
     words, st.builds(lambda job, spec: {**job, "podSpec": spec}, some(priority=(0, 3)), specs)
 )
-KEPT = Templates(JobPolicy())
+KEPT = JobTemplates(JobPolicy())
 """Of all examples: what one left there must not show in another."""
 
 

@@ -10,13 +10,13 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.web.fair_semaphore import CALLER
 from fairlead_submit.domain.decoding import Decoder
 from fairlead_submit.domain.request_types import Submission
-from fairlead_submit.service.validation_thread import LARGE_BYTES, Validator
+from fairlead_submit.service.validation_thread import LARGE_BYTES, ValidationThread
 
 WAIT_S = 60.0
 
 
 async def test_the_event_loop_goes_on_while_a_large_request_is_checked() -> None:
-    validator, began, is_answered = Validator(), asyncio.Event(), threading.Event()
+    validator, began, is_answered = ValidationThread(), asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
     def check() -> bool:
@@ -31,7 +31,7 @@ async def test_the_event_loop_goes_on_while_a_large_request_is_checked() -> None
 
 
 async def test_another_callers_request_is_checked_after_at_most_one_of_a_greedy_one() -> None:
-    validator, release = Validator(), threading.Event()
+    validator, release = ValidationThread(), threading.Event()
     order: list[str] = []
 
     async def send(caller: str) -> None:
@@ -54,7 +54,7 @@ async def test_another_callers_request_is_checked_after_at_most_one_of_a_greedy_
 
 
 async def test_a_large_faulty_body_is_told_all_its_faults() -> None:
-    validator = Validator()
+    validator = ValidationThread()
     jobs = [{"command": ["true"], "priority": "high"}] * (LARGE_BYTES // 20)
     body = msgspec.json.encode({"queue": "q", "jobSet": "s", "jobs": jobs})
     with pytest.raises(Problem) as refused:

@@ -158,7 +158,7 @@ class Repair:
         async with recovery.hold_leadership(self._pool):
             producer = await self._log.producer(leader.PRODUCER)
             disagreement = await configuration.find_disagreement(self._pool, self._log)
-            await configuration.settle(self._pool, disagreement)
+            await configuration.repair(self._pool, disagreement)
             lookout = await LookoutRecovery.load(self._log, self._pool, self._settings)
             scheduler = await SchedulerRecovery.load(self._log, self._pool, self._rules)
             again = await self._skip_positions(producer, scheduler, lookout)

@@ -1,5 +1,12 @@
-"""From the bytes of a body to a request, with everything that is wrong in it."""
+"""Decoding of request bodies: JSON documents, and NDJSON with one job per line, with all errors.
 
+Valid input takes the fast path, `msgspec` alone. Anything else is decoded a second time by
+`validation`, so that one response names every error.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -7,17 +14,96 @@ import msgspec
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_submit.domain import validation
+from fairlead_submit.domain.request_types import Job, Submission
+from fairlead_submit.domain.validation import DEPTH_MAX, ERRORS_MAX, escape_pointer, quote
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 OBJECTS_MAX: Final = 640_000
-"""Most objects in a body: they take more room in memory than in the text."""
+"""Maximum number of objects in a body: each takes more memory than its text."""
 
 POINTER_MAX: Final = 1_000
 
+LINE_BYTES_MAX: Final = 2**20
+
+_AT: Final = "/jobs/"
+_decoder: Final = msgspec.json.Decoder(Job)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def parse_json(body: bytes) -> object:
+    """The parsed document. Raises ValueError, with a sentence, for anything but JSON."""
+    try:
+        return msgspec.json.decode(body)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"The body is not UTF-8 (byte {error.start}).") from None
+    except RecursionError:
+        raise ValueError(f"The body is nested more than {DEPTH_MAX} deep.") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ValueError(f"The body is not valid JSON: {error}.") from None
+
+
+class _ObjectWithRepeatedNames(dict[str, object]):
+    """An object in which names are repeated."""
+
+    names: tuple[str, ...] = ()
+
+
+def find_repeated_names(body: bytes) -> list[FieldError]:
+    """Every name that an object repeats, in a body that `parse_json` accepts.
+
+    Parsers differ in which of the values they use, so a repeated name is an error.
+    """
+    has_repeated_names = False
+
+    def make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        nonlocal has_repeated_names
+        plain = dict(pairs)
+        if len(plain) == len(pairs):
+            return plain
+        has_repeated_names = True
+        marked = _ObjectWithRepeatedNames(plain)
+        marked.names = tuple(n for n, count in Counter(n for n, _ in pairs).items() if count > 1)
+        return marked
+
+    try:
+        document = json.loads(body.decode(), object_pairs_hook=make_object, parse_int=float)
+    except (RecursionError, ValueError) as error:
+        return [FieldError("", f"cannot be read: {quote(str(error))}")]
+    return _collect_repeated_names(document) if has_repeated_names else []
+
+
+def _collect_repeated_names(document: object) -> list[FieldError]:
+    found: list[FieldError] = []
+    left = [("", document)]
+    while left and len(found) < ERRORS_MAX:
+        at, value = left.pop()
+        if isinstance(value, _ObjectWithRepeatedNames):
+            found += [
+                FieldError(f"{at}/{escape_pointer(n)}", "is repeated; give this field once")
+                for n in value.names
+            ]
+        if isinstance(value, dict):
+            left += [(f"{at}/{escape_pointer(name)}", item) for name, item in value.items()]
+        elif isinstance(value, list):
+            left += [(f"{at}/{index}", item) for index, item in enumerate(value)]
+    return found
+
+
+def has_all_names(body: bytes, again: bytes) -> bool:
+    """Whether all names of a body are in the text that its decoded value encodes to (`again`).
+
+    Then no name is repeated. False means that `find_repeated_names` has to check: a null was
+    perhaps left out. Names are counted by their colons; colons in texts are the same in both,
+    unless the body escapes one.
+    """
+    if b"\\" in body and b"\\u003" in body:
+        return False
+    return body.count(b":") == again.count(b":")
+
 
 class Decoder(Generic[T]):
-    """Decodes bodies of one type; safe to use again and again."""
+    """Decodes bodies of one type."""
 
     def __init__(self, kind: type[T]) -> None:
         self._kind = kind
@@ -25,35 +111,38 @@ class Decoder(Generic[T]):
         self._encode = msgspec.json.Encoder().encode
 
     def check_size(self, body: bytes) -> None:
-        """Raises a 413 `Problem` for what would take far more memory than its text."""
+        """Raises a 413 `Problem` for a body that would take far more memory than its text."""
         if body.count(b"{") > OBJECTS_MAX:
-            raise Problem("too-large", f"The body holds more than {OBJECTS_MAX} objects.")
+            raise Problem(
+                "too-large",
+                f"The body has more than {OBJECTS_MAX} objects. Send the jobs in several requests.",
+            )
 
-    def fast(self, body: bytes) -> T | None:
-        """The request, or None where `slow` has to find out what is wrong."""
+    def decode_valid(self, body: bytes) -> T | None:
+        """The request, or None if `decode_with_errors` has to find the errors."""
         request = self._plain(body)
-        if request is None or not validation.says_all(body, self._encode(request)):
+        if request is None or not has_all_names(body, self._encode(request)):
             return None
         return request
 
-    def slow(self, body: bytes) -> tuple[T, list[FieldError]]:
-        """The request without what is wrong in it, and that. Raises a 400 or 422 `Problem`."""
+    def decode_with_errors(self, body: bytes) -> tuple[T, list[FieldError]]:
+        """The request without its invalid parts, and the errors. Raises a 400 or 422 `Problem`."""
         try:
-            document = validation.parse(body)
+            document = parse_json(body)
         except ValueError as error:
             raise Problem("malformed", str(error)) from None
-        found = validation.repeated(body)
+        found = find_repeated_names(body)
         request = self._plain(body)
         if request is not None:
             return request, found
-        others, kept = validation.examine(document, self._kind)
-        found += validation.further(others, found)
+        others, kept = validation.validate_document(document, self._kind)
+        found += validation.without_implied(others, found)
         if kept is None:
-            raise invalid(found)
+            raise validation_problem(found)
         try:
             return self._decode(msgspec.json.encode(kept)), found
         except msgspec.ValidationError as error:
-            raise invalid([*found, FieldError("", str(error))]) from None
+            raise validation_problem([*found, FieldError("", str(error))]) from None
 
     def _plain(self, body: bytes) -> T | None:
         if b"\\" in body and b"\\u0000" in body:
@@ -64,25 +153,145 @@ class Decoder(Generic[T]):
             return None
 
     def __call__(self, body: bytes) -> tuple[T, list[FieldError]]:
-        """The request and its faults so far. Raises a 400 or 422 `Problem`."""
+        """The request without its invalid parts, and the errors. Raises a 400 or 422 `Problem`."""
         self.check_size(body)
-        request = self.fast(body)
-        return (request, []) if request is not None else self.slow(body)
+        request = self.decode_valid(body)
+        return (request, []) if request is not None else self.decode_with_errors(body)
 
 
-def invalid(found: list[FieldError]) -> Problem:
-    """The 422 that tells these faults, each of which is there once."""
-    distinct = list(dict.fromkeys((_cut(fault.pointer), fault.detail) for fault in found))
-    count = "One thing is" if len(distinct) == 1 else f"{len(distinct)} things are"
-    if len(distinct) >= validation.FAULTS_MAX:
-        count = f"At least {count}"
+def validation_problem(found: list[FieldError]) -> Problem:
+    """The 422 that lists these errors, without duplicates."""
+    distinct = list(dict.fromkeys((_shorten(fault.pointer), fault.detail) for fault in found))
+    count = "1 error" if len(distinct) == 1 else f"{len(distinct)} errors"
+    if len(distinct) >= validation.ERRORS_MAX:
+        count = f"at least {count}"
     return Problem(
         "invalid",
-        f"{count} wrong with the request; nothing of it was done.",
+        f"The request has {count}, listed in `errors`. Nothing was changed.",
         [FieldError(pointer, detail) for pointer, detail in distinct],
     )
 
 
-def _cut(pointer: str) -> str:
-    """An answer does not repeat names without end."""
+def _shorten(pointer: str) -> str:
+    """The pointer, limited in length."""
     return pointer if len(pointer) <= POINTER_MAX else pointer[: POINTER_MAX - 3] + "..."
+
+
+class JobLineDecoder:
+    """Decodes NDJSON, one job per line, while the body arrives.
+
+    Valid lines are decoded in batches. The others are retained and decoded at the end, so that one
+    response names every error.
+    """
+
+    def __init__(self, jobs_max: int) -> None:
+        self._jobs_max = jobs_max
+        self._decoder = Decoder(Job)
+        self._rest = b""
+        self._objects = 0
+        self._count = 0
+        self._jobs: list[Job] = []
+        self._lines: list[int] = []
+        self._invalid: list[tuple[int, bytes]] = []
+        self.invalid_bytes = 0
+        """The number of bytes that `finish` decodes."""
+
+    def feed(self, piece: bytes) -> None:
+        """Decode the next piece. Raises a 413 or 422 `Problem` when a limit is exceeded."""
+        whole, _, self._rest = (self._rest + piece).rpartition(b"\n")
+        if len(self._rest) > LINE_BYTES_MAX:
+            raise _too_long(self._count + whole.count(b"\n") + 1)
+        if whole:
+            self._decode_lines(whole)
+
+    def finish(self, queue: str | None, job_set: str | None) -> tuple[Submission, list[FieldError]]:
+        """The jobs as a request, and the errors of their lines. Raises a 400 `Problem`."""
+        if self._rest:
+            self._decode_lines(self._rest)
+            self._rest = b""
+        found: list[FieldError] = []
+        malformed: list[FieldError] = []
+        for index, body in self._invalid:
+            try:
+                self._jobs[index], some = self._decoder.decode_with_errors(body)
+                found += [FieldError(f"{_AT}{index}{item.pointer}", item.detail) for item in some]
+            except Problem as problem:
+                if problem.slug == "malformed":
+                    malformed.append(FieldError(f"{_AT}{index}", problem.detail))
+                found += [
+                    FieldError(f"{_AT}{index}{item.pointer}", item.detail)
+                    for item in problem.field_errors
+                ]
+            if len(found) + len(malformed) >= validation.ERRORS_MAX:
+                break
+        if malformed:
+            raise Problem(
+                "malformed",
+                "Some lines are not valid JSON; they are listed in `errors`. Nothing was changed.",
+                [*malformed, *found],
+            )
+        if len(found) >= validation.ERRORS_MAX:
+            raise validation_problem(found)
+        return Submission(queue=queue, job_set=job_set, jobs=self._jobs), found
+
+    def locate(self, found: Iterable[FieldError]) -> list[FieldError]:
+        """The same errors with the pointers of the client's lines, counted from 1."""
+        return [FieldError(self._line_pointer(fault.pointer), fault.detail) for fault in found]
+
+    def _line_pointer(self, pointer: str) -> str:
+        if pointer in ("/queue", "/jobSet"):
+            return f"/query{pointer}"
+        if not pointer.startswith(_AT):
+            return pointer
+        index, slash, rest = pointer.removeprefix(_AT).partition("/")
+        return f"/lines/{self._lines[int(index)]}{slash}{rest}"
+
+    def _decode_lines(self, whole: bytes) -> None:
+        """Decode complete lines, all at once if each seems to be one object."""
+        self._objects += whole.count(b"{")
+        if self._objects > OBJECTS_MAX:
+            raise Problem(
+                "too-large",
+                f"The body has more than {OBJECTS_MAX} objects. Send the jobs in several requests.",
+            )
+        lines = whole.split(b"\n")
+        first, self._count = self._count + 1, self._count + len(lines)
+        if len(self._jobs) + sum(1 for line in lines if line.strip()) > self._jobs_max:
+            detail = f"has more than {self._jobs_max} jobs, the maximum of one request"
+            raise validation_problem([FieldError("", detail)])
+        # If each line begins and ends like this, no value continues on the next line.
+        if all(line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines):
+            jobs = self._decode_batch(whole)
+            if jobs is not None and len(jobs) == len(lines):
+                self._jobs += jobs
+                self._lines += range(first, first + len(lines))
+                return
+        for number, line in enumerate(lines, first):
+            if line.strip():
+                self._decode_line(number, line)
+
+    def _decode_batch(self, whole: bytes) -> list[Job] | None:
+        if b"\\" in whole and b"\\u0000" in whole:
+            return None
+        try:
+            jobs = _decoder.decode_lines(whole)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return None
+        return jobs if has_all_names(whole, _encode(jobs)) else None
+
+    def _decode_line(self, number: int, line: bytes) -> None:
+        if len(line) > LINE_BYTES_MAX:
+            raise _too_long(number)
+        self._lines.append(number)
+        job = self._decoder.decode_valid(line)
+        if job is None:
+            self._invalid.append((len(self._jobs), line))
+            self.invalid_bytes += len(line)
+            job = Job()
+        self._jobs.append(job)
+
+
+def _too_long(number: int) -> Problem:
+    return Problem(
+        "too-large", f"Line {number} is longer than {LINE_BYTES_MAX} bytes, the maximum of one job."
+    )

@@ -1,7 +1,7 @@
-"""Annotations of Armada that are understood as fields of a job. Pure.
+"""The gang of a job, from its field `gang` or from annotations of Armada.
 
 `armadaproject.io/gangId`, `gangCardinality`, `gangMinimumCardinality` and `gangNodeUniformityLabel`
-say what `gang` says. A job may say it in both ways if it says the same.
+mean the same as the fields of `gang`. A job can have both if they agree.
 """
 
 from typing import Final
@@ -19,45 +19,47 @@ _FIELDS: Final = {"name": _NAME, "size": _SIZE, "min_size": _MIN_SIZE, "uniformi
 _WORDS: Final = frozenset(_FIELDS.values())
 
 
-def gang(job: Job, found: list[FieldError]) -> Gang | None:
-    """The job's gang, whichever way it says so."""
+def read_gang(job: Job, found: list[FieldError]) -> Gang | None:
+    """The gang of the job, from its field or its annotations."""
     annotations = job.annotations
     if not annotations or _WORDS.isdisjoint(annotations):
         return job.gang
     if _NAME not in annotations or _SIZE not in annotations:
         missing = _SIZE if _NAME in annotations else _NAME
         found.append(
-            FieldError(_at(missing), "is missing: the other annotations of a gang need it")
+            FieldError(
+                _annotation_pointer(missing), "is missing; the other gang annotations require it"
+            )
         )
         return job.gang
-    said = Gang(
+    annotated = Gang(
         name=annotations[_NAME],
-        size=_count(annotations, _SIZE, found),
-        min_size=_count(annotations, _MIN_SIZE, found),
+        size=_read_count(annotations, _SIZE, found),
+        min_size=_read_count(annotations, _MIN_SIZE, found),
         uniformity_label=annotations.get(_LABEL),
     )
-    if not said.name:
-        found.append(FieldError(_at(_NAME), "is empty"))
+    if not annotated.name:
+        found.append(FieldError(_annotation_pointer(_NAME), "is empty"))
     if job.gang is None:
-        return said
+        return annotated
     for field, word in _FIELDS.items():
-        own, other = getattr(job.gang, field), getattr(said, field)
+        own, other = getattr(job.gang, field), getattr(annotated, field)
         if word in annotations and own is not None and own != other:
-            detail = f"is {validation.shown(annotations[word])}, but the job's gang says {own!r}"
-            found.append(FieldError(_at(word), detail))
+            detail = f"is {validation.quote(annotations[word])}, but the field `gang` has {own!r}"
+            found.append(FieldError(_annotation_pointer(word), detail))
     return job.gang
 
 
-def _count(annotations: dict[str, str], word: str, found: list[FieldError]) -> int | None:
+def _read_count(annotations: dict[str, str], word: str, found: list[FieldError]) -> int | None:
     text = annotations.get(word)
     if text is None:
         return None
     if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0:
         return int(text)
-    detail = f"is {validation.shown(text)}; a whole number from 1 on is expected"
-    found.append(FieldError(_at(word), detail))
+    detail = f"is {validation.quote(text)}; an integer of at least 1 is expected"
+    found.append(FieldError(_annotation_pointer(word), detail))
     return None
 
 
-def _at(word: str) -> str:
-    return f"/annotations/{validation.escape(word)}"
+def _annotation_pointer(word: str) -> str:
+    return f"/annotations/{validation.escape_pointer(word)}"

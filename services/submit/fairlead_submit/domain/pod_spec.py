@@ -1,9 +1,9 @@
-"""Pod specs: what a pod asks for, where it may run, and the spec with its defaults filled in.
+"""Pod specs: their resource requests, their shape, and the spec completed with defaults.
 
-Only the fields below are read; everything else passes through unchecked to the cluster. Pure.
+Only the fields below are read; everything else is passed to the cluster without a check.
 The effective request is the rule of Kubernetes (KEP-753): the sum over containers and sidecars
 (init containers with `restartPolicy: Always`), at least the largest init container counted with
-the sidecars that start before it, plus the overhead; a limit is a request where none is said.
+the sidecars that start before it, plus the overhead. Without a request, it is the limit.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from fairlead_common.domain import quantities, shapes
 from fairlead_common.domain.errors import FieldError
-from fairlead_submit.domain import validation as faults
+from fairlead_submit.domain import decoding, validation
 from fairlead_submit.domain.policy import JobDefaults
 from fairlead_submit.domain.request_types import Amount
 
@@ -29,45 +29,45 @@ RESOURCE_LENGTH_MAX: Final = 317
 Quantities = dict[str, Amount]
 _Object = dict[str, object]
 Document = dict[str, Any]
-"""A pod spec as JSON, of which only the parts that are read here are known to be as they should."""
+"""A pod spec as JSON. Only the parts that are read here have been validated."""
 
 
-class _Read(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
-    """A part that is read; unknown fields are left alone, and null is as good as absent."""
+class _PodPart(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
+    """A part of a pod spec. Unknown fields are ignored; null means absent."""
 
 
-class Resources(_Read, frozen=True):
+class Resources(_PodPart, frozen=True):
     requests: Quantities | None = None
     limits: Quantities | None = None
 
 
-class Container(_Read, frozen=True):
+class Container(_PodPart, frozen=True):
     name: str | None = None
     resources: Resources | None = None
     restart_policy: str | None = None
 
 
-class Requirement(_Read, frozen=True):
+class Requirement(_PodPart, frozen=True):
     key: str
     operator: str
     values: Annotated[list[str], Meta(max_length=1_000)] | None = None
 
 
-class SelectorTerm(_Read, frozen=True):
+class SelectorTerm(_PodPart, frozen=True):
     match_expressions: Annotated[list[Requirement], Meta(max_length=TERMS_MAX)] | None = None
     match_fields: Annotated[list[Requirement], Meta(max_length=TERMS_MAX)] | None = None
 
 
-class NodeSelector(_Read, frozen=True):
+class NodeSelector(_PodPart, frozen=True):
     node_selector_terms: Annotated[list[SelectorTerm], Meta(max_length=TERMS_MAX)] | None = None
 
 
-class PreferredTerm(_Read, frozen=True):
+class PreferredTerm(_PodPart, frozen=True):
     weight: Annotated[int, Meta(ge=1, le=100)]
     preference: SelectorTerm
 
 
-class NodeAffinity(_Read, frozen=True):
+class NodeAffinity(_PodPart, frozen=True):
     required: NodeSelector | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
@@ -76,11 +76,11 @@ class NodeAffinity(_Read, frozen=True):
     )
 
 
-class Affinity(_Read, frozen=True):
+class Affinity(_PodPart, frozen=True):
     node_affinity: NodeAffinity | None = None
 
 
-class Toleration(_Read, frozen=True):
+class Toleration(_PodPart, frozen=True):
     key: str | None = None
     operator: str | None = None
     value: str | None = None
@@ -90,7 +90,7 @@ class Toleration(_Read, frozen=True):
 _Containers = Annotated[list[Container], Meta(max_length=CONTAINERS_MAX)]
 
 
-class Pod(_Read, frozen=True):
+class Pod(_PodPart, frozen=True):
     """The fields of a pod spec that are read."""
 
     containers: _Containers | None = None
@@ -105,13 +105,13 @@ class Pod(_Read, frozen=True):
     active_deadline_seconds: Annotated[int, Meta(ge=1)] | None = None
 
 
-class _ContainerText(_Read, frozen=True):
+class _ContainerText(_PodPart, frozen=True):
     resources: Raw | UnsetType = UNSET
     restart_policy: str | None = None
 
 
-class _PodText(_Read, frozen=True):
-    """The same parts as texts: pods that are equal in them are read once."""
+class _PodText(_PodPart, frozen=True):
+    """The same parts as raw JSON: the key under which the demand of a pod is cached."""
 
     containers: list[_ContainerText] | None = None
     init_containers: list[_ContainerText] | None = None
@@ -125,24 +125,24 @@ class _PodText(_Read, frozen=True):
     active_deadline_seconds: int | None = None
 
 
-class Filled(msgspec.Struct, frozen=True):
-    """The resources of a container with nothing left open, and as JSON."""
+class FilledResources(msgspec.Struct, frozen=True):
+    """The completed resources of a container, also as JSON."""
 
     requests: Mapping[str, Amount]
     limits: Mapping[str, Amount]
     text: Raw
 
 
-class Demand(msgspec.Struct, frozen=True):
-    """What is read of a pod. `completed`: of each container, then of each init container.
+class PodDemand(msgspec.Struct, frozen=True):
+    """What Fairlead uses of a pod. `completed`: for each container, then each init container.
 
-    `tolerations` are those to be added. Pointers of faults begin at the pod spec.
+    `tolerations` are to be added to those of the pod. Pointers of `faults` begin at the pod spec.
     """
 
     faults: tuple[FieldError, ...]
     requests: Mapping[str, int] = {}
     shape: Raw = Raw(b"{}")
-    completed: tuple[Filled, ...] = ()
+    completed: tuple[FilledResources, ...] = ()
     tolerations: tuple[_Object, ...] = ()
     grace_s: int = 1
     deadline_s: int | None = None
@@ -156,165 +156,169 @@ _pod_decoder: Final = msgspec.json.Decoder(Pod)
 _order_encoder: Final = msgspec.json.Encoder(order="deterministic")
 
 
-def key_of(spec: bytes) -> bytes | None:
-    """What `read` depends on; None for a spec that is not as it should be."""
+def make_cache_key(spec: bytes) -> bytes | None:
+    """The text that the demand depends on; None for a spec that is not valid."""
     try:
         return _text_encoder.encode(_text_decoder.decode(spec))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
 
 
-def read(spec: bytes, priority_class: str | None, defaults: JobDefaults) -> Demand:
-    """What this pod asks for; `priority_class` is the job's own word, if it has one."""
+def read_pod_spec(spec: bytes, priority_class: str | None, defaults: JobDefaults) -> PodDemand:
+    """The demand of a pod spec; `priority_class` is that of the job, if it has one."""
     known: list[FieldError] = []
     try:
         pod = _pod_decoder.decode(spec)
     except (msgspec.ValidationError, RecursionError, UnicodeDecodeError):
         try:
-            document = faults.parse(spec)
+            document = decoding.parse_json(spec)
         except ValueError as error:
-            return Demand((FieldError("", f"cannot be read: {error}"),))
-        known, kept = faults.examine(document, Pod)
+            return PodDemand((FieldError("", f"cannot be read: {error}"),))
+        known, kept = validation.validate_document(document, Pod)
         if not isinstance(document, dict):
-            return Demand(tuple(known))
+            return PodDemand(tuple(known))
         pod = msgspec.convert(kept if kept is not None else {}, Pod)
-    demand = _demand(pod, priority_class, defaults)
-    return msgspec.structs.replace(demand, faults=(*known, *faults.further(demand.faults, known)))
+    demand = _read_demand(pod, priority_class, defaults)
+    return msgspec.structs.replace(
+        demand, faults=(*known, *validation.without_implied(demand.faults, known))
+    )
 
 
-def _demand(pod: Pod, priority_class: str | None, defaults: JobDefaults) -> Demand:
+def _read_demand(pod: Pod, priority_class: str | None, defaults: JobDefaults) -> PodDemand:
     found: list[FieldError] = []
     if not pod.containers:
-        found.append(FieldError("/containers", "has no container; at least one is needed"))
-    pod_level = _amounts(pod.resources, "/resources", {}, found)[0]
+        found.append(FieldError("/containers", "has no container; at least one is required"))
+    pod_level = _read_resources(pod.resources, "/resources", {}, found)[0]
     implied = {name: text for name, text in defaults.requests.items() if name not in pod_level}
-    completed: list[Filled] = []
+    completed: list[FilledResources] = []
     apps: list[Mapping[str, int]] = []
     inits: list[tuple[Mapping[str, int], bool]] = []
     for index, container in enumerate(pod.containers or ()):
         at = f"/containers/{index}/resources"
-        amounts, filled = _amounts(container.resources, at, implied, found)
+        amounts, filled = _read_resources(container.resources, at, implied, found)
         apps.append(amounts)
         completed.append(filled)
     for index, container in enumerate(pod.init_containers or ()):
         at = f"/initContainers/{index}/resources"
-        amounts, filled = _amounts(container.resources, at, {}, found)
+        amounts, filled = _read_resources(container.resources, at, {}, found)
         inits.append((amounts, container.restart_policy == "Always"))
         completed.append(filled)
-    overhead = _parsed(pod.overhead, "/overhead", found)
-    requests = effective_request(apps, inits, overhead, pod_level)
+    overhead = _parse_amounts(pod.overhead, "/overhead", found)
+    requests = compute_effective_request(apps, inits, overhead, pod_level)
     name = priority_class or pod.priority_class_name
     if priority_class and pod.priority_class_name not in (None, priority_class):
         found.append(
             FieldError(
                 "/priorityClassName",
-                f"is {faults.shown(pod.priority_class_name)}, but the job's priorityClass is"
-                f" {faults.shown(priority_class)}",
+                f"is {validation.quote(pod.priority_class_name)}, but `priorityClass` of the job is"
+                f" {validation.quote(priority_class)}",
             )
         )
     added = _added_tolerations(name or defaults.priority_class, requests, defaults)
-    return Demand(
+    return PodDemand(
         requests=requests,
-        shape=shapes.encode(_shape(pod, requests, added, found)),
+        shape=shapes.encode(_make_shape(pod, requests, added, found)),
         completed=tuple(completed),
         tolerations=tuple(cast(_Object, msgspec.to_builtins(item)) for item in added),
-        grace_s=_grace_s(pod, found),
+        grace_s=_read_grace_s(pod, found),
         deadline_s=pod.active_deadline_seconds,
         priority_class=name,
         faults=tuple(found),
     )
 
 
-def _grace_s(pod: Pod, found: list[FieldError]) -> int:
+def _read_grace_s(pod: Pod, found: list[FieldError]) -> int:
     grace_s = pod.termination_grace_period_seconds or 1
     if not 1 <= grace_s <= GRACE_S_MAX:
         found.append(
             FieldError(
                 "/terminationGracePeriodSeconds",
-                f"is {faults.shown(grace_s)}; from 1 to {GRACE_S_MAX} is allowed",
+                f"is {validation.quote(grace_s)}; 1 to {GRACE_S_MAX} is allowed",
             )
         )
         return 1
     return grace_s
 
 
-def amount(resource: str, quantity: Amount) -> int | str:
-    """The amount in the resource's fixed unit, or what is wrong with the quantity."""
+def parse_amount(resource: str, quantity: Amount) -> int | str:
+    """The amount in the unit of the resource, or what is wrong with the quantity."""
     if isinstance(quantity, str) and len(quantity) > QUANTITY_LENGTH_MAX:
-        return f"is a text of {len(quantity)} characters, not a quantity"
+        return f"has {len(quantity)} characters; at most {QUANTITY_LENGTH_MAX} are allowed"
     if not resource or len(resource) > RESOURCE_LENGTH_MAX or not resource.isprintable():
-        return "is no name of a resource"
-    return _amount(resource, quantity)
+        return "is not a valid resource name"
+    return _parse_cached_amount(resource, quantity)
 
 
 @lru_cache(maxsize=65_536)
-def _amount(resource: str, quantity: Amount) -> int | str:
+def _parse_cached_amount(resource: str, quantity: Amount) -> int | str:
     try:
         return quantities.parse_quantity(resource, quantity, round_up=True)
     except ValueError as error:
         return str(error)
 
 
-def _parsed(quantities: Quantities | None, at: str, found: list[FieldError]) -> dict[str, int]:
-    """Resource -> amount; what cannot be read is a fault and counts as nothing."""
+def _parse_amounts(
+    quantities: Quantities | None, at: str, found: list[FieldError]
+) -> dict[str, int]:
+    """Resource -> amount. A quantity that is not valid is an error and counts as nothing."""
     amounts: dict[str, int] = {}
     for name, quantity in (quantities or {}).items():
-        parsed = amount(name, quantity)
+        parsed = parse_amount(name, quantity)
         if isinstance(parsed, str):
-            found.append(FieldError(f"{at}/{faults.escape(name)}", parsed))
+            found.append(FieldError(f"{at}/{validation.escape_pointer(name)}", parsed))
         else:
             amounts[name] = parsed
     return amounts
 
 
-def _amounts(
+def _read_resources(
     given: Resources | None, at: str, implied: Mapping[str, str], found: list[FieldError]
-) -> tuple[dict[str, int], Filled]:
-    """What a container asks for, and its requests and limits with nothing left open."""
-    asked = given or Resources()
-    requests = _parsed(asked.requests, f"{at}/requests", found)
-    limits = _parsed(asked.limits, f"{at}/limits", found)
+) -> tuple[dict[str, int], FilledResources]:
+    """The requests of a container, and its completed requests and limits."""
+    own = given or Resources()
+    requests = _parse_amounts(own.requests, f"{at}/requests", found)
+    limits = _parse_amounts(own.limits, f"{at}/limits", found)
     for name in limits.keys() & requests.keys():
         if limits[name] < requests[name]:
-            assert asked.limits is not None
-            assert asked.requests is not None
+            assert own.limits is not None
+            assert own.requests is not None
             found.append(
                 FieldError(
-                    f"{at}/limits/{faults.escape(name)}",
-                    f"is {asked.limits[name]}, less than the request of {asked.requests[name]}",
+                    f"{at}/limits/{validation.escape_pointer(name)}",
+                    f"is {own.limits[name]}, less than the request of {own.requests[name]}",
                 )
             )
-    texts: dict[str, Amount] = {**implied, **(asked.limits or {}), **(asked.requests or {})}
+    texts: dict[str, Amount] = {**implied, **(own.limits or {}), **(own.requests or {})}
     for name in texts.keys() - requests.keys():
-        parsed = limits.get(name, amount(name, texts[name]))
+        parsed = limits.get(name, parse_amount(name, texts[name]))
         if isinstance(parsed, int):
             requests[name] = parsed
-    bounds = {**texts, **(asked.limits or {})}
+    bounds = {**texts, **(own.limits or {})}
     text = msgspec.json.encode({"requests": texts, "limits": bounds})
-    return requests, Filled(texts, bounds, Raw(text))
+    return requests, FilledResources(texts, bounds, Raw(text))
 
 
-def effective_request(
+def compute_effective_request(
     apps: Sequence[Mapping[str, int]],
     inits: Sequence[tuple[Mapping[str, int], bool]],
     overhead: Mapping[str, int],
     pod_level: Mapping[str, int],
 ) -> dict[str, int]:
-    """What the pod takes of a node. `inits`: in order, each with whether it is a sidecar.
+    """What the pod uses of a node. `inits`: in order, each with whether it is a sidecar.
 
-    Amounts said for the pod as a whole take the place of the sums (KEP-2837).
+    Requests of the pod as a whole (`pod_level`) replace the sums (KEP-2837).
     """
     running: dict[str, int] = {}
     peak: dict[str, int] = {}
     for amounts, is_sidecar in inits:
         for name in running.keys() | amounts.keys():
-            beside = running.get(name, 0) + amounts.get(name, 0)
-            peak[name] = max(peak.get(name, 0), beside)
+            total_at_start = running.get(name, 0) + amounts.get(name, 0)
+            peak[name] = max(peak.get(name, 0), total_at_start)
             if is_sidecar:
-                running[name] = beside
+                running[name] = total_at_start
     for amounts in apps:
-        for name, asked in amounts.items():
-            running[name] = running.get(name, 0) + asked
+        for name, amount in amounts.items():
+            running[name] = running.get(name, 0) + amount
     names = running.keys() | peak.keys() | overhead.keys() | pod_level.keys()
     total = {
         name: pod_level.get(name, max(running.get(name, 0), peak.get(name, 0)))
@@ -334,27 +338,29 @@ def _added_tolerations(
     return added
 
 
-def _shape(
+def _make_shape(
     pod: Pod, requests: Mapping[str, int], added: list[shapes.Toleration], found: list[FieldError]
 ) -> shapes.Shape:
-    """The canonical shape: what may stand in any order is sorted, what is twice is there once."""
-    tolerations = [_toleration(item) for item in pod.tolerations or ()]
+    """The canonical shape: where the order has no meaning, sorted and without duplicates."""
+    tolerations = [_normalize_toleration(item) for item in pod.tolerations or ()]
     for index, toleration in enumerate(tolerations):
         _check_toleration(toleration, f"/tolerations/{index}", found)
     return shapes.Shape(
         requests=dict(requests),
         node_selector=pod.node_selector or {},
-        affinity=tuple(_sorted(_terms(pod.affinity, found))),
-        tolerations=tuple(_sorted([*tolerations, *(_toleration(item) for item in added)])),
-        preferred=tuple(_sorted(_preferred(pod.affinity, found))),
+        affinity=tuple(_sort_distinct(_read_terms(pod.affinity, found))),
+        tolerations=tuple(
+            _sort_distinct([*tolerations, *(_normalize_toleration(item) for item in added)])
+        ),
+        preferred=tuple(_sort_distinct(_read_preferred(pod.affinity, found))),
     )
 
 
-def _toleration(given: Toleration | shapes.Toleration) -> shapes.Toleration:
-    """With what is as good as absent left out: else equal things would have several texts."""
-    said = {name: getattr(given, name) for name in ("key", "operator", "value", "effect")}
+def _normalize_toleration(given: Toleration | shapes.Toleration) -> shapes.Toleration:
+    """The toleration without default values, so that equal ones have the same encoding."""
+    values = {name: getattr(given, name) for name in ("key", "operator", "value", "effect")}
     return shapes.Toleration(
-        **{name: text for name, text in said.items() if text and (name, text) != _EQUAL}
+        **{name: text for name, text in values.items() if text and (name, text) != _EQUAL}
     )
 
 
@@ -363,21 +369,23 @@ _EMPTY: Final = shapes.SelectorTerm()
 T = TypeVar("T", shapes.Toleration, shapes.SelectorTerm, shapes.Requirement, shapes.Preference)
 
 
-def _sorted(items: Sequence[T]) -> list[T]:
+def _sort_distinct(items: Sequence[T]) -> list[T]:
     by_text = {_order_encoder.encode(item): item for item in items}
     return [by_text[text] for text in sorted(by_text)]
 
 
 def _check_toleration(toleration: shapes.Toleration, at: str, found: list[FieldError]) -> None:
     if toleration.operator not in ("Equal", "Exists"):
-        found.append(FieldError(f"{at}/operator", "is neither Equal nor Exists"))
+        found.append(FieldError(f"{at}/operator", "must be Equal or Exists"))
     elif toleration.operator == "Exists" and toleration.value:
-        found.append(FieldError(f"{at}/value", "has no meaning with the operator Exists"))
+        found.append(FieldError(f"{at}/value", "is not allowed with the operator Exists"))
     elif not toleration.key and toleration.operator != "Exists":
-        found.append(FieldError(f"{at}/key", "is missing: only the operator Exists works without"))
+        found.append(
+            FieldError(f"{at}/key", "is missing; it is required unless the operator is Exists")
+        )
     if toleration.effect not in ("", "NoSchedule", "PreferNoSchedule", "NoExecute"):
         found.append(
-            FieldError(f"{at}/effect", "is none of NoSchedule, PreferNoSchedule and NoExecute")
+            FieldError(f"{at}/effect", "must be NoSchedule, PreferNoSchedule or NoExecute")
         )
 
 
@@ -387,62 +395,66 @@ _TERMS_AT: Final = (
 _PREFERRED_AT: Final = "/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def _terms(affinity: Affinity | None, found: list[FieldError]) -> list[shapes.SelectorTerm]:
+def _read_terms(affinity: Affinity | None, found: list[FieldError]) -> list[shapes.SelectorTerm]:
     if not affinity or not affinity.node_affinity or not affinity.node_affinity.required:
         return []
     given = affinity.node_affinity.required.node_selector_terms
     if not given:
-        found.append(FieldError(_TERMS_AT, "has no term; at least one is needed"))
+        found.append(FieldError(_TERMS_AT, "has no term; at least one is required"))
         return []
-    return [_term(term, f"{_TERMS_AT}/{index}", found) for index, term in enumerate(given)]
+    return [_read_term(term, f"{_TERMS_AT}/{index}", found) for index, term in enumerate(given)]
 
 
-def _preferred(affinity: Affinity | None, found: list[FieldError]) -> list[shapes.Preference]:
-    """Weights of one term add up; a term without anything in it meets nothing."""
+def _read_preferred(affinity: Affinity | None, found: list[FieldError]) -> list[shapes.Preference]:
+    """The preferred terms with their weights, added up for equal terms; empty terms are dropped."""
     if not affinity or not affinity.node_affinity or not affinity.node_affinity.preferred:
         return []
     weights: Counter[shapes.SelectorTerm] = Counter()
-    for index, wish in enumerate(affinity.node_affinity.preferred):
-        term = _term(wish.preference, f"{_PREFERRED_AT}/{index}/preference", found)
+    for index, preferred in enumerate(affinity.node_affinity.preferred):
+        term = _read_term(preferred.preference, f"{_PREFERRED_AT}/{index}/preference", found)
         if term != _EMPTY:
-            weights[term] += wish.weight
+            weights[term] += preferred.weight
     return [shapes.Preference(weight, term) for term, weight in weights.items()]
 
 
-def _term(given: SelectorTerm, at: str, found: list[FieldError]) -> shapes.SelectorTerm:
-    expressions = _requirements(given.match_expressions, f"{at}/matchExpressions", found)
-    fields = _requirements(given.match_fields, f"{at}/matchFields", found)
+def _read_term(given: SelectorTerm, at: str, found: list[FieldError]) -> shapes.SelectorTerm:
+    expressions = _read_requirements(given.match_expressions, f"{at}/matchExpressions", found)
+    fields = _read_requirements(given.match_fields, f"{at}/matchFields", found)
     return shapes.SelectorTerm(tuple(expressions), tuple(fields))
 
 
-def _requirements(
+def _read_requirements(
     given: Sequence[Requirement] | None, at: str, found: list[FieldError]
 ) -> list[shapes.Requirement]:
     made = []
     for index, item in enumerate(given or ()):
         values = item.values or []
-        detail = _requirement_fault(item.operator, values)
+        detail = _check_requirement(item.operator, values)
         if detail is not None:
             found.append(FieldError(f"{at}/{index}", detail))
         made.append(shapes.Requirement(item.key, item.operator, tuple(sorted(set(values)))))
-    return _sorted(made)
+    return _sort_distinct(made)
 
 
-def _requirement_fault(operator: str, values: Sequence[str]) -> str | None:
+def _check_requirement(operator: str, values: Sequence[str]) -> str | None:
     match operator:
         case "In" | "NotIn":
-            return None if values else f"needs values with the operator {operator}"
+            return (
+                None if values else f"has no values; the operator {operator} requires at least one"
+            )
         case "Exists" | "DoesNotExist":
-            return f"takes no values with the operator {operator}" if values else None
+            return f"has values; the operator {operator} takes none" if values else None
         case "Gt" | "Lt":
             whole = len(values) == 1 and values[0].removeprefix("-").isdecimal()
-            return None if whole else f"needs one whole number with the operator {operator}"
+            return (
+                None if whole else f"must have one integer as its value; the operator is {operator}"
+            )
         case _:
-            return f"has the operator {faults.shown(operator)}, which Kubernetes does not know"
+            return f"has the operator {validation.quote(operator)}, which Kubernetes does not have"
 
 
-def completed(document: Document, demand: Demand) -> Document:
-    """The pod spec as it goes to the cluster: `document`, changed in place."""
+def complete_pod_spec(document: Document, demand: PodDemand) -> Document:
+    """The pod spec that is sent to the cluster: `document`, changed in place."""
     number = 0
     for field in ("containers", "initContainers"):
         for container in document.get(field) or ():

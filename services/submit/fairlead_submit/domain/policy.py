@@ -1,7 +1,7 @@
 """What the settings say of jobs: defaults, limits, quotas, and what a queue's jobs may use.
 
-A list that is there allows what it names and nothing else. Nodes are no refusal: a job of the queue
-is placed on these alone, whatever it asks for. A volume is allowed by its kind (`emptyDir`), or by
+A field of an allow list (`allow`) permits what it names and nothing else. Only `nodes` refuses no
+job: jobs of the queue run on these nodes. A volume is permitted by its kind (`emptyDir`), or by
 kind and name (`persistentVolumeClaim/data`, `hostPath//scratch`).
 """
 
@@ -26,7 +26,7 @@ _NAMES: Final = {
     "secret": "secretName",
     "hostPath": "path",
 }
-"""Where the kinds of volumes that have a name say it."""
+"""The field with the name, for kinds of volumes that have one."""
 
 _Object = Mapping[str, object]
 
@@ -34,11 +34,11 @@ _Object = Mapping[str, object]
 class JobDefaults(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """What a job gets where it says nothing.
+    """Defaults for jobs.
 
-    `requests` holds for each container that asks for nothing of a resource. A job that asks for
-    any of `long_resources` may run for `long_runtime_seconds`. Tolerations are added to those
-    that the job has: by its class, and by the resources that it asks for.
+    `requests` applies to each container that does not request a resource. A job that requests any
+    of `long_resources` has the runtime limit `long_runtime_seconds`. Tolerations are added to those
+    of the job, by its priority class and by the resources that it requests.
     """
 
     priority_class: str = DEFAULT_CLASS
@@ -51,8 +51,8 @@ class JobDefaults(
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Bounds of one request. Bytes of a body count inflated; `events_bytes_max` bounds what the
-    jobs take in the log, where each has a pod spec of its own.
+    """Limits of one request. Bytes of a body count after decompression; `events_bytes_max` limits
+    what the jobs take in the log, where each has its own pod spec.
     """
 
     jobs_max: int = 10_000
@@ -68,8 +68,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
 
 class Quotas(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """How many live jobs there are allowed to be in one queue and in all, and how many bytes the
-    events that submitted them take. Null: no limit.
+    """The maximum number of live jobs, of one queue and of all, and of bytes of the events that
+    submitted them. Null: no limit.
     """
 
     queue_jobs_max: int | None = 500_000
@@ -78,8 +78,10 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     bytes_max: int | None = 4 * 2**30
 
 
-class Allow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What one queue may use; null or absent: anything."""
+class AllowList(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """What the jobs of one queue are permitted to use; null or absent: anything."""
 
     nodes: tuple[str, ...] | None = None
     namespaces: tuple[str, ...] | None = None
@@ -93,11 +95,11 @@ class JobPolicy(msgspec.Struct, frozen=True, kw_only=True):
     priority_classes: tuple[PriorityClass, ...] = DEFAULT_CLASSES
     job_defaults: JobDefaults = JobDefaults()
     limits: Limits = Limits()
-    allow: Mapping[str, Allow] = {}
+    allow: Mapping[str, AllowList] = {}
 
 
-def check(allow: Allow, namespace: str, spec: _Object) -> list[FieldError]:
-    """What of a job is not allowed. Pointers begin at the job; `spec` is its whole pod spec."""
+def check_allowed(allow: AllowList, namespace: str, spec: _Object) -> list[FieldError]:
+    """What of a job is not permitted. Pointers begin at the job; `spec` is its whole pod spec."""
     found: list[FieldError] = []
     if allow.namespaces is not None and namespace not in allow.namespaces:
         found.append(FieldError("/namespace", _detail(namespace, allow.namespaces)))
@@ -110,16 +112,16 @@ def check(allow: Allow, namespace: str, spec: _Object) -> list[FieldError]:
     if allow.volumes is not None:
         volumes = spec.get("volumes")
         for index, volume in enumerate(volumes if isinstance(volumes, list) else ()):
-            closed = _volume_fault(volume, allow.volumes)
-            if closed is not None:
-                found.append(FieldError(f"/podSpec/volumes/{index}", closed))
+            problem = _check_volume(volume, allow.volumes)
+            if problem is not None:
+                found.append(FieldError(f"/podSpec/volumes/{index}", problem))
     if allow.nodes is not None and spec.get("nodeName") is not None:
-        said = "is not for jobs to say: the queue's nodes are limited"
-        found.append(FieldError("/podSpec/nodeName", said))
+        reason = "is not permitted: the nodes of this queue are set by the operator; remove it"
+        found.append(FieldError("/podSpec/nodeName", reason))
     return found
 
 
-def _volume_fault(volume: object, allowed: tuple[str, ...]) -> str | None:
+def _check_volume(volume: object, allowed: tuple[str, ...]) -> str | None:
     kinds = [key for key in volume if key != "name"] if isinstance(volume, dict) else []
     if not kinds:
         return _detail("emptyDir", allowed) if "emptyDir" not in allowed else None
@@ -132,25 +134,31 @@ def _volume_fault(volume: object, allowed: tuple[str, ...]) -> str | None:
 
 
 def _detail(what: object, allowed: tuple[str, ...]) -> str:
-    there_are = ", ".join(allowed) or "none"
-    return f"is {validation.shown(what)}; this queue may use: {there_are}"
+    permitted = ", ".join(allowed) or "nothing"
+    return f"is {validation.quote(what)}; this queue is permitted to use: {permitted}"
 
 
-def on_nodes(shape: Raw, nodes: tuple[str, ...]) -> Raw:
-    """The shape with the further wish to be on one of these nodes."""
+def restrict_to_nodes(shape: Raw, nodes: tuple[str, ...]) -> Raw:
+    """The shape, restricted to these nodes."""
     known = shapes.decode(shape)
-    wish = shapes.Requirement(NODE_NAME, "In", tuple(sorted(set(nodes))))
+    requirement = shapes.Requirement(NODE_NAME, "In", tuple(sorted(set(nodes))))
     if not known.affinity:
-        narrowed: tuple[shapes.SelectorTerm, ...] = (shapes.SelectorTerm(match_fields=(wish,)),)
+        narrowed: tuple[shapes.SelectorTerm, ...] = (
+            shapes.SelectorTerm(match_fields=(requirement,)),
+        )
     else:
-        narrowed = tuple(_narrowed(term, wish) for term in known.affinity)
+        narrowed = tuple(_restrict_term(term, requirement) for term in known.affinity)
     return shapes.encode(msgspec.structs.replace(known, affinity=narrowed))
 
 
-def _narrowed(term: shapes.SelectorTerm, wish: shapes.Requirement) -> shapes.SelectorTerm:
-    """A term without anything in it meets nothing, and goes on meeting nothing."""
+def _restrict_term(
+    term: shapes.SelectorTerm, requirement: shapes.Requirement
+) -> shapes.SelectorTerm:
+    """The term with one more requirement; an empty term matches no node and stays empty."""
     if not (term.match_expressions or term.match_fields):
         return term
-    wishes = {(item.key, item.operator, item.values): item for item in (*term.match_fields, wish)}
-    fields = tuple(wishes[key] for key in sorted(wishes))
+    requirements = {
+        (item.key, item.operator, item.values): item for item in (*term.match_fields, requirement)
+    }
+    fields = tuple(requirements[key] for key in sorted(requirements))
     return msgspec.structs.replace(term, match_fields=fields)

@@ -1,7 +1,7 @@
-"""What clients send to submit: structs that are decoded from the raw body.
+"""The types of request bodies, decoded with msgspec.
 
-Every field may be absent, and null says the same; what must be there is checked afterwards, so
-that one answer can name everything that is wrong. `required` lists it for the OpenAPI document.
+Every field is optional, and null means absent; required fields are checked afterwards, so that one
+response can name every error. `REQUIRED` lists them for the OpenAPI document.
 """
 
 from enum import StrEnum
@@ -32,21 +32,21 @@ ClientId = Annotated[str, Meta(min_length=1, max_length=CLIENT_ID_MAX)]
 
 
 class WhenInfeasible(StrEnum):
-    """What becomes of a job that could run nowhere."""
+    """What happens to a job that could run nowhere."""
 
     REJECT = "reject"
     WAIT = "wait"
 
 
 class OnPreemption(StrEnum):
-    """What becomes of a job whose run had to give way."""
+    """What happens to a job whose run is preempted."""
 
     REQUEUE = "requeue"
     FAIL = "fail"
 
 
 class Rest(StrEnum):
-    """What becomes of members above a gang's `minSize` that found no place."""
+    """What happens to members above a gang's `minSize` that cannot be placed."""
 
     WAIT = "wait"
     FAIL = "fail"
@@ -60,7 +60,7 @@ class Request(
     forbid_unknown_fields=True,
     gc=False,
 ):
-    """What every part of a request is: unknown fields are errors."""
+    """The base of all request types: unknown fields are errors."""
 
 
 class Gang(Request, kw_only=True):
@@ -75,7 +75,7 @@ class Gang(Request, kw_only=True):
 
 
 class Retry(Request, kw_only=True):
-    """How often a failed run is tried again, for which failures, and with what changed."""
+    """How often a failed job is retried, for which failures, and with which changes."""
 
     limit: Annotated[int, Meta(ge=0, le=1_000)] | None = None
     on: Annotated[list[FailureCategory], Meta(max_length=len(FailureCategory))] | None = None
@@ -92,14 +92,14 @@ class SecretKeyRef(Request, kw_only=True):
 
 
 class ValueFrom(Request, kw_only=True):
-    """Where a value comes from; `secretRef` is another word for `secretKeyRef`."""
+    """Where a value comes from; `secretRef` means the same as `secretKeyRef`."""
 
     secret_key_ref: SecretKeyRef | None = None
     secret_ref: SecretKeyRef | None = None
 
 
 class EnvValue(Request, kw_only=True):
-    """A variable of the environment that is more than a text: `secret`, or taken from a secret."""
+    """An environment variable with a secret value, or with a value from a secret."""
 
     value: str | None = None
     secret: bool | None = None
@@ -108,7 +108,7 @@ class EnvValue(Request, kw_only=True):
 
 
 class EnvVar(Request, kw_only=True):
-    """A variable as a container of Kubernetes has it, and `secret`."""
+    """An environment variable in the form of a Kubernetes container, with `secret` in addition."""
 
     name: Name | None = None
     value: str | None = None
@@ -151,16 +151,16 @@ class Job(Request, kw_only=True):
     cpu: Amount | None = None
     memory: Amount | None = None
     gpu: Amount | None = None
-    services: list[Any] | None = None  # what is in it is not read: it must be empty
+    services: list[Any] | None = None  # only an empty list is accepted
     ingresses: list[Any] | None = None  # likewise
 
 
 SHORT_FORM: Final = ("image", "command", "env", "working_dir", "cpu", "memory", "gpu")
-"""Fields that stand for a pod spec of one container."""
+"""Fields that replace a pod spec with one container."""
 
 
 class Submission(Request, kw_only=True):
-    """The body of `POST /api/v1/jobs`. `defaults` holds for every job that says nothing else."""
+    """The body of `POST /api/v1/jobs`. `defaults` apply to fields that a job does not set."""
 
     queue: str | None = None
     job_set: str | None = None
@@ -169,7 +169,7 @@ class Submission(Request, kw_only=True):
 
 
 class Filter(Request, kw_only=True):
-    """Which jobs of a queue an action concerns; an absent field does not restrict."""
+    """Selects jobs of a queue; an absent field does not restrict the selection."""
 
     queue: str | None = None
     job_set: str | None = None
@@ -203,11 +203,11 @@ class Release(Request, kw_only=True):
 class Resubmission(Request, kw_only=True):
     """The body of resubmit: either `ids` or `filter`, and where the new jobs belong.
 
-    `clientId` names the action within the queue and job set, so that a repeat makes no other one.
-    `queue` may be left out where the jobs are all of one queue: then it is that one. `failed`: of
-    the filter, only jobs that failed or were cancelled because another one did, and in whose place
-    no other was submitted; the new ones belong to the same job set and keep their client ids, with
-    the number of the attempt.
+    `clientId` names the action within the queue and job set, so that a repeated request does not
+    create another one. `queue` is optional if all jobs are of one queue. `failed`: of the filter,
+    only jobs that failed, or were cancelled because another job failed, and that have not been
+    resubmitted; the new jobs belong to the same job set and have the old client ids with the number
+    of the attempt.
     """
 
     ids: list[str] | None = None
@@ -262,7 +262,7 @@ class Cordon(Request, kw_only=True):
     reason: Reason | None = None
 
 
-class Mark(Request, kw_only=True):
+class ExecutorCordon(Request, kw_only=True):
     """The body of `PUT /api/v1/executors/{executor}` and `.../nodes/{node}`."""
 
     cordoned: bool | None = None
@@ -279,7 +279,7 @@ REQUIRED: Final[dict[type, tuple[str, ...]]] = {
     Release: ("ids",),
     Reprioritization: ("priority",),
     Resubmission: ("jobSet",),
-    Mark: ("cordoned",),
+    ExecutorCordon: ("cordoned",),
     Permission: ("subjects", "verbs"),
 }
-"""What must be there although its field may be absent."""
+"""Required fields by type, by their names in JSON."""

@@ -1,4 +1,4 @@
-"""From a job that was submitted once to the one that is submitted again in its place. Pure."""
+"""Resubmission: the new job that replaces a job, with its id and client id."""
 
 import hashlib
 from collections.abc import Collection, Mapping
@@ -11,7 +11,7 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records import events
 from fairlead_common.domain.records.events import Gang, JobSubmitted
 from fairlead_submit.domain import policy, secret_variables
-from fairlead_submit.domain.policy import Allow
+from fairlead_submit.domain.policy import AllowList
 from fairlead_submit.domain.request_types import CLIENT_ID_MAX
 from fairlead_submit.domain.secret_variables import QueueSecrets
 
@@ -19,23 +19,23 @@ GANG_NAME_MAX: Final = 200
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where the new jobs of an action belong, and whether they keep client ids with a number."""
+    """Where the new jobs of an action belong, and whether they have numbered client ids."""
 
     action: str
     queue: str
     job_set: str
     partition: int
-    allow: Allow | None = None
+    allow: AllowList | None = None
     keeps_client_ids: bool = False
-    secrets: QueueSecrets = secret_variables.NONE
+    secrets: QueueSecrets = secret_variables.NO_SECRETS
 
 
-class Around(msgspec.Struct, frozen=True):
-    """What a job's place among the others of its action says of it.
+class JobContext(msgspec.Struct, frozen=True):
+    """The other jobs of the action, as far as they concern a job.
 
-    `members`: how many of its gang are in the action, `member` how many of these before it.
-    `items`: jobs it waits for that are in the action, with whether they were refused. `succeeded`:
-    jobs it waits for that are done. `ids`: of the jobs in the places of `items`.
+    `members`: the number of members of its gang in the action; `member`: the number before it.
+    `items`: the jobs in its `after` that are in the action, and whether they were refused.
+    `succeeded`: the jobs in its `after` that succeeded. `ids`: the new ids of `items`.
     """
 
     members: int
@@ -45,15 +45,15 @@ class Around(msgspec.Struct, frozen=True):
     ids: Mapping[str, JobId]
 
 
-def action_id(queue: str, job_set: str, client_id: str) -> str:
-    """The id of the action that a client's own id names within a queue and job set."""
+def make_action_id(queue: str, job_set: str, client_id: str) -> str:
+    """The id of the action with this client id within a queue and job set."""
     text = f"{queue}\0{job_set}\0{client_id}".encode()
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
-def next_client_id(client_id: str | None, annotations: Mapping[str, str]) -> str | None:
-    """The client id of a job that was submitted as `trial` and is tried again: `trial~2`, then
-    `trial~3`. None where there is none, or it would be too long.
+def make_next_client_id(client_id: str | None, annotations: Mapping[str, str]) -> str | None:
+    """The client id of the next attempt: after `trial` comes `trial~2`, then `trial~3`. None if
+    there is no client id, or the new one would be too long.
     """
     if client_id is None:
         return None
@@ -64,64 +64,66 @@ def next_client_id(client_id: str | None, annotations: Mapping[str, str]) -> str
     return made if len(made) <= CLIENT_ID_MAX else None
 
 
-def new_id(target: Target, job_id: str, client_id: str | None) -> JobId:
-    """The id of the job that takes this one's place: always the same. That of the client id where
-    it keeps one; else no client id is like it.
+def make_new_id(target: Target, job_id: str, client_id: str | None) -> JobId:
+    """The id of the job that replaces this one, the same at each call: that of its client id if it
+    has one, else an id that no client id has.
     """
-    named = f"{target.action}\0{job_id}"
+    name = f"{target.action}\0{job_id}"
     if target.keeps_client_ids:
-        named = f"again\0{job_id}" if client_id is None else client_id
-    return ids.client_job_id(target.partition, target.queue, target.job_set, named)
+        name = f"again\0{job_id}" if client_id is None else client_id
+    return ids.client_job_id(target.partition, target.queue, target.job_set, name)
 
 
-def again(
-    old: JobSubmitted, target: Target, around: Around, classes: Collection[str]
+def make_new_job(
+    old: JobSubmitted, target: Target, context: JobContext, classes: Collection[str]
 ) -> JobSubmitted | str:
-    """The new job, or why there is none.
+    """The new job, or the reason why there is none.
 
-    A gang has another name, as the first one may still be there, and no more members than are
-    submitted again. What waited for a job of the action waits for the one in its place.
+    Its gang has a new name, since the old gang perhaps still exists, and only the members that are
+    resubmitted. A job that waited for a job of the action waits for the replacement.
     """
     if old.priority_class not in classes:
-        return f"its class {old.priority_class!r} is no longer configured"
+        return f"its priority class {old.priority_class!r} is no longer configured"
     after: list[JobId] = []
     for job_id in old.after:
-        if around.items.get(job_id, True) and job_id not in around.succeeded:
-            return f"it waits for job {job_id}, which is neither done nor submitted again with it"
-        if not around.items.get(job_id, True):
-            after.append(around.ids[job_id])
-    spec = secret_variables.again(bytes(old.spec), target.secrets)
+        if context.items.get(job_id, True) and job_id not in context.succeeded:
+            return (
+                f"it waits for job {job_id}, which has not succeeded and is not resubmitted with it"
+            )
+        if not context.items.get(job_id, True):
+            after.append(context.ids[job_id])
+    spec = secret_variables.refresh_secrets(bytes(old.spec), target.secrets)
     if isinstance(spec, str):
         return spec
     shape = old.shape
     if target.allow is not None:
         document = msgspec.json.decode(old.spec, type=dict[str, object])
-        closed = policy.check(target.allow, old.namespace, document)
-        if closed:
-            return f"its {closed[0].pointer.strip('/')} {closed[0].detail}"
+        errors = policy.check_allowed(target.allow, old.namespace, document)
+        if errors:
+            return f"its {errors[0].pointer.strip('/')} {errors[0].detail}"
         if target.allow.nodes is not None:
-            shape = policy.on_nodes(shape, target.allow.nodes)
-    client_id = next_client_id(old.client_id, old.annotations)
+            shape = policy.restrict_to_nodes(shape, target.allow.nodes)
+    client_id = make_next_client_id(old.client_id, old.annotations)
     return msgspec.structs.replace(
         old,
         shape=shape,
         spec=msgspec.Raw(spec),
-        job_id=new_id(target, old.job_id, client_id),
+        job_id=make_new_id(target, old.job_id, client_id),
         client_id=client_id if target.keeps_client_ids else None,
         after=tuple(after),
-        gang=_gang(old.gang, target, around),
+        gang=_make_gang(old.gang, target, context),
         annotations={**old.annotations, events.RESUBMITTED_FROM: old.job_id},
     )
 
 
-def _gang(old: Gang | None, target: Target, around: Around) -> events.Gang | None:
+def _make_gang(old: Gang | None, target: Target, context: JobContext) -> events.Gang | None:
     if old is None:
         return None
-    size = max(1, min(old.size, around.members))
+    size = max(1, min(old.size, context.members))
     return msgspec.structs.replace(
         old,
         name=f"{old.name[:GANG_NAME_MAX]}~{target.action[:12]}",
         size=size,
         min_size=None if old.min_size is None else min(old.min_size, size),
-        member=around.member,
+        member=context.member,
     )

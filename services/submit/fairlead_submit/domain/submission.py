@@ -1,27 +1,33 @@
-"""From a submission to events with ids, or to everything that is wrong with it. Pure."""
+"""From a submission to events with ids, or to all its errors."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from fairlead_common.domain import ids
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.ids import JobId
+from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import events
 from fairlead_submit.domain import name_rules, secret_variables, validation
-from fairlead_submit.domain.decoding import invalid
-from fairlead_submit.domain.job_templates import Template, Templates
-from fairlead_submit.domain.policy import Limits
+from fairlead_submit.domain.decoding import Decoder, validation_problem
+from fairlead_submit.domain.job_templates import JobTemplate, JobTemplates
+from fairlead_submit.domain.policy import JobDefaults, JobPolicy, Limits
 from fairlead_submit.domain.request_types import Job, Submission
 from fairlead_submit.domain.secret_variables import QueueSecrets
 
+OFFLINE_JOBS_MAX: Final = 5_000_000
+_CONTAINERS: Final = ("containers", "initContainers")
+_decoder: Final = Decoder(Submission)
 
-class Prepared(msgspec.Struct, frozen=True):
-    """Jobs that are ready for the log, in the order given.
 
-    `outside`: ids named by `after` that are not of this request, with the pointer of the first.
+class PreparedSubmission(msgspec.Struct, frozen=True):
+    """Jobs that are ready for the log, in the given order.
+
+    `outside`: ids in `after` of jobs outside this request, with the pointer of the first.
     """
 
     queue: str
@@ -31,64 +37,68 @@ class Prepared(msgspec.Struct, frozen=True):
     outside: dict[JobId, str]
 
 
-class Place(msgspec.Struct, frozen=True):
-    """What the ids of a submission are made of."""
+class IdSource(msgspec.Struct, frozen=True):
+    """What new job ids are made from."""
 
     now_ms: int
     random_79: int
 
 
-def prepare(
+def prepare_submission(
     request: Submission,
     known: list[FieldError],
-    templates: Templates,
+    templates: JobTemplates,
     limits: Limits,
-    place: Place,
-    secrets: QueueSecrets = secret_variables.NONE,
-) -> tuple[Prepared, list[FieldError]]:
-    """The jobs as events, and every fault, `known` ones first.
+    source: IdSource,
+    secrets: QueueSecrets = secret_variables.NO_SECRETS,
+) -> tuple[PreparedSubmission, list[FieldError]]:
+    """The jobs as events, and every error, `known` ones first.
 
-    Whether the queue exists is not known here. The jobs mean nothing when there are faults.
-    Raises a `Problem` itself: 422 when there are very many, 413 for jobs that take too much room.
+    Whether the queue exists is not checked here. If there are errors, the jobs have no meaning.
+    Raises a 422 `Problem` for too many errors, and a 413 for jobs that exceed the size limit.
     """
     found: list[FieldError] = []
     queue, job_set = request.queue, request.job_set
     if queue is None:
         found.append(FieldError("/queue", "is missing"))
-    elif detail := name_rules.queue(queue):
+    elif detail := name_rules.check_name(queue):
         found.append(FieldError("/queue", detail))
     if job_set is None:
         found.append(FieldError("/jobSet", "is missing"))
-    elif detail := name_rules.job_set(job_set):
+    elif detail := name_rules.check_job_set_name(job_set):
         found.append(FieldError("/jobSet", detail))
     jobs = request.jobs or []
-    found += _count_faults(request.jobs, limits.jobs_max)
+    found += _check_count(request.jobs, limits.jobs_max)
     if len(jobs) > limits.jobs_max:
         jobs = []
     if request.defaults is not None and request.defaults.client_id is not None:
-        found.append(FieldError("/defaults/clientId", "would name every job alike"))
+        found.append(
+            FieldError(
+                "/defaults/clientId", "is not allowed: every job would have the same clientId"
+            )
+        )
     client_ids = _take_client_ids(jobs, request.defaults)
     batch = _Batch(queue or "", job_set or "", client_ids)
-    shared = templates.shared(queue or "", request.defaults, secrets)
-    batch.use(limits.events_bytes_max, (templates.of(job, shared) for job in jobs))
-    batch.name(place)
+    shared = templates.make_shared_terms(queue or "", request.defaults, secrets)
+    batch.add_templates(limits.events_bytes_max, (templates.get(job, shared) for job in jobs))
+    batch.assign_ids(source)
     batch.resolve_after(limits.after_max)
     batch.check_gangs()
-    return batch.prepared(), [*known, *validation.further([*found, *batch.found], known)]
+    return batch.make_result(), [*known, *validation.without_implied([*found, *batch.found], known)]
 
 
-def _count_faults(jobs: Sequence[Job] | None, jobs_max: int) -> list[FieldError]:
+def _check_count(jobs: Sequence[Job] | None, jobs_max: int) -> list[FieldError]:
     if jobs is None:
         return [FieldError("/jobs", "is missing")]
     if not jobs:
-        return [FieldError("/jobs", "holds no job")]
+        return [FieldError("/jobs", "has no job; at least one is required")]
     if len(jobs) > jobs_max:
-        return [FieldError("/jobs", f"holds {len(jobs)} jobs; at most {jobs_max} are allowed")]
+        return [FieldError("/jobs", f"has {len(jobs)} jobs; at most {jobs_max} are allowed")]
     return []
 
 
 def _take_client_ids(jobs: Sequence[Job], defaults: Job | None) -> list[str | None]:
-    """Jobs that are alike but for their client ids then share a template."""
+    """Remove and return the client ids, so that otherwise equal jobs share a template."""
     client_ids = [job.client_id for job in jobs]
     for job in jobs:
         job.client_id = None
@@ -106,14 +116,14 @@ class _Batch:
         self._job_set = job_set
         self._partition = ids.job_set_partition(queue, job_set)
         self._client_ids = client_ids
-        self._templates: list[Template] = []
+        self._templates: list[JobTemplate] = []
         self._ids: list[JobId] = []
         self._after: dict[int, tuple[JobId, ...]] = {}
         self._outside: dict[JobId, str] = {}
         self._gangs: dict[int, events.Gang] = {}
 
-    def use(self, bytes_max: int, templates: Iterable[Template]) -> None:
-        """What becomes of each job, and what is wrong with each, until it is too much."""
+    def add_templates(self, bytes_max: int, templates: Iterable[JobTemplate]) -> None:
+        """Add each job's template and errors. Raises a 413 or 422 `Problem` at the limits."""
         size = 0
         for index, template in enumerate(templates):
             self._templates.append(template)
@@ -124,76 +134,80 @@ class _Batch:
                     FieldError(f"/jobs/{index}{fault.pointer}", fault.detail)
                     for fault in template.faults
                 ]
-                if len(self.found) >= validation.FAULTS_MAX:
-                    raise invalid(self.found)
+                if len(self.found) >= validation.ERRORS_MAX:
+                    raise validation_problem(self.found)
         if size > bytes_max:
             raise Problem(
                 "too-large",
-                f"With what they share, the jobs take {size} bytes; at most {bytes_max} are"
-                " allowed in one request. Send them in several.",
+                f"With their defaults, the jobs take {size} bytes; at most {bytes_max} are allowed"
+                " in one request. Send them in several requests.",
             )
 
-    def name(self, place: Place) -> None:
-        """Give every job its id: derived from its client id, else a fresh one."""
+    def assign_ids(self, source: IdSource) -> None:
+        """Assign an id to every job: derived from its client id, or a new one."""
         given = [client_id for client_id in self._client_ids if client_id is not None]
         if not "".join(given).isprintable():
-            odd = {text for text in given if not text.isprintable()}
-            self._say_of(odd, "holds characters that cannot be printed")
+            unprintable = {text for text in given if not text.isprintable()}
+            self._report_client_ids(unprintable, "contains characters that are not printable")
         if len(set(given)) < len(given):
-            twice = {text for text, count in Counter(given).items() if count > 1}
-            self._say_of(twice, "names several jobs of this request")
+            repeated = {text for text, count in Counter(given).items() if count > 1}
+            self._report_client_ids(repeated, "is the clientId of several jobs of this request")
         derived = ids.client_job_ids(self._partition, self._queue, self._job_set, given)
         if len(given) == len(self._client_ids):
             self._ids = derived
             return
         named = iter(derived)
         self._ids = [
-            ids.new_job_id(self._partition, place.now_ms, place.random_79 + index)
+            ids.new_job_id(self._partition, source.now_ms, source.random_79 + index)
             if client_id is None
             else next(named)
             for index, client_id in enumerate(self._client_ids)
         ]
 
-    def _say_of(self, client_ids: set[str], detail: str) -> None:
+    def _report_client_ids(self, client_ids: set[str], detail: str) -> None:
         self.found += [
-            FieldError(f"/jobs/{index}/clientId", f"{validation.shown(text)} {detail}")
+            FieldError(f"/jobs/{index}/clientId", f"{validation.quote(text)} {detail}")
             for index, text in enumerate(self._client_ids)
             if text in client_ids
         ]
 
     def resolve_after(self, after_max: int) -> None:
-        """Find the ids of what jobs wait for. A job stands behind those it names."""
+        """Find the ids of the jobs in `after`, which precede the job in the request."""
         waiting = [n for n, template in enumerate(self._templates) if template.after]
         if not waiting:
             return
         count = sum(len(self._templates[index].after) for index in waiting)
         if count > after_max:
-            detail = f"name {count} others in `after`; at most {after_max} are allowed"
+            detail = f"have {count} entries in `after`; at most {after_max} are allowed"
             self.found.append(FieldError("/jobs", detail))
             return
         places = {text: index for index, text in enumerate(self._client_ids) if text is not None}
         for index in waiting:
             names_given = self._templates[index].after
             self._after[index] = tuple(
-                self._resolved(text, f"/jobs/{index}/after/{number}", index, places)
+                self._resolve(text, f"/jobs/{index}/after/{number}", index, places)
                 for number, text in enumerate(names_given)
             )
 
-    def _resolved(self, text: str, pointer: str, index: int, places: dict[str, int]) -> JobId:
+    def _resolve(self, text: str, pointer: str, index: int, places: dict[str, int]) -> JobId:
         at = places.get(text)
         if at is None:
-            job_id = self._known_elsewhere(text)
+            job_id = self._make_outside_id(text)
             self._outside.setdefault(job_id, pointer)
             return job_id
         if at >= index:
-            what = "is this job itself" if at == index else f"is job {at}, which comes later"
+            what = (
+                "is this job itself"
+                if at == index
+                else f"is job {at}, which is later in the request"
+            )
             self.found.append(
-                FieldError(pointer, f"{what}; a job stands behind those it waits for")
+                FieldError(pointer, f"{what}; a job must follow the jobs that it waits for")
             )
         return self._ids[at]
 
-    def _known_elsewhere(self, text: str) -> JobId:
-        """A job id of this job set as it is; anything else is a client id."""
+    def _make_outside_id(self, text: str) -> JobId:
+        """The text itself if it is a job id of this job set, else the id for this client id."""
         if len(text) == ids.JOB_ID_LENGTH:
             try:
                 if ids.partition_of_job(text) == self._partition:
@@ -203,8 +217,8 @@ class _Batch:
         return ids.client_job_id(self._partition, self._queue, self._job_set, text)
 
     def check_gangs(self) -> None:
-        """Members of a gang agree on its terms and pool, are no more than it says, and have a
-        number each if they say so or are all there.
+        """Check that the members of each gang agree on its fields and their pool, do not exceed its
+        size, and have distinct member numbers. Assign numbers to a complete gang without any.
         """
         first: dict[str, events.JobSubmitted] = {}
         members: dict[str, list[int]] = {}
@@ -215,39 +229,39 @@ class _Batch:
             leader = first.setdefault(gang.name, template.event)
             known = members.setdefault(gang.name, [])
             known.append(index)
-            name = validation.shown(gang.name)
+            name = validation.quote(gang.name)
             if not _agree(leader.gang, gang):
-                detail = f"says of gang {name} something else than the member before it"
+                detail = f"differs from the `gang` of another member of {name}"
                 self.found.append(FieldError(f"/jobs/{index}/gang", detail))
             elif leader.pool != template.event.pool:
-                detail = f"differs from the pool {leader.pool!r} of the other members of {name}"
+                detail = f"differs from {leader.pool!r}, the pool of other members of gang {name}"
                 self.found.append(FieldError(f"/jobs/{index}/pool", detail))
             elif len(known) == gang.size + 1:
-                detail = f"is {gang.size}, but the request has more members of {name}"
+                detail = f"is {gang.size}, but the request has more members of gang {name}"
                 self.found.append(FieldError(f"/jobs/{index}/gang/size", detail))
         for indexes in members.values():
             self._number(indexes)
 
     def _number(self, members: list[int]) -> None:
-        """Members that say no number get their place; not when others may come elsewhere."""
+        """Check the member numbers of a gang. Without any, assign them if the gang is complete."""
         gangs = {index: gang for index in members if (gang := self._templates[index].event.gang)}
-        said = Counter(gang.member for gang in gangs.values())
-        if said.keys() == {None}:
+        numbers = Counter(gang.member for gang in gangs.values())
+        if numbers.keys() == {None}:
             if len(members) == gangs[members[0]].size:
                 for number, (index, gang) in enumerate(gangs.items()):
                     self._gangs[index] = msgspec.structs.replace(gang, member=number)
             return
         for index, gang in gangs.items():
-            pointer, name = f"/jobs/{index}/gang/member", validation.shown(gang.name)
+            pointer, name = f"/jobs/{index}/gang/member", validation.quote(gang.name)
             if gang.member is None:
                 self.found.append(
-                    FieldError(pointer, f"is missing; other members of {name} say theirs")
+                    FieldError(pointer, f"is missing; other members of {name} have it")
                 )
-            elif said[gang.member] > 1:
-                detail = f"is {gang.member}, as is that of another member of {name}"
+            elif numbers[gang.member] > 1:
+                detail = f"is {gang.member}, the number of another member of {name}"
                 self.found.append(FieldError(pointer, detail))
 
-    def prepared(self) -> Prepared:
+    def make_result(self) -> PreparedSubmission:
         """The jobs as events."""
         replace = msgspec.structs.replace
         jobs = [
@@ -260,7 +274,7 @@ class _Batch:
             jobs[index] = replace(jobs[index], gang=gang)
         for index, after in self._after.items():
             jobs[index] = replace(jobs[index], after=after)
-        return Prepared(
+        return PreparedSubmission(
             queue=self._queue,
             job_set=self._job_set,
             partition=self._partition,
@@ -270,5 +284,63 @@ class _Batch:
 
 
 def _agree(one: events.Gang | None, other: events.Gang) -> bool:
-    """Whether two members say the same of their gang."""
+    """Whether two members have the same `gang` except for their member numbers."""
     return one is not None and msgspec.structs.replace(one, member=other.member) == other
+
+
+def prepare_events(
+    request: Mapping[str, Any],  # JSON
+    priority_classes: tuple[PriorityClass, ...],
+    job_defaults: Mapping[str, Any],  # the setting `jobDefaults`
+    first_number: int,
+) -> tuple[list[events.JobSubmitted], dict[JobId, str], list[FieldError]]:
+    """The events of one submission, the jobs elsewhere that it names, and every fault.
+
+    Environments are ignored: they decide nothing, and secrets are known to the service only.
+    `first_number` makes the ids of jobs without a client id differ between submissions. Raises
+    `msgspec.ValidationError` for `job_defaults` that are not valid.
+    """
+    policy = JobPolicy(
+        priority_classes=priority_classes,
+        job_defaults=msgspec.convert(job_defaults, JobDefaults),
+        limits=Limits(jobs_max=OFFLINE_JOBS_MAX, events_bytes_max=2**62, after_max=2**62),
+    )
+    body = msgspec.json.encode(_without_environments(request))
+    try:
+        decoded, known = _decoder(body)
+        prepared, found = prepare_submission(
+            decoded, known, JobTemplates(policy), policy.limits, IdSource(0, first_number)
+        )
+    except Problem as problem:
+        return [], {}, problem.field_errors or [FieldError("", problem.detail)]
+    return prepared.jobs, prepared.outside, found
+
+
+def _without_environments(request: Mapping[str, Any]) -> dict[str, Any]:
+    made = dict(request)
+    if isinstance(made.get("defaults"), dict):
+        made["defaults"] = _without_environment(made["defaults"])
+    if isinstance(made.get("jobs"), list):
+        made["jobs"] = [_without_environment(job) for job in made["jobs"]]
+    return made
+
+
+def _without_environment(job: object) -> object:
+    if not isinstance(job, dict):
+        return job
+    made = {name: value for name, value in job.items() if name != "env"}
+    spec = made.get("podSpec")
+    if isinstance(spec, dict):
+        made["podSpec"] = {
+            name: [_without_env(container) for container in value]
+            if name in _CONTAINERS and isinstance(value, list)
+            else value
+            for name, value in spec.items()
+        }
+    return made
+
+
+def _without_env(container: object) -> object:
+    if not isinstance(container, dict):
+        return container
+    return {name: value for name, value in container.items() if name != "env"}

@@ -1,105 +1,104 @@
-"""Every fault of a document against a type, with JSON pointers; the slow path of decoding.
+"""Validation of a parsed JSON document against a type: all errors, each with a JSON pointer.
 
-msgspec decodes fast and stops at the first fault. When it did, `examine` walks the parsed document
-beside the type, names all that is wrong, and leaves a copy without it, so that what remains can
-still be checked further and one answer tells everything.
+msgspec decodes fast and stops at the first error. After that, `validate_document` walks the
+document and the type in parallel and collects every error. It returns a copy without the invalid
+parts, so that the rest can be checked further and one response reports everything.
 """
 
-import json
 import math
-from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from typing import Final
 
-import msgspec
 from msgspec import inspect
 
 from fairlead_common.domain.errors import FieldError
 
 DEPTH_MAX: Final = 64
-"""Deepest nesting of anything: more cannot be meant."""
+"""Maximum nesting depth of a document."""
 
-FAULTS_MAX: Final = 1_000
-"""Whoever has made so many mistakes is told of these first."""
+ERRORS_MAX: Final = 1_000
+"""Validation stops after this number of errors."""
 
 VALUES_MAX: Final = 2_000_000
-"""Most values of a document that are looked at."""
+"""Validation stops after this number of values."""
 
-SHOWN_MAX: Final = 60
+QUOTE_LENGTH_MAX: Final = 60
 _MISSING: Final = object()
 
 
-def escape(part: str) -> str:
-    """One step of an RFC 6901 pointer."""
+def escape_pointer(part: str) -> str:
+    """The name as one reference token of a JSON pointer (RFC 6901)."""
     return part.replace("~", "~0").replace("/", "~1")
 
 
-def shown(text: object) -> str:
-    """The text as a message quotes it: bounded, and without anything that could confuse."""
+def quote(text: object) -> str:
+    """The value as a message quotes it: escaped, and limited in length."""
     quoted = repr(text)
-    return quoted if len(quoted) <= SHOWN_MAX else quoted[: SHOWN_MAX - 3] + "..."
+    return quoted if len(quoted) <= QUOTE_LENGTH_MAX else quoted[: QUOTE_LENGTH_MAX - 3] + "..."
 
 
-def further(found: Iterable[FieldError], known: Iterable[FieldError]) -> list[FieldError]:
-    """Faults of a second check that do not merely follow from `known` ones.
+def without_implied(found: Iterable[FieldError], known: Iterable[FieldError]) -> list[FieldError]:
+    """The errors of a second check that do not follow from the `known` ones.
 
-    Those follow that are at the same place, inside it or around it.
+    An error follows from a known one if it is at the same place, inside it or around it.
     """
     places = {fault.pointer for fault in known}
-    around = {above for pointer in places for above in _upwards(pointer)}
+    around = {above for pointer in places for above in _enclosing_pointers(pointer)}
     return [
         fault
         for fault in found
-        if fault.pointer not in around and places.isdisjoint(_upwards(fault.pointer))
+        if fault.pointer not in around and places.isdisjoint(_enclosing_pointers(fault.pointer))
     ]
 
 
-def _upwards(pointer: str) -> list[str]:
-    """The place itself, and everything that it is inside of."""
+def _enclosing_pointers(pointer: str) -> list[str]:
+    """The pointer itself and the pointers of everything around it."""
     parts = pointer.split("/")[: DEPTH_MAX + 2]
     return ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
-def examine(document: object, kind: type, at: str = "") -> tuple[list[FieldError], object]:
-    """All faults of a parsed document, and a copy without what is wrong in it.
+def validate_document(
+    document: object, kind: type, at: str = ""
+) -> tuple[list[FieldError], object]:
+    """All errors of a parsed document, and a copy without its invalid parts.
 
-    `kind` is any type that msgspec can decode; `at` is the pointer of the document itself. Nothing
-    is left when the document is wrong as a whole, or in more than `FAULTS_MAX` places.
+    `kind` is any type that msgspec can decode; `at` is the pointer of the document itself. The copy
+    is null if the document is invalid as a whole or has more than `ERRORS_MAX` errors.
     """
-    found = _Found()
+    found = _ErrorList()
     try:
-        kept = _walk(document, _info(kind), at, found, 0)
-    except _EnoughError:
+        kept = _walk(document, _type_info(kind), at, found, 0)
+    except _LimitReachedError:
         kept = _MISSING
     return found.faults, None if kept is _MISSING else kept
 
 
-class _EnoughError(Exception):
-    """There is no use in looking further."""
+class _LimitReachedError(Exception):
+    """The limit of errors or values was reached."""
 
 
-class _Found:
-    """The faults so far; bounds them, and the work of finding them."""
+class _ErrorList:
+    """The errors found so far. Limits their number and the number of values."""
 
     def __init__(self) -> None:
         self.faults: list[FieldError] = []
         self._left = VALUES_MAX
 
-    def say(self, pointer: str, detail: str) -> None:
+    def add(self, pointer: str, detail: str) -> None:
         self.faults.append(FieldError(pointer, detail))
-        if len(self.faults) >= FAULTS_MAX:
-            raise _EnoughError
+        if len(self.faults) >= ERRORS_MAX:
+            raise _LimitReachedError
 
-    def look(self) -> None:
+    def count_value(self) -> None:
         self._left -= 1
         if self._left < 0:
-            self.say("", f"has more than {VALUES_MAX} values; the rest was not looked at")
-            raise _EnoughError
+            self.add("", f"has more than {VALUES_MAX} values; the rest was not checked")
+            raise _LimitReachedError
 
 
-def nesting(document: object) -> int:
-    """How deep a parsed document is nested."""
+def measure_depth(document: object) -> int:
+    """The nesting depth of a parsed document."""
     depth, level = 0, [document]
     while level:
         depth += 1
@@ -113,15 +112,15 @@ def nesting(document: object) -> int:
 
 
 @cache
-def _info(kind: type) -> inspect.Type:
+def _type_info(kind: type) -> inspect.Type:
     return inspect.type_info(kind)
 
 
-def _walk(value: object, info: inspect.Type, at: str, found: _Found, depth: int) -> object:
-    """`value` without its faulty parts, or `_MISSING` if it is wrong as a whole."""
-    found.look()
+def _walk(value: object, info: inspect.Type, at: str, found: _ErrorList, depth: int) -> object:
+    """`value` without its invalid parts, or `_MISSING` if it is invalid as a whole."""
+    found.count_value()
     if depth > DEPTH_MAX:
-        found.say(at, f"is nested more than {DEPTH_MAX} deep")
+        found.add(at, f"is nested more than {DEPTH_MAX} deep")
         return _MISSING
     match info:
         case inspect.Metadata(type=inner):
@@ -138,43 +137,43 @@ def _walk(value: object, info: inspect.Type, at: str, found: _Found, depth: int)
             return _walk_list(value, info, inner, at, found, depth)
         case inspect.AnyType() | inspect.RawType():
             return _walk_any(value, at, found, depth)
-    detail = _scalar_fault(value, info)
+    detail = _check_scalar(value, info)
     if detail is None:
         return value
-    found.say(at, detail)
+    found.add(at, detail)
     return _MISSING
 
 
 def _walk_union(
-    value: object, types: Iterable[inspect.Type], at: str, found: _Found, depth: int
+    value: object, types: Iterable[inspect.Type], at: str, found: _ErrorList, depth: int
 ) -> object:
     choices = [info for info in types if not isinstance(info, inspect.NoneType)]
     if value is None and len(choices) < len(list(types)):
         return None
-    fitting = [info for info in choices if _fits(value, info)]
+    fitting = [info for info in choices if _has_type(value, info)]
     if fitting:
         return _walk(value, fitting[0], at, found, depth)
-    names = " or ".join(dict.fromkeys(_name(info) for info in choices))
-    found.say(at, f"is {_name_of(value)}; {names} is expected")
+    names = " or ".join(dict.fromkeys(_describe_type(info) for info in choices))
+    found.add(at, f"is {_describe_value(value)}; {names} is expected")
     return _MISSING
 
 
 def _walk_struct(
-    value: dict[str, object], info: inspect.StructType, at: str, found: _Found, depth: int
+    value: dict[str, object], info: inspect.StructType, at: str, found: _ErrorList, depth: int
 ) -> object:
     known = {field.encode_name: field for field in info.fields}
     kept: dict[str, object] = {}
     for name, item in value.items():
-        place = f"{at}/{escape(name)}"
+        place = f"{at}/{escape_pointer(name)}"
         if name in known:
             checked = _walk(item, known[name].type, place, found, depth + 1)
             if checked is not _MISSING:
                 kept[name] = checked
         elif info.forbid_unknown_fields:
-            found.say(place, "is not a field that is known here")
+            found.add(place, "is not a known field")
     missing = [f for f in info.fields if f.required and f.encode_name not in value]
     for field in missing:
-        found.say(f"{at}/{escape(field.encode_name)}", "is missing")
+        found.add(f"{at}/{escape_pointer(field.encode_name)}", "is missing")
     whole = all(f.encode_name in kept for f in info.fields if f.required)
     return kept if whole else _MISSING
 
@@ -184,17 +183,17 @@ def _walk_dict(
     info: inspect.DictType,
     inner: inspect.Type,
     at: str,
-    found: _Found,
+    found: _ErrorList,
     depth: int,
 ) -> object:
     if info.max_length is not None and len(value) > info.max_length:
-        found.say(at, f"has {len(value)} entries; at most {info.max_length} are allowed")
+        found.add(at, f"has {len(value)} entries; at most {info.max_length} are allowed")
         return _MISSING
     kept: dict[str, object] = {}
     for name, item in value.items():
-        place = f"{at}/{escape(name)}"
+        place = f"{at}/{escape_pointer(name)}"
         if "\0" in name:
-            found.say(place, "has a NUL character in its name")
+            found.add(place, "has a NUL character in its name")
             continue
         checked = _walk(item, inner, place, found, depth + 1)
         if checked is not _MISSING:
@@ -207,36 +206,36 @@ def _walk_list(
     info: inspect.ListType | inspect.VarTupleType,
     inner: inspect.Type,
     at: str,
-    found: _Found,
+    found: _ErrorList,
     depth: int,
 ) -> object:
     if info.max_length is not None and len(value) > info.max_length:
-        found.say(at, f"has {len(value)} entries; at most {info.max_length} are allowed")
+        found.add(at, f"has {len(value)} entries; at most {info.max_length} are allowed")
         return _MISSING
-    # What is wrong as a whole leaves an empty thing behind, so that the others keep their place.
-    may_be_blank = isinstance(inner, inspect.StructType) and not any(
+    # An invalid item is replaced by an empty one, so that the indexes of the others do not change.
+    can_be_empty = isinstance(inner, inspect.StructType) and not any(
         field.required for field in inner.fields
     )
     kept = [
         _walk(item, inner, f"{at}/{index}", found, depth + 1) for index, item in enumerate(value)
     ]
-    if not may_be_blank and _MISSING in kept:
+    if not can_be_empty and _MISSING in kept:
         return _MISSING
     return [{} if item is _MISSING else item for item in kept]
 
 
-def _walk_any(value: object, at: str, found: _Found, depth: int) -> object:
-    """Whatever it is, it may hold no NUL and not be nested without end."""
-    found.look()
+def _walk_any(value: object, at: str, found: _ErrorList, depth: int) -> object:
+    """Check a value of any type: no NUL character, limited nesting."""
+    found.count_value()
     if depth > DEPTH_MAX:
-        found.say(at, f"is nested more than {DEPTH_MAX} deep")
+        found.add(at, f"is nested more than {DEPTH_MAX} deep")
     elif isinstance(value, str) and "\0" in value:
-        found.say(at, "holds a NUL character")
+        found.add(at, "contains a NUL character")
     elif isinstance(value, dict):
         for name, item in value.items():
-            place = f"{at}/{escape(name)}"
+            place = f"{at}/{escape_pointer(name)}"
             if "\0" in name:
-                found.say(place, "has a NUL character in its name")
+                found.add(place, "has a NUL character in its name")
             _walk_any(item, place, found, depth + 1)
     elif isinstance(value, list):
         for index, item in enumerate(value):
@@ -244,26 +243,26 @@ def _walk_any(value: object, at: str, found: _Found, depth: int) -> object:
     return value
 
 
-def _scalar_fault(value: object, info: inspect.Type) -> str | None:
-    """What is wrong with a value that has no parts; None if nothing."""
-    if not _fits(value, info):
-        return f"is {_name_of(value)}; {_name(info)} is expected"
+def _check_scalar(value: object, info: inspect.Type) -> str | None:
+    """The error of a value without parts, or None."""
+    if not _has_type(value, info):
+        return f"is {_describe_value(value)}; {_describe_type(info)} is expected"
     match info:
         case inspect.StrType():
-            return _text_fault(str(value), info)
+            return _check_text(str(value), info)
         case inspect.IntType() | inspect.FloatType():
             assert isinstance(value, int | float)
-            return _number_fault(value, info)
+            return _check_number(value, info)
         case inspect.EnumType(cls=cls):
-            return _word_fault(value, [member.value for member in cls])
+            return _check_choice(value, [member.value for member in cls])
         case inspect.LiteralType(values=values):
-            return _word_fault(value, list(values))
+            return _check_choice(value, list(values))
     return None
 
 
-def _text_fault(text: str, info: inspect.StrType) -> str | None:
+def _check_text(text: str, info: inspect.StrType) -> str | None:
     if "\0" in text:
-        return "holds a NUL character"
+        return "contains a NUL character"
     if info.max_length is not None and len(text) > info.max_length:
         return f"has {len(text)} characters; at most {info.max_length} are allowed"
     if info.min_length is not None and len(text) < info.min_length:
@@ -271,29 +270,29 @@ def _text_fault(text: str, info: inspect.StrType) -> str | None:
     return None
 
 
-def _number_fault(number: int | float, info: inspect.IntType | inspect.FloatType) -> str | None:
+def _check_number(number: int | float, info: inspect.IntType | inspect.FloatType) -> str | None:
     if isinstance(number, float) and not math.isfinite(number):  # an integer may exceed a float
         return "is not a finite number"
     if info.ge is not None and number < info.ge:
-        return f"is {shown(number)}; at least {info.ge} is expected"
+        return f"is {quote(number)}; at least {info.ge} is expected"
     if info.gt is not None and number <= info.gt:
-        return f"is {shown(number)}; more than {info.gt} is expected"
+        return f"is {quote(number)}; more than {info.gt} is expected"
     if info.le is not None and number > info.le:
-        return f"is {shown(number)}; at most {info.le} is allowed"
+        return f"is {quote(number)}; at most {info.le} is allowed"
     return None
 
 
-def _word_fault(value: object, words: list[object]) -> str | None:
+def _check_choice(value: object, words: list[object]) -> str | None:
     if value in words:
         return None
-    return f"is {shown(value)}; one of {', '.join(map(str, words))} is expected"
+    return f"is {quote(value)}; one of {', '.join(map(str, words))} is expected"
 
 
-def _fits(value: object, info: inspect.Type) -> bool:
-    """Whether the value is of the right kind, whatever it holds."""
+def _has_type(value: object, info: inspect.Type) -> bool:
+    """Whether the value has this type, whatever its content."""
     match info:
         case inspect.Metadata(type=inner):
-            return _fits(value, inner)
+            return _has_type(value, inner)
         case inspect.StructType() | inspect.DictType():
             return isinstance(value, dict)
         case inspect.ListType() | inspect.VarTupleType():
@@ -310,13 +309,13 @@ def _fits(value: object, info: inspect.Type) -> bool:
             return value is None
         case inspect.AnyType() | inspect.RawType():
             return True
-    raise AssertionError(f"no request has a part of type {info}")
+    raise AssertionError(f"no request type uses {info}")
 
 
-def _name(info: inspect.Type) -> str:
+def _describe_type(info: inspect.Type) -> str:
     match info:
         case inspect.Metadata(type=inner):
-            return _name(inner)
+            return _describe_type(inner)
         case inspect.StructType() | inspect.DictType():
             return "an object"
         case inspect.ListType() | inspect.VarTupleType():
@@ -332,87 +331,17 @@ def _name(info: inspect.Type) -> str:
     return "something else"
 
 
-def _name_of(value: object) -> str:
+def _describe_value(value: object) -> str:
     match value:
         case None:
             return "null"
         case bool():
             return "true" if value else "false"
         case int() | float():
-            return f"the number {shown(value)}"
+            return f"the number {quote(value)}"
         case str():
-            return f"the text {shown(value)}"
+            return f"the text {quote(value)}"
         case list():
             return "a list"
         case _:
             return "an object"
-
-
-def parse(body: bytes) -> object:
-    """The parsed document. Raises ValueError with a sentence for what is no JSON."""
-    try:
-        return msgspec.json.decode(body)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"The body is not UTF-8 (byte {error.start}).") from None
-    except RecursionError:
-        raise ValueError(f"The body is nested more than {DEPTH_MAX} deep.") from None
-    except (msgspec.DecodeError, ValueError) as error:
-        raise ValueError(f"The body is not JSON that can be read: {error}.") from None
-
-
-class _Repeating(dict[str, object]):
-    """An object in which names stand more than once."""
-
-    names: tuple[str, ...] = ()
-
-
-def repeated(body: bytes) -> list[FieldError]:
-    """Every name that an object says more than once, in a body that `parse` has read.
-
-    Parsers differ in which of the values they take, so nobody can rely on any.
-    """
-    is_repeating = False
-
-    def made(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        nonlocal is_repeating
-        plain = dict(pairs)
-        if len(plain) == len(pairs):
-            return plain
-        is_repeating = True
-        marked = _Repeating(plain)
-        marked.names = tuple(n for n, count in Counter(n for n, _ in pairs).items() if count > 1)
-        return marked
-
-    try:
-        document = json.loads(body.decode(), object_pairs_hook=made, parse_int=float)
-    except (RecursionError, ValueError) as error:
-        return [FieldError("", f"cannot be read: {shown(str(error))}")]
-    return _repeating_names(document) if is_repeating else []
-
-
-def _repeating_names(document: object) -> list[FieldError]:
-    found: list[FieldError] = []
-    left = [("", document)]
-    while left and len(found) < FAULTS_MAX:
-        at, value = left.pop()
-        if isinstance(value, _Repeating):
-            found += [
-                FieldError(f"{at}/{escape(n)}", "is said more than once") for n in value.names
-            ]
-        if isinstance(value, dict):
-            left += [(f"{at}/{escape(name)}", item) for name, item in value.items()]
-        elif isinstance(value, list):
-            left += [(f"{at}/{index}", item) for index, item in enumerate(value)]
-    return found
-
-
-def says_all(body: bytes, again: bytes) -> bool:
-    """Whether all names of a body are in the text made of what was decoded from it.
-
-    Then none was said more than once. False says only that it takes `repeated` to know: a null
-    may have been left out. Colons stand behind names, and in texts, which both have alike unless
-    the body writes a colon in another way.
-    """
-    if b"\\" in body and b"\\u003" in body:
-        return False
-    return body.count(b":") == again.count(b":")

@@ -3,10 +3,10 @@
 from fastapi import APIRouter
 
 from fairlead_submit.http.executor_routes import executor_routes
-from fairlead_submit.http.job_routes import job_routes
 from fairlead_submit.http.queue_routes import queue_routes
 from fairlead_submit.http.secret_routes import secret_routes
 from fairlead_submit.http.sign_in_routes import sign_in_routes
+from fairlead_submit.http.submission_routes import job_routes
 from fairlead_submit.http.token_routes import token_routes
 from fairlead_submit.service.service import Service
 
@@ -16,9 +16,11 @@ def routers(service: Service) -> list[APIRouter]:
     classes = frozenset(item.name for item in service.settings.priority_classes)
     return [
         job_routes(service),
-        queue_routes(service.queues, service.known, service.rights, classes, service.secrets),
+        queue_routes(
+            service.queues, service.job_views, service.permissions, classes, service.secrets
+        ),
         secret_routes(service.queues, service.secrets),
-        executor_routes(service.cordons, service.fleet),
+        executor_routes(service.cordons, service.cluster_view),
         token_routes(service.settings, service.pool, service.identify),
         sign_in_routes(service.settings, service.pool, service.identify),
     ]

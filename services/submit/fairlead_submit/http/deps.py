@@ -20,12 +20,12 @@ def request_context(request: Request) -> RequestContext:
     )
 
 
-async def require_any_queue(rights: QueuePermissions, caller: Caller, verb: str) -> None:
+async def require_any_queue(queue_rights: QueuePermissions, caller: Caller, verb: str) -> None:
     """Raises a 403 `Problem` if there is no queue with which the caller may do this."""
     if caller.scope is None and verb in permissions.list_verbs(caller.roles):
         return
-    reach = await rights.find_scope(caller, verb)
-    if reach.only is not None and not reach.only:
+    scope = await queue_rights.find_scope(caller, verb)
+    if scope.only is not None and not scope.only:
         raise Problem(
             "forbidden",
             f"{caller.name} has the roles: {caller.titles()}; there is no queue that permits him to"

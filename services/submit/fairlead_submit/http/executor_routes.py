@@ -12,18 +12,18 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.records import configuration
 from fairlead_common.domain.records.configuration import Cordon
 from fairlead_submit.domain import name_rules, request_types, validation
-from fairlead_submit.domain.decoding import Decoder, invalid
-from fairlead_submit.http import deps, openapi_schemas, query_parameters, request_body
+from fairlead_submit.domain.decoding import Decoder, validation_problem
+from fairlead_submit.http import deps, openapi_schemas, query_string, request_body
 from fairlead_submit.service import metrics
-from fairlead_submit.service.cluster_view import Fleet
-from fairlead_submit.store.configuration_store import Cordons
+from fairlead_submit.service.cluster_view import ClusterView
+from fairlead_submit.store.configuration_store import CordonStore
 
-_decoder: Final = Decoder(request_types.Mark)
+_decoder: Final = Decoder(request_types.ExecutorCordon)
 
 ExecutorName = Annotated[str, Path(max_length=253)]
 
 
-class MarkView(msgspec.Struct, frozen=True):
+class CordonView(msgspec.Struct, frozen=True):
     """An operator's mark as the API shows it; `node` null: on the whole executor.
 
     Reads that are given `position` know of it.
@@ -37,18 +37,18 @@ class MarkView(msgspec.Struct, frozen=True):
     position: str
 
 
-def executor_routes(cordons: Cordons, fleet: Fleet) -> APIRouter:
+def executor_routes(cordons: CordonStore, cluster_view: ClusterView) -> APIRouter:
     """The routes that mark executors and nodes."""
     router = APIRouter(prefix="/api/v1", tags=["executors"])
     documented: dict[str, Any] = {
         "methods": ["PUT"],
         "responses": {
-            200: openapi_schemas.answer(MarkView, "So it is."),
-            **openapi_schemas.problems(400, 404, 413, 415),
+            200: openapi_schemas.describe_response(CordonView, "So it is."),
+            **openapi_schemas.describe_problems(400, 404, 413, 415),
         },
-        "openapi_extra": openapi_schemas.request_body(request_types.Mark),
+        "openapi_extra": openapi_schemas.describe_body(request_types.ExecutorCordon),
     }
-    mark = _marking(cordons, fleet)
+    mark = _cordon_endpoint(cordons, cluster_view)
 
     async def mark_executor(request: Request, executor: ExecutorName) -> Response:
         return await mark(request, executor, None)
@@ -71,23 +71,23 @@ def executor_routes(cordons: Cordons, fleet: Fleet) -> APIRouter:
     return router
 
 
-def _marking(
-    cordons: Cordons, fleet: Fleet
+def _cordon_endpoint(
+    cordons: CordonStore, cluster_view: ClusterView
 ) -> Callable[[Request, str, str | None], Awaitable[Response]]:
     async def mark(request: Request, executor: str, node: str | None) -> Response:
         caller = deps.request_context(request).caller
         require_role(caller, "operator")
-        query_parameters.of(request)
-        given, found = _decoder(await request_body.read(request))
+        query_string.read_query(request)
+        given, found = _decoder(await request_body.read_body(request))
         metrics.REQUESTS.labels("cordon").inc()
-        found = [*found, *validation.further(_name_faults(executor, node), found)]
+        found = [*found, *validation.without_implied(_check_names(executor, node), found)]
         if given.cordoned is None:
-            found += validation.further([FieldError("/cordoned", "is missing")], found)
+            found += validation.without_implied([FieldError("/cordoned", "is missing")], found)
         if found:
-            raise invalid(found)
+            raise validation_problem(found)
         if given.cordoned:
-            await _require_known(fleet, executor, node)
-        made = await cordons.mark(
+            await _require_known(cluster_view, executor, node)
+        made = await cordons.set_cordon(
             Cordon(
                 executor=executor,
                 node=node,
@@ -96,7 +96,7 @@ def _marking(
                 by=caller.name,
             )
         )
-        shown = MarkView(
+        shown = CordonView(
             executor=made.executor,
             node=made.node,
             cordoned=made.cordoned,
@@ -109,18 +109,18 @@ def _marking(
     return mark
 
 
-def _name_faults(executor: str, node: str | None) -> list[FieldError]:
+def _check_names(executor: str, node: str | None) -> list[FieldError]:
     given = (("executor", executor), ("node", node))
     return [
         FieldError(f"/path/{place}", detail)
         for place, name in given
-        if name is not None and (detail := name_rules.executor(name))
+        if name is not None and (detail := name_rules.check_executor_name(name))
     ]
 
 
-async def _require_known(fleet: Fleet, executor: str, node: str | None) -> None:
+async def _require_known(cluster_view: ClusterView, executor: str, node: str | None) -> None:
     """A mark on a name that nobody has would be a mistake that nobody notices."""
-    seen = await fleet.now()
+    seen = await cluster_view.read()
     if executor not in seen.executors:
         raise Problem("not-found", f"No executor {executor!r} has ever reported.")
     if node is not None and (executor, node) not in seen.nodes:

@@ -47,13 +47,13 @@ class ProviderSession(msgspec.Struct, frozen=True):
     id_token: str
 
 
-def attempt(issuer: Issuer, secrets: Sequence[str], target: str) -> Attempt:
+def begin_attempt(issuer: Issuer, secrets: Sequence[str], target: str) -> Attempt:
     """An attempt with these secrets, each of at least 43 characters."""
     state, nonce, verifier = secrets
     return Attempt(issuer.issuer, state, nonce, verifier, local_path(target))
 
 
-def authorization_url(endpoint: str, issuer: Issuer, begun: Attempt, redirect_uri: str) -> str:
+def make_authorization_url(endpoint: str, issuer: Issuer, begun: Attempt, redirect_uri: str) -> str:
     """Where the provider asks the person to sign in."""
     query = {
         "response_type": "code",
@@ -62,26 +62,26 @@ def authorization_url(endpoint: str, issuer: Issuer, begun: Attempt, redirect_ur
         "scope": " ".join(issuer.scopes),
         "state": begun.state,
         "nonce": begun.nonce,
-        "code_challenge": challenge(begun.verifier),
+        "code_challenge": make_challenge(begun.verifier),
         "code_challenge_method": "S256",
     }
     return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
 
 
-def challenge(verifier: str) -> str:
+def make_challenge(verifier: str) -> str:
     """The code challenge of a verifier, by the method S256 of RFC 7636."""
     digest = hashlib.sha256(verifier.encode()).digest()
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
-def sealed(key: str, begun: Attempt, expires_ms: int) -> str:
+def seal_attempt(key: str, begun: Attempt, expires_ms: int) -> str:
     """The value of the cookie."""
-    return auth.sign(_key(key), msgspec.json.encode(begun).decode(), expires_ms)
+    return auth.sign(_derive_key(key), msgspec.json.encode(begun).decode(), expires_ms)
 
 
-def opened(key: str, cookie: str, state: str, now_ms: int) -> Attempt | None:
+def open_attempt(key: str, cookie: str, state: str, now_ms: int) -> Attempt | None:
     """The attempt of this cookie, if it is ours, not too old, and has this state."""
-    text = auth.verify(_key(key), cookie, now_ms)
+    text = auth.verify(_derive_key(key), cookie, now_ms)
     if text is None:
         return None
     begun = msgspec.json.decode(text, type=Attempt)
@@ -128,6 +128,6 @@ def local_path(target: str) -> str:
     return target if is_local else "/"
 
 
-def _key(key: str) -> str:
+def _derive_key(key: str) -> str:
     """A key for this purpose alone: no token between services is taken for a cookie."""
     return f"sign-in:{key}"

@@ -60,36 +60,36 @@ EXAMPLES: Final[Mapping[type, object]] = MappingProxyType(
             "permissions": [{"subjects": ["ann", "group:physics"], "verbs": ["submit", "cancel"]}],
         },
         request_types.Cordon: {"reason": "the storage is being moved"},
-        request_types.Mark: {"cordoned": True, "reason": "a fan is broken"},
+        request_types.ExecutorCordon: {"cordoned": True, "reason": "a fan is broken"},
     }
 )
 """What somebody might send."""
 
 
-def request_body(
+def describe_body(
     kind: type, *, required: bool = True, lines: type | None = None, example: object = None
 ) -> dict[str, Any]:
     """The `requestBody` of a route that decodes this type, or one of `lines` in each line.
 
     `Any`: OpenAPI as FastAPI has it.
     """
-    content = {openapi.JSON: _body(kind, example)}
+    content = {openapi.JSON: _describe_content(kind, example)}
     if lines is not None:
-        content["application/x-ndjson"] = _body(lines, None)
+        content["application/x-ndjson"] = _describe_content(lines, None)
     return {"requestBody": {"required": required, "content": content}}
 
 
-def _body(kind: type, example: object) -> dict[str, Any]:
+def _describe_content(kind: type, example: object) -> dict[str, Any]:
     shown = EXAMPLES.get(kind) if example is None else example
     schema = openapi.schema(kind, request_types.REQUIRED)
     return {"schema": schema} if shown is None else {"schema": schema, "example": shown}
 
 
-def answer(kind: type, description: str) -> dict[str, Any]:
+def describe_response(kind: type, description: str) -> dict[str, Any]:
     """One entry of a route's `responses`."""
     return openapi.answer(kind, description)
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def describe_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Entries of a route's `responses`."""
     return openapi.problems(*statuses)

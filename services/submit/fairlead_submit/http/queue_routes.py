@@ -22,13 +22,19 @@ from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_common.web.query_validation import After, Wait
 from fairlead_submit.domain import name_rules, pod_spec, request_types, validation
 from fairlead_submit.domain.callers import is_visible
-from fairlead_submit.domain.decoding import Decoder, invalid
-from fairlead_submit.domain.job_terms import check_labels, retry_policy
-from fairlead_submit.http import deps, openapi_schemas, query_parameters, request_body
+from fairlead_submit.domain.decoding import Decoder, validation_problem
+from fairlead_submit.domain.job_terms import check_labels, make_retry_policy
+from fairlead_submit.domain.validation import escape_pointer
+from fairlead_submit.http import deps, openapi_schemas, query_string, request_body
 from fairlead_submit.service import metrics
-from fairlead_submit.store.configuration_store import Queues, changed_since, etag, no_queue
-from fairlead_submit.store.job_views import Known
-from fairlead_submit.store.secret_store import Secrets
+from fairlead_submit.store.configuration_store import (
+    QueueStore,
+    etag_mismatch,
+    make_etag,
+    queue_not_found,
+)
+from fairlead_submit.store.job_views import JobViews
+from fairlead_submit.store.secret_store import SecretStore
 
 LABEL_BYTES_MAX: Final = 5_000
 COUNT_MAX: Final = 10_000
@@ -64,29 +70,29 @@ class QueuePage(msgspec.Struct, frozen=True):
     count: str | UnsetType = UNSET
 
 
-_SHOWN: Final[dict[int | str, dict[str, Any]]] = {
-    200: openapi_schemas.answer(QueueView, "The queue.")
+_QUEUE_RESPONSE: Final[dict[int | str, dict[str, Any]]] = {
+    200: openapi_schemas.describe_response(QueueView, "The queue.")
 }
 
 
 def queue_routes(
-    queues: Queues,
-    known: Known,
-    rights: QueuePermissions,
+    queues: QueueStore,
+    job_views: JobViews,
+    permissions: QueuePermissions,
     classes: Collection[str],
-    secrets: Secrets,
+    secrets: SecretStore,
 ) -> APIRouter:
     """The routes that make, show and change queues. `classes`: the names of those there are."""
     router = APIRouter(prefix="/api/v1", tags=["queues"])
-    _add_reading_routes(router, queues, rights)
+    _add_read_routes(router, queues, permissions)
     _add_creation(router, queues, classes)
     _add_replacement(router, queues, classes)
-    _add_removal(router, queues, known, secrets)
+    _add_removal(router, queues, job_views, secrets)
     _add_cordon_routes(router, queues)
     return router
 
 
-def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueuePermissions) -> None:
+def _add_read_routes(router: APIRouter, queues: QueueStore, permissions: QueuePermissions) -> None:
     strict = [Depends(parameters.check_query)]
 
     @router.get(
@@ -94,8 +100,8 @@ def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueuePermissi
         dependencies=strict,
         summary="The queues, by name",
         responses={
-            200: openapi_schemas.answer(QueuePage, "Some of them."),
-            **openapi_schemas.problems(400),
+            200: openapi_schemas.describe_response(QueuePage, "Some of them."),
+            **openapi_schemas.describe_problems(400),
         },
     )
     async def list_queues(
@@ -106,13 +112,15 @@ def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueuePermissi
         after: After = None,
         wait: Wait = None,
     ) -> Response:
-        query_parameters.check_position(after)
-        reach = await rights.find_scope(deps.request_context(request).caller)
-        page = await queues.page(_after(cursor), limit + 1, reach)
+        query_string.check_position(after)
+        scope = await permissions.find_scope(deps.request_context(request).caller)
+        page = await queues.list_page(_read_cursor(cursor), limit + 1, scope)
         more = len(page) > limit
-        following = _cursor(page[limit - 1].name) if more else None
-        count = UNSET if include is None else _counted(await queues.count(COUNT_MAX + 1, reach))
-        answer = QueuePage([_view(queue) for queue in page[:limit]], following, count)
+        following = _make_cursor(page[limit - 1].name) if more else None
+        count = (
+            UNSET if include is None else _format_count(await queues.count(COUNT_MAX + 1, scope))
+        )
+        answer = QueuePage([_make_view(queue) for queue in page[:limit]], following, count)
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
     @router.get(
@@ -120,9 +128,9 @@ def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueuePermissi
         dependencies=strict,
         summary="One queue; with `If-None-Match` and `wait`, once it has changed",
         responses={
-            **_SHOWN,
+            **_QUEUE_RESPONSE,
             304: {"description": "It has not changed."},
-            **openapi_schemas.problems(404),
+            **openapi_schemas.describe_problems(404),
         },
     )
     async def get_queue(
@@ -132,96 +140,103 @@ def _add_reading_routes(router: APIRouter, queues: Queues, rights: QueuePermissi
         wait: Wait = None,
         if_none_match: Annotated[str, Header(max_length=400)] = "",
     ) -> Response:
-        query_parameters.check_position(after)
+        query_string.check_position(after)
         caller = deps.request_context(request).caller
         deadline_s = clock.monotonic_s() + durations.wait_s(wait)
         while True:
             queue = await queues.get(name)
             if queue is None or not is_visible(queue, caller):
-                raise no_queue(name)
-            if not etags.is_known(if_none_match, etag(queue)):
-                return _shown(queue)
+                raise queue_not_found(name)
+            if not etags.is_known(if_none_match, make_etag(queue)):
+                return _queue_response(queue)
             left_s = deadline_s - clock.monotonic_s()
             if left_s <= 0:
-                return Response(status_code=304, headers={"ETag": etag(queue)})
+                return Response(status_code=304, headers={"ETag": make_etag(queue)})
             await asyncio.sleep(min(POLL_S, left_s))
 
 
-def _add_creation(router: APIRouter, queues: Queues, classes: Collection[str]) -> None:
+def _add_creation(router: APIRouter, queues: QueueStore, classes: Collection[str]) -> None:
     @router.post(
         "/queues",
         summary="Make a queue",
         status_code=201,
         responses={
-            200: openapi_schemas.answer(QueueView, "It could be made: a dry run."),
-            201: openapi_schemas.answer(QueueView, "Made."),
-            **openapi_schemas.problems(400, 409, 413, 415),
+            200: openapi_schemas.describe_response(QueueView, "It could be made: a dry run."),
+            201: openapi_schemas.describe_response(QueueView, "Made."),
+            **openapi_schemas.describe_problems(400, 409, 413, 415),
         },
-        openapi_extra=openapi_schemas.request_body(request_types.Queue)
+        openapi_extra=openapi_schemas.describe_body(request_types.Queue)
         | {"parameters": [openapi_schemas.DRY_RUN]},
     )
     async def create_queue(request: Request) -> Response:
         caller = deps.request_context(request).caller
         require_role(caller, "operator")
-        dry_run = query_parameters.of(request, "dryRun").flag("dryRun")
-        given, found = _decoder(await request_body.read(request))
-        queue = checked(given, found, classes, caller.name)
+        dry_run = query_string.read_query(request, "dryRun").flag("dryRun")
+        given, found = _decoder(await request_body.read_body(request))
+        queue = check_queue(given, found, classes, caller.name)
         metrics.REQUESTS.labels("create-queue").inc()
         made = await queues.create(queue, dry_run=dry_run)
         if made is None:
             raise Problem("conflict", f"There is a queue {queue.name!r} already.")
-        return _shown(made, 200 if dry_run else 201)
+        return _queue_response(made, 200 if dry_run else 201)
 
 
-def _add_replacement(router: APIRouter, queues: Queues, classes: Collection[str]) -> None:
+def _add_replacement(router: APIRouter, queues: QueueStore, classes: Collection[str]) -> None:
     @router.put(
         "/queues/{name}",
         summary="Replace a queue; `If-Match` with its ETag guards against other changes",
-        responses={**_SHOWN, **openapi_schemas.problems(400, 404, 412, 413, 415)},
-        openapi_extra=openapi_schemas.request_body(request_types.Queue)
+        responses={**_QUEUE_RESPONSE, **openapi_schemas.describe_problems(400, 404, 412, 413, 415)},
+        openapi_extra=openapi_schemas.describe_body(request_types.Queue)
         | {"parameters": [openapi_schemas.DRY_RUN, openapi_schemas.IF_MATCH]},
     )
     async def replace_queue(request: Request, name: str) -> Response:
         caller = deps.request_context(request).caller
         require_role(caller, "operator")
-        dry_run = query_parameters.of(request, "dryRun").flag("dryRun")
-        given, found = _decoder(await request_body.read(request))
+        dry_run = query_string.read_query(request, "dryRun").flag("dryRun")
+        given, found = _decoder(await request_body.read_body(request))
         if given.name is None:
             given.name = name
         elif given.name != name:
             found.append(
-                FieldError("/name", f"is not {validation.shown(name)}; names do not change")
+                FieldError("/name", f"is not {validation.quote(name)}; names do not change")
             )
-        queue = checked(given, found, classes, caller.name)
+        queue = check_queue(given, found, classes, caller.name)
         changed = await queues.change(
             name,
             lambda old: msgspec.structs.replace(queue, version=old.version),
             request.headers.get("if-match"),
             dry_run=dry_run,
         )
-        return _shown(changed)
+        return _queue_response(changed)
 
 
-def _add_removal(router: APIRouter, queues: Queues, known: Known, secrets: Secrets) -> None:
+def _add_removal(
+    router: APIRouter, queues: QueueStore, job_views: JobViews, secrets: SecretStore
+) -> None:
     @router.delete(
         "/queues/{name}",
         summary="Remove a queue that has no live jobs",
         status_code=204,
-        responses={204: {"description": "Removed."}, **openapi_schemas.problems(404, 409, 412)},
+        responses={
+            204: {"description": "Removed."},
+            **openapi_schemas.describe_problems(404, 409, 412),
+        },
         openapi_extra={"parameters": [openapi_schemas.IF_MATCH]},
     )
     async def delete_queue(request: Request, name: str) -> Response:
         caller = deps.request_context(request).caller
         require_role(caller, "operator")
-        query_parameters.of(request)
+        query_string.read_query(request)
         queue = await queues.get(name)
         if queue is None:
-            raise no_queue(name)
+            raise queue_not_found(name)
         if_match = request.headers.get("if-match")
-        if if_match is not None and not etags.matches(if_match, etag(queue)):
-            raise changed_since(queue, if_match)
+        if if_match is not None and not etags.matches(if_match, make_etag(queue)):
+            raise etag_mismatch(queue, if_match)
         # Jobs that were submitted a moment ago count as well.
-        live = await known.live_jobs(name) if await known.has_caught_up() else None
+        live = (
+            await job_views.count_live_jobs(name) if await job_views.wait_until_current() else None
+        )
         if live is None:
             raise Problem(
                 "unavailable",
@@ -240,17 +255,17 @@ def _add_removal(router: APIRouter, queues: Queues, known: Known, secrets: Secre
         return Response(status_code=204)
 
 
-def _add_cordon_routes(router: APIRouter, queues: Queues) -> None:
+def _add_cordon_routes(router: APIRouter, queues: QueueStore) -> None:
     def cordoning(cordoned: bool) -> Callable[..., Any]:
         async def endpoint(request: Request, name: str) -> Response:
             caller = deps.request_context(request).caller
             require_role(caller, "operator", queue=name)
-            query_parameters.of(request)
-            content = await request_body.read(request)
+            query_string.read_query(request)
+            content = await request_body.read_body(request)
             given, found = _cordon_decoder(content) if content else (request_types.Cordon(), [])
             if found:
-                raise invalid(found)
-            return _shown(
+                raise validation_problem(found)
+            return _queue_response(
                 await queues.change(
                     name,
                     lambda old: msgspec.structs.replace(
@@ -272,38 +287,42 @@ def _add_cordon_routes(router: APIRouter, queues: Queues) -> None:
             methods=["POST"],
             name=f"{word}_queue",
             summary=summary,
-            responses={**_SHOWN, **openapi_schemas.problems(400, 404, 412, 413, 415)},
-            openapi_extra=openapi_schemas.request_body(request_types.Cordon, required=False)
+            responses={
+                **_QUEUE_RESPONSE,
+                **openapi_schemas.describe_problems(400, 404, 412, 413, 415),
+            },
+            openapi_extra=openapi_schemas.describe_body(request_types.Cordon, required=False)
             | {"parameters": [openapi_schemas.IF_MATCH]},
         )
 
 
-def checked(
+def check_queue(
     given: request_types.Queue, known: list[FieldError], classes: Collection[str], by: str
 ) -> configuration.Queue:
     """The queue that is asked for. Raises a 422 `Problem` with all that is wrong."""
     found: list[FieldError] = []
     if given.name is None:
         found.append(FieldError("/name", "is missing"))
-    elif detail := name_rules.queue(given.name):
+    elif detail := name_rules.check_name(given.name):
         found.append(FieldError("/name", detail))
     if given.labels:
         check_labels(given.labels, "/labels", LABEL_BYTES_MAX, found)
     for class_name, amounts in (given.limits or {}).items():
+        class_place = f"/limits/{escape_pointer(class_name)}"
         if class_name not in classes:
             there_are = ", ".join(sorted(classes))
             detail = f"is no priority class; there are: {there_are}"
-            found.append(FieldError(f"/limits/{validation.escape(class_name)}", detail))
+            found.append(FieldError(class_place, detail))
         for resource, amount in amounts.items():
-            place = f"/limits/{validation.escape(class_name)}/{validation.escape(resource)}"
+            place = f"{class_place}/{escape_pointer(resource)}"
             _check_limit(resource, amount, place, found)
     for index, permission in enumerate(given.permissions or ()):
         for field in ("subjects", "verbs"):
             if not getattr(permission, field):
                 found.append(FieldError(f"/permissions/{index}/{field}", "is missing or empty"))
-    found = [*known, *validation.further(found, known)]
+    found = [*known, *validation.without_implied(found, known)]
     if found:
-        raise invalid(found)
+        raise validation_problem(found)
     return configuration.Queue(
         name=given.name or "",
         weight=1.0 if given.weight is None else given.weight,
@@ -315,7 +334,7 @@ def checked(
             for item in given.permissions or ()
         ),
         labels=given.labels or {},
-        retry_policy=retry_policy(given.retry_policy),
+        retry_policy=make_retry_policy(given.retry_policy),
         by=by,
     )
 
@@ -325,19 +344,19 @@ def _check_limit(
 ) -> None:
     """A number is a fraction of the pool, a text is a quantity."""
     if isinstance(amount, str):
-        parsed = pod_spec.amount(resource, amount)
+        parsed = pod_spec.parse_amount(resource, amount)
         if isinstance(parsed, str):
             found.append(FieldError(place, parsed))
     elif not 0 <= amount <= 1:
         found.append(
             FieldError(
                 place,
-                f"is {validation.shown(amount)}; a fraction is from 0 to 1, an amount is text",
+                f"is {validation.quote(amount)}; a fraction is from 0 to 1, an amount is text",
             )
         )
 
 
-def _view(queue: configuration.Queue) -> QueueView:
+def _make_view(queue: configuration.Queue) -> QueueView:
     return QueueView(
         name=queue.name,
         version=queue.version,
@@ -352,31 +371,31 @@ def _view(queue: configuration.Queue) -> QueueView:
     )
 
 
-def _shown(queue: configuration.Queue, status: int = 200) -> Response:
+def _queue_response(queue: configuration.Queue, status: int = 200) -> Response:
     return Response(
-        msgspec.json.encode(_view(queue)),
+        msgspec.json.encode(_make_view(queue)),
         status,
-        headers={"ETag": etag(queue)},
+        headers={"ETag": make_etag(queue)},
         media_type="application/json",
     )
 
 
-def _counted(count: int) -> str:
+def _format_count(count: int) -> str:
     """As other lists say it."""
     return str(count) if count <= COUNT_MAX else f"{COUNT_MAX}+"
 
 
-def _cursor(name: str) -> str:
+def _make_cursor(name: str) -> str:
     return base64.urlsafe_b64encode(_LIST + name.encode()).decode().rstrip("=")
 
 
-def _after(cursor: str) -> str:
+def _read_cursor(cursor: str) -> str:
     """The name behind which a page begins. Raises a 400 `Problem` for another list's cursor."""
     if not cursor:
         return ""
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-        if text.startswith(_LIST) and not name_rules.queue(
+        if text.startswith(_LIST) and not name_rules.check_name(
             name := text.removeprefix(_LIST).decode()
         ):
             return name

@@ -26,29 +26,29 @@ _WINDOW: Final[Mapping[int, int]] = {zstd.DecompressionParameter.window_log_max:
 """zstd may look back 32 MiB, as far as a body reaches."""
 
 
-async def read(
+async def read_body(
     request: Request, bytes_max: int = BODY_BYTES_MAX, kinds: tuple[str, ...] = (JSON,)
 ) -> bytes:
     """The inflated body. Raises a 400, 413 or 415 `Problem`; reads no more than it must."""
-    kind(request, kinds)
-    return await content(request, bytes_max)
+    check_content_type(request, kinds)
+    return await read_content(request, bytes_max)
 
 
-async def content(request: Request, bytes_max: int) -> bytes:
+async def read_content(request: Request, bytes_max: int) -> bytes:
     """As `read`, of whatever kind the body is."""
-    sent, inflater = _Sent(request, bytes_max), _inflater(request)
+    sent, inflater = _BoundedBody(request, bytes_max), _find_inflater(request)
     if inflater is None:
         return await sent.whole()
-    return b"".join([piece async for piece in _inflated(sent, inflater, bytes_max)])
+    return b"".join([piece async for piece in _inflate(sent, inflater, bytes_max)])
 
 
-def pieces(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
+def stream_content(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
     """The inflated body as it comes. It too raises a 400, 413 or 415 `Problem`."""
-    sent, inflater = _Sent(request, bytes_max), _inflater(request)
-    return sent.pieces() if inflater is None else _inflated(sent, inflater, bytes_max)
+    sent, inflater = _BoundedBody(request, bytes_max), _find_inflater(request)
+    return sent.pieces() if inflater is None else _inflate(sent, inflater, bytes_max)
 
 
-def kind(request: Request, kinds: tuple[str, ...]) -> str:
+def check_content_type(request: Request, kinds: tuple[str, ...]) -> str:
     """Which of these the body is said to be, the first when nothing is said. Raises a 415."""
     said, _, parameters = request.headers.get("content-type", kinds[0]).partition(";")
     name = said.strip().lower()
@@ -67,7 +67,7 @@ def kind(request: Request, kinds: tuple[str, ...]) -> str:
     return name
 
 
-class _Sent:
+class _BoundedBody:
     """What the client sends, within a bound. Raises a 400 or 413 `Problem`."""
 
     def __init__(self, request: Request, bytes_max: int) -> None:
@@ -130,7 +130,7 @@ class _Gzip:
         while self._rest:
             if self._frame.eof or not self._frames:
                 self._frame = zlib.decompressobj(_GZIP)
-                self._frames = _counted(self._frames)
+                self._frames = _count_frame(self._frames)
             out = self._frame.decompress(self._rest, bytes_max)
             ended = self._frame.eof
             self._rest = self._frame.unused_data if ended else self._frame.unconsumed_tail
@@ -156,7 +156,7 @@ class _Zstd:
                 if not piece:
                     return b""
                 self._frame = zstd.ZstdDecompressor(options=_WINDOW)
-                self._frames = _counted(self._frames)
+                self._frames = _count_frame(self._frames)
             out = self._frame.decompress(piece, bytes_max)
             if out or not self._frame.eof:
                 return out
@@ -166,7 +166,7 @@ class _Zstd:
         return self._frame.eof and not self._frame.unused_data
 
 
-def _inflater(request: Request) -> _Inflater | None:
+def _find_inflater(request: Request) -> _Inflater | None:
     """Of the encoding that the body is said to have; None for none. Raises a 415 `Problem`."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     match encoding:
@@ -183,14 +183,14 @@ def _inflater(request: Request) -> _Inflater | None:
             )
 
 
-def _counted(frames: int) -> int:
+def _count_frame(frames: int) -> int:
     """One frame more. Raises a 400 `Problem` when it is too many."""
     if frames >= FRAMES_MAX:
         raise Problem("malformed", f"The body has more than {FRAMES_MAX} compressed frames.")
     return frames + 1
 
 
-async def _inflated(sent: _Sent, inflater: _Inflater, bytes_max: int) -> AsyncIterator[bytes]:
+async def _inflate(sent: _BoundedBody, inflater: _Inflater, bytes_max: int) -> AsyncIterator[bytes]:
     """Stops as soon as more than allowed comes out, however little went in."""
     size = 0
     try:

@@ -13,31 +13,31 @@ from fairlead_common.web import query_validation as parameters
 from fairlead_common.web.query_validation import After, Wait
 from fairlead_submit.domain import name_rules, request_types
 from fairlead_submit.domain.callers import require_verb
-from fairlead_submit.domain.decoding import Decoder, invalid
-from fairlead_submit.http import deps, openapi_schemas, query_parameters, request_body
-from fairlead_submit.store.configuration_store import Queues, no_queue
-from fairlead_submit.store.secret_store import Secrets, SecretView
+from fairlead_submit.domain.decoding import Decoder, validation_problem
+from fairlead_submit.http import deps, openapi_schemas, query_string, request_body
+from fairlead_submit.store.configuration_store import QueueStore, queue_not_found
+from fairlead_submit.store.secret_store import SecretStore, SecretView
 
 _decoder: Final = Decoder(request_types.Secret)
 _audit: Final = logging.getLogger("fairlead.audit")
 _EXAMPLE: Final = {"values": {"token": "..."}}
 
 
-class SecretsView(msgspec.Struct, frozen=True):
+class SecretList(msgspec.Struct, frozen=True):
     """The secrets of a queue."""
 
     secrets: list[SecretView]
 
 
-def secret_routes(queues: Queues, secrets: Secrets) -> APIRouter:
+def secret_routes(queues: QueueStore, secrets: SecretStore) -> APIRouter:
     """For whoever is permitted to submit to the queue."""
     router = APIRouter(prefix="/api/v1/queues/{queue}/secrets", tags=["secrets"])
 
     async def permitted(request: Request, name: str) -> Queue:
         caller = deps.request_context(request).caller
-        queue = await queues.seen(name, caller)
+        queue = await queues.get_visible(name, caller)
         if queue is None:
-            raise no_queue(name)
+            raise queue_not_found(name)
         require_verb(caller, Verb.SUBMIT, queue)
         return queue
 
@@ -46,16 +46,16 @@ def secret_routes(queues: Queues, secrets: Secrets) -> APIRouter:
         dependencies=[Depends(parameters.check_query)],
         summary="The secrets of a queue, without their values",
         responses={
-            200: openapi_schemas.answer(SecretsView, "All of them."),
-            **openapi_schemas.problems(404),
+            200: openapi_schemas.describe_response(SecretList, "All of them."),
+            **openapi_schemas.describe_problems(404),
         },
     )
     async def list_secrets(
         request: Request, queue: str, after: After = None, wait: Wait = None
     ) -> Response:
-        query_parameters.check_position(after)
+        query_string.check_position(after)
         found = await secrets.list((await permitted(request, queue)).name)
-        return Response(msgspec.json.encode(SecretsView(found)), media_type="application/json")
+        return Response(msgspec.json.encode(SecretList(found)), media_type="application/json")
 
     @router.put(
         "/{name}",
@@ -63,17 +63,17 @@ def secret_routes(queues: Queues, secrets: Secrets) -> APIRouter:
         status_code=204,
         responses={
             204: {"description": "Stored."},
-            **openapi_schemas.problems(400, 404, 413, 415),
+            **openapi_schemas.describe_problems(400, 404, 413, 415),
         },
-        openapi_extra=openapi_schemas.request_body(request_types.Secret, example=_EXAMPLE),
+        openapi_extra=openapi_schemas.describe_body(request_types.Secret, example=_EXAMPLE),
     )
     async def put_secret(
         request: Request, queue: str, name: Annotated[str, Path(max_length=253)]
     ) -> Response:
         the_queue = await permitted(request, queue)
-        query_parameters.of(request)
-        given, found = _decoder(await request_body.read(request))
-        if detail := name_rules.printable(name):
+        query_string.read_query(request)
+        given, found = _decoder(await request_body.read_body(request))
+        if detail := name_rules.check_printable(name):
             found.append(FieldError("/name", detail))
         if not given.values and not found:
             found.append(FieldError("/values", "is missing; it names at least one key"))
@@ -83,31 +83,33 @@ def secret_routes(queues: Queues, secrets: Secrets) -> APIRouter:
                     FieldError("/values", "has a key that is empty, too long or unprintable")
                 )
         if found:
-            raise invalid(found)
+            raise validation_problem(found)
         by = deps.request_context(request).caller.name
         await secrets.put(the_queue.name, name, given.values or {}, by)
-        _note("stored", by, the_queue.name, name)
+        _write_audit_line("stored", by, the_queue.name, name)
         return Response(status_code=204)
 
     @router.delete(
         "/{name}",
         summary="Remove a secret",
         status_code=204,
-        responses={204: {"description": "Removed."}, **openapi_schemas.problems(404)},
+        responses={204: {"description": "Removed."}, **openapi_schemas.describe_problems(404)},
     )
     async def delete_secret(
         request: Request, queue: str, name: Annotated[str, Path(max_length=253)]
     ) -> Response:
         the_queue = await permitted(request, queue)
-        query_parameters.of(request)
+        query_string.read_query(request)
         await secrets.delete(the_queue.name, name)
-        _note("removed", deps.request_context(request).caller.name, the_queue.name, name)
+        _write_audit_line(
+            "removed", deps.request_context(request).caller.name, the_queue.name, name
+        )
         return Response(status_code=204)
 
     return router
 
 
-def _note(did: str, by: str, queue: str, name: str) -> None:
+def _write_audit_line(did: str, by: str, queue: str, name: str) -> None:
     """A line of the audit; never a value."""
     fields = {"by": by, "queue": queue, "secret": name}
     _audit.info("%s %s secret %s of %s", by, did, name, queue, extra={"fields": fields})

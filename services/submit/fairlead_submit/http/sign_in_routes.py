@@ -21,7 +21,7 @@ from fairlead_submit.http import oidc_sign_in, openapi_schemas
 from fairlead_submit.http import request_body as body
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store import token_store
-from fairlead_submit.store.token_store import Grant
+from fairlead_submit.store.token_store import TokenGrant
 
 FORM: Final = "application/x-www-form-urlencoded"
 FORM_BYTES_MAX: Final = 8_192
@@ -72,18 +72,18 @@ def _add_token_route(
         status_code=303,
         responses={
             303: {"description": "Signed in."},
-            **openapi_schemas.problems(401, 403, 413, 415),
+            **openapi_schemas.describe_problems(401, 403, 413, 415),
         },
         openapi_extra=_FORM_BODY,
     )
     async def sign_in_with_token(request: Request) -> Response:
         if request_origin.is_same_origin(dict(request.scope["headers"])) is not True:
             raise Problem("forbidden", "Browsers sign in from Fairlead's own pages only.")
-        form = _fields(await body.read(request, FORM_BYTES_MAX, (FORM,)))
+        form = _read_form(await body.read_body(request, FORM_BYTES_MAX, (FORM,)))
         token = form.get("token", "").strip()
         try:
             caller = await authenticator.find({b"authorization": f"Bearer {token}".encode()})
-            session = await _session_of_token(pool, caller, settings.sign_in_days * DAY_S)
+            session = await _make_session_of_token(pool, caller, settings.sign_in_days * DAY_S)
         except Problem as problem:
             address = request.client.host if request.client else ""
             if (wait_s := failures.take(address, clock.monotonic_s()).wait_s) > 0:
@@ -106,7 +106,10 @@ def _add_begin_route(
         "/sign-in/oidc",
         summary="Send a browser to an OpenID provider to sign in",
         status_code=303,
-        responses={303: {"description": "To the provider."}, **openapi_schemas.problems(404)},
+        responses={
+            303: {"description": "To the provider."},
+            **openapi_schemas.describe_problems(404),
+        },
     )
     async def begin_sign_in(
         request: Request,
@@ -117,18 +120,18 @@ def _add_begin_route(
             str, Query(alias="next", max_length=2_000, description="The path to go on to.")
         ] = "/",
     ) -> Response:
-        provider = _provider(authenticator, issuer)
+        provider = _find_provider(authenticator, issuer)
         endpoint = await provider.endpoint("authorization_endpoint")
         made = [secrets.token_urlsafe(32) for _ in range(oidc_sign_in.SECRETS)]
-        begun = oidc_sign_in.attempt(provider.issuer, made, target)
-        url = oidc_sign_in.authorization_url(
+        begun = oidc_sign_in.begin_attempt(provider.issuer, made, target)
+        url = oidc_sign_in.make_authorization_url(
             endpoint, provider.issuer, begun, _redirect_uri(request)
         )
         expires_ms = clock.now_ms() + oidc_sign_in.ATTEMPT_S * 1000
         response = Response(status_code=303, headers={"Location": url, **_NO_STORE})
         response.set_cookie(
             oidc_sign_in.COOKIE,
-            oidc_sign_in.sealed(settings.signing_key, begun, expires_ms),
+            oidc_sign_in.seal_attempt(settings.signing_key, begun, expires_ms),
             max_age=oidc_sign_in.ATTEMPT_S,
             path=oidc_sign_in.PATH,
             httponly=True,
@@ -147,7 +150,7 @@ def _add_callback_route(
         response_class=HTMLResponse,
         responses={
             200: {"description": "Signed in; the page leads on."},
-            **openapi_schemas.problems(401, 404),
+            **openapi_schemas.describe_problems(401, 404),
         },
     )
     async def finish_sign_in(
@@ -160,20 +163,22 @@ def _add_callback_route(
         error: Annotated[str, Query(max_length=200, description="Why the provider refused.")] = "",
     ) -> Response:
         cookie = request.cookies.get(oidc_sign_in.COOKIE, "")
-        begun = oidc_sign_in.opened(settings.signing_key, cookie, state, clock.now_ms())
+        begun = oidc_sign_in.open_attempt(settings.signing_key, cookie, state, clock.now_ms())
         if begun is None:
-            raise _refused(f"This sign-in was not begun by this browser, or is too old. {_AGAIN}")
+            raise _unauthenticated(
+                f"This sign-in was not begun by this browser, or is too old. {_AGAIN}"
+            )
         if error:
             said = error if error.isprintable() else "unreadable"
-            raise _refused(f"The OpenID provider refused: {said}. {_AGAIN}")
+            raise _unauthenticated(f"The OpenID provider refused: {said}. {_AGAIN}")
         if iss not in ("", begun.issuer):
-            raise _refused(f"The answer is of another OpenID provider. {_AGAIN}")
-        provider = _provider(authenticator, begun.issuer)
+            raise _unauthenticated(f"The answer is of another OpenID provider. {_AGAIN}")
+        provider = _find_provider(authenticator, begun.issuer)
         id_token = await provider.exchange(code, begun.verifier, _redirect_uri(request))
         caller = await authenticator.issuers.signed_in(provider, id_token, begun.nonce)
-        session = await _session_of_person(pool, caller, provider.issuer.session_s)
+        session = await _make_session_of_person(pool, caller, provider.issuer.session_s)
         # A redirect would still count as the provider's, and would not carry a strict cookie.
-        response = HTMLResponse(_leading_on("Signed in.", begun.target), headers=_NO_STORE)
+        response = HTMLResponse(_redirect_page("Signed in.", begun.target), headers=_NO_STORE)
         session_s = int(provider.issuer.session_s)
         set_session(response, request, session, session_s)
         response.set_cookie(
@@ -203,21 +208,21 @@ def set_session(response: Response, request: Request, session: str, seconds: int
     )
 
 
-async def _session_of_token(pool: db.Pool, caller: Caller, session_s: float) -> str:
+async def _make_session_of_token(pool: db.Pool, caller: Caller, session_s: float) -> str:
     """The secret of a session that may do what this token may. Raises a 401 `Problem`."""
     with db.translate_errors():
         link = (
             None if caller.token is None else await token_store.make_token_link(pool, caller.token)
         )
-        signed_in = None if link is None else await token_store.sign_in(pool, link, session_s)
+        signed_in = None if link is None else await token_store.redeem_link(pool, link, session_s)
     if signed_in is None:
-        raise _refused("This is not a valid API token. `fairlead token create` makes one.")
+        raise _unauthenticated("This is not a valid API token. `fairlead token create` makes one.")
     return signed_in.token
 
 
-async def _session_of_person(pool: db.Pool, caller: Caller, session_s: float) -> str:
+async def _make_session_of_person(pool: db.Pool, caller: Caller, session_s: float) -> str:
     """The secret of a session of somebody whom a provider has identified."""
-    wanted = Grant(
+    wanted = TokenGrant(
         name=caller.name,
         roles=tuple(str(role) for role in ROLES),  # at most what the settings give at each look-up
         personal=True,
@@ -226,13 +231,15 @@ async def _session_of_person(pool: db.Pool, caller: Caller, session_s: float) ->
         made_by=caller.name,
     )
     with db.translate_errors():
-        token, row = await token_store.grant(pool, wanted, session_s, token_store.KIND_SESSION)
+        token, row = await token_store.insert_token(
+            pool, wanted, session_s, token_store.KIND_SESSION
+        )
     fields = {"by": caller.name, "token": str(row["number"]), "name": caller.name}
     _audit.info("%s signed in with an OpenID provider", caller.name, extra={"fields": fields})
     return token
 
 
-def _provider(authenticator: Authenticator, issuer: str) -> Provider:
+def _find_provider(authenticator: Authenticator, issuer: str) -> Provider:
     """Raises a 404 `Problem` if nobody signs in there."""
     found = authenticator.issuers.provider(issuer)
     if found is None:
@@ -245,7 +252,7 @@ def _redirect_uri(request: Request) -> str:
     return f"{request.url.scheme}://{request.headers['host']}{oidc_sign_in.CALLBACK}"
 
 
-def _fields(content: bytes) -> dict[str, str]:
+def _read_form(content: bytes) -> dict[str, str]:
     """The first value of each field of a form. Raises a 400 `Problem`."""
     try:
         found = parse_qs(content.decode("ascii"), max_num_fields=FIELDS_MAX, errors="strict")
@@ -254,7 +261,7 @@ def _fields(content: bytes) -> dict[str, str]:
     return {name: values[0] for name, values in found.items()}
 
 
-def refusal_page(request: Request, problem: Problem) -> Response:
+def problem_page(request: Request, problem: Problem) -> Response:
     """A problem as a page, for a submit whose pages are served by another process."""
     plain = problem_documents.build_response(request, problem)
     body = f'<p>{html.escape(problem.detail)}</p><p><a href="/">All job sets</a></p>'
@@ -278,10 +285,10 @@ async def provider_sign_out(request: Request, authenticator: Authenticator) -> R
     home = f"{request.url.scheme}://{host}/"
     url = oidc_sign_in.end_session_url(endpoint, provider.issuer, session.id_token, home)
     # A redirect of a form to another site is against the pages' Content-Security-Policy.
-    return HTMLResponse(_leading_on("Signed out of Fairlead.", url), headers=_NO_STORE)
+    return HTMLResponse(_redirect_page("Signed out of Fairlead.", url), headers=_NO_STORE)
 
 
-def _leading_on(done: str, target: str) -> str:
+def _redirect_page(done: str, target: str) -> str:
     """A page of our own that goes on to another one at once."""
     path = html.escape(target)
     return _page(
@@ -297,7 +304,7 @@ def _page(body: str, head: str = "") -> str:
     )
 
 
-def _refused(why: str) -> Problem:
+def _unauthenticated(why: str) -> Problem:
     return Problem("unauthenticated", why)
 
 

@@ -26,18 +26,18 @@ from fairlead_common.web import query_validation as parameters
 from fairlead_common.web.auth import Authenticator, Caller
 from fairlead_common.web.query_validation import After, Wait
 from fairlead_submit.domain import name_rules, request_types, validation
-from fairlead_submit.domain.decoding import Decoder, invalid
+from fairlead_submit.domain.decoding import Decoder, validation_problem
 from fairlead_submit.http import (
     oidc_sign_in,
     openapi_schemas,
-    query_parameters,
+    query_string,
     request_body,
     sign_in_routes,
 )
 from fairlead_submit.service.settings import SubmitSettings
 from fairlead_submit.store import token_store
 from fairlead_submit.store.schema import SQL
-from fairlead_submit.store.token_store import Grant
+from fairlead_submit.store.token_store import TokenGrant
 
 DAY_S: Final = 86_400
 YEAR_S: Final = 366 * DAY_S
@@ -60,7 +60,7 @@ class NewToken(request_types.Request, kw_only=True):
     expires_in_seconds: Annotated[int, Meta(ge=60, le=10 * YEAR_S)] | None = None
 
 
-class TokenShown(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class TokenView(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """A token without its secret; `token` is in the answer that makes it, and never again."""
 
     id: str
@@ -76,14 +76,14 @@ class TokenShown(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     token: str | None = None
 
 
-class TokensShown(msgspec.Struct, frozen=True):
+class TokenPage(msgspec.Struct, frozen=True):
     """Some tokens, oldest first; `next` is the cursor of the following page, if there is one."""
 
-    tokens: list[TokenShown]
+    tokens: list[TokenView]
     next: str | None
 
 
-class LinkShown(msgspec.Struct, frozen=True, rename="camel"):
+class SignInLink(msgspec.Struct, frozen=True, rename="camel"):
     """The path of a link that signs a browser in, once, until then."""
 
     path: str
@@ -99,66 +99,71 @@ def token_routes(
 ) -> APIRouter:
     """The routes that make, show and withdraw tokens, and those of browsers' sessions."""
     router = APIRouter(tags=["access"])
-    _add_making_routes(router, settings, pool)
-    _add_keeping_routes(router, pool, authenticator)
+    _add_creation_routes(router, settings, pool)
+    _add_management_routes(router, pool, authenticator)
     _add_session_routes(router, settings, pool, authenticator)
     return router
 
 
-def _add_making_routes(router: APIRouter, settings: SubmitSettings, pool: db.Pool) -> None:
+def _add_creation_routes(router: APIRouter, settings: SubmitSettings, pool: db.Pool) -> None:
     @router.post(
         "/api/v1/tokens",
         summary="Make an API token; its secret is in this answer alone",
         status_code=201,
         responses={
-            201: openapi_schemas.answer(TokenShown, "Made."),
-            **openapi_schemas.problems(400, 409, 413, 415),
+            201: openapi_schemas.describe_response(TokenView, "Made."),
+            **openapi_schemas.describe_problems(400, 409, 413, 415),
         },
-        openapi_extra=openapi_schemas.request_body(NewToken, example=_EXAMPLE),
+        openapi_extra=openapi_schemas.describe_body(NewToken, example=_EXAMPLE),
     )
     async def create_token(request: Request) -> Response:
         caller: Caller = request.state.caller
         if not caller.is_person:
             auth.require_role(caller)
-        query_parameters.of(request)
-        given, found = _decoder(await request_body.read(request))
-        wanted = grant_of(given, found, caller)
+        query_string.read_query(request)
+        given, found = _decoder(await request_body.read_body(request))
+        wanted = make_grant(given, found, caller)
         if not settings.tokens_for_others:
             require_own_grant(wanted, caller)
         ttl_s = given.expires_in_seconds or DEFAULT_TTL_S
         with db.translate_errors():
-            made_token = await token_store.grant_unique(pool, wanted, ttl_s)
+            made_token = await token_store.insert_unique_token(pool, wanted, ttl_s)
         if made_token is None:
-            raise _name_taken(wanted)
+            raise _label_conflict(wanted)
         token, row = made_token
-        made = _shown(row, token)
-        _note("made", caller, made.id, made.name, roles=made.roles, queues=made.queues)
-        return _answer(made, 201)
+        made = _make_view(row, token)
+        _write_audit_line("made", caller, made.id, made.name, roles=made.roles, queues=made.queues)
+        return _json_response(made, 201)
 
     @router.post(
         "/api/v1/sign-in-links",
         summary="Make a link that signs a browser in as whoever asks, once",
         status_code=201,
-        responses={201: openapi_schemas.answer(LinkShown, "Made."), **openapi_schemas.problems()},
+        responses={
+            201: openapi_schemas.describe_response(SignInLink, "Made."),
+            **openapi_schemas.describe_problems(),
+        },
     )
     async def make_sign_in_link(request: Request) -> Response:
         caller: Caller = request.state.caller
-        query_parameters.of(request)
+        query_string.read_query(request)
         with db.translate_errors():
             code = await _make_link(pool, caller)
         expires_ms = clock.now_ms() + token_store.LINK_S * 1000
-        _note("made a sign-in link for", caller, "", caller.name)
-        return _answer(LinkShown(f"/sign-in?code={code}", timestamps.rfc3339(expires_ms)), 201)
+        _write_audit_line("made a sign-in link for", caller, "", caller.name)
+        return _json_response(
+            SignInLink(f"/sign-in?code={code}", timestamps.rfc3339(expires_ms)), 201
+        )
 
 
-def _add_keeping_routes(router: APIRouter, pool: db.Pool, authenticator: Authenticator) -> None:
+def _add_management_routes(router: APIRouter, pool: db.Pool, authenticator: Authenticator) -> None:
     @router.get(
         "/api/v1/tokens",
         dependencies=[Depends(parameters.check_query)],
         summary="One's own tokens and sessions, or (for admins) everybody's",
         responses={
-            200: openapi_schemas.answer(TokensShown, "Some of them."),
-            **openapi_schemas.problems(400),
+            200: openapi_schemas.describe_response(TokenPage, "Some of them."),
+            **openapi_schemas.describe_problems(400),
         },
     )
     async def list_tokens(
@@ -169,28 +174,28 @@ def _add_keeping_routes(router: APIRouter, pool: db.Pool, authenticator: Authent
         after: After = None,
         wait: Wait = None,
     ) -> Response:
-        query_parameters.check_position(after)
+        query_string.check_position(after)
         caller: Caller = request.state.caller
         if everybody:
             auth.require_role(caller)
         whose = None if everybody else caller.name
-        rows = await _ask(pool, "list_tokens", whose, _after(cursor), limit + 1)
-        following = _cursor(rows[limit - 1]["number"]) if len(rows) > limit else None
-        return _answer(TokensShown([_shown(row) for row in rows[:limit]], following))
+        rows = await _fetch(pool, "list_tokens", whose, _read_cursor(cursor), limit + 1)
+        following = _make_cursor(rows[limit - 1]["number"]) if len(rows) > limit else None
+        return _json_response(TokenPage([_make_view(row) for row in rows[:limit]], following))
 
     @router.delete(
         "/api/v1/tokens/{token_id}",
         summary="Withdraw a token or end a session",
         status_code=204,
-        responses={204: {"description": "Withdrawn."}, **openapi_schemas.problems(404)},
+        responses={204: {"description": "Withdrawn."}, **openapi_schemas.describe_problems(404)},
     )
     async def revoke_token(
         request: Request, token_id: Annotated[str, Path(max_length=40)]
     ) -> Response:
         caller: Caller = request.state.caller
-        query_parameters.of(request)
+        query_string.read_query(request)
         number = int(token_id) if token_id.isascii() and token_id.isdecimal() else 0
-        rows = await _ask(
+        rows = await _fetch(
             pool,
             "revoke_token",
             number if number <= NUMBER_MAX else 0,
@@ -203,7 +208,7 @@ def _add_keeping_routes(router: APIRouter, pool: db.Pool, authenticator: Authent
                 "not-found", f"Token {token_id!r} does not exist, or is not yours to withdraw."
             )
         authenticator.forget(rows[0]["digest"])
-        _note("withdrew", caller, token_id, rows[0]["name"])
+        _write_audit_line("withdrew", caller, token_id, rows[0]["name"])
         return Response(status_code=204)
 
 
@@ -216,7 +221,7 @@ def _add_session_routes(
         "/sign-in",
         summary="Sign a browser in by a link's code, once",
         status_code=303,
-        responses={303: {"description": "Signed in."}, **openapi_schemas.problems(401)},
+        responses={303: {"description": "Signed in."}, **openapi_schemas.describe_problems(401)},
     )
     async def sign_in(
         request: Request, code: Annotated[str, Query(max_length=1_000)] = ""
@@ -224,7 +229,7 @@ def _add_session_routes(
         signed_in = None
         with db.translate_errors():
             if 0 < len(code) <= CODE_LENGTH_MAX:
-                signed_in = await token_store.sign_in(pool, code, session_s)
+                signed_in = await token_store.redeem_link(pool, code, session_s)
         if signed_in is None:
             raise Problem(
                 "unauthenticated",
@@ -241,7 +246,7 @@ def _add_session_routes(
         responses={
             200: {"description": "Signed out; the page leads on to the OpenID provider."},
             303: {"description": "Signed out."},
-            **openapi_schemas.problems(),
+            **openapi_schemas.describe_problems(),
         },
     )
     async def sign_out(request: Request) -> Response:
@@ -249,7 +254,7 @@ def _add_session_routes(
         cookie = auth.cookie_name(host)
         token = request.cookies.get(cookie, "")
         with db.translate_errors():
-            await token_store.sign_out(pool, token)
+            await token_store.end_session(pool, token)
         authenticator.forget(auth.digest(token))
         response = await sign_in_routes.provider_sign_out(request, authenticator)
         if response is None:
@@ -264,7 +269,7 @@ def _add_session_routes(
         return response
 
 
-def grant_of(given: NewToken, known: list[FieldError], caller: Caller) -> Grant:
+def make_grant(given: NewToken, known: list[FieldError], caller: Caller) -> TokenGrant:
     """What is asked for, if this caller may give it. Raises a 403 or 422 `Problem`."""
     found: list[FieldError] = []
     if not given.roles:
@@ -272,21 +277,21 @@ def grant_of(given: NewToken, known: list[FieldError], caller: Caller) -> Grant:
     if given.queues == []:
         found.append(FieldError("/queues", "names none; leave it out for all queues"))
     for index, queue in enumerate(given.queues or ()):
-        if detail := name_rules.queue(queue):
+        if detail := name_rules.check_name(queue):
             found.append(FieldError(f"/queues/{index}", detail))
     for field in ("name", "label"):
         text = getattr(given, field)
         if text is not None and not text.isprintable():
             found.append(FieldError(f"/{field}", "has characters that cannot be printed"))
-    found = [*known, *validation.further(found, known)]
+    found = [*known, *validation.without_implied(found, known)]
     if found:
-        raise invalid(found)
+        raise validation_problem(found)
     roles = tuple(dict.fromkeys(str(role) for role in given.roles or ()))
     queues = None if given.queues is None else tuple(dict.fromkeys(given.queues))
     name = given.name or caller.name
     if caller.is_person and name == caller.name:
         return msgspec.structs.replace(
-            own_grant(caller, roles), queues=queues, label=given.label or ""
+            make_personal_grant(caller, roles), queues=queues, label=given.label or ""
         )
     if Role.ADMIN not in caller.roles:
         raise Problem(
@@ -294,12 +299,12 @@ def grant_of(given: NewToken, known: list[FieldError], caller: Caller) -> Grant:
             f"{caller.name} may not make a token for {name}: admins make tokens for programs, and"
             " people make their own after signing in with their provider or password.",
         )
-    return Grant(
+    return TokenGrant(
         name=name, roles=roles, queues=queues, label=given.label or "", made_by=caller.name
     )
 
 
-def require_own_grant(wanted: Grant, caller: Caller) -> None:
+def require_own_grant(wanted: TokenGrant, caller: Caller) -> None:
     """Raises a 403 `Problem` for a token whose limits a job could leave behind."""
     unlimited = Role.ADMIN in wanted.roles and wanted.queues is None
     if wanted.name == caller.name and (unlimited or set(wanted.roles) <= {Role.VIEWER}):
@@ -312,7 +317,7 @@ def require_own_grant(wanted: Grant, caller: Caller) -> None:
     )
 
 
-def _name_taken(wanted: Grant) -> Problem:
+def _label_conflict(wanted: TokenGrant) -> Problem:
     """A 409: of two tokens that are called alike nobody knows which to withdraw."""
     return Problem(
         "conflict",
@@ -322,9 +327,9 @@ def _name_taken(wanted: Grant) -> Problem:
     )
 
 
-def own_grant(caller: Caller, roles: Sequence[str]) -> Grant:
+def make_personal_grant(caller: Caller, roles: Sequence[str]) -> TokenGrant:
     """A personal token or session of this person, with these roles at most."""
-    return Grant(
+    return TokenGrant(
         name=caller.name,
         roles=tuple(roles),
         personal=True,
@@ -337,7 +342,7 @@ async def _make_link(pool: db.Pool, caller: Caller) -> str:
     """A code that signs a browser in as this caller. Raises a 403 `Problem`."""
     if caller.is_person:
         return await token_store.make_person_link(
-            pool, own_grant(caller, [str(role) for role in Role])
+            pool, make_personal_grant(caller, [str(role) for role in Role])
         )
     if caller.is_session:
         raise Problem(
@@ -350,9 +355,9 @@ async def _make_link(pool: db.Pool, caller: Caller) -> str:
     return code
 
 
-def _shown(row: Mapping[str, Any], token: str | None = None) -> TokenShown:
+def _make_view(row: Mapping[str, Any], token: str | None = None) -> TokenView:
     created, expires = row["created_at"], row["expires_at"]
-    return TokenShown(
+    return TokenView(
         id=str(row["number"]),
         name=row["name"],
         roles=row["roles"],
@@ -369,30 +374,30 @@ def _shown(row: Mapping[str, Any], token: str | None = None) -> TokenShown:
     )
 
 
-def _answer(value: object, status: int = 200) -> Response:
+def _json_response(value: object, status: int = 200) -> Response:
     return Response(
         msgspec.json.encode(value), status, headers=_NO_STORE, media_type="application/json"
     )
 
 
-async def _ask(pool: db.Pool, name: str, *arguments: object) -> list[Mapping[str, Any]]:
+async def _fetch(pool: db.Pool, name: str, *arguments: object) -> list[Mapping[str, Any]]:
     """The rows of a statement. `Any`: as asyncpg has them. Raises `DatabaseUnavailable`."""
     with db.translate_errors():
         rows: list[Mapping[str, Any]] = await pool.fetch(SQL[name], *arguments)
     return rows
 
 
-def _note(did: str, caller: Caller, token_id: str, name: str, **more: object) -> None:
+def _write_audit_line(did: str, caller: Caller, token_id: str, name: str, **more: object) -> None:
     """A line of the audit: who did what with which token; never a secret."""
     fields = {"by": caller.name, "token": token_id, "name": name, **more}
     _audit.info("%s %s a token of %s", caller.name, did, name, extra={"fields": fields})
 
 
-def _cursor(number: int) -> str:
+def _make_cursor(number: int) -> str:
     return base64.urlsafe_b64encode(str(number).encode()).decode().rstrip("=")
 
 
-def _after(cursor: str) -> int:
+def _read_cursor(cursor: str) -> int:
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
         number = int(text) if text.isascii() and text.isdecimal() else -1

@@ -1,4 +1,4 @@
-"""Asking something of jobs that exist: from a body to events in the log, and the answer."""
+"""Actions on existing jobs: from a body to events in the log, and the response."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -15,22 +15,22 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_submit.domain import job_actions, validation
 from fairlead_submit.domain.callers import RequestContext, require_verb
-from fairlead_submit.domain.decoding import Decoder, invalid
-from fairlead_submit.domain.job_actions import AnyAction, Kind
+from fairlead_submit.domain.decoding import Decoder, validation_problem
+from fairlead_submit.domain.job_actions import ActionKind, AnyAction
 from fairlead_submit.domain.policy import Limits
 from fairlead_submit.domain.request_types import Filter, Release
-from fairlead_submit.service.log_writer import Writer
-from fairlead_submit.service.validation_thread import Validator
-from fairlead_submit.store.configuration_store import Queues
-from fairlead_submit.store.job_views import FoundJob, Known, KnownJob
+from fairlead_submit.service.log_writer import LogWriter
+from fairlead_submit.service.validation_thread import ValidationThread
+from fairlead_submit.store.configuration_store import QueueStore
+from fairlead_submit.store.job_views import FoundJob, JobViews, KnownJob
 
 SAMPLE: Final = 10
 
 
-class Done(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The answer to an action. `matched`: jobs concerned, as far as the view knows; else null.
+class ActionResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The response to an action. `matched`: the number of jobs, null if it is not known.
 
-    A dry run has no position, and names some of the jobs.
+    A dry run has no position, and `sample` has some of the jobs.
     """
 
     position: str | None
@@ -38,155 +38,164 @@ class Done(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     sample: list[FoundJob] | UnsetType = UNSET
 
 
-class Named(msgspec.Struct, frozen=True):
-    """Jobs of a request: their ids, and how the request names them."""
+class NamedJobs(msgspec.Struct, frozen=True):
+    """The jobs of a request: their ids, and the texts by which the request names them."""
 
     ids: list[JobId]
     texts: Sequence[str]
 
     @classmethod
-    def of(cls, texts: Sequence[str]) -> "Named":
-        """Texts that were checked."""
+    def parse(cls, texts: Sequence[str]) -> "NamedJobs":
+        """The jobs with these texts, which have been validated."""
         return cls([ids.job_id_of(text) for text in texts], texts)
 
 
-class Acting:
-    """What the routes of actions call."""
+class ActionService:
+    """Carries out actions on jobs by ids or by a filter."""
 
     def __init__(
         self,
         limits: Limits,
-        writer: Writer,
-        queues: Queues,
-        known: Known,
-        rights: QueuePermissions,
-        validator: Validator,
+        writer: LogWriter,
+        queues: QueueStore,
+        job_views: JobViews,
+        permissions: QueuePermissions,
+        validation: ValidationThread,
     ) -> None:
-        self._validator = validator
+        self._validation = validation
         self._ids_max = limits.ids_max
         self._writer = writer
         self._queues = queues
-        self._known = known
-        self._rights = rights
-        self._decoders = {kind.name: Decoder(kind.body) for kind in job_actions.KINDS}
+        self._job_views = job_views
+        self._permissions = permissions
+        self._decoders = {kind.name: Decoder(kind.body) for kind in job_actions.ACTION_KINDS}
 
     async def act(
-        self, kind: Kind, body: bytes, context: RequestContext, *, dry_run: bool = False
-    ) -> Done:
-        """Ask this of the jobs that a body names. Raises a `Problem` or `WorldError`."""
-        request, known = await self._validator.decode(self._decoders[kind.name], body)
-        found = job_actions.check(request, self._ids_max)
-        found = [*known, *validation.further(found, known)]
+        self, kind: ActionKind, body: bytes, context: RequestContext, *, dry_run: bool = False
+    ) -> ActionResult:
+        """Carry out an action on the jobs that a body names. Raises a `Problem` or `WorldError`."""
+        request, known = await self._validation.decode(self._decoders[kind.name], body)
+        found = job_actions.check_action(request, self._ids_max)
+        found = [*known, *validation.without_implied(found, known)]
         if isinstance(request, Release) or request.ids is not None:
             if found:
-                raise invalid(found)
-            named = Named.of(request.ids or ())
+                raise validation_problem(found)
+            named = NamedJobs.parse(request.ids or ())
             if dry_run:
-                return await self._look_at(kind, named, context)
-            return await self._by_ids(kind, named, request, context)
-        return await self._by_filter(kind, request, request.filter, found, context, dry_run=dry_run)
+                return await self._preview(kind, named, context)
+            return await self._act_by_ids(kind, named, request, context)
+        return await self._act_by_filter(
+            kind, request, request.filter, found, context, dry_run=dry_run
+        )
 
-    async def _by_filter(
+    async def _act_by_filter(
         self,
-        kind: Kind,
+        kind: ActionKind,
         request: AnyAction,
         chosen: Filter | None,
         found: list[FieldError],
         context: RequestContext,
         *,
         dry_run: bool,
-    ) -> Done:
-        queue = await self._queues.seen(chosen.queue, context.caller) if chosen else None
+    ) -> ActionResult:
+        queue = await self._queues.get_visible(chosen.queue, context.caller) if chosen else None
         if chosen and chosen.queue is not None and queue is None:
-            fault = FieldError("/filter/queue", f"{validation.shown(chosen.queue)} is no queue")
-            found = [*found, *validation.further([fault], found)]
+            fault = FieldError("/filter/queue", f"{validation.quote(chosen.queue)} does not exist")
+            found = [*found, *validation.without_implied([fault], found)]
         if found:
-            raise invalid(found)
+            raise validation_problem(found)
         assert chosen is not None
         assert queue is not None
         require_verb(context.caller, kind.verb, queue)
-        wanted = job_actions.job_filter(chosen)
-        if dry_run:  # so that whoever asks before he acts is not told of fewer than there are
-            await self._known.has_caught_up(chosen=wanted)
-        matched = await self._known.count(wanted, kind.concerned)
+        wanted = job_actions.make_job_filter(chosen)
+        if dry_run:  # so that the count includes everything that was written before
+            await self._job_views.wait_until_current(chosen=wanted)
+        matched = await self._job_views.count(wanted, kind.states)
         if dry_run:
-            return Done(None, matched, await self._known.sample(wanted, kind.concerned, SAMPLE))
+            return ActionResult(
+                None, matched, await self._job_views.sample(wanted, kind.states, SAMPLE)
+            )
         assert kind.for_filter is not None
-        records = job_actions.for_filter(wanted, kind.for_filter(request), context)
-        return Done(position_tokens.encode(await self._writer.append(records)), matched)
+        records = job_actions.make_records_for_filter(wanted, kind.for_filter(request), context)
+        return ActionResult(position_tokens.encode(await self._writer.append(records)), matched)
 
-    async def _by_ids(
-        self, kind: Kind, named: Named, request: AnyAction, context: RequestContext
-    ) -> Done:
-        """The event first: a view that lags must not hide a job from its cancellation.
+    async def _act_by_ids(
+        self, kind: ActionKind, named: NamedJobs, request: AnyAction, context: RequestContext
+    ) -> ActionResult:
+        """Append the events before the jobs are looked up: a view that lags must not hide a job.
 
-        Only who may not do this everywhere has to wait until it is known whose the jobs are.
+        Only for a caller without permission in every queue, the jobs are looked up first.
         """
-        reach = await self._rights.find_scope(context.caller, kind.verb)
+        scope = await self._permissions.find_scope(context.caller, kind.verb)
         given = list(dict.fromkeys(named.ids))
-        if reach.is_everything:
-            told = given
+        if scope.is_everything:
+            chosen_ids = given
         else:
-            known = await self._permitted(kind, named, reach, context)
-            told = [job_id for job_id in given if job_id in known]
-        records = job_actions.for_ids(told, kind.for_job(request), context)
+            known = await self._find_visible(kind, named, scope, context)
+            chosen_ids = [job_id for job_id in given if job_id in known]
+        records = job_actions.make_records_for_ids(chosen_ids, kind.for_job(request), context)
         appended = await self._writer.append(records) if records else {}
-        known, is_certain = await self._known.settled(told, appended)
-        if len(told) < len(given) or (is_certain and len(known) < len(given)):
-            raise _not_found(named, known)
-        return Done(
-            position_tokens.encode(appended), _concerned(kind, known) if is_certain else None
+        known, is_certain = await self._job_views.wait_for_jobs(chosen_ids, appended)
+        if len(chosen_ids) < len(given) or (is_certain and len(known) < len(given)):
+            raise _jobs_not_found(named, known)
+        return ActionResult(
+            position_tokens.encode(appended), _count_affected(kind, known) if is_certain else None
         )
 
-    async def _look_at(self, kind: Kind, named: Named, context: RequestContext) -> Done:
-        """What `_by_ids` would concern, of what is known now."""
-        reach = await self._rights.find_scope(context.caller, kind.verb)
-        known = await self._permitted(kind, named, reach, context)
+    async def _preview(
+        self, kind: ActionKind, named: NamedJobs, context: RequestContext
+    ) -> ActionResult:
+        """The response to a dry run with ids."""
+        scope = await self._permissions.find_scope(context.caller, kind.verb)
+        known = await self._find_visible(kind, named, scope, context)
         if len(known) < len(set(named.ids)):
-            raise _not_found(named, known)
+            raise _jobs_not_found(named, known)
         sample = [
             FoundJob(job_id, job.job_set, job.state) for job_id, job in list(known.items())[:SAMPLE]
         ]
-        return Done(None, _concerned(kind, known), sample)
+        return ActionResult(None, _count_affected(kind, known), sample)
 
-    async def _permitted(
-        self, kind: Kind, named: Named, reach: QueueScope, context: RequestContext
+    async def _find_visible(
+        self, kind: ActionKind, named: NamedJobs, scope: QueueScope, context: RequestContext
     ) -> dict[str, KnownJob]:
-        """Those that the caller sees. Raises a 403 if he may not do this with one of them."""
+        """The jobs that the caller can view. Raises a 403 if one does not permit it."""
         given = list(dict.fromkeys(named.ids))
-        known, is_certain = await self._known.settled_now(given)
+        known, is_certain = await self._job_views.wait_for_current_jobs(given)
         if not is_certain:
             raise Problem(
                 "unavailable",
-                "Whose jobs these are cannot be told while the view of lookout lags or is away.",
+                "The view of lookout lags or is unavailable, so the queues of these jobs are not"
+                " known. Try again.",
                 retry_after_s=1,
             )
-        seen = await self._rights.find_scope(context.caller, Verb.VIEW)
+        seen = await self._permissions.find_scope(context.caller, Verb.VIEW)
         visible = {job_id: job for job_id, job in known.items() if job.queue in seen}
-        closed = [
-            FieldError(f"/ids/{index}", f"queue {visible[job_id].queue!r} does not permit it")
+        refused = [
+            FieldError(f"/ids/{index}", f"queue {visible[job_id].queue!r} does not permit this")
             for index, job_id in enumerate(named.ids)
-            if job_id in visible and visible[job_id].queue not in reach
+            if job_id in visible and visible[job_id].queue not in scope
         ]
-        if closed:
+        if refused:
             raise Problem(
                 "forbidden",
-                f"{context.caller.name} may not {kind.verb} all of these jobs; nothing was done.",
-                closed,
+                f"{context.caller.name} is not permitted to {kind.verb} all of these jobs."
+                " Nothing was changed.",
+                refused,
             )
         return visible
 
 
-def _concerned(kind: Kind, known: Mapping[str, KnownJob]) -> int:
-    return sum(JobState(job.state) in kind.concerned for job in known.values())
+def _count_affected(kind: ActionKind, known: Mapping[str, KnownJob]) -> int:
+    return sum(JobState(job.state) in kind.states for job in known.values())
 
 
-def _not_found(named: Named, known: Mapping[str, KnownJob]) -> Problem:
+def _jobs_not_found(named: NamedJobs, known: Mapping[str, KnownJob]) -> Problem:
     return Problem(
         "not-found",
-        "Some of these jobs do not exist; the others were told, unless it was a dry run.",
+        "Some of these jobs do not exist; they are listed in `errors`. The action was carried out"
+        " for the others, unless it was a dry run.",
         [
-            FieldError(f"/ids/{index}", f"there is no job {named.texts[index]}")
+            FieldError(f"/ids/{index}", f"job {named.texts[index]} does not exist")
             for index, job_id in enumerate(named.ids)
             if job_id not in known
         ],

@@ -1,6 +1,6 @@
-"""The executors and nodes there are, as the log says: read when somebody asks, and kept.
+"""The executors and nodes, folded from the log when a request needs them, and cached.
 
-Nothing here is followed in the background: a process that nobody asks reads nothing.
+Nothing is read in the background.
 """
 
 import asyncio
@@ -16,44 +16,44 @@ from fairlead_common.log.protocol import EventLog, caught_up
 from fairlead_common.log.topics import CLUSTERS
 from fairlead_common.service import clock
 
-KEPT_S: Final = 2.0
+CACHE_S: Final = 2.0
 READ_S_MAX: Final = 20.0
 KEYS_MAX: Final = 500_000
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """What there is: executors by name, nodes by (executor, name). `version` tells them apart."""
+class ClusterSnapshot(msgspec.Struct, frozen=True):
+    """The executors by name, the nodes by (executor, name). `version` identifies the snapshot."""
 
     executors: frozenset[str]
     nodes: Mapping[tuple[str, str], Node]
     version: int
 
 
-class Fleet:
-    """A fold of `fairlead.clusters`, as new as the question, or `KEPT_S` older."""
+class ClusterView:
+    """A fold of `fairlead.clusters`, at most `CACHE_S` old when it is read."""
 
     def __init__(self, log: EventLog, read_s_max: float = READ_S_MAX) -> None:
         self._log = log
         self._read_s_max = read_s_max
-        self._read_s = -KEPT_S
+        self._read_s = -CACHE_S
         self._positions: dict[int, int] | None = None
         self._executors: set[str] = set()
         self._nodes: dict[tuple[str, str], Node] = {}
-        self._seen = Seen(frozenset(), {}, 0)
+        self._snapshot = ClusterSnapshot(frozenset(), {}, 0)
         self._reading = asyncio.Lock()
 
-    async def now(self) -> Seen:
-        """What there is. Raises `LogError` when the log is away."""
+    async def read(self) -> ClusterSnapshot:
+        """The present snapshot. Raises `LogError` if the log is unavailable."""
         async with self._reading:
-            if clock.monotonic_s() - self._read_s >= KEPT_S:
-                asked_s = clock.monotonic_s()
+            if clock.monotonic_s() - self._read_s >= CACHE_S:
+                now_s = clock.monotonic_s()
                 try:
                     await self._read_on()
                 except PositionExpired:
                     self._positions = None
                     await self._read_on()
-                self._read_s = asked_s
-        return self._seen
+                self._read_s = now_s
+        return self._snapshot
 
     async def _read_on(self) -> None:
         if self._positions is None:
@@ -76,12 +76,14 @@ class Fleet:
             raise LogUnavailable(f"{CLUSTERS} was not read in {self._read_s_max:g} s") from error
         finally:
             if changed:
-                version = self._seen.version + 1
-                self._seen = Seen(frozenset(self._executors), dict(self._nodes), version)
+                version = self._snapshot.version + 1
+                self._snapshot = ClusterSnapshot(
+                    frozenset(self._executors), dict(self._nodes), version
+                )
             await reader.close()
 
     def _fold(self, key: str, value: bytes | None) -> bool:
-        """Whether an executor or node came, went or changed."""
+        """Whether an executor or node was added, removed or changed."""
         if key == clusters.LEADER_KEY:
             return False
         executor, slash, name = key.partition("/")

@@ -1,8 +1,7 @@
-"""Submit's part of `fairlead repair`: queues and cordons whose table and log disagree.
+"""Submit's part of `fairlead repair`: queues and cordons that differ between tables and log.
 
-After the tables were restored from a backup, or the log was lost, one of them has older versions.
-Changes made to an older version would be ignored by everybody who folds the log, so the newer one
-is taken over by the other.
+After the tables were restored from a backup, or the log was lost, one side has older versions.
+Folds of the log would ignore changes to an older version, so each side takes the newer version.
 """
 
 from typing import Final
@@ -21,7 +20,7 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class Disagreement(msgspec.Struct, frozen=True):
-    """What of the configuration is older on one side. `version`: the highest that the log has."""
+    """The configuration that is older on one side. `version`: the highest in the log."""
 
     newer_in_log: list[Queue | Cordon]
     newer_in_tables: list[Queue | Cordon]
@@ -32,24 +31,24 @@ class Disagreement(msgspec.Struct, frozen=True):
         return bool(self.newer_in_log or self.newer_in_tables or self.version > self.sequence)
 
     def describe(self) -> str:
-        """What is wrong, in a sentence or two."""
-        said = []
+        """What differs, in one or two sentences."""
+        sentences = []
         if self.newer_in_log:
-            said.append(
+            sentences.append(
                 f"{len(self.newer_in_log)} queues or cordons are older in submit's tables than in"
                 f" the log ({_names(self.newer_in_log)}): the tables were restored from a backup."
             )
         if self.newer_in_tables:
-            said.append(
+            sentences.append(
                 f"The log lacks {len(self.newer_in_tables)} queues or cordons of submit's tables"
                 f" ({_names(self.newer_in_tables)}): the log was restored or created again."
             )
         if self.version > self.sequence:
-            said.append(
+            sentences.append(
                 "Changes of queues and cordons would get versions that the log has already, and"
                 " have no effect."
             )
-        return " ".join(said)
+        return " ".join(sentences)
 
 
 NAMES_MAX: Final = 5
@@ -87,8 +86,8 @@ async def find_disagreement(pool: db.Pool, log: EventLog) -> Disagreement:
     )
 
 
-async def settle(pool: db.Pool, found: Disagreement) -> None:
-    """Each side takes over what is newer on the other; the log by the outbox."""
+async def repair(pool: db.Pool, found: Disagreement) -> None:
+    """Copy the newer versions to the other side; to the log through the outbox."""
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute(SQL["raise_versions"], found.version)
         for item in found.newer_in_log:
@@ -105,7 +104,7 @@ async def settle(pool: db.Pool, found: Disagreement) -> None:
 
 
 def _decode(value: bytes) -> Queue | Cordon | None:
-    """None for what cannot be read: readers of the log pass that over too."""
+    """None for a record that cannot be decoded: readers of the log skip it too."""
     try:
         return configuration.decode(value)
     except msgspec.DecodeError:

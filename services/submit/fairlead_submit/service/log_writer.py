@@ -1,8 +1,8 @@
-"""Group commit: requests that arrive during an append go together into the next.
+"""Group commit: requests that arrive during an append are appended together in the next one.
 
-Each request is answered after its own commit. A request that the log refuses fails alone; after
-an unknown outcome all of its group are told so, and the producer is made anew. What waits is
-bounded; whoever comes beyond that is told to come again.
+Each request is answered after its own commit. A request that the log refuses fails alone. After an
+unknown outcome all requests of the group fail, and the producer is created again. The number of
+pending bytes is limited; further requests are refused.
 """
 
 import asyncio
@@ -29,24 +29,24 @@ from fairlead_common.service.json_logging import job_sets_fields
 from fairlead_submit.service import metrics
 
 RECORDS_MAX: Final = 10_000
-"""Most records of one append."""
+"""Maximum number of records of one append."""
 
 SPLIT_S_MAX: Final = 2.0
-"""A refusal that took longer came from a log that is away, not from one bad request."""
+"""A refusal that took longer is caused by an unavailable log, not by one bad request."""
 
 RETRY_S: Final = 1
-_ENDING: Final = "this server is ending; nothing was written"
+_ENDING: Final = "This server is shutting down; nothing was written. Try again."
 _logger = logging.getLogger("fairlead.submit")
 
 
-class _Waiting(msgspec.Struct, gc=False):
+class _PendingRequest(msgspec.Struct, gc=False):
     records: Sequence[Record]
     size: int
     answer: "asyncio.Future[dict[int, int]]"
 
 
-class Writer:
-    """Appends for many callers at once. `run` must be running."""
+class LogWriter:
+    """Appends the records of many requests. `run` must be running."""
 
     def __init__(
         self, log: EventLog, name: str, *, append_bytes_max: int, pending_bytes_max: int
@@ -55,139 +55,139 @@ class Writer:
         self._name = name
         self._append_bytes_max = append_bytes_max
         self._pending_bytes_max = pending_bytes_max
-        self._waiting: deque[_Waiting] = deque()
+        self._pending: deque[_PendingRequest] = deque()
         self._bytes = 0
-        self._came = asyncio.Event()
+        self._new_request = asyncio.Event()
         self._producer: Producer | None = None
         self._ended = False
-        self.trouble: str | None = None
-        """Why nothing can be written just now, if so."""
+        self.failure: str | None = None
+        """Why the last append failed, or None."""
         metrics.PENDING_BYTES.set_function(lambda: self._bytes)
-        metrics.PENDING_REQUESTS.set_function(lambda: len(self._waiting))
+        metrics.PENDING_REQUESTS.set_function(lambda: len(self._pending))
 
     async def append(self, records: Sequence[Record]) -> dict[int, int]:
-        """Append all or none, and return {partition: position passed} when that is durable.
+        """Append all records or none, and return {partition: position after them} once durable.
 
-        Raises a 503 `Problem` when too much waits, `RecordTooLarge`, and what
+        Raises a 503 `Problem` if too many bytes are pending, `RecordTooLarge`, and what
         `Producer.append` raises.
         """
         check_append(records)
         if self._ended:
             raise LogUnavailable(_ENDING)
         size = sum(len(record.value or b"") for record in records)
-        if self._waiting and self._bytes + size > self._pending_bytes_max:
+        if self._pending and self._bytes + size > self._pending_bytes_max:
             raise Problem(
                 "unavailable",
-                "More requests wait for the log than may; come again in a moment.",
+                "Too many requests are waiting for the log. Try again in a moment.",
                 retry_after_s=RETRY_S,
             )
         answer: asyncio.Future[dict[int, int]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(records, size, answer))
+        self._pending.append(_PendingRequest(records, size, answer))
         self._bytes += size
-        self._came.set()
+        self._new_request.set()
         return await answer
 
     async def run(self) -> None:
-        """Write until cancelled. Raises `ProducerFenced` if another process has our name."""
+        """Append until cancelled. Raises `ProducerFenced` if another process has the same name."""
         try:
             while True:
-                await self._came.wait()
-                self._came.clear()
-                while self._waiting:
-                    await self._turn()
+                await self._new_request.wait()
+                self._new_request.clear()
+                while self._pending:
+                    await self._append_group()
         finally:
             self._ended = True
-            _fail(self._waiting, LogUnavailable(_ENDING))
+            _fail(self._pending, LogUnavailable(_ENDING))
             if self._producer is not None:
                 await self._producer.close()
 
-    async def _turn(self) -> None:
-        """Append what waits, as much as one append may hold."""
+    async def _append_group(self) -> None:
+        """Append as many pending requests as fit in one append."""
         group = self._next_group()
         try:
-            producer = await self._ready()
+            producer = await self._get_producer()
         except LogError as error:
-            self._failed(group, error, "unavailable")
+            self._fail_group(group, error, "unavailable")
             return
         try:
-            await self._write(producer, group, clock.monotonic_s() + SPLIT_S_MAX)
+            await self._append(producer, group, clock.monotonic_s() + SPLIT_S_MAX)
         except asyncio.CancelledError:
-            _fail(group, AppendUnknown("this server ended before the log had answered"))
+            _fail(group, AppendUnknown("the server was shut down before the log answered"))
             raise
         except ProducerFenced as error:
-            self._failed(group, error, "fenced")
+            self._fail_group(group, error, "fenced")
             raise
 
-    def _next_group(self) -> list[_Waiting]:
-        group: list[_Waiting] = []
+    def _next_group(self) -> list[_PendingRequest]:
+        group: list[_PendingRequest] = []
         size = count = 0
-        while self._waiting:
-            item = self._waiting[0]
+        while self._pending:
+            item = self._pending[0]
             size += item.size
             count += len(item.records)
             if group and (size > self._append_bytes_max or count > RECORDS_MAX):
                 break
-            group.append(self._waiting.popleft())
+            group.append(self._pending.popleft())
             self._bytes -= item.size
         return group
 
-    async def _ready(self) -> Producer:
+    async def _get_producer(self) -> Producer:
         if self._producer is None:
             self._producer = await self._log.producer(self._name)
         return self._producer
 
-    async def _write(
-        self, producer: Producer, group: Sequence[_Waiting], split_until_s: float
+    async def _append(
+        self, producer: Producer, group: Sequence[_PendingRequest], split_until_s: float
     ) -> None:
-        """Append the group; when it is refused, its halves, so that a bad request fails alone."""
+        """Append the group. If it is refused, append its halves: a bad request fails alone."""
         records = [record for item in group for record in item.records]
         try:
             with metrics.APPEND_SECONDS.time():
                 appended = await producer.append(records)
         except AppendRefused as error:
             if len(group) == 1 or clock.monotonic_s() > split_until_s:
-                self._failed(group, error, "refused")
+                self._fail_group(group, error, "refused")
                 return
             half = len(group) // 2
             for part in (group[:half], group[half:]):
                 if self._producer is producer:
-                    await self._write(producer, part, split_until_s)
+                    await self._append(producer, part, split_until_s)
                 else:
-                    _fail(part, LogUnavailable("the log is being reached anew"))
+                    _fail(part, LogUnavailable("the connection to the log is being opened again"))
             return
         except AppendUnknown as error:
             self._producer = None
-            self._failed(group, error, "unknown")
+            self._fail_group(group, error, "unknown")
             with contextlib.suppress(LogError):
                 await producer.close()
             return
-        self.trouble = None
+        self.failure = None
         metrics.APPENDS.labels("done").inc()
         positions = {partition: position for (_, partition), position in appended.items()}
         for item in group:
             if not item.answer.done():
-                item.answer.set_result(_own(item.records, positions, appended))
+                item.answer.set_result(_select_positions(item.records, positions, appended))
 
-    def _failed(self, group: Sequence[_Waiting], error: LogError, outcome: str) -> None:
+    def _fail_group(self, group: Sequence[_PendingRequest], error: LogError, outcome: str) -> None:
         metrics.APPENDS.labels(outcome).inc()
-        self.trouble = str(error)
+        self.failure = str(error)
         keys = (record.key for item in group for record in item.records)
         fields = job_sets_fields(keys)
         _logger.warning("%d requests could not be written: %s", len(group), error, extra=fields)
         _fail(group, error)
 
 
-def _own(
+def _select_positions(
     records: Sequence[Record], positions: Mapping[int, int], appended: Appended
 ) -> dict[int, int]:
-    """The positions of the partitions that this request wrote to; all are told by number."""
+    """The positions of the partitions that this request wrote to."""
     numbers = {record.partition for record in records}
     assert None not in numbers, "submit names the partition of each of its records"
     assert len(positions) == len(appended), "submit writes jobs to one topic"
     return {number: positions[number] for number in numbers if number is not None}
 
 
-def _fail(group: Sequence[_Waiting] | deque[_Waiting], error: LogError) -> None:
+def _fail(group: Sequence[_PendingRequest] | deque[_PendingRequest], error: LogError) -> None:
     for item in group:
         if not item.answer.done():
             item.answer.set_exception(error)

@@ -1,4 +1,4 @@
-"""What submit counts for Prometheus."""
+"""The Prometheus metrics of submit."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 REQUESTS: Final = Counter("fairlead_submit_requests_total", "Requests by call.", ["call"])
 JOBS: Final = Counter("fairlead_submit_jobs_total", "Jobs accepted, repeats not counted.")
-DUPLICATES: Final = Counter("fairlead_submit_duplicates_total", "Jobs that were known already.")
+DUPLICATES: Final = Counter("fairlead_submit_duplicates_total", "Jobs that existed already.")
 APPEND_SECONDS: Final = Histogram(
     "fairlead_submit_append_seconds",
     "Time of one append to the log.",
@@ -26,5 +26,6 @@ PENDING_REQUESTS: Final = Gauge(
 )
 PENDING_BYTES: Final = Gauge("fairlead_submit_pending_bytes", "Bytes that wait for the log.")
 OUTBOX: Final = Gauge(
-    "fairlead_submit_outbox_rows", "Changes not told to the log, in the process that tells."
+    "fairlead_submit_outbox_rows",
+    "Changes that are not in the log yet, in the process that relays them.",
 )

@@ -1,8 +1,8 @@
-"""Tells the log what was configured: rows of the outbox become records of `fairlead.config`.
+"""Relays the outbox to the log: its rows become records of `fairlead.config`.
 
-Of several processes one does it, elected by an advisory lock of Postgres. A row is removed after
-its append, so each is told at least once; folds take the highest version, so once too often is
-no harm, and neither is another order.
+One process does so at a time, elected by an advisory lock of Postgres. A row is deleted after its
+append, so each is appended at least once. Folds use the highest version, so repetitions and another
+order do no harm.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ from fairlead_submit.store.schema import SQL
 
 ROWS_MAX: Final = events.EVENTS_MAX
 POLL_S: Final = 0.5
-TIDY_S: Final = 600.0
-DELETED_KEPT_S: Final = 86_400.0
-ACTIONS_KEPT_S: Final = 30 * 86_400.0
+CLEANUP_S: Final = 600.0
+DELETED_RETENTION_S: Final = 86_400.0
+ACTIONS_RETENTION_S: Final = 30 * 86_400.0
 PRODUCER: Final = "submit-config"
 _logger = logging.getLogger("fairlead.submit.relay")
 
 
 class Relay:
-    """The task that empties the outbox."""
+    """The loop that relays the outbox."""
 
     def __init__(self, url: str, log: EventLog) -> None:
         self._url = url
@@ -41,16 +41,16 @@ class Relay:
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """Something was put into the outbox by this process; others are noticed by `POLL_S`."""
+        """Relay now: this process wrote to the outbox. Rows of others are found within `POLL_S`."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Relay until cancelled; waits while another process does, or while the world is away."""
+        """Relay until cancelled; waits while another process relays or a server is unavailable."""
         while True:
             try:
                 await self._session()
             except (*AWAY, *REFUSES, WorldError) as error:
-                _logger.warning("the outbox waits: %s", error)
+                _logger.warning("the outbox relay is waiting: %s", error)
             await asyncio.sleep(POLL_S)
 
     async def _session(self) -> None:
@@ -64,20 +64,20 @@ class Relay:
                 await asyncio.sleep(POLL_S)
             await self._lead(connection)
         finally:
-            # Not back to a pool: the lock ends with the connection.
+            # Not released to a pool: the lock ends with the connection.
             connection.terminate()
 
     async def _lead(self, connection: db.Connection) -> None:
         """Relay as long as this connection lasts, and with it the lock."""
         producer = await self._log.producer(PRODUCER)
         loop = asyncio.get_running_loop()
-        tidy_s = loop.time()
+        cleanup_s = loop.time()
         try:
             while True:
-                if loop.time() >= tidy_s:
-                    await tidy(connection)
-                    tidy_s = loop.time() + TIDY_S
-                while await empty(connection, producer):
+                if loop.time() >= cleanup_s:
+                    await delete_expired(connection)
+                    cleanup_s = loop.time() + CLEANUP_S
+                while await relay_batch(connection, producer):
                     pass
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(POLL_S):
@@ -87,8 +87,8 @@ class Relay:
             await producer.close()
 
 
-async def empty(connection: db.Connection, producer: Producer) -> bool:
-    """Relay one batch; whether there may be more. Raises what `Producer.append` raises."""
+async def relay_batch(connection: db.Connection, producer: Producer) -> bool:
+    """Relay one batch, and return whether there are perhaps more. Raises as `Producer.append`."""
     rows = await connection.fetch(SQL["untold"], ROWS_MAX)
     metrics.OUTBOX.set(len(rows))
     if not rows:
@@ -99,11 +99,11 @@ async def empty(connection: db.Connection, producer: Producer) -> bool:
     return len(rows) == ROWS_MAX
 
 
-async def tidy(connection: db.Connection) -> None:
-    """Forget what is of no use any more: old tokens and actions, and queues deleted long ago."""
-    await token_store.forget_expired(connection)
-    await connection.execute(SQL["forget_actions"], ACTIONS_KEPT_S)
+async def delete_expired(connection: db.Connection) -> None:
+    """Delete what has expired: tokens, actions, and the rows of queues that were deleted."""
+    await token_store.delete_expired(connection)
+    await connection.execute(SQL["forget_actions"], ACTIONS_RETENTION_S)
     async with connection.transaction():
-        for row in await connection.fetch(SQL["forget_deleted"], DELETED_KEPT_S):
+        for row in await connection.fetch(SQL["forget_deleted"], DELETED_RETENTION_S):
             key = configuration.key(Queue(name=row["name"]))
             await connection.execute(SQL["tell"], key, None)

@@ -1,8 +1,8 @@
-"""Quotas: how many live jobs a queue, and all queues together, are allowed to have, and how large.
+"""Quotas: the maximum number and size of live jobs, of each queue and of all queues.
 
-What is used is read from lookout's view, plus what this process has appended and the view has not
-folded yet. It is read again every few seconds, and before anything is refused. Without a view
-nothing is known, and nothing refused.
+The usage is read from lookout's view; what this process has appended and the view has not folded
+yet is added. It is read every few seconds, and again before a request is refused. Without a view
+the usage is unknown, and nothing is refused.
 """
 
 import asyncio
@@ -18,66 +18,66 @@ from fairlead_common.domain.problems import Problem
 from fairlead_common.service import clock
 from fairlead_submit.domain.policy import Quotas
 from fairlead_submit.service import metrics
-from fairlead_submit.store.job_views import Known
+from fairlead_submit.store.job_views import JobViews
 
 REFRESH_S: Final = 5.0
 BYTES_S_MIN: Final = 10.0
-BYTES_REST: Final = 50
-"""Adding up bytes reads a row of each live job: it rests for so many times as long as it took."""
-QUEUES_SHOWN: Final = 1_000
-"""Queues that have a gauge of their own."""
+BYTES_PAUSE_FACTOR: Final = 50
+"""Summing bytes reads a row of each live job: the pause is this multiple of its duration."""
+QUEUE_GAUGES_MAX: Final = 1_000
+"""Maximum number of queues with their own gauge."""
 _logger: Final = logging.getLogger("fairlead.submit.quotas")
 
 
-class Use(msgspec.Struct):
-    """Jobs and bytes."""
+class Usage(msgspec.Struct):
+    """A number of jobs and their bytes."""
 
     jobs: int = 0
     bytes: int = 0
 
 
 class _Reservation(msgspec.Struct, eq=False):
-    """Jobs that are being appended, or were and may not be in the view yet."""
+    """Jobs that are being appended, or that the view has perhaps not folded yet."""
 
     queue: str
-    use: Use
+    use: Usage
     positions: Mapping[int, int] | None = None
 
 
-class QuotaKeeper:
+class QuotaTracker:
     """Checks submissions against the quotas. `run` must be running to keep the gauges current."""
 
-    def __init__(self, quotas: Quotas, known: Known) -> None:
+    def __init__(self, quotas: Quotas, job_views: JobViews) -> None:
         self._quotas = quotas
-        self._known = known
-        self._used: dict[str, Use] | None = None
-        self._used_by_all = Use()
+        self._job_views = job_views
+        self._used: dict[str, Usage] | None = None
+        self._used_by_all = Usage()
         self._reservations: dict[int, _Reservation] = {}
-        """By identity. Their sums are kept, for there are thousands of them a second."""
-        self._reserved: dict[str, Use] = {}
-        self._reserved_by_all = Use()
+        """By identity. Their totals are maintained, since there are thousands per second."""
+        self._reserved: dict[str, Usage] = {}
+        self._reserved_by_all = Usage()
         self._read_s = self._bytes_due_s = float("-inf")
         self._reading = asyncio.Lock()
 
     @asynccontextmanager
-    async def reserve(self, queue: str, jobs: int, size: int) -> AsyncIterator["Reserved"]:
-        """Count these jobs while the block appends them. Raises a 403 `Problem` beyond a quota,
-        and `DatabaseUnavailable`.
+    async def reserve(self, queue: str, jobs: int, size: int) -> AsyncIterator["ReservationHandle"]:
+        """Count these jobs while the block appends them. Raises a 403 `Problem` if they
+        would exceed a quota, and `DatabaseUnavailable`.
         """
-        reservation = _Reservation(queue, Use(jobs, size))
+        reservation = _Reservation(queue, Usage(jobs, size))
         await self.check(queue, jobs, size)
         is_counted = self._used is not None
         if is_counted:
             self._reservations[id(reservation)] = reservation
             self._count(reservation, 1)
         try:
-            yield Reserved(reservation)
+            yield ReservationHandle(reservation)
         finally:
             if is_counted and reservation.positions is None:
                 self._release(reservation)
 
     async def check(self, queue: str, jobs: int, size: int) -> None:
-        """Raises a 403 `Problem` if so much more is beyond a quota."""
+        """Raises a 403 `Problem` if these jobs would exceed a quota."""
         if self._used is None:
             await self._refresh()
         if self._exceeded(queue, jobs, size) is None:
@@ -89,7 +89,7 @@ class QuotaKeeper:
             raise Problem("forbidden", exceeded[1])
 
     async def run(self) -> None:
-        """Keep the use and its gauges current until cancelled."""
+        """Keep the usage and its gauges current until cancelled."""
         for field in msgspec.structs.fields(self._quotas):
             most = getattr(self._quotas, field.name)
             metrics.QUOTA.labels(field.encode_name).set(float("inf") if most is None else most)
@@ -97,15 +97,15 @@ class QuotaKeeper:
             try:
                 await self._refresh()
             except WorldError as error:
-                _logger.warning("the use of quotas is not known: %s", error)
+                _logger.warning("the usage of quotas is not known: %s", error)
             await asyncio.sleep(REFRESH_S)
 
     def _exceeded(self, queue: str, jobs: int, size: int) -> tuple[str, str] | None:
-        """(setting, sentence) of the first quota that so much more would exceed."""
+        """(setting, message) of the first quota that these jobs would exceed."""
         if self._used is None:
             return None
-        own = self._use_of(queue)
-        whole = self._use_of(None)
+        own = self._usage_of(queue)
+        whole = self._usage_of(None)
         quotas = self._quotas
         for name, most, used, more, where in (
             ("queueJobsMax", quotas.queue_jobs_max, own.jobs, jobs, f"Queue {queue!r}"),
@@ -117,29 +117,29 @@ class QuotaKeeper:
                 what = "bytes of live jobs" if "ytes" in name else "live jobs"
                 return name, (
                     f"{where} has {used} {what}, and this request adds {more}; the quota is {most}"
-                    f" (setting `quotas.{name}`). Nothing was done. Wait until jobs have ended,"
+                    f" (setting `quotas.{name}`). Nothing was changed. Wait until jobs have ended,"
                     " cancel some, or have the operator raise the quota."
                 )
         return None
 
-    def _use_of(self, queue: str | None) -> Use:
-        """Of one queue, or of all."""
+    def _usage_of(self, queue: str | None) -> Usage:
+        """The usage of one queue, or (None) of all."""
         assert self._used is not None
         if queue is None:
             known, more = self._used_by_all, self._reserved_by_all
         else:
-            known, more = self._used.get(queue, Use()), self._reserved.get(queue, Use())
-        return Use(known.jobs + more.jobs, known.bytes + more.bytes)
+            known, more = self._used.get(queue, Usage()), self._reserved.get(queue, Usage())
+        return Usage(known.jobs + more.jobs, known.bytes + more.bytes)
 
     def _count(self, reservation: _Reservation, times: int) -> None:
-        """Add what is reserved to the sums, or (-1) take it away."""
+        """Add a reservation to the totals, or (-1) subtract it."""
         for total in (
-            self._reserved.setdefault(reservation.queue, Use()),
+            self._reserved.setdefault(reservation.queue, Usage()),
             self._reserved_by_all,
         ):
             total.jobs += times * reservation.use.jobs
             total.bytes += times * reservation.use.bytes
-        if self._reserved[reservation.queue] == Use():
+        if self._reserved[reservation.queue] == Usage():
             del self._reserved[reservation.queue]
 
     def _release(self, reservation: _Reservation) -> None:
@@ -150,41 +150,41 @@ class QuotaKeeper:
         asked_s = clock.monotonic_s()
         async with self._reading:
             if self._read_s > asked_s:
-                return  # somebody has read since
+                return  # another task has read it since
             self._read_s = clock.monotonic_s()
-            # Whatever the view has passed before it is read is in what is read.
+            # The positions are read first: everything before them is in the counts read next.
             passed = await self._passed()
-            jobs = await self._known.live_by_queue()
+            jobs = await self._job_views.count_live_by_queue()
             if jobs is None:
                 return
             before = self._used or {}
             sizes: Mapping[str, int] | None = None
             if clock.monotonic_s() >= self._bytes_due_s:
                 sizes = await self._read_bytes()
-            if sizes is None:  # as they were, and what was appended since
+            if sizes is None:  # the previous sizes, and what was appended since
                 added = dict.fromkeys(jobs, 0)
                 for item in passed:
                     added[item.queue] = added.get(item.queue, 0) + item.use.bytes
                 sizes = {
-                    name: before.get(name, Use()).bytes + added[name] if count else 0
+                    name: before.get(name, Usage()).bytes + added[name] if count else 0
                     for name, count in jobs.items()
                 }
-            self._used = {name: Use(count, sizes.get(name, 0)) for name, count in jobs.items()}
-            self._used_by_all = Use(
+            self._used = {name: Usage(count, sizes.get(name, 0)) for name, count in jobs.items()}
+            self._used_by_all = Usage(
                 sum(use.jobs for use in self._used.values()),
                 sum(use.bytes for use in self._used.values()),
             )
             for item in passed:
                 self._release(item)
-            self._show()
+            self._set_gauges()
 
     async def _passed(self) -> list[_Reservation]:
-        """Those that are in the view."""
+        """The reservations that the view has folded."""
         appended = [
             (item, item.positions) for item in self._reservations.values() if item.positions
         ]
         partitions = {number for _, positions in appended for number in positions}
-        at = await self._known.view_positions(partitions) if partitions else {}
+        at = await self._job_views.read_positions(partitions) if partitions else {}
         return [
             item
             for item, positions in appended
@@ -193,27 +193,27 @@ class QuotaKeeper:
 
     async def _read_bytes(self) -> Mapping[str, int] | None:
         began_s = clock.monotonic_s()
-        sizes = await self._known.live_bytes_by_queue()
+        sizes = await self._job_views.measure_live_by_queue()
         took_s = clock.monotonic_s() - began_s
-        self._bytes_due_s = clock.monotonic_s() + max(BYTES_S_MIN, BYTES_REST * took_s)
+        self._bytes_due_s = clock.monotonic_s() + max(BYTES_S_MIN, BYTES_PAUSE_FACTOR * took_s)
         return sizes
 
-    def _show(self) -> None:
+    def _set_gauges(self) -> None:
         metrics.LIVE_JOBS.clear()
         metrics.LIVE_BYTES.clear()
         names = {*(self._used or ()), *self._reserved}
-        used = {name: self._use_of(name) for name in names}
-        for name in sorted(used, key=lambda name: -used[name].jobs)[:QUEUES_SHOWN]:
+        used = {name: self._usage_of(name) for name in names}
+        for name in sorted(used, key=lambda name: -used[name].jobs)[:QUEUE_GAUGES_MAX]:
             metrics.LIVE_JOBS.labels(name).set(used[name].jobs)
             metrics.LIVE_BYTES.labels(name).set(used[name].bytes)
 
 
-class Reserved:
-    """A reservation, for whoever appends."""
+class ReservationHandle:
+    """A reservation, for the code that appends the jobs."""
 
     def __init__(self, reservation: _Reservation) -> None:
         self._reservation = reservation
 
     def appended(self, positions: Mapping[int, int]) -> None:
-        """It is in the log: it counts until the view has passed these positions."""
+        """The jobs are in the log: they count until the view has passed these positions."""
         self._reservation.positions = positions

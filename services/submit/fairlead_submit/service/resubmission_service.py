@@ -1,8 +1,8 @@
-"""Submitting again: an action that is written down at once, and worked off in steps.
+"""Resubmission: an action that is stored at once, and carried out in steps.
 
-Which jobs it concerns is fixed in the transaction that makes the action. Any process may take the
-next step: it holds the lock on the action's row, appends a batch, and notes how far it came; one
-that dies in between leaves a batch that the next one appends again, under the same ids.
+The transaction that creates the action also stores which jobs it is about. Any process can take the
+next step: it locks the row of the action, appends a batch, and stores its progress. If the process
+is killed in between, the next one appends the same batch again, with the same ids.
 """
 
 import asyncio
@@ -30,52 +30,52 @@ from fairlead_common.service.disk import Disk, Space
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_submit.domain import job_actions, name_rules, resubmission, validation
 from fairlead_submit.domain.callers import RequestContext, require_verb
-from fairlead_submit.domain.decoding import Decoder, invalid
+from fairlead_submit.domain.decoding import Decoder, validation_problem
 from fairlead_submit.domain.request_types import Resubmission
-from fairlead_submit.domain.resubmission import Around, Target
+from fairlead_submit.domain.resubmission import JobContext, Target
 from fairlead_submit.service import metrics
-from fairlead_submit.service.log_writer import Writer
-from fairlead_submit.service.quotas import QuotaKeeper
+from fairlead_submit.service.log_writer import LogWriter
+from fairlead_submit.service.quotas import QuotaTracker
 from fairlead_submit.service.settings import SubmitSettings
-from fairlead_submit.service.validation_thread import Validator
-from fairlead_submit.store import job_views as known
-from fairlead_submit.store.configuration_store import Queues
-from fairlead_submit.store.job_views import Known
+from fairlead_submit.service.validation_thread import ValidationThread
+from fairlead_submit.store import job_views
+from fairlead_submit.store.configuration_store import QueueStore
+from fairlead_submit.store.job_views import JobViews, KnownJob
 from fairlead_submit.store.schema import SQL
-from fairlead_submit.store.secret_store import Secrets
+from fairlead_submit.store.secret_store import SecretStore
 
 KIND: Final = "resubmit"
 FAILED: Final = JOB_ENDED - {JobState.SUCCEEDED}
-"""States of jobs that `failed` is about; of those that are CANCELLED only some."""
+"""The states that `failed` selects; of CANCELLED jobs only some."""
 STEP_JOBS: Final = 1_000
 STEP_BYTES: Final = 8 * 2**20
 POLL_S: Final = 1.0
 REFUSED_SHOWN: Final = 100
 START_S_MAX: Final = 30.0
 VIEW_S_MAX: Final = 10.0
-"""How long the view is waited for: of jobs that it does not know yet none is submitted again."""
+"""The longest wait for the view: jobs that it does not have yet are not resubmitted."""
 _event_decoder: Final = msgspec.json.Decoder(JobSubmitted)
 _logger = logging.getLogger("fairlead.submit.resubmitting")
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The answer to a resubmission: the action's id, and how many jobs it concerns."""
+    """The response to a resubmission: the id of the action, and the number of jobs."""
 
     action: str
     total: int
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A job that was not submitted again, and why."""
+    """A job that was not resubmitted, and why."""
 
     id: str
     reason: str
 
 
 class Progress(msgspec.Struct, frozen=True, rename="camel"):
-    """How far an action is: `done` of `total` were dealt with, `made` of them submitted again.
+    """The progress of an action: `done` of `total` jobs were processed, `made` of them resubmitted.
 
-    `position` is that of what was written until now; `refused` names the first that were not.
+    `position`: of everything written so far; `refused`: the first jobs that were not resubmitted.
     """
 
     action: str
@@ -93,66 +93,68 @@ class Progress(msgspec.Struct, frozen=True, rename="camel"):
     changed_at: str
 
 
-class Resubmitting:
-    """What the routes call, and the task that works."""
+class ResubmissionService:
+    """Starts actions, reports their progress, and carries them out in a loop (`run`)."""
 
     def __init__(
         self,
         settings: SubmitSettings,
         pool: db.Pool,
-        writer: Writer,
-        queues: Queues,
-        known: Known,
-        rights: QueuePermissions,
+        writer: LogWriter,
+        queues: QueueStore,
+        views: JobViews,
+        permissions: QueuePermissions,
         disk: Disk,
-        validator: Validator,
-        quotas: QuotaKeeper,
-        queue_secrets: Secrets,
+        validation: ValidationThread,
+        quotas: QuotaTracker,
+        queue_secrets: SecretStore,
     ) -> None:
         self._quotas = quotas
-        self._validator = validator
+        self._validation = validation
         self._limits = settings.limits
         self._classes = frozenset(item.name for item in settings.priority_classes)
         self._allow = settings.allow
         self._pool = pool
         self._writer = writer
         self._queues = queues
-        self._known = known
-        self._rights = rights
+        self._job_views = views
+        self._permissions = permissions
         self._disk = disk
         self._secrets = queue_secrets
         self._decoder = Decoder(Resubmission)
-        self._came = asyncio.Event()
+        self._new_action = asyncio.Event()
 
     async def start(self, body: bytes, context: RequestContext) -> Started:
-        """Write the action down. Raises a `Problem` or `WorldError`."""
-        request, found = await self._validator.decode(self._decoder, body)
-        found = [*found, *validation.further(self._check(request), found)]
+        """Store the action. Raises a `Problem` or `WorldError`."""
+        request, found = await self._validation.decode(self._decoder, body)
+        found = [*found, *validation.without_implied(self._check(request), found)]
         queue = await self._target_queue(request, context, found)
         if found:
-            raise invalid(found)
+            raise validation_problem(found)
         if request.failed and request.filter is not None:
             request = msgspec.structs.replace(request, job_set=request.filter.job_set)
         assert queue is not None
         self._disk.check(Space.LOW)
-        target = await self._queues.seen(queue, context.caller)
+        target = await self._queues.get_visible(queue, context.caller)
         if target is None:
-            raise invalid([FieldError("/queue", f"{validation.shown(queue)} is no queue")])
+            raise validation_problem(
+                [FieldError("/queue", f"{validation.quote(queue)} does not exist")]
+            )
         require_verb(context.caller, Verb.SUBMIT, target)
         try:
             with db.translate_errors():
-                started = await self._write_down(request, queue, context)
+                started = await self._store_action(request, queue, context)
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
-            raise _no_view() from None
-        self._came.set()
+            raise _view_unavailable() from None
+        self._new_action.set()
         return started
 
     async def progress(self, action: str, context: RequestContext) -> Progress:
-        """How far the action is. Raises a 404 `Problem` where there is none for the caller."""
+        """The progress of an action. Raises a 404 `Problem` if the caller can see none."""
         with db.translate_errors():
             row = await self._pool.fetchrow(SQL["get_action"], action) if action.isalnum() else None
-        if row is None or not await self._rights.is_permitted(context.caller, row["queue"]):
-            raise Problem("not-found", f"There is no action {action[:80]!r}.")
+        if row is None or not await self._permissions.is_permitted(context.caller, row["queue"]):
+            raise Problem("not-found", f"Action {action[:80]!r} does not exist.")
         return Progress(
             action=action,
             kind=row["kind"],
@@ -164,86 +166,94 @@ class Resubmitting:
             done=row["done"],
             made=row["made"],
             refused=msgspec.json.decode(row["refused"], type=list[Refused]),
-            position=position_tokens.encode(_positions(row)),
+            position=position_tokens.encode(_read_positions(row)),
             created_at=timestamps.rfc3339(int(row["created_at"].timestamp() * 1000)),
             changed_at=timestamps.rfc3339(int(row["changed_at"].timestamp() * 1000)),
         )
 
     async def run(self) -> None:
-        """Work off actions until cancelled, whoever started them."""
+        """Carry out actions, of any process, until cancelled."""
         while True:
             try:
                 while await self.step():
                     pass
             except (*AWAY, *REFUSES, WorldError, asyncpg.UndefinedTableError) as error:
-                _logger.warning("what is submitted again waits: %s", error)
+                _logger.warning("resubmission is waiting: %s", error)
             except Problem as error:
                 if error.slug != "unavailable":
                     raise
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
-                    await self._came.wait()
-            self._came.clear()
+                    await self._new_action.wait()
+            self._new_action.clear()
 
     def _check(self, request: Resubmission) -> list[FieldError]:
         found = job_actions.check_target(request.ids, request.filter, self._limits.ids_max)
         if request.failed:
-            return found + _check_failed(request)
+            return found + _check_failed_only(request)
         if request.job_set is None:
             found.append(FieldError("/jobSet", "is missing"))
-        elif detail := name_rules.job_set(request.job_set):
+        elif detail := name_rules.check_job_set_name(request.job_set):
             found.append(FieldError("/jobSet", detail))
-        if request.queue is not None and (detail := name_rules.queue(request.queue)):
+        if request.queue is not None and (detail := name_rules.check_name(request.queue)):
             found.append(FieldError("/queue", detail))
-        if request.client_id is not None and (detail := name_rules.printable(request.client_id)):
+        if request.client_id is not None and (
+            detail := name_rules.check_printable(request.client_id)
+        ):
             found.append(FieldError("/clientId", detail))
         return found
 
     async def _target_queue(
         self, request: Resubmission, context: RequestContext, found: list[FieldError]
     ) -> str | None:
-        """Where the new jobs belong; whoever asks sees the jobs that are to be submitted again."""
+        """The queue of the new jobs, if the caller is permitted to view the old ones."""
         if found:
             return None
         if request.filter is not None:
-            source = await self._queues.seen(request.filter.queue, context.caller)
+            source = await self._queues.get_visible(request.filter.queue, context.caller)
             if source is None:
-                shown = validation.shown(request.filter.queue)
-                found.append(FieldError("/filter/queue", f"{shown} is no queue"))
+                shown = validation.quote(request.filter.queue)
+                found.append(FieldError("/filter/queue", f"{shown} does not exist"))
                 return None
-            chosen = job_actions.job_filter(request.filter)
-            if not await self._known.has_caught_up(VIEW_S_MAX, chosen):
-                raise _no_view()
+            chosen = job_actions.make_job_filter(request.filter)
+            if not await self._job_views.wait_until_current(VIEW_S_MAX, chosen):
+                raise _view_unavailable()
             return request.queue or source.name
         assert request.ids is not None
-        reach = await self._rights.find_scope(context.caller)
+        scope = await self._permissions.find_scope(context.caller)
         named = [ids.job_id_of(text) for text in request.ids]
-        jobs, is_certain = await self._known.settled_now(named)
+        jobs, is_certain = await self._job_views.wait_for_current_jobs(named)
         if not is_certain:
-            raise _no_view()
+            raise _view_unavailable()
         missing = [
-            FieldError(f"/ids/{index}", f"there is no job {text}")
+            FieldError(f"/ids/{index}", f"job {text} does not exist")
             for index, (text, job_id) in enumerate(zip(request.ids, named, strict=True))
-            if job_id not in jobs or jobs[job_id].queue not in reach
+            if job_id not in jobs or jobs[job_id].queue not in scope
         ]
         if missing:
             raise Problem(
-                "not-found", "Some of these jobs do not exist; nothing was done.", missing
+                "not-found",
+                "Some of these jobs do not exist, as listed in `errors`. Nothing was changed.",
+                missing,
             )
         sources = {job.queue for job in jobs.values()}
         if request.queue is None and len(sources) > 1:
-            found.append(FieldError("/queue", "is missing: the jobs are of several queues"))
+            found.append(
+                FieldError(
+                    "/queue", "is missing; it is required because the jobs are of several queues"
+                )
+            )
             return None
         return request.queue or sources.pop()
 
-    async def _write_down(
+    async def _store_action(
         self, request: Resubmission, queue: str, context: RequestContext
     ) -> Started:
         assert request.job_set is not None
         action = secrets.token_hex(16)
         if request.client_id is not None:
-            action = resubmission.action_id(queue, request.job_set, request.client_id)
-        digest = _digest(request)
+            action = resubmission.make_action_id(queue, request.job_set, request.client_id)
+        digest = _make_digest(request)
         async with self._pool.acquire() as connection, connection.transaction():
             is_new = await connection.fetchval(
                 SQL["insert_action"],
@@ -260,26 +270,29 @@ class Resubmitting:
             if not is_new:
                 row = await connection.fetchrow(SQL["get_action"], action)
                 if row["digest"] != digest:
-                    detail = f"{validation.shown(request.client_id)} names another action: {action}"
+                    client_id = validation.quote(request.client_id)
+                    detail = f"{client_id} is the clientId of another action, {action}"
                     raise Problem(
                         "conflict",
-                        "A clientId is taken; nothing was done.",
+                        "The clientId is used by another action. Nothing was changed.",
                         [FieldError("/clientId", detail)],
                     )
                 return Started(action, row["total"])
-            total = await self._fix(connection, action, request)
+            total = await self._store_items(connection, action, request)
             await self._quotas.check(queue, total, 0)
             await connection.execute(SQL["set_total"], action, total)
         return Started(action, total)
 
-    async def _fix(self, connection: db.Connection, action: str, request: Resubmission) -> int:
-        """Write down which jobs are concerned, and return how many."""
+    async def _store_items(
+        self, connection: db.Connection, action: str, request: Resubmission
+    ) -> int:
+        """Store the jobs of the action, and return their number."""
         if request.filter is None:
             named = list({ids.job_id_of(text) for text in request.ids or ()})
             done = await connection.execute(SQL["fix_named"], action, named)
-            return _rows(done)
+            return _count_rows(done)
         states = FAILED if request.failed else frozenset(JobState)
-        wanted = known.arguments(job_actions.job_filter(request.filter), states)
+        wanted = job_views.make_arguments(job_actions.make_job_filter(request.filter), states)
         most = self._limits.resubmitted_max
         done = await connection.execute(
             SQL["fix_found"],
@@ -289,13 +302,13 @@ class Resubmitting:
             bool(request.failed),
             timeout=START_S_MAX,
         )
-        if _rows(done) > most:
-            detail = f"finds more than {most} jobs, which is as many as are allowed"
-            raise invalid([FieldError("/filter", detail)])
-        return _rows(done)
+        if _count_rows(done) > most:
+            detail = f"selects more than {most} jobs, the maximum of one action"
+            raise validation_problem([FieldError("/filter", detail)])
+        return _count_rows(done)
 
     async def step(self) -> bool:
-        """Deal with the next jobs of an action; whether there was something to do."""
+        """Process the next jobs of an action, and return whether there was an action."""
         async with self._pool.acquire() as connection, connection.transaction():
             row = await connection.fetchrow(SQL["next_action"])
             if row is None:
@@ -314,18 +327,18 @@ class Resubmitting:
             ids.job_set_partition(row["queue"], row["job_set"]),
             self._allow.get(row["queue"]),
             row["keeps_client_ids"],
-            await self._secrets.of(row["queue"]),
+            await self._secrets.get_queue_secrets(row["queue"]),
         )
         items = await connection.fetch(SQL["next_items"], action, row["done"], STEP_JOBS)
         step = _Step(target, self._classes)
         step.read(items)
-        step.learn(
+        step.add_context(
             await connection.fetch(SQL["gang_sizes"], action, step.gangs(), row["done"]),
-            await connection.fetch(SQL["items_of"], action, step.awaited()),
-            await self._known.jobs(step.awaited()),
+            await connection.fetch(SQL["items_of"], action, step.dependencies()),
+            await self._job_views.find_jobs(step.dependencies()),
         )
-        made = step.made()
-        reached = _positions(row)
+        made = step.make_jobs()
+        reached = _read_positions(row)
         if made:
             records = events.records(
                 target.queue,
@@ -354,7 +367,7 @@ class Resubmitting:
 
 
 class _Step:
-    """Some jobs of an action, on their way. `last` is the number of the last one dealt with."""
+    """The jobs of one step of an action. `last`: the number of the last one."""
 
     def __init__(self, target: Target, classes: frozenset[str]) -> None:
         self._target = target
@@ -369,7 +382,7 @@ class _Step:
         self.last = 0
 
     def read(self, rows: list[Mapping[str, Any]]) -> None:
-        """Take as many as fit a step. `Any`: rows of Postgres."""
+        """Read the rows of as many jobs as fit in one step. `Any`: rows of Postgres."""
         size = 0
         for row in rows:
             text = row["submitted"]
@@ -377,7 +390,9 @@ class _Step:
                 break
             self.last = row["number"]
             if text is None:
-                self.refused[row["number"]] = Refused(row["job_id"], "what it was is forgotten")
+                self.refused[row["number"]] = Refused(
+                    row["job_id"], "its details have been deleted"
+                )
                 continue
             size += len(text)
             self._old.append((row["number"], row["gang"], _event_decoder.decode(text)))
@@ -385,14 +400,14 @@ class _Step:
     def gangs(self) -> list[str]:
         return list({gang for _, gang, _ in self._old if gang is not None})
 
-    def awaited(self) -> list[str]:
+    def dependencies(self) -> list[str]:
         return list({job_id for _, _, old in self._old for job_id in old.after})
 
-    def learn(
+    def add_context(
         self,
         sizes: list[Mapping[str, Any]],
         items: list[Mapping[str, Any]],
-        jobs: Mapping[str, known.KnownJob],
+        jobs: Mapping[str, KnownJob],
     ) -> None:
         self._members = {row["gang"]: row["members"] for row in sizes}
         self._before = Counter({row["gang"]: row["before"] for row in sizes})
@@ -401,17 +416,17 @@ class _Step:
         self._succeeded = {name for name, job in jobs.items() if job.state == JobState.SUCCEEDED}
 
     def _new_id(self, row: Mapping[str, Any]) -> ids.JobId:
-        """The id of the job in the place of one that is waited for."""
+        """The id of the job that replaces a dependency."""
         annotations = msgspec.json.decode(row["annotations"] or "{}", type=dict[str, str])
-        client_id = resubmission.next_client_id(row["client_id"], annotations)
-        return resubmission.new_id(self._target, row["job_id"], client_id)
+        client_id = resubmission.make_next_client_id(row["client_id"], annotations)
+        return resubmission.make_new_id(self._target, row["job_id"], client_id)
 
-    def made(self) -> list[JobSubmitted]:
-        """The new jobs. One that waits for a refused one is refused as well."""
+    def make_jobs(self) -> list[JobSubmitted]:
+        """The new jobs. A job that waits for a refused one is refused as well."""
         made: list[JobSubmitted] = []
         for number, gang, old in self._old:
             name = gang or ""
-            around = Around(
+            around = JobContext(
                 self._members.get(name, 1),
                 self._before[name],
                 self._items,
@@ -419,7 +434,7 @@ class _Step:
                 self._ids,
             )
             self._before[name] += 1
-            new = resubmission.again(old, self._target, around, self._classes)
+            new = resubmission.make_new_job(old, self._target, around, self._classes)
             if isinstance(new, str):
                 self.refused[number] = Refused(old.job_id, new)
                 if old.job_id in self._items:
@@ -429,46 +444,51 @@ class _Step:
         return made
 
 
-def _check_failed(request: Resubmission) -> list[FieldError]:
-    """What is wrong with a request for what failed in a job set."""
+def _check_failed_only(request: Resubmission) -> list[FieldError]:
+    """The errors of a request with `failed`."""
     chosen = request.filter
     if chosen is None:
-        return [FieldError("/failed", "stands beside `ids`; it goes with a filter")]
+        return [FieldError("/failed", "cannot be combined with `ids`; use a filter")]
     found = []
     if chosen.job_set is None:
-        found.append(FieldError("/filter/jobSet", "is missing: `failed` is about one job set"))
+        found.append(FieldError("/filter/jobSet", "is missing; `failed` requires one job set"))
     if chosen.states:
-        found.append(FieldError("/filter/states", "stands beside `failed`; say one or the other"))
+        found.append(
+            FieldError("/filter/states", "cannot be combined with `failed`; remove one of them")
+        )
     if request.job_set not in (None, chosen.job_set):
         found.append(
-            FieldError("/jobSet", "is not the filter's; `failed` keeps jobs in their job set")
+            FieldError(
+                "/jobSet", "differs from the filter; with `failed`, jobs stay in their job set"
+            )
         )
     if request.queue not in (None, chosen.queue):
         found.append(
-            FieldError("/queue", "is not the filter's; `failed` keeps jobs in their queue")
+            FieldError("/queue", "differs from the filter; with `failed`, jobs stay in their queue")
         )
-    if request.client_id is not None and (detail := name_rules.printable(request.client_id)):
+    if request.client_id is not None and (detail := name_rules.check_printable(request.client_id)):
         found.append(FieldError("/clientId", detail))
     return found
 
 
-def _digest(request: Resubmission) -> str:
+def _make_digest(request: Resubmission) -> str:
     text = msgspec.json.encode(request, order="deterministic")
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
-def _positions(row: Mapping[str, Any]) -> dict[int, int]:
+def _read_positions(row: Mapping[str, Any]) -> dict[int, int]:
     return msgspec.json.decode(row["positions"], type=dict[int, int])
 
 
-def _rows(done: str) -> int:
-    """How many rows a command inserted: the last word of what Postgres says."""
+def _count_rows(done: str) -> int:
+    """The number of rows that a command inserted: the last word of its status."""
     return int(done.rpartition(" ")[2])
 
 
-def _no_view() -> Problem:
+def _view_unavailable() -> Problem:
     return Problem(
         "unavailable",
-        "What there is to submit again cannot be told while the view of lookout lags or is away.",
+        "The view of lookout lags or is unavailable, so it is not known which jobs to resubmit."
+        " Try again.",
         retry_after_s=5,
     )

@@ -20,25 +20,25 @@ from fairlead_common.service.health import Check, Degraded
 from fairlead_common.web.auth import Authenticator
 from fairlead_common.web.auth.queue_permissions import QueuePermissions
 from fairlead_submit.service import configuration_repair
-from fairlead_submit.service.action_service import Acting
-from fairlead_submit.service.cluster_view import Fleet
-from fairlead_submit.service.log_writer import Writer
+from fairlead_submit.service.action_service import ActionService
+from fairlead_submit.service.cluster_view import ClusterView
+from fairlead_submit.service.log_writer import LogWriter
 from fairlead_submit.service.outbox_relay import Relay
-from fairlead_submit.service.quotas import QuotaKeeper
-from fairlead_submit.service.resubmission_service import Resubmitting
+from fairlead_submit.service.quotas import QuotaTracker
+from fairlead_submit.service.resubmission_service import ResubmissionService
 from fairlead_submit.service.settings import SubmitSettings
-from fairlead_submit.service.submission_service import Intake
-from fairlead_submit.service.validation_thread import Validator
+from fairlead_submit.service.submission_service import SubmissionService
+from fairlead_submit.service.validation_thread import ValidationThread
 from fairlead_submit.store import schema
-from fairlead_submit.store.configuration_store import Cordons, Queues
-from fairlead_submit.store.job_views import Known
-from fairlead_submit.store.secret_store import Secrets
+from fairlead_submit.store.configuration_store import CordonStore, QueueStore
+from fairlead_submit.store.job_views import JobViews
+from fairlead_submit.store.secret_store import SecretStore
 
 POOL_SIZE: int = 8
 
 
 class Service:
-    """Made by `open`; its tasks must run in the process's task group."""
+    """Created by `open`; its tasks must run in the task group of the process."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Service:
         self.settings: Final = settings
         self.pool: Final = pool
         self._log = log = ValidatingLog(log, Quarantine("submit", settings.skip_records))
-        self._writer = Writer(
+        self._writer = LogWriter(
             log,
             f"submit-{settings.instance}",
             append_bytes_max=settings.append_bytes_max,
@@ -58,40 +58,45 @@ class Service:
         )
         self._relay = Relay(settings.database_url, log)
         self._configuration_agrees = False
-        self._validator = Validator()
-        self._quotas = QuotaKeeper(settings.quotas, Known(pool, log))
+        self._validation = ValidationThread()
+        self._quotas = QuotaTracker(settings.quotas, JobViews(pool, log))
         self.identify: Final = Authenticator(pool, settings, now_s)
-        self.queues: Final = Queues(pool, self._relay.wake)
-        self.cordons: Final = Cordons(pool, self._relay.wake)
-        self.secrets: Final = Secrets(pool, Keyring(settings.secrets_key))
-        self.known: Final = Known(pool, log)
-        self.rights: Final = QueuePermissions(pool)
-        self.fleet: Final = Fleet(log)
+        self.queues: Final = QueueStore(pool, self._relay.wake)
+        self.cordons: Final = CordonStore(pool, self._relay.wake)
+        self.secrets: Final = SecretStore(pool, Keyring(settings.secrets_key))
+        self.job_views: Final = JobViews(pool, log)
+        self.permissions: Final = QueuePermissions(pool)
+        self.cluster_view: Final = ClusterView(log)
         disk = Disk(settings.disk)
-        self.intake: Final = Intake(
+        self.submissions: Final = SubmissionService(
             settings,
             log,
             self._writer,
             self.queues,
-            self.known,
-            self.fleet,
+            self.job_views,
+            self.cluster_view,
             disk,
-            self._validator,
+            self._validation,
             self._quotas,
             self.secrets,
         )
-        self.acting: Final = Acting(
-            settings.limits, self._writer, self.queues, self.known, self.rights, self._validator
+        self.actions: Final = ActionService(
+            settings.limits,
+            self._writer,
+            self.queues,
+            self.job_views,
+            self.permissions,
+            self._validation,
         )
-        self.resubmitting: Final = Resubmitting(
+        self.resubmissions: Final = ResubmissionService(
             settings,
             pool,
             self._writer,
             self.queues,
-            self.known,
-            self.rights,
+            self.job_views,
+            self.permissions,
             disk,
-            self._validator,
+            self._validation,
             self._quotas,
             self.secrets,
         )
@@ -101,9 +106,9 @@ class Service:
     async def open(
         cls, settings: SubmitSettings, now_s: Callable[[], float] = clock.monotonic_s
     ) -> AsyncIterator["Service"]:
-        """Connect, bring tables and topics up to date, and close everything at the end.
+        """Connect, migrate tables, create topics, and close everything at the end.
 
-        `now_s`: the clock by which credentials are believed. Raises `SettingsError` for settings
+        `now_s`: the clock for the validity of credentials. Raises `SettingsError` for settings
         that contradict each other.
         """
         settings.check()
@@ -119,14 +124,14 @@ class Service:
                 try:
                     yield service
                 finally:
-                    service._validator.close()
+                    service._validation.close()
             finally:
                 await log.close()
         finally:
             await pool.close()
 
     def checks(self) -> Mapping[str, Check]:
-        """What must be well for submit to be of use."""
+        """The readiness checks."""
         return {
             "submit-database": self._check_database,
             "submit-log": self._check_log,
@@ -135,11 +140,11 @@ class Service:
         }
 
     def tasks(self) -> list[Coroutine[object, object, None]]:
-        """What must run: the writer, the relay of what was configured, what submits again."""
+        """The loops that must run: the log writer, the outbox relay, resubmissions, quotas."""
         return [
             self._writer.run(),
             self._relay.run(),
-            self.resubmitting.run(),
+            self.resubmissions.run(),
             self._quotas.run(),
             self._log.quarantine.run(self._log.inner),
         ]
@@ -148,23 +153,23 @@ class Service:
         try:
             await self.pool.fetchval("SELECT 1")
         except (*AWAY, *REFUSES) as error:
-            return f"Postgres is away: {error}"
+            return f"Postgres is unavailable: {error}"
         return None
 
     async def _check_configuration(self) -> str | None:
-        """Whether tables and log have the same queues: looked at once, then while they have not."""
+        """Whether tables and log have the same queues; not checked again once they do."""
         if self._configuration_agrees:
             return None
         try:
             found = await configuration_repair.find_disagreement(self.pool, self._log)
         except (*AWAY, LogError):
-            return None  # other checks say so
+            return None  # other checks report this
         self._configuration_agrees = not found
         return Degraded(f"{found.describe()} {WHAT_TO_DO}") if found else None
 
     async def _check_log(self) -> str | None:
-        """After a failed append the log is asked itself: without requests nobody else would."""
-        if self._writer.trouble is None:
+        """After a failed append, whether the log is available again: perhaps no request follows."""
+        if self._writer.failure is None:
             return None
         try:
             await self._log.end_positions(topics.JOBS)

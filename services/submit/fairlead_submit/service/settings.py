@@ -6,13 +6,13 @@ from fairlead_common.domain import priority_classes, quantities
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, PriorityClass
 from fairlead_common.service.settings import Settings, SettingsError
-from fairlead_submit.domain.policy import Allow, JobDefaults, JobPolicy, Limits, Quotas
+from fairlead_submit.domain.policy import AllowList, JobDefaults, JobPolicy, Limits, Quotas
 
 
 class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
-    """`instance` names this process among all processes of submit, the same after a restart: its
-    producer of the log has that name. Without it the name of the host is taken, which differs
-    between containers. `allow`: what queues may use, by the queue's name. `quotas`: how many live
+    """`instance` identifies this process among all processes of submit, also after a restart: its
+    producer of the log has that name. The default is the host name, which differs between
+    containers. `allow`: what queues may use, by the queue's name. `quotas`: how many live
     jobs there are allowed to be. `pending_bytes_max`: what may wait for the log before requests are
     refused. `tokens_for_others`: whether tokens are made for other people, or with fewer rights
     than an admin's, and whether others than admins submit jobs; `fairlead up` switches it off where
@@ -25,14 +25,14 @@ class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
     job_defaults: JobDefaults = JobDefaults()
     limits: Limits = Limits()
     quotas: Quotas = Quotas()
-    allow: dict[str, Allow] = msgspec.field(default_factory=dict)
+    allow: dict[str, AllowList] = msgspec.field(default_factory=dict)
     pending_bytes_max: int = 128 * 2**20
     append_bytes_max: int = 16 * 2**20
     sign_in_days: int = 30
     tokens_for_others: bool = True
 
     def with_instance(self, host: str) -> "SubmitSettings":
-        """These settings, with the name of the host where `instance` is not set."""
+        """These settings, with the host name if `instance` is not set."""
         return msgspec.structs.replace(self, instance=self.instance or host)
 
     @property
@@ -46,12 +46,12 @@ class SubmitSettings(Settings, frozen=True, kw_only=True, rename="camel"):
         )
 
     def check(self) -> None:
-        """Raises `SettingsError` for what types cannot say."""
+        """Raises `SettingsError` for errors that types do not find."""
         found = priority_classes.find_errors(self.priority_classes)
         defaults = self.job_defaults
         names = sorted({item.name for item in self.priority_classes})
         if defaults.priority_class not in names:
-            detail = f"is {defaults.priority_class!r}, none of the classes: {', '.join(names)}"
+            detail = f"is {defaults.priority_class!r}; the priority classes are: {', '.join(names)}"
             found.append(FieldError("jobDefaults.priorityClass", detail))
         for name, quantity in defaults.requests.items():
             try:

@@ -1,7 +1,4 @@
-"""Taking jobs: from a body to events in the log, and the answer.
-
-This is where the pure parts meet Postgres and the log; HTTP begins in `api`.
-"""
+"""Submission of jobs: from a body to events in the log, and the response."""
 
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -23,28 +20,27 @@ from fairlead_common.service.disk import Disk, Space
 from fairlead_submit.domain import feasibility as feasible
 from fairlead_submit.domain import secret_variables, validation
 from fairlead_submit.domain.callers import RequestContext, require_verb
-from fairlead_submit.domain.decoding import Decoder, invalid
-from fairlead_submit.domain.feasibility import Kind
-from fairlead_submit.domain.job_templates import Templates
-from fairlead_submit.domain.ndjson import Lines
+from fairlead_submit.domain.decoding import Decoder, JobLineDecoder, validation_problem
+from fairlead_submit.domain.feasibility import JobKind
+from fairlead_submit.domain.job_templates import JobTemplates
 from fairlead_submit.domain.request_types import Submission
 from fairlead_submit.domain.secret_variables import QueueSecrets
-from fairlead_submit.domain.submission import Place, Prepared, prepare
+from fairlead_submit.domain.submission import IdSource, PreparedSubmission, prepare_submission
 from fairlead_submit.service import metrics
-from fairlead_submit.service.cluster_view import Fleet
-from fairlead_submit.service.log_writer import Writer
-from fairlead_submit.service.quotas import QuotaKeeper
+from fairlead_submit.service.cluster_view import ClusterView
+from fairlead_submit.service.log_writer import LogWriter
+from fairlead_submit.service.quotas import QuotaTracker
 from fairlead_submit.service.settings import SubmitSettings
-from fairlead_submit.service.validation_thread import LARGE_BYTES, Validator
-from fairlead_submit.store.configuration_store import Queues
-from fairlead_submit.store.job_views import Known
-from fairlead_submit.store.secret_store import Secrets
+from fairlead_submit.service.validation_thread import LARGE_BYTES, ValidationThread
+from fairlead_submit.store.configuration_store import QueueStore
+from fairlead_submit.store.job_views import JobViews
+from fairlead_submit.store.secret_store import SecretStore
 
 
 class SubmittedJob(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
-    """One job of an answer. `duplicate`: it was known already, and nothing was created.
+    """One job of the response. `duplicate`: it existed already, and no job was created.
 
-    A dry run says whether it could ever run: `feasible` null where nobody can tell, and `why`.
+    A dry run reports whether it could ever run: `feasible`, null if that is unknown, and `why`.
     """
 
     id: str
@@ -55,49 +51,49 @@ class SubmittedJob(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_d
 
 
 class Submitted(msgspec.Struct, frozen=True, rename="camel"):
-    """The answer to a submission: the jobs in the order given. A dry run has no position."""
+    """The response to a submission: the jobs in the given order. A dry run has no position."""
 
     position: str | None
     jobs: list[SubmittedJob]
 
 
-class Intake:
-    """What the routes call."""
+class SubmissionService:
+    """Submits the jobs of a request, all or none."""
 
     def __init__(
         self,
         settings: SubmitSettings,
         log: EventLog,
-        writer: Writer,
-        queues: Queues,
-        known: Known,
-        fleet: Fleet,
+        writer: LogWriter,
+        queues: QueueStore,
+        job_views: JobViews,
+        cluster_view: ClusterView,
         disk: Disk,
-        validator: Validator,
-        quotas: QuotaKeeper,
-        queue_secrets: Secrets,
+        validation: ValidationThread,
+        quotas: QuotaTracker,
+        queue_secrets: SecretStore,
     ) -> None:
         self._quotas = quotas
         self.limits: Final = settings.limits
         self._log = log
         self._writer = writer
         self._queues = queues
-        self._known = known
-        self._fleet = fleet
+        self._job_views = job_views
+        self._cluster_view = cluster_view
         self._disk = disk
         self._secrets = queue_secrets
         self._classes = {item.name: item for item in settings.priority_classes}
-        self._validator = validator
-        self._templates = Templates(settings.job_policy)
-        self._large_templates = Templates(settings.job_policy)
+        self._validation = validation
+        self._templates = JobTemplates(settings.job_policy)
+        self._large_templates = JobTemplates(settings.job_policy)
         self._submission = Decoder(Submission)
 
     async def submit(
         self, body: bytes, context: RequestContext, *, dry_run: bool = False
     ) -> Submitted:
-        """Take all jobs of a body, or none. Raises a `Problem` or `WorldError`."""
-        request, found = await self._validator.decode(self._submission, body)
-        return await self._take(request, found, context, dry_run=dry_run)
+        """Submit all jobs of a body, or none. Raises a `Problem` or `WorldError`."""
+        request, found = await self._validation.decode(self._submission, body)
+        return await self._submit(request, found, context, dry_run=dry_run)
 
     async def submit_lines(
         self,
@@ -108,21 +104,21 @@ class Intake:
         *,
         dry_run: bool = False,
     ) -> Submitted:
-        """As `submit`, for a body with one job a line; faults are placed by line."""
-        lines = Lines(self.limits.jobs_max)
+        """As `submit`, for a body with one job per line; errors are located by line."""
+        lines = JobLineDecoder(self.limits.jobs_max)
         try:
             async for piece in pieces:
                 lines.feed(piece)
-            if lines.odd_bytes > LARGE_BYTES:
-                request, found = await self._validator.run(lambda: lines.submission(queue, job_set))
+            if lines.invalid_bytes > LARGE_BYTES:
+                request, found = await self._validation.run(lambda: lines.finish(queue, job_set))
             else:
-                request, found = lines.submission(queue, job_set)
-            return await self._take(request, found, context, dry_run=dry_run)
+                request, found = lines.finish(queue, job_set)
+            return await self._submit(request, found, context, dry_run=dry_run)
         except Problem as problem:
-            problem.field_errors = lines.placed(problem.field_errors)
+            problem.field_errors = lines.locate(problem.field_errors)
             raise
 
-    async def _take(
+    async def _submit(
         self,
         request: Submission,
         found: list[FieldError],
@@ -130,26 +126,26 @@ class Intake:
         *,
         dry_run: bool,
     ) -> Submitted:
-        queue = await self._queue(request.queue, context, found)
-        place = Place(clock.now_ms(), secrets.randbits(79))
-        sealing = secret_variables.NONE
+        queue = await self._find_queue(request.queue, context, found)
+        source = IdSource(clock.now_ms(), secrets.randbits(79))
+        queue_secrets = secret_variables.NO_SECRETS
         jobs = [*(request.jobs or ()), *([request.defaults] if request.defaults else ())]
-        if queue is not None and secret_variables.refers(jobs):
-            require_verb(context.caller, Verb.SUBMIT, queue)  # before names of secrets show
-            sealing = await self._secrets.of(queue.name)
-        prepared, found = await self._prepare(request, found, place, sealing)
+        if queue is not None and secret_variables.use_secrets(jobs):
+            require_verb(context.caller, Verb.SUBMIT, queue)  # before errors name secrets
+            queue_secrets = await self._secrets.get_queue_secrets(queue.name)
+        prepared, found = await self._prepare(request, found, source, queue_secrets)
         if found:
-            raise invalid(found)
+            raise validation_problem(found)
         assert queue is not None
         require_verb(context.caller, Verb.SUBMIT, queue)
-        duplicates = await self._duplicates(prepared)
+        duplicates = await self._find_duplicates(prepared)
         await self._check_outside(prepared)
-        fresh = [job for job in prepared.jobs if job.job_id not in duplicates]
+        new_jobs = [job for job in prepared.jobs if job.job_id not in duplicates]
         if dry_run:
-            await self._quotas.check(prepared.queue, len(fresh), 0)
-            return Submitted(None, await self._tried(prepared, queue, duplicates))
-        position = position_tokens.encode(await self._append(prepared, fresh, context))
-        metrics.JOBS.inc(len(fresh))
+            await self._quotas.check(prepared.queue, len(new_jobs), 0)
+            return Submitted(None, await self._make_dry_run(prepared, queue, duplicates))
+        position = position_tokens.encode(await self._append(prepared, new_jobs, context))
+        metrics.JOBS.inc(len(new_jobs))
         metrics.DUPLICATES.inc(len(duplicates))
         return Submitted(
             position,
@@ -160,39 +156,50 @@ class Intake:
         )
 
     async def _prepare(
-        self, request: Submission, found: list[FieldError], place: Place, sealing: QueueSecrets
-    ) -> tuple[Prepared, list[FieldError]]:
-        if not self._validator.is_large(request.jobs):
-            return prepare(request, found, self._templates, self.limits, place, sealing)
-        # Templates are not safe to use from two threads: the validator's has its own.
+        self,
+        request: Submission,
+        found: list[FieldError],
+        source: IdSource,
+        queue_secrets: QueueSecrets,
+    ) -> tuple[PreparedSubmission, list[FieldError]]:
+        if not self._validation.is_large(request.jobs):
+            return prepare_submission(
+                request, found, self._templates, self.limits, source, queue_secrets
+            )
+        # Templates are not thread-safe: the validation thread has its own.
         templates = self._large_templates
-        return await self._validator.run(
-            lambda: prepare(request, found, templates, self.limits, place, sealing)
+        return await self._validation.run(
+            lambda: prepare_submission(
+                request, found, templates, self.limits, source, queue_secrets
+            )
         )
 
-    async def _tried(
-        self, prepared: Prepared, queue: Queue, duplicates: Mapping[str, str]
+    async def _make_dry_run(
+        self, prepared: PreparedSubmission, queue: Queue, duplicates: Mapping[str, str]
     ) -> list[SubmittedJob]:
-        """What a dry run says of each job."""
-        seen = await self._fleet.now()
-        kinds = [_kind(job) for job in prepared.jobs]
-        nodes = list(seen.nodes.values())
-        said = await self._validator.run(
-            lambda: feasible.verdicts(kinds, nodes, queue, self._classes)
+        """The jobs of the response to a dry run."""
+        snapshot = await self._cluster_view.read()
+        kinds = [_make_kind(job) for job in prepared.jobs]
+        nodes = list(snapshot.nodes.values())
+        verdicts = await self._validation.run(
+            lambda: feasible.check_feasibility(kinds, nodes, queue, self._classes)
         )
         return [
             SubmittedJob(
                 job.job_id,
                 job.client_id,
                 job.job_id in duplicates,
-                feasible=said[kind].feasible,
-                why=said[kind].why,
+                feasible=verdicts[kind].feasible,
+                why=verdicts[kind].why,
             )
             for job, kind in zip(prepared.jobs, kinds, strict=True)
         ]
 
     async def _append(
-        self, prepared: Prepared, jobs: Sequence[events.JobSubmitted], context: RequestContext
+        self,
+        prepared: PreparedSubmission,
+        jobs: Sequence[events.JobSubmitted],
+        context: RequestContext,
     ) -> dict[int, int]:
         if not jobs:
             return {}
@@ -212,60 +219,60 @@ class Intake:
             reserved.appended(appended)
         return appended
 
-    async def _queue(
+    async def _find_queue(
         self, name: str | None, context: RequestContext, found: list[FieldError]
     ) -> Queue | None:
-        queue = await self._queues.seen(name, context.caller)
+        queue = await self._queues.get_visible(name, context.caller)
         if queue is None and name is not None:
-            found.append(FieldError("/queue", f"{validation.shown(name)} is no queue"))
+            found.append(FieldError("/queue", f"{validation.quote(name)} does not exist"))
         return queue
 
-    async def _duplicates(self, prepared: Prepared) -> dict[str, str]:
-        """The digests of jobs that are known already. Raises a 409 if one was another job."""
+    async def _find_duplicates(self, prepared: PreparedSubmission) -> dict[str, str]:
+        """The digests of jobs that exist already. Raises a 409 if one is a different job."""
         ids = [job.job_id for job in prepared.jobs if job.client_id is not None]
-        known = await self._known.digests(ids)
+        known = await self._job_views.find_digests(ids)
         if not known:
             return known
         conflicts = [
             FieldError(
                 f"/jobs/{index}/clientId",
-                f"{validation.shown(job.client_id)} names job {job.job_id}, which was submitted"
-                " with another spec",
+                f"{validation.quote(job.client_id)} names job {job.job_id}, which has a"
+                " different spec; use another clientId",
             )
             for index, job in enumerate(prepared.jobs)
             if job.job_id in known and known[job.job_id] not in ("", job.digest)
         ]
         if conflicts:
             raise Problem(
-                "conflict", "A clientId is taken by another job; nothing was done.", conflicts
+                "conflict", "A clientId is used by a different job. Nothing was changed.", conflicts
             )
         return known
 
-    async def _check_outside(self, prepared: Prepared) -> None:
-        """Jobs that others wait for and that are not of this request exist, as far as is known."""
+    async def _check_outside(self, prepared: PreparedSubmission) -> None:
+        """Check that the jobs in `after` outside this request exist, as far as is known."""
         if not prepared.outside:
             return
         ids = list(prepared.outside)
-        digests = await self._known.digests(ids)
+        digests = await self._job_views.find_digests(ids)
         missing = [job_id for job_id in ids if job_id not in digests]
         if not missing:
             return
         end = (await self._log.end_positions(JOBS))[prepared.partition]
-        known, certain = await self._known.settled(missing, {prepared.partition: end})
-        if certain and len(known) < len(missing):
-            raise invalid(
+        found, is_certain = await self._job_views.wait_for_jobs(missing, {prepared.partition: end})
+        if is_certain and len(found) < len(missing):
+            raise validation_problem(
                 [
-                    FieldError(prepared.outside[job_id], "names no job of this job set")
+                    FieldError(prepared.outside[job_id], "does not exist in this job set")
                     for job_id in missing
-                    if job_id not in known
+                    if job_id not in found
                 ]
             )
 
 
-def _kind(job: events.JobSubmitted) -> Kind:
-    """What decides where the job may run."""
+def _make_kind(job: events.JobSubmitted) -> JobKind:
+    """What decides where the job is able to run."""
     gang = job.gang
-    return Kind(
+    return JobKind(
         bytes(job.shape),
         job.priority_class,
         job.pool,

@@ -30,28 +30,28 @@ OutboxListener = Callable[[], None]
 """Called after a change was put into the outbox."""
 
 
-class Queues:
+class QueueStore:
     """Reads and changes queues. Every method raises `DatabaseUnavailable` when Postgres is away."""
 
     def __init__(
         self,
         pool: db.Pool,
-        told: OutboxListener = lambda: None,
+        on_change: OutboxListener = lambda: None,
         now_s: Callable[[], float] = clock.monotonic_s,
     ) -> None:
-        """`told` is called after a change was put into the outbox."""
+        """`on_change` is called after a change was put into the outbox."""
         self._pool = pool
-        self._told = told
+        self._on_change = on_change
         self._now_s = now_s
         self._cache: dict[str, tuple[float, Queue]] = {}
-        self._asked: SingleFlight[str, Queue | None] = SingleFlight()
+        self._single_flight: SingleFlight[str, Queue | None] = SingleFlight()
 
-    async def find(self, name: str) -> Queue | None:
+    async def get_cached(self, name: str) -> Queue | None:
         """The queue, perhaps as it was `CACHE_S` ago; one that is not known is looked up."""
         kept = self._cache.get(name)
         if kept is not None and kept[0] > self._now_s():
             return kept[1]
-        return await self._asked.run(name, lambda: self.get(name))
+        return await self._single_flight.run(name, lambda: self.get(name))
 
     async def get(self, name: str) -> Queue | None:
         """The queue as it is now."""
@@ -61,24 +61,26 @@ class Queues:
         if value is None:
             self._cache.pop(name, None)
             return None
-        return self._keep(_decoded(value))
+        return self._keep(_decode_queue(value))
 
-    async def seen(self, name: str | None, caller: Caller) -> Queue | None:
+    async def get_visible(self, name: str | None, caller: Caller) -> Queue | None:
         """As `find`, for this caller: a queue that he may not view is not there."""
-        queue = None if name is None else await self.find(name)
+        queue = None if name is None else await self.get_cached(name)
         return queue if queue is not None and is_visible(queue, caller) else None
 
-    async def page(self, after: str, limit: int, reach: QueueScope = ALL_QUEUES) -> list[Queue]:
-        """At most `limit` queues within reach whose names come after this one, by name."""
+    async def list_page(
+        self, after: str, limit: int, scope: QueueScope = ALL_QUEUES
+    ) -> list[Queue]:
+        """At most `limit` queues within scope whose names come after this one, by name."""
         rows = await self._read(
-            lambda: self._pool.fetch(SQL["list_queues"], after, limit, *reach.arguments())
+            lambda: self._pool.fetch(SQL["list_queues"], after, limit, *scope.arguments())
         )
-        return [_decoded(row["value"]) for row in rows]
+        return [_decode_queue(row["value"]) for row in rows]
 
-    async def count(self, limit: int, reach: QueueScope) -> int:
-        """How many queues are within reach, up to a bound."""
+    async def count(self, limit: int, scope: QueueScope) -> int:
+        """How many queues are within scope, up to a bound."""
         count: int = await self._read(
-            lambda: self._pool.fetchval(SQL["count_queues"], limit, *reach.arguments())
+            lambda: self._pool.fetchval(SQL["count_queues"], limit, *scope.arguments())
         )
         return count
 
@@ -94,7 +96,7 @@ class Queues:
                 if not await connection.fetchval(SQL["insert_queue"], queue.name, version, value):
                     return None
                 await write_to_outbox(connection, made)
-        self._told()
+        self._on_change()
         return self._keep(made)
 
     async def change(
@@ -110,15 +112,15 @@ class Queues:
         A dry run says what it would be; it has the version that is there.
         """
         if "\0" in name:
-            raise no_queue(name)
+            raise queue_not_found(name)
         with db.translate_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 value = await connection.fetchval(SQL["lock_queue"], name)
                 if value is None:
-                    raise no_queue(name)
-                queue = _decoded(value)
-                if if_match is not None and not etags.matches(if_match, etag(queue)):
-                    raise changed_since(queue, if_match)
+                    raise queue_not_found(name)
+                queue = _decode_queue(value)
+                if if_match is not None and not etags.matches(if_match, make_etag(queue)):
+                    raise etag_mismatch(queue, if_match)
                 changed = change(queue)
                 if msgspec.structs.replace(changed, by=queue.by) == queue:
                     return queue
@@ -130,7 +132,7 @@ class Queues:
                     SQL["update_queue"], name, version, _encoder.encode(made), made.deleted
                 )
                 await write_to_outbox(connection, made)
-        self._told()
+        self._on_change()
         self._cache.pop(name, None)
         return made if made.deleted else self._keep(made)
 
@@ -146,17 +148,17 @@ class Queues:
             return await query()
 
 
-class Cordons:
+class CordonStore:
     """Marks and unmarks. Raises `DatabaseUnavailable` when Postgres is away."""
 
-    def __init__(self, pool: db.Pool, told: OutboxListener) -> None:
-        """`told` is called after a change was put into the outbox."""
+    def __init__(self, pool: db.Pool, on_change: OutboxListener) -> None:
+        """`on_change` is called after a change was put into the outbox."""
         self._pool = pool
-        self._told = told
+        self._on_change = on_change
 
-    async def mark(self, mark: Cordon) -> Cordon:
+    async def set_cordon(self, cordon: Cordon) -> Cordon:
         """Have it so, and return it with its version; nothing changes when it is so already."""
-        key = configuration.key(mark)
+        key = configuration.key(cordon)
         with db.translate_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 await connection.execute(SQL["lock_cordon"], LockClass.CORDON, key)
@@ -164,13 +166,13 @@ class Cordons:
                 if value is not None:
                     known = configuration.decode(value)
                     assert isinstance(known, Cordon)
-                    if msgspec.structs.replace(mark, version=known.version, by=known.by) == known:
+                    if msgspec.structs.replace(cordon, version=known.version, by=known.by) == known:
                         return known
                 version = await connection.fetchval(SQL["next_version"])
-                made = msgspec.structs.replace(mark, version=version)
+                made = msgspec.structs.replace(cordon, version=version)
                 await connection.execute(SQL["put_cordon"], key, version, _encoder.encode(made))
                 await write_to_outbox(connection, made)
-        self._told()
+        self._on_change()
         return made
 
 
@@ -182,29 +184,29 @@ async def write_to_outbox(connection: db.Connection, item: Queue | Cordon) -> No
 
 async def ensure_queue(pool: db.Pool, name: str) -> bool:
     """Make the queue if there is none of that name; whether it was made now."""
-    return await Queues(pool).create(Queue(name=name)) is not None
+    return await QueueStore(pool).create(Queue(name=name)) is not None
 
 
-def etag(queue: Queue) -> str:
+def make_etag(queue: Queue) -> str:
     """What names this version of the queue in HTTP."""
     return f'"{queue.version}"'
 
 
-def changed_since(queue: Queue, if_match: str) -> Problem:
+def etag_mismatch(queue: Queue, if_match: str) -> Problem:
     """The 412 for who saw another version."""
     return Problem(
         "precondition-failed",
-        f"Queue {queue.name!r} has the ETag {etag(queue)}; {if_match[:80]} was expected. Read it"
-        " again, and decide anew.",
+        f"Queue {queue.name!r} has changed: its ETag is {make_etag(queue)}, and If-Match is"
+        f" {if_match[:80]}. Read the queue and send the change again.",
     )
 
 
-def no_queue(name: str) -> Problem:
+def queue_not_found(name: str) -> Problem:
     """The 404 of a queue that is not there."""
     return Problem("not-found", f"There is no queue {name[:80]!r}.")
 
 
-def _decoded(value: bytes) -> Queue:
+def _decode_queue(value: bytes) -> Queue:
     item = configuration.decode(value)
     assert isinstance(item, Queue)
     return item

@@ -17,7 +17,7 @@ from fairlead_common.log.topics import JOBS
 from fairlead_common.service import clock
 from fairlead_submit.store.schema import SQL
 
-ABSENT_S: Final = 5.0
+VIEW_RETRY_S: Final = 5.0
 """How long a view that is not there is not asked for again."""
 
 WAIT_S_MAX: Final = 3.0
@@ -57,7 +57,7 @@ class _Batch:
         self.failure: str | None = None
 
 
-class _LookUp:
+class _CoalescedLookup:
     """Looks rows up by job id, one query at a time: callers that come while one runs go together
     into the next, so that many small requests cost few queries."""
 
@@ -75,13 +75,13 @@ class _LookUp:
         async with self._running:
             if batch.found is None and batch.failure is None:
                 self._batch = _Batch()
-                await self._look_up(batch)
+                await self._run(batch)
         if batch.failure is not None:
             raise DatabaseUnavailable(batch.failure)
         found = batch.found or {}
         return {job_id: found[job_id] for job_id in ids if job_id in found}
 
-    async def _look_up(self, batch: _Batch) -> None:
+    async def _run(self, batch: _Batch) -> None:
         """Look up all ids of the batch, in order: those of a job set are neighbours in the index.
         If the caller is cancelled here, the next one in line does it."""
         try:
@@ -92,7 +92,7 @@ class _LookUp:
         batch.found = {row["job_id"]: row for row in rows or ()}
 
 
-class Known:
+class JobViews:
     """Queries the views that lookout's schema offers."""
 
     def __init__(
@@ -102,10 +102,10 @@ class Known:
         self._log = log
         self._now_s = now_s
         self._absent_until_s = 0.0
-        self._jobs = _LookUp(lambda ids: self._ask("known_jobs", ids))
-        self._digests = _LookUp(lambda ids: self._ask("known_digests", ids))
+        self._jobs = _CoalescedLookup(lambda ids: self._fetch("known_jobs", ids))
+        self._digests = _CoalescedLookup(lambda ids: self._fetch("known_digests", ids))
 
-    async def jobs(self, ids: Sequence[str]) -> dict[str, KnownJob]:
+    async def find_jobs(self, ids: Sequence[str]) -> dict[str, KnownJob]:
         """What is known of these; the others are not known. Raises `DatabaseUnavailable`."""
         rows = await self._jobs.rows(ids)
         return {
@@ -113,34 +113,34 @@ class Known:
             for job_id, row in rows.items()
         }
 
-    async def digests(self, ids: Sequence[str]) -> dict[str, str]:
+    async def find_digests(self, ids: Sequence[str]) -> dict[str, str]:
         """Digests of what the client sent when it submitted these jobs, of those that are known;
         "" where it sent no client id. Raises `DatabaseUnavailable`."""
         rows = await self._digests.rows(ids)
         return {job_id: row["digest"] or "" for job_id, row in rows.items()}
 
-    async def live_jobs(self, queue: str) -> int | None:
+    async def count_live_jobs(self, queue: str) -> int | None:
         """How many jobs of the queue have not ended, as far as is known; None if nothing is."""
-        rows = await self._ask("live_jobs", queue)
+        rows = await self._fetch("live_jobs", queue)
         return None if rows is None else sum(row["jobs"] for row in rows)
 
-    async def live_by_queue(self) -> dict[str, int] | None:
+    async def count_live_by_queue(self) -> dict[str, int] | None:
         """How many jobs of each queue have not ended; None if there is no view."""
-        rows = await self._ask("live_by_queue")
+        rows = await self._fetch("live_by_queue")
         return None if rows is None else {row["queue"]: row["jobs"] for row in rows}
 
-    async def live_bytes_by_queue(self) -> dict[str, int] | None:
+    async def measure_live_by_queue(self) -> dict[str, int] | None:
         """How many bytes the events take that submitted them; None if nobody knows in time."""
         try:
             async with asyncio.timeout(BYTES_S_MAX):
-                rows = await self._ask("live_bytes_by_queue")
+                rows = await self._fetch("live_bytes_by_queue")
         except TimeoutError:
             return None
         return None if rows is None else {row["queue"]: row["bytes"] or 0 for row in rows}
 
-    async def view_positions(self, partitions: Iterable[int]) -> dict[int, int]:
+    async def read_positions(self, partitions: Iterable[int]) -> dict[int, int]:
         """How far the view has folded these partitions; nothing if there is no view."""
-        rows = await self._ask("view_progress", list(partitions))
+        rows = await self._fetch("view_progress", list(partitions))
         return {row["partition"]: row["position"] for row in rows or ()}
 
     async def count(self, chosen: JobFilter, states: Iterable[JobState]) -> int | None:
@@ -150,8 +150,8 @@ class Known:
         """
         by_counter = not (chosen.labels or chosen.executor or chosen.node)
         statement = "count_by_counter" if by_counter else "count_found"
-        given = arguments(chosen, states)
-        rows = await self._ask_briefly(
+        given = make_arguments(chosen, states)
+        rows = await self._fetch_within_bound(
             statement, *(given[:4] if by_counter else (*given, COUNTED_MAX))
         )
         return None if rows is None else sum(row["jobs"] for row in rows)
@@ -160,10 +160,12 @@ class Known:
         self, chosen: JobFilter, states: Iterable[JobState], limit: int
     ) -> list[FoundJob]:
         """Some of those jobs, the newest first; none if nobody knows in time."""
-        rows = await self._ask_briefly("sample_found", *arguments(chosen, states), limit)
+        rows = await self._fetch_within_bound(
+            "sample_found", *make_arguments(chosen, states), limit
+        )
         return [FoundJob(row["job_id"], row["job_set"], row["state"]) for row in rows or ()]
 
-    async def has_caught_up(
+    async def wait_until_current(
         self, wait_s: float = WAIT_S_MAX, chosen: JobFilter | None = None
     ) -> bool:
         """Whether the view has seen all that was written until now (of jobs that a filter may
@@ -180,13 +182,13 @@ class Known:
                 return bool(passed)
             await asyncio.sleep(PAUSE_S)
 
-    async def settled_now(self, ids: Sequence[JobId]) -> tuple[dict[str, KnownJob], bool]:
+    async def wait_for_current_jobs(self, ids: Sequence[JobId]) -> tuple[dict[str, KnownJob], bool]:
         """As `settled`, once the view has seen all that was written of these until now."""
         ends = await self._log.end_positions(JOBS)
         wanted = {partition_of_job(job_id) for job_id in ids}
-        return await self.settled(ids, {partition: ends[partition] for partition in wanted})
+        return await self.wait_for_jobs(ids, {partition: ends[partition] for partition in wanted})
 
-    async def settled(
+    async def wait_for_jobs(
         self, ids: Sequence[str], positions: Mapping[int, int]
     ) -> tuple[dict[str, KnownJob], bool]:
         """What is known of these once the view has passed the positions.
@@ -199,7 +201,7 @@ class Known:
         missing = list(ids)
         while True:
             has_passed = await self._has_passed(positions)
-            found |= await self.jobs(missing)
+            found |= await self.find_jobs(missing)
             missing = [job_id for job_id in missing if job_id not in found]
             if not missing or has_passed or has_passed is None:
                 return found, bool(has_passed) or not missing
@@ -209,21 +211,21 @@ class Known:
 
     async def _has_passed(self, positions: Mapping[int, int]) -> bool | None:
         """None if there is no view."""
-        rows = await self._ask("view_progress", list(positions))
+        rows = await self._fetch("view_progress", list(positions))
         if rows is None:
             return None
         seen = {row["partition"]: row["position"] for row in rows}
         return all(seen.get(partition, 0) >= place for partition, place in positions.items())
 
-    async def _ask_briefly(self, statement: str, *arguments: object) -> Rows | None:
-        """As `_ask`, for what may take long: None when it does."""
+    async def _fetch_within_bound(self, statement: str, *arguments: object) -> Rows | None:
+        """As `_fetch`, for what may take long: None when it does."""
         try:
             async with asyncio.timeout(COUNT_S_MAX):
-                return await self._ask(statement, *arguments)
+                return await self._fetch(statement, *arguments)
         except TimeoutError:
             return None
 
-    async def _ask(self, statement: str, *arguments: object) -> Rows | None:
+    async def _fetch(self, statement: str, *arguments: object) -> Rows | None:
         """None if there is no view, or an older one."""
         if self._now_s() < self._absent_until_s:
             return None
@@ -231,12 +233,12 @@ class Known:
             with db.translate_errors():
                 rows: Rows = await self._pool.fetch(SQL[statement], *arguments)
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
-            self._absent_until_s = self._now_s() + ABSENT_S
+            self._absent_until_s = self._now_s() + VIEW_RETRY_S
             return None
         return rows
 
 
-def arguments(chosen: JobFilter, states: Iterable[JobState]) -> tuple[object, ...]:
+def make_arguments(chosen: JobFilter, states: Iterable[JobState]) -> tuple[object, ...]:
     """What the statements that find jobs are given, in their order."""
     wanted = set(states) & set(chosen.states) if chosen.states else states
     labels = msgspec.json.encode(chosen.labels).decode() if chosen.labels else None

@@ -10,7 +10,7 @@ from fairlead_common.domain import timestamps
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
 from fairlead_common.domain.secret_values import Keyring
-from fairlead_submit.domain.decoding import invalid
+from fairlead_submit.domain.decoding import validation_problem
 from fairlead_submit.domain.secret_variables import NO_KEY, QueueSecrets, Values
 from fairlead_submit.store.schema import SQL
 
@@ -26,7 +26,7 @@ class SecretView(msgspec.Struct, frozen=True, rename="camel"):
     changed_at: str
 
 
-class Secrets:
+class SecretStore:
     """Reads and changes them; `keyring` seals."""
 
     def __init__(self, pool: db.Pool, keyring: Keyring) -> None:
@@ -50,13 +50,15 @@ class Secrets:
     async def put(self, queue: str, name: str, values: Mapping[str, str], by: str) -> None:
         """Make or replace a secret. Raises a 422 `Problem`."""
         if not self._keyring:
-            raise invalid([FieldError("/values", NO_KEY)])
+            raise validation_problem([FieldError("/values", NO_KEY)])
         sealed = {key: self._keyring.seal(queue, value) for key, value in values.items()}
         text = msgspec.json.encode(sealed).decode()
         with db.translate_errors():
             done = await self._pool.fetchval(SQL["put_secret"], queue, name, text, by, SECRETS_MAX)
         if done is None:
-            raise invalid([FieldError("", f"the queue has {SECRETS_MAX} secrets already")])
+            raise validation_problem(
+                [FieldError("", f"the queue has {SECRETS_MAX} secrets already")]
+            )
 
     async def delete(self, queue: str, name: str) -> None:
         """Remove a secret. Raises a 404 `Problem`."""
@@ -78,6 +80,6 @@ class Secrets:
             row["name"]: msgspec.json.decode(row["sealed"], type=dict[str, str]) for row in rows
         }
 
-    async def of(self, queue: str) -> QueueSecrets:
+    async def get_queue_secrets(self, queue: str) -> QueueSecrets:
         """What seals the values of jobs of this queue."""
         return QueueSecrets(self._keyring, queue, await self.values(queue))

@@ -16,7 +16,7 @@ KIND_SESSION: Final = auth.KIND_SESSION
 LINK_S: Final = 600
 
 
-class Grant(msgspec.Struct, frozen=True, kw_only=True):
+class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
     """What a token is to be good for. Without `queues` it is good for all of them.
 
     A personal one has of its owner's roles these at most, as they are when it is used; the roles
@@ -36,7 +36,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """What no other token may be called."""
 
 
-class SignedIn(msgspec.Struct, frozen=True):
+class NewSession(msgspec.Struct, frozen=True):
     """What a link was good for: the secret of a session, and whose."""
 
     token: str
@@ -52,12 +52,14 @@ async def make_token(
 ) -> str:
     """A new token of that name, which nobody can find out again; `ttl_s` None: for good."""
     scope = None if queues is None else tuple(queues)
-    token, _ = await grant(pool, Grant(name=name, roles=tuple(roles), queues=scope), ttl_s)
+    token, _ = await insert_token(
+        pool, TokenGrant(name=name, roles=tuple(roles), queues=scope), ttl_s
+    )
     return token
 
 
-async def grant(
-    pool: db.Pool, wanted: Grant, ttl_s: float | None, kind: str = KIND_TOKEN
+async def insert_token(
+    pool: db.Pool, wanted: TokenGrant, ttl_s: float | None, kind: str = KIND_TOKEN
 ) -> tuple[str, Mapping[str, Any]]:
     """A new token, and its row. `Any`: as asyncpg has it."""
     unknown = set(wanted.roles) - set(ROLES)
@@ -82,8 +84,8 @@ async def grant(
     return token, row
 
 
-async def grant_unique(
-    pool: db.Pool, wanted: Grant, ttl_s: float | None
+async def insert_unique_token(
+    pool: db.Pool, wanted: TokenGrant, ttl_s: float | None
 ) -> tuple[str, Mapping[str, Any]] | None:
     """As `grant`; None if its maker has made a valid one for the same name with the same label."""
     unique_name = "\n".join((wanted.made_by, wanted.name, wanted.label))
@@ -92,7 +94,7 @@ async def grant_unique(
         await connection.execute(SQL["free_token_name"], unique_name)
         try:
             async with connection.transaction():
-                return await grant(connection, wanted, ttl_s)
+                return await insert_token(connection, wanted, ttl_s)
         except asyncpg.UniqueViolationError:
             return None
 
@@ -111,7 +113,7 @@ async def find_number(pool: db.Pool, token: str) -> int | None:
     return number
 
 
-async def make_person_link(pool: db.Pool, wanted: Grant, ttl_s: float = LINK_S) -> str:
+async def make_person_link(pool: db.Pool, wanted: TokenGrant, ttl_s: float = LINK_S) -> str:
     """A code for `/sign-in?code=...` that works once, for a session that is good for this."""
     code = auth.new_token()
     await pool.execute(
@@ -137,13 +139,13 @@ async def make_token_link(pool: db.Pool, token: int, ttl_s: float = LINK_S) -> s
     return None if found is None else code
 
 
-async def sign_in(pool: db.Pool, code: str, session_s: float) -> SignedIn | None:
+async def redeem_link(pool: db.Pool, code: str, session_s: float) -> NewSession | None:
     """Use up the code and make a session; None if it is unknown, used or too old."""
     async with pool.acquire() as connection, connection.transaction():
         row = await connection.fetchrow(SQL["use_link"], auth.digest(code))
         if row is None:
             return None
-        wanted = Grant(
+        wanted = TokenGrant(
             name=row["name"],
             roles=tuple(row["roles"]),
             personal=row["personal"],
@@ -153,16 +155,16 @@ async def sign_in(pool: db.Pool, code: str, session_s: float) -> SignedIn | None
             made_by=row["name"],
             parent=row["parent"],
         )
-        token, _ = await grant(connection, wanted, session_s, KIND_SESSION)
-        return SignedIn(token, row["name"])
+        token, _ = await insert_token(connection, wanted, session_s, KIND_SESSION)
+        return NewSession(token, row["name"])
 
 
-async def sign_out(pool: db.Pool, token: str) -> None:
+async def end_session(pool: db.Pool, token: str) -> None:
     """End a session; a token that is none stays."""
     await pool.execute(SQL["end_session"], auth.digest(token), KIND_SESSION)
 
 
-async def forget_expired(pool: db.Pool) -> None:
+async def delete_expired(pool: db.Pool) -> None:
     """Remove tokens and links that are of no use any more."""
     await pool.execute(SQL["forget_tokens"])
     await pool.execute(SQL["forget_links"])

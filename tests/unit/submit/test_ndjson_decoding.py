@@ -7,16 +7,16 @@ from hypothesis import strategies as st
 
 from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.problems import Problem
-from fairlead_submit.domain.ndjson import LINE_BYTES_MAX, Lines
+from fairlead_submit.domain.decoding import LINE_BYTES_MAX, JobLineDecoder
 from fairlead_submit.domain.request_types import Submission
 
 
 def read(body: bytes, step: int = 7, jobs_max: int = 100) -> tuple[Submission, list[FieldError]]:
-    lines = Lines(jobs_max)
+    lines = JobLineDecoder(jobs_max)
     for start in range(0, len(body), step):
         lines.feed(body[start : start + step])
-    request, found = lines.submission("q", "s")
-    return request, lines.placed(found)
+    request, found = lines.finish("q", "s")
+    return request, lines.locate(found)
 
 
 @given(st.integers(1, 200))
@@ -61,12 +61,12 @@ def test_a_line_that_is_no_json_makes_the_body_unreadable(body: bytes) -> None:
 
 
 def test_reading_ends_as_soon_as_it_is_too_much() -> None:
-    lines = Lines(jobs_max=2)
+    lines = JobLineDecoder(jobs_max=2)
     lines.feed(b"{}\n{}\n")
     with pytest.raises(Problem) as refused:
         lines.feed(b"{}\n")
     assert refused.value.slug == "invalid"
-    lines = Lines(jobs_max=2)
+    lines = JobLineDecoder(jobs_max=2)
     with pytest.raises(Problem) as refused:
         lines.feed(b" " * (LINE_BYTES_MAX + 1))
     assert refused.value.slug == "too-large"

@@ -8,15 +8,15 @@ from fastapi import APIRouter, Path, Request, Response
 from fairlead_common.domain.permissions import Verb
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_submit.domain import job_actions, request_types
-from fairlead_submit.http import deps, openapi_schemas, query_parameters, request_body
+from fairlead_submit.http import deps, openapi_schemas, query_string, request_body
 from fairlead_submit.service import metrics
-from fairlead_submit.service.action_service import Done
+from fairlead_submit.service.action_service import ActionResult
 from fairlead_submit.service.resubmission_service import Progress, Started
 from fairlead_submit.service.service import Service
 from fairlead_submit.service.submission_service import Submitted
 
 
-class Classes(msgspec.Struct, frozen=True, rename="camel"):
+class PriorityClasses(msgspec.Struct, frozen=True, rename="camel"):
     """The answer to a question for all priority classes."""
 
     priority_classes: tuple[PriorityClass, ...]
@@ -25,18 +25,18 @@ class Classes(msgspec.Struct, frozen=True, rename="camel"):
 def job_routes(service: Service) -> APIRouter:
     """The routes under `/jobs`, `/actions` and `/priority-classes`."""
     router = APIRouter(prefix="/api/v1", tags=["jobs"])
-    intake, rights = service.intake, service.rights
+    intake, rights = service.submissions, service.permissions
     submissions = metrics.REQUESTS.labels("submit")
 
     @router.post(
         "/jobs",
         summary="Submit jobs: all of them, or none",
         responses={
-            200: openapi_schemas.answer(Submitted, "Taken."),
-            **openapi_schemas.problems(400, 409, 413, 415),
+            200: openapi_schemas.describe_response(Submitted, "Taken."),
+            **openapi_schemas.describe_problems(400, 409, 413, 415),
         },
         openapi_extra={
-            **openapi_schemas.request_body(request_types.Submission, lines=request_types.Job),
+            **openapi_schemas.describe_body(request_types.Submission, lines=request_types.Job),
             "parameters": [openapi_schemas.DRY_RUN, *openapi_schemas.LINES],
         },
     )
@@ -47,31 +47,33 @@ def job_routes(service: Service) -> APIRouter:
         submissions.inc()
         bytes_max = intake.limits.body_bytes_max
         if (
-            request_body.kind(request, (request_body.JSON, request_body.NDJSON))
+            request_body.check_content_type(request, (request_body.JSON, request_body.NDJSON))
             == request_body.JSON
         ):
-            dry_run = query_parameters.of(request, "dryRun").flag("dryRun")
-            content = await request_body.content(request, bytes_max)
-            return _answer(await intake.submit(content, context, dry_run=dry_run))
-        given = query_parameters.of(request, "dryRun", "queue", "jobSet")
+            dry_run = query_string.read_query(request, "dryRun").flag("dryRun")
+            content = await request_body.read_content(request, bytes_max)
+            return _json_response(await intake.submit(content, context, dry_run=dry_run))
+        given = query_string.read_query(request, "dryRun", "queue", "jobSet")
         dry_run = given.flag("dryRun")
         queue, job_set = given.text("queue"), given.text("jobSet")
-        pieces = request_body.pieces(request, bytes_max)
-        return _answer(await intake.submit_lines(pieces, queue, job_set, context, dry_run=dry_run))
+        pieces = request_body.stream_content(request, bytes_max)
+        return _json_response(
+            await intake.submit_lines(pieces, queue, job_set, context, dry_run=dry_run)
+        )
 
     @router.get(
         "/priority-classes",
         summary="The configured priority classes",
         responses={
-            200: openapi_schemas.answer(Classes, "All of them."),
-            **openapi_schemas.problems(),
+            200: openapi_schemas.describe_response(PriorityClasses, "All of them."),
+            **openapi_schemas.describe_problems(),
         },
     )
     async def priority_classes(request: Request) -> Response:
-        query_parameters.of_read(request)
-        return _answer(Classes(service.settings.priority_classes))
+        query_string.check_read_query(request)
+        return _json_response(PriorityClasses(service.settings.priority_classes))
 
-    for kind in job_actions.KINDS:
+    for kind in job_actions.ACTION_KINDS:
         _add_action(router, kind, service)
     _add_resubmission(router, service)
     return router
@@ -83,43 +85,45 @@ def _add_resubmission(router: APIRouter, service: Service) -> None:
         status_code=202,
         summary="Submit new jobs like those of an id or a filter",
         responses={
-            202: openapi_schemas.answer(Started, "Written down; it is being done."),
-            **openapi_schemas.problems(400, 404, 409, 413, 415),
+            202: openapi_schemas.describe_response(Started, "Written down; it is being done."),
+            **openapi_schemas.describe_problems(400, 404, 409, 413, 415),
         },
-        openapi_extra=openapi_schemas.request_body(request_types.Resubmission),
+        openapi_extra=openapi_schemas.describe_body(request_types.Resubmission),
     )
     async def resubmit_jobs(request: Request) -> Response:
         context = deps.request_context(request)
         deps.require_confined_jobs(service.settings.tokens_for_others, context.caller)
-        await deps.require_any_queue(service.rights, context.caller, Verb.SUBMIT)
-        query_parameters.of(request)
-        content = await request_body.read(request)
+        await deps.require_any_queue(service.permissions, context.caller, Verb.SUBMIT)
+        query_string.read_query(request)
+        content = await request_body.read_body(request)
         metrics.REQUESTS.labels("resubmit").inc()
-        return _answer(await service.resubmitting.start(content, context), 202)
+        return _json_response(await service.resubmissions.start(content, context), 202)
 
     @router.get(
         "/actions/{action}",
         summary="How far an action is",
         responses={
-            200: openapi_schemas.answer(Progress, "So far."),
-            **openapi_schemas.problems(404),
+            200: openapi_schemas.describe_response(Progress, "So far."),
+            **openapi_schemas.describe_problems(404),
         },
     )
     async def get_action(request: Request, action: Annotated[str, Path(max_length=64)]) -> Response:
-        query_parameters.of_read(request)
-        return _answer(await service.resubmitting.progress(action, deps.request_context(request)))
+        query_string.check_read_query(request)
+        return _json_response(
+            await service.resubmissions.progress(action, deps.request_context(request))
+        )
 
 
-def _add_action(router: APIRouter, kind: job_actions.Kind, service: Service) -> None:
+def _add_action(router: APIRouter, kind: job_actions.ActionKind, service: Service) -> None:
     """A route that asks something of jobs that exist."""
 
     async def endpoint(request: Request) -> Response:
         context = deps.request_context(request)
-        await deps.require_any_queue(service.rights, context.caller, kind.verb)
-        dry_run = query_parameters.of(request, "dryRun").flag("dryRun")
-        content = await request_body.read(request)
+        await deps.require_any_queue(service.permissions, context.caller, kind.verb)
+        dry_run = query_string.read_query(request, "dryRun").flag("dryRun")
+        content = await request_body.read_body(request)
         metrics.REQUESTS.labels(kind.name).inc()
-        return _answer(await service.acting.act(kind, content, context, dry_run=dry_run))
+        return _json_response(await service.actions.act(kind, content, context, dry_run=dry_run))
 
     router.add_api_route(
         f"/jobs/{kind.name}",
@@ -128,17 +132,21 @@ def _add_action(router: APIRouter, kind: job_actions.Kind, service: Service) -> 
         name=f"{kind.name}_jobs",
         summary=kind.summary,
         responses={
-            200: openapi_schemas.answer(Done, "Asked; `position` names the place."),
-            **openapi_schemas.problems(400, 404, 413, 415),
+            200: openapi_schemas.describe_response(
+                ActionResult, "Asked; `position` names the place."
+            ),
+            **openapi_schemas.describe_problems(400, 404, 413, 415),
         },
         openapi_extra={
-            **openapi_schemas.request_body(kind.body),
+            **openapi_schemas.describe_body(kind.body),
             "parameters": [openapi_schemas.DRY_RUN],
         },
     )
 
 
-def _answer(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def _json_response(
+    value: object, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
     """A JSON answer."""
     return Response(
         msgspec.json.encode(value), status, headers=headers, media_type="application/json"

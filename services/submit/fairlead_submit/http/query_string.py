@@ -1,0 +1,105 @@
+"""The query string of a request, read strictly: an unknown parameter is an error.
+
+It is not read by FastAPI, which takes a tenth of the time of a single job, and ignores unknown
+parameters, so that `?dryrun=true` would submit jobs.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from fastapi import Request
+
+from fairlead_common.domain import durations, position_tokens
+from fairlead_common.domain.errors import FieldError
+from fairlead_common.domain.problems import Problem
+from fairlead_submit.domain import validation
+
+LENGTH_MAX: Final = 2_000
+READ_PARAMETERS: Final = ("after", "wait")
+"""Parameters that every read accepts."""
+
+
+class Query:
+    """The parameters of a request, without unknown or repeated ones."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+
+    def text(self, name: str) -> str | None:
+        """The value of a parameter, if it is given."""
+        return self._given.get(name)
+
+    def flag(self, name: str) -> bool:
+        """Whether a parameter is `true`. Raises a 422 `Problem` for anything but true or false."""
+        text = self._given.get(name, "false")
+        if text not in ("true", "false"):
+            detail = f"is {validation.quote(text)}; true or false is expected"
+            raise _problem([FieldError(f"/query/{validation.escape_pointer(name)}", detail)])
+        return text == "true"
+
+
+EMPTY = Query({})
+
+
+def check_read_query(request: Request) -> None:
+    """Raises a `Problem` unless the query has only valid parameters of every read."""
+    given = read_query(request, *READ_PARAMETERS)
+    try:
+        durations.wait_s(given.text("wait"))
+    except ValueError as error:
+        raise _problem([FieldError("/query/wait", str(error))]) from None
+    check_position(given.text("after"))
+
+
+def check_position(after: str | None) -> None:
+    """Raises a 400 `Problem` for a text that is not a position token. Reads of submit do not wait
+    for positions, since its tables do not lag.
+    """
+    if after is None:
+        return
+    try:
+        position_tokens.decode(after)
+    except ValueError as error:
+        fault = FieldError("/query/after", str(error))
+        raise Problem(
+            "malformed",
+            "The position `after` is not valid. Use a `position` that a response has returned.",
+            [fault],
+        ) from None
+
+
+def read_query(request: Request, *names: str) -> Query:
+    """The query, with these parameters allowed. Raises a 422 `Problem` that names every error."""
+    if not request.scope.get("query_string"):
+        return EMPTY
+    pairs = request.query_params.multi_items()
+    found = _check_names(pairs, names)
+    if found:
+        raise _problem(found)
+    return Query(dict(pairs))
+
+
+def _check_names(pairs: Sequence[tuple[str, str]], names: Sequence[str]) -> list[FieldError]:
+    found: list[FieldError] = []
+    seen: set[str] = set()
+    for name, text in pairs:
+        place = f"/query/{validation.escape_pointer(name[:100])}"
+        if name not in names:
+            known = ", ".join(names) or "none"
+            found.append(
+                FieldError(place, f"is not a parameter of this call; its parameters are: {known}")
+            )
+        elif name in seen:
+            found.append(FieldError(place, "is repeated; give it once"))
+        elif "\0" in text:
+            found.append(FieldError(place, "contains a NUL character"))
+        elif len(text) > LENGTH_MAX:
+            found.append(
+                FieldError(place, f"has {len(text)} characters; at most {LENGTH_MAX} are allowed")
+            )
+        seen.add(name)
+    return found
+
+
+def _problem(found: list[FieldError]) -> Problem:
+    return Problem("invalid", "A parameter is not valid.", found)
