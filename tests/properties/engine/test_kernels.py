@@ -113,7 +113,9 @@ def full_pools(draw: st.DrawFn) -> dict[str, Any]:
 
 @BOUNDED
 @given(full_pools())
-def test_the_one_cheapest_victim_is_what_looking_at_every_node_finds(pool: dict[str, Any]) -> None:
+def test_the_single_cheapest_victim_equals_that_of_examining_every_node(
+    pool: dict[str, Any],
+) -> None:
     assert decided(pool, 0) == decided(pool, 5)
 
 

@@ -50,7 +50,7 @@ def groups(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @BOUNDED
 @given(groups(), st.sampled_from([0.0, 0.5, 1.0, 1.5]), st.sampled_from([1, 0.5, 3]))
-def test_who_waits_for_room_and_who_for_a_share_is_told_as_the_rules_say(
+def test_reasons_distinguish_waiting_for_capacity_and_for_a_share(
     given_groups: list[dict[str, Any]], protected: float, weight: float
 ) -> None:
     """E1, E3."""

@@ -40,7 +40,7 @@ def test_further_members_fail_when_tried_in_vain_under_rest_fail() -> None:
 
 
 @pytest.mark.parametrize("racks", list(permutations([4, 6, 8, 16])), ids=str)
-def test_a_gang_takes_the_rack_where_least_stays_free_wherever_that_stands(
+def test_a_gang_is_placed_on_the_rack_with_the_least_waste(
     racks: tuple[int, ...],
 ) -> None:
     nodes = [

@@ -43,7 +43,7 @@ def test_a_queue_that_is_out_of_tokens_stops_alone() -> None:
     assert plan.stopped_by == Code.NONE
 
 
-def test_time_is_asked_for_between_stretches_and_never_within_one() -> None:
+def test_expired_is_called_between_portions_of_offers_only() -> None:
     """L6."""
     made, names = pool({"id": "a", "queue": "A", "count": 8, "cpu": 1})
     asked: list[int] = []

@@ -39,14 +39,14 @@ def test_every_node_is_counted_once_by_what_rules_it_out_first() -> None:
     )
 
 
-def test_a_queues_first_waiting_job_has_its_place_told() -> None:
+def test_the_plan_has_the_position_of_each_queues_first_waiting_job() -> None:
     made, _ = pool({"id": "a", "queue": "A", "count": 3, "cpu": 4})
     plan = schedule(made, BALANCE)
     assert plan.queue_position.tolist() == [2]
     assert plan.queue_waiting.tolist() == [1]
 
 
-def test_each_queue_is_told_how_many_of_its_jobs_wait_for_which_reason() -> None:
+def test_the_plan_counts_waiting_jobs_by_queue_and_reason() -> None:
     """E4."""
     made, _ = pool(
         run("x", "B", "n0", cpu=4, priorityClass="p3np"),
@@ -60,7 +60,7 @@ def test_each_queue_is_told_how_many_of_its_jobs_wait_for_which_reason() -> None
     assert plan.queue_scheduled.tolist() == [0, 0]
 
 
-def test_a_round_tells_how_long_each_step_took_by_the_clock_it_was_given() -> None:
+def test_the_plan_has_the_duration_of_each_step_by_the_given_clock() -> None:
     """E4."""
     made, _ = pool({"id": "a", "queue": "A", "cpu": 1})
     seconds = iter(range(10))
@@ -68,7 +68,7 @@ def test_a_round_tells_how_long_each_step_took_by_the_clock_it_was_given() -> No
     assert plan.steps_ms == dict.fromkeys(("prepare", "order", "pass", "fit", "explain"), 1000.0)
 
 
-def test_a_preemption_tells_both_queues_shares_as_they_were_and_as_they_become() -> None:
+def test_a_preemption_has_both_queues_shares_before_and_after() -> None:
     """E5: A held all of the pool, twice its share; B ends with its own."""
     made, _ = pool(
         run("a", "A", "n0", cpu=2, count=2),
@@ -82,7 +82,7 @@ def test_a_preemption_tells_both_queues_shares_as_they_were_and_as_they_become()
     assert plan.preempted_for_share.tolist() == [1.0, 1.0]
 
 
-def test_a_mate_of_a_victim_made_room_for_what_took_its_own_node() -> None:
+def test_a_gang_member_on_another_node_names_the_job_placed_there() -> None:
     """E5: b makes the whole gang go, c finds the room that g1 leaves, and n2 stays free."""
     nodes = [{"name": "n", "count": 3, "resources": {"cpu": 4, "memory": "64Gi"}}]
     made, names = pool(

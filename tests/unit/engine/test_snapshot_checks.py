@@ -52,7 +52,7 @@ def test_a_column_that_breaks_its_rule_is_named(change: dict[str, object], fault
     assert any(fault in told for told in snapshot_checks.list_problems(broken))
 
 
-def test_rows_of_jobs_that_point_nowhere_are_told_on_request() -> None:
+def test_job_rows_out_of_bounds_are_listed_on_request() -> None:
     broken = replace(sound(), job_node=np.array([5, -1, -1], np.int32))
     assert snapshot_checks.list_problems(broken) == [
         "job_node has rows from -1 to 5, but there are only 2"

@@ -39,13 +39,13 @@ def by_hand(snapshot: Snapshot, *, live: bool) -> list[int]:
     )
 
 
-def test_jobs_stand_by_class_then_priority_then_start_or_submission() -> None:
+def test_jobs_are_ordered_by_class_then_priority_then_start_or_submission() -> None:
     made = pool(300, 1)
     assert job_order.order_queued(made).tolist() == by_hand(made, live=False)
     assert job_order.order_running(made).tolist() == by_hand(made, live=True)
 
 
-def test_an_order_that_is_kept_equals_one_made_anew() -> None:
+def test_an_updated_order_equals_a_sorted_one() -> None:
     for seed in range(20):
         made = pool(200, seed)
         chance = np.random.default_rng(seed)
@@ -63,7 +63,7 @@ def test_an_order_that_is_kept_equals_one_made_anew() -> None:
             assert kept.rows.tolist() == want
 
 
-def test_bounds_tell_where_each_queue_begins() -> None:
+def test_queue_bounds_are_where_each_queue_begins() -> None:
     queue = np.array([0, 0, 2, 2, 2], np.int32)
     assert job_order.find_queue_bounds(np.arange(5, dtype=np.int32), queue, 4).tolist() == [
         0,

@@ -17,7 +17,7 @@ def test_shares_follow_weights_when_everybody_wants_more() -> None:
     assert fair.tolist() == [0.125, 0.25, 0.625]
 
 
-def test_what_one_queue_does_not_want_goes_to_the_others_by_weight() -> None:
+def test_unused_share_of_a_queue_is_split_among_the_others_by_weight() -> None:
     fair = fair_shares.fill_by_weight(np.ones(3), np.array([0.01, 0.4, 10.0]), ALL, -1)
     assert fair == pytest.approx([0.01, 0.4, 0.59], abs=1e-6)
 
@@ -27,7 +27,7 @@ def test_the_uncapped_share_is_what_a_queue_would_get_if_it_wanted_everything() 
     assert uncapped == pytest.approx([1 / 3, 0.495, 0.59], abs=1e-6)
 
 
-def test_a_queue_that_takes_no_part_has_no_share_and_takes_none_from_others() -> None:
+def test_a_queue_without_jobs_has_no_share_and_does_not_reduce_others() -> None:
     part = np.array([True, False, True])
     assert fair_shares.weight_shares(np.array([1.0, 5.0, 1.0]), part).tolist() == [0.5, 0.0, 0.5]
     assert fair_shares.fill_by_weight(np.array([1.0, 5.0, 1.0]), np.ones(3), part, -1).tolist() == [
@@ -69,7 +69,7 @@ def test_demand_beyond_a_limit_is_no_demand() -> None:
     assert schedule(made, BALANCE).shares.demand.tolist() == [0.25]
 
 
-def test_whoever_comes_first_the_same_queues_have_the_same_shares_to_the_last_bit() -> None:
+def test_shares_are_bitwise_equal_whatever_the_order_of_jobs() -> None:
     """S6: sums go over names in ascending order."""
     groups = [
         {"id": name.lower(), "queue": name, "count": count, "cpu": cpu}

@@ -11,7 +11,7 @@ from fairlead_scheduler.engine.snapshot import Code
 from tests.unit.engine.pools import BALANCE, placed, pool, preempted, run
 
 
-def test_a_job_avoids_the_node_that_returned_it_and_fails_when_no_other_suits() -> None:
+def test_a_job_avoids_the_node_that_returned_it_and_fails_when_no_other_is_eligible() -> None:
     made, names = pool({"id": "a", "queue": "A", "cpu": 1})
     once = replace(made, avoid_job=np.array([0], np.int32), avoid_node=np.array([0], np.int32))
     plan = schedule(once, BALANCE)
@@ -22,7 +22,7 @@ def test_a_job_avoids_the_node_that_returned_it_and_fails_when_no_other_suits() 
     assert plan.failed_code.tolist() == [Code.ALL_NODES_TRIED]
 
 
-def test_spread_takes_the_emptiest_node_where_best_fit_takes_the_fullest() -> None:
+def test_spread_chooses_the_emptiest_node_and_best_fit_the_fullest() -> None:
     made, _ = pool(run("x", "A", "n1", cpu=1), {"id": "a", "queue": "A", "cpu": 1})
     assert schedule(made, BALANCE).placed_node.tolist() == [1]
     spread = EngineSettings(placement="spread")
@@ -52,7 +52,7 @@ def test_a_gang_fails_as_a_whole_when_too_few_of_its_members_have_a_node_left() 
     assert set(plan.failed_code.tolist()) == {Code.ALL_NODES_TRIED}
 
 
-def test_victims_with_equal_lost_work_are_told_apart_by_their_number_however_it_adds_up() -> None:
+def test_of_victims_with_equal_lost_work_the_fewest_are_chosen() -> None:
     """N4 and R9: 2 cores for 1, 2 and 3 seconds are as much work as 6 cores for 2 seconds."""
     nodes = [
         {"name": name, "resources": {"cpu": cpu, "memory": "9Gi"}}
@@ -71,7 +71,7 @@ def test_victims_with_equal_lost_work_are_told_apart_by_their_number_however_it_
     assert (placed(plan, names), preempted(plan, names)) == (["u0"], ["large0"])
 
 
-def test_who_found_no_room_is_tried_before_those_behind_it_once_room_was_given_back() -> None:
+def test_a_job_that_did_not_fit_is_tried_again_before_later_ones_once_capacity_is_freed() -> None:
     """Section 5: `a` leaves for `np` only after `c0` was tried, and leaves room for one of `c`."""
     nodes = [{"name": "n", "resources": {"cpu": 7, "memory": "64Gi"}}]
     made, names = pool(
@@ -85,7 +85,7 @@ def test_who_found_no_room_is_tried_before_those_behind_it_once_room_was_given_b
     assert (placed(plan, names), preempted(plan, names)) == (["c0", "np0"], ["a0"])
 
 
-def test_in_a_large_pool_the_cheapest_node_is_found_without_looking_at_all_of_them() -> None:
+def test_victim_search_in_a_large_pool_finds_the_cheapest_node() -> None:
     """N4: 80 nodes, each with a run that loses another amount of work; two of them tie."""
     nodes = [{"name": "n", "count": 80, "resources": {"cpu": 1, "memory": "4Gi"}}]
     runs = [
