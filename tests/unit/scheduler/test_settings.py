@@ -42,7 +42,7 @@ FAULTS = {
     "a class limit above all": (one(limits={"cpu": 1.5}), "priorityClasses[0].limits.cpu: is 1.5"),
     "guests that never leave": (
         away(1, Preemption.NONE),
-        "].awayNodeTypes: makes guests",
+        "].awayNodeTypes: lets jobs of class",
     ),
     "guests above home": (away(9), "priorityClasses[0].awayNodeTypes[0].value: is 9"),
     "guests of no nodes": (away(1, taints=()), "awayNodeTypes[0].taints: is empty"),

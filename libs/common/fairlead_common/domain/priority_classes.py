@@ -80,8 +80,8 @@ def _of_class(item: PriorityClass) -> Iterator[tuple[str, str]]:
     if item.away_node_types and item.preemption is Preemption.NONE:
         yield (
             "awayNodeTypes",
-            f"makes guests of class {item.name!r}, which is never preempted: home jobs could not"
-            " get their nodes back; leave it out, or set preemption to any or urgency",
+            f"lets jobs of class {item.name!r} run as guests, but never preempts them: home"
+            " jobs could not get their nodes back; omit it, or set preemption to any or urgency",
         )
     for number, away in enumerate(item.away_node_types):
         place = f"awayNodeTypes[{number}]"

@@ -209,8 +209,8 @@ def describe(found: QuarantinedRecord) -> str:
         return f"{found.reader} skipped a record ({place}): {found.reason}"
     return (
         f"{found.reader} stopped reading partition {found.partition} of {found.topic} at position"
-        f" {found.position}: {found.reason}. Upgrade this service to a version that knows it; if"
-        f' there is none, restart all services with FAIRLEAD_SKIP_RECORDS=["{found.place}"]'
+        f" {found.position}: {found.reason}. Upgrade this service to a version that knows it;"
+        f' without one, restart all services with FAIRLEAD_SKIP_RECORDS=["{found.place}"]'
     )
 
 

@@ -175,7 +175,7 @@ class Connection(HttpToolsProtocol):
             case Phase.BODY if took_s > given.body_s + self.body_bytes / given.body_bytes_per_s:
                 self.refuse(
                     "too-slow",
-                    f"Of the body {self.body_bytes} bytes were there after {took_s:.0f} s.",
+                    f"Only {self.body_bytes} bytes of the body arrived within {took_s:.0f} s.",
                 )
             case _:
                 return

@@ -266,8 +266,8 @@ class RequestMiddleware:
         if not self._under_way.begin(caller.name):
             raise Problem(
                 "too-many-requests",
-                f"{caller.name} has {self._under_way.most} requests under way, streams and long"
-                " polls among them; let some of them end first.",
+                f"{caller.name} has {self._under_way.most} concurrent requests, which is the limit"
+                " for one caller. Streams and long polls count. Wait until some have ended.",
                 retry_after_s=1,
             )
 

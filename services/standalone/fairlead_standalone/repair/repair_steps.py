@@ -4,8 +4,8 @@
 2. Configuration: tables and log take over what is newer on the other side.
 3. A log that ends below what the views have read gives those positions to nobody again; jobs that
    only the log has are appended again behind them.
-4. Lookout's view continues where the log can; what it lacks is noted. Both views are folded.
-5. Jobs of which the views disagree are settled by ordinary events, appended to the log.
+4. Lookout's view continues where the log does; missing events are noted. Both views are folded.
+5. Jobs that differ between the views are corrected by ordinary events, appended to the log.
 6. Both views have folded those and agree. Only then the checkpoint continues where the log can.
 """
 

@@ -100,9 +100,9 @@ def repair(
 ) -> None:
     """Make the log and all views of it agree again after one of them was lost.
 
-    Finds views that the log cannot continue, configuration that is older on one side, and jobs of
-    which the scheduler and lookout disagree. Jobs are settled by ordinary events in the log; those
-    of which nobody knows what became are closed as failed and listed.
+    Finds views that the log cannot continue, configuration that is older on one side, and jobs that
+    differ between the scheduler and lookout. Jobs are corrected by ordinary events in the log; jobs
+    whose real end is unknown are closed as failed and listed.
 
     Works on the data folder of `fairlead up`, or, where FAIRLEAD_DATABASE_URL is set, on the
     database and the log of the services' settings. No scheduler may lead meanwhile; a dry run can
