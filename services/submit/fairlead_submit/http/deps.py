@@ -28,7 +28,7 @@ async def require_any_queue(queue_rights: QueuePermissions, caller: Caller, verb
     if scope.only is not None and not scope.only:
         raise Problem(
             "forbidden",
-            f"{caller.name} has the roles: {caller.titles()}; there is no queue that permits him to"
+            f"{caller.name} has the roles: {caller.titles()}; no queue permits this caller to"
             f" {verb}.",
         )
 

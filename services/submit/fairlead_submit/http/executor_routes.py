@@ -1,4 +1,4 @@
-"""The HTTP calls by which operators take executors and nodes out of use, and back."""
+"""The HTTP calls by which operators cordon executors and nodes."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final
@@ -24,9 +24,9 @@ ExecutorName = Annotated[str, Path(max_length=253)]
 
 
 class CordonView(msgspec.Struct, frozen=True):
-    """An operator's mark as the API shows it; `node` null: on the whole executor.
+    """The cordon of an executor, or of one of its nodes, as the API returns it.
 
-    Reads that are given `position` know of it.
+    Reads with `after` set to `position` include it.
     """
 
     executor: str
@@ -38,12 +38,12 @@ class CordonView(msgspec.Struct, frozen=True):
 
 
 def executor_routes(cordons: CordonStore, cluster_view: ClusterView) -> APIRouter:
-    """The routes that mark executors and nodes."""
+    """The routes that cordon executors and nodes."""
     router = APIRouter(prefix="/api/v1", tags=["executors"])
     documented: dict[str, Any] = {
         "methods": ["PUT"],
         "responses": {
-            200: openapi_schemas.describe_response(CordonView, "So it is."),
+            200: openapi_schemas.describe_response(CordonView, "The cordon."),
             **openapi_schemas.describe_problems(400, 404, 413, 415),
         },
         "openapi_extra": openapi_schemas.describe_body(request_types.ExecutorCordon),
@@ -59,13 +59,13 @@ def executor_routes(cordons: CordonStore, cluster_view: ClusterView) -> APIRoute
     router.add_api_route(
         "/executors/{executor}",
         mark_executor,
-        summary="Start nothing new on an executor, or let it go on",
+        summary="Cordon an executor, so that no new runs start on it, or uncordon it",
         **documented,
     )
     router.add_api_route(
         "/executors/{executor}/nodes/{node}",
         mark_node,
-        summary="Start nothing new on a node, or let it go on",
+        summary="Cordon a node, so that no new runs start on it, or uncordon it",
         **documented,
     )
     return router
@@ -119,9 +119,9 @@ def _check_names(executor: str, node: str | None) -> list[FieldError]:
 
 
 async def _require_known(cluster_view: ClusterView, executor: str, node: str | None) -> None:
-    """A mark on a name that nobody has would be a mistake that nobody notices."""
+    """Raises a 404 `Problem` for an unknown executor or node: a typing error must not succeed."""
     seen = await cluster_view.read()
     if executor not in seen.executors:
-        raise Problem("not-found", f"No executor {executor!r} has ever reported.")
+        raise Problem("not-found", f"Executor {executor!r} does not exist.")
     if node is not None and (executor, node) not in seen.nodes:
         raise Problem("not-found", f"Executor {executor!r} has no node {node!r}.")

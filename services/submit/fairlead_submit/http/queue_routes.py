@@ -45,7 +45,7 @@ _cordon_decoder: Final = Decoder(request_types.Cordon)
 
 
 class QueueView(msgspec.Struct, frozen=True, rename="camel"):
-    """A queue as the API shows it; reads that are given `position` know it so."""
+    """A queue as the API returns it; reads with `after` set to `position` include this version."""
 
     name: str
     version: int
@@ -60,9 +60,9 @@ class QueueView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class QueuePage(msgspec.Struct, frozen=True):
-    """Some queues, by name; `next` is the cursor of the following page, if there is one.
+    """Some queues, by name; `next`: the cursor of the following page, if there is one.
 
-    `count`: of all queues, `10000+` beyond that, where it was asked for.
+    `count`: of all queues, `10000+` beyond that, if it was requested.
     """
 
     queues: list[QueueView]
@@ -82,7 +82,7 @@ def queue_routes(
     classes: Collection[str],
     secrets: SecretStore,
 ) -> APIRouter:
-    """The routes that make, show and change queues. `classes`: the names of those there are."""
+    """The routes that create, return and change queues. `classes`: the priority classes."""
     router = APIRouter(prefix="/api/v1", tags=["queues"])
     _add_read_routes(router, queues, permissions)
     _add_creation(router, queues, classes)
@@ -129,7 +129,7 @@ def _add_read_routes(router: APIRouter, queues: QueueStore, permissions: QueuePe
         summary="One queue; with `If-None-Match` and `wait`, once it has changed",
         responses={
             **_QUEUE_RESPONSE,
-            304: {"description": "It has not changed."},
+            304: {"description": "Not changed."},
             **openapi_schemas.describe_problems(404),
         },
     )
@@ -158,11 +158,13 @@ def _add_read_routes(router: APIRouter, queues: QueueStore, permissions: QueuePe
 def _add_creation(router: APIRouter, queues: QueueStore, classes: Collection[str]) -> None:
     @router.post(
         "/queues",
-        summary="Make a queue",
+        summary="Create a queue",
         status_code=201,
         responses={
-            200: openapi_schemas.describe_response(QueueView, "It could be made: a dry run."),
-            201: openapi_schemas.describe_response(QueueView, "Made."),
+            200: openapi_schemas.describe_response(
+                QueueView, "The queue that would be created: a dry run."
+            ),
+            201: openapi_schemas.describe_response(QueueView, "Created."),
             **openapi_schemas.describe_problems(400, 409, 413, 415),
         },
         openapi_extra=openapi_schemas.describe_body(request_types.Queue)
@@ -177,7 +179,7 @@ def _add_creation(router: APIRouter, queues: QueueStore, classes: Collection[str
         metrics.REQUESTS.labels("create-queue").inc()
         made = await queues.create(queue, dry_run=dry_run)
         if made is None:
-            raise Problem("conflict", f"There is a queue {queue.name!r} already.")
+            raise Problem("conflict", f"Queue {queue.name!r} already exists.")
         return _queue_response(made, 200 if dry_run else 201)
 
 
@@ -198,7 +200,10 @@ def _add_replacement(router: APIRouter, queues: QueueStore, classes: Collection[
             given.name = name
         elif given.name != name:
             found.append(
-                FieldError("/name", f"is not {validation.quote(name)}; names do not change")
+                FieldError(
+                    "/name",
+                    f"is not {validation.quote(name)}; the name of a queue cannot be changed",
+                )
             )
         queue = check_queue(given, found, classes, caller.name)
         changed = await queues.change(
@@ -215,10 +220,10 @@ def _add_removal(
 ) -> None:
     @router.delete(
         "/queues/{name}",
-        summary="Remove a queue that has no live jobs",
+        summary="Delete a queue that has no live jobs",
         status_code=204,
         responses={
-            204: {"description": "Removed."},
+            204: {"description": "Deleted."},
             **openapi_schemas.describe_problems(404, 409, 412),
         },
         openapi_extra={"parameters": [openapi_schemas.IF_MATCH]},
@@ -233,19 +238,22 @@ def _add_removal(
         if_match = request.headers.get("if-match")
         if if_match is not None and not etags.matches(if_match, make_etag(queue)):
             raise etag_mismatch(queue, if_match)
-        # Jobs that were submitted a moment ago count as well.
+        # Wait for the view, so that jobs submitted a moment ago count.
         live = (
             await job_views.count_live_jobs(name) if await job_views.wait_until_current() else None
         )
         if live is None:
             raise Problem(
                 "unavailable",
-                "Whether the queue has live jobs cannot be told while the view of lookout lags or"
-                " is away.",
+                "The view of lookout lags or is unavailable, so it is unknown whether the queue has"
+                " live jobs. Try again.",
                 retry_after_s=5,
             )
         if live:
-            raise Problem("conflict", f"Queue {name!r} has {live} jobs that have not ended.")
+            raise Problem(
+                "conflict",
+                f"Queue {name!r} has {live} jobs that have not ended. Cancel or await them.",
+            )
         await queues.change(
             name,
             lambda old: msgspec.structs.replace(old, deleted=True, by=caller.name),
@@ -278,8 +286,8 @@ def _add_cordon_routes(router: APIRouter, queues: QueueStore) -> None:
         return endpoint
 
     for word, cordoned, summary in (
-        ("cordon", True, "Start nothing new of this queue"),
-        ("uncordon", False, "Let the queue go on"),
+        ("cordon", True, "Cordon a queue, so that no new runs of it start"),
+        ("uncordon", False, "Uncordon a queue"),
     ):
         router.add_api_route(
             f"/queues/{{name}}/{word}",
@@ -299,7 +307,7 @@ def _add_cordon_routes(router: APIRouter, queues: QueueStore) -> None:
 def check_queue(
     given: request_types.Queue, known: list[FieldError], classes: Collection[str], by: str
 ) -> configuration.Queue:
-    """The queue that is asked for. Raises a 422 `Problem` with all that is wrong."""
+    """The requested queue. Raises a 422 `Problem` with every error."""
     found: list[FieldError] = []
     if given.name is None:
         found.append(FieldError("/name", "is missing"))
@@ -311,7 +319,7 @@ def check_queue(
         class_place = f"/limits/{escape_pointer(class_name)}"
         if class_name not in classes:
             there_are = ", ".join(sorted(classes))
-            detail = f"is no priority class; there are: {there_are}"
+            detail = f"is not a priority class; the priority classes are: {there_are}"
             found.append(FieldError(class_place, detail))
         for resource, amount in amounts.items():
             place = f"{class_place}/{escape_pointer(resource)}"
@@ -342,7 +350,7 @@ def check_queue(
 def _check_limit(
     resource: str, amount: request_types.Amount, place: str, found: list[FieldError]
 ) -> None:
-    """A number is a fraction of the pool, a text is a quantity."""
+    """Check a limit: a number is a fraction of the pool, a text is a quantity."""
     if isinstance(amount, str):
         parsed = pod_spec.parse_amount(resource, amount)
         if isinstance(parsed, str):
@@ -351,7 +359,7 @@ def _check_limit(
         found.append(
             FieldError(
                 place,
-                f"is {validation.quote(amount)}; a fraction is from 0 to 1, an amount is text",
+                f"is {validation.quote(amount)}; use a fraction from 0 to 1, or an amount as text",
             )
         )
 
@@ -381,7 +389,7 @@ def _queue_response(queue: configuration.Queue, status: int = 200) -> Response:
 
 
 def _format_count(count: int) -> str:
-    """As other lists say it."""
+    """The count as other lists return it."""
     return str(count) if count <= COUNT_MAX else f"{COUNT_MAX}+"
 
 
@@ -390,7 +398,7 @@ def _make_cursor(name: str) -> str:
 
 
 def _read_cursor(cursor: str) -> str:
-    """The name behind which a page begins. Raises a 400 `Problem` for another list's cursor."""
+    """The name after which a page begins. Raises a 400 `Problem` for an unknown cursor."""
     if not cursor:
         return ""
     try:
@@ -401,5 +409,7 @@ def _read_cursor(cursor: str) -> str:
             return name
     except ValueError:
         pass
-    found = [FieldError("/query/cursor", "is not one that this list has given")]
-    raise Problem("malformed", "The cursor is not one of this list.", found) from None
+    found = [FieldError("/query/cursor", "is not a cursor of this list")]
+    raise Problem(
+        "malformed", "Unknown cursor. Request the list again without `cursor`.", found
+    ) from None

@@ -1,4 +1,4 @@
-"""Reading the body of a request, within bounds, whatever its encoding claims."""
+"""Reading and decompressing the body of a request, limited in size."""
 
 import asyncio
 import zlib
@@ -13,29 +13,29 @@ from fairlead_common.domain.problems import Problem
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 BODY_BYTES_MAX: Final = 2**20
-"""Bound of bodies that hold no jobs."""
+"""Maximum size of a body without jobs."""
 
 PIECE_BYTES: Final = 2**20
-"""Most that is inflated at a time: others have their turn in between."""
+"""Maximum size of one decompression step, after which other requests continue."""
 
 FRAMES_MAX: Final = 1_000
-"""Most gzip members or zstd frames of a body: empty ones cost time and bring nothing."""
+"""Maximum number of gzip members or zstd frames of a body: empty ones cost time."""
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _WINDOW: Final[Mapping[int, int]] = {zstd.DecompressionParameter.window_log_max: 25}
-"""zstd may look back 32 MiB, as far as a body reaches."""
+"""The window of zstd: 32 MiB, the maximum size of a body."""
 
 
 async def read_body(
     request: Request, bytes_max: int = BODY_BYTES_MAX, kinds: tuple[str, ...] = (JSON,)
 ) -> bytes:
-    """The inflated body. Raises a 400, 413 or 415 `Problem`; reads no more than it must."""
+    """The decompressed body. Raises a 400, 413 or 415 `Problem`, as early as possible."""
     check_content_type(request, kinds)
     return await read_content(request, bytes_max)
 
 
 async def read_content(request: Request, bytes_max: int) -> bytes:
-    """As `read`, of whatever kind the body is."""
+    """As `read_body`, for any content type."""
     sent, inflater = _BoundedBody(request, bytes_max), _find_inflater(request)
     if inflater is None:
         return await sent.whole()
@@ -43,32 +43,32 @@ async def read_content(request: Request, bytes_max: int) -> bytes:
 
 
 def stream_content(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
-    """The inflated body as it comes. It too raises a 400, 413 or 415 `Problem`."""
+    """The decompressed body in pieces. Raises a 400, 413 or 415 `Problem`."""
     sent, inflater = _BoundedBody(request, bytes_max), _find_inflater(request)
     return sent.pieces() if inflater is None else _inflate(sent, inflater, bytes_max)
 
 
 def check_content_type(request: Request, kinds: tuple[str, ...]) -> str:
-    """Which of these the body is said to be, the first when nothing is said. Raises a 415."""
+    """The content type, the first of `kinds` by default. Raises a 415 for any other."""
     said, _, parameters = request.headers.get("content-type", kinds[0]).partition(";")
     name = said.strip().lower()
     if name not in kinds:
         raise Problem(
             "unsupported-media-type",
-            f"The body is said to be {name[:80]!r}; send it with the header"
+            f"The content type {name[:80]!r} is not supported; send the header"
             f" `Content-Type: {' or '.join(kinds)}`.",
         )
     label, _, charset = parameters.partition("=")
     charset = charset.strip().strip('"').lower()
     if label.strip().lower() == "charset" and charset not in ("utf-8", "utf8", "us-ascii"):
         raise Problem(
-            "unsupported-media-type", f"The charset {charset[:80]!r} is not understood; utf-8 is."
+            "unsupported-media-type", f"The charset {charset[:80]!r} is not supported; use utf-8."
         )
     return name
 
 
 class _BoundedBody:
-    """What the client sends, within a bound. Raises a 400 or 413 `Problem`."""
+    """The body as the client sends it, limited in size. Raises a 400 or 413 `Problem`."""
 
     def __init__(self, request: Request, bytes_max: int) -> None:
         self._receive = request.receive
@@ -80,21 +80,21 @@ class _BoundedBody:
             raise _too_large(bytes_max)
 
     async def whole(self) -> bytes:
-        """All of it. Mostly it is one piece, and there already."""
+        """All of it, usually one piece."""
         found = []
         while not self._is_whole:
             found.append(await self._next())
         return b"".join(found)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """As it comes."""
+        """The pieces as they arrive."""
         while not self._is_whole:
             yield await self._next()
 
     async def _next(self) -> bytes:
         message = await self._receive()
         if message["type"] == "http.disconnect":
-            raise Problem("malformed", "The connection ended before the body did.")
+            raise Problem("malformed", "The connection was closed before the end of the body.")
         piece: bytes = message.get("body", b"")
         self._is_whole = not message.get("more_body", False)
         self._bytes += len(piece)
@@ -104,16 +104,16 @@ class _BoundedBody:
 
 
 class _Inflater(Protocol):
-    """One encoding. A body may be several frames of it, one behind the other."""
+    """One content encoding. A body can consist of several frames."""
 
     name: str
 
     def feed(self, piece: bytes, bytes_max: int) -> bytes:
-        """At most so many bytes of what comes out; there may be more: feed b"" until nothing is."""
+        """At most `bytes_max` bytes of output. For the rest, feed b"" until the output is empty."""
         ...
 
     def is_whole(self) -> bool:
-        """Whether what was fed ends where a frame does."""
+        """Whether the input ends at the end of a frame."""
         ...
 
 
@@ -167,7 +167,7 @@ class _Zstd:
 
 
 def _find_inflater(request: Request) -> _Inflater | None:
-    """Of the encoding that the body is said to have; None for none. Raises a 415 `Problem`."""
+    """The inflater for the content encoding, if there is one. Raises a 415 `Problem`."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     match encoding:
         case "identity" | "":
@@ -179,19 +179,19 @@ def _find_inflater(request: Request) -> _Inflater | None:
         case _:
             raise Problem(
                 "unsupported-media-type",
-                f"The content encoding {encoding[:80]!r} is not understood; gzip and zstd are.",
+                f"The content encoding {encoding[:80]!r} is not supported; use gzip or zstd.",
             )
 
 
 def _count_frame(frames: int) -> int:
-    """One frame more. Raises a 400 `Problem` when it is too many."""
+    """The number of frames plus one. Raises a 400 `Problem` beyond the limit."""
     if frames >= FRAMES_MAX:
         raise Problem("malformed", f"The body has more than {FRAMES_MAX} compressed frames.")
     return frames + 1
 
 
 async def _inflate(sent: _BoundedBody, inflater: _Inflater, bytes_max: int) -> AsyncIterator[bytes]:
-    """Stops as soon as more than allowed comes out, however little went in."""
+    """Decompress the body. Raises a 413 `Problem` as soon as the output is too large."""
     size = 0
     try:
         async for piece in sent.pieces():
@@ -204,9 +204,9 @@ async def _inflate(sent: _BoundedBody, inflater: _Inflater, bytes_max: int) -> A
                 await asyncio.sleep(0)
     except (zlib.error, zstd.ZstdError) as error:
         name = inflater.name
-        raise Problem("malformed", f"The body is no {name} that can be read: {error}.") from None
+        raise Problem("malformed", f"The body is not valid {name}: {error}.") from None
     if not inflater.is_whole():
-        raise Problem("malformed", f"The {inflater.name} body ends too early.")
+        raise Problem("malformed", f"The {inflater.name} body is truncated.")
 
 
 def _too_large(bytes_max: int) -> Problem:

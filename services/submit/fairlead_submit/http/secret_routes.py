@@ -59,7 +59,7 @@ def secret_routes(queues: QueueStore, secrets: SecretStore) -> APIRouter:
 
     @router.put(
         "/{name}",
-        summary="Make a secret, or replace all its values",
+        summary="Create a secret, or replace all its values",
         status_code=204,
         responses={
             204: {"description": "Stored."},
@@ -76,11 +76,11 @@ def secret_routes(queues: QueueStore, secrets: SecretStore) -> APIRouter:
         if detail := name_rules.check_printable(name):
             found.append(FieldError("/name", detail))
         if not given.values and not found:
-            found.append(FieldError("/values", "is missing; it names at least one key"))
+            found.append(FieldError("/values", "is missing; at least one key is required"))
         for key in given.values or ():
             if not key or not key.isprintable() or len(key) > request_types.SECRET_KEY_LENGTH_MAX:
                 found.append(
-                    FieldError("/values", "has a key that is empty, too long or unprintable")
+                    FieldError("/values", "has a key that is empty, too long or not printable")
                 )
         if found:
             raise validation_problem(found)
@@ -91,9 +91,9 @@ def secret_routes(queues: QueueStore, secrets: SecretStore) -> APIRouter:
 
     @router.delete(
         "/{name}",
-        summary="Remove a secret",
+        summary="Delete a secret",
         status_code=204,
-        responses={204: {"description": "Removed."}, **openapi_schemas.describe_problems(404)},
+        responses={204: {"description": "Deleted."}, **openapi_schemas.describe_problems(404)},
     )
     async def delete_secret(
         request: Request, queue: str, name: Annotated[str, Path(max_length=253)]

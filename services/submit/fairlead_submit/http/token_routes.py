@@ -282,7 +282,7 @@ def make_grant(given: NewToken, known: list[FieldError], caller: Caller) -> Toke
     for field in ("name", "label"):
         text = getattr(given, field)
         if text is not None and not text.isprintable():
-            found.append(FieldError(f"/{field}", "has characters that cannot be printed"))
+            found.append(FieldError(f"/{field}", "contains characters that are not printable"))
     found = [*known, *validation.without_implied(found, known)]
     if found:
         raise validation_problem(found)
@@ -323,7 +323,7 @@ def _label_conflict(wanted: TokenGrant) -> Problem:
         "conflict",
         f"{wanted.made_by} has made a token for {wanted.name!r} with the label {wanted.label!r}"
         " already. Send another `label`, or withdraw that token first.",
-        [FieldError("/label", "names another token")],
+        [FieldError("/label", "is the label of another token")],
     )
 
 
@@ -404,6 +404,8 @@ def _read_cursor(cursor: str) -> int:
     except ValueError:
         number = -1
     if cursor and not 0 <= number <= NUMBER_MAX:
-        found = [FieldError("/query/cursor", "is not one that this server has given")]
-        raise Problem("malformed", "The cursor is not one of this list.", found)
+        found = [FieldError("/query/cursor", "is not a cursor of this list")]
+        raise Problem(
+            "malformed", "Unknown cursor. Request the list again without `cursor`.", found
+        )
     return max(0, number)

@@ -1,7 +1,7 @@
-"""Queues: rows with versions in Postgres, told to the log by an outbox; a short-lived cache.
+"""Queues and cordons: rows with versions in Postgres, copied to the log through an outbox.
 
-A change and its outbox row are one transaction, so the log hears of every change, and of none
-that did not happen. Whoever folds `fairlead.config` takes the highest version.
+A change and its outbox row are written in one transaction, so that the log gets every change and
+no other. Folds of `fairlead.config` use the highest version.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 OutboxListener = Callable[[], None]
-"""Called after a change was put into the outbox."""
+"""Called after a change was written to the outbox."""
 
 
 class QueueStore:
@@ -39,7 +39,7 @@ class QueueStore:
         on_change: OutboxListener = lambda: None,
         now_s: Callable[[], float] = clock.monotonic_s,
     ) -> None:
-        """`on_change` is called after a change was put into the outbox."""
+        """`on_change` is called after a change was written to the outbox."""
         self._pool = pool
         self._on_change = on_change
         self._now_s = now_s
@@ -47,7 +47,7 @@ class QueueStore:
         self._single_flight: SingleFlight[str, Queue | None] = SingleFlight()
 
     async def get_cached(self, name: str) -> Queue | None:
-        """The queue, perhaps as it was `CACHE_S` ago; one that is not known is looked up."""
+        """The queue, perhaps as it was `CACHE_S` ago. An unknown queue is looked up."""
         kept = self._cache.get(name)
         if kept is not None and kept[0] > self._now_s():
             return kept[1]
@@ -64,7 +64,7 @@ class QueueStore:
         return self._keep(_decode_queue(value))
 
     async def get_visible(self, name: str | None, caller: Caller) -> Queue | None:
-        """As `find`, for this caller: a queue that he may not view is not there."""
+        """As `get_cached`; None for a queue that the caller is not permitted to view."""
         queue = None if name is None else await self.get_cached(name)
         return queue if queue is not None and is_visible(queue, caller) else None
 
@@ -85,7 +85,7 @@ class QueueStore:
         return count
 
     async def create(self, queue: Queue, *, dry_run: bool = False) -> Queue | None:
-        """Make the queue and return it with its version; None if there is one of that name."""
+        """Create the queue and return it with its version; None if the name exists."""
         if dry_run:
             return None if await self.get(queue.name) else queue
         with db.translate_errors():
@@ -109,7 +109,7 @@ class QueueStore:
     ) -> Queue:
         """Replace the queue by `change` of it. Raises a 404 or 412 `Problem`.
 
-        A dry run says what it would be; it has the version that is there.
+        A dry run returns the result with the present version.
         """
         if "\0" in name:
             raise queue_not_found(name)
@@ -149,15 +149,15 @@ class QueueStore:
 
 
 class CordonStore:
-    """Marks and unmarks. Raises `DatabaseUnavailable` when Postgres is away."""
+    """Stores cordons. Raises `DatabaseUnavailable`."""
 
     def __init__(self, pool: db.Pool, on_change: OutboxListener) -> None:
-        """`on_change` is called after a change was put into the outbox."""
+        """`on_change` is called after a change was written to the outbox."""
         self._pool = pool
         self._on_change = on_change
 
     async def set_cordon(self, cordon: Cordon) -> Cordon:
-        """Have it so, and return it with its version; nothing changes when it is so already."""
+        """Store a cordon and return it with its version, or the present one if it is equal."""
         key = configuration.key(cordon)
         with db.translate_errors():
             async with self._pool.acquire() as connection, connection.transaction():
@@ -177,7 +177,7 @@ class CordonStore:
 
 
 async def write_to_outbox(connection: db.Connection, item: Queue | Cordon) -> None:
-    """Put what was configured into the outbox, in the transaction that configures it."""
+    """Write a queue or cordon to the outbox, in the transaction that changes it."""
     record = configuration.record(item)
     await connection.execute(SQL["tell"], record.key, record.value)
 
@@ -188,12 +188,12 @@ async def ensure_queue(pool: db.Pool, name: str) -> bool:
 
 
 def make_etag(queue: Queue) -> str:
-    """What names this version of the queue in HTTP."""
+    """The ETag of this version of the queue."""
     return f'"{queue.version}"'
 
 
 def etag_mismatch(queue: Queue, if_match: str) -> Problem:
-    """The 412 for who saw another version."""
+    """The 412 for a request that is based on another version."""
     return Problem(
         "precondition-failed",
         f"Queue {queue.name!r} has changed: its ETag is {make_etag(queue)}, and If-Match is"
@@ -202,7 +202,7 @@ def etag_mismatch(queue: Queue, if_match: str) -> Problem:
 
 
 def queue_not_found(name: str) -> Problem:
-    """The 404 of a queue that is not there."""
+    """The 404 for a queue that does not exist."""
     return Problem("not-found", f"There is no queue {name[:80]!r}.")
 
 

@@ -1,4 +1,4 @@
-"""What lookout's view knows of jobs; it may lag, or not exist yet: then nothing is known."""
+"""What lookout's views contain of jobs. They can lag, or not exist yet: then nothing is known."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from fairlead_common.service import clock
 from fairlead_submit.store.schema import SQL
 
 VIEW_RETRY_S: Final = 5.0
-"""How long a view that is not there is not asked for again."""
+"""How long a missing view is not queried again."""
 
 WAIT_S_MAX: Final = 3.0
 PAUSE_S: Final = 0.05
@@ -26,7 +26,7 @@ PAUSE_S: Final = 0.05
 BYTES_S_MAX: Final = 20.0
 COUNT_S_MAX: Final = 1.5
 COUNTED_MAX: Final = 100_000
-"""Jobs of a filter that the view has no counter for are counted up to here, and for so long."""
+"""Jobs of a filter without a counter are counted up to this number, within `COUNT_S_MAX`."""
 
 
 class KnownJob(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class _CoalescedLookup:
 
 
 class JobViews:
-    """Queries the views that lookout's schema offers."""
+    """Queries the views of lookout's schema."""
 
     def __init__(
         self, pool: db.Pool, log: EventLog, now_s: Callable[[], float] = clock.monotonic_s

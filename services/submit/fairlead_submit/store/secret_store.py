@@ -1,4 +1,4 @@
-"""The secrets of queues in Postgres: names are shown, values are only ever sealed here."""
+"""The secrets of queues in Postgres: names can be listed, values are stored sealed."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -57,7 +57,7 @@ class SecretStore:
             done = await self._pool.fetchval(SQL["put_secret"], queue, name, text, by, SECRETS_MAX)
         if done is None:
             raise validation_problem(
-                [FieldError("", f"the queue has {SECRETS_MAX} secrets already")]
+                [FieldError("", f"the queue already has {SECRETS_MAX} secrets; delete one first")]
             )
 
     async def delete(self, queue: str, name: str) -> None:
@@ -68,7 +68,7 @@ class SecretStore:
             raise Problem("not-found", f"Queue {queue!r} has no secret {name!r}.")
 
     async def delete_all(self, queue: str) -> None:
-        """Remove what a queue had that is no more: another of its name must not have it."""
+        """Delete the secrets of a deleted queue: a new queue of that name must not have them."""
         with db.translate_errors():
             await self._pool.execute(SQL["delete_secrets"], queue)
 
@@ -81,5 +81,5 @@ class SecretStore:
         }
 
     async def get_queue_secrets(self, queue: str) -> QueueSecrets:
-        """What seals the values of jobs of this queue."""
+        """Seals the values of jobs of this queue."""
         return QueueSecrets(self._keyring, queue, await self.values(queue))

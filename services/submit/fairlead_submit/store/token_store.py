@@ -1,4 +1,4 @@
-"""API tokens, and links that sign a browser in once. Only digests are stored."""
+"""API tokens, sessions, and links that sign a browser in once. Only digests are stored."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -50,7 +50,7 @@ async def make_token(
     ttl_s: float | None = None,
     queues: Sequence[str] | None = None,
 ) -> str:
-    """A new token of that name, which nobody can find out again; `ttl_s` None: for good."""
+    """A new token with this name, stored as a digest only; `ttl_s` None: it does not expire."""
     scope = None if queues is None else tuple(queues)
     token, _ = await insert_token(
         pool, TokenGrant(name=name, roles=tuple(roles), queues=scope), ttl_s
@@ -64,7 +64,7 @@ async def insert_token(
     """A new token, and its row. `Any`: as asyncpg has it."""
     unknown = set(wanted.roles) - set(ROLES)
     if unknown:
-        raise ValueError(f"there is no role {', '.join(sorted(unknown))}")
+        raise ValueError(f"unknown role: {', '.join(sorted(unknown))}")
     token = auth.new_token()
     row = await pool.fetchrow(
         SQL["insert_token"],
@@ -160,11 +160,11 @@ async def redeem_link(pool: db.Pool, code: str, session_s: float) -> NewSession 
 
 
 async def end_session(pool: db.Pool, token: str) -> None:
-    """End a session; a token that is none stays."""
+    """End a session; other tokens are not affected."""
     await pool.execute(SQL["end_session"], auth.digest(token), KIND_SESSION)
 
 
 async def delete_expired(pool: db.Pool) -> None:
-    """Remove tokens and links that are of no use any more."""
+    """Delete expired tokens and links."""
     await pool.execute(SQL["forget_tokens"])
     await pool.execute(SQL["forget_links"])
