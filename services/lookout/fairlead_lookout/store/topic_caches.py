@@ -25,7 +25,7 @@ KEYS_MAX: Final = 200_000
 QUARANTINE_KEYS_MAX: Final = 10_000
 STOP_VALID_MS: Final = round(2_000 * RENEW_S)
 """A stop that its reader has not renewed for this long has ended."""
-_logger: Final = logging.getLogger("fairlead.lookout.mirror")
+_logger: Final = logging.getLogger("fairlead.lookout.caches")
 
 
 class TopicCache:
@@ -40,7 +40,7 @@ class TopicCache:
         self._keys_max = keys_max
         self._full = False
         self._changed = asyncio.Event()
-        self._outages = Outages(f"the mirror of {topic}", away_s)
+        self._outages = Outages(f"the cache of {topic}", away_s)
 
     async def run(self) -> None:
         """Follow the topic for ever. Raises `LogUnavailable` when it is away for too long."""
