@@ -2,7 +2,7 @@
 
 Compiling takes a minute or two of one core, once per version, checkout and kind of processor. A
 scheduler that finds nothing compiled begins with the same source as ordinary Python, has a child
-process compile it at low priority, and then starts itself anew (as the next leader it goes on from
+process compile it at low priority, and then restarts itself (as the next leader it continues from
 the log, as always).
 `python -m fairlead_scheduler.kernels` compiles ahead, for images and set-up steps.
 """
@@ -30,7 +30,7 @@ _logger = logging.getLogger("fairlead.scheduler.kernels")
 
 
 class KernelsReady(Exception):
-    """The kernels are compiled: this process may start itself anew and use them."""
+    """The kernels are compiled: this process can restart and use them."""
 
 
 def choose_kernels(environment: MutableMapping[str, str]) -> None:
@@ -74,7 +74,7 @@ def _marker() -> Path | None:
 async def compile_in_child() -> None:
     """Have a child process compile everything, then raise `KernelsReady`.
 
-    A child that fails is told of and nothing else: the scheduler goes on as Python.
+    A child that fails is only logged: the scheduler continues as Python.
     """
     environment = {name: value for name, value in os.environ.items() if name != _PLAIN}
     _logger.info(

@@ -33,7 +33,7 @@ class RoundSizeLimit:
         expired: Callable[[], bool],
         clock_s: Callable[[], float],
     ) -> Plan:
-        """See `Engine`. Raises `KernelsMissing`: the pool waits, and its jobs are told why."""
+        """See `Engine`. Raises `KernelsMissing`: the pool waits, and its reports say why."""
         shapes, nodes = len(snapshot.shape_class), len(snapshot.node_number)
         if not self.over and shapes * nodes > PAIRS_MAX:
             raise KernelsMissing(

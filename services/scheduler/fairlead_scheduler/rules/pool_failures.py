@@ -54,7 +54,7 @@ class PoolFailures:
         return failure is not None and now_s < failure.retry_s
 
     def describe(self) -> str | None:
-        """All failures in one sentence; None if there are none."""
+        """All failures in one sentence; None without failures."""
         if not self.by_pool:
             return None
         parts = [

@@ -68,7 +68,7 @@ class Recovery:
         self.start: dict[int, int] = dict(state.view.positions)
         """Where the log continues the checkpoint."""
         self.leased: set[JobId] = set()
-        """Jobs of which the lease topics hold a lease."""
+        """Jobs with a lease in the lease topics."""
         self._log = log
         self._pool = pool
 
@@ -162,7 +162,7 @@ class Recovery:
         return None if row is None else jobs.job_sets.values[jobs.job_set.item(row)]
 
     def awaited(self) -> set[JobId]:
-        """Jobs of which nothing is known, and for which live jobs wait."""
+        """Unknown jobs on which live jobs depend."""
         view = self.state.view
         return {job_id for job_id in view.dependents if view.state_of(job_id) is None}
 

@@ -79,7 +79,7 @@ class Builder:
         self._forget()
 
     def _forget(self) -> None:
-        """Begin anew, with another view."""
+        """Drop everything that depends on the view."""
         self._place = self._gang_place = -1
         self._slots = PoolSlots()
         self._pools: tuple[tuple[int, int, int], list[str]] = ((-1, -1, -1), [])

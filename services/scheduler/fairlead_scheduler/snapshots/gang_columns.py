@@ -1,4 +1,4 @@
-"""What few jobs have: gangs, and nodes that a job avoids. Kept by slot, made anew where it changed.
+"""Gangs and avoided nodes, which few jobs have: stored by slot, rebuilt where they changed.
 
 A gang has a row while it has members in the pool; the rows of gangs that are gone are used again.
 """

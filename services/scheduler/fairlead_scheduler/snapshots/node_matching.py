@@ -23,7 +23,7 @@ from fairlead_scheduler.engine.snapshot import Match
 from fairlead_scheduler.snapshots.node_types import NodeType, Types
 
 RANKS_MAX: Final = 16
-"""How many ranks of nodes are told apart for a shape."""
+"""The number of preference ranks per shape."""
 
 
 class ShapeConstraints(NamedTuple):

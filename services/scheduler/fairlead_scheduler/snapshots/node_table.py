@@ -1,4 +1,4 @@
-"""The nodes of each pool as rows, made anew where nodes came or went, and else where one changed.
+"""The nodes of each pool as rows, rebuilt when nodes come or go, and updated when one changes.
 
 Whoever keeps something about nodes asks `stayed` which of them are as they were.
 """
@@ -39,7 +39,7 @@ class Nodes(NamedTuple):
 
 
 def no_nodes(version: int = -1) -> Nodes:
-    """A pool of which nobody reported anything."""
+    """The nodes of a pool without any reported node."""
     empty = np.zeros(0, np.int64)
     false = np.zeros(0, np.bool_)
     return Nodes(version, [], [], {}, {}, frozenset(), empty, false, false)
@@ -145,7 +145,7 @@ def _rows(clusters: Clusters, chosen: Sequence[tuple[int, NodeName]]) -> Nodes:
 
 
 def _changed(old: Nodes, reports: Sequence[Node]) -> Nodes:
-    """The same nodes, some of which were reported anew."""
+    """The same nodes with these new reports."""
     if not reports:
         return old
     nodes, unschedulable = list(old.nodes), old.unschedulable.copy()

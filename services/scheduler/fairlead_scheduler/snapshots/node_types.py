@@ -41,7 +41,7 @@ class Column(Generic[T]):
         self._array = np.zeros(0, np.int32)
 
     def add(self, value: T, times: int = 1) -> None:
-        """Of the next type, or of so many."""
+        """Add the value of the next type, or of the next `times` types."""
         number = self._numbers.setdefault(value, len(self.values))
         if number == len(self.values):
             self.values.append(value)

@@ -45,7 +45,7 @@ class ShapeTable:
         """[S] found feasible before (section 6)."""
         self._types = Types()
         self._nodes = no_nodes()
-        """Those that `node_type` is of; none where all must be matched anew."""
+        """The nodes that `node_type` belongs to; empty if all must be matched again."""
         self.node_type = np.zeros(0, np.int32)
         self.match = np.zeros((0, 1, 0), np.uint8)
         self._ranks = np.zeros((0, 0), np.uint8)

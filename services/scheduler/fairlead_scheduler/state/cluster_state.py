@@ -181,7 +181,7 @@ class Clusters:
         return sorted(gone)
 
     def largest_amount(self, pool: str, resource: str) -> int:
-        """The most of a resource that any node of the pool has; 0 when there is none."""
+        """The most of a resource that any node of the pool has; 0 without such a node."""
         if self._most[0] != self.version:
             self._most = (self.version, {})
         found = self._most[1].get((pool, resource))

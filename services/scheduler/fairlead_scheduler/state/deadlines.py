@@ -45,7 +45,7 @@ class Deadlines:
         """Update from the rows that changed."""
         if view.jobs.numbering != self._numbering:
             self._reset(view.jobs.numbering)
-        # A view that was loaded may know nodes of which no row says anything.
+        # A loaded view can have nodes that no row refers to.
         self._runs_on = grow_array(self._runs_on, len(view.jobs.nodes))
         rows = changed_rows(view, self._place)
         self._place = view.jobs.journal.end

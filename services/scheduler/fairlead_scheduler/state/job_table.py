@@ -286,7 +286,7 @@ class JobTable:
         self.nodes: Interned[NodeName] = Interned()
         self._decoded: list[shapes.Shape] = []
         self.numbering = 0
-        """Grows when `forget_names` changes numbers: whoever keeps numbers starts anew."""
+        """Grows when `forget_names` changes numbers: readers with old numbers start over."""
         self.names_used: dict[str, int] = {}
         """Column -> the number of distinct names of live jobs when last counted."""
         self.journal = RowJournal()

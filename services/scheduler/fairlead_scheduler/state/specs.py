@@ -65,7 +65,7 @@ class Specs:
     def begin_save(
         self, count_max: int | None = None, kept_max: int = CACHED_MAX
     ) -> "SpecsSave | None":
-        """The oldest `count_max` that are not saved yet (default: all); None if there are none.
+        """Start to save the oldest `count_max` unsaved ones (default: all); None if all are saved.
 
         The newest `kept_max` stay in memory. Call `end_save` when all of it is saved.
         """
@@ -115,7 +115,7 @@ class Specs:
 
 
 class SpecsSave:
-    """Submissions, encoded anew each time they are asked for: a save may be repeated."""
+    """Submissions, encoded again at each iteration: a save can be repeated."""
 
     def __init__(self, specs: Specs, dropped: int) -> None:
         self._specs = specs

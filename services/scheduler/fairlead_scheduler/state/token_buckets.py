@@ -104,7 +104,7 @@ class Buckets:
 
 
 class PoolBuckets:
-    """The buckets of all pools, each under its rules; without rates there are none."""
+    """The buckets of all pools, each under its rules; no buckets without rates."""
 
     def __init__(self, rules: Rules, saved: Mapping[str, Levels] | None = None) -> None:
         self._rules = rules

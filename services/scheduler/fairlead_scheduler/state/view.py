@@ -4,7 +4,7 @@ Forgetting the names of shapes, queues, pools and nodes that no live job uses an
 
 Other tables refer to a name by its number. So when more than half of the names of a kind are
 unused, all names in use are renumbered, in their old order, and
-`Columns.numbering` grows. `Builder` and `Watch` keep numbers from cycle to cycle and begin anew
+`JobTable.numbering` grows. `Builder` and `Deadlines` keep numbers between cycles and start over
 when it differs from theirs. Whatever else holds a number holds it for one cycle at most: this is
 called where a cycle begins, and by a standby, which has no cycle. Job sets are simpler
 (`Columns.forget_job_sets`): nobody but a job's row keeps their numbers.
@@ -59,7 +59,7 @@ class View:
         self.gang_journal: Journal[GangName] = Journal()
         """Gangs that gained or lost members, or started."""
         self.gang_started: set[GangName] = set()
-        """Gangs of which a member that ran has ended for good (rule N9)."""
+        """Gangs with a started member that has ended (rule N9)."""
         self.attention: set[int] = set()
         """Rows for housekeeping: their run has ended or must be stopped, or they cannot start."""
         self.orphaned_runs: set[RunId] = set()

@@ -227,7 +227,7 @@ def fold_successes(view: View, those: SuccessBatch) -> bool:
     """As `run_ended`, all at once; False if one is unusual, or they are few.
 
     They come by the thousand in small messages: one per executor and job set. Unusual are runs
-    that are not the newest or have ended, jobs that are gone, and what is told twice.
+    that are not the newest or have ended, jobs without a row, and repeated events.
     """
     jobs = view.jobs
     if len(those.ids) <= job_index.FEW:
