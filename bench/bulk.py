@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `python bench/bulk.py`
 
 from fairlead import Client, Filter
-from fairlead.models import Acted
+from fairlead.models.job_models import Acted
 from fairlead_standalone.service.testing import Whole
 
 T = TypeVar("T")

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
         UnexpectedAnswer,
         WaitTimeout,
     )
-    from fairlead.fleet import Cluster, Node, PriorityClass
-    from fairlead.models import (
+    from fairlead.models.cluster_models import Cluster, Node, PriorityClass
+    from fairlead.models.job_models import (
         Acted,
         Action,
         Checked,
         CheckedJob,
         Event,
-        Fault,
+        FieldError,
         Filter,
         FoundJob,
         Gang,
@@ -59,18 +59,18 @@ if TYPE_CHECKING:
         SubmittedJob,
         Why,
     )
-    from fairlead.reports import (
+    from fairlead.models.report_models import (
         Fairness,
         PoolReport,
         QueueReport,
         QueueShare,
         Round,
-        Standing,
+        ShareSample,
         Usage,
         Waiting,
     )
-    from fairlead.retries import Retries
-    from fairlead.tokens import SignInLink, Token
+    from fairlead.models.token_models import SignInLink, Token
+    from fairlead.transport.retry_policy import Retries
 
 __all__ = [
     "Acted",
@@ -85,7 +85,7 @@ __all__ = [
     "Event",
     "FairleadError",
     "Fairness",
-    "Fault",
+    "FieldError",
     "Filter",
     "Forbidden",
     "FoundJob",
@@ -114,8 +114,8 @@ __all__ = [
     "Round",
     "Run",
     "ServerUnreachable",
+    "ShareSample",
     "SignInLink",
-    "Standing",
     "Started",
     "Submitted",
     "SubmittedJob",
@@ -130,8 +130,14 @@ __all__ = [
     "Why",
 ]
 
-_MODULES: Final = ("models", "errors", "fleet", "tokens", "reports")
-_ELSEWHERE: Final = {"Client": "client", "AsyncClient": "aio", "Retries": "retries"}
+_MODULES: Final = (
+    "models.job_models",
+    "errors",
+    "models.cluster_models",
+    "models.token_models",
+    "models.report_models",
+)
+_ELSEWHERE: Final = {"Client": "client", "AsyncClient": "aio", "Retries": "transport.retry_policy"}
 
 
 def __getattr__(name: str) -> object:

@@ -7,9 +7,9 @@ from typing import Self, TypeVar
 
 import httpx2
 
-from fairlead import transport
-from fairlead.methods import Methods
-from fairlead.steps import Flow
+from fairlead.calls.call_effects import Flow
+from fairlead.calls.method_table import Methods
+from fairlead.transport import http_transport
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ class AsyncClient(Methods):
     """As `fairlead.Client`, with methods to await and iterators to `async for` over."""
 
     def _connect(self) -> None:
-        self._http = httpx2.AsyncClient(**transport.settings(self.server))
+        self._http = httpx2.AsyncClient(**http_transport.settings(self.server))
 
     async def __aenter__(self) -> Self:
         return self
@@ -37,11 +37,11 @@ class AsyncClient(Methods):
 
     async def _finish(self, flow: Flow[T]) -> T:
         flow = self._patiently(flow)
-        return await transport.finish(flow, _Wire(self._http), self.server)
+        return await http_transport.finish(flow, _Wire(self._http), self.server)
 
     def _items(self, flow: Flow[None], kind: type[T]) -> AsyncIterator[T]:
         flow = self._patiently(flow)
-        return transport.items(flow, kind, _Wire(self._http), self.server)
+        return http_transport.items(flow, kind, _Wire(self._http), self.server)
 
 
 class _Wire:

@@ -7,9 +7,9 @@ from typing import Any, Self, TypeVar
 
 import httpx2
 
-from fairlead import transport
-from fairlead.methods import Methods
-from fairlead.steps import Flow
+from fairlead.calls.call_effects import Flow
+from fairlead.calls.method_table import Methods
+from fairlead.transport import http_transport
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ class Client(Methods):
     """
 
     def _connect(self) -> None:
-        self._http = httpx2.Client(**transport.settings(self.server))
+        self._http = httpx2.Client(**http_transport.settings(self.server))
 
     def __enter__(self) -> Self:
         return self
@@ -41,11 +41,11 @@ class Client(Methods):
 
     def _finish(self, flow: Flow[T]) -> T:
         flow = self._patiently(flow)
-        return at_once(transport.finish(flow, _Wire(self._http), self.server))
+        return at_once(http_transport.finish(flow, _Wire(self._http), self.server))
 
     def _items(self, flow: Flow[None], kind: type[T]) -> Iterator[T]:
         flow = self._patiently(flow)
-        found = transport.items(flow, kind, _Wire(self._http), self.server)
+        found = http_transport.items(flow, kind, _Wire(self._http), self.server)
         try:
             while True:
                 try:

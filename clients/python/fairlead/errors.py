@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from fairlead.models import Problem, SubmittedJob
+from fairlead.models.job_models import Problem, SubmittedJob
 
 FAULTS_SAID_MAX: Final = 20
 

@@ -11,7 +11,7 @@ import httpx2
 import msgspec
 
 from fairlead import Client
-from fairlead.models import JobDetail
+from fairlead.models.job_models import JobDetail
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records import leases
 from fairlead_common.log import EventLog, topics

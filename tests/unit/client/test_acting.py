@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from fairlead import Action, Filter, acting, looking, managing
-from fairlead.models import Queue
+from fairlead import Action, Filter
+from fairlead.calls import administration, job_action_calls, job_queries
+from fairlead.models.job_models import Queue
 from tests.unit.client.world import World, ok
 
 PROGRESS = {"action": "a", "kind": "resubmit", "queue": "q", "jobSet": "t", "total": 2, "made": 0}
@@ -13,7 +14,7 @@ PROGRESS = {"action": "a", "kind": "resubmit", "queue": "q", "jobSet": "t", "tot
 def test_a_filter_goes_to_the_server_as_it_is() -> None:
     world = World(ok({"position": "p", "matched": 3}))
     where = Filter(queue="q", states=("FAILED",), labels={"a": "b"})
-    assert world.finish(acting.preempt(where, reason="why")).matched == 3
+    assert world.finish(job_action_calls.preempt(where, reason="why")).matched == 3
     assert world.bodies() == [
         {
             "filter": {"queue": "q", "states": ["FAILED"], "labels": {"a": "b"}},
@@ -25,11 +26,11 @@ def test_a_filter_goes_to_the_server_as_it_is() -> None:
 
 def test_one_text_is_not_taken_for_many_of_one_letter() -> None:
     for flow in (
-        acting.cancel("0a"),
-        acting.resubmit("0a", "t"),
-        acting.release("0a"),
-        looking.wait_jobs("0a"),
-        managing.create_token("t", "admin"),
+        job_action_calls.cancel("0a"),
+        job_action_calls.resubmit("0a", "t"),
+        job_action_calls.release("0a"),
+        job_queries.wait_jobs("0a"),
+        administration.create_token("t", "admin"),
     ):
         with pytest.raises(TypeError, match="a list of texts is meant"):
             World().finish(flow)
@@ -40,7 +41,7 @@ def test_one_text_is_not_taken_for_many_of_one_letter() -> None:
 def test_a_dry_run_names_some_of_the_jobs() -> None:
     sample = [{"id": "0a", "jobSet": "s", "state": "QUEUED"}]
     world = World(ok({"position": None, "matched": 1, "sample": sample}))
-    found = world.finish(acting.reprioritize(["0a"], 5, dry_run=True))
+    found = world.finish(job_action_calls.reprioritize(["0a"], 5, dry_run=True))
     assert (found.position, found.sample[0].job_set) == (None, "s")
     assert world.asked[0].query == (("dryRun", "true"),)
     assert world.bodies() == [{"ids": ["0a"], "priority": 5, "reason": ""}]
@@ -48,7 +49,7 @@ def test_a_dry_run_names_some_of_the_jobs() -> None:
 
 def test_a_resubmission_has_a_name_so_that_it_can_be_repeated() -> None:
     world = World(ok({"action": "a", "total": 2}))
-    assert world.finish(acting.resubmit(["0a", "0b"], "t")).action == "a"
+    assert world.finish(job_action_calls.resubmit(["0a", "0b"], "t")).action == "a"
     assert world.bodies() == [{"ids": ["0a", "0b"], "jobSet": "t", "clientId": "8000000000000000"}]
     assert world.asked[0].repeatable
 
@@ -56,14 +57,14 @@ def test_a_resubmission_has_a_name_so_that_it_can_be_repeated() -> None:
 def test_an_action_is_watched_until_it_is_done() -> None:
     states = [{**PROGRESS, "state": "RUNNING", "done": 1}, {**PROGRESS, "state": "DONE", "done": 2}]
     world = World(*map(ok, states))
-    found = world.emitted(acting.watch_action("a"))
+    found = world.emitted(job_action_calls.watch_action("a"))
     assert [item.done for item in found if isinstance(item, Action)] == [1, 2]
-    assert world.pauses == [acting.POLL_S]
+    assert world.pauses == [job_action_calls.POLL_S]
 
 
 def test_a_queue_is_replaced_only_where_it_is_still_what_was_read() -> None:
     world = World(ok({"name": "a", "version": 8}))
-    world.finish(managing.replace_queue(Queue(name="a", version=7, weight=2.0)))
+    world.finish(administration.replace_queue(Queue(name="a", version=7, weight=2.0)))
     (asked,) = world.asked
     assert (asked.method, dict(asked.headers)["if-match"]) == ("PUT", '"7"')
     assert msgspec.json.decode(asked.body) == {"name": "a", "weight": 2.0}
@@ -72,8 +73,8 @@ def test_a_queue_is_replaced_only_where_it_is_still_what_was_read() -> None:
 
 def test_a_node_is_cordoned_in_its_cluster() -> None:
     world = World(ok({}), ok({}))
-    world.finish(managing.cordon("c", "n/1", reason="why"))
-    world.finish(managing.uncordon("c"))
+    world.finish(administration.cordon("c", "n/1", reason="why"))
+    world.finish(administration.uncordon("c"))
     first, second = world.asked
     assert first.path == "/api/v1/executors/c/nodes/n%2F1"
     assert msgspec.json.decode(first.body) == {"cordoned": True, "reason": "why"}

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 import fairlead
-from fairlead import fleet, models, tokens
-from fairlead import reports as client_reports
+from fairlead.models import cluster_models, job_models, token_models
+from fairlead.models import report_models as client_reports
 from fairlead_common.domain import priority_classes
 from fairlead_common.domain.lifecycle import JOB_ENDED, JobState
 from fairlead_common.domain.records import clusters, scheduling_reports
@@ -17,42 +17,46 @@ from fairlead_submit.service import action_service, resubmission_service, submis
 from fairlead_submit.store import job_views
 
 SAME: dict[str, tuple[type, type, set[str]]] = {
-    "job sent": (models.Job, request_types.Job, {"services", "ingresses"}),
-    "gang sent": (models.Gang, request_types.Gang, set()),
-    "retry sent": (models.Retry, request_types.Retry, set()),
-    "submitted": (models.Submitted, submission_service.Submitted, set()),
-    "submitted job": (models.CheckedJob, submission_service.SubmittedJob, set()),
-    "acted": (models.Acted, action_service.ActionResult, set()),
-    "found job": (models.FoundJob, job_views.FoundJob, set()),
-    "resubmission": (models.Started, resubmission_service.Started, set()),
-    "action": (models.Action, resubmission_service.Progress, set()),
-    "refused job": (models.RefusedJob, resubmission_service.Refused, set()),
-    "filter": (models.Filter, request_types.Filter, set()),
-    "token": (tokens.Token, token_routes.TokenView, set()),
-    "new token": (tokens.NewToken, token_routes.NewToken, set()),
-    "sign-in link": (tokens.SignInLink, token_routes.SignInLink, set()),
-    "cordon": (fleet.Cordon, request_types.ExecutorCordon, set()),
-    "priority class": (fleet.PriorityClass, priority_classes.PriorityClass, {"awayNodeTypes"}),
-    "taint": (fleet.Taint, clusters.Taint, set()),
-    "queue": (models.Queue, queue_routes.QueueView, set()),
-    "job set": (models.JobSet, responses.JobSetResponse, set()),
-    "job in a list": (models.JobView, responses.JobResponse, set()),
-    "job": (models.JobDetail, responses.JobDetailResponse, set()),
-    "group": (models.Group, responses.GroupResponse, set()),
-    "cluster": (fleet.Cluster, responses.ClusterResponse, set()),
-    "node": (fleet.Node, responses.NodeResponse, set()),
-    "run": (models.Run, responses.RunResponse, set()),
-    "why": (models.Why, responses.WaitingReasonResponse, set()),
+    "job sent": (job_models.Job, request_types.Job, {"services", "ingresses"}),
+    "gang sent": (job_models.Gang, request_types.Gang, set()),
+    "retry sent": (job_models.Retry, request_types.Retry, set()),
+    "submitted": (job_models.Submitted, submission_service.Submitted, set()),
+    "submitted job": (job_models.CheckedJob, submission_service.SubmittedJob, set()),
+    "acted": (job_models.Acted, action_service.ActionResult, set()),
+    "found job": (job_models.FoundJob, job_views.FoundJob, set()),
+    "resubmission": (job_models.Started, resubmission_service.Started, set()),
+    "action": (job_models.Action, resubmission_service.Progress, set()),
+    "refused job": (job_models.RefusedJob, resubmission_service.Refused, set()),
+    "filter": (job_models.Filter, request_types.Filter, set()),
+    "token": (token_models.Token, token_routes.TokenView, set()),
+    "new token": (token_models.NewToken, token_routes.NewToken, set()),
+    "sign-in link": (token_models.SignInLink, token_routes.SignInLink, set()),
+    "cordon": (cluster_models.Cordon, request_types.ExecutorCordon, set()),
+    "priority class": (
+        cluster_models.PriorityClass,
+        priority_classes.PriorityClass,
+        {"awayNodeTypes"},
+    ),
+    "taint": (cluster_models.Taint, clusters.Taint, set()),
+    "queue": (job_models.Queue, queue_routes.QueueView, set()),
+    "job set": (job_models.JobSet, responses.JobSetResponse, set()),
+    "job in a list": (job_models.JobView, responses.JobResponse, set()),
+    "job": (job_models.JobDetail, responses.JobDetailResponse, set()),
+    "group": (job_models.Group, responses.GroupResponse, set()),
+    "cluster": (cluster_models.Cluster, responses.ClusterResponse, set()),
+    "node": (cluster_models.Node, responses.NodeResponse, set()),
+    "run": (job_models.Run, responses.RunResponse, set()),
+    "why": (job_models.Why, responses.WaitingReasonResponse, set()),
     "why jobs wait": (client_reports.Waiting, scheduling_reports.Waiting, set()),
     "a queue's share": (client_reports.QueueShare, scheduling_reports.QueueShare, set()),
     "round": (client_reports.Round, responses.RoundResponse, set()),
     "rounds": (client_reports.Rounds, responses.RoundsResponse, set()),
     "queue report": (client_reports.QueueReport, responses.QueueReportResponse, set()),
     "pool report": (client_reports.PoolReport, responses.PoolReportResponse, set()),
-    "standing": (client_reports.Standing, responses.ShareResponse, set()),
+    "standing": (client_reports.ShareSample, responses.ShareResponse, set()),
     "usage": (client_reports.Usage, responses.UsageResponse, set()),
     "fairness": (client_reports.Fairness, responses.FairnessResponse, set()),
-    "event": (models.Event, public_events.PublicEvent, {"final"}),
+    "event": (job_models.Event, public_events.PublicEvent, {"final"}),
 }
 """The client's struct, the server's, and the fields in which they differ on purpose."""
 
@@ -74,5 +78,5 @@ def test_every_public_name_is_there(name: str) -> None:
 
 
 def test_client_and_server_know_the_same_states() -> None:
-    assert list(models.STATES) == list(JobState)
-    assert models.ENDED == JOB_ENDED
+    assert list(job_models.STATES) == list(JobState)
+    assert job_models.ENDED == JOB_ENDED

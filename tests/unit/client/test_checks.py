@@ -4,9 +4,9 @@ import datetime
 
 import pytest
 
-from fairlead.cli import checks, frame
-from fairlead.fleet import Cluster, QuarantineReader, QuarantineRecord
-from fairlead.steps import Reply
+from fairlead.calls.call_effects import Reply
+from fairlead.cli.support import command_base, doctor_checks
+from fairlead.models.cluster_models import Cluster, QuarantineReader, QuarantineRecord
 from tests.unit.client.world import ok
 
 NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
@@ -14,8 +14,11 @@ WELL = {"ready": True, "version": "1.2.3", "checks": {"log": "ok", "view": "ok"}
 
 
 def test_a_fairlead_is_known_by_how_it_says_that_it_lives() -> None:
-    assert checks.server("u", Reply(200, {}, b"ok\n"), 0.0123).said == "u answers in 12 ms"
-    assert checks.server("u", Reply(200, {}, b"<html>"), 0.1).code == frame.EXIT_UNREACHABLE
+    assert doctor_checks.server("u", Reply(200, {}, b"ok\n"), 0.0123).said == "u answers in 12 ms"
+    assert (
+        doctor_checks.server("u", Reply(200, {}, b"<html>"), 0.1).code
+        == command_base.EXIT_UNREACHABLE
+    )
 
 
 @pytest.mark.parametrize(
@@ -28,44 +31,44 @@ def test_a_fairlead_is_known_by_how_it_says_that_it_lives() -> None:
     ],
 )
 def test_clocks_that_differ_are_named(date: str, said: str, code: int) -> None:
-    found = checks.clock({"date": date}, NOW)
+    found = doctor_checks.clock({"date": date}, NOW)
     assert said in found.said
     assert found.code == code
     assert bool(found.hint) == bool(code)
 
 
 def test_a_server_that_misses_something_says_what() -> None:
-    assert [found.code for found in checks.health(ok(WELL))] == [0]
+    assert [found.code for found in doctor_checks.health(ok(WELL))] == [0]
     ill = {"ready": False, "checks": {"log": "does not answer", "view": "ok"}}
-    well, bad = checks.health(ok(ill))
+    well, bad = doctor_checks.health(ok(ill))
     assert (well.code, bad.name, bad.said) == (0, "log", "does not answer")
-    assert bad.code == frame.EXIT_UNREACHABLE
+    assert bad.code == command_base.EXIT_UNREACHABLE
 
 
 def test_a_problem_is_not_a_services_readiness() -> None:
-    assert checks.is_readiness(ok(WELL))
-    assert checks.is_readiness(Reply(503, {}, b'{"ready": false, "checks": {}}'))
-    assert not checks.is_readiness(Reply(401, {}, b'{"type": "/problems/unauthenticated"}'))
-    assert not checks.is_readiness(Reply(404, {}, b"not found"))
+    assert doctor_checks.is_readiness(ok(WELL))
+    assert doctor_checks.is_readiness(Reply(503, {}, b'{"ready": false, "checks": {}}'))
+    assert not doctor_checks.is_readiness(Reply(401, {}, b'{"type": "/problems/unauthenticated"}'))
+    assert not doctor_checks.is_readiness(Reply(404, {}, b"not found"))
 
 
 def test_a_server_that_goes_on_without_something_is_not_unreachable() -> None:
-    _, bad = checks.health(ok({"ready": True, "checks": {"log": "ok", "cache": "away"}}))
-    assert bad.code == frame.EXIT_JOBS_FAILED
+    _, bad = doctor_checks.health(ok({"ready": True, "checks": {"log": "ok", "cache": "away"}}))
+    assert bad.code == command_base.EXIT_JOBS_FAILED
 
 
 @pytest.mark.parametrize(("ours", "code"), [("1.2.0", 0), ("1.3.0", 1), ("0.2.3", 1)])
 def test_versions_are_compared_but_for_their_last_part(ours: str, code: int) -> None:
-    assert checks.versions(ours, ok(WELL)).code == code
+    assert doctor_checks.versions(ours, ok(WELL)).code == code
 
 
 def test_a_view_that_is_far_behind_is_named() -> None:
     def metrics(behind: str) -> Reply:
         return Reply(200, {}, f"# HELP x\nfairlead_lookout_lag_messages {behind}\n".encode())
 
-    assert checks.lag(metrics("1.0")).said == "the view is 1 message behind the log"
-    assert checks.lag(metrics("20000.0")).code == 1
-    assert checks.lag(Reply(404, {})).code == 0
+    assert doctor_checks.lag(metrics("1.0")).said == "the view is 1 message behind the log"
+    assert doctor_checks.lag(metrics("20000.0")).code == 1
+    assert doctor_checks.lag(Reply(404, {})).code == 0
 
 
 def test_clusters_that_are_silent_or_missing_are_named() -> None:
@@ -74,12 +77,12 @@ def test_clusters_that_are_silent_or_missing_are_named() -> None:
     marked = Cluster(
         executor="c", last_heartbeat="2026-01-01T12:00:00.000Z", cordoned=True, reason="why"
     )
-    told = checks.clusters([fresh, silent, marked, Cluster(executor="d")], NOW)
+    told = doctor_checks.clusters([fresh, silent, marked, Cluster(executor="d")], NOW)
     assert [found.code for found in told] == [0, 1, 0, 1]
     assert "2 nodes" in told[0].said
     assert "1h0m ago" in told[1].said
     assert told[2].said == "cordoned: why"
-    assert checks.clusters([], NOW)[0].code == 1
+    assert doctor_checks.clusters([], NOW)[0].code == 1
 
 
 def undecodable(outcome: str, *, stopped: bool = False, day: int = 1) -> QuarantineRecord:
@@ -99,33 +102,33 @@ def undecodable(outcome: str, *, stopped: bool = False, day: int = 1) -> Quarant
 
 
 def test_a_log_that_can_be_decoded_is_well() -> None:
-    (found,) = checks.quarantine([], NOW)
+    (found,) = doctor_checks.quarantine([], NOW)
     assert found.code == 0
 
 
 def test_a_record_that_was_skipped_is_named_with_its_place_and_why() -> None:
-    (found,) = checks.quarantine([undecodable("skipped")], NOW)
+    (found,) = doctor_checks.quarantine([undecodable("skipped")], NOW)
     for part in ("fairlead.jobs, partition 3, position 17", "scheduler skipped", "it is garbage"):
         assert part in found.said
-    assert found.code == frame.EXIT_JOBS_FAILED
+    assert found.code == command_base.EXIT_JOBS_FAILED
 
 
 def test_a_record_that_was_skipped_long_ago_is_only_listed() -> None:
     later = NOW + datetime.timedelta(days=3)
-    (found,) = checks.quarantine([undecodable("skipped")], later)
+    (found,) = doctor_checks.quarantine([undecodable("skipped")], later)
     assert found.code == 0
 
 
 def test_a_partition_that_is_stopped_says_what_to_upgrade() -> None:
     later = NOW + datetime.timedelta(days=3)
-    (found,) = checks.quarantine([undecodable("stopped", stopped=True)], later)
-    assert found.code == frame.EXIT_JOBS_FAILED
+    (found,) = doctor_checks.quarantine([undecodable("stopped", stopped=True)], later)
+    assert found.code == command_base.EXIT_JOBS_FAILED
     assert "upgrade scheduler" in found.hint
     assert 'FAIRLEAD_SKIP_RECORDS=["fairlead.jobs/3/17"]' in found.hint
 
 
 def test_beyond_the_first_records_their_number_is_said() -> None:
-    many = [undecodable("skipped")] * (checks.QUARANTINE_SHOWN_MAX + 7)
-    found = checks.quarantine(many, NOW)
-    assert len(found) == checks.QUARANTINE_SHOWN_MAX + 1
+    many = [undecodable("skipped")] * (doctor_checks.QUARANTINE_SHOWN_MAX + 7)
+    found = doctor_checks.quarantine(many, NOW)
+    assert len(found) == doctor_checks.QUARANTINE_SHOWN_MAX + 1
     assert "7 older records" in found[-1].said

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from fairlead import AsyncClient, Retries, ServerUnreachable, cli
-from fairlead.cli import run
+from fairlead.cli.commands import run_command
 from tests.unit.client import served
 from tests.unit.client.served import FILE, Asked, Served, accept
 
@@ -418,7 +418,7 @@ def test_a_job_whose_server_went_away_is_said_to_go_on(server: Served) -> None:
         )
         once = Retries(attempts_max=1)
         async with AsyncClient(server.url, token="fl_t", retries=once) as client:
-            await run.attend(client, "0a00000000000000000000000000", "p")
+            await run_command.attend(client, "0a00000000000000000000000000", "p")
 
     with pytest.raises(ServerUnreachable) as gone:
         asyncio.run(attend())

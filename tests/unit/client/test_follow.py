@@ -2,9 +2,10 @@
 
 import pytest
 
-from fairlead import Event, JobDetail, Run, errors, follow
-from fairlead.sse import Message, Parser
-from fairlead.steps import Reply
+from fairlead import Event, JobDetail, Run, errors
+from fairlead.calls import event_reading
+from fairlead.calls.call_effects import Reply
+from fairlead.transport.server_sent_events import Message, Parser
 from tests.unit.client.world import BROKEN, World, ok, problem
 
 OPEN = Reply(200, {})
@@ -29,20 +30,20 @@ def test_events_go_on_after_the_last_one_when_the_connection_breaks() -> None:
         (OPEN, [event(2), event(3, "finished")]),
         finished(True),
     )
-    found = world.emitted(follow.events("q", "s", until_finished=True))
+    found = world.emitted(event_reading.events("q", "s", until_finished=True))
     assert types(found) == [("1-0", "queued"), ("2-0", "queued"), ("3-0", "finished")]
     assert ("last-event-id", "1-0") in world.asked[2].headers
 
 
 def test_events_begin_after_the_one_given() -> None:
     world = World((OPEN, [event(8)]))
-    world.emitted(follow.events("q", "s", since="7-0"), most=1)
+    world.emitted(event_reading.events("q", "s", since="7-0"), most=1)
     assert ("last-event-id", "7-0") in world.asked[0].headers
 
 
 def test_a_reset_is_told() -> None:
     world = World((OPEN, [b"event: reset\nid: 9-0\ndata: {}\n\n"]))
-    assert types(world.emitted(follow.events("q", "s"), most=1)) == [("9-0", "reset")]
+    assert types(world.emitted(event_reading.events("q", "s"), most=1)) == [("9-0", "reset")]
 
 
 def job(state: str, *runs: dict[str, object]) -> Reply:
@@ -56,7 +57,7 @@ ENDED = {"ended": "2026-01-01T00:00:02.000Z"}
 def test_a_log_is_taken_up_at_the_byte_of_the_run_where_it_broke_off() -> None:
     began = job("RUNNING", {"run": 1, "state": "RUNNING", **STARTED})
     world = World(began, (OPEN, [b"one\n", b"tw", BROKEN]), (OPEN, [b"o\n"]))
-    assert world.emitted(follow.logs("j", follow=True)) == [b"one\n", b"tw", b"o\n"]
+    assert world.emitted(event_reading.logs("j", follow=True)) == [b"one\n", b"tw", b"o\n"]
     assert [("run", "1") in each.query for each in world.asked] == [False, True, True]
     assert ("sinceBytes", "6") in world.asked[2].query
 
@@ -71,14 +72,14 @@ def test_a_log_that_is_followed_begins_when_a_run_has() -> None:
         job("RUNNING", returned, {"run": 2, "state": "RUNNING", **STARTED}),
         (OPEN, [b"here\n"]),
     )
-    assert world.emitted(follow.logs("j", follow=True)) == [b"here\n"]
+    assert world.emitted(event_reading.logs("j", follow=True)) == [b"here\n"]
     assert ("run", "2") in world.asked[-1].query
 
 
 def test_the_log_of_a_job_that_ended_without_a_run_is_refused_as_the_server_says() -> None:
     world = World(job("QUEUED"), job("CANCELLED"), problem(404, "has not run yet"))
     with pytest.raises(errors.NotFound, match="has not run yet"):
-        world.emitted(follow.logs("j", follow=True))
+        world.emitted(event_reading.logs("j", follow=True))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_only_the_next_run_is_waited_for_by_its_number(run: int | None, may: boo
 def test_the_tail_of_a_log_is_not_taken_up_again() -> None:
     world = World((OPEN, [b"one\n", BROKEN]))
     with pytest.raises(errors.ServerUnreachable):
-        world.emitted(follow.logs("j", tail=3))
+        world.emitted(event_reading.logs("j", tail=3))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1_000])

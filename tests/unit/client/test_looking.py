@@ -2,8 +2,9 @@
 
 import pytest
 
-from fairlead import Filter, JobSet, errors, looking, managing, reporting
-from fairlead.steps import Reply, Unreachable
+from fairlead import Filter, JobSet, errors
+from fairlead.calls import administration, job_queries, report_queries
+from fairlead.calls.call_effects import Reply, Unreachable
 from tests.unit.client.world import World, ok
 
 
@@ -15,20 +16,20 @@ def job_set(finished: bool, **states: int) -> object:
 def test_a_list_is_read_to_its_last_page() -> None:
     pages = [{"queues": [{"name": "a"}, {"name": "b"}], "next": "x"}, {"queues": [{"name": "c"}]}]
     world = World(*map(ok, pages))
-    found = world.emitted(managing.queues())
+    found = world.emitted(administration.queues())
     assert [getattr(item, "name", "") for item in found] == ["a", "b", "c"]
     assert ("cursor", "x") in world.asked[1].query
 
 
 def test_a_list_that_is_not_read_to_its_end_asks_for_no_more_pages() -> None:
     world = World(ok({"queues": [{"name": "a"}, {"name": "b"}], "next": "x"}))
-    assert len(world.emitted(managing.queues(), most=1)) == 1
+    assert len(world.emitted(administration.queues(), most=1)) == 1
 
 
 def test_a_table_is_handed_on_as_it_comes() -> None:
     world = World((Reply(200, {}), [b"id,queue\n", b"0a,q\n"]))
     where = Filter(queue="q", states=("FAILED", "RUNNING"))
-    found = world.emitted(reporting.export_jobs(where, q="x", format="ndjson"))
+    found = world.emitted(report_queries.export_jobs(where, q="x", format="ndjson"))
     assert found == [b"id,queue\n", b"0a,q\n"]
     assert world.asked[0].path == "/api/v1/jobs/export.csv"
     assert dict(world.asked[0].query) == {
@@ -42,14 +43,14 @@ def test_a_table_is_handed_on_as_it_comes() -> None:
 def test_a_table_that_breaks_off_is_no_table() -> None:
     world = World((Reply(200, {}), [b"id\n", Unreachable("cut", sent=True)]))
     with pytest.raises(errors.ServerUnreachable, match="broke off: cut"):
-        world.emitted(reporting.export_job_sets(active=True))
+        world.emitted(report_queries.export_job_sets(active=True))
     assert dict(world.asked[0].query) == {"active": "true", "format": "csv"}
 
 
 def test_a_report_of_use_over_time_is_asked_for_from_then_until_then() -> None:
     told = {"queue": "q", "from": "a", "to": "b", "stepSeconds": 60, "used": {"cpu": 1.5}}
     world = World(ok(told))
-    found = world.finish(reporting.fairness("q", since="a", until="b"))
+    found = world.finish(report_queries.fairness("q", since="a", until="b"))
     assert (found.from_, found.used) == ("a", {"cpu": 1.5})
     assert dict(world.asked[0].query) == {"queue": "q", "from": "a", "to": "b"}
 
@@ -58,7 +59,7 @@ def test_waiting_ends_when_all_jobs_ended() -> None:
     world = World(
         ok(job_set(False, RUNNING=1)), Reply(304, {}), ok(job_set(True, SUCCEEDED=1)), tick_s=1.0
     )
-    found = world.finish(looking.wait("q", "s", after="pos"))
+    found = world.finish(job_queries.wait("q", "s", after="pos"))
     assert found.states == {"SUCCEEDED": 1}
     assert dict(world.asked[0].query) == {"after": "pos", "until": "finished", "wait": "30s"}
 
@@ -66,13 +67,13 @@ def test_waiting_ends_when_all_jobs_ended() -> None:
 def test_waiting_with_a_time_limit_gives_up_after_it() -> None:
     world = World(*[ok(job_set(False, RUNNING=1))] * 20, tick_s=1.0)
     with pytest.raises(errors.WaitTimeout, match="5 s"):
-        world.finish(looking.wait("q", "s", timeout_s=5.0))
+        world.finish(job_queries.wait("q", "s", timeout_s=5.0))
 
 
 def test_a_server_that_answers_at_once_is_not_asked_in_a_tight_loop() -> None:
     world = World(ok(job_set(False)), ok(job_set(False)), ok(job_set(True)))
-    world.finish(looking.wait("q", "s"))
-    assert world.pauses == [looking.POLL_S] * 2
+    world.finish(job_queries.wait("q", "s"))
+    assert world.pauses == [job_queries.POLL_S] * 2
 
 
 def test_watching_tells_each_change_once_and_ends_with_the_last() -> None:
@@ -81,7 +82,7 @@ def test_watching_tells_each_change_once_and_ends_with_the_last() -> None:
         Reply(304, {}),
         ok(job_set(True, SUCCEEDED=2), etag='"2"'),
     )
-    found = world.emitted(looking.watch("q", "s"))
+    found = world.emitted(job_queries.watch("q", "s"))
     assert [item.states for item in found if isinstance(item, JobSet)] == [
         {"RUNNING": 2},
         {"SUCCEEDED": 2},
@@ -91,7 +92,7 @@ def test_watching_tells_each_change_once_and_ends_with_the_last() -> None:
 
 def test_names_are_escaped_in_paths() -> None:
     world = World(ok(job_set(True)))
-    world.finish(looking.job_set("q", "a/b c"))
+    world.finish(job_queries.job_set("q", "a/b c"))
     assert world.asked[0].path == "/api/v1/jobsets/q/a%2Fb%20c"
 
 
@@ -107,4 +108,4 @@ def test_the_time_for_several_jobs_is_told_as_it_was_given() -> None:
 
     world = World(job("SUCCEEDED"), *[job("RUNNING")] * 9, tick_s=1.0)
     with pytest.raises(errors.WaitTimeout, match="Job b did not end within 5 s"):
-        world.finish(looking.wait_jobs(["a", "b"], timeout_s=5.0))
+        world.finish(job_queries.wait_jobs(["a", "b"], timeout_s=5.0))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairlead import cli
-from fairlead.cli import recent
+from fairlead.cli.support import recent_job_set
 from tests.unit.client.served import FILE, Asked, Served, accept
 
 ID = "0a" + "0" * 26
@@ -73,10 +73,10 @@ def test_what_was_just_submitted_is_waited_for_by_the_next_command(
 
 def test_a_damaged_memory_is_no_memory(server: Served, tmp_path: Path) -> None:
     submit(server, tmp_path)
-    recent.file(os.environ).write_text("{")
-    assert recent.load(server.url) is None
+    recent_job_set.file(os.environ).write_text("{")
+    assert recent_job_set.load(server.url) is None
     submit(server, tmp_path)
-    assert recent.load(server.url) is not None
+    assert recent_job_set.load(server.url) is not None
 
 
 def test_logs_name_the_job_as_it_was_named(server: Served) -> None:

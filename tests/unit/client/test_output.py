@@ -4,8 +4,9 @@ import datetime
 
 import pytest
 
-from fairlead.cli import output, watch
-from fairlead.models import JobSet
+from fairlead.cli.commands import watch_command
+from fairlead.cli.support import output_formats
+from fairlead.models.job_models import JobSet
 
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 
@@ -16,11 +17,11 @@ NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 )
 def test_ages_have_two_units_at_most(before_s: int, text: str) -> None:
     time = (NOW - datetime.timedelta(seconds=before_s)).isoformat()
-    assert output.age(time, NOW) == text
+    assert output_formats.age(time, NOW) == text
 
 
 def test_an_absent_time_has_no_age() -> None:
-    assert output.age(None, NOW) == ""
+    assert output_formats.age(None, NOW) == ""
 
 
 def printed(
@@ -30,7 +31,7 @@ def printed(
     columns_max: int | None = None,
     spare: tuple[str, ...] = (),
 ) -> list[str]:
-    output.table(headings, rows, columns_max, spare)
+    output_formats.table(headings, rows, columns_max, spare)
     return capsys.readouterr().out.splitlines()
 
 
@@ -39,8 +40,8 @@ def test_columns_are_aligned_and_nothing_is_cut_for_programs(
 ) -> None:
     long = "x" * 100
     heading, first, second = printed(capsys, ["A", "B"], ["1", "2"], [long, long])
-    assert heading.index("B") == first.index("2") == len(long) + len(output.GAP)
-    assert second == f"{long}{output.GAP}{long}"
+    assert heading.index("B") == first.index("2") == len(long) + len(output_formats.GAP)
+    assert second == f"{long}{output_formats.GAP}{long}"
 
 
 def test_a_table_fits_the_terminal_and_ids_are_whole(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,8 +62,8 @@ def test_the_widest_columns_are_cut_first(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_what_others_wrote_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    columns: output.Columns[str] = {"REASON": lambda text: text}
-    output.items(["\x1b[2Jgone \u202e"], output.Format.TABLE, columns, str, "none")
+    columns: output_formats.Columns[str] = {"REASON": lambda text: text}
+    output_formats.items(["\x1b[2Jgone \u202e"], output_formats.Format.TABLE, columns, str, "none")
     assert capsys.readouterr().out == "REASON\n�[2Jgone �\n"
 
 
@@ -85,12 +86,12 @@ def test_letters_of_double_width_keep_columns_aligned(capsys: pytest.CaptureFixt
 
 
 def test_a_text_of_several_lines_stays_in_its_row(capsys: pytest.CaptureFixture[str]) -> None:
-    columns: output.Columns[str] = {"REASON": lambda text: text}
-    output.items(["one\n  two"], output.Format.TABLE, columns, str, "none")
+    columns: output_formats.Columns[str] = {"REASON": lambda text: text}
+    output_formats.items(["one\n  two"], output_formats.Format.TABLE, columns, str, "none")
     assert capsys.readouterr().out == "REASON\none two\n"
 
 
 def test_counts_are_told_in_the_order_of_a_jobs_life() -> None:
     states = {"SUCCEEDED": 2, "QUEUED": 1, "FAILED": 0}
     found = JobSet(queue="q", job_set="s", jobs=3, live=1, states=states)
-    assert watch.sentence(found) == "q/s: 2 of 3 ended: 1 QUEUED, 2 SUCCEEDED"
+    assert watch_command.sentence(found) == "q/s: 2 of 3 ended: 1 QUEUED, 2 SUCCEEDED"

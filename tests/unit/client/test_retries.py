@@ -2,9 +2,10 @@
 
 import pytest
 
-from fairlead import errors, looking, managing
-from fairlead.retries import Retries, delay_s, retrying
-from fairlead.steps import Reply, Unreachable
+from fairlead import errors
+from fairlead.calls import administration, job_queries
+from fairlead.calls.call_effects import Reply, Unreachable
+from fairlead.transport.retry_policy import Retries, delay_s, retrying
 from tests.unit.client.world import AWAY, BROKEN, World, ok, problem
 
 POLICY = Retries(attempts_max=3, base_s=1.0, cap_s=4.0)
@@ -14,14 +15,14 @@ QUEUE = ok({"name": "a"})
 @pytest.mark.parametrize("first", [AWAY, BROKEN, problem(429), problem(503), problem(502)])
 def test_a_read_is_asked_again_after_a_failure_that_may_pass(first: Reply | Unreachable) -> None:
     world = World(first, QUEUE)
-    assert world.finish(retrying(managing.queue("a"), POLICY)).name == "a"
+    assert world.finish(retrying(administration.queue("a"), POLICY)).name == "a"
     assert len(world.pauses) == 1
 
 
 @pytest.mark.parametrize("first", [AWAY, problem(429)])
 def test_a_change_that_did_not_arrive_is_asked_again(first: Reply | Unreachable) -> None:
     world = World(first, QUEUE)
-    assert world.finish(retrying(managing.create_queue("a"), POLICY)).name == "a"
+    assert world.finish(retrying(administration.create_queue("a"), POLICY)).name == "a"
 
 
 @pytest.mark.parametrize("first", [BROKEN, problem(503)])
@@ -30,20 +31,20 @@ def test_a_change_that_may_have_arrived_and_must_not_be_repeated_is_not(
 ) -> None:
     world = World(first)
     with pytest.raises(errors.FairleadError):
-        world.finish(retrying(managing.create_queue("a"), POLICY))
+        world.finish(retrying(administration.create_queue("a"), POLICY))
 
 
 def test_tries_are_bounded() -> None:
     world = World(AWAY, AWAY, AWAY)
     with pytest.raises(errors.ServerUnreachable, match="refused"):
-        world.finish(retrying(managing.queue("a"), POLICY))
+        world.finish(retrying(administration.queue("a"), POLICY))
     assert len(world.asked) == 3
 
 
 def test_a_refusal_is_not_asked_again() -> None:
     world = World(problem(404, "no queue a"))
     with pytest.raises(errors.NotFound, match="no queue a"):
-        world.finish(retrying(managing.queue("a"), POLICY))
+        world.finish(retrying(administration.queue("a"), POLICY))
 
 
 UNMET = Retries(attempts_max=5, unmet_attempts_max=2)
@@ -52,7 +53,7 @@ UNMET = Retries(attempts_max=5, unmet_attempts_max=2)
 def test_a_server_that_never_answered_is_given_up_sooner() -> None:
     world = World(*[AWAY] * 5)
     with pytest.raises(errors.ServerUnreachable):
-        world.finish(retrying(managing.queue("a"), UNMET, met=False))
+        world.finish(retrying(administration.queue("a"), UNMET, met=False))
     assert len(world.asked) == 2
 
 
@@ -60,7 +61,7 @@ def test_a_server_that_answered_once_in_a_flow_is_waited_for() -> None:
     first = ok({"queue": "q", "jobSet": "s", "jobs": 1, "live": 1})
     last = ok({"queue": "q", "jobSet": "s", "jobs": 1, "live": 0})
     world = World(first, AWAY, AWAY, AWAY, last)
-    assert len(world.emitted(retrying(looking.watch("q", "s"), UNMET, met=False))) == 2
+    assert len(world.emitted(retrying(job_queries.watch("q", "s"), UNMET, met=False))) == 2
 
 
 def test_delays_double_up_to_their_cap_and_vary_by_chance() -> None:

@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead import Gang, Job, acting, errors, managing, submitting
-from fairlead.batches import JOBS_MAX, cut
-from fairlead.models import Fault, Problem, SubmittedJob
-from fairlead.steps import Reply
+from fairlead import Gang, Job, errors
+from fairlead.calls import administration, job_action_calls, submission_calls
+from fairlead.calls.call_effects import Reply
+from fairlead.calls.submission_batches import JOBS_MAX, cut
+from fairlead.models.job_models import FieldError, Problem, SubmittedJob
 from tests.unit.client.world import World, ok, problem
 
 
@@ -24,7 +25,7 @@ def sent(world: World) -> list[dict[str, Any]]:  # Any: what was sent may be of 
 
 def test_a_job_without_a_client_id_gets_one() -> None:
     world = World(accepted(0, 2))
-    world.finish(submitting.submit("q", "s", [Job(command=("a",)), Job(command=("b",))]))
+    world.finish(submission_calls.submit("q", "s", [Job(command=("a",)), Job(command=("b",))]))
     (body,) = sent(world)
     assert [job["clientId"] for job in body["jobs"]] == [
         "c8000000000000000-0",
@@ -35,20 +36,22 @@ def test_a_job_without_a_client_id_gets_one() -> None:
 
 def test_a_client_id_of_the_caller_stays() -> None:
     world = World(accepted(0, 2))
-    world.finish(submitting.submit("q", "s", [Job(client_id="mine"), {"clientId": "yours"}]))
+    world.finish(submission_calls.submit("q", "s", [Job(client_id="mine"), {"clientId": "yours"}]))
     assert [job["clientId"] for job in sent(world)[0]["jobs"]] == ["mine", "yours"]
 
 
 def test_what_is_absent_is_not_sent() -> None:
     world = World(accepted(0, 1))
-    world.finish(submitting.submit("q", "s", [Job(client_id="a", command=("x",), cpu="1")]))
+    world.finish(submission_calls.submit("q", "s", [Job(client_id="a", command=("x",), cpu="1")]))
     assert sent(world)[0]["jobs"] == [{"clientId": "a", "command": ["x"], "cpu": "1"}]
 
 
 def test_a_long_list_goes_in_several_requests_and_comes_back_in_order() -> None:
     world = World(accepted(0, JOBS_MAX), accepted(JOBS_MAX, 1))
     taken: list[int] = []
-    done = world.finish(submitting.submit("q", "s", [Job()] * (JOBS_MAX + 1), told=taken.append))
+    done = world.finish(
+        submission_calls.submit("q", "s", [Job()] * (JOBS_MAX + 1), on_progress=taken.append)
+    )
     assert taken == [JOBS_MAX, JOBS_MAX + 1]
     assert [len(body["jobs"]) for body in sent(world)] == [JOBS_MAX, 1]
     assert [job.id for job in done.jobs] == [f"j{n}" for n in range(JOBS_MAX + 1)]
@@ -69,7 +72,7 @@ def test_members_of_a_gang_that_stand_together_are_sent_together() -> None:
 
 
 def test_no_jobs_make_no_request() -> None:
-    assert World().finish(submitting.submit("q", "s", [])).jobs == ()
+    assert World().finish(submission_calls.submit("q", "s", [])).jobs == ()
 
 
 def test_a_refusal_in_a_later_request_points_into_the_whole_list_and_says_what_was_accepted() -> (
@@ -78,7 +81,7 @@ def test_a_refusal_in_a_later_request_points_into_the_whole_list_and_says_what_w
     fault = {"pointer": "/jobs/3/cpu", "detail": "no quantity"}
     world = World(accepted(0, JOBS_MAX), problem(422, "bad", [fault, {"pointer": "/queue"}]))
     with pytest.raises(errors.Invalid) as caught:
-        world.finish(submitting.submit("q", "s", [Job()] * (JOBS_MAX + 5)))
+        world.finish(submission_calls.submit("q", "s", [Job()] * (JOBS_MAX + 5)))
     pointers = [item.pointer for item in caught.value.problem.errors]
     assert pointers == [f"/jobs/{JOBS_MAX + 3}/cpu", "/queue"]
     assert len(caught.value.accepted) == JOBS_MAX
@@ -86,22 +89,22 @@ def test_a_refusal_in_a_later_request_points_into_the_whole_list_and_says_what_w
 
 def test_what_is_no_job_is_the_callers_mistake() -> None:
     with pytest.raises(TypeError, match=r"jobs\[1\]"):
-        World().finish(submitting.submit("q", "s", [Job(), "echo"]))  # type: ignore[list-item]
+        World().finish(submission_calls.submit("q", "s", [Job(), "echo"]))  # type: ignore[list-item]
 
 
 def test_an_answer_that_is_no_answer_is_named_so() -> None:
     with pytest.raises(errors.UnexpectedAnswer):
-        World(ok(["what"])).finish(submitting.submit("q", "s", [Job()]))
+        World(ok(["what"])).finish(submission_calls.submit("q", "s", [Job()]))
 
 
 def test_a_refusal_without_a_problem_document_still_tells_its_status() -> None:
     with pytest.raises(errors.Unavailable, match="upstream"):
-        World(Reply(502, {}, b"upstream away")).finish(managing.queue("a"))
+        World(Reply(502, {}, b"upstream away")).finish(administration.queue("a"))
 
 
 def test_a_refusal_can_be_sent_to_another_process() -> None:
     refused = errors.refusal(
-        Problem(status=422, detail="no", errors=(Fault(pointer="/a", detail="is b"),)),
+        Problem(status=422, detail="no", errors=(FieldError(pointer="/a", detail="is b"),)),
         (SubmittedJob(id="0a"),),
     )
     refused.add_note("try c")
@@ -113,6 +116,6 @@ def test_a_refusal_can_be_sent_to_another_process() -> None:
 
 def test_cancelling_many_ids_adds_up() -> None:
     world = World(ok({"position": "p", "matched": 1000}), ok({"position": "q", "matched": 5}))
-    done = world.finish(acting.cancel([f"j{n}" for n in range(1005)], reason="why"))
+    done = world.finish(job_action_calls.cancel([f"j{n}" for n in range(1005)], reason="why"))
     assert (done.position, done.matched) == ("q", 1005)
     assert [len(body["ids"]) for body in sent(world)] == [1000, 5]

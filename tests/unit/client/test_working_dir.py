@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead import cli, location
+from fairlead import cli
+from fairlead.calls import job_location
 from fairlead_executor.backends.process import machine
 from tests.unit.client.served import FILE, Served, accept
 
@@ -21,7 +22,7 @@ def clusters(server: Served, backend: str, labels: Mapping[str, str]) -> None:
     }
 
 
-HERE = {location.HOST_USER: location.host_user()}
+HERE = {job_location.HOST_USER: job_location.host_user()}
 
 
 @pytest.fixture
@@ -47,8 +48,8 @@ def submit(server: Served, folder: Path, text: str, *options: str) -> dict[str, 
 
 def test_client_and_executor_name_machine_and_user_alike() -> None:
     node = machine.this_machine("local", "default", {}, {})
-    assert location.are_here([node.labels])
-    assert machine.HOST_USER == location.HOST_USER
+    assert job_location.are_here([node.labels])
+    assert machine.HOST_USER == job_location.HOST_USER
 
 
 def test_jobs_start_in_the_current_folder_where_they_run_here(server: Served, folder: Path) -> None:
@@ -71,7 +72,7 @@ def test_scratch_leaves_the_folder_to_the_run(server: Served, folder: Path) -> N
 @pytest.mark.parametrize(
     ("backend", "labels"),
     [
-        ("process", {location.HOST_USER: "another"}),
+        ("process", {job_location.HOST_USER: "another"}),
         ("process", {}),
         ("simulated", HERE),
         ("kubernetes", HERE),

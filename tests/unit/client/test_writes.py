@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from fairlead import follow, looking, steps, submitting
-from fairlead.batches import JOBS_MAX
-from fairlead.models import Event, Filter
-from fairlead.steps import Flow, Reply
-from fairlead.writes import JOB_SETS_MAX, Writes
+from fairlead.calls import call_effects, event_reading, job_queries, submission_calls
+from fairlead.calls.call_effects import Flow, Reply
+from fairlead.calls.submission_batches import JOBS_MAX
+from fairlead.calls.written_positions import JOB_SETS_MAX, Writes
+from fairlead.models.job_models import Event, Filter
 from tests.unit.client.world import World, ok
 
 
@@ -25,22 +25,24 @@ def afters(world: World) -> Sequence[str | None]:
 
 
 def submit(job_set: str = "s") -> Flow[object]:
-    return submitting.submit("q", job_set, [{"command": ["true"], "cpu": "1", "memory": "1Mi"}])
+    return submission_calls.submit(
+        "q", job_set, [{"command": ["true"], "cpu": "1", "memory": "1Mi"}]
+    )
 
 
 def test_waiting_for_a_job_set_waits_for_what_was_submitted_to_it() -> None:
     world = World(submitted("p1"), submitted("p2"), finished())
     world.finish(submit())
     world.finish(submit("other"))
-    world.finish(looking.wait("q", "s"))
+    world.finish(job_queries.wait("q", "s"))
     assert afters(world) == [None, None, "p1"]
 
 
 def test_jobs_that_were_there_already_do_not_hide_what_was_submitted_with_them() -> None:
     world = World(submitted("p1"), submitted("none", duplicate=True), finished())
     jobs = [{"command": ["true"]}] * (JOBS_MAX + 1)
-    done = world.finish(submitting.submit("q", "s", jobs))
-    world.finish(looking.wait("q", "s"))
+    done = world.finish(submission_calls.submit("q", "s", jobs))
+    world.finish(job_queries.wait("q", "s"))
     assert done.position == "p1"
     assert afters(world) == [None, None, "p1"]
 
@@ -49,28 +51,28 @@ def test_a_repeat_does_not_hide_what_was_submitted_before() -> None:
     world = World(submitted("p1"), submitted("none", duplicate=True), finished())
     world.finish(submit())
     world.finish(submit())
-    world.finish(looking.wait("q", "s"))
+    world.finish(job_queries.wait("q", "s"))
     assert afters(world) == [None, None, "p1"]
 
 
 def test_a_position_that_is_given_goes_before_the_one_remembered() -> None:
     world = World(submitted("p1"), finished())
     world.finish(submit())
-    world.finish(looking.job_set("q", "s", after="mine"))
+    world.finish(job_queries.job_set("q", "s", after="mine"))
     assert afters(world) == [None, "mine"]
 
 
 def test_a_job_set_of_somebody_else_is_read_as_it_is() -> None:
     world = World(submitted("p1"), finished("theirs"))
     world.finish(submit())
-    world.finish(looking.job_set("q", "theirs"))
+    world.finish(job_queries.job_set("q", "theirs"))
     assert afters(world) == [None, None]
 
 
 def test_events_of_a_job_set_begin_when_what_was_submitted_is_seen() -> None:
     world = World(submitted("p1"), (Reply(200, {}), [b'id: 1\ndata: {"type": "queued"}\n\n']))
     world.finish(submit())
-    (event,) = world.emitted(follow.events("q", "s"), most=1)
+    (event,) = world.emitted(event_reading.events("q", "s"), most=1)
     assert isinstance(event, Event)
     assert afters(world) == [None, "p1"]
 
@@ -78,13 +80,13 @@ def test_events_of_a_job_set_begin_when_what_was_submitted_is_seen() -> None:
 def test_a_client_that_submits_for_ever_remembers_the_last_job_sets() -> None:
     writes = Writes()
     for number in range(JOB_SETS_MAX + 1):
-        writes.note(steps.Wrote("q", f"s{number}", f"p{number}"))
-    writes.note(steps.Wrote("q", "s1", "again"))
-    writes.note(steps.Wrote("q", "new", "newest"))
-    assert writes.position(steps.Written(("q", "s0"))) is None
-    assert writes.position(steps.Written(("q", "s2"))) is None
-    assert writes.position(steps.Written(("q", "s1"))) == "again"
-    assert writes.position(steps.Written()) == "newest"
+        writes.note(call_effects.Wrote("q", f"s{number}", f"p{number}"))
+    writes.note(call_effects.Wrote("q", "s1", "again"))
+    writes.note(call_effects.Wrote("q", "new", "newest"))
+    assert writes.position(call_effects.Written(("q", "s0"))) is None
+    assert writes.position(call_effects.Written(("q", "s2"))) is None
+    assert writes.position(call_effects.Written(("q", "s1"))) == "again"
+    assert writes.position(call_effects.Written()) == "newest"
 
 
 def test_lists_and_counts_wait_for_what_was_submitted_too() -> None:
@@ -93,9 +95,9 @@ def test_lists_and_counts_wait_for_what_was_submitted_too() -> None:
     world.finish(submit())
     world.finish(submit("other"))
     mine = Filter(queue="q", job_set="s")
-    assert world.emitted(looking.iter_jobs(mine)) == []
-    assert world.finish(looking.count_jobs(["state"], mine)) == ()
-    assert world.emitted(looking.iter_jobs(Filter(queue="q"))) == []
-    assert world.emitted(looking.job_sets()) == []
-    assert world.finish(looking.count_jobs(["state"], after="mine")) == ()
+    assert world.emitted(job_queries.iter_jobs(mine)) == []
+    assert world.finish(job_queries.count_jobs(["state"], mine)) == ()
+    assert world.emitted(job_queries.iter_jobs(Filter(queue="q"))) == []
+    assert world.emitted(job_queries.job_sets()) == []
+    assert world.finish(job_queries.count_jobs(["state"], after="mine")) == ()
     assert afters(world) == [None, None, "p1", "p1", "p2", "p2", "mine"]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from fairlead.cli import yamls
+from fairlead.cli.support import yaml_reader
 
 
 def test_words_and_times_are_text_and_numbers_are_decimal() -> None:
     text = b"on: [oom]\nno: yes\nat: 12:30\nday: 2026-01-31T12:00:00Z\nid: 007\nbig: 1_000\n"
-    assert yamls.documents(text) == [
+    assert yaml_reader.documents(text) == [
         {
             "on": ["oom"],
             "no": "yes",
@@ -21,7 +21,7 @@ def test_words_and_times_are_text_and_numbers_are_decimal() -> None:
 
 def test_truth_nothing_and_numbers_are_what_json_has() -> None:
     text = b"a: true\nb: False\nc: ~\nd:\ne: null\nf: 0x1f\ng: 1.5e3\nh: -.5\ni: +5\n"
-    (found,) = yamls.documents(text)
+    (found,) = yaml_reader.documents(text)
     assert found == {
         "a": True, "b": False, "c": None, "d": None, "e": None, "f": 31, "g": 1500.0, "h": -0.5,
         "i": 5,
@@ -29,7 +29,7 @@ def test_truth_nothing_and_numbers_are_what_json_has() -> None:
 
 
 def test_empty_documents_are_none() -> None:
-    assert yamls.documents(b"---\n---\na: 1\n---\n") == [{"a": 1}]
+    assert yaml_reader.documents(b"---\n---\na: 1\n---\n") == [{"a": 1}]
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,6 @@ def test_empty_documents_are_none() -> None:
     ],
 )
 def test_what_json_could_not_say_is_refused_with_its_place(text: bytes, says: str) -> None:
-    with pytest.raises(yamls.Unreadable) as refused:
-        yamls.documents(text)
+    with pytest.raises(yaml_reader.Unreadable) as refused:
+        yaml_reader.documents(text)
     assert says in str(refused.value)

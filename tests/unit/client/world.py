@@ -5,9 +5,9 @@ from typing import TypeVar
 
 import msgspec
 
-from fairlead import steps
-from fairlead.steps import Answer, Chunk, Flow, Reply, Request, Step, Unreachable
-from fairlead.writes import Writes, remembering
+from fairlead.calls import call_effects
+from fairlead.calls.call_effects import Answer, Chunk, Flow, Reply, Request, Step, Unreachable
+from fairlead.calls.written_positions import Writes, remembering
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class World:
                 step = flow.send(answer)
             except StopIteration:
                 return items
-            if isinstance(step, steps.Emit):
+            if isinstance(step, call_effects.Emit):
                 items.append(step.item)
                 answer = None
             else:
@@ -67,27 +67,27 @@ class World:
 
     def _answer(self, step: Step) -> Answer:
         match step:
-            case steps.Send():
+            case call_effects.Send():
                 answer = self._next(step.request)
                 assert not isinstance(answer, tuple)
                 return answer
-            case steps.Open():
+            case call_effects.Open():
                 answer = self._next(step.request)
                 if not isinstance(answer, tuple):
                     return answer
                 reply, chunks = answer
                 self._body = iter(chunks)
                 return reply
-            case steps.More():
+            case call_effects.More():
                 chunk = next(self._body, b"")
                 return chunk if isinstance(chunk, Unreachable) else Chunk(chunk)
-            case steps.Pause():
+            case call_effects.Pause():
                 self.pauses.append(step.s)
                 self._now_s += step.s
                 return None
-            case steps.Draw():
+            case call_effects.Draw():
                 return 2**63
-            case steps.Now():
+            case call_effects.Now():
                 self._now_s += self._tick_s
                 return self._now_s
             case _:

@@ -17,26 +17,26 @@ from typing import Final
 
 import typer
 
-from fairlead.cli import frame
+from fairlead.cli.support import command_base
 
 COMMANDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "run": ("run",),
-        "submit": ("submit",),
-        "watch": ("watch",),
-        "get": ("get",),
-        "export": ("export",),
-        "describe": ("describe", "why"),
-        "logs": ("logs",),
-        "act": ("cancel", "preempt", "reprioritize", "release", "resubmit"),
-        "queue": ("queue",),
-        "apply": ("apply",),
-        "cluster": ("cluster", "drain"),
-        "token": ("token",),
-        "secrets": ("secrets",),
-        "context": ("context",),
-        "doctor": ("doctor",),
-        "completion": ("completion",),
+        "run_command": ("run",),
+        "submit_command": ("submit",),
+        "watch_command": ("watch",),
+        "get_command": ("get",),
+        "export_command": ("export",),
+        "describe_command": ("describe", "why"),
+        "logs_command": ("logs",),
+        "job_change_commands": ("cancel", "preempt", "reprioritize", "release", "resubmit"),
+        "queue_commands": ("queue",),
+        "apply_command": ("apply",),
+        "cluster_commands": ("cluster", "drain"),
+        "token_commands": ("token",),
+        "secret_commands": ("secrets",),
+        "context_commands": ("context",),
+        "doctor_command": ("doctor",),
+        "completion_command": ("completion",),
     }
 )
 """The commands of each module, in the order of the help."""
@@ -70,9 +70,9 @@ def invoke(arguments: Sequence[str]) -> int:
     if module is None:
         add_plugins(app)
         if word is not None and (package := missing(word, _own_names(app))):
-            frame.say(f"fairlead: `{word}` is not installed here; pip install '{package}'")
-            return frame.EXIT_USAGE
-    return frame.guard(lambda: app(args=list(arguments), prog_name="fairlead"))
+            command_base.say(f"fairlead: `{word}` is not installed here; pip install '{package}'")
+            return command_base.EXIT_USAGE
+    return command_base.guard(lambda: app(args=list(arguments), prog_name="fairlead"))
 
 
 def command_of(arguments: Sequence[str]) -> str | None:
@@ -101,9 +101,9 @@ def build(module: str | None = None) -> typer.Typer:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(frame.options)
+    app.callback()(command_base.options)
     for name in COMMANDS if module is None else (module,):
-        importlib.import_module(f"fairlead.cli.{name}").register(app)
+        importlib.import_module(f"fairlead.cli.commands.{name}").register(app)
     return app
 
 
@@ -115,7 +115,7 @@ def add_plugins(app: typer.Typer) -> None:
         try:
             register = point.load()
         except ImportError as error:
-            frame.say(f"fairlead: the commands of {point.value} cannot be loaded: {error}")
+            command_base.say(f"fairlead: the commands of {point.value} cannot be loaded: {error}")
             continue
         register(app)
 

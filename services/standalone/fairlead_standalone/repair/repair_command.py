@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import typer
 
-from fairlead.cli import frame
+from fairlead.cli.support import command_base
 from fairlead_common.domain.errors import LogUrlInvalid, WorldError
 from fairlead_common.service import json_logging, settings
 from fairlead_standalone.repair import locations
@@ -29,7 +29,7 @@ def run(
     try:
         asyncio.run(_run(options, use_folder, dry_run, yes, accept_new_log))
     except (settings.SettingsError, LogUrlInvalid, WorldError) as error:
-        frame.fail(str(error))
+        command_base.fail(str(error))
 
 
 async def _run(
@@ -46,9 +46,9 @@ async def _run(
             typer.echo("Nothing to repair: the log and all views of it agree.")
             return
         if dry_run:
-            raise typer.Exit(frame.EXIT_JOBS_FAILED)
+            raise typer.Exit(command_base.EXIT_JOBS_FAILED)
         if findings.other_log and not accept_new_log:
-            frame.fail(OTHER_LOG)
+            command_base.fail(OTHER_LOG)
         if not yes:
             typer.confirm("Repair this now?", abort=True)
         done = await repair.run(typer.echo)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli import frame
+from fairlead.cli.support import command_base
 
 
 class Backend(StrEnum):
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands. Called by `fairlead` through the entry point group `fairlead.commands`."""
     app.command(
         name="up",
-        epilog=frame.examples(
+        epilog=command_base.examples(
             "fairlead up",
             "fairlead up --data ./data --port 8081",
             "fairlead up --backend simulated",
@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         name="repair",
         short_help="Make the log and all views of it agree again.",
-        epilog=frame.examples(
+        epilog=command_base.examples(
             "fairlead repair --dry-run",
             "fairlead repair",
             "fairlead repair --data ./data --yes",

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from fairlead import discovery
-from fairlead.cli import frame
+from fairlead.cli.support import command_base
 from fairlead_common.domain.errors import WorldError
 from fairlead_common.service import process
 from fairlead_standalone.data import data_folder as folders
@@ -40,7 +40,7 @@ def run_up(
         with contextlib.closing(folders.claim(options.data)) as folder:
             asyncio.run(up(options, folder, _say))
     except WorldError as error:
-        frame.fail(str(error))
+        command_base.fail(str(error))
 
 
 def run_repair(

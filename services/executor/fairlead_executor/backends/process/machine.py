@@ -66,8 +66,8 @@ _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 def host_user() -> str:
     """A digest of this start of this machine, its name and the user.
 
-    A client with the same digest (`fairlead.location`) has the same files: it may send its current
-    folder as `workingDir`.
+    A client with the same digest (`fairlead.calls.job_location`) has the same files: it may send
+    its current folder as `workingDir`.
     """
     try:
         boot = Path(_BOOT_ID).read_text().strip()

@@ -1,0 +1,72 @@
+"""Cutting a long list of jobs into requests that the server takes.
+
+Every job gets a client id before it is sent, so that a request can be repeated whatever became of
+the first try.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from fairlead.models.job_models import Job
+
+JOBS_MAX: Final = 1_000
+"""Jobs in one request: the server takes 10,000, but small ones keep its latency even."""
+
+GANG_MAX: Final = 10_000
+"""As many are sent together when they are members of one gang, so that each has its number."""
+
+BODY_BYTES_MAX: Final = 16 * 2**20
+"""Bytes in one request, of the 32 MiB that the server takes. A larger job is sent alone."""
+
+_encoder: Final = msgspec.json.Encoder()
+AnyJob = Job | Mapping[str, object]
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Encoded jobs that go into one request; `first` is the index of its first in the list."""
+
+    first: int
+    jobs: list[msgspec.Raw]
+
+
+def named(job: AnyJob, client_id: str) -> AnyJob:
+    """The job with a client id: its own, or else this one."""
+    if isinstance(job, Job):
+        if job.client_id is not None:
+            return job
+        return msgspec.structs.replace(job, client_id=client_id)
+    if job.get("clientId") is not None:
+        return job
+    return {**job, "clientId": client_id}
+
+
+def _gang(job: AnyJob) -> object:
+    """The name of the gang that the job is a member of."""
+    gang = job.gang if isinstance(job, Job) else job.get("gang")
+    return gang.get("name") if isinstance(gang, Mapping) else getattr(gang, "name", None)
+
+
+def cut(jobs: Iterable[AnyJob], name: str) -> Iterator[Batch]:
+    """The batches, in order. Jobs without a client id are called `<name>-<index in the list>`.
+    Members of a gang that stand together stay together.
+
+    Raises TypeError for what is neither a `Job` nor a mapping that JSON can express.
+    """
+    first, size = 0, 0
+    pending: list[msgspec.Raw] = []
+    gang: object = None
+    for index, job in enumerate(jobs):
+        if not isinstance(job, Job | Mapping):
+            raise TypeError(f"jobs[{index}] is neither a Job nor a mapping but {type(job)}")
+        encoded = _encoder.encode(named(job, f"{name}-{index}"))
+        before, gang = gang, _gang(job)
+        jobs_max = GANG_MAX if gang is not None and gang == before else JOBS_MAX
+        if pending and (len(pending) >= jobs_max or size + len(encoded) > BODY_BYTES_MAX):
+            yield Batch(first, pending)
+            first, size, pending = index, 0, []
+        pending.append(msgspec.Raw(encoded))
+        size += len(encoded) + 1
+    if pending:
+        yield Batch(first, pending)

@@ -1,0 +1,83 @@
+"""`fairlead context use` and `list`: the servers of the configuration file."""
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairlead.cli.support import command_base, output_formats
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    group = typer.Typer(
+        help="Choose among servers of the configuration file.", no_args_is_help=True
+    )
+    group.command("use", epilog=command_base.examples("fairlead context use work"))(use)
+    group.command("list", epilog=command_base.examples("fairlead context list"))(list_all)
+    app.add_typer(group, name="context")
+
+
+def use(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The context to use from now on.")],
+) -> None:
+    """Make a context of the configuration file the current one."""
+    from fairlead import discovery
+    from fairlead.errors import NotConfigured
+
+    file = discovery.config_file(os.environ)
+    config = discovery.read_config(file)
+    if config is None:
+        command_base.fail(f"there is no {file}; docs/cli.md says what it holds")
+    if name not in config.contexts:
+        known = ", ".join(sorted(config.contexts)) or "none"
+        command_base.fail(f"{file}: no context is called {name!r} (known: {known})")
+    before = file.read_text()
+    _write(file, with_current(before, name))
+    written = discovery.read_config(file)
+    if written is None or written.current != name:
+        _write(file, before)
+        raise NotConfigured(f"{file} cannot be changed here: set `current: {name}` by hand")
+    typer.echo(f"context {name}: {config.contexts[name].server}")
+    for variable in ("FAIRLEAD_SERVER", "FAIRLEAD_DATA"):
+        if os.environ.get(variable):
+            command_base.say(f"note: {variable} is set, and wins over the configuration file")
+
+
+def list_all(output_format: output_formats.FormatOption = output_formats.Format.TABLE) -> None:
+    """List the contexts; tokens are never shown."""
+    from fairlead import discovery
+
+    file = discovery.config_file(os.environ)
+    config = discovery.read_config(file) or discovery.Config()
+    found = [
+        {"name": name, "current": name == config.current, "server": context.server}
+        for name, context in sorted(config.contexts.items())
+    ]
+    columns: output_formats.Columns[dict[str, object]] = {
+        "CURRENT": lambda each: "*" if each["current"] else "",
+        "NAME": lambda each: each["name"],
+        "SERVER": lambda each: each["server"],
+    }
+    none = f"No contexts in {file}."
+    output_formats.items(found, output_format, columns, lambda each: str(each["name"]), none)
+
+
+def with_current(text: str, name: str) -> str:
+    """The configuration with another `current`; comments and the rest stay as they are."""
+    import msgspec
+
+    said = f"current: {msgspec.json.encode(name).decode()}"
+    found, count = re.subn(r"(?m)^current:.*$", lambda _: said, text, count=1)
+    return found if count else f"{said}\n{text}"
+
+
+def _write(file: Path, text: str) -> None:
+    """Whole or not at all; it may hold tokens."""
+    fresh = file.with_name(f"{file.name}.new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as opened:
+        opened.write(text)
+    fresh.rename(file)

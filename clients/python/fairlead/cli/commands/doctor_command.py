@@ -1,0 +1,130 @@
+"""`fairlead doctor`: is all well between this terminal and the server, and what to do if not."""
+
+import contextlib
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from fairlead.cli.support import command_base, output_formats
+
+if TYPE_CHECKING:
+    from fairlead import Client
+    from fairlead.calls.call_effects import Reply
+    from fairlead.cli.support.doctor_checks import Finding
+    from fairlead.discovery import Server
+
+_AWAY: Final = "is it running? `fairlead up` starts one on this machine; else look at the network"
+_TOKEN: Final = (
+    "set FAIRLEAD_TOKEN, or the token of a context; `fairlead token show` prints the first one on"
+    " the machine of the server"
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command(
+        "doctor",
+        short_help="Look for what keeps Fairlead from working.",
+        epilog=command_base.examples("fairlead doctor", "fairlead doctor -o json"),
+    )(doctor)
+
+
+def doctor(
+    context: typer.Context, output_format: output_formats.FormatOption = output_formats.Format.TABLE
+) -> None:
+    """Look for what keeps Fairlead from working from here.
+
+    Which server is asked, whether it answers, versions, clocks, credentials, how far its view is
+    behind, whether clusters report, and which records of the log could not be decoded. Ends
+    with 0 if all is well, 4 if the server cannot be used, 3 if it refuses the token, and 1 if
+    something else is not as it should be.
+    """
+    found = _examine(context)
+    if output_format in (output_formats.Format.JSON, output_formats.Format.YAML):
+        output_formats.thing(found, output_format)
+    else:
+        for finding in found:
+            _show(finding)
+    raise typer.Exit(max((finding.code for finding in found), default=0))
+
+
+def _show(finding: "Finding") -> None:
+    output_formats.print_line(
+        f"{'ok ' if not finding.code else 'BAD'}  {finding.name}: {finding.said}"
+    )
+    if finding.hint:
+        typer.echo(f"     hint: {finding.hint}")
+
+
+def _examine(context: typer.Context) -> "list[Finding]":
+    from fairlead import Client, FairleadError, Retries
+    from fairlead.cli.support.doctor_checks import Finding
+
+    try:
+        server = command_base.find(context)
+    except FairleadError as error:
+        _, code = command_base.explain(error) or ("", command_base.EXIT_USAGE)
+        return [Finding("configuration", str(error), code=code)]
+    with Client(server, retries=Retries(attempts_max=1)) as client:
+        return [_configuration(server), *_of_server(client)]
+
+
+def _configuration(server: "Server") -> "Finding":
+    from fairlead.cli.support.doctor_checks import Finding
+
+    token = "with a token" if server.token else "without a token"
+    return Finding("configuration", f"{server.url} {token}, from {server.found}")
+
+
+def _of_server(client: "Client") -> "list[Finding]":
+    from fairlead import FairleadError
+    from fairlead.cli.support import doctor_checks
+    from fairlead.transport import http_transport
+
+    began_s = time.monotonic()
+    try:
+        alive = client.fetch("/healthz")
+        found = [doctor_checks.server(client.server.url, alive, time.monotonic() - began_s)]
+        if found[0].code:
+            return found
+        readiness = _readiness(client)
+        found += [
+            *(finding for reply in readiness for finding in doctor_checks.health(reply)),
+            *(doctor_checks.versions(http_transport.version(), reply) for reply in readiness),
+            doctor_checks.clock(alive.headers, datetime.now(UTC)),
+            doctor_checks.lag(client.fetch("/metrics")),
+        ]
+    except FairleadError as error:
+        return [doctor_checks.Finding("server", str(error), _AWAY, command_base.EXIT_UNREACHABLE)]
+    return [*found, *_with_token(client)]
+
+
+def _readiness(client: "Client") -> "list[Reply]":
+    """What each service behind a gateway says of itself, else what the only one says."""
+    from fairlead.cli.support import doctor_checks
+
+    replies = [client.fetch(f"/readyz/{service}") for service in ("submit", "lookout")]
+    if all(doctor_checks.is_readiness(reply) for reply in replies):
+        return replies
+    return [client.fetch("/readyz")]
+
+
+def _with_token(client: "Client") -> "list[Finding]":
+    """What needs a token to be seen."""
+    from fairlead import FairleadError, Forbidden, Unauthenticated
+    from fairlead.cli.support import doctor_checks, error_hints
+
+    try:
+        next(client.queues(), None)
+        found = [doctor_checks.Finding("credentials", "the server lets this token in")]
+        now = datetime.now(UTC)
+        found += [*doctor_checks.clusters(client.clusters(), now)]
+        with contextlib.suppress(Forbidden):  # the log is for operators
+            found += doctor_checks.quarantine(client.quarantine(), now)
+        return found
+    except FairleadError as error:
+        _, code = command_base.explain(error) or ("", command_base.EXIT_REFUSED)
+        way_out = _TOKEN if isinstance(error, Unauthenticated) else error_hints.of(error) or ""
+        return [doctor_checks.Finding("credentials", str(error), way_out, code)]

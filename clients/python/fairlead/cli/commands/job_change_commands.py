@@ -1,0 +1,263 @@
+"""`fairlead cancel`, `preempt`, `reprioritize`, `release`, `resubmit`: asking something of jobs."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from fairlead.cli.support import command_base, job_selection, output_formats, recent_job_set
+
+if TYPE_CHECKING:
+    from fairlead import Acted, Client, Filter, Started
+
+ASK_ABOVE: Final = 100
+"""Up to this number of jobs are changed without a question."""
+
+Reason = Annotated[str, typer.Option(help="Why, for whoever asks later.", metavar="TEXT")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say how many jobs it concerns, and do nothing.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Ask = Callable[["Client", "list[str] | Filter", bool], "Acted"]
+"""(client, which jobs, whether it is a dry run) -> what the server answers."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command(
+        "cancel",
+        short_help="Cancel jobs.",
+        epilog=command_base.examples(
+            "fairlead cancel trial-7 trial-8 --jobset sweep",
+            "fairlead cancel --queue default --jobset nightly --state QUEUED",
+            "fairlead cancel --queue default --label team=vision --dry-run",
+        ),
+    )(cancel)
+    app.command(
+        "preempt",
+        short_help="Stop the runs of jobs.",
+        epilog=command_base.examples(
+            "fairlead preempt trial-7",
+            "fairlead preempt --queue default --node n1 --reason 'n1 is replaced today'",
+        ),
+    )(preempt)
+    app.command(
+        "reprioritize",
+        short_help="Change the place of jobs within their queue.",
+        epilog=command_base.examples(
+            "fairlead reprioritize --priority 10 trial-7 --jobset sweep",
+            "fairlead reprioritize --priority -5 --queue default --jobset nightly",
+        ),
+    )(reprioritize)
+    app.command(
+        "release",
+        short_help="Let jobs go that are held.",
+        epilog=command_base.examples("fairlead release trial-7 --jobset sweep"),
+    )(release)
+
+    app.command(
+        "resubmit",
+        short_help="Submit jobs again, as new ones.",
+        epilog=command_base.examples(
+            "fairlead resubmit --failed --jobset nightly",
+            "fairlead resubmit --queue default --jobset nightly --state FAILED --into nightly-2",
+            "fairlead resubmit 0h01ja5y7d1s8xk2v4m6n8p0qr --into again",
+        ),
+    )(resubmit)
+
+
+@job_selection.filtered
+def cancel(
+    context: typer.Context,
+    chosen: "Filter",
+    ids: job_selection.Ids = None,
+    reason: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Cancel jobs: queued ones end at once, running ones are stopped first."""
+
+    def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "Acted":
+        return client.cancel(jobs, reason=reason, dry_run=dry)
+
+    _act(context, ids, chosen, ask, ("cancel", "cancellation"), dry_run=dry_run, yes=yes)
+
+
+@job_selection.filtered
+def preempt(
+    context: typer.Context,
+    chosen: "Filter",
+    ids: job_selection.Ids = None,
+    reason: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Stop the runs of jobs. They wait again, or end, as their `onPreemption` says."""
+
+    def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "Acted":
+        return client.preempt(jobs, reason=reason, dry_run=dry)
+
+    _act(context, ids, chosen, ask, ("preempt", "preemption"), dry_run=dry_run, yes=yes)
+
+
+@job_selection.filtered
+def reprioritize(
+    context: typer.Context,
+    chosen: "Filter",
+    priority: Annotated[
+        int, typer.Option(help="The new priority: the greater goes first.", metavar="NUMBER")
+    ],
+    ids: job_selection.Ids = None,
+    reason: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Change the place of jobs within their queue."""
+
+    def ask(client: "Client", jobs: "list[str] | Filter", dry: bool) -> "Acted":
+        return client.reprioritize(jobs, priority, reason=reason, dry_run=dry)
+
+    words = ("reprioritize", f"priority {priority}")
+    _act(context, ids, chosen, ask, words, dry_run=dry_run, yes=yes)
+
+
+def release(
+    context: typer.Context,
+    ids: Annotated[list[str], typer.Argument(metavar="JOB", help=job_selection.JOB_HELP)],
+    queue: job_selection.OfQueue = "",
+    jobset: job_selection.OfJobSet = "",
+) -> None:
+    """Let jobs go that were submitted with `hold: true`."""
+    with command_base.connect(context) as client:
+        done = client.release(job_selection.named(client, ids, queue, jobset))
+    matched = len(ids) if done.matched is None else done.matched
+    _report(ids, matched, ("release", "release"))
+
+
+@job_selection.filtered
+def resubmit(
+    context: typer.Context,
+    chosen: "Filter",
+    into: Annotated[str, typer.Option(help="The job set of the new jobs.", metavar="NAME")] = "",
+    failed: Annotated[
+        bool,
+        typer.Option(
+            "--failed", help="What failed in a job set, in its place: `trial` becomes `trial~2`."
+        ),
+    ] = False,
+    ids: job_selection.Ids = None,
+    into_queue: Annotated[
+        str, typer.Option(help="The queue of the new jobs; theirs otherwise.", metavar="NAME")
+    ] = "",
+    yes: Yes = False,
+) -> None:
+    """Submit new jobs like those, into a job set; the old ones stay as they are.
+
+    With --failed, those of a job set that failed, or were cancelled because another one did, and
+    that were not submitted again yet: the new ones take their places in the job set. Interrupted,
+    the server still goes on to the end.
+    """
+    with command_base.connect(context) as client:
+        if failed:
+            started = _resubmit_failed(client, chosen, [*(ids or []), into, into_queue], yes)
+        else:
+            if not into:
+                command_base.fail("say --into JOBSET, or --failed")
+            jobs = job_selection.jobs_of(client, ids, chosen)
+            if not isinstance(jobs, list):
+                _confirm_many(client, chosen, yes)
+            started = client.resubmit(jobs, into, queue=into_queue or None)
+        last = None
+        try:
+            for last in client.watch_action(started.action):
+                command_base.progress(last.done, last.total)
+        except KeyboardInterrupt:
+            command_base.say("\nfairlead: the server goes on to submit them again")
+            raise
+    assert last is not None, "an action says at least once how far it is"
+    if last.total == 0 and failed:
+        typer.echo(f"nothing to submit again: no job of {last.queue}/{last.job_set} is failed")
+        return
+    if last.total == 0:
+        command_base.fail("no such jobs; nothing was done")
+    if last.position is not None:
+        recent_job_set.save(client.server.url, last.queue, last.job_set, last.position)
+    for refused in last.refused[: command_base.FAULTS_SHOWN_MAX]:
+        command_base.say(f"{refused.id}: {refused.reason}")
+    typer.echo(f"submitted {output_formats.many(last.made, 'job')} to {last.queue}/{last.job_set}")
+    if last.made < last.total:
+        raise typer.Exit(command_base.EXIT_JOBS_FAILED)
+
+
+def _resubmit_failed(client: "Client", chosen: "Filter", others: list[str], yes: bool) -> "Started":
+    """What failed in the job set that is named, or was used last."""
+    from fairlead import Filter
+
+    queue, job_set = job_selection.place(client, chosen.queue or "", chosen.job_set or "")
+    if any(others) or chosen != Filter(queue=chosen.queue, job_set=chosen.job_set):
+        command_base.fail("--failed goes with --queue and --jobset, and nothing else")
+    bad = client.job_set(queue, job_set).bad
+    if bad > ASK_ABOVE:
+        what = output_formats.many(bad, "job")
+        command_base.confirm(f"Submit {what} again?", f"this would submit {what}", yes)
+    return client.resubmit_failed(queue, job_set)
+
+
+def _confirm_many(client: "Client", chosen: "Filter", yes: bool) -> None:
+    """Ask before many jobs are submitted again."""
+    known = client.count_jobs(["queue"], chosen)
+    count = sum(group.jobs for group in known)
+    if count > ASK_ABOVE:
+        what = output_formats.many(count, "job")
+        command_base.confirm(f"Submit {what} again?", f"this would submit {what}", yes)
+
+
+def _act(
+    context: typer.Context,
+    ids: list[str] | None,
+    chosen: "Filter",
+    ask: Ask,
+    words: tuple[str, str],
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Ask for it; of many jobs not without a question. `words`: the verb, and the noun."""
+    verb, _ = words
+    with command_base.connect(context) as client:
+        jobs = job_selection.jobs_of(client, ids, chosen)
+        if dry_run:
+            _show(ask(client, jobs, True), verb)
+            return
+        count = len(jobs) if isinstance(jobs, list) else ask(client, jobs, True).matched
+        if count is None or count > ASK_ABOVE:
+            what = _many(count)
+            command_base.confirm(f"{verb.capitalize()} {what}?", f"this would {verb} {what}", yes)
+        done = ask(client, jobs, False)
+    _report(jobs, count if done.matched is None else done.matched, words)
+
+
+def _report(jobs: "list[str] | Filter", matched: int | None, words: tuple[str, str]) -> None:
+    """Say what was asked for, of how many jobs."""
+    verb, noun = words
+    if matched != 0:
+        typer.echo(f"{noun} of {_many(matched)} requested")
+    elif isinstance(jobs, list):
+        command_base.say(f"fairlead: nothing to {verb}: none of these jobs is in a state for it")
+    else:
+        command_base.say("fairlead: no such jobs are known")
+
+
+def _many(count: int | None) -> str:
+    """None: the server could not count them in its time."""
+    return "an unknown number of jobs" if count is None else output_formats.many(count, "job")
+
+
+def _show(found: "Acted", verb: str) -> None:
+    """What a dry run says."""
+    typer.echo(f"would {verb} {_many(found.matched)}; nothing was done")
+    for job in found.sample:
+        typer.echo(f"  {job.id}  {job.state}  {job.job_set}")
+    more = (found.matched or 0) - len(found.sample)
+    if found.sample and more > 0:
+        typer.echo(f"  ... and {more:,} more")

@@ -1,0 +1,136 @@
+"""`fairlead logs ID`: what a job wrote."""
+
+import sys
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairlead.cli.support import command_base, job_selection, job_story, output_formats
+
+if TYPE_CHECKING:
+    from fairlead import Client, Filter
+
+
+class Stream(StrEnum):
+    """Which of a run's two outputs."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command(
+        "logs",
+        epilog=command_base.examples(
+            "fairlead logs trial-7 -f",
+            "fairlead logs --jobset sweep --state FAILED --stream stderr --tail 5",
+            "fairlead logs 0h01ja5y7d1s8xk2v4m6n8p0qr --stream stderr --tail 20",
+        ),
+    )(logs)
+
+
+@job_selection.filtered
+def logs(
+    context: typer.Context,
+    chosen: "Filter",
+    jobs: job_selection.Ids = None,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Wait for the run, and go on until it has ended.")
+    ] = False,
+    stream: Annotated[Stream, typer.Option(help="Which output.")] = Stream.STDOUT,
+    tail: Annotated[
+        int | None, typer.Option(min=0, help="Only this number of last lines.", metavar="NUMBER")
+    ] = None,
+    run: Annotated[
+        int | None, typer.Option(min=1, help="Of this run; the newest otherwise.", metavar="NUMBER")
+    ] = None,
+    container: Annotated[
+        str, typer.Option(help="The container; the default is the first one.", metavar="NAME")
+    ] = "",
+    limit: Annotated[
+        int, typer.Option(min=1, help="Of at most this number of jobs.", metavar="NUMBER")
+    ] = 100,
+) -> None:
+    """Print what jobs wrote: those named, or all that the options find.
+
+    Of several jobs, each line begins with the job's client id. With -f it waits for the run to
+    start (of one job).
+    """
+    from fairlead import NotFound
+
+    way_out = "`fairlead why JOB` says how a job stands; `fairlead get jobs` lists jobs"
+    with command_base.connect(context) as client, command_base.hint(way_out, NotFound):
+        wanted = _wanted(client, jobs, chosen, limit)
+        if follow and len(wanted) > 1:
+            command_base.fail("-f follows one job; name it")
+        for name, shown in wanted.items():
+            if follow:
+                _say_what_it_waits_for(client, name, run)
+            begin = f"{output_formats.harmless(shown)} | ".encode() if len(wanted) > 1 else b""
+            chunks = client.logs(
+                name,
+                follow=follow,
+                stream=stream.value,
+                tail=tail,
+                run=run,
+                container=container or None,
+            )
+            try:
+                _copy(chunks, begin)
+            except NotFound as error:
+                if len(wanted) == 1:
+                    raise
+                command_base.say(f"{shown}: {error}")
+
+
+def _wanted(
+    client: "Client", jobs: list[str] | None, chosen: "Filter", limit: int
+) -> dict[str, str]:
+    """The jobs by the name that the server understands, with the one to show."""
+    import msgspec
+
+    if jobs:
+        named = job_selection.jobs_of(client, jobs, chosen)
+        assert isinstance(named, list)
+        return dict(zip(named, jobs, strict=True))
+    if job_selection.is_empty(chosen):
+        command_base.fail("name jobs, or choose them with --jobset, --state, --label, ...")
+    if chosen.job_set is not None and chosen.queue is None:
+        queue, _ = job_selection.place(client, "", chosen.job_set)
+        chosen = msgspec.structs.replace(chosen, queue=queue)
+    found = output_formats.limited(client.iter_jobs(chosen, sort="submitted"), limit)
+    if not found:
+        command_base.fail("no such jobs", command_base.EXIT_JOBS_FAILED)
+    return {job.id: job.client_id or job.id for job in found}
+
+
+def _copy(chunks: Iterable[bytes], begin: bytes) -> None:
+    """Write the chunks, each line behind `begin`."""
+    out = sys.stdout.buffer
+    is_new = True
+    for chunk in chunks:
+        if begin:
+            lines = chunk.splitlines(keepends=True)
+            marked = [(begin if n or is_new else b"") + line for n, line in enumerate(lines)]
+            is_new = chunk.endswith(b"\n")
+            chunk = b"".join(marked)
+        out.write(chunk)
+        out.flush()
+    if begin and not is_new:
+        out.write(b"\n")
+        out.flush()
+
+
+def _say_what_it_waits_for(client: "Client", job_id: str, run: int | None) -> None:
+    """Return when the run may have written something; a terminal is shown every change."""
+    said = ""
+    for detail in client.watch_job(job_id):
+        if detail.may_have_log(run):
+            return
+        note = job_story.line(detail)
+        if not said or (note != said and command_base.is_terminal()):
+            command_base.say(f"fairlead: no output yet: {note}")
+        said = note

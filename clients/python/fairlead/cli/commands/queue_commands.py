@@ -1,0 +1,212 @@
+"""`fairlead queue create`, `get`, `list`, `update`, `delete`, `cordon`, `uncordon`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairlead.cli.support import command_base, job_selection, output_formats, quantity_texts
+
+if TYPE_CHECKING:
+    from fairlead import Queue
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", help="A label; may be repeated.", metavar="KEY=VALUE"),
+]
+Limits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit",
+        help="Most that its jobs of a class may hold: a fraction of the pool (0.5) or an amount"
+        " (64Gi). May be repeated.",
+        metavar="CLASS/RESOURCE=AMOUNT",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    group = typer.Typer(help="Make queues, change them, look at them.", no_args_is_help=True)
+    group.command(
+        "create",
+        epilog=command_base.examples(
+            "fairlead queue create vision",
+            "fairlead queue create vision --weight 2 --limit default/cpu=0.5 --label team=a",
+        ),
+    )(create)
+    group.command("get", epilog=command_base.examples("fairlead queue get vision"))(get)
+    group.command("list", epilog=command_base.examples("fairlead queue list -o name"))(list_all)
+    group.command(
+        "update",
+        epilog=command_base.examples(
+            "fairlead queue update vision --weight 3",
+            "fairlead queue update vision --limit high/memory=64Gi --remove-label team",
+        ),
+    )(update)
+    group.command("delete", epilog=command_base.examples("fairlead queue delete vision"))(delete)
+    group.command(
+        "cordon",
+        epilog=command_base.examples("fairlead queue cordon vision --reason 'wrong image'"),
+    )(cordon)
+    group.command("uncordon", epilog=command_base.examples("fairlead queue uncordon vision"))(
+        uncordon
+    )
+    app.add_typer(group, name="queue")
+
+
+def create(
+    context: typer.Context,
+    name: Name,
+    weight: Annotated[
+        float,
+        typer.Option(help="Its share, relative to those of other queues.", metavar="NUMBER"),
+    ] = 1.0,
+    label: Labels = None,
+    limit: Limits = None,
+) -> None:
+    """Make a queue."""
+    from fairlead import Conflict, Queue
+
+    wanted = Queue(
+        name=name,
+        weight=weight,
+        labels=job_selection.pairs(label or []),
+        limits=_limits(limit or []),
+    )
+    way_out = f"`fairlead queue update {name}` changes it; `fairlead queue get {name}` shows it"
+    with command_base.connect(context) as client, command_base.hint(way_out, Conflict):
+        made = client.create_queue(wanted)
+    typer.echo(f"queue {made.name} created (weight {made.weight:g})")
+
+
+def get(
+    context: typer.Context,
+    name: Name,
+    output_format: output_formats.FormatOption = output_formats.Format.YAML,
+) -> None:
+    """Show one queue."""
+    with command_base.connect(context) as client:
+        found = client.queue(name)
+    if output_format in (output_formats.Format.TABLE, output_formats.Format.NAME):
+        show([found], output_format)
+    else:
+        output_formats.thing(found, output_format)
+
+
+def list_all(
+    context: typer.Context, output_format: output_formats.FormatOption = output_formats.Format.TABLE
+) -> None:
+    """Show all queues."""
+    with command_base.connect(context) as client:
+        show(list(client.queues()), output_format)
+
+
+def update(
+    context: typer.Context,
+    name: Name,
+    weight: Annotated[float | None, typer.Option(help="Its new share.", metavar="NUMBER")] = None,
+    label: Labels = None,
+    remove_label: Annotated[
+        list[str] | None,
+        typer.Option(help="A label to take away; may be repeated.", metavar="KEY"),
+    ] = None,
+    limit: Limits = None,
+    remove_limits: Annotated[
+        bool, typer.Option("--remove-limits", help="Take all its limits away first.")
+    ] = False,
+) -> None:
+    """Change what is named, and leave the rest of the queue as it is."""
+    import msgspec
+
+    from fairlead.cli.support import differences
+
+    with command_base.connect(context) as client:
+        old = client.queue(name)
+        limits = {} if remove_limits else {key: dict(value) for key, value in old.limits.items()}
+        for class_name, amounts in _limits(limit or []).items():
+            limits.setdefault(class_name, {}).update(amounts)
+        labels = {**old.labels, **job_selection.pairs(label or [])}
+        for key in remove_label or ():
+            labels.pop(key, None)
+        new = msgspec.structs.replace(
+            old, weight=old.weight if weight is None else weight, limits=limits, labels=labels
+        )
+        if new != old:
+            client.replace_queue(new)
+    _report(name, differences.of(old, new))
+
+
+def delete(context: typer.Context, name: Name) -> None:
+    """Remove a queue that has no live jobs."""
+    from fairlead import Conflict
+
+    way_out = f"`fairlead cancel --queue {name}` cancels its jobs"
+    with command_base.connect(context) as client, command_base.hint(way_out, Conflict):
+        client.delete_queue(name)
+    typer.echo(f"queue {name} deleted")
+
+
+def cordon(
+    context: typer.Context,
+    name: Name,
+    reason: Annotated[str, typer.Option(help="Why, for whoever asks later.", metavar="TEXT")] = "",
+) -> None:
+    """Start nothing new of a queue; what runs goes on."""
+    with command_base.connect(context) as client:
+        client.cordon_queue(name, reason=reason)
+    typer.echo(f"queue {name} cordoned: none of its jobs will be started")
+
+
+def uncordon(context: typer.Context, name: Name) -> None:
+    """Let a queue go on."""
+    with command_base.connect(context) as client:
+        client.uncordon_queue(name)
+    typer.echo(f"queue {name} uncordoned")
+
+
+def show(queues: "list[Queue]", output_format: output_formats.Format) -> None:
+    """Print queues."""
+    columns: output_formats.Columns[Queue] = {
+        "NAME": lambda queue: queue.name,
+        "WEIGHT": lambda queue: f"{queue.weight:g}",
+        "CORDONED": lambda queue: quantity_texts.cordon(queue.cordoned, queue.reason),
+        "LIMITS": lambda queue: [
+            f"{class_name}/{resource}={amount}"
+            for class_name, amounts in queue.limits.items()
+            for resource, amount in amounts.items()
+        ],
+        "LABELS": lambda queue: queue.labels,
+    }
+    none = "No queues yet. `fairlead queue create NAME` makes one."
+    spare = ("LIMITS", "LABELS")
+    output_formats.items(queues, output_format, columns, lambda queue: queue.name, none, spare)
+
+
+def _report(name: str, changed: list[str]) -> None:
+    if not changed:
+        typer.echo(f"queue {name} unchanged")
+        return
+    typer.echo(f"queue {name} changed")
+    for line in changed:
+        output_formats.print_line(f"  {line}")
+
+
+def _limits(texts: list[str]) -> dict[str, dict[str, str | float]]:
+    """CLASS/RESOURCE=AMOUNT options as the API has them: a number is a fraction of the pool."""
+    made: dict[str, dict[str, str | float]] = {}
+    for place, text in job_selection.pairs(texts).items():
+        class_name, slash, resource = place.partition("/")
+        if not (class_name and slash and resource):
+            command_base.fail(f"{place!r} is not CLASS/RESOURCE, as in default/cpu=0.5")
+        made.setdefault(class_name, {})[resource] = _amount(text)
+    return made
+
+
+def _amount(text: str) -> str | float:
+    """A number between 0 and 1 is a fraction, anything else an amount."""
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if 0 <= number <= 1 else text

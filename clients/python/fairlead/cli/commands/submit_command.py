@@ -1,0 +1,180 @@
+"""`fairlead submit FILE`: jobs from YAML or JSON, as the API takes them."""
+
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairlead.cli.commands import watch_command
+from fairlead.cli.support import command_base, output_formats, recent_job_set, working_folder
+
+if TYPE_CHECKING:
+    from fairlead import Checked, Client, Submitted, SubmittedJob
+    from fairlead.cli.support.submission_files import Submission
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command(
+        "submit",
+        short_help="Submit the jobs of a file.",
+        epilog=command_base.examples(
+            "fairlead submit jobs.yaml --watch",
+            "fairlead submit jobs.yaml --dry-run",
+            "make-jobs | fairlead submit - --queue default --jobset nightly -o name",
+        ),
+    )(submit)
+
+
+def submit(
+    context: typer.Context,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="YAML or JSON file; - for standard input.")
+    ],
+    queue: Annotated[str, typer.Option(help="Queue, instead of the file's.", metavar="NAME")] = "",
+    jobset: Annotated[
+        str, typer.Option(help="Job set, instead of the file's.", metavar="NAME")
+    ] = "",
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Return when all jobs of the job set ended.")
+    ] = False,
+    show: Annotated[
+        bool, typer.Option("--watch", help="As --wait, with live counts meanwhile.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Have the server check the jobs, create nothing.")
+    ] = False,
+    working_dir: working_folder.FolderOption = "",
+    scratch: working_folder.ScratchOption = False,
+    output_format: output_formats.FormatOption = output_formats.Format.TABLE,
+) -> None:
+    """Submit the jobs of a file.
+
+    The file holds {queue, jobSet, defaults, jobs: [...]}, or several such documents. With --wait
+    or --watch the exit code is 1 when one of the submitted jobs did not succeed. Where jobs run on
+    this machine as the same user, those without a `workingDir` start in the current folder.
+    """
+    from fairlead import Conflict, Invalid
+    from fairlead.cli.support import submission_files
+
+    found = [submission_files.placed(item, queue, jobset) for item in submission_files.read(file)]
+    way_out = "every fault is listed with its place; `--dry-run` checks without creating"
+    other = "a client id names one job: has the file changed, or the folder that you submit from?"
+    with (
+        command_base.connect(context) as client,
+        command_base.hint(way_out, Invalid),
+        command_base.hint(other, Conflict),
+    ):
+        location = client.location()
+        folder = working_folder.choose(location, working_dir, scratch)
+        found = [working_folder.fill(item, location, folder) for item in found]
+        if any(job.get("image") for item in found for job in (item.defaults or {}, *item.jobs)):
+            working_folder.warn_of_image(location)
+        if dry_run:
+            for item in found:
+                done = client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
+                _report_check(item, done)
+            return
+        sent = _submit_all(client, found, output_format)
+        if (wait or show) and not all(_wait(client, sent, show)):
+            raise typer.Exit(command_base.EXIT_JOBS_FAILED)
+
+
+def _submit_all(
+    client: "Client", found: "list[Submission]", output_format: output_formats.Format
+) -> "list[tuple[Submission, Submitted]]":
+    """Submit all or nothing of several documents, as far as the server can tell before."""
+    if len(found) > 1:
+        for item in found:
+            client.check(item.queue, item.job_set, item.jobs, defaults=item.defaults)
+    sent: list[tuple[Submission, Submitted]] = []
+    try:
+        for item in found:
+            sent.append((item, _submit(client, item)))
+    finally:
+        if sent:
+            _report(sent, output_format)
+    return sent
+
+
+def _submit(client: "Client", item: "Submission") -> "Submitted":
+    """Submit it; what takes several requests shows how far it is."""
+    from fairlead.calls import submission_batches
+
+    whole = len(item.jobs)
+
+    def on_progress(taken: int) -> None:
+        if whole > submission_batches.JOBS_MAX:
+            command_base.progress(taken, whole)
+
+    done = client.submit(
+        item.queue, item.job_set, item.jobs, defaults=item.defaults, on_progress=on_progress
+    )
+    recent_job_set.save(client.server.url, item.queue, item.job_set, done.position)
+    return done
+
+
+def _report(
+    sent: "list[tuple[Submission, Submitted]]", output_format: output_formats.Format
+) -> None:
+    if output_format is output_formats.Format.TABLE:
+        for item, done in sent:
+            known = sum(job.duplicate for job in done.jobs)
+            were = "it was" if len(done.jobs) == 1 else f"{known} of them were"
+            note = f" ({were} there already)" if known else ""
+            typer.echo(
+                f"submitted {output_formats.many(len(done.jobs), 'job')} to {item.place}{note}"
+            )
+        return
+    jobs: list[SubmittedJob] = [job for _, done in sent for job in done.jobs]
+    output_formats.items(jobs, output_format, {}, lambda job: job.id, "")
+
+
+def _report_check(item: "Submission", done: "Checked") -> None:
+    jobs = output_formats.many(len(done.jobs), "job")
+    typer.echo(f"{jobs} for {item.place} can be submitted; nothing was created")
+    stuck = [(at, job) for at, job in enumerate(done.jobs) if job.feasible is False]
+    for at, job in stuck[: command_base.FAULTS_SHOWN_MAX]:
+        name = item.jobs[at].get("clientId") or f"/jobs/{at}"
+        command_base.say(f"{name} could run nowhere now: {job.why or 'no node is large enough'}")
+    if len(stuck) > command_base.FAULTS_SHOWN_MAX:
+        command_base.say(f"... and {len(stuck) - command_base.FAULTS_SHOWN_MAX} more")
+
+
+def _wait(client: "Client", sent: "list[tuple[Submission, Submitted]]", show: bool) -> list[bool]:
+    """Which submissions succeeded as a whole."""
+    outcomes = []
+    for item, done in sent:
+        try:
+            outcomes.append(_succeeded(client, item, done, show))
+        except KeyboardInterrupt:
+            place = shlex.join((item.queue, item.job_set))
+            ends = shlex.join(("--queue", item.queue, "--jobset", item.job_set))
+            command_base.say(
+                f"\nfairlead: the jobs go on: `fairlead watch {place}` looks at them again,"
+                f" `fairlead cancel {ends}` ends them"
+            )
+            raise
+    return outcomes
+
+
+def _succeeded(client: "Client", item: "Submission", done: "Submitted", show: bool) -> bool:
+    """Wait for the job set; whether all the jobs of this submission succeeded."""
+    from fairlead import Filter
+
+    if show:
+        ended = watch_command.follow(client, item.queue, item.job_set, after=done.position)
+    else:
+        ended = client.wait(item.queue, item.job_set, after=done.position)
+    if not ended.bad:
+        return True
+    ids = {job.id for job in done.jobs}
+    states = tuple(state for state in ended.states if state in watch_command.BAD)
+    found = client.iter_jobs(Filter(queue=item.queue, job_set=item.job_set, states=states))
+    bad = [job for job in found if job.id in ids]
+    for job in bad[: command_base.FAULTS_SHOWN_MAX]:
+        name = job.client_id or job.id
+        command_base.say(f"{name}: {job.state}{': ' + job.reason if job.reason else ''}")
+    if len(bad) > command_base.FAULTS_SHOWN_MAX:
+        command_base.say(f"... and {len(bad) - command_base.FAULTS_SHOWN_MAX} more")
+    return not bad

@@ -1,0 +1,252 @@
+"""What all commands share: the server to ask, exit codes, and errors as sentences with a hint."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
+
+import typer
+
+from fairlead.cli.support import output_formats
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fairlead import AsyncClient, Client, Retries
+    from fairlead.discovery import Server
+
+EXIT_JOBS_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_REFUSED: Final = 3
+EXIT_UNREACHABLE: Final = 4
+EXIT_INTERRUPTED: Final = 130
+EXIT_PIPE: Final = 141
+"""Whoever read our output stopped reading, as shells say it of programs that a signal ended."""
+
+FAULTS_SHOWN_MAX: Final = 20
+
+
+class Said:
+    """What was said before the command: which server to ask."""
+
+    def __init__(self, server: str | None, context: str | None) -> None:
+        self.server = server
+        self.context = context
+
+    def read_cluster(self) -> dict[str, object]:
+        """What the server has now, as JSON values, for commands of other packages."""
+        from fairlead import Client
+        from fairlead.cli.support import cluster_export
+
+        found = self.find()
+        with Client(found, retries=retries(found)) as client:
+            return cluster_export.read_cluster(client)
+
+    def find(self) -> "Server":
+        """The server that the options, the environment or the files name."""
+        from fairlead import discovery
+
+        return discovery.find(os.environ, server=self.server, context=self.context)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib import metadata
+
+        typer.echo(f"fairlead {metadata.version('fairlead')}")
+        raise typer.Exit
+
+
+def options(
+    context: typer.Context,
+    server: Annotated[
+        str,
+        typer.Option(help="Address of the server, instead of the one found.", metavar="URL"),
+    ] = "",
+    context_name: Annotated[
+        str,
+        typer.Option(
+            "--context", help="A server of the configuration file, by name.", metavar="NAME"
+        ),
+    ] = "",
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and end.", callback=_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Options before the command."""
+    if server and context_name:
+        fail("say either --server or --context, not both")
+    context.obj = Said(server or None, context_name or None)
+
+
+def find(context: typer.Context, data: "Path | None" = None) -> "Server":
+    """The server that the options, the environment or the files name; `data`: that of a folder."""
+    from fairlead import discovery
+
+    if data is not None:
+        return discovery.of_data_folder(data)
+    said = context.find_root().obj
+    assert isinstance(said, Said)
+    return said.find()
+
+
+def connect(context: typer.Context, data: "Path | None" = None) -> AbstractContextManager["Client"]:
+    """A client of the server that `find` finds."""
+    from fairlead import Client
+
+    found = find(context, data)
+    client = Client(found, retries=retries(found))
+    _expect_recent(client)
+    return client
+
+
+def connect_async(context: typer.Context) -> AbstractAsyncContextManager["AsyncClient"]:
+    """As `connect`."""
+    from fairlead import AsyncClient
+
+    found = find(context)
+    client = AsyncClient(found, retries=retries(found))
+    _expect_recent(client)
+    return client
+
+
+def _expect_recent(client: "Client | AsyncClient") -> None:
+    """Let reads see what another `fairlead` of this user has just submitted."""
+    from fairlead.cli.support import recent_job_set
+
+    known = recent_job_set.load(client.server.url)
+    if known is not None and known.is_fresh:
+        client.expect(known.queue, known.job_set, known.position)
+
+
+def retries(server: "Server") -> "Retries":
+    """Many for a server that restarts, few for an address without a server."""
+    from fairlead import Retries
+
+    return Retries(unmet_attempts_max=7 if server.is_kept else 3)
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def say(text: str) -> None:
+    """A line for people, on stderr."""
+    typer.echo(output_formats.harmless(text), err=True)
+
+
+def progress(done: int, total: int) -> None:
+    """How far something is, for people at a terminal: one line that is written over."""
+    if is_terminal():
+        typer.echo(f"\r{done:,} of {total:,}", err=True, nl=done >= total)
+
+
+def fail(text: str, code: int = EXIT_USAGE) -> NoReturn:
+    """End the command with a message."""
+    say(f"fairlead: {text}")
+    raise typer.Exit(code)
+
+
+def confirm(question: str, refusal: str, yes: bool) -> None:
+    """Ask whoever sits at the terminal; without one, only a `--yes` will do."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        fail(f"{refusal}; say --yes to do so")
+    if not typer.confirm(question, err=True):
+        raise typer.Exit(EXIT_USAGE)
+
+
+@contextmanager
+def hint(text: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Where an error of one of these kinds comes out of the block, this is the way out."""
+    try:
+        yield
+    except kinds as error:
+        error.add_note(text)
+        raise
+
+
+def guard(command: Callable[[], object]) -> int:
+    """Run a command; what it raises becomes a message and an exit code."""
+    try:
+        command()
+    except SystemExit as end:
+        return _code(end)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except OSError as error:  # what it reads says so itself: this is stdout
+        say(f"fairlead: the output cannot be written: {error.strerror or error}")
+        hang_up()
+        return EXIT_USAGE
+    except Exception as error:
+        message = explain(error)
+        if message is None:
+            raise
+        text, code = message
+        say(text)
+        return code
+    return 0
+
+
+def _code(end: SystemExit) -> int:
+    if isinstance(end.__context__, BrokenPipeError):
+        return hang_up()
+    if end.code is None or isinstance(end.code, int):
+        return end.code or 0
+    say(str(end.code))
+    return EXIT_USAGE
+
+
+def hang_up() -> int:
+    """Nobody reads our output any more: what is still to be written goes nowhere. The exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    return EXIT_PIPE
+
+
+def explain(error: Exception) -> tuple[str, int] | None:
+    """What to tell the user of this error, and the exit code; None for what is our mistake."""
+    from fairlead import errors
+    from fairlead.cli.support import error_hints
+
+    if not isinstance(error, errors.FairleadError):
+        return None
+    text = f"fairlead: {error}"
+    code = EXIT_USAGE
+    match error:
+        case errors.Refused():
+            text, code = _refusal(error), EXIT_REFUSED
+        case errors.NoServer() | errors.ServerUnreachable() | errors.UnexpectedAnswer():
+            code = EXIT_UNREACHABLE
+        case errors.WaitTimeout():
+            code = EXIT_JOBS_FAILED
+        case _:
+            code = EXIT_USAGE
+    way_out = error_hints.of(error)
+    return (f"{text}\nhint: {way_out}" if way_out else text), code
+
+
+def _refusal(error: Exception) -> str:
+    from fairlead import errors
+
+    assert isinstance(error, errors.Refused)
+    problem = error.problem
+    said = [text for text in (problem.title, problem.detail) if text]
+    lines = [f"fairlead: {': '.join(said) or f'HTTP status {problem.status}'}"]
+    faults = problem.errors
+    lines += [f"  {fault.pointer}: {fault.detail}" for fault in faults[:FAULTS_SHOWN_MAX]]
+    if len(faults) > FAULTS_SHOWN_MAX:
+        lines.append(f"  ... and {len(faults) - FAULTS_SHOWN_MAX} more")
+    if error.accepted:
+        lines.append(f"  ({len(error.accepted)} jobs of earlier requests were accepted)")
+    return "\n".join(lines)
+
+
+def is_terminal() -> bool:
+    """Whether progress may be drawn on stderr."""
+    return sys.stderr.isatty()

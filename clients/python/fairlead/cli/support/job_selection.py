@@ -1,0 +1,154 @@
+"""Which jobs a command is about: ids, or options that filter, the same for all commands."""
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from fairlead.cli.support import command_base
+
+if TYPE_CHECKING:
+    from fairlead import Client, Filter
+
+JOB_HELP: Final = "An id, a client id of the job set, or QUEUE/JOBSET/CLIENTID."
+Ids = Annotated[list[str] | None, typer.Argument(metavar="JOB", help=JOB_HELP)]
+OneJob = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP)]
+OfQueue = Annotated[str, typer.Option("--queue", help="The queue of a client id.", metavar="NAME")]
+OfJobSet = Annotated[
+    str,
+    typer.Option(
+        "--jobset", help="The job set of a client id; else the last one used.", metavar="NAME"
+    ),
+]
+_ID: Final = re.compile(r"[0-9abcdefghjkmnpqrstvwxyz]{28}")
+Queue = Annotated[str, typer.Option(help="Jobs of this queue.", metavar="NAME")]
+JobSet = Annotated[str, typer.Option(help="Only this job set.", metavar="NAME")]
+States = Annotated[
+    list[str] | None,
+    typer.Option("--state", help="Only in this state; may be repeated.", metavar="STATE"),
+]
+Classes = Annotated[
+    list[str] | None,
+    typer.Option("--class", help="Only of this priority class; may be repeated.", metavar="NAME"),
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", help="Only with this label; may be repeated.", metavar="KEY=VALUE"),
+]
+Cluster = Annotated[str, typer.Option(help="Only on this cluster.", metavar="NAME")]
+Node = Annotated[str, typer.Option(help="Only on this node.", metavar="NAME")]
+
+
+def filtered(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options that filter jobs; it gets what they say as `chosen`."""
+    filters = inspect.signature(where).parameters
+    own = inspect.signature(command)
+    parameters = [each for each in own.parameters.values() if each.name != "chosen"]
+
+    def with_options(**given: Any) -> None:  # whatever the options are
+        chosen = where(**{name: given.pop(name) for name in filters})
+        command(chosen=chosen, **given)
+
+    merged = [*parameters, *filters.values()]
+    with_options.__name__ = command.__name__
+    with_options.__doc__ = command.__doc__
+    with_options.__annotations__ = {each.name: each.annotation for each in merged}
+    with_options.__dict__["__signature__"] = own.replace(
+        parameters=[each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in merged]
+    )
+    return with_options
+
+
+def where(
+    queue: Queue = "",
+    jobset: JobSet = "",
+    state: States = None,
+    class_: Classes = None,
+    label: Labels = None,
+    cluster: Cluster = "",
+    node: Node = "",
+) -> "Filter":
+    """What the options say."""
+    from fairlead import Filter
+    from fairlead.models.job_models import STATES
+
+    states = tuple(part.upper() for text in state or () for part in text.split(",") if part)
+    for word in states:
+        if word not in STATES:
+            command_base.fail(f"{word!r} is no state; there are {', '.join(STATES)}")
+    return Filter(
+        queue=queue or None,
+        job_set=jobset or None,
+        states=states,
+        classes=tuple(class_ or ()),
+        labels=pairs(label or []),
+        cluster=cluster or None,
+        node=node or None,
+    )
+
+
+def pairs(texts: list[str]) -> dict[str, str]:
+    """KEY=VALUE options as a mapping."""
+    made = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            command_base.fail(f"{text!r} is not KEY=VALUE")
+        made[key] = value
+    return made
+
+
+def is_empty(chosen: "Filter") -> bool:
+    """Whether no option restricts anything."""
+    from fairlead import Filter
+
+    return chosen == Filter()
+
+
+def jobs_of(client: "Client", texts: list[str] | None, chosen: "Filter") -> "list[str] | Filter":
+    """What an action is about: jobs by name (then a filter's queue and job set are theirs), or a
+    filter with a queue.
+    """
+    from fairlead import Filter
+
+    if texts:
+        if chosen != Filter(queue=chosen.queue, job_set=chosen.job_set):
+            command_base.fail(
+                "say which jobs: either their names or options like --state, not both"
+            )
+        return named(client, texts, chosen.queue or "", chosen.job_set or "")
+    if chosen.queue is None:
+        command_base.fail(
+            "say which jobs: either ids, or --queue NAME (and --jobset, --state, --label)"
+        )
+    return chosen
+
+
+def named(client: "Client", texts: list[str], queue: str = "", job_set: str = "") -> list[str]:
+    """What the server calls these jobs: an id, or `queue/jobSet/clientId`."""
+    return [_reference(client, text, queue, job_set) for text in texts]
+
+
+def _reference(client: "Client", text: str, queue: str, job_set: str) -> str:
+    if _ID.fullmatch(text) or (text.count("/") > 1 and not (queue or job_set)):
+        return text
+    if "/" in text:
+        command_base.fail(f"{text!r}: name a job whose client id has a slash by its id")
+    queue, job_set = place(client, queue, job_set)
+    return f"{queue}/{job_set}/{text}"
+
+
+def place(client: "Client", queue: str, job_set: str) -> tuple[str, str]:
+    """Queue and job set of a client id: as they are given, else those used last."""
+    from fairlead.cli.support import recent_job_set
+
+    known = recent_job_set.load(client.server.url)
+    if not job_set:
+        if known is None or queue not in ("", known.queue):
+            command_base.fail("name the job set: --jobset NAME, or QUEUE/JOBSET/CLIENTID")
+        return known.queue, known.job_set
+    if not queue:
+        queue = known.queue if known is not None and known.job_set == job_set else "default"
+    return queue, job_set

@@ -1,0 +1,133 @@
+"""What happened to a job, in sentences made from the server's record of it. Pure."""
+
+import datetime
+import shlex
+from typing import TYPE_CHECKING
+
+from fairlead.cli.support import output_formats
+
+if TYPE_CHECKING:
+    from fairlead import JobDetail, Run, Why
+
+
+def line(detail: "JobDetail") -> str:
+    """The state and why, in one line."""
+    said = reason(detail)
+    if not said and detail.state == "RUNNING" and detail.node:
+        said = f"on {detail.node}"
+    return f"{detail.state}: {said}" if said else detail.state
+
+
+def reason(detail: "JobDetail") -> str:
+    """Why it is in its state, if there is anything to say."""
+    if detail.why is not None:
+        return detail.why.sentence
+    return _sentence(detail.reason or detail.message or "")
+
+
+def of(detail: "JobDetail", now: datetime.datetime) -> list[str]:
+    """The whole story: the state first, then how it came to be so, then what would help."""
+    told = [line(detail)]
+    if detail.stopping:
+        told.append(f"It is being stopped: {_why_it_stops(detail)}.")
+    if detail.why is not None:
+        told += _waiting(detail, detail.why)
+    told.append(f"It was submitted {_ago(detail.submitted, now)} as {_name(detail)}.")
+    for run in sorted(detail.runs, key=lambda run: run.run):
+        told.append(_run(run, now))
+    if detail.has_ended and not detail.runs:
+        told.append(f"It never ran, and ended {_ago(detail.ended, now)}.")
+    if detail.superseded_by:
+        told.append(f"It was submitted again as job {detail.superseded_by}.")
+    return told + _help(detail)
+
+
+def _why_it_stops(detail: "JobDetail") -> str:
+    newest = max(detail.runs, key=lambda run: run.run, default=None)
+    if detail.stopping == "preempt" and newest is not None and newest.reason:
+        return newest.reason.rstrip(".")
+    return f"{detail.stopping} was asked for"
+
+
+def _waiting(detail: "JobDetail", why: "Why") -> list[str]:
+    told = []
+    for reason, nodes in (why.nodes or {}).items():
+        told.append(f"  {output_formats.many(nodes, 'node')}: {reason}")
+    for job_id, state in (why.dependencies or {}).items():
+        told.append(f"  {(why.client_ids or {}).get(job_id, job_id)}: {state}")
+    if detail.position_in_queue and why.code not in ("hold", "dependencies", "startAfter"):
+        told.append(f"This job is {_place(detail.position_in_queue)} in queue {detail.queue}.")
+    return told
+
+
+def _place(position: str) -> str:
+    """Say "4th", or "10001st or later" where the server has not counted further."""
+    number = int(position.rstrip("+"))
+    ending = (
+        "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
+    return f"{number}{ending}{' or later' if position.endswith('+') else ''}"
+
+
+def _name(detail: "JobDetail") -> str:
+    name = f"{detail.client_id} of " if detail.client_id else "a job of "
+    return f"{name}{detail.queue}/{detail.job_set}"
+
+
+def _run(run: "Run", now: datetime.datetime) -> str:
+    where = f"on {run.node}" if run.node else "on no node yet"
+    if run.cluster and run.node and run.cluster != run.node:
+        where += f" of {run.cluster}"
+    text = f"Run {run.run} was placed {where} {_ago(run.leased, now)}"
+    if run.running is None:
+        text += ", and did not start" if run.ended else ", and has not started yet"
+    else:
+        text += f", started {_between(run.leased, run.running)} later"
+        text += (
+            f", ran for {_between(run.running, run.ended)}"
+            if run.ended
+            else f", and has run for {output_formats.age(run.running, now)}"
+        )
+    if run.ended is None:
+        return f"{text}."
+    text += f", and ended as {run.state}"
+    because = run.reason or run.message or ""
+    if run.exit_code is not None and "exit code" not in because:
+        text += f" with exit code {run.exit_code}"
+    if run.preempted_for and run.preempted_for not in because:
+        because += f"{'; ' if because else ''}it was preempted ({run.preempted_for})"
+    return f"{text}: {because.rstrip('.')}." if because else f"{text}."
+
+
+def _help(detail: "JobDetail") -> list[str]:
+    """What one may want to type next."""
+    match detail.state:
+        case "QUEUED" if detail.why is not None and detail.why.code == "hold":
+            return [f"`fairlead release {_typed(detail)}` lets it go."]
+        case "FAILED" if detail.runs:
+            return [f"`fairlead logs {_typed(detail)}` shows what it wrote."]
+        case _:
+            return []
+
+
+def _typed(detail: "JobDetail") -> str:
+    """How to name it on a command line: by its client id if a shell takes that as it is."""
+    name = f"{detail.queue}/{detail.job_set}/{detail.client_id}"
+    is_plain = detail.client_id and "/" not in detail.client_id and shlex.quote(name) == name
+    return name if is_plain else detail.id
+
+
+def _sentence(text: str) -> str:
+    """With a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
+
+
+def _ago(time: str | None, now: datetime.datetime) -> str:
+    return f"{output_formats.age(time, now)} ago" if time else "some time ago"
+
+
+def _between(begin: str | None, end: str | None) -> str:
+    if begin is None or end is None:
+        return "some time"
+    parse = datetime.datetime.fromisoformat
+    return output_formats.span((parse(end) - parse(begin)).total_seconds())

@@ -1,0 +1,287 @@
+"""Printing lists and single things as a table, JSON, YAML or names.
+
+Tables are plain columns. Piped, they are as wide as they need to be, for `grep` and `awk`; on a
+terminal they fit its width: long cells are cut, and columns that matter less are left out.
+"""
+
+import datetime
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from itertools import islice
+from typing import Annotated, Final, TypeVar
+
+import typer
+
+T = TypeVar("T")
+
+GAP: Final = "   "
+CELL_MIN: Final = 9
+"""So much of a cell is always shown."""
+
+COLOURS: Final = {
+    "QUEUED": "yellow",
+    "LEASED": "cyan",
+    "PENDING": "cyan",
+    "RUNNING": "blue",
+    "SUCCEEDED": "green",
+    "FAILED": "red",
+    "CANCELLED": "magenta",
+    "PREEMPTED": "magenta",
+    "REJECTED": "red",
+}
+"""Of a job's states, and of the runs' that have the same names."""
+
+
+class Format(StrEnum):
+    """How to print."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+
+class WideFormat(StrEnum):
+    """How to print a list of jobs; `wide`: a table of all columns, never cut."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+    @property
+    def plain(self) -> Format:
+        """How to print it, however wide."""
+        return Format.TABLE if self is WideFormat.WIDE else Format(self.value)
+
+
+WideFormatOption = Annotated[
+    WideFormat,
+    typer.Option("-o", "--output", help="How to print: table, wide, json, yaml or name."),
+]
+FormatOption = Annotated[
+    Format, typer.Option("-o", "--output", help="How to print: table, json, yaml or name.")
+]
+Columns = Mapping[str, Callable[[T], object]]
+"""Heading -> what stands below it."""
+
+
+def items(
+    found: Iterable[T],
+    output: Format,
+    columns: Columns[T],
+    name: Callable[[T], str],
+    none: str,
+    spare: Sequence[str] = (),
+    *,
+    is_wide: bool = False,
+) -> None:
+    """Print a list. `none` is said on stderr when a table would be empty.
+
+    `spare`: headings of columns that are left out of a table that is too wide, these first.
+    `is_wide`: a table may be wider than the terminal.
+    """
+    match output:
+        case Format.TABLE:
+            rows = [[_cell(value(item)) for value in columns.values()] for item in found]
+            if rows:
+                table(list(columns), rows, None if is_wide else terminal_columns(), spare)
+            else:
+                typer.echo(none, err=True)
+        case Format.NAME:
+            for item in found:
+                typer.echo(name(item))
+        case Format.JSON | Format.YAML:
+            thing([_plain(item) for item in found], output)
+
+
+def thing(value: object, output: Format) -> None:
+    """Print one thing as JSON or YAML."""
+    plain = _plain(value)
+    if output is Format.YAML:
+        import yaml
+
+        text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)
+        typer.echo(text.rstrip("\n"))
+    else:
+        import msgspec
+
+        typer.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2))
+
+
+def line(value: object) -> None:
+    """Print one thing as one line of JSON."""
+    import msgspec
+
+    typer.echo(msgspec.json.encode(_plain(value)))
+
+
+def print_line(text: str) -> None:
+    """Print one line, which may contain text from users."""
+    typer.echo(harmless(text.replace("\n", " ")))
+
+
+def terminal_columns() -> int | None:
+    """How wide stdout is if it is a terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    columns_max: int | None = None,
+    spare: Sequence[str] = (),
+) -> None:
+    """Print columns, cut to `columns_max` characters if it is given."""
+    whole = [list(column) for column in zip(headings, *rows, strict=True)]
+    if columns_max is not None:
+        whole = _drop_spare_columns(whole, columns_max, spare)
+    widths = [max(map(_width, column)) for column in whole]
+    if columns_max is not None:
+        _narrow(widths, columns_max)
+    coloured = _is_coloured()
+    for row in zip(*whole, strict=True):
+        cells = [_fitted(cell, width) for cell, width in zip(row, widths, strict=True)]
+        cells[-1] = cells[-1].rstrip()
+        typer.echo(GAP.join(map(_painted, cells) if coloured else cells).rstrip())
+
+
+def fields(pairs: Iterable[tuple[str, object]]) -> None:
+    """Print named values below one another, without those that are absent."""
+    shown = [(name, _cell(value)) for name, value in pairs if value not in (None, "", {}, (), [])]
+    width = max((len(name) for name, _ in shown), default=0) + 2
+    for name, value in shown:
+        typer.echo(f"{name + ':':<{width}} {value}".rstrip())
+
+
+def limited(found: Iterable[T], limit: int) -> list[T]:
+    """The first ones; says so when there are more."""
+    iterator = iter(found)
+    shown = list(islice(iterator, limit))
+    if len(shown) == limit and next(iterator, None) is not None:
+        typer.echo(f"(the first {limit}; more with --limit)", err=True)
+    return shown
+
+
+def age(time: str | None, now: datetime.datetime) -> str:
+    """How long ago that was, in one unit and the next: 45s, 3m20s, 5h12m, 12d4h."""
+    if time is None:
+        return ""
+    return span((now - datetime.datetime.fromisoformat(time)).total_seconds())
+
+
+def span(seconds: float) -> str:
+    """A duration in its largest unit and the next one: `2h5m`."""
+    s = max(0, int(seconds))
+    if s < 60:
+        return f"{s}s"
+    if s < 3600:
+        return f"{s // 60}m{s % 60}s"
+    if s < 86400:
+        return f"{s // 3600}h{s % 3600 // 60}m"
+    return f"{s // 86400}d{s % 86400 // 3600}h"
+
+
+def many(count: int, noun: str) -> str:
+    """`1 job`, `2 jobs`, `1,000 jobs`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _drop_spare_columns(
+    columns: list[list[str]], columns_max: int, spare: Sequence[str]
+) -> list[list[str]]:
+    """Without the spare columns that do not fit, however much the others are cut."""
+    left = list(columns)
+    for heading in spare:
+        least = sum(min(max(map(_width, column)), _least(column)) for column in left)
+        if least + len(GAP) * (len(left) - 1) <= columns_max:
+            break
+        left = [column for column in left if column[0] != heading]
+    return left
+
+
+def _least(column: Sequence[str]) -> int:
+    """Names that one has to type again are never cut, nor are numbers that say nothing in part."""
+    if column[0] in ("ID", "NAME", "STATE", "USED"):
+        return max(map(_width, column))
+    return max(CELL_MIN, _width(column[0]))
+
+
+def _narrow(widths: list[int], columns_max: int) -> None:
+    """Take from the widest columns, down to `CELL_MIN`; the first, with the ids, stays whole."""
+    over = sum(widths) + len(GAP) * (len(widths) - 1) - columns_max
+    for _ in range(over):
+        at = max(range(1, len(widths)), key=lambda each: (widths[each], each), default=0)
+        if at == 0 or widths[at] <= CELL_MIN:
+            return
+        widths[at] -= 1
+
+
+def _is_coloured() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _painted(cell: str) -> str:
+    """A state in its colour; anything else as it is."""
+    word = cell.split(" ", 1)[0]
+    colour = COLOURS.get(word)
+    return cell if colour is None else typer.style(cell, fg=colour)
+
+
+def _width(cell: str) -> int:
+    """In places of a terminal: some characters take two."""
+    if cell.isascii():
+        return len(cell)
+    from rich.cells import cell_len
+
+    return cell_len(cell)
+
+
+def _fitted(cell: str, width: int) -> str:
+    has = _width(cell)
+    if has <= width:
+        return cell + " " * (width - has)
+    if cell.isascii():
+        return cell[: width - 1] + "…"
+    from rich.cells import set_cell_size
+
+    return set_cell_size(cell, width - 1) + "…"
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case dict():
+            return ", ".join(f"{key}={inner}" for key, inner in value.items())
+        case list() | tuple():
+            return ", ".join(map(_cell, value))
+        case _:
+            return harmless(" ".join(str(value).split()))
+
+
+def harmless(text: str) -> str:
+    """What somebody else wrote must not steer this terminal; lines stay lines."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else "\N{REPLACEMENT CHARACTER}"
+        for letter in text
+    )
+
+
+def _plain(value: object) -> object:
+    """As the API would write it, without what is absent."""
+    import msgspec
+
+    builtin = msgspec.to_builtins(value)
+    if isinstance(value, msgspec.Struct):
+        assert isinstance(builtin, dict)
+        return {key: inner for key, inner in builtin.items() if inner not in (None, "", [], {})}
+    return builtin

@@ -1,0 +1,131 @@
+"""Reading what `fairlead submit` is given: YAML or JSON, one or several submissions."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from fairlead.errors import FairleadError
+
+FILE_BYTES_MAX: Final = 512 * 2**20
+
+
+class Unreadable(FairleadError):
+    """The file is not a submission; the message says why."""
+
+
+class Submission(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """The body of a submit request; what the jobs hold is left to the server to judge."""
+
+    jobs: list[dict[str, object]]
+    queue: str = ""
+    job_set: str = ""
+    defaults: dict[str, object] | None = None
+
+    @property
+    def place(self) -> str:
+        """Queue and job set, for people."""
+        return f"{self.queue}/{self.job_set}"
+
+
+def read(file: str) -> list[Submission]:
+    """The submissions of a file, or of standard input for `-`. Raises `Unreadable`."""
+    return [_submission(file, document) for document in load(file)]
+
+
+def load(file: str) -> list[object]:
+    """The documents of a YAML or JSON file, or of standard input for `-`. Raises `Unreadable`."""
+    return _documents(file, _bytes(file))
+
+
+def placed(submission: Submission, queue: str, job_set: str) -> Submission:
+    """With queue and job set from the command line, if given. Raises `Unreadable` without one."""
+    filled = msgspec.structs.replace(
+        submission, queue=queue or submission.queue, job_set=job_set or submission.job_set
+    )
+    for value, key, option in (
+        (filled.queue, "queue", "queue"),
+        (filled.job_set, "jobSet", "jobset"),
+    ):
+        if not value:
+            raise Unreadable(f"The file names no {key}; add it there, or say --{option} NAME.")
+    if not filled.jobs:
+        raise Unreadable(f"There is no job for {filled.place} in the file.")
+    return filled
+
+
+def called(file: str) -> str:
+    """The file as a message names it."""
+    return "standard input" if file == "-" else file
+
+
+def _bytes(file: str) -> bytes:
+    try:
+        if file == "-":
+            text = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
+        else:
+            with Path(file).open("rb") as opened:
+                text = opened.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise Unreadable(f"{called(file)} cannot be read: {error.strerror}") from error
+    if len(text) > FILE_BYTES_MAX:
+        raise Unreadable(
+            f"{called(file)} is larger than {FILE_BYTES_MAX >> 20} MiB; cut it into several."
+        )
+    return text
+
+
+def _documents(file: str, text: bytes) -> list[object]:
+    if text.lstrip()[:1] == b"{":
+        try:
+            found = msgspec.json.decode(text)
+            _check_keys(text, found)
+            return [found]
+        except _Twice as error:
+            raise Unreadable(f"{called(file)} is not valid JSON: {error}") from error
+        except msgspec.DecodeError as error:
+            if file.endswith(".json"):
+                raise Unreadable(f"{called(file)} is not valid JSON: {error}") from error
+    from fairlead.cli.support import yaml_reader
+
+    try:
+        found = yaml_reader.documents(text)
+    except yaml_reader.Unreadable as error:
+        raise Unreadable(f"{called(file)} is not valid YAML: {error}") from error
+    if not found:
+        raise Unreadable(f"{called(file)} is empty.")
+    return found
+
+
+class _Twice(ValueError):
+    """An object has a key twice."""
+
+
+def _check_keys(text: bytes, found: object) -> None:
+    """Raise `_Twice` where parsers differ in what they take. Only a text that has other colons
+    than what was read of it is read once more, with a look at every key.
+    """
+    if text.count(b":") != msgspec.json.encode(found).count(b":"):
+        json.loads(text, object_pairs_hook=_refuse_duplicate_keys)
+
+
+def _refuse_duplicate_keys(pairs: list[tuple[str, object]]) -> None:
+    keys = set()
+    for key, _ in pairs:
+        if key in keys:
+            raise _Twice(f"the key {key!r} is there twice")
+        keys.add(key)
+
+
+def _submission(file: str, document: object) -> Submission:
+    try:
+        return msgspec.convert(document, Submission)
+    except msgspec.ValidationError as error:
+        raise Unreadable(
+            f"{called(file)} is not understood: {error}. Expected are queue, jobSet, jobs and"
+            " perhaps defaults."
+        ) from error

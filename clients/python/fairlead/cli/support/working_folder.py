@@ -1,0 +1,78 @@
+"""The folder that commands start in: the caller's current one where jobs run on this machine."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairlead.cli.support import command_base
+
+if TYPE_CHECKING:
+    from fairlead.calls.job_location import Location
+    from fairlead.cli.support.submission_files import Submission
+
+FolderOption = Annotated[
+    str,
+    typer.Option(
+        "--working-dir",
+        help="Folder to start in; the current one where jobs run on this machine as this user.",
+        metavar="PATH",
+    ),
+]
+ScratchOption = Annotated[
+    bool, typer.Option("--scratch", help="Start in a new, empty folder of the run instead.")
+]
+
+
+def choose(location: "Location", named: str, scratch: bool) -> str | None:
+    """The `workingDir` of jobs that name none; None: a folder of each run's own."""
+    if named and scratch:
+        command_base.fail("say either --working-dir or --scratch, not both")
+    if scratch:
+        return None
+    if not location.is_here:
+        if named and not os.path.isabs(named):
+            command_base.fail(
+                "jobs do not run on this machine as this user: give --working-dir as an absolute"
+                " path of the machine where they run"
+            )
+        return named or None
+    try:
+        return os.path.normpath(Path.cwd() / named)
+    except FileNotFoundError:
+        command_base.fail(
+            "the current folder does not exist any more; go to one that does, or --scratch"
+        )
+
+
+def fill(submission: "Submission", location: "Location", folder: str | None) -> "Submission":
+    """The submission with `folder` where it names none, and relative paths made absolute here."""
+    import msgspec
+
+    defaults = dict(submission.defaults or {})
+    if folder is not None and defaults.get("podSpec") is None:
+        defaults["workingDir"] = defaults.get("workingDir") or folder
+    if not location.is_here:
+        jobs = submission.jobs
+    else:
+        jobs = [_absolute(job) for job in submission.jobs]
+        defaults = _absolute(defaults)
+    return msgspec.structs.replace(submission, jobs=jobs, defaults=defaults or None)
+
+
+def _absolute(job: Mapping[str, object]) -> dict[str, object]:
+    folder = job.get("workingDir")
+    if not isinstance(folder, str) or not folder or os.path.isabs(folder):
+        return dict(job)
+    return {**job, "workingDir": os.path.normpath(Path.cwd() / folder)}
+
+
+def warn_of_image(location: "Location") -> None:
+    """Say that no cluster uses the image that was given."""
+    if not location.has_images:
+        command_base.say(
+            "fairlead: the image is not used: this server's clusters run commands without"
+            " containers, with the programs of their machine"
+        )

@@ -1,0 +1,1 @@
+"""What the API sends and receives, as frozen structs."""

@@ -1,0 +1,1 @@
+"""HTTP: performs requests, repeats them, and reads streams."""

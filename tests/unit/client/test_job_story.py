@@ -1,0 +1,104 @@
+"""What `fairlead why` tells of a job."""
+
+import datetime
+from typing import Any
+
+import msgspec
+
+from fairlead.cli.support import job_story
+from fairlead.models.job_models import JobDetail, Run, Why
+
+NOW = datetime.datetime(2026, 1, 1, 0, 10, tzinfo=datetime.UTC)
+
+
+def at(minute: int) -> str:
+    return f"2026-01-01T00:{minute:02}:00.000Z"
+
+
+def job(state: str, **more: Any) -> JobDetail:  # Any: any field of a job
+    return JobDetail(
+        id="0a", queue="q", job_set="s", client_id="one", state=state, submitted=at(0), **more
+    )
+
+
+def test_a_waiting_job_says_why_and_which_nodes_it_does_not_fit() -> None:
+    why = Why(code="no-room", sentence="No node has room.", nodes={"too-small": 3, "cordoned": 1})
+    assert job_story.of(job("QUEUED", why=why, position_in_queue="7"), NOW) == [
+        "QUEUED: No node has room.",
+        "  3 nodes: too-small",
+        "  1 node: cordoned",
+        "This job is 7th in queue q.",
+        "It was submitted 10m0s ago as one of q/s.",
+    ]
+
+
+def test_a_held_job_says_how_to_let_it_go() -> None:
+    why = Why(code="hold", sentence="It is held.")
+    assert job_story.of(job("QUEUED", why=why), NOW)[-1] == "`fairlead release q/s/one` lets it go."
+
+
+def test_a_job_that_waits_for_others_names_them() -> None:
+    why = Why(code="dependencies", sentence="It waits.", dependencies={"0b": "RUNNING"})
+    assert "  0b: RUNNING" in job_story.of(job("QUEUED", why=why), NOW)
+
+
+def test_an_ended_job_tells_every_run() -> None:
+    preempted = Run(
+        run=1,
+        state="STOPPED",
+        node="n1",
+        cluster="c",
+        leased=at(1),
+        running=at(2),
+        ended=at(5),
+        preempted_for="urgency",
+    )
+    failed = Run(
+        run=2,
+        state="FAILED",
+        node="n2",
+        cluster="c",
+        leased=at(6),
+        running=at(6),
+        ended=at(9),
+        exit_code=3,
+        reason="the command ended with exit code 3",
+    )
+    told = job_story.of(
+        job("FAILED", runs=(failed, preempted), reason="the command ended with exit code 3"), NOW
+    )
+    assert told == [
+        "FAILED: The command ended with exit code 3.",
+        "It was submitted 10m0s ago as one of q/s.",
+        "Run 1 was placed on n1 of c 9m0s ago, started 1m0s later, ran for 3m0s, and ended as"
+        " STOPPED: it was preempted (urgency).",
+        "Run 2 was placed on n2 of c 4m0s ago, started 0s later, ran for 3m0s, and ended as"
+        " FAILED: the command ended with exit code 3.",
+        "`fairlead logs q/s/one` shows what it wrote.",
+    ]
+
+
+def test_a_running_job_says_for_how_long() -> None:
+    run = Run(run=1, state="RUNNING", node="n", cluster="n", leased=at(1), running=at(2))
+    told = job_story.of(job("RUNNING", node="n", runs=(run,), stopping="cancel"), NOW)
+    assert told[0] == "RUNNING: on n"
+    assert told[1] == "It is being stopped: cancel was asked for."
+    assert told[-1].endswith("started 1m0s later, and has run for 8m0s.")
+
+
+def test_a_run_that_gives_way_says_for_whom_once_while_it_stops_and_after() -> None:
+    reason = "fair-share: preempted for 0z of queue b; queue a was at 2.00 of its fair share"
+    run = Run(run=1, state="RUNNING", node="n", leased=at(1), running=at(2), reason=reason)
+    told = job_story.of(job("RUNNING", node="n", runs=(run,), stopping="preempt"), NOW)
+    assert told[1] == f"It is being stopped: {reason}."
+    ended = msgspec.structs.replace(run, state="STOPPED", ended=at(5), preempted_for="fair-share")
+    assert job_story.of(job("QUEUED", runs=(ended,)), NOW)[-1].endswith(f"as STOPPED: {reason}.")
+
+
+def test_a_job_that_never_ran_says_so() -> None:
+    told = job_story.of(job("CANCELLED", reason="no longer needed", ended=at(4)), NOW)
+    assert told == [
+        "CANCELLED: No longer needed.",
+        "It was submitted 10m0s ago as one of q/s.",
+        "It never ran, and ended 6m0s ago.",
+    ]
