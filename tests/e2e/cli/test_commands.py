@@ -249,7 +249,7 @@ def test_a_log_is_followed_to_its_end_and_cut_to_its_tail(terminal: Terminal, jo
 
 def test_a_job_that_nobody_knows_is_said_so(terminal: Terminal) -> None:
     told = terminal("describe", "job", "0" * 28, want=3).stderr
-    assert "no job" in told
+    assert "does not exist" in told
 
 
 def test_a_wrong_token_is_refused_with_a_hint(terminal: Terminal) -> None:
