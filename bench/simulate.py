@@ -30,7 +30,7 @@ BUSY: Final = 0.8
 SIZES: Final = (1, 1, 2, 4, 8)
 
 
-def write(folder: Path, jobs: int, arrivals: str) -> simulation.Order:
+def write(folder: Path, jobs: int, arrivals: str) -> simulation.SimulationOptions:
     """The input of the bench."""
     chance = random.Random(1)
     run_s = BUSY * NODES * CORES * DAY_S / (jobs * sum(SIZES) / len(SIZES))
@@ -51,7 +51,7 @@ def write(folder: Path, jobs: int, arrivals: str) -> simulation.Order:
             for at in range(number, min(jobs, number + count)):
                 file.write(json.dumps({"id": f"job-{at}", **line}) + "\n")
             number += count
-    return simulation.Order(folder / "jobs.jsonl", folder / "nodes.yaml")
+    return simulation.SimulationOptions(folder / "jobs.jsonl", folder / "nodes.yaml")
 
 
 def main() -> None:
@@ -64,9 +64,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         order = write(folder, options.jobs, options.arrivals)
-        given = simulation.read(order)
+        simulated = simulation.read_input(order)
         began_s = time.process_time()
-        outcome = simulation.run(order, given, folder / "out", lambda done, jobs, now_ms: None)
+        outcome = simulation.run_simulation(
+            order, simulated, folder / "out", lambda done, jobs, now_ms: None
+        )
     cpu_s = time.process_time() - began_s
     timing, summary = outcome.timing, outcome.summary
     found = {

@@ -30,13 +30,15 @@ def drawn(name: str) -> str:
     """One picture: the shares of the queues over time."""
     example, settings = PICTURES[name]
     folder = EXAMPLES / example
-    order = simulation.Order(
+    options = simulation.SimulationOptions(
         folder / "jobs.jsonl",
         folder / "nodes.yaml",
         None if settings is None else folder / settings,
     )
-    outcome = simulation.run(order, simulation.read(order), None, lambda done, jobs, now_ms: None)
-    return html_report.shares(html_report.history(outcome.ledger), alone=True)
+    outcome = simulation.run_simulation(
+        options, simulation.read_input(options), None, lambda done, jobs, now_ms: None
+    )
+    return html_report.draw_shares(html_report.read_history(outcome.ledger), alone=True)
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ from playwright.async_api import async_playwright
 
 from fairlead_scheduler.simulate import simulation
 from tests.e2e.pages.test_pages import ARGUMENTS, EVIL
-from tests.unit.simulate.simulations import job, nothing, write
+from tests.unit.simulate.simulations import ignore_progress, job, write
 
 
 def report(folder: Path) -> Path:
@@ -16,8 +16,10 @@ def report(folder: Path) -> Path:
     jobs += [job(f"b{n}", queue="b", submitSeconds=30 + n) for n in range(9)]
     jobs += [job(EVIL, cpu=64), job("stuck", gang={"name": EVIL, "size": 2})]
     jobs += [job(f"q{n}", queue=f"queue {n}", submitSeconds=n) for n in range(9)]
-    order = write(folder, jobs)
-    simulation.run(order, simulation.read(order), folder / "out", nothing)
+    options = write(folder, jobs)
+    simulation.run_simulation(
+        options, simulation.read_input(options), folder / "out", ignore_progress
+    )
     return folder / "out" / "report.html"
 
 
@@ -39,7 +41,7 @@ async def test_the_report_stands_alone_and_shows_everything(
         headings = await page.locator("h2").all_inner_texts()
         assert headings == [
             "Shares of the queues",
-            "What is in use",
+            "Utilisation",
             "Jobs waiting and running",
             "How long jobs waited",
             "Preemptions",

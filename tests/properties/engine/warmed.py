@@ -17,7 +17,7 @@ compilation.choose_kernels(os.environ)
 
 from fairlead_scheduler.cases import case_file  # noqa: E402
 from fairlead_scheduler.cases.case_file import Case  # noqa: E402
-from fairlead_scheduler.cases.case_runner import play  # noqa: E402
+from fairlead_scheduler.cases.case_runner import run_case  # noqa: E402
 from fairlead_scheduler.kernels import warm_up  # noqa: E402  (what kernels are used is chosen before)
 from tests.properties.engine.worlds import BOUNDED, cases  # noqa: E402
 
@@ -44,7 +44,7 @@ def _signatures(made: Any) -> Iterator[str]:
 @given(cases())
 def random_worlds(case: Case) -> None:
     """Whatever hypothesis thinks of, the same in every run."""
-    play(case)
+    run_case(case)
 
 
 def main() -> None:
@@ -52,8 +52,8 @@ def main() -> None:
     warm_up.run_warm_up_rounds()
     before = set(signatures())
     for file in (*sorted(CASES.rglob("*.yaml")), LARGE):
-        for case in case_file.read(file):
-            play(case)
+        for case in case_file.read_cases(file):
+            run_case(case)
     random_worlds()
     for late in sorted(set(signatures()) - before):
         sys.stdout.write(f"{late}\n")

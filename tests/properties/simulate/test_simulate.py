@@ -1,4 +1,4 @@
-"""What is so of every simulation: work is conserved, nothing is overfull, same input same bytes."""
+"""Invariants of simulations: conserved work, no overcommitted node, deterministic output."""
 
 import heapq
 import itertools
@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead_scheduler.simulate.model.series import STRETCHES_MAX, Series
+from fairlead_scheduler.simulate.model.series import INTERVALS_MAX, Series
 from tests.properties.engine.worlds import BOUNDED, EXAMPLES
 from tests.unit.simulate.simulations import Result, job, simulate
 
@@ -63,7 +63,7 @@ def jobs(draw: st.DrawFn) -> list[Job]:
 
 @st.composite
 def nodes(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Those of `NODES`; the smaller ones may come later, and may go."""
+    """The nodes of `NODES`; the smaller ones may be added later and may be removed."""
     given = [dict(group) for group in NODES]
     since = draw(st.sampled_from([0, 0, 20, 60]))
     given[1]["fromSeconds"] = since
@@ -77,20 +77,20 @@ RULES = st.fixed_dictionaries({"protectedFractionOfFairShare": st.sampled_from([
 
 @QUICK
 @given(jobs(), nodes(), RULES)
-def test_every_job_ends_once_and_no_node_is_ever_overfull(
+def test_every_job_ends_once_and_no_node_is_overcommitted(
     given_jobs: list[Job], given_nodes: list[dict[str, Any]], rules: dict[str, float]
 ) -> None:
     result = simulate(given_jobs, given_nodes, rules)
     by_id = {line["id"]: line for line in given_jobs}
     assert list(result.jobs) == list(by_id), "every job has one row, in the order of the input"
     assert all(row["state"] in ENDED for row in result.jobs.values())
-    no_node_is_overfull(result, by_id)
-    runs_follow_each_other(result)
-    work_is_conserved(result, by_id, given_nodes[1])
+    check_no_node_is_overcommitted(result, by_id)
+    check_runs_do_not_overlap(result)
+    check_work_is_conserved(result, by_id, given_nodes[1])
 
 
-def no_node_is_overfull(result: Result, by_id: dict[str, Job]) -> None:
-    """At no time do the runs of a node hold more than it has. What ends makes room at once."""
+def check_no_node_is_overcommitted(result: Result, by_id: dict[str, Job]) -> None:
+    """The runs of a node never use more than its capacity, which ended runs release immediately."""
     changes: dict[str, list[tuple[float, int, float]]] = defaultdict(list)
     for run in result.runs:
         cpu, start_s, end_s = by_id[run["id"]]["cpu"], float(run["start_s"]), float(run["end_s"])
@@ -103,8 +103,8 @@ def no_node_is_overfull(result: Result, by_id: dict[str, Job]) -> None:
             assert held <= CAPACITY[node] + 1e-9, f"{node} at {at} s"
 
 
-def runs_follow_each_other(result: Result) -> None:
-    """The runs of a job are numbered and do not overlap, and its row says what they say."""
+def check_runs_do_not_overlap(result: Result) -> None:
+    """The runs of a job are numbered and do not overlap, and agree with its row."""
     runs: dict[str, list[dict[str, str]]] = defaultdict(list)
     for run in result.runs:
         runs[run["id"]].append(run)
@@ -119,8 +119,8 @@ def runs_follow_each_other(result: Result) -> None:
             assert float(row["start_s"]) >= float(row["submit_s"])
 
 
-def work_is_conserved(result: Result, by_id: dict[str, Job], some: dict[str, Any]) -> None:
-    """What runs held is what utilisation says; what succeeded ran for as long as it had to."""
+def check_work_is_conserved(result: Result, by_id: dict[str, Job], some: dict[str, Any]) -> None:
+    """The usage of runs equals the utilisation; succeeded jobs ran for their run time."""
     lasted: dict[str, float] = defaultdict(float)
     for run in result.runs:
         lasted[run["id"]] += float(run["end_s"]) - float(run["start_s"])
@@ -167,7 +167,7 @@ def test_one_queue_of_equal_jobs_is_first_come_first_served(
 
 
 def reference(given_jobs: list[tuple[int, int]], cores: int) -> list[float]:
-    """First come, first served, as textbooks have it: the first takes the first free core."""
+    """First come, first served: each job starts on the core that is free first."""
     free = [0.0] * cores
     starts = [0.0] * len(given_jobs)
     for number in sorted(range(len(given_jobs)), key=lambda n: (given_jobs[n][0], n)):
@@ -178,7 +178,7 @@ def reference(given_jobs: list[tuple[int, int]], cores: int) -> list[float]:
 
 
 @given(st.lists(st.tuples(st.integers(1, 5_000_000), st.integers(0, 9)), max_size=30))
-def test_means_over_time_lose_nothing_however_long_it_gets(steps: list[tuple[int, int]]) -> None:
+def test_merging_intervals_preserves_totals(steps: list[tuple[int, int]]) -> None:
     series = Series(2, from_ms=7)
     now_ms, total = 7, 0
     for elapsed_ms, value in steps:
@@ -186,6 +186,6 @@ def test_means_over_time_lose_nothing_however_long_it_gets(steps: list[tuple[int
         now_ms += elapsed_ms
         total += value * elapsed_ms
         series.add(np.array([float(value), 0.0]), now_ms)
-    assert len(series.sums()) <= STRETCHES_MAX
-    assert series.sums()[:, 0].sum() == total
-    assert series.sums()[:, 1].sum() == len(steps)
+    assert len(series.totals()) <= INTERVALS_MAX
+    assert series.totals()[:, 0].sum() == total
+    assert series.totals()[:, 1].sum() == len(steps)

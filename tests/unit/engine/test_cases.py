@@ -14,13 +14,13 @@ FOLDER = Path(__file__).parents[2] / "cases"
 CASES = {
     f"{path.relative_to(FOLDER).with_suffix('')}: {case.name}": case
     for path in sorted(FOLDER.rglob("*.yaml"))
-    for case in case_file.read(path)
+    for case in case_file.read_cases(path)
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_the_worked_case_comes_out_as_written(case: Case) -> None:
-    assert case_runner.play(case)[1] == []
+    assert case_runner.run_case(case)[1] == []
 
 
 def written(folder: Path, text: str) -> str:
@@ -33,7 +33,7 @@ def written(folder: Path, text: str) -> str:
 NODE = "nodes: [{name: n, resources: {cpu: 2, memory: 4Gi}}]"
 
 
-def test_a_case_that_fails_says_what_it_wanted_and_what_it_got(
+def test_a_failed_case_prints_expected_and_actual_results(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(
@@ -44,12 +44,12 @@ def test_a_case_that_fails_says_what_it_wanted_and_what_it_got(
     assert case_runner.main([path]) == 1
     assert capsys.readouterr().out == (
         "FAIL case.yaml: both start\n"
-        "     round 0: scheduled: wanted ['a0', 'a1', 'a2'], got ['a0', 'a1']\n"
+        "     round 0: scheduled: expected ['a0', 'a1', 'a2'], got ['a0', 'a1']\n"
         "0 passed, 1 failed\n"
     )
 
 
-def test_json_tells_what_each_round_decided(
+def test_json_prints_the_decisions_of_each_round(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(
@@ -75,7 +75,7 @@ def test_json_tells_what_each_round_decided(
     assert second["preempted"] == {"a0": {"cause": "urgency", "for": "b0"}}
 
 
-def test_json_names_as_waiting_only_what_waits(
+def test_json_lists_only_queued_jobs_as_waiting(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Rows of the snapshot that jobs have left bear the names of others, or none."""
@@ -116,7 +116,7 @@ def test_an_unknown_key_is_an_error_that_names_its_place(
     assert place in str(stopped.value)
 
 
-def test_a_case_that_names_what_is_not_there_fails_and_says_what(
+def test_a_case_with_an_unknown_job_fails_with_its_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path, f"- {{name: x, {NODE}, rounds: [{{finish: [a0]}}]}}")

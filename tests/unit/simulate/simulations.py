@@ -12,14 +12,14 @@ import msgspec
 from fairlead_scheduler.simulate import simulation
 from fairlead_scheduler.simulate.output.figures import Summary
 
-Value = Any  # whatever stands in a YAML or JSON file
+Value = Any  # a value of a YAML or JSON file
 Job = Mapping[str, Value]
 Row = dict[str, str]
 NODES = ({"name": "n", "count": 1, "resources": {"cpu": 4, "memory": "16Gi"}},)
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What a simulation wrote."""
+    """The output files of a simulation."""
 
     files: dict[str, bytes]
     summary: Summary
@@ -51,12 +51,14 @@ def simulate(
     settings: Mapping[str, Value] | None = None,
     seed: int = 0,
 ) -> Result:
-    """Simulate by way of files, as the command does. Raises `BadInput`."""
+    """Write the input files and simulate, as the command does. Raises `InvalidInput`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        order = write(folder, jobs, nodes, settings, seed)
+        options = write(folder, jobs, nodes, settings, seed)
         out = folder / "out"
-        outcome = simulation.run(order, simulation.read(order), out, nothing)
+        outcome = simulation.run_simulation(
+            options, simulation.read_input(options), out, ignore_progress
+        )
         files = {file.name: file.read_bytes() for file in out.iterdir()}
         return Result(files, outcome.summary)
 
@@ -67,21 +69,21 @@ def write(
     nodes: Sequence[Mapping[str, Value]] = NODES,
     settings: Mapping[str, Value] | None = None,
     seed: int = 0,
-) -> simulation.Order:
+) -> simulation.SimulationOptions:
     """The files of a simulation."""
     (folder / "jobs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in jobs))
     (folder / "nodes.yaml").write_text(json.dumps(list(nodes)))
     (folder / "settings.yaml").write_text(json.dumps(settings or {}))
-    return simulation.Order(
+    return simulation.SimulationOptions(
         folder / "jobs.jsonl", folder / "nodes.yaml", folder / "settings.yaml", seed
     )
 
 
-def nothing(done: int, jobs: int, now_ms: int) -> None:
-    """Nobody watches."""
+def ignore_progress(done: int, jobs: int, now_ms: int) -> None:
+    """Ignore the progress."""
 
 
-def file_of(order: simulation.Order) -> Path:
+def jobs_file(options: simulation.SimulationOptions) -> Path:
     """The file with the jobs."""
-    assert order.jobs is not None
-    return order.jobs
+    assert options.jobs is not None
+    return options.jobs

@@ -1,4 +1,4 @@
-"""Input that makes no sense: all faults are named at once, with file, line, field and reason."""
+"""Invalid input: all errors are reported together, with file, line, field and reason."""
 
 import json
 from collections.abc import Callable
@@ -8,36 +8,41 @@ import pytest
 
 from fairlead_scheduler.simulate import simulation
 from fairlead_scheduler.simulate.input import input_errors
-from fairlead_scheduler.simulate.input.input_errors import BadInput, InputFault
-from tests.unit.simulate.simulations import NODES, Value, file_of, job, write
+from fairlead_scheduler.simulate.input.input_errors import InputError, InvalidInput
+from fairlead_scheduler.simulate.simulation import SimulationOptions
+from tests.unit.simulate.simulations import NODES, Value, job, jobs_file, write
 
 GOOD = job("good")
-Write = Callable[[str, str], simulation.Order]
+Write = Callable[[str, str], SimulationOptions]
 
 
-def refused(order: simulation.Order) -> list[InputFault]:
-    """The faults of an input that must be refused."""
-    with pytest.raises(BadInput) as caught:
-        simulation.read(order)
-    return caught.value.faults.kept
+def read_errors(options: SimulationOptions) -> list[InputError]:
+    """The errors of an invalid input."""
+    with pytest.raises(InvalidInput) as caught:
+        simulation.read_input(options)
+    return caught.value.errors.listed
 
 
 @pytest.fixture
-def order(tmp_path: Path) -> simulation.Order:
+def options(tmp_path: Path) -> SimulationOptions:
     return write(tmp_path, [GOOD])
 
 
 JOBS: dict[str, tuple[Value, str, str]] = {
-    "no JSON": ("{", "", "is no JSON"),
+    "invalid JSON": ("{", "", "is not valid JSON"),
     "no object": ("7", "", "a mapping of fields is expected"),
     "a list": ("[]", "", "a mapping of fields is expected"),
     "null": ("null", "", "is empty"),
-    "not UTF-8": ("\udcff", "", "is no JSON"),
+    "not UTF-8": ("\udcff", "", "is not valid JSON"),
     "an unknown field": ({**GOOD, "colour": "red"}, "colour", "there is no such field"),
     "a missing field": ({"id": "a", "queue": "a", "submitSeconds": 0}, "runSeconds", "is missing"),
     "a negative time": (job("a", submitSeconds=-1), "submitSeconds", ">= 0"),
     "a time beyond all bounds": (job("a", runSeconds=1e300), "runSeconds", "<="),
-    "NaN": ('{"id": "a", "queue": "a", "submitSeconds": NaN, "runSeconds": 1}', "", "is no JSON"),
+    "NaN": (
+        '{"id": "a", "queue": "a", "submitSeconds": NaN, "runSeconds": 1}',
+        "",
+        "is not valid JSON",
+    ),
     "a run time of words": (job("a", runSeconds="long"), "runSeconds", "Expected"),
     "a negative mean": (job("a", runSeconds={"min": 1, "meanTail": -1}), "runSeconds", ">= 0"),
     "a run time with another field": (job("a", runSeconds={"mean": 1}), "runSeconds", "mean"),
@@ -47,10 +52,14 @@ JOBS: dict[str, tuple[Value, str, str]] = {
     "a boolean": (job("a", cpu=True), "cpu", "Expected"),
     "an empty id": (job(""), "id", "length"),
     "an id with a new line": (job("a\nb"), "id", "matching"),
-    "an id twice": (GOOD, "id", "stands in an earlier line"),
-    "an unknown class": (job("a", priorityClass="gold"), "priorityClass", "'gold' is no class"),
+    "an id twice": (GOOD, "id", "is used in an earlier line"),
+    "an unknown class": (
+        job("a", priorityClass="gold"),
+        "priorityClass",
+        "'gold' is not a priority class",
+    ),
     "a priority of 2^40": (job("a", priority=2**40), "priority", "<="),
-    "a gang of nobody": (job("a", gang={"name": "g", "size": 0}), "gang", ">= 1"),
+    "a gang of size 0": (job("a", gang={"name": "g", "size": 0}), "gang", ">= 1"),
     "a gang without size": (job("a", gang={"name": "g"}), "gang", "size"),
     "a minimum above the size": (
         job("a", gang={"name": "g", "size": 2, "minSize": 3}),
@@ -58,7 +67,7 @@ JOBS: dict[str, tuple[Value, str, str]] = {
         "minSize 3 is above size 2",
     ),
     "a rest that is neither": (job("a", gang={"name": "g", "size": 1, "rest": "go"}), "gang", "go"),
-    "a dependency that is not there": (job("a", after=["nobody"]), "after", "no job nobody"),
+    "an unknown dependency": (job("a", after=["nobody"]), "after", "no job nobody"),
     "a dependency on itself": (job("a", after=["a"]), "after", "waits for itself"),
     "a probability of 2": (
         job("a", failAfterSeconds={"probability": 2}),
@@ -73,70 +82,72 @@ JOBS: dict[str, tuple[Value, str, str]] = {
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_a_bad_job_is_named_with_its_line_and_field(order: simulation.Order, name: str) -> None:
+def test_an_invalid_job_is_reported_with_line_and_field(
+    options: SimulationOptions, name: str
+) -> None:
     line, field, reason = JOBS[name]
     text = line if isinstance(line, str) else json.dumps(line)
     content = f"{json.dumps(GOOD)}\n\n{text}\n"
-    file_of(order).write_bytes(content.encode("utf-8", "surrogateescape"))
-    (fault,) = refused(order)
-    assert (fault.file, fault.line, fault.field) == (str(order.jobs), 3, field)
-    assert reason in fault.reason
+    jobs_file(options).write_bytes(content.encode("utf-8", "surrogateescape"))
+    (error,) = read_errors(options)
+    assert (error.file, error.line, error.field) == (str(options.jobs), 3, field)
+    assert reason in error.reason
 
 
-def test_all_faults_of_a_line_and_of_all_lines_are_named(order: simulation.Order) -> None:
+def test_all_errors_of_all_lines_are_reported(options: SimulationOptions) -> None:
     lines = [job("a", cpu=True, submitSeconds="x"), GOOD, job("b", queue="", more=1)]
-    file_of(order).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    named = {(fault.line, fault.field) for fault in refused(order)}
+    jobs_file(options).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    named = {(error.line, error.field) for error in read_errors(options)}
     assert named == {(1, "cpu"), (1, "submitSeconds"), (3, "queue"), (3, "more")}
 
 
-def test_thousands_of_faults_are_counted_but_not_all_told(order: simulation.Order) -> None:
-    file_of(order).write_text("{}\n" * 1_000)
-    with pytest.raises(BadInput) as caught:
-        simulation.read(order)
-    assert len(caught.value.faults.kept) == input_errors.KEPT_MAX
-    assert caught.value.faults.lines()[-1] == "... and 3900 more"
+def test_the_list_of_errors_is_limited(options: SimulationOptions) -> None:
+    jobs_file(options).write_text("{}\n" * 1_000)
+    with pytest.raises(InvalidInput) as caught:
+        simulation.read_input(options)
+    assert len(caught.value.errors.listed) == input_errors.LISTED_MAX
+    assert caught.value.errors.lines()[-1] == "... and 3900 more"
 
 
-def test_members_of_a_gang_must_agree(order: simulation.Order) -> None:
+def test_members_of_a_gang_must_agree(options: SimulationOptions) -> None:
     gang = {"name": "g", "size": 2}
     lines = [job("a", gang=gang), job("b", gang={**gang, "size": 3}), job("c", gang=gang)]
-    file_of(order).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    first, second = refused(order)
+    jobs_file(options).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    first, second = read_errors(options)
     assert (first.line, first.reason) == (2, "differs from that of a in line 1")
     assert (second.line, second.reason) == (3, "g has 3 members, more than its size 2")
 
 
-def test_a_line_without_end_is_not_read_to_its_end(order: simulation.Order) -> None:
-    file_of(order).write_bytes(b"x" * 3_000_000)
-    (fault,) = refused(order)
-    assert "longer than 1 MiB" in fault.reason
+def test_the_length_of_a_line_is_limited(options: SimulationOptions) -> None:
+    jobs_file(options).write_bytes(b"x" * 3_000_000)
+    (error,) = read_errors(options)
+    assert "longer than 1 MiB" in error.reason
 
 
-def test_an_empty_file_is_no_simulation(order: simulation.Order) -> None:
-    file_of(order).write_text("\n\n")
-    (fault,) = refused(order)
-    assert fault.reason == "has no job"
+def test_a_file_without_jobs_is_an_error(options: SimulationOptions) -> None:
+    jobs_file(options).write_text("\n\n")
+    (error,) = read_errors(options)
+    assert error.reason == "has no job"
 
 
-def test_files_that_cannot_be_read_are_all_named(tmp_path: Path) -> None:
-    missing = simulation.Order(tmp_path / "j", tmp_path / "n", tmp_path / "s")
-    found = refused(missing)
-    assert [fault.file for fault in found] == [str(tmp_path / name) for name in "snj"]
-    assert {fault.reason for fault in found} == {"cannot be read: No such file or directory"}
+def test_all_unreadable_files_are_reported(tmp_path: Path) -> None:
+    missing = SimulationOptions(tmp_path / "j", tmp_path / "n", tmp_path / "s")
+    found = read_errors(missing)
+    assert [error.file for error in found] == [str(tmp_path / name) for name in "snj"]
+    assert {error.reason for error in found} == {"cannot be read: No such file or directory"}
 
 
-def test_a_folder_is_no_file(order: simulation.Order) -> None:
-    folder = file_of(order).parent
-    assert len(refused(simulation.Order(folder, folder, folder))) == 3
+def test_a_folder_instead_of_a_file_is_an_error(options: SimulationOptions) -> None:
+    folder = jobs_file(options).parent
+    assert len(read_errors(SimulationOptions(folder, folder, folder))) == 3
 
 
 NODE_FILES = {
-    "no YAML": ("- {name: n", 1, "", "is not valid YAML"),
+    "invalid YAML": ("- {name: n", 1, "", "is not valid YAML"),
     "a tab": ("- name: n\n\tx: 1", 2, "", "is not valid YAML"),
-    "no list": ("name: n", 1, "", "is no list of nodes"),
-    "nothing": ("", 1, "", "is no list of nodes"),
-    "no node": ("[]", 1, "", "names no node of pool default"),
+    "not a list": ("name: n", 1, "", "is not a list of nodes"),
+    "nothing": ("", 1, "", "is not a list of nodes"),
+    "no node": ("[]", 1, "", "has no node of pool default"),
     "no object": ("- 7", 1, "", "a mapping of fields is expected"),
     "a missing field": ("- {name: n}", 1, "resources", "is missing"),
     "an unknown field": ("- name: n\n  resources: {cpu: 1}\n  size: 2", 3, "size", "no such field"),
@@ -147,13 +158,13 @@ NODE_FILES = {
         "is negative",
     ),
     "no quantity": ("- {name: n, resources: {cpu: lots}}", 1, "resources.cpu", "not a quantity"),
-    "no such thing as .inf": (
+    "an infinite quantity": (
         "- {name: n, resources: {cpu: .inf}}",
         1,
         "resources.cpu",
         "quantity",
     ),
-    "none of them": ("- {name: n, count: 0, resources: {cpu: 1}}", 1, "count", "is 0"),
+    "a count of 0": ("- {name: n, count: 0, resources: {cpu: 1}}", 1, "count", "is 0"),
     "too many": ("- {name: n, count: 1000000, resources: {cpu: 1}}", 1, "count", "is 1000000"),
     "too many in all": (
         "- {name: n, count: 150000, resources: {}}\n- {name: m, count: 150000, resources: {}}",
@@ -165,20 +176,20 @@ NODE_FILES = {
         "- {name: n, resources: {}, taints: [{key: k, effect: Never}]}",
         1,
         "taints",
-        "'Never' is none of",
+        "'Never' is not one of",
     ),
-    "gone before it comes": (
+    "removed before it is added": (
         "- {name: n, resources: {cpu: 1}, fromSeconds: 9,\n   untilSeconds: 9}",
         2,
         "untilSeconds",
         "is 9, not after fromSeconds (9)",
     ),
-    "a change while it is not there": (
+    "a change while it does not exist": (
         "- name: n\n  resources: {cpu: 1}\n  changes: [{atSeconds: 5, resources: {cpu: 2}}]\n"
         "  untilSeconds: 5",
         3,
         "changes",
-        "at 5 s the nodes are not there",
+        "at 5 s the nodes do not exist",
     ),
     "a change to no quantity": (
         "- name: n\n  resources: {cpu: 1}\n  changes: [{atSeconds: 5, resources: {cpu: some}}]",
@@ -187,8 +198,8 @@ NODE_FILES = {
         "not a quantity",
     ),
     "an alias": ("- &a {name: n, resources: {cpu: 1}}\n- *a", 2, "", "has an alias"),
-    "a key twice": ("- name: n\n  name: m\n  resources: {}", 2, "name", "stands there twice"),
-    "endless nesting": ("[" * 40 + "]" * 40, 1, "", "is nested more than 32 deep"),
+    "a key twice": ("- name: n\n  name: m\n  resources: {}", 2, "name", "occurs twice"),
+    "endless nesting": ("[" * 40 + "]" * 40, 1, "", "is nested more than 32 levels deep"),
     "only other pools": (
         "- {name: n, resources: {cpu: 1}, pool: x}",
         1,
@@ -199,20 +210,22 @@ NODE_FILES = {
 
 
 @pytest.mark.parametrize("name", NODE_FILES)
-def test_a_bad_node_is_named_with_its_line_and_field(order: simulation.Order, name: str) -> None:
+def test_an_invalid_node_is_reported_with_line_and_field(
+    options: SimulationOptions, name: str
+) -> None:
     text, line, field, reason = NODE_FILES[name]
-    assert order.nodes is not None
-    order.nodes.write_text(text)
-    (fault,) = refused(order)
-    assert (fault.file, fault.line, fault.field) == (str(order.nodes), line, field)
-    assert reason in fault.reason
+    assert options.nodes is not None
+    options.nodes.write_text(text)
+    (error,) = read_errors(options)
+    assert (error.file, error.line, error.field) == (str(options.nodes), line, field)
+    assert reason in error.reason
 
 
 SETTINGS = {
-    "no mapping": ("[]", 1, "", "is no mapping"),
-    "an unknown setting": ("\ncolour: red", 2, "colour", "is no setting of the scheduler"),
-    "an unknown rule": ("rules:\n  fairness: 1", 2, "rules.fairness", "is no setting"),
-    "rules that are none": ("rules: 7", 1, "rules", "is no mapping"),
+    "no mapping": ("[]", 1, "", "is not a mapping"),
+    "an unknown setting": ("\ncolour: red", 2, "colour", "is not a setting of the scheduler"),
+    "an unknown rule": ("rules:\n  fairness: 1", 2, "rules.fairness", "is not a setting"),
+    "rules that are not a mapping": ("rules: 7", 1, "rules", "is not a mapping"),
     "a share of words": (
         "protectedFractionOfFairShare: all",
         1,
@@ -250,7 +263,7 @@ SETTINGS = {
         "priorityClasses",
         "names 'a' 2 times",
     ),
-    "guests above home": (
+    "an away value above the home value": (
         "priorityClasses:\n"
         "- {name: default, value: 0}\n"
         "- {name: a, value: 1, awayNodeTypes: [{taints: [{key: gpu}], value: 5}]}",
@@ -286,18 +299,20 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_bad_setting_is_named_with_its_line(order: simulation.Order, name: str) -> None:
+def test_an_invalid_setting_is_reported_with_its_line(
+    options: SimulationOptions, name: str
+) -> None:
     text, line, field, reason = SETTINGS[name]
-    assert order.settings is not None
-    order.settings.write_text(text)
-    (fault,) = refused(order)
-    assert (fault.file, fault.line, fault.field) == (str(order.settings), line, field)
-    assert reason in fault.reason
+    assert options.settings is not None
+    options.settings.write_text(text)
+    (error,) = read_errors(options)
+    assert (error.file, error.line, error.field) == (str(options.settings), line, field)
+    assert reason in error.reason
 
 
-def test_the_services_own_settings_file_is_understood(order: simulation.Order) -> None:
-    assert order.settings is not None
-    order.settings.write_text(
+def test_the_settings_file_of_the_services_is_valid(options: SimulationOptions) -> None:
+    assert options.settings is not None
+    options.settings.write_text(
         "logUrl: kafka://log:9092\n"
         "anonymous: false\n"
         "submit: {httpPort: 1}\n"
@@ -308,19 +323,19 @@ def test_the_services_own_settings_file_is_understood(order: simulation.Order) -
         "  rules: {lookback: 7, costMultipliers: {gpu: 2},"
         " pools: {other: {lookback: 9}, default: {placement: pack, floating: {gpu: 3}}}}\n"
     )
-    given = simulation.read(order).given
-    assert given.settings.rules.lookback == 7
-    assert given.settings.rules.cost_multipliers == {"nvidia.com/gpu": 2}
-    assert given.settings.rules.placement == "pack", "those of the pool that is simulated"
-    assert given.settings.rules.floating == {"nvidia.com/gpu": 3}
-    assert [item.name for item in given.settings.priority_classes] == ["default", "gold"]
+    settings = simulation.read_input(options).settings
+    assert settings.scheduler.rules.lookback == 7
+    assert settings.scheduler.rules.cost_multipliers == {"nvidia.com/gpu": 2}
+    assert settings.scheduler.rules.placement == "pack", "those of the pool that is simulated"
+    assert settings.scheduler.rules.floating == {"nvidia.com/gpu": 3}
+    assert [item.name for item in settings.scheduler.priority_classes] == ["default", "gold"]
 
 
-def test_a_trace_in_json_needs_nodes(order: simulation.Order) -> None:
-    (fault,) = refused(order._replace(nodes=None))
-    assert (fault.file, fault.reason[:10]) == ("--nodes", "is missing")
+def test_a_trace_in_json_needs_nodes(options: SimulationOptions) -> None:
+    (error,) = read_errors(options._replace(nodes=None))
+    assert (error.file, error.reason[:10]) == ("--nodes", "is missing")
 
 
-def test_nodes_may_be_written_as_json_too(tmp_path: Path) -> None:
-    order = write(tmp_path, [GOOD], [{**NODES[0], "count": 3}])
-    assert [node.name for node in simulation.read(order).nodes] == ["n0", "n1", "n2"]
+def test_nodes_can_be_json(tmp_path: Path) -> None:
+    options = write(tmp_path, [GOOD], [{**NODES[0], "count": 3}])
+    assert [node.name for node in simulation.read_input(options).nodes] == ["n0", "n1", "n2"]

@@ -1,29 +1,29 @@
-"""How a trace becomes the log that the scheduler's view is folded from."""
+"""Events of a trace, and the view that the scheduler folds from them."""
 
 import numpy as np
 
 from fairlead_common.domain import shapes
 from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.records.clusters import Node
-from fairlead_scheduler.simulate.input.settings_file import Given
+from fairlead_scheduler.simulate.input.settings_file import SimulationSettings
 from fairlead_scheduler.simulate.model.ledger import Ledger
-from fairlead_scheduler.simulate.model.random_draws import Chance
+from fairlead_scheduler.simulate.model.random_draws import RandomDraws
 from fairlead_scheduler.simulate.model.simulated_world import World
 from fairlead_scheduler.simulate.model.trace import Trace
-from fairlead_scheduler.simulate.output.result_files import Nowhere
+from fairlead_scheduler.simulate.output.result_files import NullSink
 
 QUEUES = 1_200
-"""More messages than submission numbers can tell apart within 4 ms, twice over."""
+"""More than twice the number of messages that have distinct submission numbers within 4 ms."""
 
 
-def world_of(trace: Trace) -> World:
+def make_world(trace: Trace) -> World:
     """A world with one node."""
     nodes = [Node(executor="e", name="n", allocatable={"cpu": 4000})]
-    ledger = Ledger(trace, nodes, Given(), 10_000, Nowhere())
-    return World(trace, nodes, Given(), "default", Chance(0), ledger)
+    ledger = Ledger(trace, nodes, SimulationSettings(), 10_000, NullSink())
+    return World(trace, nodes, SimulationSettings(), "default", RandomDraws(0), ledger)
 
 
-def test_however_many_come_at_one_moment_they_are_told_apart_and_keep_their_order() -> None:
+def test_many_submissions_at_one_time_have_distinct_ordered_numbers() -> None:
     trace = Trace()
     shape = trace.shapes.number(bytes(shapes.encode(shapes.Shape(requests={"cpu": 1000}))))
     for number in range(3 * QUEUES):
@@ -35,7 +35,7 @@ def test_however_many_come_at_one_moment_they_are_told_apart_and_keep_their_orde
             shape=shape,
             priority_class="default",
         )
-    world = world_of(trace)
+    world = make_world(trace)
     for moment_ms in range(3):
         first = moment_ms * QUEUES
         world.submit(moment_ms, range(first, first + QUEUES))

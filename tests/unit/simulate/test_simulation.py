@@ -1,4 +1,4 @@
-"""The command: exit codes, what it prints, and what is left behind when it is stopped."""
+"""The command: exit codes, output, and files after an interruption."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from fairlead_scheduler.simulate import commands, simulation
 from fairlead_scheduler.simulate.output import progress_bar
-from tests.unit.simulate.simulations import job, nothing, write
+from tests.unit.simulate.simulations import ignore_progress, job, write
 
 PROGRAM = """
 import typer
@@ -27,13 +27,13 @@ app()
 def app() -> typer.Typer:
     """The command as it is added to `fairlead`."""
     made = typer.Typer(pretty_exceptions_enable=False)
-    made.callback()(nothing_before)
+    made.callback()(empty_callback)
     commands.register(made)
     return made
 
 
-def nothing_before() -> None:
-    """With a callback a single command keeps its name."""
+def empty_callback() -> None:
+    """Do nothing; with a callback a single command keeps its name."""
 
 
 def run(arguments: Sequence[str]) -> tuple[int, str, str]:
@@ -48,7 +48,7 @@ def files(folder: Path) -> list[str]:
     return [word for option, name in names.items() for word in (option, str(folder / name))]
 
 
-def test_the_figures_are_printed_for_people(tmp_path: Path) -> None:
+def test_the_command_prints_the_figures(tmp_path: Path) -> None:
     write(tmp_path, [job("a"), job("b", cpu=99)])
     code, printed, _ = run(files(tmp_path))
     assert code == 0
@@ -69,7 +69,7 @@ def test_the_figures_are_printed_for_people(tmp_path: Path) -> None:
     )
 
 
-def test_the_summary_is_printed_as_json_and_is_that_of_the_file(tmp_path: Path) -> None:
+def test_the_json_output_equals_the_summary_file(tmp_path: Path) -> None:
     write(tmp_path, [job("a")])
     out = tmp_path / "deep" / "out"
     code, printed, _ = run([*files(tmp_path), "--json", "--out", str(out)])
@@ -87,25 +87,25 @@ def test_the_summary_is_printed_as_json_and_is_that_of_the_file(tmp_path: Path) 
     assert json.loads((out / "timing.json").read_text())["simulateS"] >= 0
 
 
-def test_bad_input_ends_with_2_and_names_every_fault(tmp_path: Path) -> None:
+def test_invalid_input_exits_with_2_and_lists_all_errors(tmp_path: Path) -> None:
     write(tmp_path, [job("a", cpu="x"), job("b", colour=1)])
-    code, printed, said = run(files(tmp_path))
+    code, printed, errors = run(files(tmp_path))
     assert (code, printed) == (2, "")
-    first, second = said.splitlines()
+    first, second = errors.splitlines()
     assert first.startswith(f"{tmp_path}/jobs.jsonl:1: cpu: 'x' is not a quantity")
     assert second.startswith(f"{tmp_path}/jobs.jsonl:2: colour: there is no such field")
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_an_out_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     write(tmp_path, [job("a")])
     in_the_way = tmp_path / "jobs.jsonl"
-    code, _, said = run([*files(tmp_path), "--out", str(in_the_way / "out")])
+    code, _, errors = run([*files(tmp_path), "--out", str(in_the_way / "out")])
     assert code == 2
-    assert said.startswith("--out: ")
+    assert errors.startswith("--out: ")
 
 
-def test_a_simulation_that_is_stopped_leaves_no_file_that_looks_whole(tmp_path: Path) -> None:
-    order = write(tmp_path, [job(f"a{n}") for n in range(9)])
+def test_an_interrupted_simulation_leaves_no_files(tmp_path: Path) -> None:
+    options = write(tmp_path, [job(f"a{n}") for n in range(9)])
     out = tmp_path / "out"
 
     def stop(done: int, jobs: int, now_ms: int) -> None:
@@ -113,25 +113,25 @@ def test_a_simulation_that_is_stopped_leaves_no_file_that_looks_whole(tmp_path: 
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        simulation.run(order, simulation.read(order), out, stop)
+        simulation.run_simulation(options, simulation.read_input(options), out, stop)
     assert not list(out.iterdir())
 
 
-def test_what_was_there_before_stays_until_the_new_files_are_whole(tmp_path: Path) -> None:
-    order = write(tmp_path, [job("a")])
+def test_existing_files_are_replaced_only_by_complete_files(tmp_path: Path) -> None:
+    options = write(tmp_path, [job("a")])
     out = tmp_path / "out"
-    simulation.run(order, simulation.read(order), out, nothing)
+    simulation.run_simulation(options, simulation.read_input(options), out, ignore_progress)
     before = {file.name: file.read_bytes() for file in out.iterdir()}
 
     def stop(done: int, jobs: int, now_ms: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        simulation.run(order, simulation.read(order), out, stop)
+        simulation.run_simulation(options, simulation.read_input(options), out, stop)
     assert {file.name: file.read_bytes() for file in out.iterdir()} == before
 
 
-def test_another_process_with_other_hashes_writes_the_same_bytes(tmp_path: Path) -> None:
+def test_the_output_does_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
     queues = ["blue", "green", "red"]
     jobs = [
         job(
@@ -158,7 +158,7 @@ def test_another_process_with_other_hashes_writes_the_same_bytes(tmp_path: Path)
 
 
 class Screen:
-    """A terminal that remembers, or a file."""
+    """A terminal or a file that records its text."""
 
     def __init__(self, terminal: bool) -> None:
         self.text, self._terminal = "", terminal
@@ -168,31 +168,31 @@ class Screen:
         return self._terminal
 
     def write(self, text: str) -> int:
-        """Show it."""
+        """Record the text."""
         self.text += text
         return len(text)
 
     def flush(self) -> None:
-        """It is shown at once."""
+        """Do nothing."""
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_long_simulation_shows_a_bar_on_a_terminal_only(terminal: bool) -> None:
+def test_a_long_simulation_shows_a_progress_bar_only_on_a_terminal(terminal: bool) -> None:
     screen = Screen(terminal)
     now_s = [0.0]
     bar = progress_bar.Bar(screen, lambda: now_s[0])
-    for step in range(progress_bar.STEPS):
+    for step in range(progress_bar.STEPS_PER_READING):
         bar(step, 200, 60_000)
     assert screen.text == "", "it has not taken long yet"
     now_s[0] = 30.0
-    for _ in range(progress_bar.STEPS):
+    for _ in range(progress_bar.STEPS_PER_READING):
         bar(50, 200, 3_600_000)
     assert ("25 %  50 of 200 jobs, 1 h simulated, about 1 min 30 s left" in screen.text) == terminal
     bar.close()
     assert screen.text.endswith("\r\x1b[K") == terminal
 
 
-def test_reading_the_input_loads_no_engine() -> None:
-    """Which kernels to use is decided after the input is known, and before numba is loaded."""
+def test_reading_the_input_does_not_import_the_engine() -> None:
+    """The kernels are chosen after the input is read, and before numba is imported."""
     code = "import sys, fairlead_scheduler.simulate.simulation; sys.exit('numba' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,4 +1,4 @@
-"""What simulations come to: small ones of which every figure can be worked out by hand."""
+"""Results of small simulations whose figures can be computed by hand."""
 
 import pytest
 
@@ -8,7 +8,7 @@ GANG = {"name": "g", "size": 2}
 FAIRLY = {"protectedFractionOfFairShare": 1}
 
 
-def test_a_tiny_trace_gives_exactly_these_tables() -> None:
+def test_a_small_trace_gives_the_expected_tables() -> None:
     jobs = [
         job("big", cpu=4, runSeconds=20),
         job("next", submitSeconds=5, runSeconds=2.5, cpu=3),
@@ -58,7 +58,7 @@ def test_the_summary_has_every_figure() -> None:
     assert summary.waited_job_seconds == {"insufficient-resources": 16.0}
 
 
-def test_a_job_waits_for_those_it_comes_after() -> None:
+def test_a_job_waits_for_its_dependencies() -> None:
     jobs = [job("last", after=["first", "second"]), job("first"), job("second", runSeconds=25)]
     result = simulate(jobs)
     assert result.jobs["last"]["start_s"] == "25"
@@ -69,7 +69,7 @@ def test_a_job_submitted_after_its_dependency_ended_starts_at_once() -> None:
     assert simulate(jobs).jobs["late"]["start_s"] == "500"
 
 
-def test_a_job_after_one_that_fails_is_cancelled() -> None:
+def test_a_job_is_cancelled_when_its_dependency_fails() -> None:
     jobs = [job("first", failAfterSeconds=3), job("second", after=["first"])]
     result = simulate(jobs)
     assert result.jobs["first"]["state"] == "FAILED"
@@ -78,7 +78,7 @@ def test_a_job_after_one_that_fails_is_cancelled() -> None:
     assert (second["state"], second["start_s"], second["end_s"]) == ("CANCELLED", "", "3")
 
 
-def test_a_failed_run_is_tried_again_as_often_as_the_job_wants() -> None:
+def test_a_failed_run_is_retried_up_to_the_limit() -> None:
     result = simulate([job("a", failAfterSeconds=4, retry={"limit": 2})])
     assert [run["outcome"] for run in result.runs] == ["failed"] * 3
     row = result.jobs["a"]
@@ -90,7 +90,7 @@ def test_a_failure_beyond_the_run_time_never_happens() -> None:
 
 
 @pytest.mark.parametrize(("probability", "state"), [(0, "SUCCEEDED"), (1, "FAILED")])
-def test_failures_come_with_their_probability(probability: float, state: str) -> None:
+def test_runs_fail_with_the_given_probability(probability: float, state: str) -> None:
     jobs = [job(f"a{n}", failAfterSeconds={"probability": probability}) for n in range(4)]
     result = simulate(jobs)
     assert {row["state"] for row in result.jobs.values()} == {state}
@@ -105,7 +105,7 @@ def test_a_run_ends_at_its_maximum_run_time() -> None:
     assert (row["state"], row["end_s"]) == ("FAILED", "4")
 
 
-def test_balance_stops_what_is_above_its_share_and_it_runs_again_from_the_start() -> None:
+def test_a_run_above_the_fair_share_is_preempted_and_restarts() -> None:
     jobs = [job(f"a{n}", runSeconds=100) for n in range(4)]
     jobs += [job(f"b{n}", queue="b", submitSeconds=30) for n in range(2)]
     result = simulate(jobs, settings=FAIRLY)
@@ -116,7 +116,7 @@ def test_balance_stops_what_is_above_its_share_and_it_runs_again_from_the_start(
     assert result.summary.lost_to_preemption == {"cpu": 60.0}
 
 
-def test_a_checkpoint_keeps_what_was_done_until_then() -> None:
+def test_a_checkpoint_saves_the_work_done() -> None:
     jobs = [job(f"a{n}", runSeconds=100, checkpointSeconds=20) for n in range(4)]
     jobs += [job(f"b{n}", queue="b", submitSeconds=30) for n in range(2)]
     result = simulate(jobs, settings=FAIRLY)
@@ -124,14 +124,14 @@ def test_a_checkpoint_keeps_what_was_done_until_then() -> None:
     assert {(row["lost_s"], row["end_s"]) for row in stopped} == {("10", "120")}
 
 
-def test_a_job_that_does_not_want_to_run_again_ends_preempted() -> None:
+def test_a_job_that_must_not_be_requeued_ends_preempted() -> None:
     jobs = [job(f"a{n}", runSeconds=100, onPreemption="fail") for n in range(4)]
     jobs += [job(f"b{n}", queue="b", submitSeconds=30) for n in range(2)]
     states = [row["state"] for row in simulate(jobs, settings=FAIRLY).jobs.values()]
     assert sorted(states) == ["PREEMPTED"] * 2 + ["SUCCEEDED"] * 4
 
 
-def test_what_is_urgent_goes_first_and_its_victims_run_again() -> None:
+def test_urgent_jobs_start_first_and_victims_restart() -> None:
     jobs = [job("low", cpu=4, runSeconds=50), job("now", cpu=4, submitSeconds=10)]
     jobs[1]["priorityClass"] = "high"
     result = simulate(jobs)
@@ -139,7 +139,7 @@ def test_what_is_urgent_goes_first_and_its_victims_run_again() -> None:
     assert result.summary.preemptions_by_cause == {"urgency": 1}
 
 
-def test_greater_priority_goes_first_within_a_queue() -> None:
+def test_jobs_of_a_queue_start_by_priority() -> None:
     jobs = [job("run", cpu=4), job("low", cpu=4), job("high", cpu=4, priority=7)]
     result = simulate([{**one, "submitSeconds": at} for at, one in enumerate(jobs)])
     assert (result.jobs["high"]["start_s"], result.jobs["low"]["start_s"]) == ("10", "20")
@@ -185,7 +185,7 @@ def test_jobs_of_a_cordoned_queue_end_the_simulation_with_their_reason() -> None
     assert result.summary.longest_wait is not None
 
 
-def test_a_simulation_ends_with_the_last_run_and_not_with_the_round_after_it() -> None:
+def test_a_simulation_ends_with_the_last_run() -> None:
     jobs = [job("first", cpu=4, runSeconds=10), job("second", cpu=4, runSeconds=4)]
     result = simulate(jobs)
     assert result.summary.makespan_seconds == 14
@@ -193,46 +193,46 @@ def test_a_simulation_ends_with_the_last_run_and_not_with_the_round_after_it() -
     assert result.files["queues.csv"].decode().splitlines()[-1] == "14,a,0.0,0.0,0.0,0,0"
 
 
-def test_a_job_that_fits_no_node_is_refused_with_the_reason() -> None:
+def test_a_job_that_fits_no_node_is_rejected_with_the_reason() -> None:
     result = simulate([job("a", cpu=5), job("b", nodeSelector={"zone": "x"}), job("c")])
     assert {row["state"] for row in result.jobs.values()} == {"REJECTED", "SUCCEEDED"}
     (refused,) = result.summary.refused
     assert (refused.code, refused.jobs) == ("infeasible", 2)
 
 
-def test_limited_starts_go_on_although_nothing_else_happens() -> None:
+def test_rate_limited_starts_continue_without_other_changes() -> None:
     settings = {"rate": {"perSecond": 0.01, "burst": 1}}
     result = simulate([job("a"), job("b")], settings=settings)
     assert result.jobs["b"]["start_s"] == "100"
 
 
-def test_a_gang_that_is_not_complete_in_time_is_refused() -> None:
+def test_a_gang_that_is_not_complete_in_time_is_rejected() -> None:
     jobs = [job("g0", gang={"name": "g", "size": 2}), job("fine", runSeconds=5)]
     result = simulate(jobs, settings={"gangAssemblyTimeoutS": 60})
     assert (result.jobs["g0"]["state"], result.jobs["g0"]["end_s"]) == ("REJECTED", "65")
     assert [refused.code for refused in result.summary.refused] == ["gang-incomplete"]
 
 
-def test_a_queue_limit_is_kept() -> None:
+def test_a_queue_limit_is_enforced() -> None:
     settings = {"queues": {"a": {"limits": {"default": {"cpu": 0.5}}}}}
     result = simulate([job(f"a{n}") for n in range(4)], settings=settings)
     assert [row["start_s"] for row in result.jobs.values()] == ["0", "0", "10", "10"]
 
 
-def test_weights_share_the_pool() -> None:
+def test_queues_share_the_pool_by_weight() -> None:
     jobs = [job(f"{queue}{n}", queue=queue) for n in range(8) for queue in ("a", "b")]
     result = simulate(jobs, settings={"queues": {"b": {"weight": 3}}})
     first = [row["queue"] for row in result.jobs.values() if row["start_s"] == "0"]
     assert sorted(first) == ["a", "b", "b", "b"]
 
 
-def test_rounds_keep_a_second_between_them() -> None:
+def test_rounds_are_at_least_a_second_apart() -> None:
     jobs = [job("a"), job("b", submitSeconds=0.4), job("c", submitSeconds=0.9)]
     starts = [row["start_s"] for row in simulate(jobs).jobs.values()]
     assert starts == ["0", "1", "1"]
 
 
-def test_run_times_are_drawn_from_the_seed_and_the_job_alone() -> None:
+def test_random_run_times_depend_only_on_seed_and_job() -> None:
     drawn = {"min": 5, "meanTail": 60}
     first = simulate([job("a", runSeconds=drawn), job("b", runSeconds=drawn)], seed=1)
     turned = simulate([job("b", runSeconds=drawn), job("a", runSeconds=drawn)], seed=1)
@@ -242,7 +242,7 @@ def test_run_times_are_drawn_from_the_seed_and_the_job_alone() -> None:
     assert first.jobs["a"]["end_s"] != other.jobs["a"]["end_s"]
 
 
-def test_nodes_of_other_pools_and_cordoned_nodes_get_nothing() -> None:
+def test_nodes_of_other_pools_and_cordoned_nodes_get_no_jobs() -> None:
     nodes: list[dict[str, object]] = [
         {"name": "here", "resources": {"cpu": 1}},
         {"name": "there", "resources": {"cpu": 4}, "pool": "other"},
@@ -253,7 +253,7 @@ def test_nodes_of_other_pools_and_cordoned_nodes_get_nothing() -> None:
     assert result.summary.utilisation["cpu"] == 1.0
 
 
-def test_who_displaces_a_run_starts_when_that_has_taken_its_time_to_stop() -> None:
+def test_a_preemptor_starts_when_the_preempted_run_has_stopped() -> None:
     jobs = [
         job("low", cpu=4, runSeconds=100, priorityClass="low", stopSeconds=15, checkpointSeconds=7),
         job("urgent", queue="b", submitSeconds=30, cpu=4, runSeconds=10, priorityClass="urgent"),
@@ -285,10 +285,10 @@ def test_who_displaces_a_run_starts_when_that_has_taken_its_time_to_stop() -> No
             "outcome": "succeeded",
         },
     ]
-    assert result.jobs["low"]["lost_s"] == "17"  # 28 s are saved when it is told to stop
+    assert result.jobs["low"]["lost_s"] == "17"  # 28 s are saved when it is preempted
 
 
-def test_a_run_that_ends_by_itself_while_it_is_stopping_has_succeeded() -> None:
+def test_a_run_that_completes_while_it_is_stopping_succeeds() -> None:
     jobs = [
         job("low", cpu=4, runSeconds=40, priorityClass="low", stopSeconds=15),
         job("urgent", queue="b", submitSeconds=30, cpu=4, priorityClass="urgent"),
@@ -298,7 +298,7 @@ def test_a_run_that_ends_by_itself_while_it_is_stopping_has_succeeded() -> None:
     assert result.jobs["urgent"]["start_s"] == "40"
 
 
-def test_a_gang_starts_together_when_the_last_run_that_makes_room_has_stopped() -> None:
+def test_a_gang_starts_when_the_last_preempted_run_has_stopped() -> None:
     jobs = [
         *(
             job(f"low{n}", cpu=2, runSeconds=99, priorityClass="low", stopSeconds=9 * n + 1)
@@ -313,7 +313,7 @@ def test_a_gang_starts_together_when_the_last_run_that_makes_room_has_stopped() 
     assert [result.jobs[f"g{n}"]["start_s"] for n in (0, 1)] == ["40", "40"]
 
 
-def test_what_runs_on_a_node_that_goes_is_lost_and_runs_again_elsewhere_or_later() -> None:
+def test_runs_of_a_removed_node_are_lost_and_restart_on_another() -> None:
     nodes = [
         {"name": "spot", "resources": {"cpu": 1}, "untilSeconds": 30},
         {"name": "late", "resources": {"cpu": 1}, "fromSeconds": 50},
@@ -334,13 +334,13 @@ def test_what_runs_on_a_node_that_goes_is_lost_and_runs_again_elsewhere_or_later
     assert result.summary.utilisation == {"cpu": 1.0}
 
 
-def test_what_waits_when_the_last_node_has_gone_is_told_with_that_reason() -> None:
+def test_jobs_that_wait_after_the_last_node_is_removed_have_that_reason() -> None:
     nodes = [{"name": "n", "resources": {"cpu": 1}, "untilSeconds": 5}]
     (waits,) = simulate([job("a")], nodes).summary.stuck
     assert (waits.jobs, waits.reason) == (1, "The pool has no nodes left.")
 
 
-def test_a_node_that_shrinks_keeps_its_runs_and_one_that_grows_takes_more() -> None:
+def test_a_smaller_node_keeps_its_runs_and_a_larger_one_gets_more() -> None:
     changes = [
         {"atSeconds": 5, "resources": {"cpu": 1}},
         {"atSeconds": 60, "resources": {"cpu": 3}},
@@ -356,10 +356,10 @@ def test_a_node_that_shrinks_keeps_its_runs_and_one_that_grows_takes_more() -> N
     assert result.summary.preemptions == 0
 
 
-def test_a_queues_retry_policy_holds_for_jobs_that_say_nothing() -> None:
+def test_the_retry_policy_of_a_queue_applies_to_jobs_without_one() -> None:
     queues = {"a": {"retryPolicy": {"limit": 2, "on": ["exit-code"]}}}
     jobs = [
-        job("says-nothing", failAfterSeconds=3),
+        job("no-policy", failAfterSeconds=3),
         job("never", failAfterSeconds=3, retry={"limit": 0}),
         job("elsewhere", queue="b", failAfterSeconds=3),
     ]

@@ -1,4 +1,4 @@
-"""A simulation of a file that `fairlead submit` reads."""
+"""Simulations of files for `fairlead submit`."""
 
 from pathlib import Path
 
@@ -11,14 +11,14 @@ from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.lifecycle import JobState
 from fairlead_scheduler.simulate import simulation
 from fairlead_scheduler.simulate.input import input_errors, submit_file
-from fairlead_scheduler.simulate.input.settings_file import Given
+from fairlead_scheduler.simulate.input.settings_file import SimulationSettings
 from fairlead_scheduler.simulate.model.trace import NEVER, Trace
 from fairlead_submit.domain.decoding import Decoder
 from fairlead_submit.domain.job_templates import JobTemplates
 from fairlead_submit.domain.policy import JobPolicy
 from fairlead_submit.domain.request_types import Submission
 from fairlead_submit.domain.submission import IdSource, prepare_submission
-from tests.unit.simulate.simulations import nothing
+from tests.unit.simulate.simulations import ignore_progress
 
 JOBS = """
 queue: default
@@ -53,22 +53,24 @@ jobs:
 """
 
 
-def order(folder: Path, text: str, run_s: float | None = 60.0) -> simulation.Order:
+def write_files(
+    folder: Path, text: str, run_s: float | None = 60.0
+) -> simulation.SimulationOptions:
     (folder / "jobs.yaml").write_text(text)
     (folder / "nodes.yaml").write_text("- {name: n, count: 1, resources: {cpu: 4, memory: 16Gi}}")
-    return simulation.Order(folder / "jobs.yaml", folder / "nodes.yaml", run_s=run_s)
+    return simulation.SimulationOptions(folder / "jobs.yaml", folder / "nodes.yaml", run_s=run_s)
 
 
 def test_jobs_of_a_submission_run_in_virtual_time(tmp_path: Path) -> None:
-    wanted = order(tmp_path, JOBS)
-    given = simulation.read(wanted)
-    assert given.trace.ids == ["a", "b", "job-2", "job-3"]
-    summary = simulation.run(wanted, given, None, nothing).summary
+    options = write_files(tmp_path, JOBS)
+    found = simulation.read_input(options)
+    assert found.trace.ids == ["a", "b", "job-2", "job-3"]
+    summary = simulation.run_simulation(options, found, None, ignore_progress).summary
     assert summary.states[JobState.SUCCEEDED] == 4
 
 
 def test_a_pod_spec_is_read_exactly_as_submit_reads_it(tmp_path: Path) -> None:
-    trace = simulation.read(order(tmp_path, POD)).trace
+    trace = simulation.read_input(write_files(tmp_path, POD)).trace
     policy = JobPolicy()
     body = msgspec.json.encode(yaml.safe_load(POD))
     request, wrong = Decoder(Submission)(body)
@@ -92,41 +94,45 @@ def test_a_pod_spec_is_read_exactly_as_submit_reads_it(tmp_path: Path) -> None:
     assert trace.infeasible_waits == {2}
 
 
-def test_all_documents_of_a_stream_are_read_and_job_sets_are_kept_apart(tmp_path: Path) -> None:
+def test_documents_of_a_stream_keep_their_job_sets_separate(tmp_path: Path) -> None:
     second = JOBS.replace("jobSet: s", "jobSet: t")
     later = "queue: default\njobSet: s\njobs: [{clientId: last, command: [echo], after: [a]}]"
-    wanted = order(tmp_path, f"{JOBS}---\n{second}---\n{later}")
-    given = simulation.read(wanted)
-    assert given.trace.ids == [
+    options = write_files(tmp_path, f"{JOBS}---\n{second}---\n{later}")
+    found = simulation.read_input(options)
+    assert found.trace.ids == [
         *("a", "b", "job-2", "job-3"),
         *("default/t/a", "default/t/b", "job-6", "job-7"),
         "last",
     ]
-    assert given.trace.after[8] == ("a",)
-    assert {gang.name for gang in given.trace.gangs.values()} == {"s/g", "t/g"}
-    summary = simulation.run(wanted, given, None, nothing).summary
+    assert found.trace.after[8] == ("a",)
+    assert {gang.name for gang in found.trace.gangs.values()} == {"s/g", "t/g"}
+    summary = simulation.run_simulation(options, found, None, ignore_progress).summary
     assert summary.states[JobState.SUCCEEDED] == 9
 
 
-def test_job_defaults_of_the_settings_fill_what_jobs_leave_open(tmp_path: Path) -> None:
-    wanted = order(tmp_path, "{queue: q, jobSet: s, jobs: [{command: [a]}]}")
+def test_job_defaults_of_the_settings_apply_to_missing_fields(tmp_path: Path) -> None:
+    options = write_files(tmp_path, "{queue: q, jobSet: s, jobs: [{command: [a]}]}")
     settings = tmp_path / "settings.yaml"
     settings.write_text("submit: {jobDefaults: {requests: {cpu: 250m, memory: 64Mi}}}")
-    trace = simulation.read(wanted._replace(settings=settings)).trace
+    trace = simulation.read_input(options._replace(settings=settings)).trace
     assert shapes.decode(trace.shapes.values[0]).requests == {"cpu": 250, "memory": 64 * 2**20}
 
 
-def test_jobs_of_other_pools_are_left_out_and_counted(tmp_path: Path) -> None:
-    given = simulation.read(order(tmp_path, "{jobs: [{command: [a]}, {command: [a], pool: gpu}]}"))
-    assert given.trace.ids == ["job-0"]
-    assert given.notes == ["1 job of other pools than default left out"]
+def test_jobs_of_other_pools_are_skipped_and_counted(tmp_path: Path) -> None:
+    found = simulation.read_input(
+        write_files(tmp_path, "{jobs: [{command: [a]}, {command: [a], pool: gpu}]}")
+    )
+    assert found.trace.ids == ["job-0"]
+    assert found.notes == ["1 job of other pools than default left out"]
 
 
 def test_without_submit_the_message_names_its_package(tmp_path: Path) -> None:
-    order(tmp_path, JOBS)
-    file, found = tmp_path / "jobs.yaml", input_errors.Faults()
-    trace, group = Trace(), "fairlead.nobody"
-    submit_file.read(file, 1.0, "default", Given(), found, trace=trace, group=group)
+    write_files(tmp_path, JOBS)
+    file, found = tmp_path / "jobs.yaml", input_errors.InputErrors()
+    trace, group = Trace(), "fairlead.missing"
+    submit_file.read_submissions(
+        file, 1.0, "default", SimulationSettings(), found, trace=trace, group=group
+    )
     assert found.lines() == [
         f"{file}: needs the package fairlead-submit to read this file; install it"
     ]
@@ -142,7 +148,7 @@ ALIASES = "\n".join(
 
 
 @pytest.mark.parametrize(
-    ("text", "run_s", "said"),
+    ("text", "run_s", "message"),
     [
         (JOBS, None, "--run-seconds"),
         ("[1, 2]", 1.0, "is not a submission"),
@@ -151,13 +157,13 @@ ALIASES = "\n".join(
         ("jobs:\n  - {command: [a]}\n  - {command: [a],\n     cpu: -1}", 1.0, "yaml:4: cpu"),
         ("{defaults: {cpu: x}, jobs: [{command: [a]}]}", 1.0, "defaults.cpu"),
         ("{jobs: [{command: [a], priority: high}]}", 1.0, "priority"),
-        ("{jobs: [{command: [a], after: [b]}]}", 1.0, "names a job that is not in the file"),
-        ("jobs: &a [*a]", 1.0, "is a part of"),
+        ("{jobs: [{command: [a], after: [b]}]}", 1.0, "refers to a job that is not in the file"),
+        ("jobs: &a [*a]", 1.0, "that contains it"),
         (ALIASES, 1.0, "with its aliases"),
     ],
 )
-def test_what_cannot_be_simulated_is_named(
-    tmp_path: Path, text: str, run_s: float | None, said: str
+def test_an_invalid_submission_is_reported(
+    tmp_path: Path, text: str, run_s: float | None, message: str
 ) -> None:
-    with pytest.raises(input_errors.BadInput, match=said):
-        simulation.read(order(tmp_path, text, run_s))
+    with pytest.raises(input_errors.InvalidInput, match=message):
+        simulation.read_input(write_files(tmp_path, text, run_s))

@@ -7,7 +7,7 @@ from fairlead_scheduler.kernels import compilation
 
 
 def main() -> int:
-    """With compiled kernels if there are any: compiling them takes longer than all cases."""
+    """Run with compiled kernels only if they exist: compiling takes longer than all cases."""
     compilation.choose_kernels(os.environ)
     from fairlead_scheduler.cases import case_runner  # imports numba, if it is to be used
 

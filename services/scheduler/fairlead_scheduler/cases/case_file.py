@@ -1,4 +1,4 @@
-"""How a case is written: the structs of its YAML, and the classes that every case has.
+"""The form of a case: the structs of its YAML, and the priority classes of every case.
 
 Unknown keys are errors. Simulations read nodes in the same form.
 """
@@ -20,7 +20,7 @@ from fairlead_scheduler.state.pool_rules import Rules
 V = TypeVar("V")
 Amount = str | int | float
 Text = str | int | float | bool
-"""A label as people write it in YAML, where `true` and `1` are no strings."""
+"""The value of a label in YAML, where `true` and `1` are not strings."""
 
 
 def _away(value: int) -> tuple[AwayNodeType, ...]:
@@ -42,7 +42,7 @@ FIXTURE_CLASSES: Final = (
 
 
 class Form(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    """What every part of a case has in common."""
+    """Common settings of the structs of a case."""
 
 
 class Taint(Form):
@@ -63,7 +63,7 @@ class Toleration(Form):
 
 
 class Nodes(Form):
-    """`count` equal nodes; they are called by the name and a number from 0 on."""
+    """`count` equal nodes, named `name` with a number from 0."""
 
     name: str
     resources: dict[str, Amount]
@@ -75,20 +75,20 @@ class Nodes(Form):
     unschedulable: bool = False
 
     def node(self, name: str) -> clusters.Node:
-        """One of them."""
+        """The node of this name."""
         return clusters.Node(
             executor=self.executor,
             name=name,
             pool=self.pool,
             allocatable=parse_all(self.resources, round_up=False),
             labels=_texts(self.labels),
-            taints=tuple(clusters.Taint(t.key, text(t.value), t.effect) for t in self.taints),
+            taints=tuple(clusters.Taint(t.key, label_text(t.value), t.effect) for t in self.taints),
             unschedulable=self.unschedulable,
         )
 
 
 class Gang(Form):
-    """The group is a gang, or with a name a part of one."""
+    """The group is a gang; with a name, a part of a gang."""
 
     name: str | None = None
     size: int | None = None
@@ -98,7 +98,7 @@ class Gang(Form):
 
 
 class Running(Form):
-    """The jobs run already when the case starts."""
+    """The jobs have runs when the case starts."""
 
     on_node: str
     since: float = 0
@@ -113,28 +113,28 @@ class Requirement(Form):
 
 
 class Term(Form):
-    """Of several terms one must be met, with all that is in it."""
+    """A node must match all requirements of at least one term."""
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
 
 
 class Preferred(Form):
-    """Nodes that meet the term come first, the more the greater its weight."""
+    """Nodes that match the term are preferred, by its weight."""
 
     weight: int
     preference: Term
 
 
 class Affinity(Form):
-    """Node affinity: what is required, and what only ranks."""
+    """Node affinity: required and preferred terms."""
 
     node_selector_terms: tuple[Term, ...] = ()
     preferred: tuple[Preferred, ...] = ()
 
 
 class Group(Form):
-    """`count` equal jobs; they are called by the id and a number from 0 on."""
+    """`count` equal jobs, named `id` with a number from 0."""
 
     id: str
     queue: str
@@ -153,7 +153,7 @@ class Group(Form):
     running: Running | None = None
 
     def shape(self) -> msgspec.Raw:
-        """What decides where its jobs may run."""
+        """The shape of its jobs."""
         own = {"cpu": self.cpu, "memory": self.memory, "gpu": self.gpu}
         amounts = self.resources | {name: a for name, a in own.items() if a is not None}
         affinity = self.affinity or Affinity()
@@ -163,17 +163,17 @@ class Group(Form):
                 node_selector=_texts(self.node_selector),
                 affinity=tuple(_term(term) for term in affinity.node_selector_terms),
                 tolerations=tuple(
-                    shapes.Toleration(t.key, t.operator, text(t.value), t.effect)
+                    shapes.Toleration(t.key, t.operator, label_text(t.value), t.effect)
                     for t in self.tolerations
                 ),
                 preferred=tuple(
-                    shapes.Preference(wish.weight, _term(wish.preference))
-                    for wish in affinity.preferred
+                    shapes.Preference(preferred.weight, _term(preferred.preference))
+                    for preferred in affinity.preferred
                 ),
             )
         )
 
-    def gang_of(self) -> ev.Gang | None:
+    def make_gang(self) -> ev.Gang | None:
         """The gang that its jobs are members of."""
         if self.gang is None:
             return None
@@ -187,7 +187,7 @@ class Group(Form):
 
 
 class Queue(Form):
-    """What is configured of a queue."""
+    """The configuration of a queue."""
 
     weight: float = 1.0
     cordoned: bool = False
@@ -202,7 +202,7 @@ class SameLabel(Form):
 
 
 class Shares(Form):
-    """Shares with which a round starts; what is left out is not checked."""
+    """Shares at the start of a round; missing fields are not checked."""
 
     weight: float | None = None
     fair: float | None = None
@@ -212,7 +212,7 @@ class Shares(Form):
 
 
 class Expect(Form):
-    """What a round must come to; what is left out is not checked."""
+    """The expected results of a round; missing fields are not checked."""
 
     scheduled: list[str] | None = None
     preempted: list[str] | None = None
@@ -231,7 +231,7 @@ class Expect(Form):
 
 
 class Round(Form):
-    """What happens before a round, and what it must come to."""
+    """The changes before a round, and its expected results."""
 
     at: float | None = None
     submit: list[Group] = []
@@ -253,17 +253,17 @@ class Round(Form):
 
 
 class Settings(Rules, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """The scheduler's rules with the defaults of cases, and what becomes of preempted jobs."""
+    """The scheduler's rules with the defaults of cases, and whether preempted jobs are requeued."""
 
     protected_fraction_of_fair_share: float = 0.0
     requeue_preempted: bool = False
 
     def rules(self) -> Rules:
-        """What the engine is told, with the short name of GPUs written out."""
+        """The rules for the engine, with the full name of GPUs."""
         given = {name: getattr(self, name) for name in Rules.__struct_fields__}
         for name in ("cost_multipliers", "round_limit", "floating"):
-            given[name] = named(given[name])
-        given["class_limits"] = {name: named(of) for name, of in self.class_limits.items()}
+            given[name] = use_full_names(given[name])
+        given["class_limits"] = {name: use_full_names(of) for name, of in self.class_limits.items()}
         return Rules(**given)
 
 
@@ -278,13 +278,13 @@ class Case(Form):
     queues: dict[str, Queue] = {}
 
 
-def read(path: Path) -> list[Case]:
-    """The cases of a file. Raises `msgspec.ValidationError` naming the place of a fault."""
+def read_cases(path: Path) -> list[Case]:
+    """The cases of a file. Raises `msgspec.ValidationError` with the place of an error."""
     return msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), list[Case])
 
 
 def expand(names: Iterable[str]) -> list[str]:
-    """`a0-3` is `a0, a1, a2, a3`."""
+    """Expand ranges: `a0-3` is `a0, a1, a2, a3`."""
     result: list[str] = []
     for name in names:
         match = re.fullmatch(r"(.*?)(\d+)-(\d+)", name)
@@ -295,8 +295,8 @@ def expand(names: Iterable[str]) -> list[str]:
     return result
 
 
-def named(amounts: Mapping[str, V]) -> dict[str, V]:
-    """The same with `gpu` by the name that nodes report it under."""
+def use_full_names(amounts: Mapping[str, V]) -> dict[str, V]:
+    """The amounts with the resource name of nodes instead of `gpu`."""
     return {_resource(name): amount for name, amount in amounts.items()}
 
 
@@ -304,17 +304,17 @@ def parse_all(amounts: Mapping[str, Amount], *, round_up: bool) -> dict[str, int
     """Amounts in the fixed unit of each resource."""
     return {
         name: quantities.parse_quantity(name, amount, round_up=round_up)
-        for name, amount in named(amounts).items()
+        for name, amount in use_full_names(amounts).items()
     }
 
 
-def text(value: Text) -> str:
-    """A label's value as Kubernetes has it."""
+def label_text(value: Text) -> str:
+    """The value of a label as Kubernetes writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _texts(labels: Mapping[str, Text]) -> dict[str, str]:
-    return {key: text(value) for key, value in labels.items()}
+    return {key: label_text(value) for key, value in labels.items()}
 
 
 def _resource(name: str) -> str:
@@ -328,4 +328,6 @@ def _term(given: Term) -> shapes.SelectorTerm:
 
 
 def _requirements(given: tuple[Requirement, ...]) -> tuple[shapes.Requirement, ...]:
-    return tuple(shapes.Requirement(r.key, r.operator, tuple(map(text, r.values))) for r in given)
+    return tuple(
+        shapes.Requirement(r.key, r.operator, tuple(map(label_text, r.values))) for r in given
+    )

@@ -1,4 +1,4 @@
-"""The command: a line per case, then how many passed."""
+"""The command: prints a line per case, then the numbers of passed and failed cases."""
 
 import argparse
 import sys
@@ -18,49 +18,51 @@ from fairlead_scheduler.cases.outcome import Decided
 _JSON: Final = msgspec.json.Encoder()
 
 
-def play(case: Case) -> tuple[list[Decided], list[str]]:
-    """All rounds of a case: what they decided, and what was not as expected.
+def run_case(case: Case) -> tuple[list[Decided], list[str]]:
+    """Run all rounds of a case; returns the decisions and the differences from the expectation.
 
-    A case that names what is not there ends with that as its last fault.
+    A case that refers to an unknown object ends there, with the error as its last difference.
     """
     decided_all: list[Decided] = []
-    faults: list[str] = []
+    differences: list[str] = []
     try:
         world = World(case)
-        for turn, again in ((item, n) for item in case.rounds for n in range(item.repeat)):
-            world.begin(turn, again)
+        for case_round, repetition in (
+            (item, n) for item in case.rounds for n in range(item.repeat)
+        ):
+            world.begin(case_round, repetition)
             decided = world.decide()
             decided_all.append(decided)
-            found = check.faults(world, decided, turn.expect)
-            faults += [f"round {world.round}: {fault}" for fault in found]
+            found = check.find_differences(world, decided, case_round.expect)
+            differences += [f"round {world.round}: {difference}" for difference in found]
     except ValueError as error:
-        faults.append(f"this case cannot be played: {error}")
-    return decided_all, faults
+        differences.append(f"the case cannot be run: {error}")
+    return decided_all, differences
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """A line per case, then `N passed, N failed`; 1 if any failed."""
+    """Print a line per case, then `N passed, N failed`; returns 1 if a case failed."""
     parser = argparse.ArgumentParser(
         prog="python -m fairlead_scheduler.cases", description=fairlead_scheduler.cases.__doc__
     )
-    parser.add_argument("--json", action="store_true", help="print what each round decided")
+    parser.add_argument("--json", action="store_true", help="print the decisions of each round")
     parser.add_argument("files", nargs="+", type=Path)
     options = parser.parse_args(arguments)
     out = sys.stdout
     passed = failed = 0
     for path in options.files:
         try:
-            cases = case_file.read(path)
+            cases = case_file.read_cases(path)
         except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
             sys.exit(f"{path}: {error}")
         for case in cases:
-            decided, faults = play(case)
-            passed, failed = passed + (not faults), failed + bool(faults)
+            decided, differences = run_case(case)
+            passed, failed = passed + (not differences), failed + bool(differences)
             if options.json:
                 out.writelines(_JSON.encode(item).decode() + "\n" for item in decided)
                 continue
-            out.write(f"{'FAIL' if faults else 'ok  '} {path.name}: {case.name}\n")
-            out.writelines(f"     {fault}\n" for fault in faults)
+            out.write(f"{'FAIL' if differences else 'ok  '} {path.name}: {case.name}\n")
+            out.writelines(f"     {difference}\n" for difference in differences)
     if not options.json:
         out.write(f"{passed} passed, {failed} failed\n")
     return 1 if failed else 0

@@ -1,4 +1,4 @@
-"""The little world in which a case happens: folds like the service's, fed by what a case says."""
+"""The state of a case: the folds of the service, with events made from the case."""
 
 import time
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from fairlead_scheduler.state.view import View
 
 
 class World:
-    """The little world in which a case happens."""
+    """The jobs, nodes and queues of a case."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -46,12 +46,12 @@ class World:
         for node in case.nodes:
             self.add_nodes(node)
         for name, queue in case.queues.items():
-            self.configure(name, queue.weight, queue.cordoned, queue.limits)
+            self.configure_queue(name, queue.weight, queue.cordoned, queue.limits)
 
-    # Telling the folds ------------------------------------------------------------------
+    # Changes of the state -----------------------------------------------------------------
 
     def append(self, queue: str, events: Sequence[ev.AnyEvent], at_ms: int | None = None) -> None:
-        """Feed events of a queue to the view, as one message."""
+        """Fold events of a queue into the view, as one message."""
         sequence = ev.EventSequence(queue=queue, job_set="s", by="case", events=list(events))
         time_ms = self.now_ms if at_ms is None else at_ms
         job_fold.fold_messages(
@@ -63,7 +63,7 @@ class World:
         self.clusters.fold([Entry(0, 0, record.key, record.value, self.now_ms)])
 
     def add_nodes(self, group: case_file.Nodes) -> None:
-        """Nodes of a group, numbered on from those of the same name."""
+        """Add the nodes of a group; numbers continue after nodes of the same name."""
         if group.executor not in self.clusters.heard:
             heartbeat = Heartbeat(executor=group.executor)
             self._report(cluster_records.heartbeat_record(heartbeat))
@@ -73,42 +73,42 @@ class World:
             self._report(cluster_records.node_record(group.node(f"{group.name}{number}")))
 
     def node(self, name: str) -> Node:
-        """The node of that name."""
+        """The node of this name."""
         for key, node in self.clusters.nodes.items():
             if key.node == name:
                 return node
         raise ValueError(f"there is no node {name!r}")
 
     def row_of(self, name: str) -> int:
-        """The row of a job that is queued or runs."""
+        """The row of a live job."""
         row = self.view.jobs.rows.get(JobId(name))
         if row is None:
             raise ValueError(f"there is no job {name!r}, or it has ended")
         return row
 
-    def change_node(self, name: str, **changes: Any) -> None:  # whatever fields a Node has
-        """The node reports itself with these fields changed."""
+    def change_node(self, name: str, **changes: Any) -> None:  # fields of Node
+        """Change fields of a node."""
         self._report(
             cluster_records.node_record(msgspec.structs.replace(self.node(name), **changes))
         )
 
-    def configure(
+    def configure_queue(
         self, name: str, weight: float, cordoned: bool, limits: dict[str, dict[str, float | str]]
     ) -> None:
-        """The queue gets this configuration."""
+        """Configure a queue."""
         self.versions += 1
         queue = configuration.Queue(
             name=name,
             version=self.versions,
             weight=weight,
             cordoned=cordoned,
-            limits={of: case_file.named(amounts) for of, amounts in limits.items()},
+            limits={of: case_file.use_full_names(amounts) for of, amounts in limits.items()},
         )
         record = configuration.record(queue)
         self.queues.fold([Entry(0, 0, record.key, record.value, 0)], self.clusters)
 
     def cordon_executor(self, name: str, cordoned: bool) -> None:
-        """An operator's mark."""
+        """Cordon or uncordon an executor."""
         self.versions += 1
         self.clusters.cordon(
             configuration.Cordon(executor=name, version=self.versions, cordoned=cordoned)
@@ -116,47 +116,49 @@ class World:
 
     # One round --------------------------------------------------------------------------
 
-    def begin(self, turn: Round, again: int) -> None:
-        """Apply what a round brings; `again` counts its repetitions."""
+    def begin(self, case_round: Round, repetition: int) -> None:
+        """Apply the changes before a round; `repetition` is the number of the repetition."""
         self.round += 1
-        self.now_ms = self._time_of(turn, again)
-        if again:
+        self.now_ms = self._time_of(case_round, repetition)
+        if repetition:
             return
-        for name in expand(turn.finish):
+        for name in expand(case_round.finish):
             self._end(name, ev.JobRunSucceeded, ev.JobSucceeded(job_id=JobId(name)))
-        for name in expand(turn.cancel):
+        for name in expand(case_round.cancel):
             self._cancel(name)
-        self._change_nodes(turn)
-        for name in turn.cordon_queues + turn.uncordon_queues:
+        self._change_nodes(case_round)
+        for name in case_round.cordon_queues + case_round.uncordon_queues:
             queue = self.queues.get(name)
-            self.configure(name, queue.weight, name in turn.cordon_queues, queue.limits)
-        self.stale = (self.stale | set(turn.lose_executors)) - set(turn.restore_executors)
-        for name in turn.cordon_executors + turn.uncordon_executors:
-            self.cordon_executor(name, name in turn.cordon_executors)
-        for group in turn.submit:
+            self.configure_queue(name, queue.weight, name in case_round.cordon_queues, queue.limits)
+        self.stale = (self.stale | set(case_round.lose_executors)) - set(
+            case_round.restore_executors
+        )
+        for name in case_round.cordon_executors + case_round.uncordon_executors:
+            self.cordon_executor(name, name in case_round.cordon_executors)
+        for group in case_round.submit:
             self._submit(group)
 
-    def _time_of(self, turn: Round, again: int) -> int:
-        """The round's number in seconds where it says nothing else; time never runs back."""
-        if turn.at is not None:
-            return round(1000 * (turn.at + again))
+    def _time_of(self, case_round: Round, repetition: int) -> int:
+        """The time of the round, by default its number in seconds; time never decreases."""
+        if case_round.at is not None:
+            return round(1000 * (case_round.at + repetition))
         own = 1000 * self.round
         return own if own >= self.now_ms else self.now_ms + 1000
 
-    def _change_nodes(self, turn: Round) -> None:
-        for name in expand(turn.cordon_nodes):
+    def _change_nodes(self, case_round: Round) -> None:
+        for name in expand(case_round.cordon_nodes):
             self.change_node(name, unschedulable=True)
-        for name in expand(turn.uncordon_nodes):
+        for name in expand(case_round.uncordon_nodes):
             self.change_node(name, unschedulable=False)
-        for name, amounts in turn.resize_nodes.items():
+        for name, amounts in case_round.resize_nodes.items():
             changed = self.node(name).allocatable | case_file.parse_all(amounts, round_up=False)
             self.change_node(name, allocatable=changed)
-        for name in expand(turn.remove_nodes):
+        for name in expand(case_round.remove_nodes):
             node = self.node(name)
             for job_id in self._running_on(c.NodeName(node.executor, name)):
                 self._end(job_id, None, ev.JobRequeued(job_id=job_id, reason="node-lost"))
             self._report(cluster_records.node_gone_record(node.executor, name))
-        for group in turn.add_nodes:
+        for group in case_round.add_nodes:
             self.add_nodes(group)
 
     def _running_on(self, name: c.NodeName) -> list[JobId]:
@@ -170,7 +172,7 @@ class World:
         return self.view.jobs.queues.values[int(self.view.jobs.queue[row])]
 
     def _end(self, name: str, how: type[ev.JobRunSucceeded] | None, event: ev.AnyEvent) -> None:
-        """The job's run has succeeded, or (None) is gone; `event` is what becomes of the job."""
+        """The job's run succeeded, or with None was lost; `event` is the end of the job."""
         row = self.row_of(name)
         if not c.IS_LIVE_RUN[self.view.jobs.run_state[row]]:
             raise ValueError(f"job {name!r} does not run")
@@ -178,7 +180,7 @@ class World:
         ended: ev.AnyEvent = (
             how(job_id=JobId(name), run=run)
             if how is not None
-            else ev.JobRunLost(job_id=JobId(name), run=run, reason="gone")
+            else ev.JobRunLost(job_id=JobId(name), run=run, reason="node removed")
         )
         self.append(self._queue_of(name), [ended, event])
 
@@ -195,12 +197,12 @@ class World:
     def _submit(self, group: Group) -> None:
         names = [JobId(f"{group.id}{number}") for number in range(group.count)]
         if not self.names.isdisjoint(names):
-            raise ValueError(f"there are jobs {group.id}0 and so on already")
+            raise ValueError(f"jobs of the group {group.id!r} exist already")
         self.names.update(names)
         values = {item.name: item.value for item in self.builder.classes}
         if group.priority_class not in values:
             raise ValueError(f"{group.id}: there is no priority class {group.priority_class!r}")
-        shape, gang = group.shape(), group.gang_of()
+        shape, gang = group.shape(), group.make_gang()
         events: list[ev.AnyEvent] = [
             ev.JobSubmitted(
                 job_id=name,
@@ -221,7 +223,7 @@ class World:
     def _start(
         self, names: list[JobId], queue: str, running: case_file.Running, value: int
     ) -> None:
-        """The jobs run already, and their executor has taken them up."""
+        """Start the jobs on their node at the given time."""
         node = self.node(running.on_node)
         events: list[ev.AnyEvent] = []
         for name in names:
@@ -232,7 +234,7 @@ class World:
         self.append(queue, events, at_ms=round(1000 * running.since))
 
     def decide(self) -> Decided:
-        """Run the engine and fold its decisions back."""
+        """Run the engine and fold its decisions."""
         built = self.build()
         begun = time.perf_counter()
         plan = schedule(built.snapshot, self.engine)
@@ -240,7 +242,7 @@ class World:
         return self.settle(built, plan, ms)
 
     def build(self) -> BuiltSnapshot:
-        """What the engine is given now."""
+        """The snapshot for the engine."""
         return self.builder.build(
             self.view,
             self.clusters,
@@ -252,12 +254,14 @@ class World:
         )
 
     def settle(self, built: BuiltSnapshot, plan: Plan, ms: float = 0.0) -> Decided:
-        """Fold a plan back."""
+        """Fold the decisions of a plan."""
         self.builder.remember_feasible(built, plan)
         for name, count in zip(built.snapshot.queue_names, plan.queue_scheduled, strict=True):
             self.buckets.take_start_tokens(name, int(count), self.now_ms)
         self.buckets.preemptions.take(plan.preemption_tokens_used, self.now_ms)
-        decided = outcome.of(self.case.name, self.round, self.view.jobs.rows, built, plan, ms)
+        decided = outcome.name_decisions(
+            self.case.name, self.round, self.view.jobs.rows, built, plan, ms
+        )
         self._fold(plan, decided)
         return decided
 
@@ -302,13 +306,13 @@ class World:
         return counts
 
     def queued(self) -> set[str]:
-        """Jobs that wait."""
+        """The queued jobs."""
         jobs = self.view.jobs
         return {
             jobs.rows.id_at(row) for row in self.view.live_rows() if jobs.state[row] == c.QUEUED
         }
 
-    def place_of(self, name: str) -> str | None:
+    def get_node_of(self, name: str) -> str | None:
         """The node of a live run."""
         jobs = self.view.jobs
         row = jobs.rows.get(JobId(name))

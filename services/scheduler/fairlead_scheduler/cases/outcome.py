@@ -1,4 +1,4 @@
-"""What one round of a case decided, by names: the form of `--json`."""
+"""The decisions of one round of a case by name, as `--json` prints them."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from fairlead_scheduler.state.job_index import JobIndex
 
 
 class Decided(msgspec.Struct, rename="camel", omit_defaults=False):
-    """What one round decided, as `--json` prints it."""
+    """The decisions of one round, as `--json` prints them."""
 
     case: str
     round: int
@@ -27,10 +27,10 @@ class Decided(msgspec.Struct, rename="camel", omit_defaults=False):
     ms: float
 
 
-def of(
+def name_decisions(
     case: str, number: int, names: JobIndex, built: BuiltSnapshot, plan: Plan, ms: float
 ) -> Decided:
-    """The plan by names; `names` are the view's."""
+    """The plan with the names of jobs and nodes; `names` is the index of the view."""
     ids = names.ids_at(built.rows)
     placed = zip(plan.placed_job.tolist(), plan.placed_node.tolist(), strict=True)
     preempted = zip(
@@ -46,9 +46,9 @@ def of(
         preempted={
             ids[job]: {
                 "cause": plan_batches.CAUSES[engine.Cause(cause)].value,
-                "for": ids[taker],
+                "for": ids[preemptor],
             }
-            for job, cause, taker in preempted
+            for job, cause, preemptor in preempted
         },
         waiting=_waiting(built, plan, ids),
         rejected=_coded(ids, plan.rejected_job.tolist(), plan.rejected_code.tolist()),
@@ -89,7 +89,7 @@ def _waiting(built: BuiltSnapshot, plan: Plan, ids: Sequence[JobId]) -> dict[str
     done = {*plan.placed_job.tolist(), *plan.rejected_job.tolist(), *plan.failed_job.tolist()}
     waiting: dict[str, str] = {}
     for job, node in enumerate(snapshot.job_node.tolist()):
-        if node != -1 or job in done:  # it runs, or the row is a hole that may bear any name
+        if node != -1 or job in done:  # it runs, or the row is free
             continue
         queue, shape = int(snapshot.job_queue[job]), int(snapshot.job_shape[job])
         gang = -1 if snapshot.job_gang is None else int(snapshot.job_gang[job])

@@ -1,4 +1,4 @@
-"""One simulation from files to files: what `fairlead simulate` does, without its options."""
+"""Runs one simulation: reads the input files, simulates, and writes the result files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,18 +8,18 @@ import msgspec
 
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.service import clock
-from fairlead_scheduler.simulate.input import job_lines as jobs
 from fairlead_scheduler.simulate.input import (
+    job_lines,
     live_cluster,
     node_file,
     settings_file,
     submit_file,
     swf,
 )
-from fairlead_scheduler.simulate.input.input_errors import Faults
-from fairlead_scheduler.simulate.input.node_file import Machines, Step
-from fairlead_scheduler.simulate.input.settings_file import Given
-from fairlead_scheduler.simulate.model.random_draws import Chance
+from fairlead_scheduler.simulate.input.input_errors import InputErrors
+from fairlead_scheduler.simulate.input.node_file import NodeChange, NodeTimeline
+from fairlead_scheduler.simulate.input.settings_file import SimulationSettings
+from fairlead_scheduler.simulate.model.random_draws import RandomDraws
 from fairlead_scheduler.simulate.model.trace import Trace
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 SWF: Final = ".swf"
 
 
-class Order(NamedTuple):
-    """What is to be simulated."""
+class SimulationOptions(NamedTuple):
+    """What to simulate; the options of `fairlead simulate`."""
 
     jobs: Path | None
     nodes: Path | None = None
@@ -39,24 +39,24 @@ class Order(NamedTuple):
     cycle_s: float = 10.0
     pool: str = "default"
     swf_processors: int | None = None
-    swf_queue: swf.By = "queue"
+    swf_queue: swf.QueueField = "queue"
     run_s: float | None = None
 
 
 class Input(NamedTuple):
-    """What was read."""
+    """The input of a simulation."""
 
     trace: Trace
     nodes: list[Node]
-    steps: list[Step]
-    given: Given
-    chance: Chance
+    node_changes: list[NodeChange]
+    settings: SimulationSettings
+    draws: RandomDraws
     notes: list[str]
-    """What of the input is not simulated, for people."""
+    """Messages about the parts of the input that are not simulated."""
 
 
 class Timing(msgspec.Struct, rename="camel"):
-    """Wall time of the steps in seconds; the one output that differs from run to run."""
+    """Wall time of the steps in seconds; the only output that differs from run to run."""
 
     read_s: float = 0.0
     simulate_s: float = 0.0
@@ -65,110 +65,132 @@ class Timing(msgspec.Struct, rename="camel"):
     compiled: bool = False
 
 
-def read(order: Order, cluster: live_cluster.Cluster | None = None, now_ms: int = 0) -> Input:
-    """All input, checked; `cluster`: what a running Fairlead has at `now_ms`. Raises `BadInput`
-    with everything that is wrong with it.
+def read_input(
+    options: SimulationOptions, cluster: live_cluster.Cluster | None = None, now_ms: int = 0
+) -> Input:
+    """Read and check the input; `cluster`: the state of a running Fairlead at `now_ms`.
+
+    Raises `InvalidInput` with all errors of the input.
     """
-    faults = Faults()
-    given = settings_file.read(order.settings, faults).of(order.pool)
-    machines_ = Machines([], [])
-    if order.nodes is not None:
-        machines_ = node_file.read(order.nodes, order.pool, faults)
+    errors = InputErrors()
+    settings = settings_file.read_settings(options.settings, errors).for_pool(options.pool)
+    timeline = NodeTimeline([], [])
+    if options.nodes is not None:
+        timeline = node_file.read_nodes(options.nodes, options.pool, errors)
     notes: list[str] = []
-    chance = Chance(order.seed)
+    draws = RandomDraws(options.seed)
     trace = Trace()
     if cluster is not None:
-        given = live_cluster.settings(cluster, given)
-        machines_ = _live(order, cluster, now_ms, trace, notes, faults)
-    if order.jobs is not None and order.jobs.suffix in submit_file.SUFFIXES:
-        _add_submissions(order, given, trace, notes, faults)
-    elif order.jobs is not None and cluster is not None:
-        reason = (
-            "is not a file for `fairlead submit`, which is all that can be added to --from-live"
-        )
-        faults.add(str(order.jobs), 0, "", reason)
-    elif order.jobs is None:
+        settings = live_cluster.merge_settings(cluster, settings)
+        timeline = _read_live_cluster(options, cluster, now_ms, trace, notes, errors)
+    if options.jobs is not None and options.jobs.suffix in submit_file.SUFFIXES:
+        _add_submissions(options, settings, trace, notes, errors)
+    elif options.jobs is not None and cluster is not None:
+        reason = "is not a file for `fairlead submit`; only such a file can be added to --from-live"
+        errors.add(str(options.jobs), 0, "", reason)
+    elif options.jobs is None:
         if cluster is None:
-            faults.add("--jobs", 0, "", "is missing: give a file of jobs, or --from-live")
-    elif order.jobs.suffix == SWF:
-        found = swf.read(order.jobs, order.swf_queue, order.nodes is not None, faults)
+            errors.add("--jobs", 0, "", "is missing: give a file of jobs, or --from-live")
+    elif options.jobs.suffix == SWF:
+        found = swf.read_trace(options.jobs, options.swf_queue, options.nodes is not None, errors)
         trace = found.trace
-        if found.left_out:
+        if found.skipped:
             notes.append(
-                f"{live_cluster.count(found.left_out)} without a run in the trace left out"
+                f"{live_cluster.count_jobs(found.skipped)} without a run in the trace left out"
             )
-        if order.nodes is None:
-            machines_ = Machines(_machine(order, order.jobs, found.processors, faults), [])
+        if options.nodes is None:
+            timeline = NodeTimeline(
+                _make_machine(options, options.jobs, found.processors, errors), []
+            )
     else:
-        trace = jobs.read(order.jobs, chance, settings_file.class_names(given.settings), faults)
-    if cluster is None and order.nodes is None and (order.jobs is None or order.jobs.suffix != SWF):
-        faults.add("--nodes", 0, "", "is missing: which nodes should the jobs run on?")
-    if not faults.count and not len(trace):
-        source = "--from-live" if order.jobs is None else str(order.jobs)
-        faults.add(source, 0, "", "has no job")
-    faults.check()
-    return Input(trace, machines_.nodes, machines_.steps, given, chance, notes)
+        trace = job_lines.read_jobs(
+            options.jobs, draws, settings_file.list_class_names(settings.scheduler), errors
+        )
+    if (
+        cluster is None
+        and options.nodes is None
+        and (options.jobs is None or options.jobs.suffix != SWF)
+    ):
+        errors.add("--nodes", 0, "", "is missing: give a file of nodes")
+    if not errors.count and not len(trace):
+        source = "--from-live" if options.jobs is None else str(options.jobs)
+        errors.add(source, 0, "", "has no job")
+    errors.check()
+    return Input(trace, timeline.nodes, timeline.changes, settings, draws, notes)
 
 
-def _live(
-    order: Order,
+def _read_live_cluster(
+    options: SimulationOptions,
     cluster: live_cluster.Cluster,
     now_ms: int,
     trace: Trace,
     notes: list[str],
-    faults: Faults,
-) -> Machines:
-    if order.nodes is not None:
-        faults.add("--nodes", 0, "", "has no meaning with --from-live, which has nodes already")
-    if order.run_s is None:
-        faults.add("--run-seconds", 0, "", "is missing: the server does not know how long jobs run")
-        return Machines([], [])
-    nodes = live_cluster.nodes(cluster, order.pool)
+    errors: InputErrors,
+) -> NodeTimeline:
+    if options.nodes is not None:
+        errors.add("--nodes", 0, "", "cannot be used with --from-live; omit it")
+    if options.run_s is None:
+        errors.add("--run-seconds", 0, "", "is missing: the server does not know how long jobs run")
+        return NodeTimeline([], [])
+    nodes = live_cluster.list_nodes(cluster, options.pool)
     if not nodes:
-        faults.add("--from-live", 0, "", f"the server has no node of pool {order.pool}")
-    live_cluster.add_jobs(trace, cluster, order.pool, order.run_s, now_ms, notes)
-    return Machines(nodes, [])
+        errors.add("--from-live", 0, "", f"the server has no node of pool {options.pool}")
+    live_cluster.add_jobs(trace, cluster, options.pool, options.run_s, now_ms, notes)
+    return NodeTimeline(nodes, [])
 
 
 def _add_submissions(
-    order: Order, given: Given, trace: Trace, notes: list[str], faults: Faults
+    options: SimulationOptions,
+    settings: SimulationSettings,
+    trace: Trace,
+    notes: list[str],
+    errors: InputErrors,
 ) -> None:
-    assert order.jobs is not None
-    if order.run_s is None:
-        faults.add("--run-seconds", 0, "", "is missing: a file of `submit` does not say it")
+    assert options.jobs is not None
+    if options.run_s is None:
+        errors.add("--run-seconds", 0, "", "is missing: a file for `submit` has no run times")
         return
-    others = submit_file.read(order.jobs, order.run_s, order.pool, given, faults, trace=trace)
+    others = submit_file.read_submissions(
+        options.jobs, options.run_s, options.pool, settings, errors, trace=trace
+    )
     if others:
-        notes.append(f"{live_cluster.count(others)} of other pools than {order.pool} left out")
+        notes.append(
+            f"{live_cluster.count_jobs(others)} of other pools than {options.pool} left out"
+        )
 
 
-def _machine(order: Order, file: Path, processors: int, faults: Faults) -> list[Node]:
-    count = order.swf_processors or processors
+def _make_machine(
+    options: SimulationOptions, file: Path, processors: int, errors: InputErrors
+) -> list[Node]:
+    count = options.swf_processors or processors
     if not 1 <= count <= 2**31:
-        reason = "says no MaxProcs in its header; give --swf-processors N, or --nodes FILE"
-        faults.add(str(file), 0, "", reason)
+        reason = "has no MaxProcs in its header; give --swf-processors N, or --nodes FILE"
+        errors.add(str(file), 0, "", reason)
         return []
-    return node_file.processors(count)
+    return node_file.make_processor_node(count)
 
 
-def _title(order: Order) -> str:
-    return "the live cluster" if order.jobs is None else order.jobs.name
+def _title(options: SimulationOptions) -> str:
+    return "the live cluster" if options.jobs is None else options.jobs.name
 
 
-class Outcome(NamedTuple):
-    """What came of it."""
+class Result(NamedTuple):
+    """The results of a simulation."""
 
     summary: "Summary"
     timing: Timing
     ledger: "Ledger"
 
 
-def run(
-    order: Order, given: Input, out: Path | None, progress: Callable[[int, int, int], None]
-) -> Outcome:
-    """Simulate, and write the files if there is a folder for them. Kernels are chosen before.
+def run_simulation(
+    options: SimulationOptions,
+    simulated: Input,
+    out: Path | None,
+    progress: Callable[[int, int, int], None],
+) -> Result:
+    """Simulate, and write the files to `out` if given. The kernels must be chosen before the call.
 
-    `progress` is told the jobs that ended, all jobs, and the virtual time in ms.
+    `progress` is called with the number of ended jobs, of all jobs, and the virtual time in ms.
     """
     from fairlead_scheduler.engine.compiler.decorators import COMPILED
     from fairlead_scheduler.simulate.model.ledger import Ledger
@@ -177,21 +199,27 @@ def run(
     from fairlead_scheduler.simulate.output import figures, html_report, result_files
 
     began_s = clock.monotonic_s()
-    cycle_ms = jobs.ms(order.cycle_s)
-    trace, settings = given.trace, given.given.settings
-    with result_files.Nowhere() if out is None else result_files.Folder(out, trace) as sink:
-        later = [step.node for step in given.steps]
-        ledger = Ledger(trace, given.nodes, given.given, cycle_ms, sink, later)
-        world = World(trace, given.nodes, given.given, order.pool, given.chance, ledger)
-        loop = Loop(world, ledger, given.steps, settings.rules, cycle_ms)
+    cycle_ms = job_lines.to_ms(options.cycle_s)
+    trace = simulated.trace
+    with result_files.NullSink() if out is None else result_files.FolderSink(out, trace) as sink:
+        later = [change.node for change in simulated.node_changes]
+        ledger = Ledger(trace, simulated.nodes, simulated.settings, cycle_ms, sink, later)
+        world = World(
+            trace, simulated.nodes, simulated.settings, options.pool, simulated.draws, ledger
+        )
+        loop = Loop(
+            world, ledger, simulated.node_changes, simulated.settings.scheduler.rules, cycle_ms
+        )
         loop.run(lambda: progress(ledger.done, len(trace), ledger.now_ms))
-        summary = figures.summary(world, ledger, loop, seed=order.seed, cycle_ms=cycle_ms)
+        summary = figures.summarize(world, ledger, loop, seed=options.seed, cycle_ms=cycle_ms)
         ended_s = clock.monotonic_s()
-        sink.finish(ledger, summary, lambda: html_report.page(_title(order), summary, ledger))
+        sink.finish(
+            ledger, summary, lambda: html_report.render_page(_title(options), summary, ledger)
+        )
     timing = Timing(
         simulate_s=round(ended_s - began_s, 3),
         write_s=round(clock.monotonic_s() - ended_s, 3),
         jobs_per_second=round(len(trace) / max(ended_s - began_s, 1e-9), 1),
         compiled=COMPILED,
     )
-    return Outcome(summary, timing, ledger)
+    return Result(summary, timing, ledger)

@@ -1,15 +1,15 @@
-"""What is wrong with the input: file, line, field and reason, all of it within a bound. Pure."""
+"""The errors of the input, each with file, line, field and reason; limited in number. Pure."""
 
 from typing import Final
 
 import msgspec
 
-KEPT_MAX: Final = 100
-"""Faults that are told one by one; those beyond are counted."""
+LISTED_MAX: Final = 100
+"""The number of errors that are listed; the others are only counted."""
 
 
-class InputFault(msgspec.Struct, frozen=True):
-    """One thing wrong. `line` counts from 1; 0 means the file as a whole."""
+class InputError(msgspec.Struct, frozen=True):
+    """One error. `line` counts from 1; 0 means the whole file."""
 
     file: str
     line: int
@@ -21,42 +21,42 @@ class InputFault(msgspec.Struct, frozen=True):
         return f"{place}: {self.field}: {self.reason}" if self.field else f"{place}: {self.reason}"
 
 
-class BadInput(Exception):
-    """The input cannot be simulated; `faults` says all that is wrong with it."""
+class InvalidInput(Exception):
+    """The input cannot be simulated; `errors` lists its errors."""
 
-    def __init__(self, faults: "Faults") -> None:
-        super().__init__("\n".join(faults.lines()))
-        self.faults = faults
+    def __init__(self, errors: "InputErrors") -> None:
+        super().__init__("\n".join(errors.lines()))
+        self.errors = errors
 
 
-class Faults:
-    """Collects what is wrong, so that all of it can be mended at once."""
+class InputErrors:
+    """Collects all errors of the input, so that they can be corrected together."""
 
     def __init__(self) -> None:
-        self.kept: list[InputFault] = []
+        self.listed: list[InputError] = []
         self.count = 0
 
     def add(self, file: str, line: int, field: str, reason: str) -> None:
-        """One more."""
+        """Add an error."""
         self.count += 1
-        if len(self.kept) < KEPT_MAX:
-            self.kept.append(InputFault(file, line, field, reason))
+        if len(self.listed) < LISTED_MAX:
+            self.listed.append(InputError(file, line, field, reason))
 
     def lines(self) -> list[str]:
-        """All that is kept, and how many more there are."""
-        more = self.count - len(self.kept)
-        return [str(fault) for fault in self.kept] + ([f"... and {more} more"] if more else [])
+        """The listed errors, and the number of the others."""
+        more = self.count - len(self.listed)
+        return [str(error) for error in self.listed] + ([f"... and {more} more"] if more else [])
 
     def check(self) -> None:
-        """Raise `BadInput` if there is any."""
+        """Raise `InvalidInput` if there is an error."""
         if self.count:
-            raise BadInput(self)
+            raise InvalidInput(self)
 
 
-def per_field(values: object, kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
-    """Every field that does not fit the struct, as (field, reason): msgspec names one only."""
+def find_field_errors(values: object, kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
+    """All invalid fields as (field, reason): msgspec reports only the first."""
     if not isinstance(values, dict):
-        return [("", f"is {_kind_of(values)}; a mapping of fields is expected")]
+        return [("", f"is {_name_type(values)}; a mapping of fields is expected")]
     known = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     found = [
         (str(name), f"there is no such field; the fields are {', '.join(sorted(known))}")
@@ -68,19 +68,19 @@ def per_field(values: object, kind: type[msgspec.Struct]) -> list[tuple[str, str
             try:
                 msgspec.convert(values[name], field.type)
             except msgspec.ValidationError as error:
-                found.append((name, plain(error)))
+                found.append((name, describe_error(error)))
         elif field.required:
             found.append((name, "is missing"))
     return found
 
 
-def plain(error: msgspec.ValidationError) -> str:
-    """msgspec's sentence, with the place written as people would."""
+def describe_error(error: msgspec.ValidationError) -> str:
+    """The message of msgspec, with the path of the field as in YAML."""
     text, _, place = str(error).partition(" - at `")
     inner = place.rstrip("`").removeprefix("$").lstrip(".")
     return f"{text} (at {inner})" if inner else text
 
 
-def _kind_of(value: object) -> str:
+def _name_type(value: object) -> str:
     names = {list: "a list", str: "a text", int: "a number", float: "a number", bool: "true/false"}
     return "empty" if value is None else names.get(type(value), "something else")

@@ -1,4 +1,4 @@
-"""Reads `jobs.jsonl`: one job per line, every fault with its line and field."""
+"""Reads `jobs.jsonl`: one job per line, and reports each error with its line and field."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,39 +10,39 @@ from msgspec import Meta
 from fairlead_common.domain import quantities
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.cases import case_file
-from fairlead_scheduler.simulate.input import input_errors as faulty
-from fairlead_scheduler.simulate.input.input_errors import Faults
-from fairlead_scheduler.simulate.model.random_draws import Chance
-from fairlead_scheduler.simulate.model.trace import JOBS_MAX, NEVER, Fails, Trace
+from fairlead_scheduler.simulate.input import input_errors
+from fairlead_scheduler.simulate.input.input_errors import InputErrors
+from fairlead_scheduler.simulate.model.random_draws import RandomDraws
+from fairlead_scheduler.simulate.model.trace import JOBS_MAX, NEVER, Failure, Trace
 
 LINE_BYTES_MAX: Final = 1_048_576
 SECONDS_MAX: Final = 3_000_000_000
-"""Nearly a century: also traces that count from 1970 fit."""
+"""Nearly a century, so that traces with Unix times are valid."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Id = Name | Annotated[int, Meta(ge=0, le=2**53)]
 Seconds = Annotated[float, Meta(ge=0, le=SECONDS_MAX)]
-Above0 = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
+PositiveSeconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
 
 
-class _Part(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
-    """Any part of a line."""
+class _LinePart(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """Common settings of the structs of a line."""
 
 
-class RunTime(_Part, frozen=True):
-    """A run time that is drawn: `min` and an exponential part of this mean on top."""
+class RunTime(_LinePart, frozen=True):
+    """A random run time: `min` plus an exponentially distributed time with mean `mean_tail`."""
 
     min: Seconds = 0.0
     mean_tail: Seconds = 0.0
 
 
-class FailsAtRandom(_Part, frozen=True):
-    """Each run fails with this probability, at any moment of it."""
+class FailsAtRandom(_LinePart, frozen=True):
+    """Each run fails with this probability, at a uniformly distributed time."""
 
     probability: Annotated[float, Meta(ge=0, le=1)]
 
 
-class Gang(_Part, frozen=True):
+class Gang(_LinePart, frozen=True):
     """Jobs of one queue with this gang name start together."""
 
     name: Name
@@ -52,19 +52,19 @@ class Gang(_Part, frozen=True):
     rest: Literal["wait", "fail"] = "wait"
 
 
-class Retry(_Part, frozen=True):
-    """How often a failed run is tried again, and with what changed."""
+class Retry(_LinePart, frozen=True):
+    """How often and where a failed run is retried."""
 
     limit: Annotated[int, Meta(ge=0, le=1_000)]
     on: tuple[ev.FailureCategory, ...] = (ev.FailureCategory.EXIT_CODE,)
     avoid_node: bool = False
 
-    def policy(self) -> ev.RetryPolicy:
-        """As the log has it."""
+    def to_policy(self) -> ev.RetryPolicy:
+        """The policy as the events contain it."""
         return ev.RetryPolicy(limit=self.limit, on=self.on, avoid_node=self.avoid_node)
 
 
-class Line(_Part, frozen=True, kw_only=True):
+class Line(_LinePart, frozen=True, kw_only=True):
     """One job."""
 
     id: Id
@@ -81,10 +81,10 @@ class Line(_Part, frozen=True, kw_only=True):
     node_selector: dict[str, case_file.Text] = {}
     affinity: case_file.Affinity | None = None
     tolerations: tuple[case_file.Toleration, ...] = ()
-    max_runtime_seconds: Above0 | None = None
+    max_runtime_seconds: PositiveSeconds | None = None
     fail_after_seconds: Seconds | FailsAtRandom | None = None
     after: tuple[Id, ...] = ()
-    checkpoint_seconds: Above0 | None = None
+    checkpoint_seconds: PositiveSeconds | None = None
     on_preemption: Literal["requeue", "fail"] = "requeue"
     stop_seconds: Seconds = 0.0
     retry: Retry | None = None
@@ -93,117 +93,120 @@ class Line(_Part, frozen=True, kw_only=True):
 _decoder: Final = msgspec.json.Decoder(Line)
 
 
-def read(path: Path, chance: Chance, classes: list[str], faults: Faults) -> Trace:
-    """The jobs of a file in its order, with what the file leaves open drawn by chance."""
-    reading = Reading(str(path), chance, frozenset(classes), faults)
-    for number, text in lines(path, faults):
+def read_jobs(path: Path, draws: RandomDraws, classes: list[str], errors: InputErrors) -> Trace:
+    """The jobs of a file in its order; random run times are drawn."""
+    reader = JobReader(str(path), draws, frozenset(classes), errors)
+    for number, text in read_lines(path, errors):
         try:
             line = _decoder.decode(text)
         except msgspec.MsgspecError as error:
-            reading.refuse(number, text, error)
+            reader.add_line_errors(number, text, error)
             continue
-        reading.take(number, line)
-        if len(reading.trace) > JOBS_MAX:
-            faults.add(str(path), number, "", f"more than {JOBS_MAX} jobs")
+        reader.add_line(number, line)
+        if len(reader.trace) > JOBS_MAX:
+            errors.add(str(path), number, "", f"more than {JOBS_MAX} jobs")
             break
-    reading.finish()
-    return reading.trace
+    reader.check_references()
+    return reader.trace
 
 
-def lines(path: Path, faults: Faults) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file that are not empty, one after another, each within a bound."""
+def read_lines(path: Path, errors: InputErrors) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that are not empty, with their numbers; their length is limited."""
     try:
         with path.open("rb") as file:
             number = 0
             while line := file.readline(LINE_BYTES_MAX + 1):
                 number += 1
                 if len(line) > LINE_BYTES_MAX:
-                    reason = f"is longer than {LINE_BYTES_MAX >> 20} MiB: is it one job per line?"
-                    faults.add(str(path), number, "", reason)
+                    reason = f"is longer than {LINE_BYTES_MAX >> 20} MiB; write one job per line"
+                    errors.add(str(path), number, "", reason)
                     return
                 if line.strip():
                     yield number, line
     except OSError as error:
-        faults.add(str(path), 0, "", f"cannot be read: {error.strerror or error}")
+        errors.add(str(path), 0, "", f"cannot be read: {error.strerror or error}")
 
 
-class Reading:
-    """Turns lines into columns and remembers what must be compared at the end."""
+class JobReader:
+    """Adds lines to the trace, and checks references between jobs at the end."""
 
-    def __init__(self, file: str, chance: Chance, classes: frozenset[str], faults: Faults) -> None:
+    def __init__(
+        self, file: str, draws: RandomDraws, classes: frozenset[str], errors: InputErrors
+    ) -> None:
         self.trace = Trace()
         self._file = file
-        self._chance = chance
+        self._draws = draws
         self._classes = classes
-        self._faults = faults
+        self._errors = errors
         self._shapes: dict[object, int] = {}
         self._lines: dict[int, int] = {}
-        """Lines of jobs with a gang or dependencies: they are looked at again at the end."""
+        """Lines of jobs with a gang or dependencies, which are checked at the end."""
 
-    def refuse(self, number: int, text: bytes, error: Exception) -> None:
-        """Say all that is wrong with a line that is no job."""
+    def add_line_errors(self, number: int, text: bytes, error: Exception) -> None:
+        """Add the errors of a line that is not a valid job."""
         try:
             values = msgspec.json.decode(text)
         except msgspec.DecodeError:
-            self._faults.add(self._file, number, "", f"is no JSON: {error}")
+            self._errors.add(self._file, number, "", f"is not valid JSON: {error}")
             return
-        found = faulty.per_field(values, Line)
+        found = input_errors.find_field_errors(values, Line)
         for field, reason in found or [("", str(error))]:
-            self._faults.add(self._file, number, field, reason)
+            self._errors.add(self._file, number, field, reason)
 
-    def take(self, number: int, line: Line) -> None:
-        """One more job, unless something is wrong with it."""
+    def add_line(self, number: int, line: Line) -> None:
+        """Add the job of a line, or the errors of the line."""
         job_id = str(line.id)
-        trace, before = self.trace, self._faults.count
+        trace, before = self.trace, self._errors.count
         if job_id in trace.number:
-            self._fault(number, "id", f"{job_id} stands in an earlier line already")
+            self._add_error(number, "id", f"{job_id} is used in an earlier line already")
         if line.priority_class not in self._classes:
             names = ", ".join(sorted(self._classes))
-            self._fault(
-                number, "priorityClass", f"{line.priority_class!r} is no class; there are {names}"
-            )
+            reason = f"{line.priority_class!r} is not a priority class; choose one of {names}"
+            self._add_error(number, "priorityClass", reason)
         shape = self._shape(number, line)
-        if self._faults.count > before:
+        if self._errors.count > before:
             return
         job = trace.add(
             job_id,
-            submit_ms=ms(line.submit_seconds),
+            submit_ms=to_ms(line.submit_seconds),
             run_ms=self._run_ms(job_id, line.run_seconds),
             queue=line.queue,
             shape=shape,
             priority_class=line.priority_class,
             priority=line.priority,
-            runtime_ms_max=max(1, ms(line.max_runtime_seconds or 0))
+            runtime_ms_max=max(1, to_ms(line.max_runtime_seconds or 0))
             if line.max_runtime_seconds
             else NEVER,
         )
-        self._rare(number, job, line)
+        self._add_optional_fields(number, job, line)
 
-    def _rare(self, number: int, job: int, line: Line) -> None:
-        """What few jobs have."""
+    def _add_optional_fields(self, number: int, job: int, line: Line) -> None:
+        """Add the fields that few jobs have."""
         trace = self.trace
         match line.fail_after_seconds:
             case None:
                 pass
             case FailsAtRandom(probability=probability):
-                trace.fails[job] = Fails(probability=probability)
+                trace.failures[job] = Failure(probability=probability)
             case seconds:
-                trace.fails[job] = Fails(after_ms=ms(seconds))
+                trace.failures[job] = Failure(after_ms=to_ms(seconds))
         if line.checkpoint_seconds is not None:
-            trace.checkpoint_ms[job] = max(1, ms(line.checkpoint_seconds))
+            trace.checkpoint_ms[job] = max(1, to_ms(line.checkpoint_seconds))
         if line.stop_seconds:
-            trace.stop_ms[job] = ms(line.stop_seconds)
+            trace.stop_ms[job] = to_ms(line.stop_seconds)
         if line.on_preemption == "fail":
             trace.preempted_is_final.add(job)
         if line.retry is not None:
-            trace.retry[job] = line.retry.policy()
+            trace.retry[job] = line.retry.to_policy()
         if line.after:
             trace.after[job] = tuple(dict.fromkeys(str(other) for other in line.after))
             self._lines[job] = number
         if line.gang is not None:
             gang = line.gang
             if gang.min_size is not None and gang.min_size > gang.size:
-                self._fault(number, "gang", f"minSize {gang.min_size} is above size {gang.size}")
+                self._add_error(
+                    number, "gang", f"minSize {gang.min_size} is above size {gang.size}"
+                )
             trace.gangs[job] = ev.Gang(
                 name=gang.name,
                 size=gang.size,
@@ -213,17 +216,21 @@ class Reading:
             )
             self._lines[job] = number
 
-    def _fault(self, number: int, field: str, reason: str) -> None:
-        self._faults.add(self._file, number, field, reason)
+    def _add_error(self, number: int, field: str, reason: str) -> None:
+        self._errors.add(self._file, number, field, reason)
 
-    def _run_ms(self, job_id: str, given: float | RunTime) -> int:
-        if not isinstance(given, RunTime):
-            return ms(given)
-        tail = self._chance.exponential(given.mean_tail, job_id, "run") if given.mean_tail else 0.0
-        return ms(min(given.min + tail, SECONDS_MAX))
+    def _run_ms(self, job_id: str, run_time: float | RunTime) -> int:
+        if not isinstance(run_time, RunTime):
+            return to_ms(run_time)
+        tail = (
+            self._draws.exponential(run_time.mean_tail, job_id, "run")
+            if run_time.mean_tail
+            else 0.0
+        )
+        return to_ms(min(run_time.min + tail, SECONDS_MAX))
 
     def _shape(self, number: int, line: Line) -> int:
-        """The number of the job's shape; equal ones are made once."""
+        """The number of the job's shape; equal shapes have the same number."""
         more: Any = None
         if line.resources or line.node_selector or line.affinity or line.tolerations:
             rest = (line.resources, line.node_selector, line.affinity, line.tolerations)
@@ -237,18 +244,18 @@ class Reading:
         return found
 
     def _new_shape(self, number: int, line: Line) -> int:
-        given = {"cpu": line.cpu, "memory": line.memory, "gpu": line.gpu}
-        amounts = {name: amount for name, amount in given.items() if amount is not None}
+        named = {"cpu": line.cpu, "memory": line.memory, "gpu": line.gpu}
+        amounts = {name: amount for name, amount in named.items() if amount is not None}
         wrong = False
-        for field, of in (
-            *((name, {name: a}) for name, a in amounts.items()),
+        for field, values in (
+            *((name, {name: amount}) for name, amount in amounts.items()),
             ("resources", line.resources),
         ):
-            for name, amount in of.items():
+            for name, amount in values.items():
                 try:
                     quantities.parse_quantity(name, amount, round_up=True)
                 except ValueError as error:
-                    self._fault(number, field, str(error))
+                    self._add_error(number, field, str(error))
                     wrong = True
         if wrong:
             return -1
@@ -265,34 +272,36 @@ class Reading:
         )
         return self.trace.shapes.number(bytes(group.shape()))
 
-    def finish(self) -> None:
-        """Compare what lines say of each other: dependencies and gangs."""
-        trace, all_known = self.trace, not self._faults.count
+    def check_references(self) -> None:
+        """Check dependencies and gangs."""
+        trace, all_known = self.trace, not self._errors.count
         for job, others in trace.after.items():
             for other in others:
                 if other == trace.ids[job]:
-                    self._fault(self._lines[job], "after", "the job waits for itself")
+                    self._add_error(self._lines[job], "after", "the job waits for itself")
                 elif all_known and other not in trace.number:
-                    self._fault(self._lines[job], "after", f"there is no job {other} in the file")
+                    self._add_error(
+                        self._lines[job], "after", f"there is no job {other} in the file"
+                    )
         members: dict[tuple[int, str], list[int]] = {}
         for job, gang in trace.gangs.items():
             members.setdefault((trace.queue[job], gang.name), []).append(job)
         for jobs in members.values():
-            self._compare(jobs)
+            self._check_gang(jobs)
 
-    def _compare(self, jobs: list[int]) -> None:
-        """The members of a gang agree with the first of them."""
+    def _check_gang(self, jobs: list[int]) -> None:
+        """Check that the members of a gang agree with its first member."""
         trace = self.trace
         first = trace.gangs[jobs[0]]
         for job in jobs[1:]:
             if trace.gangs[job] != first:
                 reason = f"differs from that of {trace.ids[jobs[0]]} in line {self._lines[jobs[0]]}"
-                self._fault(self._lines[job], "gang", reason)
+                self._add_error(self._lines[job], "gang", reason)
         if len(jobs) > first.size:
             reason = f"{first.name} has {len(jobs)} members, more than its size {first.size}"
-            self._fault(self._lines[jobs[first.size]], "gang", reason)
+            self._add_error(self._lines[jobs[first.size]], "gang", reason)
 
 
-def ms(seconds: float) -> int:
-    """Virtual time is counted in whole milliseconds."""
+def to_ms(seconds: float) -> int:
+    """Seconds as whole milliseconds, the unit of virtual time."""
     return round(1000 * seconds)

@@ -1,4 +1,4 @@
-"""A simulation that begins with what a running Fairlead has: its nodes, queues and jobs.
+"""Starts a simulation with the nodes, queues and jobs of a running Fairlead.
 
 The values are those of the public API (`GET /clusters`, `/queues`, `/priority-classes` and the
 export of jobs with `include=submission`), read with the caller's token.
@@ -16,21 +16,21 @@ from fairlead_common.domain.priority_classes import DEFAULT_CLASSES, Preemption,
 from fairlead_common.domain.records import events as ev
 from fairlead_common.domain.records.clusters import Node, Taint
 from fairlead_common.domain.records.configuration import Queue
-from fairlead_scheduler.simulate.input.job_lines import ms
-from fairlead_scheduler.simulate.input.settings_file import Given
-from fairlead_scheduler.simulate.input.submit_file import add_rare
-from fairlead_scheduler.simulate.model.trace import NEVER, Placed, Trace
+from fairlead_scheduler.simulate.input.job_lines import to_ms
+from fairlead_scheduler.simulate.input.settings_file import SimulationSettings
+from fairlead_scheduler.simulate.input.submit_file import add_optional_fields
+from fairlead_scheduler.simulate.model.trace import NEVER, ExistingRun, Trace
 
 Values = Mapping[str, Any]
 """JSON of the public API."""
 _NO_SPEC: Final = msgspec.Raw(b"{}")
 
 
-class _Answer(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """A part of an answer; unknown fields are ignored."""
+class _Response(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A part of a response; unknown fields are ignored."""
 
 
-class _Node(_Answer, frozen=True, kw_only=True):
+class _Node(_Response, frozen=True, kw_only=True):
     node: str
     pool: str
     labels: dict[str, str] = {}
@@ -40,14 +40,14 @@ class _Node(_Answer, frozen=True, kw_only=True):
     allocatable: dict[str, float] = {}
 
 
-class _Cluster(_Answer, frozen=True, kw_only=True):
+class _Cluster(_Response, frozen=True, kw_only=True):
     executor: str
     cordoned: bool = False
     runs: int = 0
     nodes: tuple[_Node, ...] = ()
 
 
-class _Queue(_Answer, frozen=True, kw_only=True):
+class _Queue(_Response, frozen=True, kw_only=True):
     name: str
     weight: float = 1.0
     cordoned: bool = False
@@ -55,14 +55,14 @@ class _Queue(_Answer, frozen=True, kw_only=True):
     retry_policy: ev.RetryPolicy | None = None
 
 
-class _Class(_Answer, frozen=True, kw_only=True):
+class _Class(_Response, frozen=True, kw_only=True):
     name: str
     value: int
     preemption: Preemption = Preemption.ANY
     limits: dict[str, float] = {}
 
 
-class _Submission(_Answer, frozen=True, kw_only=True):
+class _Submission(_Response, frozen=True, kw_only=True):
     shape: shapes.Shape
     after: tuple[str, ...] = ()
     hold: bool = False
@@ -75,7 +75,7 @@ class _Submission(_Answer, frozen=True, kw_only=True):
     retry: ev.RetryPolicy | None = None
 
 
-class _Job(_Answer, frozen=True, kw_only=True):
+class _Job(_Response, frozen=True, kw_only=True):
     id: JobId
     queue: str
     job_set: str
@@ -89,8 +89,8 @@ class _Job(_Answer, frozen=True, kw_only=True):
     submission: _Submission
 
 
-class Cluster(_Answer, frozen=True, kw_only=True):
-    """All that a running Fairlead has."""
+class Cluster(_Response, frozen=True, kw_only=True):
+    """The state of a running Fairlead."""
 
     queues: tuple[_Queue, ...]
     priority_classes: tuple[_Class, ...]
@@ -98,16 +98,16 @@ class Cluster(_Answer, frozen=True, kw_only=True):
     jobs: tuple[_Job, ...]
 
 
-def decode(values: Values) -> Cluster:
-    """Raises `msgspec.ValidationError` for values that are not those of this version."""
+def decode_cluster(values: Values) -> Cluster:
+    """Decode the state. Raises `msgspec.ValidationError` for values of another version."""
     return msgspec.convert(values, Cluster)
 
 
-def nodes(cluster: Cluster, pool: str) -> list[Node]:
-    """The nodes of a pool; what is cordoned takes nothing new."""
+def list_nodes(cluster: Cluster, pool: str) -> list[Node]:
+    """The nodes of a pool; cordoned nodes are unschedulable."""
     return [
         Node(
-            executor=one.executor,
+            executor=executor.executor,
             name=node.node,
             pool=node.pool,
             allocatable={
@@ -116,100 +116,105 @@ def nodes(cluster: Cluster, pool: str) -> list[Node]:
             },
             labels=node.labels,
             taints=node.taints,
-            unschedulable=node.unschedulable or node.cordoned or one.cordoned,
+            unschedulable=node.unschedulable or node.cordoned or executor.cordoned,
         )
-        for one in cluster.clusters
-        for node in one.nodes
+        for executor in cluster.clusters
+        for node in executor.nodes
         if node.pool == pool
     ]
 
 
-def settings(cluster: Cluster, given: Given) -> Given:
-    """The classes and queues of the cluster where the settings of the simulation name none."""
-    classes = given.settings.priority_classes
+def merge_settings(cluster: Cluster, settings: SimulationSettings) -> SimulationSettings:
+    """The settings of the simulation, completed with the classes and queues of the cluster."""
+    classes = settings.scheduler.priority_classes
     if classes == DEFAULT_CLASSES:
         classes = tuple(
             PriorityClass(
-                name=one.name, value=one.value, preemption=one.preemption, limits=one.limits
+                name=item.name, value=item.value, preemption=item.preemption, limits=item.limits
             )
-            for one in cluster.priority_classes
+            for item in cluster.priority_classes
         )
     queues = {
-        one.name: Queue(
-            name=one.name,
-            weight=one.weight,
-            cordoned=one.cordoned,
-            limits=one.limits,
-            retry_policy=one.retry_policy,
+        queue.name: Queue(
+            name=queue.name,
+            weight=queue.weight,
+            cordoned=queue.cordoned,
+            limits=queue.limits,
+            retry_policy=queue.retry_policy,
         )
-        for one in cluster.queues
+        for queue in cluster.queues
     }
     return replace(
-        given,
-        settings=replace(given.settings, priority_classes=classes),
-        queues={**queues, **given.queues},
+        settings,
+        scheduler=replace(settings.scheduler, priority_classes=classes),
+        queues={**queues, **settings.queues},
     )
 
 
 def add_jobs(
     trace: Trace, cluster: Cluster, pool: str, run_s: float, now_ms: int, notes: list[str]
 ) -> None:
-    """The jobs of a pool, the oldest first. Each runs for `run_s`, a run that exists for what is
-    left of that. `now_ms`: the moment that the simulation begins with.
+    """Add the jobs of a pool, the oldest first. Each runs for `run_s` minus the time it has run.
+
+    `now_ms`: the time at which the simulation starts.
     """
     live = {job.id for job in cluster.jobs}
-    left_out = seen = 0
+    skipped = visible = 0
     for job in cluster.jobs:
-        said = job.submission
+        submission = job.submission
         runs = job.state != "QUEUED" and job.node is not None
-        seen += runs
+        visible += runs
         if job.pool != pool:
             continue
-        after = [other for other in said.after if other in live]
-        if not runs and (said.hold or any(other not in trace.number for other in after)):
-            left_out += 1
+        after = [other for other in submission.after if other in live]
+        if not runs and (submission.hold or any(other not in trace.number for other in after)):
+            skipped += 1
             continue
-        starts_ms = 0 if said.start_after is None else timestamps.parse_rfc3339(said.start_after)
+        starts_ms = (
+            0
+            if submission.start_after is None
+            else timestamps.parse_rfc3339(submission.start_after)
+        )
         number = trace.add(
             job.id,
             submit_ms=0 if runs else max(0, starts_ms - now_ms),
-            run_ms=ms(run_s),
+            run_ms=to_ms(run_s),
             queue=job.queue,
-            shape=trace.shapes.number(bytes(shapes.encode(said.shape))),
+            shape=trace.shapes.number(bytes(shapes.encode(submission.shape))),
             priority_class=job.priority_class,
             priority=job.priority,
-            runtime_ms_max=1000 * (said.max_runtime_seconds or 0) or NEVER,
+            runtime_ms_max=1000 * (submission.max_runtime_seconds or 0) or NEVER,
         )
-        gang = said.gang
+        gang = submission.gang
         if gang is not None:
             gang = replace(gang, name=f"{job.job_set}/{gang.name}")
-        add_rare(trace, number, _event(job), gang, [] if runs else after)
+        add_optional_fields(trace, number, _make_event(job), gang, [] if runs else after)
         if runs and job.node is not None and job.cluster is not None:
             ran_ms = 0 if job.started is None else now_ms - timestamps.parse_rfc3339(job.started)
-            trace.placed[number] = Placed(job.cluster, job.node, max(0, ran_ms))
-    if left_out:
-        notes.append(f"{count(left_out)} left out: held, or waiting for jobs that are left out")
-    hidden = sum(one.runs for one in cluster.clusters) - seen
+            trace.existing_runs[number] = ExistingRun(job.cluster, job.node, max(0, ran_ms))
+    if skipped:
+        notes.append(f"{count_jobs(skipped)} left out: held, or waiting for jobs that are left out")
+    hidden = sum(executor.runs for executor in cluster.clusters) - visible
     if hidden > 0:
         runs_of = "the run of 1 job" if hidden == 1 else f"the runs of {hidden:,} jobs"
         notes.append(f"{runs_of} that this token is not permitted to view count as free resources")
 
 
-def count(jobs: int) -> str:
-    """For people."""
+def count_jobs(jobs: int) -> str:
+    """The number of jobs, for messages."""
     return "1 job" if jobs == 1 else f"{jobs:,} jobs"
 
 
-def _event(job: _Job) -> ev.JobSubmitted:
-    """What `add_rare` reads."""
-    said = job.submission
+def _make_event(job: _Job) -> ev.JobSubmitted:
+    """The event that `add_optional_fields` reads."""
+    submission = job.submission
     return ev.JobSubmitted(
         job_id=job.id,
         shape=_NO_SPEC,
         spec=_NO_SPEC,
         digest="",
-        checkpoint_s=said.checkpoint_interval_seconds,
-        when_infeasible=said.when_infeasible,
-        on_preemption=said.on_preemption,
-        retry=said.retry,
+        checkpoint_s=submission.checkpoint_interval_seconds,
+        when_infeasible=submission.when_infeasible,
+        on_preemption=submission.on_preemption,
+        retry=submission.retry,
     )

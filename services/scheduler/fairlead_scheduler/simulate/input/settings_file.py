@@ -1,9 +1,9 @@
-"""Reads the settings of a simulation: those of the scheduler, and what is configured of queues.
+"""Reads the settings of a simulation: those of the scheduler, and the configuration of queues.
 
-The service's own file may be given as it is: its `rules`, `priorityClasses` and
-`retriesUnstartedMax` count (at the top or in its section `scheduler`), what concerns servers is
-passed over. Rules may also stand at the top by themselves, as in worked cases, and `queues` maps
-names to weight, cordon, limits and retry policy.
+The settings file of the services is valid: its `rules`, `priorityClasses` and
+`retriesUnstartedMax` are read (from the top level or the section `scheduler`), and the settings of
+servers are ignored. Rules are also permitted at the top level, as in worked cases, and `queues`
+maps names to weight, cordon, limits and retry policy.
 """
 
 import math
@@ -20,9 +20,8 @@ from fairlead_common.domain.records.configuration import Queue
 from fairlead_common.service.settings import SECTIONS, SHARED
 from fairlead_scheduler.cases import case_file
 from fairlead_scheduler.service.settings import SchedulerSettings
-from fairlead_scheduler.simulate.input import input_errors as faulty
-from fairlead_scheduler.simulate.input import yaml_documents
-from fairlead_scheduler.simulate.input.input_errors import Faults
+from fairlead_scheduler.simulate.input import input_errors, yaml_documents
+from fairlead_scheduler.simulate.input.input_errors import InputErrors
 from fairlead_scheduler.simulate.input.job_lines import Retry
 from fairlead_scheduler.simulate.input.yaml_documents import Document, Place
 from fairlead_scheduler.state.pool_rules import Rules
@@ -32,160 +31,164 @@ _SERVICE: Final = {field.encode_name: field for field in msgspec.structs.fields(
 _AMOUNTS: Final = ("costMultipliers", "roundLimit", "floating")
 
 
-class QueueOf(case_file.Queue):
-    """What is configured of a queue here: as in a case, and what becomes of failed runs."""
+class QueueForm(case_file.Queue):
+    """The configuration of a queue: as in a case, and its retry policy."""
 
     retry_policy: Retry | None = None
 
 
-class Given(msgspec.Struct, frozen=True):
+class SimulationSettings(msgspec.Struct, frozen=True):
     """The settings of a simulation."""
 
-    settings: SchedulerSettings = SchedulerSettings()
+    scheduler: SchedulerSettings = SchedulerSettings()
     queues: dict[str, Queue] = {}
     job_defaults: dict[str, Any] = {}
-    """The setting `jobDefaults` of the section `submit`, as it was read."""
+    """The setting `jobDefaults` of the section `submit`, not yet decoded."""
 
-    def of(self, pool: str) -> "Given":
-        """The same for a simulation of this pool."""
-        rules = self.settings.rules.for_pool(pool)
+    def for_pool(self, pool: str) -> "SimulationSettings":
+        """These settings with the rules of the pool."""
+        rules = self.scheduler.rules.for_pool(pool)
         return msgspec.structs.replace(
-            self, settings=msgspec.structs.replace(self.settings, rules=rules)
+            self, scheduler=msgspec.structs.replace(self.scheduler, rules=rules)
         )
 
 
-def read(path: Path | None, faults: Faults) -> Given:
-    """The settings of a file; the service's defaults without one."""
-    document = None if path is None else yaml_documents.read(path, faults)
+def read_settings(path: Path | None, errors: InputErrors) -> SimulationSettings:
+    """The settings of a file; without a file the defaults of the service."""
+    document = None if path is None else yaml_documents.read_document(path, errors)
     if document is None or document.value is None:
-        return Given()
+        return SimulationSettings()
     if not isinstance(document.value, dict):
-        faults.add(document.file, 1, "", "is no mapping of settings")
-        return Given()
-    before = faults.count
-    values, places = _gathered(document, faults)
+        errors.add(document.file, 1, "", "is not a mapping of settings")
+        return SimulationSettings()
+    before = errors.count
+    values, places = _collect_settings(document, errors)
     rules = {name: values.pop(name) for name in list(values) if name in _RULES}
     queues = {
         str(name): queue
         for name, of in cast(dict[str, Any], values.pop("queues", {})).items()
-        if (queue := _queue(document, str(name), of, faults)) is not None
+        if (queue := _read_queue(document, str(name), of, errors)) is not None
     }
-    if faults.count > before:
-        return Given()
-    rules = _named(rules)
+    if errors.count > before:
+        return SimulationSettings()
+    rules = _use_full_names(rules)
     pools = cast(Mapping[str, dict[str, object]], rules.get("pools", {}))
-    rules["pools"] = {name: _named(of) for name, of in pools.items()}
+    rules["pools"] = {name: _use_full_names(of) for name, of in pools.items()}
     settings = msgspec.convert({**values, "rules": rules}, SchedulerSettings)
-    found = [(fault.pointer.removeprefix("rules."), fault.detail) for fault in settings.faults()]
-    for field, reason in [*found, *_faults_of_queues(settings, queues)]:
-        first, *inner = _parts(field)
+    found = [(wrong.pointer.removeprefix("rules."), wrong.detail) for wrong in settings.faults()]
+    for field, reason in [*found, *_check_queues(settings, queues)]:
+        first, *inner = _split_field(field)
         place = next((at for at in places if at[-1] == first), (first,))
-        faults.add(document.file, document.line(*place, *inner), field, reason)
-    return Given(settings, queues, _job_defaults(document, faults))
+        errors.add(document.file, document.line(*place, *inner), field, reason)
+    return SimulationSettings(settings, queues, _read_job_defaults(document, errors))
 
 
-def _job_defaults(document: Document, faults: Faults) -> dict[str, Any]:
-    found = _at(document.value, ("submit", "jobDefaults"))
+def _read_job_defaults(document: Document, errors: InputErrors) -> dict[str, Any]:
+    found = _get_value(document.value, ("submit", "jobDefaults"))
     if found is None or isinstance(found, dict):
         return found or {}
     line = document.line("submit", "jobDefaults")
-    faults.add(document.file, line, "submit.jobDefaults", "is not a mapping of settings")
+    errors.add(document.file, line, "submit.jobDefaults", "is not a mapping of settings")
     return {}
 
 
-def _named(rules: Mapping[str, object]) -> dict[str, object]:
-    """Rules with the full names of resources. Amounts are as `_take` has found them."""
+def _use_full_names(rules: Mapping[str, object]) -> dict[str, object]:
+    """Rules with the full names of resources. `_add_setting` has checked the amounts."""
     made = dict(rules)
     for name in _AMOUNTS:
         if name in made:
-            made[name] = case_file.named(cast(Mapping[str, Any], made[name]))
+            made[name] = case_file.use_full_names(cast(Mapping[str, Any], made[name]))
     if "classLimits" in made:
         of_classes = cast(Mapping[str, Mapping[str, Any]], made["classLimits"])
-        made["classLimits"] = {name: case_file.named(of) for name, of in of_classes.items()}
+        made["classLimits"] = {
+            name: case_file.use_full_names(of) for name, of in of_classes.items()
+        }
     return made
 
 
-def _gathered(document: Document, faults: Faults) -> tuple[dict[str, object], list[Place]]:
-    """What counts here, by name, and where it stands; a section counts more than the top."""
+def _collect_settings(
+    document: Document, errors: InputErrors
+) -> tuple[dict[str, object], list[Place]]:
+    """The settings of a simulation by name, and their places; a section overrides the top level."""
     content = cast(dict[str, Any], document.value)
     values: dict[str, object] = {}
     places: list[Place] = []
-    for place in _places(content):
-        name, value = str(place[-1]), _at(content, place)
+    for place in _list_places(content):
+        name, value = str(place[-1]), _get_value(content, place)
         if name in _RULES:
-            _take(document, place, _RULES[name].type, value, values, faults)
+            _add_setting(document, place, _RULES[name].type, value, values, errors)
         elif name == "queues":
-            _take(document, place, dict[str, dict[str, Any]], value, values, faults)
+            _add_setting(document, place, dict[str, dict[str, Any]], value, values, errors)
         elif name in ("priorityClasses", "retriesUnstartedMax"):
-            _take(document, place, _SERVICE[name].type, value, values, faults)
+            _add_setting(document, place, _SERVICE[name].type, value, values, errors)
         elif name not in _SERVICE and name not in (*SECTIONS, *SHARED, "rules"):
-            reason = "is no setting of the scheduler, nor one of its rules, nor `queues`"
-            faults.add(document.file, document.line(*place), ".".join(map(str, place)), reason)
+            reason = "is not a setting of the scheduler, not one of its rules, and not `queues`"
+            errors.add(document.file, document.line(*place), ".".join(map(str, place)), reason)
         elif name in ("rules", "scheduler") and not isinstance(value, dict):
-            faults.add(document.file, document.line(*place), name, "is no mapping of settings")
+            errors.add(document.file, document.line(*place), name, "is not a mapping of settings")
         places.insert(0, place)
     return values, places
 
 
-def _places(content: Mapping[str, Any]) -> Iterator[Place]:
-    """Settings at the top, then those of `rules`, then those of the section, then its rules."""
+def _list_places(content: Mapping[str, Any]) -> Iterator[Place]:
+    """Settings at the top level, in `rules`, in the section, and in the rules of the section."""
     for outer in ((), ("rules",), ("scheduler",), ("scheduler", "rules")):
-        inner = _at(content, outer)
+        inner = _get_value(content, outer)
         if isinstance(inner, dict):
             yield from ((*outer, str(name)) for name in inner)
 
 
-def _at(content: object, place: Place) -> object:
+def _get_value(content: object, place: Place) -> object:
     for name in place:
         content = content.get(name) if isinstance(content, dict) else None
     return content
 
 
-def _take(
+def _add_setting(
     document: Document,
     place: Place,
-    kind: Any,  # whatever type the setting has
+    kind: Any,  # the type of the setting
     value: object,
     values: dict[str, object],
-    faults: Faults,
+    errors: InputErrors,
 ) -> None:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         name = ".".join(map(str, place))
-        faults.add(document.file, document.line(*place), name, faulty.plain(error))
+        errors.add(document.file, document.line(*place), name, input_errors.describe_error(error))
         return
     values[str(place[-1])] = value
 
 
-def _queue(document: Document, name: str, of: object, faults: Faults) -> Queue | None:
-    found = faulty.per_field(of, QueueOf)
+def _read_queue(document: Document, name: str, of: object, errors: InputErrors) -> Queue | None:
+    found = input_errors.find_field_errors(of, QueueForm)
     for field, reason in found:
         line = document.line("queues", name, field)
-        faults.add(document.file, line, f"queues.{name}.{field}", reason)
+        errors.add(document.file, line, f"queues.{name}.{field}", reason)
     if found:
         return None
-    given = msgspec.convert(of, QueueOf)
-    limits = {name: case_file.named(amounts) for name, amounts in given.limits.items()}
+    form = msgspec.convert(of, QueueForm)
+    limits = {name: case_file.use_full_names(amounts) for name, amounts in form.limits.items()}
     return Queue(
         name=name,
-        weight=given.weight,
-        cordoned=given.cordoned,
+        weight=form.weight,
+        cordoned=form.cordoned,
         limits=limits,
-        retry_policy=None if given.retry_policy is None else given.retry_policy.policy(),
+        retry_policy=None if form.retry_policy is None else form.retry_policy.to_policy(),
     )
 
 
-# What no type says --------------------------------------------------------------------------
+# Checks beyond types --------------------------------------------------------------------------
 
 
-def _parts(field: str) -> Place:
+def _split_field(field: str) -> Place:
     """`priorityClasses`, 0, `value` for `priorityClasses[0].value`."""
     found = re.findall(r"\[(\d+)\]|([^.\[\]]+)", field)
     return tuple(int(number) if number else name for number, name in found)
 
 
-def _faults_of_queues(
+def _check_queues(
     settings: SchedulerSettings, queues: Mapping[str, Queue]
 ) -> Iterator[tuple[str, str]]:
     names = {item.name for item in settings.priority_classes}
@@ -206,11 +209,11 @@ def _faults_of_queues(
                     yield f"{place}.{resource}", f"is {limit}; a fraction of the pool is expected"
 
 
-def classes_of(settings: SchedulerSettings) -> tuple[PriorityClass, ...]:
-    """The priority classes of the settings, or those that every installation has."""
+def list_classes(settings: SchedulerSettings) -> tuple[PriorityClass, ...]:
+    """The priority classes of the settings, or the default classes."""
     return settings.priority_classes or DEFAULT_CLASSES
 
 
-def class_names(settings: SchedulerSettings) -> list[str]:
-    """The priority classes that jobs may name."""
-    return [item.name for item in classes_of(settings)]
+def list_class_names(settings: SchedulerSettings) -> list[str]:
+    """The names of the priority classes."""
+    return [item.name for item in list_classes(settings)]

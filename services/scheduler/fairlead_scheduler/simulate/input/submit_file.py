@@ -1,9 +1,9 @@
-"""Reads the jobs of a simulation from a file of `fairlead submit`.
+"""Reads the jobs of a simulation from a file for `fairlead submit`.
 
-The service submit itself reads the submissions, with their pod specs and defaults: it offers a
-function through the entry point group `fairlead.submissions`. All jobs are submitted at the
-beginning and run as long as the caller says, because such a file says neither; `hold`, `startAfter`
-and `maxQueueSeconds` are ignored.
+The submissions, with their pod specs and defaults, are decoded by a function of the service submit,
+which it registers in the entry point group `fairlead.submissions`. All jobs are submitted at the
+start and run for the time that the caller gives, because such a file contains neither; `hold`,
+`startAfter` and `maxQueueSeconds` are ignored.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,9 +18,9 @@ from fairlead_common.domain.ids import JobId
 from fairlead_common.domain.priority_classes import PriorityClass
 from fairlead_common.domain.records import events as ev
 from fairlead_scheduler.simulate.input import yaml_documents
-from fairlead_scheduler.simulate.input.input_errors import Faults
-from fairlead_scheduler.simulate.input.job_lines import ms
-from fairlead_scheduler.simulate.input.settings_file import Given, classes_of
+from fairlead_scheduler.simulate.input.input_errors import InputErrors
+from fairlead_scheduler.simulate.input.job_lines import to_ms
+from fairlead_scheduler.simulate.input.settings_file import SimulationSettings, list_classes
 from fairlead_scheduler.simulate.input.yaml_documents import Document
 from fairlead_scheduler.simulate.model.trace import NEVER, Trace
 
@@ -32,7 +32,7 @@ Prepare = Callable[
     [Mapping[str, Any], tuple[PriorityClass, ...], Mapping[str, Any], int],
     tuple[list[ev.JobSubmitted], dict[JobId, str], list[FieldError]],
 ]
-"""A submission, classes, defaults of jobs and a number -> events, jobs elsewhere, faults."""
+"""A submission, classes, defaults of jobs and a number -> events, jobs outside the file, errors."""
 
 
 class Submitted(NamedTuple):
@@ -45,32 +45,33 @@ class Submitted(NamedTuple):
     outside: dict[JobId, str]
 
 
-def read(
+def read_submissions(
     path: Path,
     run_s: float,
     pool: str,
-    given: Given,
-    faults: Faults,
+    settings: SimulationSettings,
+    errors: InputErrors,
     *,
     trace: Trace,
     group: str = GROUP,
 ) -> int:
-    """Add the jobs of a file in its order, each of which runs for `run_s`; how many others of other
-    pools the file has.
+    """Add the jobs of a file in its order, with a run time of `run_s`.
+
+    Returns the number of its jobs of other pools, which are not added.
     """
-    documents = yaml_documents.read_all(path, faults)
+    documents = yaml_documents.read_documents(path, errors)
     prepare = _find_prepare(group)
     if prepare is None:
-        faults.add(str(path), 0, "", _NOT_INSTALLED)
+        errors.add(str(path), 0, "", _NOT_INSTALLED)
         return 0
     found: list[Submitted] = []
     number = 0
     for document in documents:
-        one = _prepared(document, prepare, given, number, faults)
-        if one is not None:
-            found.append(one)
-            number += len(one.jobs)
-    return 0 if faults.count else _add(trace, found, run_s, pool, faults)
+        submitted = _prepare(document, prepare, settings, number, errors)
+        if submitted is not None:
+            found.append(submitted)
+            number += len(submitted.jobs)
+    return 0 if errors.count else _add(trace, found, run_s, pool, errors)
 
 
 def _find_prepare(group: str) -> Prepare | None:
@@ -79,75 +80,80 @@ def _find_prepare(group: str) -> Prepare | None:
     return found
 
 
-def _prepared(
-    document: Document, prepare: Prepare, given: Given, number: int, faults: Faults
+def _prepare(
+    document: Document,
+    prepare: Prepare,
+    settings: SimulationSettings,
+    number: int,
+    errors: InputErrors,
 ) -> Submitted | None:
     value = document.value
     if not isinstance(value, dict) or not isinstance(value.get("jobs"), list):
         reason = "is not a submission (`queue`, `jobSet`, `jobs`)"
-        faults.add(document.file, document.line(), "", reason)
+        errors.add(document.file, document.line(), "", reason)
         return None
     value.setdefault("queue", "default")
     value.setdefault("jobSet", "simulated")
     try:
         jobs, outside, wrong = prepare(
-            value, classes_of(given.settings), given.job_defaults, number
+            value, list_classes(settings.scheduler), settings.job_defaults, number
         )
     except msgspec.ValidationError as error:
-        faults.add("--settings", 0, "submit.jobDefaults", str(error))
+        errors.add("--settings", 0, "submit.jobDefaults", str(error))
         return None
-    for fault in wrong:
-        place = _place(fault.pointer)
+    for field_error in wrong:
+        place = _split_pointer(field_error.pointer)
         inner = place[2:] if place[:1] == ("jobs",) else place
         field = ".".join(map(str, inner))
-        faults.add(document.file, document.line(*place), field, fault.detail)
+        errors.add(document.file, document.line(*place), field, field_error.detail)
     return Submitted(document, str(value["queue"]), str(value["jobSet"]), jobs, outside)
 
 
-def _place(pointer: str) -> tuple[str | int, ...]:
+def _split_pointer(pointer: str) -> tuple[str | int, ...]:
     """The names and numbers of a JSON pointer."""
     parts = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
     return tuple(int(part) if part.isdigit() else part for part in parts)
 
 
-def _add(trace: Trace, found: list[Submitted], run_s: float, pool: str, faults: Faults) -> int:
-    names = _names(found)
+def _add(trace: Trace, found: list[Submitted], run_s: float, pool: str, errors: InputErrors) -> int:
+    names = _name_jobs(found)
     others = 0
     places: dict[str, set[str]] = {}
-    for one in found:
-        places.setdefault(one.queue, set()).add(one.job_set)
-        for job_id, pointer in one.outside.items():
+    for submitted in found:
+        places.setdefault(submitted.queue, set()).add(submitted.job_set)
+        for job_id, pointer in submitted.outside.items():
             if job_id not in names:
-                line = one.document.line(*_place(pointer))
-                faults.add(one.document.file, line, "after", "names a job that is not in the file")
-    if faults.count:
+                line = submitted.document.line(*_split_pointer(pointer))
+                reason = "refers to a job that is not in the file"
+                errors.add(submitted.document.file, line, "after", reason)
+    if errors.count:
         return others
-    for one in found:
-        for event in one.jobs:
+    for submitted in found:
+        for event in submitted.jobs:
             if event.pool != pool:
                 others += 1
                 continue
             job = trace.add(
                 names[event.job_id],
                 submit_ms=0,
-                run_ms=ms(run_s),
-                queue=one.queue,
+                run_ms=to_ms(run_s),
+                queue=submitted.queue,
                 shape=trace.shapes.number(bytes(event.shape)),
                 priority_class=event.priority_class,
                 priority=event.priority,
                 runtime_ms_max=1000 * (event.runtime_s_max or 0) or NEVER,
             )
             gang = event.gang
-            if gang is not None and len(places[one.queue]) > 1:
-                gang = msgspec.structs.replace(gang, name=f"{one.job_set}/{gang.name}")
-            add_rare(trace, job, event, gang, [names[other] for other in event.after])
+            if gang is not None and len(places[submitted.queue]) > 1:
+                gang = msgspec.structs.replace(gang, name=f"{submitted.job_set}/{gang.name}")
+            add_optional_fields(trace, job, event, gang, [names[other] for other in event.after])
     return others
 
 
-def add_rare(
+def add_optional_fields(
     trace: Trace, job: int, event: ev.JobSubmitted, gang: ev.Gang | None, after: list[str]
 ) -> None:
-    """Add what few jobs have."""
+    """Add the fields that few jobs have."""
     if gang is not None:
         trace.gangs[job] = gang
     if after:
@@ -162,15 +168,15 @@ def add_rare(
         trace.infeasible_waits.add(job)
 
 
-def _names(found: list[Submitted]) -> dict[JobId, str]:
-    """What the results call each job: its client id, with the job set where that is not unique."""
+def _name_jobs(found: list[Submitted]) -> dict[JobId, str]:
+    """The name of each job in the results: its client id, with the job set if it is not unique."""
     names: dict[JobId, str] = {}
     taken: set[str] = set()
-    for one in found:
-        for event in one.jobs:
+    for submitted in found:
+        for event in submitted.jobs:
             name = event.client_id or f"job-{len(names)}"
             if name in taken:
-                name = f"{one.queue}/{one.job_set}/{name}"
+                name = f"{submitted.queue}/{submitted.job_set}/{name}"
             taken.add(name)
             names[event.job_id] = name
     return names

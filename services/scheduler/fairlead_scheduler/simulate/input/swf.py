@@ -1,10 +1,10 @@
 """Reads traces in the Standard Workload Format: one job per line, 18 numbers, headers after `;`.
 
 The format: Chapin et al., "Benchmarks and Standards for the Evaluation of Parallel Job Schedulers"
-(JSSPP 1999). Taken from a line: its number, when it was submitted, how long it ran, its processors
-(requested, else used) and memory, its status, and its queue, user or group as the queue. Waiting
-time is what a simulation finds out anew; dependencies (fields 17 and 18) are in the times of
-submission already.
+(JSSPP 1999). Read from a line: its number, its submit time, its run time, its processors
+(requested, else used) and memory, its status, and its queue, user or group as the queue. The
+waiting time is a result of the simulation; dependencies (fields 17 and 18) are part of the submit
+times already.
 """
 
 import math
@@ -14,8 +14,8 @@ from typing import Final, Literal, NamedTuple
 from fairlead_common.domain import quantities, shapes
 from fairlead_common.domain.priority_classes import DEFAULT_CLASS
 from fairlead_scheduler.simulate.input import job_lines
-from fairlead_scheduler.simulate.input.input_errors import Faults
-from fairlead_scheduler.simulate.model.trace import JOBS_MAX, Fails, Trace
+from fairlead_scheduler.simulate.input.input_errors import InputErrors
+from fairlead_scheduler.simulate.model.trace import JOBS_MAX, Failure, Trace
 
 FIELDS: Final = (
     "job number",
@@ -37,67 +37,67 @@ FIELDS: Final = (
     "preceding job",
     "think time",
 )
-By = Literal["queue", "user", "group"]
-_BY: Final[dict[By, int]] = {"queue": 14, "user": 11, "group": 12}
+QueueField = Literal["queue", "user", "group"]
+_QUEUE_FIELDS: Final[dict[QueueField, int]] = {"queue": 14, "user": 11, "group": 12}
 _FAILED: Final = 0
 
 
-class Swf(NamedTuple):
-    """What a file says: jobs, how many were left out, processors of the machine (0: not said)."""
+class TraceFile(NamedTuple):
+    """The jobs of a file, the number of skipped jobs, and the processors (0: unknown)."""
 
     trace: Trace
-    left_out: int
+    skipped: int
     processors: int
 
 
-def read(path: Path, by: By, with_memory: bool, faults: Faults) -> Swf:
-    """The jobs in the order of the file. Those that never ran or asked for nothing are left out."""
+def read_trace(path: Path, field: QueueField, with_memory: bool, errors: InputErrors) -> TraceFile:
+    """The jobs in the order of the file. Jobs that never ran or requested nothing are skipped."""
     trace = Trace()
     header: dict[str, int] = {}
-    left_out = 0
-    for number, text in job_lines.lines(path, faults):
+    skipped = 0
+    for number, text in job_lines.read_lines(path, errors):
         if text.lstrip().startswith(b";"):
-            _header(text, header)
+            _read_header(text, header)
             continue
-        values = _numbers(str(path), number, text, faults)
+        values = _read_numbers(str(path), number, text, errors)
         if values is None:
             continue
         processors = values[7] if values[7] > 0 else values[4]
         if values[3] < 0 or processors <= 0:
-            left_out += 1
+            skipped += 1
             continue
         job_id = str(int(values[0]))
-        if not _is_sound(str(path), number, job_id, values, trace, faults):
+        if not _check_values(str(path), number, job_id, values, trace, errors):
             continue
         job = trace.add(
             job_id,
-            submit_ms=job_lines.ms(values[1]),
-            run_ms=job_lines.ms(values[3]),
-            queue=_queue(by, values),
+            submit_ms=job_lines.to_ms(values[1]),
+            run_ms=job_lines.to_ms(values[3]),
+            queue=_queue(field, values),
             shape=_shape(trace, int(processors), values[9] if with_memory else 0),
             priority_class=DEFAULT_CLASS,
         )
         if values[10] == _FAILED:
-            trace.fails[job] = Fails(after_ms=job_lines.ms(values[3]))
+            trace.failures[job] = Failure(after_ms=job_lines.to_ms(values[3]))
         if len(trace) > JOBS_MAX:
-            faults.add(str(path), number, "", f"more than {JOBS_MAX} jobs")
+            errors.add(str(path), number, "", f"more than {JOBS_MAX} jobs")
             break
-    return Swf(trace, left_out, header.get("maxprocs") or header.get("maxnodes") or 0)
+    return TraceFile(trace, skipped, header.get("maxprocs") or header.get("maxnodes") or 0)
 
 
-def _header(text: bytes, header: dict[str, int]) -> None:
-    """`; MaxProcs: 128`; what else headers say is for people."""
+def _read_header(text: bytes, header: dict[str, int]) -> None:
+    """Read a number such as `; MaxProcs: 128`; other headers are ignored."""
     name, colon, value = text.decode("latin-1").strip().lstrip(";").partition(":")
     words = value.split()
     if colon and words and words[0].isascii() and words[0].isdecimal() and len(words[0]) < 10:
         header[name.strip().lower()] = int(words[0])
 
 
-def _numbers(file: str, number: int, text: bytes, faults: Faults) -> list[float] | None:
+def _read_numbers(file: str, number: int, text: bytes, errors: InputErrors) -> list[float] | None:
     words = text.split()
     if len(words) < len(FIELDS):
         reason = f"has {len(words)} fields; the format has {len(FIELDS)}"
-        faults.add(file, number, "", reason)
+        errors.add(file, number, "", reason)
         return None
     try:
         values = [float(word) for word in words[: len(FIELDS)]]
@@ -112,33 +112,33 @@ def _numbers(file: str, number: int, text: bytes, faults: Faults) -> list[float]
             good = False
         if not good:
             shown = word[:40].decode("ascii", "backslashreplace")
-            faults.add(file, number, name, f"{shown!r} is no number")
+            errors.add(file, number, name, f"{shown!r} is not a number")
     return None
 
 
-def _is_sound(
-    file: str, number: int, job_id: str, values: list[float], trace: Trace, faults: Faults
+def _check_values(
+    file: str, number: int, job_id: str, values: list[float], trace: Trace, errors: InputErrors
 ) -> bool:
-    before = faults.count
+    before = errors.count
     if job_id in trace.number:
-        faults.add(file, number, FIELDS[0], f"{job_id} stands in an earlier line already")
+        errors.add(file, number, FIELDS[0], f"{job_id} is used in an earlier line already")
     for at in (1, 3):
         if not 0 <= values[at] <= job_lines.SECONDS_MAX:
-            reason = f"is {values[at]:g}; 0 to {job_lines.SECONDS_MAX} seconds are possible"
-            faults.add(file, number, FIELDS[at], reason)
+            reason = f"is {values[at]:g}; 0 to {job_lines.SECONDS_MAX} seconds are permitted"
+            errors.add(file, number, FIELDS[at], reason)
     for at in (4, 7, 9):
         if values[at] > quantities.AMOUNT_MAX / 1024**2:
-            faults.add(file, number, FIELDS[at], f"{values[at]:g} is larger than any machine")
-    return faults.count == before
+            errors.add(file, number, FIELDS[at], f"{values[at]:g} is larger than any machine")
+    return errors.count == before
 
 
-def _queue(by: By, values: list[float]) -> str:
-    value = int(values[_BY[by]])
-    return f"{by}-{value}" if value >= 0 else "unknown"
+def _queue(field: QueueField, values: list[float]) -> str:
+    value = int(values[_QUEUE_FIELDS[field]])
+    return f"{field}-{value}" if value >= 0 else "unknown"
 
 
 def _shape(trace: Trace, processors: int, memory_kb: float) -> int:
-    """Memory is asked for per processor, in KiB."""
+    """The format gives the memory per processor, in KiB."""
     requests = {quantities.CPU: 1000 * processors}
     if memory_kb > 0:
         requests[quantities.MEMORY] = min(int(memory_kb * 1024) * processors, quantities.AMOUNT_MAX)

@@ -1,4 +1,4 @@
-"""YAML with the line of everything in it, and with bounds: for faults that say where they are.
+"""Reads YAML of limited size, with the line of each value for error messages.
 
 Nodes and settings are read by the rules of YAML 1.1, as the services read their settings, and
 submissions by the core schema of YAML 1.2 with aliases, as `fairlead submit` reads them.
@@ -11,13 +11,13 @@ from typing import Final, cast
 
 import yaml
 
-from fairlead_scheduler.simulate.input.input_errors import Faults
+from fairlead_scheduler.simulate.input.input_errors import InputErrors
 
 BYTES_MAX: Final = 16 * 1_048_576
 DEPTH_MAX: Final = 32
 
 VALUES_MAX: Final = 5_000_000
-"""Of a file with its aliases written out."""
+"""The number of values of a file with its aliases expanded."""
 _CORE: Final = (
     ("null", r"~|null|Null|NULL|", "~nN\0"),
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
@@ -33,7 +33,7 @@ Place = tuple[str | int, ...]
 
 
 class _CoreLoader(yaml.SafeLoader):
-    """Knows the words of YAML 1.2 for truth, numbers and nothing: `on` is a text."""
+    """Resolves booleans, numbers and null as YAML 1.2 does: `on` is a string."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012 - a table of the class that PyYAML looks for
 
@@ -55,7 +55,7 @@ _CoreLoader.add_constructor("tag:yaml.org,2002:int", _core_int)
 
 
 class Document:
-    """What a file says, and on which line it says what."""
+    """The value of a file, and the line of each value in it."""
 
     def __init__(self, file: str, value: object, lines: dict[Place, int]) -> None:
         self.file = file
@@ -63,68 +63,70 @@ class Document:
         self._lines = lines
 
     def line(self, *place: str | int) -> int:
-        """The line of what stands at this place, or of what it is part of."""
+        """The line of the value at this place, or of the value that contains it."""
         while place and place not in self._lines:
             place = place[:-1]
         return self._lines.get(place, 1)
 
 
-def read(path: Path, faults: Faults) -> Document | None:
-    """The document of a file; None if it cannot be read, which `faults` then says."""
-    found = _documents(path, yaml.SafeLoader, faults)
+def read_document(path: Path, errors: InputErrors) -> Document | None:
+    """The document of a file; None if it cannot be read, with the reason in `errors`."""
+    found = _load_documents(path, yaml.SafeLoader, errors)
     if found is None:
         return None
     if len(found) > 1:
         line = found[1].line()
-        faults.add(str(path), line, "", "is not valid YAML: expected a single document")
+        errors.add(str(path), line, "", "is not valid YAML: expected a single document")
         return None
     return found[0] if found else Document(str(path), None, {})
 
 
-def read_all(path: Path, faults: Faults) -> list[Document]:
+def read_documents(path: Path, errors: InputErrors) -> list[Document]:
     """The documents of a file that are not empty, by the core schema and with aliases."""
-    found = _documents(path, _CoreLoader, faults)
+    found = _load_documents(path, _CoreLoader, errors)
     return [document for document in found or () if document.value is not None]
 
 
-def _documents(path: Path, kind: type[yaml.SafeLoader], faults: Faults) -> list[Document] | None:
+def _load_documents(
+    path: Path, kind: type[yaml.SafeLoader], errors: InputErrors
+) -> list[Document] | None:
     name = str(path)
     try:
         with path.open("rb") as file:
             content = file.read(BYTES_MAX + 1)
     except OSError as error:
-        faults.add(name, 0, "", f"cannot be read: {error.strerror or error}")
+        errors.add(name, 0, "", f"cannot be read: {error.strerror or error}")
         return None
     if len(content) > BYTES_MAX:
-        faults.add(name, 0, "", f"is larger than {BYTES_MAX >> 20} MiB")
+        errors.add(name, 0, "", f"is larger than {BYTES_MAX >> 20} MiB")
         return None
     found: list[Document] = []
     try:
         text = content.decode()
-        if not _is_plain(text, name, faults, aliases=kind is _CoreLoader):
+        if not _check_structure(text, name, errors, aliases=kind is _CoreLoader):
             return None
         loader = kind(text)
         while loader.check_node():
             node = loader.get_node()
             if node is None:
                 break
-            if _size(node, {}) > VALUES_MAX:
-                faults.add(name, 0, "", f"has more than {VALUES_MAX:,} values with its aliases")
+            if _count_values(node, {}) > VALUES_MAX:
+                errors.add(name, 0, "", f"has more than {VALUES_MAX:,} values with its aliases")
                 return None
-            lines = dict(_lines(node, (), name, faults))
+            lines = dict(_list_lines(node, (), name, errors))
             found.append(Document(name, loader.construct_document(node), lines))
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
-        faults.add(name, line, "", f"is not valid YAML: {error.problem or error.context}")
+        errors.add(name, line, "", f"is not valid YAML: {error.problem or error.context}")
         return None
     except (yaml.YAMLError, ValueError) as error:
-        faults.add(name, 0, "", f"is not valid YAML: {error}")
+        errors.add(name, 0, "", f"is not valid YAML: {error}")
         return None
     return found
 
 
-def _size(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a node has with its aliases written out. Raises `ValueError` for a cycle."""
+def _count_values(node: yaml.Node, known: dict[int, int]) -> int:
+    """The number of values with aliases expanded. Raises `ValueError` for a cycle."""
     at = id(node)
     if at not in known:
         known[at] = -1
@@ -137,34 +139,36 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
                 inner = cast("list[yaml.Node]", node.value)
             case _:
                 pass
-        known[at] = 1 + sum(_size(one, known) for one in inner)
+        known[at] = 1 + sum(_count_values(one, known) for one in inner)
     if known[at] < 0:
-        raise ValueError("an alias (*) stands for something that it is a part of")
+        raise ValueError("an alias (*) refers to a value that contains it")
     return known[at]
 
 
-def _is_plain(text: str, name: str, faults: Faults, *, aliases: bool) -> bool:
-    """No aliases where they are not expected, and no endless nesting."""
+def _check_structure(text: str, name: str, errors: InputErrors, *, aliases: bool) -> bool:
+    """Check aliases, where they are not permitted, and the depth of nesting."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent) and not aliases:
-            faults.add(name, _line(event), "", "has an alias (*); write it out")
+            errors.add(name, _get_line(event), "", "has an alias (*); write the value instead")
             return False
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > DEPTH_MAX:
-            faults.add(name, _line(event), "", f"is nested more than {DEPTH_MAX} deep")
+            errors.add(name, _get_line(event), "", f"is nested more than {DEPTH_MAX} levels deep")
             return False
     return True
 
 
-def _line(event: yaml.Event) -> int:
+def _get_line(event: yaml.Event) -> int:
     return event.start_mark.line + 1 if event.start_mark else 0
 
 
-def _lines(node: yaml.Node, place: Place, name: str, faults: Faults) -> Iterator[tuple[Place, int]]:
+def _list_lines(
+    node: yaml.Node, place: Place, name: str, errors: InputErrors
+) -> Iterator[tuple[Place, int]]:
     yield place, node.start_mark.line + 1
     match node:
         case yaml.MappingNode():
@@ -172,16 +176,16 @@ def _lines(node: yaml.Node, place: Place, name: str, faults: Faults) -> Iterator
             for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
                 word = str(key.value)
                 if word in seen:
-                    faults.add(name, key.start_mark.line + 1, word, "stands there twice")
+                    errors.add(name, key.start_mark.line + 1, word, "occurs twice")
                 seen.add(word)
                 yield (*place, word), key.start_mark.line + 1
                 yield from (
                     (inner, line)
-                    for inner, line in _lines(value, (*place, word), name, faults)
+                    for inner, line in _list_lines(value, (*place, word), name, errors)
                     if len(inner) > len(place) + 1
                 )
         case yaml.SequenceNode():
             for index, value in enumerate(cast("list[yaml.Node]", node.value)):
-                yield from _lines(value, (*place, index), name, faults)
+                yield from _list_lines(value, (*place, index), name, errors)
         case _:
             return

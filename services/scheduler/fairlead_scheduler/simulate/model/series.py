@@ -1,4 +1,4 @@
-"""What was so when, in bounded memory: means over stretches of time that grow with it. Pure."""
+"""A time series in bounded memory: means over intervals whose length doubles when needed. Pure."""
 
 from typing import Final
 
@@ -6,64 +6,64 @@ import numpy as np
 import numpy.typing as npt
 
 Float = npt.NDArray[np.float64]
-STRETCHES_MAX: Final = 1_200
+INTERVALS_MAX: Final = 1_200
 
 
 class Series:
-    """Weighted sums of a vector per stretch of time; two stretches become one when it gets long."""
+    """Time-weighted totals of a vector per interval; two intervals are merged when all are used."""
 
-    def __init__(self, width: int, from_ms: int, stretch_ms: int = 1_000) -> None:
+    def __init__(self, width: int, from_ms: int, interval_ms: int = 1_000) -> None:
         self.from_ms = from_ms
-        self.stretch_ms = stretch_ms
+        self.interval_ms = interval_ms
         self._until_ms = from_ms
-        self._sums = np.zeros((STRETCHES_MAX, width))
+        self._totals = np.zeros((INTERVALS_MAX, width))
 
     def add(self, values: Float, until_ms: int) -> None:
-        """The values were so from the last time until this one."""
+        """Add the values that held from the last time until `until_ms`."""
         start, end = self._until_ms - self.from_ms, until_ms - self.from_ms
         if end <= start:
             return
-        while end > STRETCHES_MAX * self.stretch_ms:
+        while end > INTERVALS_MAX * self.interval_ms:
             self._halve()
         self._until_ms = until_ms
-        width = self.stretch_ms
+        width = self.interval_ms
         first, last = start // width, (end - 1) // width
         if first == last:
-            self._sums[first] += (end - start) * values
+            self._totals[first] += (end - start) * values
             return
-        self._sums[first] += ((first + 1) * width - start) * values
-        self._sums[last] += (end - last * width) * values
-        self._sums[first + 1 : last] += width * values
+        self._totals[first] += ((first + 1) * width - start) * values
+        self._totals[last] += (end - last * width) * values
+        self._totals[first + 1 : last] += width * values
 
     def count(self, at: int, value: float, now_ms: int) -> None:
-        """Something happened now: it counts whole, whatever the time it took."""
-        while now_ms - self.from_ms >= STRETCHES_MAX * self.stretch_ms:
+        """Add a value at a point in time, without a duration."""
+        while now_ms - self.from_ms >= INTERVALS_MAX * self.interval_ms:
             self._halve()
-        self._sums[(now_ms - self.from_ms) // self.stretch_ms, at] += value
+        self._totals[(now_ms - self.from_ms) // self.interval_ms, at] += value
 
     def _halve(self) -> None:
-        pairs = self._sums.reshape(STRETCHES_MAX // 2, 2, -1).sum(axis=1)
-        self._sums[: len(pairs)] = pairs
-        self._sums[len(pairs) :] = 0
-        self.stretch_ms *= 2
+        pairs = self._totals.reshape(INTERVALS_MAX // 2, 2, -1).sum(axis=1)
+        self._totals[: len(pairs)] = pairs
+        self._totals[len(pairs) :] = 0
+        self.interval_ms *= 2
 
-    def sums(self) -> Float:
-        """[stretches, width] values x ms, up to the last time."""
-        used = -(-(self._until_ms - self.from_ms) // self.stretch_ms)
-        return self._sums[: max(1, used)]
+    def totals(self) -> Float:
+        """[intervals, width] values x ms, up to the last time."""
+        used = -(-(self._until_ms - self.from_ms) // self.interval_ms)
+        return self._totals[: max(1, used)]
 
     def means(self) -> Float:
-        """[stretches, width] means over each stretch (the last one may be shorter)."""
-        sums = self.sums()
-        lasted = np.full(len(sums), float(self.stretch_ms))
-        lasted[-1] = max(1, self._until_ms - self.from_ms - (len(sums) - 1) * self.stretch_ms)
-        means: Float = sums / lasted[:, None]
+        """[intervals, width] means over each interval (the last one may be shorter)."""
+        totals = self.totals()
+        lasted = np.full(len(totals), float(self.interval_ms))
+        lasted[-1] = max(1, self._until_ms - self.from_ms - (len(totals) - 1) * self.interval_ms)
+        means: Float = totals / lasted[:, None]
         return means
 
     def times_s(self) -> Float:
-        """[stretches + 1] the bounds of the stretches, in seconds of virtual time."""
-        count = len(self.sums())
-        bounds = self.from_ms + np.arange(count + 1) * float(self.stretch_ms)
+        """[intervals + 1] the bounds of the intervals, in seconds of virtual time."""
+        count = len(self.totals())
+        bounds = self.from_ms + np.arange(count + 1) * float(self.interval_ms)
         bounds[-1] = max(self._until_ms, self.from_ms + 1)
         times: Float = bounds / 1000
         return times

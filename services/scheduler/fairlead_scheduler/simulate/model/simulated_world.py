@@ -1,9 +1,7 @@
-"""The service in virtual time: its view and its decider, and runs that take as long as the trace
-says. Pure.
+"""The scheduler in virtual time: its view, its decider and simulated runs. Pure.
 
-Facts go through the same fold as in the service; only the log, the leases and the way to the
-executors are left out, so that what is decided at a time is true at that time (`runs`: what follows
-from it then and later).
+Events go through the same fold as in the service. There is no log, no lease record and no executor:
+a decision takes effect at the time at which it is made.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,10 +21,10 @@ from fairlead_common.log.protocol import Record
 from fairlead_scheduler.rules.append_batches import AppendBatch
 from fairlead_scheduler.rules.decider import Decider, Round
 from fairlead_scheduler.rules.lease_changes import Leases
-from fairlead_scheduler.simulate.input.node_file import Step
-from fairlead_scheduler.simulate.input.settings_file import Given, classes_of
+from fairlead_scheduler.simulate.input.node_file import NodeChange
+from fairlead_scheduler.simulate.input.settings_file import SimulationSettings, list_classes
 from fairlead_scheduler.simulate.model.ledger import Ledger
-from fairlead_scheduler.simulate.model.random_draws import Chance
+from fairlead_scheduler.simulate.model.random_draws import RandomDraws
 from fairlead_scheduler.simulate.model.simulated_runs import Report, Runs
 from fairlead_scheduler.simulate.model.trace import NEVER, Trace
 from fairlead_scheduler.state import job_table as c
@@ -58,76 +56,82 @@ class World:
         self,
         trace: Trace,
         nodes: Sequence[Node],
-        given: Given,
+        settings: SimulationSettings,
         pool: str,
-        chance: Chance,
+        draws: RandomDraws,
         ledger: Ledger,
     ) -> None:
         self.trace, self.pool, self.ledger = trace, pool, ledger
-        self._runs = Runs(trace, chance, ledger)
-        self.view = View(PoolBuckets(given.settings.rules))
+        self._runs = Runs(trace, draws, ledger)
+        self.view = View(PoolBuckets(settings.scheduler.rules))
         self._clusters, self._queues = Clusters(), Queues()
-        self._values = {item.name: item.value for item in classes_of(given.settings)}
+        self._values = {item.name: item.value for item in list_classes(settings.scheduler)}
         self._position = 0
         self._tick = -1
         self._tick_began = 0
-        """The place of the log at which submissions of this tick begin."""
+        """The log position of the first submission of this tick."""
         self._nodes = {node.name: node for node in nodes}
         for node in nodes:
-            self._report(node)
-        for queue in given.queues.values():
+            self._report_node(node)
+        for queue in settings.queues.values():
             record = configuration.record(queue)
             entry = Entry(0, 0, record.key, record.value, 0)
             self._queues.fold([entry], self._clusters)
         self._decider = Decider(
-            given.settings, self.view, self._clusters, self._queues, Leases(), began_ms=0
+            settings.scheduler, self.view, self._clusters, self._queues, Leases(), began_ms=0
         )
 
-    def _tell(self, record: Record) -> None:
+    def _fold_cluster_record(self, record: Record) -> None:
         self._clusters.fold([Entry(0, 0, record.key, record.value, 0)])
 
-    def _report(self, node: Node) -> None:
+    def _report_node(self, node: Node) -> None:
         if node.executor not in self._clusters.heard:
-            self._tell(cluster_records.heartbeat_record(Heartbeat(executor=node.executor)))
-        self._tell(cluster_records.node_record(node))
+            self._fold_cluster_record(
+                cluster_records.heartbeat_record(Heartbeat(executor=node.executor))
+            )
+        self._fold_cluster_record(cluster_records.node_record(node))
 
-    # What happens -------------------------------------------------------------------------
+    # Inputs -------------------------------------------------------------------------------
 
-    def nodes_change(self, now_ms: int, steps: Iterable[Step]) -> None:
-        """Nodes come, change or go; what runs on one that goes is lost with it."""
-        gone: list[str] = []
-        for step in steps:
-            name = step.node.name
-            if step.gone:
+    def change_nodes(self, now_ms: int, changes: Iterable[NodeChange]) -> None:
+        """Add, change and remove nodes; runs on removed nodes are lost."""
+        removed: list[str] = []
+        for change in changes:
+            name = change.node.name
+            if change.removed:
                 self._nodes.pop(name, None)
-                self._tell(cluster_records.node_gone_record(step.node.executor, name))
-                gone.append(name)
+                self._fold_cluster_record(
+                    cluster_records.node_gone_record(change.node.executor, name)
+                )
+                removed.append(name)
             else:
-                self._nodes[name] = step.node
-                self._report(step.node)
-        self.ledger.nodes_are(self._nodes.values())
-        for name in gone:
-            self._hear(self._runs.lose(name, now_ms), now_ms)
-        self._hear(self._runs.begin_ready(now_ms), now_ms)
-        self.settle(now_ms)
+                self._nodes[name] = change.node
+                self._report_node(change.node)
+        self.ledger.set_nodes(self._nodes.values())
+        for name in removed:
+            self._fold_reports(self._runs.lose_node(name, now_ms), now_ms)
+        self._fold_reports(self._runs.begin_ready(now_ms), now_ms)
+        self.run_housekeeping(now_ms)
 
     def submit(self, now_ms: int, jobs: Sequence[int]) -> None:
-        """These jobs are submitted now, in this order."""
+        """Submit these jobs in this order."""
         by_queue: dict[int, list[ev.AnyEvent]] = {}
         for job in jobs:
-            by_queue.setdefault(self.trace.queue[job], []).append(self._submitted(job))
-            self.ledger.submitted(job)
+            by_queue.setdefault(self.trace.queue[job], []).append(self._make_submitted(job))
+            self.ledger.record_submitted(job)
         for queue, events in by_queue.items():
             for start in range(0, len(events), EVENTS_MAX):
-                self._fold(queue, events[start : start + EVENTS_MAX], self._told_apart_ms(now_ms))
+                self._fold(
+                    queue, events[start : start + EVENTS_MAX], self._next_submission_ms(now_ms)
+                )
 
-        if self.trace.placed:
-            self._place(now_ms, jobs)
+        if self.trace.existing_runs:
+            self._add_existing_runs(now_ms, jobs)
 
-    def _place(self, now_ms: int, jobs: Iterable[int]) -> None:
-        """The runs that these jobs have already; a job whose node does not exist waits."""
+    def _add_existing_runs(self, now_ms: int, jobs: Iterable[int]) -> None:
+        """Add the existing runs of these jobs; a job whose node does not exist stays queued."""
         for job in jobs:
-            placed = self.trace.placed.get(job)
+            placed = self.trace.existing_runs.get(job)
             if placed is None or placed.node not in self._nodes:
                 continue
             job_id = JobId(self.trace.ids[job])
@@ -146,8 +150,8 @@ class World:
             )
             self._runs.resume(job, placed.node, placed.ran_ms, now_ms)
 
-    def _told_apart_ms(self, now_ms: int) -> int:
-        """The log's time of the next submissions: later, where a tick cannot tell more apart."""
+    def _next_submission_ms(self, now_ms: int) -> int:
+        """The log time of the next submissions; in a later tick if this one has no more numbers."""
         tick = max(now_ms // _TICK_MS, self._tick)
         if tick == self._tick and self._position - self._tick_began >= _POSITIONS:
             tick += 1
@@ -157,7 +161,7 @@ class World:
             self._tick_began = self._position
         return max(now_ms, tick * _TICK_MS)
 
-    def _submitted(self, job: int) -> ev.JobSubmitted:
+    def _make_submitted(self, job: int) -> ev.JobSubmitted:
         trace = self.trace
         limit_ms = trace.runtime_ms_max[job]
         checkpoint_ms = trace.checkpoint_ms.get(job)
@@ -180,40 +184,42 @@ class World:
 
     @property
     def next_end_ms(self) -> int | None:
-        """When the next run ends."""
+        """The time at which the next run ends."""
         return self._runs.next_end_ms
 
     def end_due(self, now_ms: int) -> None:
-        """Runs end whose time has come."""
+        """End the runs that are due."""
         ended = self._runs.end_due(now_ms)
-        self._hear(ended, now_ms)
-        self._hear(self._runs.begin_ready(now_ms), now_ms)
+        self._fold_reports(ended, now_ms)
+        self._fold_reports(self._runs.begin_ready(now_ms), now_ms)
         failed = not all(isinstance(event, ev.JobRunSucceeded) for _, event in ended)
-        if failed or self.trace.after:  # the job itself may start once more, or others
-            self.settle(now_ms)
+        if (
+            failed or self.trace.after
+        ):  # the job, or a job that depends on it, is perhaps able to start
+            self.run_housekeeping(now_ms)
 
-    def _hear(self, reports: Iterable[Report], now_ms: int) -> None:
-        """What runs did becomes facts."""
+    def _fold_reports(self, reports: Iterable[Report], now_ms: int) -> None:
+        """Fold the reports of runs."""
         by_queue: dict[int, list[ev.AnyEvent]] = {}
         for job, event in reports:
             by_queue.setdefault(self.trace.queue[job], []).append(event)
         for queue, events in by_queue.items():
             self._fold(queue, events, now_ms)
 
-    # What the scheduler decides -------------------------------------------------------------
+    # Decisions ------------------------------------------------------------------------------
 
-    def cycle(self, now_ms: int) -> Round | None:
-        """A round, with all that follows from it at once; None if there was nothing to look at."""
+    def run_round(self, now_ms: int) -> Round | None:
+        """Run a round and apply its decisions; None if the pool needs no round."""
         decided = self._decider.decide_round(
             self.pool, self._decider.decide_housekeeping(now_ms), now_ms, lambda: 0.0
         )
         if decided is not None:
-            self._take(self._decider.make_batches(decided), now_ms)
-            self.settle(now_ms)
+            self._apply(self._decider.make_batches(decided), now_ms)
+            self.run_housekeeping(now_ms)
         return decided
 
     def can_start_any(self) -> bool:
-        """Whether a job waits that may start: not only such as wait for others to end."""
+        """Whether a queued job does not wait for other jobs to end."""
         if not self.ledger.waiting or not self.trace.after:
             return self.ledger.waiting > 0
         jobs = self.view.jobs
@@ -223,47 +229,47 @@ class World:
         return bool(waits.any())
 
     def waits_for(self, job: int) -> list[str]:
-        """The jobs that must succeed before this one may start."""
+        """The jobs that must succeed before this one starts."""
         row = self.view.jobs.rows.get(JobId(self.trace.ids[job]))
         rare = None if row is None else self.view.jobs.rare.get(row)
         return sorted(rare.after) if rare is not None else []
 
-    def settle(self, now_ms: int) -> None:
-        """Decide what ends of runs mean for their jobs, and what that means for others."""
+    def run_housekeeping(self, now_ms: int) -> None:
+        """Requeue or end the jobs of ended runs, and the jobs that depend on them."""
         view = self.view
         while view.attention and (
-            units := list(self._decider.decide_housekeeping(now_ms).batches())
+            batches := list(self._decider.decide_housekeeping(now_ms).batches())
         ):
-            self._take(units, now_ms)
+            self._apply(batches, now_ms)
         view.ended.clear()
         view.recent.clear()
 
-    def _take(self, units: Iterable[AppendBatch], now_ms: int) -> None:
-        """Decisions become facts, and runs begin and stop as they say."""
+    def _apply(self, batches: Iterable[AppendBatch], now_ms: int) -> None:
+        """Fold decisions, and start and stop runs."""
         facts: dict[JobSet, list[ev.AnyEvent]] = {}
-        for unit in units:
-            for job_set, event in unit.facts:
+        for batch in batches:
+            for job_set, event in batch.facts:
                 facts.setdefault(job_set, []).append(event)
-            self._note_room(unit)
+            self._note_blocked_runs(batch)
         for job_set, events in facts.items():
             queue = self.trace.queues.number(job_set.queue)
             for start in range(0, len(events), EVENTS_MAX):
                 self._fold(queue, events[start : start + EVENTS_MAX], now_ms)
-            self._hear(self._follows(events, now_ms), now_ms)
-        self._hear(self._runs.begin_ready(now_ms), now_ms)
+            self._fold_reports(self._start_and_stop(events, now_ms), now_ms)
+        self._fold_reports(self._runs.begin_ready(now_ms), now_ms)
 
-    def _follows(self, events: Iterable[ev.AnyEvent], now_ms: int) -> list[Report]:
-        """What runs do at once because of these decisions."""
+    def _start_and_stop(self, events: Iterable[ev.AnyEvent], now_ms: int) -> list[Report]:
+        """Start and stop runs after these decisions; returns their reports."""
         number = self.trace.number
-        follows: list[Report] = []
+        reports: list[Report] = []
         for event in events:
             match event:
                 case ev.JobRunLeased():
-                    follows += self._runs.leased(number[event.job_id], event, now_ms)
+                    reports += self._runs.leased(number[event.job_id], event, now_ms)
                 case ev.JobRunPreempting():
-                    follows += self._runs.stop(number[event.job_id], event, now_ms)
+                    reports += self._runs.stop(number[event.job_id], event, now_ms)
                 case ev.JobRequeued():
-                    self.ledger.requeued(number[event.job_id])
+                    self.ledger.record_requeued(number[event.job_id])
                 case (
                     ev.JobSucceeded()
                     | ev.JobFailed()
@@ -271,18 +277,20 @@ class World:
                     | ev.JobPreempted()
                     | ev.JobRejected()
                 ):
-                    self.ledger.ended(number[event.job_id], _ENDS[type(event)], event, now_ms)
+                    self.ledger.record_ended(
+                        number[event.job_id], _ENDS[type(event)], event, now_ms
+                    )
                 case _:
-                    raise AssertionError(f"no scheduler decides {type(event).__name__}")
-        return follows
+                    raise AssertionError(f"unexpected decision {type(event).__name__}")
+        return reports
 
-    def _note_room(self, unit: AppendBatch) -> None:
-        """Which jobs wait on their node until others are gone: their leases say so."""
+    def _note_blocked_runs(self, batch: AppendBatch) -> None:
+        """Note which jobs wait for preempted runs to end, as their leases specify."""
         if not self._runs.any_stopping and not any(
-            isinstance(event, ev.JobRunPreempting) for _, event in unit.facts
+            isinstance(event, ev.JobRunPreempting) for _, event in batch.facts
         ):
             return
-        for change in unit.leases:
+        for change in batch.leases:
             value = change.record.value
             lease = leases.decode(value) if value is not None else None
             if lease is not None and lease.after:
@@ -297,11 +305,11 @@ class World:
         name = self.trace.queues.values[queue]
         sequence = ev.EventSequence(queue=name, job_set=JOB_SET, by="simulate", events=events)
         message = job_fold.Message(0, self._position, at_ms, sequence)
-        job_fold.fold_messages(self.view, [message], self._known(events))
+        job_fold.fold_messages(self.view, [message], self._find_ended(events))
         self._position += 1
 
-    def _known(self, events: Iterable[ev.AnyEvent]) -> dict[JobId, c.Ended]:
-        """Jobs that ended before others that come after them were submitted."""
+    def _find_ended(self, events: Iterable[ev.AnyEvent]) -> dict[JobId, c.Ended]:
+        """The ended jobs on which the submitted jobs depend."""
         known: dict[JobId, c.Ended] = {}
         if self.trace.after:
             for event in events:

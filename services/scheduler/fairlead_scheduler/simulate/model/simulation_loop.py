@@ -1,9 +1,8 @@
-"""Virtual time: from one thing that happens to the next, with rounds in between. Pure.
+"""Advances virtual time from change to change, with rounds in between. Pure.
 
-A round is made every `cycle_ms`, and at once when something changed and the last one is `GAP_MS`
-ago. What a round could not do anything about is left out: while nothing waits that may start, only
-the shares are looked at, and when nothing has changed since a round that decided nothing, there is
-no other.
+A round runs every `cycle_ms`, and after a change if the last round was at least `GAP_MS` ago.
+Rounds without effect are skipped: while no queued job is able to start, only the shares are
+computed, and after a round that decided nothing there is no other round before a change.
 """
 
 from collections import deque
@@ -11,125 +10,132 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from fairlead_scheduler.rules.decider import Round
-from fairlead_scheduler.simulate.input.node_file import Step
+from fairlead_scheduler.simulate.input.node_file import NodeChange
 from fairlead_scheduler.simulate.model.ledger import Ledger
 from fairlead_scheduler.simulate.model.simulated_world import World
 from fairlead_scheduler.simulate.model.trace import Trace
 from fairlead_scheduler.state.pool_rules import Rules
 
 GAP_MS: Final = 1_000
-"""Rounds follow each other at this distance at least."""
+"""The minimum time between two rounds."""
 PATIENCE_MS_MAX: Final = 7 * 86_400_000
-"""However slowly a bucket fills."""
+"""The maximum time to wait for token buckets to fill."""
 
 
 class Loop:
-    """Moves the time of a world until nothing can happen any more."""
+    """Advances the time of a world until its state is final."""
 
     def __init__(
-        self, world: World, ledger: Ledger, steps: Sequence[Step], rules: Rules, cycle_ms: int
+        self,
+        world: World,
+        ledger: Ledger,
+        changes: Sequence[NodeChange],
+        rules: Rules,
+        cycle_ms: int,
     ) -> None:
-        """`steps` are what becomes of nodes, in order of time."""
-        self._steps = deque(steps)
+        """`changes` are the changes of nodes, in order of time."""
+        self._changes = deque(changes)
         self._world, self._ledger, self._cycle_ms = world, ledger, cycle_ms
         self._trace: Trace = world.trace
         patience = patience_ms(rules)
         self._patience_ms = patience + cycle_ms if patience else 0
         self._last_ms: int | None = None
-        """When the last round was."""
+        """The time of the last round."""
         self._acted_ms = 0
-        """When something last happened."""
+        """The time of the last change."""
         self._changed = False
-        """Whether something has happened that no round has looked at yet."""
-        self._goes_on = False
-        """Whether something waits about which a later round may decide without a change."""
-        self.last: Round | None = None
+        """Whether there was a change since the last round."""
+        self._may_decide_later = False
+        """Whether a later round can decide something although nothing changes."""
+        self.last_round: Round | None = None
 
     def run(self, tick: Callable[[], None]) -> None:
-        """Until nothing can happen any more. `tick` is called after each step, for progress."""
-        order = self._trace.in_order().tolist()
+        """Run until the state is final. `tick` is called after each advance of the time."""
+        order = self._trace.order_by_submission().tolist()
         submit_ms = self._trace.submit_ms
         at, count = 0, len(order)
         while True:
             submit = submit_ms[order[at]] if at < count else None
             if submit is None and not self._ledger.waiting and not self._ledger.running:
-                break  # one more round would only make longer what the figures are of
-            times = (submit, self._world.next_end_ms, self._round_ms(), self._step_ms())
+                break  # one more round would extend the makespan
+            times = (submit, self._world.next_end_ms, self._round_ms(), self._change_ms())
             known = [time for time in times if time is not None]
             if not known:
                 break
             now_ms = min(known)
-            self._ledger.until(now_ms)
-            if self._step_ms() == now_ms:
-                self._world.nodes_change(now_ms, self._due_steps(now_ms))
-                self._happened(now_ms)
+            self._ledger.advance(now_ms)
+            if self._change_ms() == now_ms:
+                self._world.change_nodes(now_ms, self._due_changes(now_ms))
+                self._mark_changed(now_ms)
             if self._world.next_end_ms == now_ms:
                 self._world.end_due(now_ms)
-                self._happened(now_ms)
+                self._mark_changed(now_ms)
             if submit == now_ms:
                 first = at
                 while at < count and submit_ms[order[at]] == now_ms:
                     at += 1
                 self._world.submit(now_ms, order[first:at])
-                self._happened(now_ms)
+                self._mark_changed(now_ms)
             if self._round_ms() == now_ms:
                 self._round(now_ms)
             tick()
-        self._world.settle(self._ledger.now_ms)
+        self._world.run_housekeeping(self._ledger.now_ms)
         self._ledger.finish()
 
-    def _step_ms(self) -> int | None:
-        """When something next becomes of a node, while that still matters to anybody."""
-        if not self._steps or self._ledger.done == len(self._trace):
+    def _change_ms(self) -> int | None:
+        """The time of the next change of a node; None if all jobs have ended."""
+        if not self._changes or self._ledger.done == len(self._trace):
             return None
-        return max(self._ledger.now_ms, self._steps[0].at_ms)
+        return max(self._ledger.now_ms, self._changes[0].at_ms)
 
-    def _due_steps(self, now_ms: int) -> list[Step]:
+    def _due_changes(self, now_ms: int) -> list[NodeChange]:
         due = []
-        while self._steps and self._steps[0].at_ms <= now_ms:
-            due.append(self._steps.popleft())
+        while self._changes and self._changes[0].at_ms <= now_ms:
+            due.append(self._changes.popleft())
         return due
 
-    def _happened(self, now_ms: int) -> None:
+    def _mark_changed(self, now_ms: int) -> None:
         self._changed, self._acted_ms = True, now_ms
 
     def _round_ms(self) -> int | None:
-        """When the next round is to be made, as things stand."""
+        """The time of the next round; None if no round is needed."""
         now_ms, last_ms = self._ledger.now_ms, self._last_ms
         if self._changed:
             if last_ms is None:
                 return now_ms
             gap_ms = GAP_MS if self._world.can_start_any() else self._cycle_ms
             return max(now_ms, last_ms + gap_ms)
-        if self._goes_on and last_ms is not None:
+        if self._may_decide_later and last_ms is not None:
             next_ms = last_ms + self._cycle_ms
             return next_ms if next_ms <= self._acted_ms + self._patience_ms else None
         return None
 
     def _round(self, now_ms: int) -> None:
         self._last_ms, self._changed = now_ms, False
-        self._world.settle(now_ms)
+        self._world.run_housekeeping(now_ms)
         if not self._world.can_start_any():
-            self._goes_on = False
-            self._ledger.looked_at()
+            self._may_decide_later = False
+            self._ledger.skip_round()
             return
-        decided = self._world.cycle(now_ms)
+        decided = self._world.run_round(now_ms)
         if decided is None:
             return
-        self.last = decided
-        self._ledger.round_done(decided)
+        self.last_round = decided
+        self._ledger.record_round(decided)
         plan = decided.plan
         acted = any(
             map(len, (plan.placed_job, plan.preempted_job, plan.rejected_job, plan.failed_job))
         )
-        self._goes_on = self._ledger.waiting > 0
+        self._may_decide_later = self._ledger.waiting > 0
         if acted:
-            self._happened(now_ms)
+            self._mark_changed(now_ms)
 
 
 def patience_ms(rules: Rules) -> int:
-    """How long, with nothing else happening, time alone may still change what a round decides:
-    until all buckets are full and all gangs are as old as they may get."""
+    """The time until all token buckets are full and all gangs have reached their assembly timeout.
+
+    After that time without changes, rounds decide nothing new.
+    """
     rates = (rules.rate, rules.queue_rate, rules.preemption_rate)
     full_s = [rate.burst / rate.per_second for rate in rates if rate is not None]
     return min(PATIENCE_MS_MAX, round(1000 * max([*full_s, rules.gang_assembly_timeout_s, 0])))

@@ -1,7 +1,7 @@
-"""The jobs of a simulation as columns: what was asked for, in the order of the input. Pure.
+"""The submitted jobs of a simulation as columns, in the order of the input. Pure.
 
-A million jobs take some 300 MB: numbers are kept in arrays, equal shapes and names once, and what
-few jobs have (gangs, dependencies, failures) in mappings by the job's number.
+A million jobs take some 300 MB: numbers are in arrays, equal shapes and names are stored once, and
+fields that few jobs have (gangs, dependencies, failures) are in mappings by the job's number.
 """
 
 from array import array
@@ -16,18 +16,18 @@ from fairlead_scheduler.state.job_table import Interned
 
 JOBS_MAX: Final = 5_000_000
 NEVER: Final = 0
-"""Of a time limit: there is none."""
+"""No time limit."""
 
 
-class Fails(msgspec.Struct, frozen=True):
-    """When runs of a job fail: `after_ms`, or with this probability at any moment of theirs."""
+class Failure(msgspec.Struct, frozen=True):
+    """When runs of a job fail: after `after_ms`, or with this probability at a random time."""
 
     after_ms: int | None = None
     probability: float = 0.0
 
 
-class Placed(NamedTuple):
-    """A run that exists when the simulation begins: where, and for how long it has run."""
+class ExistingRun(NamedTuple):
+    """A run that exists when the simulation starts: its node, and how long it has run."""
 
     executor: str
     node: str
@@ -35,7 +35,7 @@ class Placed(NamedTuple):
 
 
 class Trace:
-    """The jobs. Times are in ms of virtual time; a job is known by its number, from 0 on."""
+    """The jobs. Times are in ms of virtual time; jobs are numbered from 0."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
@@ -52,16 +52,16 @@ class Trace:
         self.classes: Interned[str] = Interned()
         self.gangs: dict[int, ev.Gang] = {}
         self.after: dict[int, tuple[str, ...]] = {}
-        self.fails: dict[int, Fails] = {}
+        self.failures: dict[int, Failure] = {}
         self.retry: dict[int, ev.RetryPolicy] = {}
         self.checkpoint_ms: dict[int, int] = {}
         self.preempted_is_final: set[int] = set()
         self.infeasible_waits: set[int] = set()
-        """Jobs that stay queued when no node could ever run them; others are rejected."""
-        self.placed: dict[int, Placed] = {}
-        """Jobs that run already when they are submitted here."""
+        """Jobs that stay queued if no node is able to run them; others are rejected."""
+        self.existing_runs: dict[int, ExistingRun] = {}
+        """Jobs that have a run when the simulation starts."""
         self.stop_ms: dict[int, int] = {}
-        """How long a run takes to end once it is told to; others end at once."""
+        """Time that a preempted run needs to stop; other runs stop immediately."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -78,7 +78,7 @@ class Trace:
         priority: int = 0,
         runtime_ms_max: int = NEVER,
     ) -> int:
-        """One more job; returns its number."""
+        """Add a job; returns its number."""
         number = len(self.ids)
         self.ids.append(job_id)
         self.number[job_id] = number
@@ -91,6 +91,6 @@ class Trace:
         self.runtime_ms_max.append(runtime_ms_max)
         return number
 
-    def in_order(self) -> npt.NDArray[np.intp]:
-        """Numbers of the jobs by time of submission, those of one time as in the input."""
+    def order_by_submission(self) -> npt.NDArray[np.intp]:
+        """Numbers of the jobs in order of submission; for equal times in order of input."""
         return np.argsort(np.frombuffer(self.submit_ms, np.int64), kind="stable")

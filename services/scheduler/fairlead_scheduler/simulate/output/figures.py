@@ -1,4 +1,4 @@
-"""What a simulation comes to, in figures: `summary.json` and what the command prints. Pure."""
+"""The figures of a simulation, for `summary.json` and the output of the command. Pure."""
 
 from typing import Final
 
@@ -15,16 +15,16 @@ from fairlead_scheduler.simulate.model.simulated_world import World
 from fairlead_scheduler.simulate.model.simulation_loop import Loop
 
 SLOWDOWN_MS_MIN: Final = 10_000
-"""Bounded slowdown: shorter runs count as this long, or tiny jobs would drown all others."""
+"""Bounded slowdown: shorter runs count as this long, or very short jobs would dominate the mean."""
 NO_NODES: Final = "The pool has no nodes left."
 STUCK_MAX: Final = 50
-"""Reasons told one by one of jobs that wait when nothing can happen any more."""
+"""The number of listed reasons of jobs that still wait at the end."""
 
 Int64 = npt.NDArray[np.int64]
 
 
 class Figures(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """Part of a summary."""
+    """Common settings of the structs of a summary."""
 
 
 class Waits(Figures, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class Waits(Figures, frozen=True, kw_only=True):
 
 
 class Longest(Figures, frozen=True, kw_only=True):
-    """The job that waited longest, also if it never started."""
+    """The job that waited longest, even if it never started."""
 
     id: str
     queue: str
@@ -45,8 +45,8 @@ class Longest(Figures, frozen=True, kw_only=True):
     started: bool
 
 
-class OfQueue(Figures, frozen=True, kw_only=True):
-    """What the jobs of one queue came to."""
+class QueueFigures(Figures, frozen=True, kw_only=True):
+    """The figures of the jobs of one queue."""
 
     jobs: int
     states: dict[str, int]
@@ -57,7 +57,7 @@ class OfQueue(Figures, frozen=True, kw_only=True):
 
 
 class Stuck(Figures, frozen=True, kw_only=True):
-    """Jobs that wait although nothing can happen any more, or that were refused, and why."""
+    """Jobs that still wait at the end or were rejected, with the reason."""
 
     code: str
     reason: str
@@ -84,19 +84,19 @@ class Summary(Figures, frozen=True, kw_only=True):
     waited_job_seconds: dict[str, float]
     stuck: list[Stuck]
     refused: list[Stuck]
-    queues: dict[str, OfQueue]
+    queues: dict[str, QueueFigures]
     seed: int
     cycle_seconds: float
 
 
-def summary(world: World, ledger: Ledger, loop: Loop, *, seed: int, cycle_ms: int) -> Summary:
-    """The figures of a simulation that is over."""
+def summarize(world: World, ledger: Ledger, loop: Loop, *, seed: int, cycle_ms: int) -> Summary:
+    """The figures of a simulation that has ended."""
     columns = ledger.columns()
     everything = np.arange(len(ledger.trace))
     of_queue = np.frombuffer(ledger.trace.queue, np.int32)
-    whole = _of(ledger, columns, everything)
+    whole = _compute_figures(ledger, columns, everything)
     elapsed_ms = ledger.now_ms - ledger.first_ms
-    lost = [sum(of) for of in zip(*ledger.lost_by.values(), strict=True)]
+    lost = [sum(amounts) for amounts in zip(*ledger.lost_by_outcome.values(), strict=True)]
     return Summary(
         jobs=whole.jobs,
         states=whole.states,
@@ -104,30 +104,30 @@ def summary(world: World, ledger: Ledger, loop: Loop, *, seed: int, cycle_ms: in
         utilisation={
             name: round(used / there, 6)
             for name, used, there in zip(
-                ledger.resources, ledger.used_ms, ledger.there_ms, strict=True
+                ledger.resources, ledger.used_ms, ledger.available_ms, strict=True
             )
             if there
         },
         wait_seconds=whole.wait_seconds,
         mean_bounded_slowdown=whole.mean_bounded_slowdown,
-        longest_wait=_longest(ledger, columns),
+        longest_wait=_find_longest(ledger, columns),
         preemptions=whole.preemptions,
         preemptions_by_cause={
             cause.value: count for cause, count in ledger.causes.items() if count
         },
         lost_resource_seconds=_amounts(ledger, lost),
-        lost_to_preemption=_amounts(ledger, ledger.lost_by[RunEnd.PREEMPTED]),
+        lost_to_preemption=_amounts(ledger, ledger.lost_by_outcome[RunEnd.PREEMPTED]),
         rounds=ledger.rounds,
         waited_job_seconds={
             code: waited / 1000 for code, waited in sorted(ledger.waited_ms.items()) if waited
         },
-        stuck=_stuck(world, ledger, loop),
+        stuck=_list_stuck(world, ledger, loop),
         refused=[
-            Stuck(code=code, reason=reason, jobs=count, **_name(ledger, first))
+            Stuck(code=code, reason=reason, jobs=count, **_name_job(ledger, first))
             for code, (count, first, reason) in sorted(ledger.refused.items())
         ],
         queues={
-            name: _of(ledger, columns, np.flatnonzero(of_queue == number))
+            name: _compute_figures(ledger, columns, np.flatnonzero(of_queue == number))
             for name, number in sorted(
                 (name, number) for number, name in enumerate(ledger.trace.queues.values)
             )
@@ -145,7 +145,9 @@ def waits_s(ledger: Ledger) -> npt.NDArray[np.float64]:
     return waits
 
 
-def _of(ledger: Ledger, columns: dict[str, Int64], rows: npt.NDArray[np.intp]) -> OfQueue:
+def _compute_figures(
+    ledger: Ledger, columns: dict[str, Int64], rows: npt.NDArray[np.intp]
+) -> QueueFigures:
     """The figures of these jobs."""
     codes = np.frombuffer(ledger.state, np.uint8)[rows]
     names = tuple(JobState)
@@ -156,17 +158,17 @@ def _of(ledger: Ledger, columns: dict[str, Int64], rows: npt.NDArray[np.intp]) -
     ran = started & (end != NOT_YET) & (codes != names.index(JobState.QUEUED))
     response, run = (end - submit)[ran], np.maximum((end - start)[ran], SLOWDOWN_MS_MIN)
     slowdown = np.maximum(1.0, response / run)
-    return OfQueue(
+    return QueueFigures(
         jobs=len(rows),
         states={name.value: count for name, count in zip(names, counts, strict=True) if count},
-        wait_seconds=_waits(wait_s),
+        wait_seconds=_compute_waits(wait_s),
         mean_bounded_slowdown=round(float(slowdown.mean()), 6) if slowdown.size else 0.0,
         preemptions=int(np.frombuffer(ledger.preemptions, np.int32)[rows].sum()),
         lost_seconds=int(columns["lost"][rows].sum()) / 1000,
     )
 
 
-def _waits(wait_s: npt.NDArray[np.float64]) -> Waits:
+def _compute_waits(wait_s: npt.NDArray[np.float64]) -> Waits:
     if not wait_s.size:
         return Waits()
     p50, p95 = np.percentile(wait_s, [50, 95]).tolist()
@@ -178,8 +180,8 @@ def _waits(wait_s: npt.NDArray[np.float64]) -> Waits:
     )
 
 
-def _longest(ledger: Ledger, columns: dict[str, Int64]) -> Longest | None:
-    """Until its start; a job that never started waited until its end, or still does."""
+def _find_longest(ledger: Ledger, columns: dict[str, Int64]) -> Longest | None:
+    """The longest wait until a start; a job that never started waited until its end or now."""
     if not len(ledger.trace):
         return None
     start, end = columns["start"], columns["end"]
@@ -195,7 +197,7 @@ def _longest(ledger: Ledger, columns: dict[str, Int64]) -> Longest | None:
 
 
 def _amounts(ledger: Ledger, amounts_ms: list[int]) -> dict[str, float | int]:
-    """Amount x time by resource, where there is any."""
+    """Amount x time by resource, without zeros."""
     return {
         name: quantities.to_number(name, amount) / 1000
         for name, amount in zip(ledger.resources, amounts_ms, strict=True)
@@ -203,17 +205,17 @@ def _amounts(ledger: Ledger, amounts_ms: list[int]) -> dict[str, float | int]:
     }
 
 
-def _name(ledger: Ledger, job: int) -> dict[str, str]:
+def _name_job(ledger: Ledger, job: int) -> dict[str, str]:
     trace = ledger.trace
     return {"queue": trace.queues.values[trace.queue[job]], "job": trace.ids[job]}
 
 
-def _stuck(world: World, ledger: Ledger, loop: Loop) -> list[Stuck]:
-    """Why jobs still wait: what the last round said of them, or for whom they wait."""
+def _list_stuck(world: World, ledger: Ledger, loop: Loop) -> list[Stuck]:
+    """Why jobs still wait: the reasons of the last round, or the jobs on which they depend."""
     if not ledger.waiting:
         return []
-    found = _unreached(world, ledger)
-    decided = loop.last
+    found = _list_blocked(world, ledger)
+    decided = loop.last_round
     if decided is None:
         return found
     built, plan = decided.built, decided.plan
@@ -243,8 +245,8 @@ def _stuck(world: World, ledger: Ledger, loop: Loop) -> list[Stuck]:
     return found
 
 
-def _unreached(world: World, ledger: Ledger) -> list[Stuck]:
-    """Jobs that wait for others which never end."""
+def _list_blocked(world: World, ledger: Ledger) -> list[Stuck]:
+    """Jobs that depend on jobs which never end."""
     waiting: dict[int, tuple[int, int, str]] = {}
     for job in ledger.trace.after:
         others = world.waits_for(job) if ledger.state_of(job) is JobState.QUEUED else []
@@ -257,7 +259,7 @@ def _unreached(world: World, ledger: Ledger) -> list[Stuck]:
             code="after",
             reason=f"waits for job {other}, which never ends",
             jobs=count,
-            **_name(ledger, job),
+            **_name_job(ledger, job),
         )
         for count, job, other in list(waiting.values())[:STUCK_MAX]
     ]

@@ -1,4 +1,4 @@
-"""`report.html`: a simulation in pictures, in one file that needs nothing from anywhere. Pure."""
+"""`report.html`: the charts and tables of a simulation, in one file without references. Pure."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -13,7 +13,7 @@ from fairlead_scheduler.simulate.output.figures import Summary
 from fairlead_scheduler.simulate.output.svg_charts import Bar, Float, Line
 
 QUEUES_MAX: Final = 6
-"""Queues with a line of their own; more cannot be told apart."""
+"""Queues with their own line; more are not distinguishable."""
 ROWS_MAX: Final = 200
 WAIT_BOUNDS_S: Final = (
     *(1, 2, 5, 10, 20, 60, 120, 300, 600, 1_200, 3_600, 7_200, 18_000, 43_200),
@@ -22,7 +22,7 @@ WAIT_BOUNDS_S: Final = (
 
 
 class History(NamedTuple):
-    """Means over stretches of time, by what they are means of."""
+    """Means over intervals of time, by quantity."""
 
     times_s: Float
     used: dict[str, Float]
@@ -34,8 +34,8 @@ class History(NamedTuple):
     preempted: Float
 
 
-def history(ledger: Ledger) -> History:
-    """What the ledger kept over time, by name. Time begins with the first submission."""
+def read_history(ledger: Ledger) -> History:
+    """The time series of the ledger by name. Time starts with the first submission."""
     series = ledger.series
     means, names = series.means(), ledger.trace.queues.values
     width, count = len(ledger.resources), len(names)
@@ -52,46 +52,50 @@ def history(ledger: Ledger) -> History:
         fair={name: fair[:, at] for at, name in enumerate(names)},
         queued=queued.sum(axis=1),
         running=running.sum(axis=1),
-        preempted=series.sums()[:, -1],
+        preempted=series.totals()[:, -1],
     )
 
 
-def page(name: str, summary: Summary, ledger: Ledger) -> str:
-    """The report of a simulation of the jobs of this file."""
-    seen = history(ledger)
+def render_page(name: str, summary: Summary, ledger: Ledger) -> str:
+    """The report of a simulation of the jobs in the file `name`."""
+    seen = read_history(ledger)
     sections = [
-        _section("Shares of the queues", _SHARES, shares(seen)),
-        _section("What is in use", "Of all there is on the nodes.", utilisation(seen)),
-        _section("Jobs waiting and running", "", jobs(seen)),
-        _section(
+        _render_section("Shares of the queues", _SHARES, draw_shares(seen)),
+        _render_section(
+            "Utilisation", "Fraction of the capacity of all nodes.", draw_utilisation(seen)
+        ),
+        _render_section("Jobs waiting and running", "", draw_jobs(seen)),
+        _render_section(
             "How long jobs waited",
-            "From submission to the first start: how many jobs, up to each time.",
-            waits(ledger),
+            "Time from submission to the first start, and the number of jobs.",
+            draw_waits(ledger),
         ),
     ]
     if summary.preemptions:
-        text = "Runs that were stopped to make room: " + text_summary.preemptions(summary) + "."
-        drawn = svg_charts.columns("Preemptions over time", seen.times_s, seen.preempted)
-        sections.append(_section("Preemptions", text, drawn))
-    sections.append(_section("By queue", "", _table(*text_summary.by_queue(summary))))
+        text = "Preempted runs: " + text_summary.format_preemptions(summary) + "."
+        drawn = svg_charts.draw_columns("Preemptions over time", seen.times_s, seen.preempted)
+        sections.append(_render_section("Preemptions", text, drawn))
+    sections.append(
+        _render_section("By queue", "", _render_table(*text_summary.list_queues(summary)))
+    )
     if summary.waited_job_seconds:
-        sections.append(_section("What jobs waited for", _REASONS, _reasons(summary)))
+        sections.append(_render_section("What jobs waited for", _REASONS, _render_reasons(summary)))
     if summary.stuck or summary.refused:
-        sections.append(_section("Jobs refused or left waiting", "", _never(summary)))
+        sections.append(_render_section("Jobs refused or left waiting", "", _render_stuck(summary)))
     return _PAGE.format(
         title=escape(f"Simulation of {name}"),
-        style=svg_charts.variables() + svg_charts.STYLE + _STYLE,
-        tiles="".join(_tiles(summary)),
+        style=svg_charts.define_colours() + svg_charts.STYLE + _STYLE,
+        tiles="".join(_render_tiles(summary)),
         sections="".join(sections),
         foot=escape(
             f"Seed {summary.seed}, a round at least every {summary.cycle_seconds:g} s while "
-            f"something changes, {summary.rounds:,} rounds. Fairlead's own engine decided."
+            f"something changes, {summary.rounds:,} rounds. Decided by the engine of Fairlead."
         ),
     )
 
 
-def shares(seen: History, *, alone: bool = False) -> str:
-    """Actual shares of the largest queues, and dashed what would be fair."""
+def draw_shares(seen: History, *, alone: bool = False) -> str:
+    """Actual shares of the largest queues, and their fair shares as dashed lines."""
     order = sorted(seen.actual, key=lambda name: (-float(seen.actual[name].sum()), name))
     shown, rest = order[:QUEUES_MAX], order[QUEUES_MAX:]
     lines = [Line(name, seen.actual[name], at) for at, name in enumerate(shown)]
@@ -103,7 +107,7 @@ def shares(seen: History, *, alone: bool = False) -> str:
     if rest:
         total: Float = np.sum([seen.actual[name] for name in rest], axis=0)
         lines.append(Line(f"{len(rest)} other queues", total, svg_charts.OTHER))
-    return svg_charts.lines(
+    return svg_charts.draw_lines(
         "Shares of the queues over time",
         seen.times_s,
         lines,
@@ -114,65 +118,76 @@ def shares(seen: History, *, alone: bool = False) -> str:
     )
 
 
-def utilisation(seen: History, *, alone: bool = False) -> str:
+def draw_utilisation(seen: History, *, alone: bool = False) -> str:
     """The fraction of each resource in use."""
     lines = [
-        Line(text_summary.short(name), seen.used[name], at) for at, name in enumerate(seen.used)
+        Line(text_summary.shorten_resource(name), seen.used[name], at)
+        for at, name in enumerate(seen.used)
     ][:QUEUES_MAX]
-    return svg_charts.lines(
+    return svg_charts.draw_lines(
         "Utilisation over time", seen.times_s, lines, top=1.0, percent=True, alone=alone
     )
 
 
-def jobs(seen: History, *, alone: bool = False) -> str:
-    """How many jobs wait and run."""
+def draw_jobs(seen: History, *, alone: bool = False) -> str:
+    """The number of waiting and running jobs."""
     lines = [Line("waiting", seen.queued, 1), Line("running", seen.running, 0)]
-    return svg_charts.lines("Jobs over time", seen.times_s, lines, height=220, alone=alone)
+    return svg_charts.draw_lines("Jobs over time", seen.times_s, lines, height=220, alone=alone)
 
 
-def waits(ledger: Ledger, *, alone: bool = False) -> str:
-    """Waits by size, in steps that grow with the time."""
+def draw_waits(ledger: Ledger, *, alone: bool = False) -> str:
+    """Histogram of waiting times, with bounds that grow with the time."""
     waited = figures.waits_s(ledger)
     most = float(waited.max(initial=0.0))
     bounds = [bound for bound in WAIT_BOUNDS_S if bound < most] or [WAIT_BOUNDS_S[0]]
     edges = [0.0, *bounds, np.inf] if most >= bounds[-1] else [0.0, *bounds]
     counts = np.histogram(waited, np.array(edges))[0].tolist()
-    labels = [f"< {text_summary.duration(bound)}" for bound in bounds] + [
-        f"≥ {text_summary.duration(bounds[-1])}"
+    labels = [f"< {text_summary.format_duration(bound)}" for bound in bounds] + [
+        f"≥ {text_summary.format_duration(bounds[-1])}"
     ]
-    given = [
+    bars = [
         Bar(label, count, f"{count:,}")
         for label, count in zip(labels[: len(counts)], counts, strict=True)
     ]
-    return svg_charts.bars("How long jobs waited", given, alone=alone)
+    return svg_charts.draw_bars("How long jobs waited", bars, alone=alone)
 
 
 # The page -----------------------------------------------------------------------------------
 
 
-def _tiles(summary: Summary) -> Iterable[str]:
+def _render_tiles(summary: Summary) -> Iterable[str]:
     waits = summary.wait_seconds
     longest = summary.longest_wait
     for name, value, more in (
-        ("jobs", f"{summary.jobs:,}", _states(summary)),
+        ("jobs", f"{summary.jobs:,}", _format_states(summary)),
         (
             "makespan",
-            text_summary.duration(summary.makespan_seconds),
+            text_summary.format_duration(summary.makespan_seconds),
             "first submission to last end",
         ),
         *(
-            (f"{text_summary.short(name)} in use", text_summary.percent(of), "over the whole time")
+            (
+                f"{text_summary.shorten_resource(name)} in use",
+                text_summary.format_percent(of),
+                "over the whole time",
+            )
             for name, of in summary.utilisation.items()
             if name in (quantities.CPU, quantities.MEMORY, quantities.GPU)
         ),
-        ("mean wait", text_summary.duration(waits.mean), f"p50 {text_summary.duration(waits.p50)}"),
+        (
+            "mean wait",
+            text_summary.format_duration(waits.mean),
+            f"p50 {text_summary.format_duration(waits.p50)}",
+        ),
         (
             "p95 wait",
-            text_summary.duration(waits.p95),
-            f"longest {text_summary.duration(longest.seconds)} ({longest.id})" if longest else "",
+            text_summary.format_duration(waits.p95),
+            f"longest {text_summary.format_duration(longest.seconds)} ({longest.id})"
+            if longest
+            else "",
         ),
         ("bounded slowdown", f"{summary.mean_bounded_slowdown:.2f}", "(wait + run) / run, mean"),
-        ("preemptions", f"{summary.preemptions:,}", _causes(summary)),
+        ("preemptions", f"{summary.preemptions:,}", _format_causes(summary)),
     ):
         yield (
             f'<div class="tile"><span>{escape(name)}</span><b>{escape(value)}</b>'
@@ -180,21 +195,21 @@ def _tiles(summary: Summary) -> Iterable[str]:
         )
 
 
-def _states(summary: Summary) -> str:
+def _format_states(summary: Summary) -> str:
     return ", ".join(f"{count:,} {state.lower()}" for state, count in summary.states.items())
 
 
-def _causes(summary: Summary) -> str:
+def _format_causes(summary: Summary) -> str:
     causes = summary.preemptions_by_cause.items()
     return ", ".join(f"{cause} {count:,}" for cause, count in causes)
 
 
-def _section(title: str, text: str, body: str) -> str:
-    said = f"<p>{escape(text)}</p>" if text else ""
-    return f"<section><h2>{escape(title)}</h2>{said}<div class=scroll>{body}</div></section>"
+def _render_section(title: str, text: str, body: str) -> str:
+    paragraph = f"<p>{escape(text)}</p>" if text else ""
+    return f"<section><h2>{escape(title)}</h2>{paragraph}<div class=scroll>{body}</div></section>"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _render_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     def row(cells: Iterable[str], kind: str) -> str:
         return "<tr>" + "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in cells) + "</tr>"
 
@@ -203,30 +218,28 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><thead>{row(head, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
-def _reasons(summary: Summary) -> str:
+def _render_reasons(summary: Summary) -> str:
     waited = sorted(summary.waited_job_seconds.items(), key=lambda item: (-item[1], item[0]))
     total = sum(seconds for _, seconds in waited)
     rows = [
-        [code, f"{seconds / 3600:,.1f}", text_summary.percent(seconds / total)]
+        [code, f"{seconds / 3600:,.1f}", text_summary.format_percent(seconds / total)]
         for code, seconds in waited
     ]
-    return _table(["reason", "job-hours", "of all waiting"], rows)
+    return _render_table(["reason", "job-hours", "of all waiting"], rows)
 
 
-def _never(summary: Summary) -> str:
+def _render_stuck(summary: Summary) -> str:
     rows = [
         [item.queue, f"{item.jobs:,}", item.job, item.code, item.reason]
         for item in [*summary.refused, *summary.stuck]
     ]
-    return _table(["queue", "jobs", "for example", "code", "reason"], rows).replace(
+    return _render_table(["queue", "jobs", "for example", "code", "reason"], rows).replace(
         "<table>", "<table class=words>"
     )
 
 
-_SHARES: Final = (
-    "What each queue holds, by the resource of which it has most; dashed its fair share."
-)
-_REASONS: Final = "Reason codes as `fairlead why` gives them, by how long how many jobs had each."
+_SHARES: Final = "The dominant share of each queue; dashed lines are fair shares."
+_REASONS: Final = "Waiting time of all jobs, by the reason codes that `fairlead why` shows."
 _STYLE: Final = """
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--ink);

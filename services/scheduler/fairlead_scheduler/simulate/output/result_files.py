@@ -1,4 +1,4 @@
-"""Writes what a simulation comes to into a folder. A file has its name only once it is whole."""
+"""Writes the results of a simulation to a folder. A file gets its name when it is complete."""
 
 import csv
 from collections.abc import Callable, Iterable
@@ -30,44 +30,44 @@ class Rows(Protocol):
     """What `csv.writer` returns."""
 
     def writerow(self, row: Iterable[object], /) -> object:
-        """One row."""
+        """Write a row."""
 
     def writerows(self, rows: Iterable[Iterable[object]], /) -> None:
-        """Many rows."""
+        """Write rows."""
 
 
-class Nowhere:
-    """A sink for those who only want the figures."""
+class NullSink:
+    """A sink that writes nothing."""
 
-    def run(
+    def write_run(
         self, job: int, run: int, node: str, start_ms: int, end_ms: int, outcome: RunEnd
     ) -> None:
-        """Nobody asks for it."""
+        """Do nothing."""
 
-    def shares(
+    def write_shares(
         self, at_ms: int, queue: int, shares: tuple[float, float, float], queued: int, running: int
     ) -> None:
-        """Nobody asks for it."""
+        """Do nothing."""
 
-    def __enter__(self) -> "Nowhere":
+    def __enter__(self) -> "NullSink":
         return self
 
     def __exit__(self, *_: object) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
     def finish(self, ledger: Ledger, summary: object, report: Callable[[], str]) -> None:
-        """Nobody asks for it."""
+        """Do nothing."""
 
 
-class Folder:
-    """The files of one simulation: rows are written as they come, the rest at the end."""
+class FolderSink:
+    """The files of one simulation: runs and shares are written immediately, the rest at the end."""
 
     def __init__(self, path: Path, trace: Trace) -> None:
         self._path, self._trace = path, trace
         self._open: dict[str, TextIO] = {}
-        self._rows = {name: self._writer(name) for name in (RUNS, QUEUES)}
+        self._rows = {name: self._open_table(name) for name in (RUNS, QUEUES)}
 
-    def __enter__(self) -> "Folder":
+    def __enter__(self) -> "FolderSink":
         return self
 
     def __exit__(
@@ -80,7 +80,7 @@ class Folder:
             file.close()
             (self._path / (name + _PART)).unlink(missing_ok=True)
 
-    def _writer(self, name: str) -> "Rows":
+    def _open_table(self, name: str) -> "Rows":
         self._path.mkdir(parents=True, exist_ok=True)
         file = self._open[name] = (self._path / (name + _PART)).open(
             "w", encoding="utf-8", newline=""
@@ -88,64 +88,71 @@ class Folder:
         file.write(HEADERS[name] + "\n")
         return csv.writer(file, lineterminator="\n")
 
-    def run(
+    def write_run(
         self, job: int, run: int, node: str, start_ms: int, end_ms: int, outcome: RunEnd
     ) -> None:
-        """A run ended."""
+        """Write the row of a run that ended."""
         self._rows[RUNS].writerow(
-            (self._trace.ids[job], run, node, seconds(start_ms), seconds(end_ms), outcome.value)
+            (
+                self._trace.ids[job],
+                run,
+                node,
+                format_seconds(start_ms),
+                format_seconds(end_ms),
+                outcome.value,
+            )
         )
 
-    def shares(
+    def write_shares(
         self, at_ms: int, queue: int, shares: tuple[float, float, float], queued: int, running: int
     ) -> None:
-        """Shares of a queue from now on."""
+        """Write the shares of a queue from `at_ms` on."""
         name = self._trace.queues.values[queue]
-        self._rows[QUEUES].writerow((seconds(at_ms), name, *shares, queued, running))
+        self._rows[QUEUES].writerow((format_seconds(at_ms), name, *shares, queued, running))
 
     def finish(self, ledger: Ledger, summary: object, report: Callable[[], str]) -> None:
-        """Write the rest and give every file its name."""
-        self._writer(JOBS).writerows(_jobs(ledger))
+        """Write the remaining files and rename all files to their final names."""
+        self._open_table(JOBS).writerows(_list_job_rows(ledger))
         for name, file in list(self._open.items()):
             file.close()
             (self._path / (name + _PART)).replace(self._path / name)
             del self._open[name]
-        write(self._path, SUMMARY, as_json(summary))
-        write(self._path, REPORT, report())
+        write_file(self._path, SUMMARY, encode_json(summary))
+        write_file(self._path, REPORT, report())
 
 
-def write(folder: Path, name: str, text: str) -> None:
-    """A file as a whole."""
+def write_file(folder: Path, name: str, text: str) -> None:
+    """Write a file atomically."""
     part = folder / (name + _PART)
     part.write_text(text, encoding="utf-8")
     part.replace(folder / name)
 
 
-def as_json(value: object) -> str:
+def encode_json(value: object) -> str:
     """Indented JSON with a new line at the end."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
 
-def seconds(time_ms: int) -> str:
-    """Virtual time as it is written; nothing for what has not happened."""
+def format_seconds(time_ms: int) -> str:
+    """Virtual time in seconds; empty if it has not happened."""
     if time_ms == NOT_YET:
         return ""
     whole, rest = divmod(time_ms, 1000)
     return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
 
 
-def _jobs(ledger: Ledger) -> Iterable[tuple[object, ...]]:
+def _list_job_rows(ledger: Ledger) -> Iterable[tuple[object, ...]]:
     trace = ledger.trace
     for job, job_id in enumerate(trace.ids):
         state = ledger.state_of(job)
         yield (
             job_id,
             trace.queues.values[trace.queue[job]],
-            seconds(trace.submit_ms[job]),
-            seconds(ledger.start_ms[job]),
-            seconds(NOT_YET if state is JobState.QUEUED else ledger.end_ms[job]),
+            format_seconds(trace.submit_ms[job]),
+            format_seconds(ledger.start_ms[job]),
+            format_seconds(NOT_YET if state is JobState.QUEUED else ledger.end_ms[job]),
             state.value,
             ledger.runs[job],
             ledger.preemptions[job],
-            seconds(ledger.lost_ms[job]),
+            format_seconds(ledger.lost_ms[job]),
         )

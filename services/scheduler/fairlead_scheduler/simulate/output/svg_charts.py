@@ -1,6 +1,6 @@
-"""Charts as SVG: lines in steps, and bars. Pure; colours are those of Fairlead's pages.
+"""Charts as SVG: step lines and bars. Pure; the colours are those of Fairlead's pages.
 
-A chart stands in a page or, with `alone`, in a file of its own that follows the reader's theme.
+A chart is part of a page or, with `alone`, a file that follows the reader's theme.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,11 +14,11 @@ Float = npt.NDArray[np.float64]
 
 WIDTH: Final = 960
 PLOT: Final = (56, WIDTH - 16)
-"""Left and right edge of what is drawn in."""
+"""Left and right edge of the plot."""
 COLUMNS_MAX: Final = 440
-"""More points than this cannot be told apart on a screen."""
+"""More points than this are not distinguishable on a screen."""
 LETTER: Final = 6.7
-"""About the width of a letter, for legends."""
+"""The approximate width of a letter, for legends."""
 TICKS_S: Final = (
     *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800),
     *(3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600),
@@ -53,11 +53,11 @@ DARK: Final = {
 }
 COLOURS: Final = 7
 OTHER: Final = 6
-"""The colour of all that has none of its own."""
+"""The colour of the line for all other queues."""
 
 
 class Line(NamedTuple):
-    """One line: a value for each stretch of time. Dashed ones are what should be."""
+    """One line: a value for each interval of time. Fair shares are dashed."""
 
     name: str
     values: Float
@@ -66,14 +66,14 @@ class Line(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One bar, with what stands under it and what is said of it."""
+    """One bar, with the label below it and the text above it."""
 
     label: str
     value: float
     text: str
 
 
-def variables() -> str:
+def define_colours() -> str:
     """The colours as CSS, for light and dark."""
     light = "".join(f"--{name}:{value};" for name, value in LIGHT.items())
     dark = "".join(f"--{name}:{value};" for name, value in DARK.items())
@@ -93,43 +93,43 @@ STYLE: Final = (
 )
 
 
-def lines(
+def draw_lines(
     title: str,
     times_s: Float,
-    given: Sequence[Line],
+    lines: Sequence[Line],
     *,
     top: float | None = None,
     percent: bool = False,
     height: int = 260,
     alone: bool = False,
 ) -> str:
-    """Lines over time. `top` is the greatest value shown; without it what the values need."""
-    most = max([float(line.values.max(initial=0.0)) for line in given], default=0.0)
-    step, top = _scale(most if top is None else top, whole=not percent)
-    rows = _legend_rows(given)
+    """Lines over time. `top` is the end of the scale; by default it depends on the values."""
+    most = max([float(line.values.max(initial=0.0)) for line in lines], default=0.0)
+    step, top = _choose_scale(most if top is None else top, whole=not percent)
+    rows = _legend_rows(lines)
     upper, lower = 18 + 20 * len(rows), height - 28
-    parts = [*_legend(rows), *_grid(step, top, upper, lower, percent)]
-    parts += _time_axis(float(times_s[0]), float(times_s[-1]), lower)
-    for line in sorted(given, key=lambda line: not line.dashed):
-        path = _steps(times_s, line.values, top, upper, lower)
+    parts = [*_draw_legend(rows), *_draw_grid(step, top, upper, lower, percent)]
+    parts += _draw_time_axis(float(times_s[0]), float(times_s[-1]), lower)
+    for line in sorted(lines, key=lambda line: not line.dashed):
+        path = _draw_steps(times_s, line.values, top, upper, lower)
         kind = "d" if line.dashed else "l"
         parts.append(f'<path class="{kind} s{line.colour}" d="{path}"/>')
     return _svg(title, parts, height, alone)
 
 
-def bars(title: str, given: Sequence[Bar], *, height: int = 240, alone: bool = False) -> str:
-    """Bars side by side, each with its own text on top."""
-    step, top = _scale(max([bar.value for bar in given], default=0.0), whole=True)
+def draw_bars(title: str, bars: Sequence[Bar], *, height: int = 240, alone: bool = False) -> str:
+    """Bars side by side, each with its text above it."""
+    step, top = _choose_scale(max([bar.value for bar in bars], default=0.0), whole=True)
     upper, lower = 24, height - 28
-    parts = list(_grid(step, top, upper, lower, False))
-    room = (PLOT[1] - PLOT[0]) / max(1, len(given))
-    for at, bar in enumerate(given):
-        middle = PLOT[0] + (at + 0.5) * room
+    parts = list(_draw_grid(step, top, upper, lower, False))
+    space = (PLOT[1] - PLOT[0]) / max(1, len(bars))
+    for at, bar in enumerate(bars):
+        middle = PLOT[0] + (at + 0.5) * space
         y = lower - (lower - upper) * bar.value / top
-        wide = min(0.78 * room, 64)
+        width = min(0.78 * space, 64)
         if bar.value:
             parts.append(
-                f'<rect class="f0" x="{middle - wide / 2:.1f}" y="{y:.1f}" width="{wide:.1f}" '
+                f'<rect class="f0" x="{middle - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" '
                 f'height="{lower - y:.1f}" rx="2"/>'
             )
             parts.append(_text(middle, y - 5, bar.text, "middle", "name"))
@@ -138,22 +138,22 @@ def bars(title: str, given: Sequence[Bar], *, height: int = 240, alone: bool = F
     return _svg(title, parts, height, alone)
 
 
-def columns(
+def draw_columns(
     title: str, times_s: Float, counts: Float, *, height: int = 160, alone: bool = False
 ) -> str:
-    """How often something happened in each stretch of time."""
-    grouped, bounds = _coarse(times_s, counts, COLUMNS_MAX // 4, total=True)
-    step, top = _scale(float(grouped.max(initial=0.0)), whole=True)
+    """The number of occurrences in each interval of time."""
+    grouped, bounds = _merge_intervals(times_s, counts, COLUMNS_MAX // 4, total=True)
+    step, top = _choose_scale(float(grouped.max(initial=0.0)), whole=True)
     upper, lower = 14, height - 28
-    parts = list(_grid(step, top, upper, lower, False))
-    parts += _time_axis(float(times_s[0]), float(times_s[-1]), lower)
-    xs = _across(bounds, float(times_s[0]), float(times_s[-1]))
+    parts = list(_draw_grid(step, top, upper, lower, False))
+    parts += _draw_time_axis(float(times_s[0]), float(times_s[-1]), lower)
+    xs = _scale_times(bounds, float(times_s[0]), float(times_s[-1]))
     for at, count in enumerate(grouped.tolist()):
         if count:
             y = lower - (lower - upper) * count / top
-            wide = max(1.0, xs[at + 1] - xs[at] - 1)
+            width = max(1.0, xs[at + 1] - xs[at] - 1)
             parts.append(
-                f'<rect class="f1" x="{xs[at]:.1f}" y="{y:.1f}" width="{wide:.1f}" '
+                f'<rect class="f1" x="{xs[at]:.1f}" y="{y:.1f}" width="{width:.1f}" '
                 f'height="{lower - y:.1f}"/>'
             )
     return _svg(title, parts, height, alone)
@@ -171,7 +171,7 @@ def _svg(title: str, parts: Iterable[str], height: int, alone: bool) -> str:
         return f"{head}>{''.join(parts)}</svg>"
     ground = f'<rect width="{WIDTH}" height="{height}" rx="8" fill="var(--ground)"/>'
     body = "\n".join(parts)
-    return f"{head}>\n<style>{variables()}{STYLE}</style>\n{ground}\n{body}\n</svg>\n"
+    return f"{head}>\n<style>{define_colours()}{STYLE}</style>\n{ground}\n{body}\n</svg>\n"
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> str:
@@ -179,21 +179,21 @@ def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") 
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{escape(text)}</text>'
 
 
-def _legend_rows(given: Sequence[Line]) -> list[list[tuple[float, Line]]]:
-    """Which name stands where: as many rows as it takes."""
+def _legend_rows(lines: Sequence[Line]) -> list[list[tuple[float, Line]]]:
+    """The rows of the legend: names with their horizontal position."""
     rows: list[list[tuple[float, Line]]] = [[]]
     x = float(PLOT[0])
-    for line in given:
-        wide = 30 + LETTER * min(len(line.name), 40) + 14
-        if x + wide > PLOT[1] and rows[-1]:
+    for line in lines:
+        width = 30 + LETTER * min(len(line.name), 40) + 14
+        if x + width > PLOT[1] and rows[-1]:
             rows.append([])
             x = float(PLOT[0])
         rows[-1].append((x, line))
-        x += wide
+        x += width
     return rows
 
 
-def _legend(rows: Sequence[Sequence[tuple[float, Line]]]) -> Iterable[str]:
+def _draw_legend(rows: Sequence[Sequence[tuple[float, Line]]]) -> Iterable[str]:
     for row, names in enumerate(rows):
         y = 17 + 20 * row
         for x, line in names:
@@ -203,24 +203,24 @@ def _legend(rows: Sequence[Sequence[tuple[float, Line]]]) -> Iterable[str]:
             yield _text(x + 28, y, shown, "start", "name")
 
 
-def _grid(step: float, top: float, upper: int, lower: int, percent: bool) -> Iterable[str]:
+def _draw_grid(step: float, top: float, upper: int, lower: int, percent: bool) -> Iterable[str]:
     for at in range(round(top / step) + 1):
         value = at * step
         y = lower - (lower - upper) * value / top
         yield f'<path class="grid" d="M{PLOT[0]} {y:.1f}H{PLOT[1]}"/>'
-        label = f"{100 * value:g} %" if percent else _short(value)
+        label = f"{100 * value:g} %" if percent else _format_value(value)
         yield _text(PLOT[0] - 8, y + 4, label, "end")
 
 
-def _short(value: float) -> str:
+def _format_value(value: float) -> str:
     for size, unit in ((1e6, "M"), (1e4, "k")):
         if value >= size:
             return f"{value / (1e3 if unit == 'k' else size):g}{unit}"
     return f"{value:g}"
 
 
-def _scale(most: float, *, whole: bool) -> tuple[float, float]:
-    """A round step and a top of whole steps, up to six of them; counts have no halves."""
+def _choose_scale(most: float, *, whole: bool) -> tuple[float, float]:
+    """A round step, and a top that is a multiple of it; at most six steps, whole for counts."""
     if most <= 0:
         return 1.0, 1.0
     power = 10.0 ** np.floor(np.log10(most / 4))
@@ -229,7 +229,7 @@ def _scale(most: float, *, whole: bool) -> tuple[float, float]:
     return float(step), float(step * max(1, np.ceil(most / step - 1e-9)))
 
 
-def _time_axis(first_s: float, last_s: float, y: int) -> Iterable[str]:
+def _draw_time_axis(first_s: float, last_s: float, y: int) -> Iterable[str]:
     span = max(last_s - first_s, 1e-9)
     step = next((step for step in TICKS_S if span / step <= 9), TICKS_S[-1])
     yield f'<path class="axis" d="M{PLOT[0]} {y}H{PLOT[1]}"/>'
@@ -237,11 +237,11 @@ def _time_axis(first_s: float, last_s: float, y: int) -> Iterable[str]:
         x = PLOT[0] + (PLOT[1] - PLOT[0]) * at * step / span
         yield f'<path class="axis" d="M{x:.1f} {y}v4"/>'
         anchor = "start" if at == 0 else "middle" if x < PLOT[1] - 16 else "end"
-        yield _text(x, y + 18, _moment(at * step, step), anchor)
+        yield _text(x, y + 18, _format_time(at * step, step), anchor)
 
 
-def _moment(since_s: int, step_s: int) -> str:
-    """Time since the start, in the unit that the steps have."""
+def _format_time(since_s: int, step_s: int) -> str:
+    """Time since the start, in the unit of the steps."""
     if since_s == 0:
         return "0"
     if step_s < 60:
@@ -253,16 +253,16 @@ def _moment(since_s: int, step_s: int) -> str:
     return f"{since_s // 3600} h" if step_s < 86_400 else f"{since_s // 86_400} d"
 
 
-def _across(times_s: Float, first_s: float, last_s: float) -> list[float]:
+def _scale_times(times_s: Float, first_s: float, last_s: float) -> list[float]:
     span = max(last_s - first_s, 1e-9)
     xs: list[float] = (PLOT[0] + (PLOT[1] - PLOT[0]) * (times_s - first_s) / span).tolist()
     return xs
 
 
-def _steps(times_s: Float, values: Float, top: float, upper: int, lower: int) -> str:
+def _draw_steps(times_s: Float, values: Float, top: float, upper: int, lower: int) -> str:
     """The path of a line in steps."""
-    shown, bounds = _coarse(times_s, values, COLUMNS_MAX)
-    xs = _across(bounds, float(times_s[0]), float(times_s[-1]))
+    shown, bounds = _merge_intervals(times_s, values, COLUMNS_MAX)
+    xs = _scale_times(bounds, float(times_s[0]), float(times_s[-1]))
     ys = (lower - (lower - upper) * np.clip(shown / top, 0.0, 1.0)).round(1).tolist()
     path = [f"M{xs[0]:.1f} {ys[0]:g}"]
     for at in range(1, len(ys)):
@@ -271,8 +271,10 @@ def _steps(times_s: Float, values: Float, top: float, upper: int, lower: int) ->
     return "".join([*path, f"H{xs[-1]:.1f}"])
 
 
-def _coarse(times_s: Float, values: Float, most: int, total: bool = False) -> tuple[Float, Float]:
-    """At most so many stretches, each the mean (or the sum) of some, and their bounds."""
+def _merge_intervals(
+    times_s: Float, values: Float, most: int, total: bool = False
+) -> tuple[Float, Float]:
+    """Merge the values into at most `most` means (or sums), with the bounds of their intervals."""
     count = len(values)
     size = -(-count // most)
     starts = np.arange(0, count, size)

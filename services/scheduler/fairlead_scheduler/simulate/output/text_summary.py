@@ -1,4 +1,4 @@
-"""Figures of a simulation in words, for people. Pure."""
+"""The figures of a simulation as text. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -8,45 +8,50 @@ from fairlead_scheduler.simulate.output.figures import Stuck, Summary, Waits
 NAMES = {quantities.CPU: "core", quantities.GPU: "GPU"}
 
 
-def lines(summary: Summary) -> Iterator[str]:
-    """What the command prints."""
+def format_summary(summary: Summary) -> Iterator[str]:
+    """The lines that the command prints."""
     ended = ", ".join(f"{count:,} {state.lower()}" for state, count in summary.states.items())
-    yield f"{summary.jobs:,} jobs in {duration(summary.makespan_seconds)}: {ended}"
-    used = ", ".join(f"{short(name)} {percent(of)}" for name, of in summary.utilisation.items())
+    yield f"{summary.jobs:,} jobs in {format_duration(summary.makespan_seconds)}: {ended}"
+    used = ", ".join(
+        f"{shorten_resource(name)} {format_percent(of)}" for name, of in summary.utilisation.items()
+    )
     yield f"utilisation  {used}"
-    yield f"wait         {waits(summary.wait_seconds)}"
+    yield f"wait         {format_waits(summary.wait_seconds)}"
     yield f"slowdown     {summary.mean_bounded_slowdown:.2f} on average"
-    yield f"preemptions  {preemptions(summary)}"
+    yield f"preemptions  {format_preemptions(summary)}"
     yield f"rounds       {summary.rounds:,}"
     yield ""
-    yield from table(*by_queue(summary))
-    never = [*said(summary.refused, "refused"), *said(summary.stuck, "left waiting")]
+    yield from format_table(*list_queues(summary))
+    never = [
+        *format_stuck(summary.refused, "refused"),
+        *format_stuck(summary.stuck, "left waiting"),
+    ]
     if never:
         yield ""
         yield from never
 
 
-def by_queue(summary: Summary) -> tuple[list[str], list[list[str]]]:
-    """A head and a row for each queue."""
+def list_queues(summary: Summary) -> tuple[list[str], list[list[str]]]:
+    """The header, and a row for each queue."""
     head = ["queue", "jobs", "mean wait", "p95 wait", "max wait", "slowdown", "preempted", "lost"]
     rows = [
         [
             name,
             f"{of.jobs:,}",
-            duration(of.wait_seconds.mean),
-            duration(of.wait_seconds.p95),
-            duration(of.wait_seconds.max),
+            format_duration(of.wait_seconds.mean),
+            format_duration(of.wait_seconds.p95),
+            format_duration(of.wait_seconds.max),
             f"{of.mean_bounded_slowdown:.2f}",
             f"{of.preemptions:,}",
-            duration(of.lost_seconds),
+            format_duration(of.lost_seconds),
         ]
         for name, of in summary.queues.items()
     ]
     return head, rows
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns side by side: names to the left, figures to the right."""
+def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """An aligned table: names to the left, figures to the right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     for row in (head, *rows):
         first, *rest = row
@@ -55,8 +60,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
 
 
-def said(found: Iterable[Stuck], what: str) -> Iterator[str]:
-    """Jobs that did not run, with the reason."""
+def format_stuck(found: Iterable[Stuck], what: str) -> Iterator[str]:
+    """The jobs that did not run, with the reason."""
     for item in found:
         jobs = "1 job" if item.jobs == 1 else f"{item.jobs:,} jobs"
         example = "" if item.jobs == 1 or not item.job else f", for example {item.job}"
@@ -64,14 +69,14 @@ def said(found: Iterable[Stuck], what: str) -> Iterator[str]:
         yield f"{jobs}{name} of queue {item.queue} {what}: {item.code}: {item.reason}{example}"
 
 
-def waits(of: Waits) -> str:
-    """Mean, quantiles and the longest."""
+def format_waits(of: Waits) -> str:
+    """Mean, quantiles and maximum."""
     named = {"mean": of.mean, "p50": of.p50, "p95": of.p95, "max": of.max}
-    return ", ".join(f"{name} {duration(value)}" for name, value in named.items())
+    return ", ".join(f"{name} {format_duration(value)}" for name, value in named.items())
 
 
-def preemptions(summary: Summary) -> str:
-    """How many, for what cause, and what they cost."""
+def format_preemptions(summary: Summary) -> str:
+    """The number of preemptions, their causes and the lost work."""
     if not summary.preemptions:
         return "none"
     causes = ", ".join(f"{cause} {n:,}" for cause, n in summary.preemptions_by_cause.items())
@@ -80,8 +85,8 @@ def preemptions(summary: Summary) -> str:
     return f"{summary.preemptions:,} ({causes}); lost: {', '.join(parts) or 'nothing'}"
 
 
-def duration(seconds: float) -> str:
-    """The two greatest units: `1 h 5 min`, `2 d 3 h`, `12.5 s`."""
+def format_duration(seconds: float) -> str:
+    """The two largest units: `1 h 5 min`, `2 d 3 h`, `12.5 s`."""
     if seconds < 60:
         return f"{seconds:.1f}".removesuffix(".0") + " s"
     whole = round(seconds)
@@ -92,11 +97,11 @@ def duration(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
 
 
-def percent(fraction: float) -> str:
-    """One digit behind the point."""
+def format_percent(fraction: float) -> str:
+    """A percentage with one decimal."""
     return f"{100 * fraction:.1f} %"
 
 
-def short(resource: str) -> str:
+def shorten_resource(resource: str) -> str:
     """`gpu` for the name that nodes report."""
     return "gpu" if resource == quantities.GPU else resource
