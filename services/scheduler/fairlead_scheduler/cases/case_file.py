@@ -260,11 +260,13 @@ class Settings(Rules, frozen=True, rename="camel", forbid_unknown_fields=True, k
 
     def rules(self) -> Rules:
         """The rules for the engine, with the full name of GPUs."""
-        given = {name: getattr(self, name) for name in Rules.__struct_fields__}
+        rules = {name: getattr(self, name) for name in Rules.__struct_fields__}
         for name in ("cost_multipliers", "round_limit", "floating"):
-            given[name] = use_full_names(given[name])
-        given["class_limits"] = {name: use_full_names(of) for name, of in self.class_limits.items()}
-        return Rules(**given)
+            rules[name] = use_full_names(rules[name])
+        rules["class_limits"] = {
+            name: use_full_names(amounts) for name, amounts in self.class_limits.items()
+        }
+        return Rules(**rules)
 
 
 class Case(Form):
@@ -321,13 +323,14 @@ def _resource(name: str) -> str:
     return quantities.GPU if name == "gpu" else name
 
 
-def _term(given: Term) -> shapes.SelectorTerm:
+def _term(term: Term) -> shapes.SelectorTerm:
     return shapes.SelectorTerm(
-        _requirements(given.match_expressions), _requirements(given.match_fields)
+        _requirements(term.match_expressions), _requirements(term.match_fields)
     )
 
 
-def _requirements(given: tuple[Requirement, ...]) -> tuple[shapes.Requirement, ...]:
+def _requirements(requirements: tuple[Requirement, ...]) -> tuple[shapes.Requirement, ...]:
     return tuple(
-        shapes.Requirement(r.key, r.operator, tuple(map(label_text, r.values))) for r in given
+        shapes.Requirement(r.key, r.operator, tuple(map(label_text, r.values)))
+        for r in requirements
     )

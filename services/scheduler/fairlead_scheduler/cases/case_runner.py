@@ -13,17 +13,17 @@ import fairlead_scheduler.cases
 from fairlead_scheduler.cases import case_file, check
 from fairlead_scheduler.cases.case_file import Case
 from fairlead_scheduler.cases.case_world import World
-from fairlead_scheduler.cases.outcome import Decided
+from fairlead_scheduler.cases.outcome import RoundResult
 
 _JSON: Final = msgspec.json.Encoder()
 
 
-def run_case(case: Case) -> tuple[list[Decided], list[str]]:
+def run_case(case: Case) -> tuple[list[RoundResult], list[str]]:
     """Run all rounds of a case; returns the decisions and the differences from the expectation.
 
     A case that refers to an unknown object ends there, with the error as its last difference.
     """
-    decided_all: list[Decided] = []
+    decided_all: list[RoundResult] = []
     differences: list[str] = []
     try:
         world = World(case)

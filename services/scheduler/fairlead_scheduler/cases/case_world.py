@@ -15,7 +15,7 @@ from fairlead_common.log import Entry
 from fairlead_common.log.protocol import Record
 from fairlead_scheduler.cases import case_file, outcome
 from fairlead_scheduler.cases.case_file import Case, Group, Round, expand
-from fairlead_scheduler.cases.outcome import Decided
+from fairlead_scheduler.cases.outcome import RoundResult
 from fairlead_scheduler.engine import Plan, schedule
 from fairlead_scheduler.snapshots import Builder, BuiltSnapshot
 from fairlead_scheduler.state import job_table as c
@@ -102,7 +102,7 @@ class World:
             version=self.versions,
             weight=weight,
             cordoned=cordoned,
-            limits={of: case_file.use_full_names(amounts) for of, amounts in limits.items()},
+            limits={name: case_file.use_full_names(amounts) for name, amounts in limits.items()},
         )
         record = configuration.record(queue)
         self.queues.fold([Entry(0, 0, record.key, record.value, 0)], self.clusters)
@@ -233,7 +233,7 @@ class World:
             events += [leased, ev.JobRunRunning(job_id=name, run=1)]
         self.append(queue, events, at_ms=round(1000 * running.since))
 
-    def decide(self) -> Decided:
+    def decide(self) -> RoundResult:
         """Run the engine and fold its decisions."""
         built = self.build()
         begun = time.perf_counter()
@@ -253,7 +253,7 @@ class World:
             buckets=self.buckets,
         )
 
-    def settle(self, built: BuiltSnapshot, plan: Plan, ms: float = 0.0) -> Decided:
+    def settle(self, built: BuiltSnapshot, plan: Plan, ms: float = 0.0) -> RoundResult:
         """Fold the decisions of a plan."""
         self.builder.remember_feasible(built, plan)
         for name, count in zip(built.snapshot.queue_names, plan.queue_scheduled, strict=True):
@@ -265,7 +265,7 @@ class World:
         self._fold(plan, decided)
         return decided
 
-    def _fold(self, plan: Plan, decided: Decided) -> None:
+    def _fold(self, plan: Plan, decided: RoundResult) -> None:
         for name in decided.preempted:
             job_id, queue = JobId(name), self._queue_of(name)
             run = int(self.view.jobs.run[self.row_of(name)])

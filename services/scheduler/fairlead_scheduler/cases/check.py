@@ -5,12 +5,12 @@ from typing import Final
 
 from fairlead_scheduler.cases.case_file import Expect, expand
 from fairlead_scheduler.cases.case_world import World
-from fairlead_scheduler.cases.outcome import Decided
+from fairlead_scheduler.cases.outcome import RoundResult
 
 SHARES_DIFFER: Final = 1e-4
 
 
-def find_differences(world: World, decided: Decided, expect: Expect) -> list[str]:
+def find_differences(world: World, decided: RoundResult, expect: Expect) -> list[str]:
     """The differences between the results of a round and the expected results."""
     found: list[str] = []
 

@@ -13,7 +13,7 @@ from fairlead_scheduler.snapshots import BuiltSnapshot
 from fairlead_scheduler.state.job_index import JobIndex
 
 
-class Decided(msgspec.Struct, rename="camel", omit_defaults=False):
+class RoundResult(msgspec.Struct, rename="camel", omit_defaults=False):
     """The decisions of one round, as `--json` prints them."""
 
     case: str
@@ -29,7 +29,7 @@ class Decided(msgspec.Struct, rename="camel", omit_defaults=False):
 
 def name_decisions(
     case: str, number: int, names: JobIndex, built: BuiltSnapshot, plan: Plan, ms: float
-) -> Decided:
+) -> RoundResult:
     """The plan with the names of jobs and nodes; `names` is the index of the view."""
     ids = names.ids_at(built.rows)
     placed = zip(plan.placed_job.tolist(), plan.placed_node.tolist(), strict=True)
@@ -39,7 +39,7 @@ def name_decisions(
         plan.preempted_for.tolist(),
         strict=True,
     )
-    return Decided(
+    return RoundResult(
         case=case,
         round=number,
         placed={ids[job]: built.nodes[node].node for job, node in placed},

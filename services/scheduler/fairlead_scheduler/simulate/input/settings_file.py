@@ -66,14 +66,14 @@ def read_settings(path: Path | None, errors: InputErrors) -> SimulationSettings:
     rules = {name: values.pop(name) for name in list(values) if name in _RULES}
     queues = {
         str(name): queue
-        for name, of in cast(dict[str, Any], values.pop("queues", {})).items()
-        if (queue := _read_queue(document, str(name), of, errors)) is not None
+        for name, queue_values in cast(dict[str, Any], values.pop("queues", {})).items()
+        if (queue := _read_queue(document, str(name), queue_values, errors)) is not None
     }
     if errors.count > before:
         return SimulationSettings()
     rules = _use_full_names(rules)
     pools = cast(Mapping[str, dict[str, object]], rules.get("pools", {}))
-    rules["pools"] = {name: _use_full_names(of) for name, of in pools.items()}
+    rules["pools"] = {name: _use_full_names(pool) for name, pool in pools.items()}
     settings = msgspec.convert({**values, "rules": rules}, SchedulerSettings)
     found = [(wrong.pointer.removeprefix("rules."), wrong.detail) for wrong in settings.faults()]
     for field, reason in [*found, *_check_queues(settings, queues)]:
@@ -94,16 +94,16 @@ def _read_job_defaults(document: Document, errors: InputErrors) -> dict[str, Any
 
 def _use_full_names(rules: Mapping[str, object]) -> dict[str, object]:
     """Rules with the full names of resources. `_add_setting` has checked the amounts."""
-    made = dict(rules)
+    named = dict(rules)
     for name in _AMOUNTS:
-        if name in made:
-            made[name] = case_file.use_full_names(cast(Mapping[str, Any], made[name]))
-    if "classLimits" in made:
-        of_classes = cast(Mapping[str, Mapping[str, Any]], made["classLimits"])
-        made["classLimits"] = {
-            name: case_file.use_full_names(of) for name, of in of_classes.items()
+        if name in named:
+            named[name] = case_file.use_full_names(cast(Mapping[str, Any], named[name]))
+    if "classLimits" in named:
+        limits = cast(Mapping[str, Mapping[str, Any]], named["classLimits"])
+        named["classLimits"] = {
+            name: case_file.use_full_names(amounts) for name, amounts in limits.items()
         }
-    return made
+    return named
 
 
 def _collect_settings(
@@ -161,14 +161,14 @@ def _add_setting(
     values[str(place[-1])] = value
 
 
-def _read_queue(document: Document, name: str, of: object, errors: InputErrors) -> Queue | None:
-    found = input_errors.find_field_errors(of, QueueForm)
+def _read_queue(document: Document, name: str, values: object, errors: InputErrors) -> Queue | None:
+    found = input_errors.find_field_errors(values, QueueForm)
     for field, reason in found:
         line = document.line("queues", name, field)
         errors.add(document.file, line, f"queues.{name}.{field}", reason)
     if found:
         return None
-    form = msgspec.convert(of, QueueForm)
+    form = msgspec.convert(values, QueueForm)
     limits = {name: case_file.use_full_names(amounts) for name, amounts in form.limits.items()}
     return Queue(
         name=name,

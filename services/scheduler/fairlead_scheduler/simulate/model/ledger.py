@@ -120,7 +120,7 @@ class Ledger:
         names = {name for node in nodes for name in node.allocatable} | set(self._rules.floating)
         self.resources = tuple(sorted(names.union(*requests)))
         self._request = np.array(
-            [[of.get(name, 0) for name in self.resources] for of in requests], np.int64
+            [[amounts.get(name, 0) for name in self.resources] for amounts in requests], np.int64
         ).reshape(len(requests), len(self.resources))
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:

@@ -58,13 +58,13 @@ def read_history(ledger: Ledger) -> History:
 
 def render_page(name: str, summary: Summary, ledger: Ledger) -> str:
     """The report of a simulation of the jobs in the file `name`."""
-    seen = read_history(ledger)
+    history = read_history(ledger)
     sections = [
-        _render_section("Shares of the queues", _SHARES, draw_shares(seen)),
+        _render_section("Shares of the queues", _SHARES, draw_shares(history)),
         _render_section(
-            "Utilisation", "Fraction of the capacity of all nodes.", draw_utilisation(seen)
+            "Utilisation", "Fraction of the capacity of all nodes.", draw_utilisation(history)
         ),
-        _render_section("Jobs waiting and running", "", draw_jobs(seen)),
+        _render_section("Jobs waiting and running", "", draw_jobs(history)),
         _render_section(
             "How long jobs waited",
             "Time from submission to the first start, and the number of jobs.",
@@ -73,7 +73,7 @@ def render_page(name: str, summary: Summary, ledger: Ledger) -> str:
     ]
     if summary.preemptions:
         text = "Preempted runs: " + text_summary.format_preemptions(summary) + "."
-        drawn = svg_charts.draw_columns("Preemptions over time", seen.times_s, seen.preempted)
+        drawn = svg_charts.draw_columns("Preemptions over time", history.times_s, history.preempted)
         sections.append(_render_section("Preemptions", text, drawn))
     sections.append(
         _render_section("By queue", "", _render_table(*text_summary.list_queues(summary)))
@@ -94,22 +94,22 @@ def render_page(name: str, summary: Summary, ledger: Ledger) -> str:
     )
 
 
-def draw_shares(seen: History, *, alone: bool = False) -> str:
+def draw_shares(history: History, *, alone: bool = False) -> str:
     """Actual shares of the largest queues, and their fair shares as dashed lines."""
-    order = sorted(seen.actual, key=lambda name: (-float(seen.actual[name].sum()), name))
+    order = sorted(history.actual, key=lambda name: (-float(history.actual[name].sum()), name))
     shown, rest = order[:QUEUES_MAX], order[QUEUES_MAX:]
-    lines = [Line(name, seen.actual[name], at) for at, name in enumerate(shown)]
+    lines = [Line(name, history.actual[name], at) for at, name in enumerate(shown)]
     if len(shown) > 1:
         lines += [
-            Line(f"fair for {name}" if len(shown) <= 3 else "", seen.fair[name], at, dashed=True)
+            Line(f"fair for {name}" if len(shown) <= 3 else "", history.fair[name], at, dashed=True)
             for at, name in enumerate(shown)
         ]
     if rest:
-        total: Float = np.sum([seen.actual[name] for name in rest], axis=0)
+        total: Float = np.sum([history.actual[name] for name in rest], axis=0)
         lines.append(Line(f"{len(rest)} other queues", total, svg_charts.OTHER))
     return svg_charts.draw_lines(
         "Shares of the queues over time",
-        seen.times_s,
+        history.times_s,
         lines,
         top=1.0,
         percent=True,
@@ -118,21 +118,21 @@ def draw_shares(seen: History, *, alone: bool = False) -> str:
     )
 
 
-def draw_utilisation(seen: History, *, alone: bool = False) -> str:
+def draw_utilisation(history: History, *, alone: bool = False) -> str:
     """The fraction of each resource in use."""
     lines = [
-        Line(text_summary.shorten_resource(name), seen.used[name], at)
-        for at, name in enumerate(seen.used)
+        Line(text_summary.shorten_resource(name), history.used[name], at)
+        for at, name in enumerate(history.used)
     ][:QUEUES_MAX]
     return svg_charts.draw_lines(
-        "Utilisation over time", seen.times_s, lines, top=1.0, percent=True, alone=alone
+        "Utilisation over time", history.times_s, lines, top=1.0, percent=True, alone=alone
     )
 
 
-def draw_jobs(seen: History, *, alone: bool = False) -> str:
+def draw_jobs(history: History, *, alone: bool = False) -> str:
     """The number of waiting and running jobs."""
-    lines = [Line("waiting", seen.queued, 1), Line("running", seen.running, 0)]
-    return svg_charts.draw_lines("Jobs over time", seen.times_s, lines, height=220, alone=alone)
+    lines = [Line("waiting", history.queued, 1), Line("running", history.running, 0)]
+    return svg_charts.draw_lines("Jobs over time", history.times_s, lines, height=220, alone=alone)
 
 
 def draw_waits(ledger: Ledger, *, alone: bool = False) -> str:
@@ -168,10 +168,10 @@ def _render_tiles(summary: Summary) -> Iterable[str]:
         *(
             (
                 f"{text_summary.shorten_resource(name)} in use",
-                text_summary.format_percent(of),
+                text_summary.format_percent(fraction),
                 "over the whole time",
             )
-            for name, of in summary.utilisation.items()
+            for name, fraction in summary.utilisation.items()
             if name in (quantities.CPU, quantities.MEMORY, quantities.GPU)
         ),
         (

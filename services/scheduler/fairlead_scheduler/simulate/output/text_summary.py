@@ -13,7 +13,8 @@ def format_summary(summary: Summary) -> Iterator[str]:
     ended = ", ".join(f"{count:,} {state.lower()}" for state, count in summary.states.items())
     yield f"{summary.jobs:,} jobs in {format_duration(summary.makespan_seconds)}: {ended}"
     used = ", ".join(
-        f"{shorten_resource(name)} {format_percent(of)}" for name, of in summary.utilisation.items()
+        f"{shorten_resource(name)} {format_percent(fraction)}"
+        for name, fraction in summary.utilisation.items()
     )
     yield f"utilisation  {used}"
     yield f"wait         {format_waits(summary.wait_seconds)}"
@@ -37,15 +38,15 @@ def list_queues(summary: Summary) -> tuple[list[str], list[list[str]]]:
     rows = [
         [
             name,
-            f"{of.jobs:,}",
-            format_duration(of.wait_seconds.mean),
-            format_duration(of.wait_seconds.p95),
-            format_duration(of.wait_seconds.max),
-            f"{of.mean_bounded_slowdown:.2f}",
-            f"{of.preemptions:,}",
-            format_duration(of.lost_seconds),
+            f"{queue.jobs:,}",
+            format_duration(queue.wait_seconds.mean),
+            format_duration(queue.wait_seconds.p95),
+            format_duration(queue.wait_seconds.max),
+            f"{queue.mean_bounded_slowdown:.2f}",
+            f"{queue.preemptions:,}",
+            format_duration(queue.lost_seconds),
         ]
-        for name, of in summary.queues.items()
+        for name, queue in summary.queues.items()
     ]
     return head, rows
 
@@ -69,9 +70,9 @@ def format_stuck(found: Iterable[Stuck], what: str) -> Iterator[str]:
         yield f"{jobs}{name} of queue {item.queue} {what}: {item.code}: {item.reason}{example}"
 
 
-def format_waits(of: Waits) -> str:
+def format_waits(waits: Waits) -> str:
     """Mean, quantiles and maximum."""
-    named = {"mean": of.mean, "p50": of.p50, "p95": of.p95, "max": of.max}
+    named = {"mean": waits.mean, "p50": waits.p50, "p95": waits.p95, "max": waits.max}
     return ", ".join(f"{name} {format_duration(value)}" for name, value in named.items())
 
 
