@@ -14,7 +14,7 @@ from fairlead_common.service import clock
 from fairlead_executor.backends.process import ProcessCluster
 from fairlead_executor.backends.simulated import NodeKind, SimulatedCluster, Simulation
 from fairlead_executor.backends.simulated import behaviour as simulated
-from fairlead_executor.backends.simulated.settings import nodes_of
+from fairlead_executor.backends.simulated.settings import build_nodes
 from fairlead_executor.domain.cluster_protocol import Cluster
 from fairlead_executor.domain.pods import Pod
 from fairlead_executor.service.settings import ExecutorSettings
@@ -76,7 +76,7 @@ class SimulatedBed:
     async def open(self) -> None:
         """See `Bed`."""
         kinds = (NodeKind(count=3),)
-        nodes = nodes_of(kinds, "e", "default", {})
+        nodes = build_nodes(kinds, "e", "default", {})
         self.cluster = SimulatedCluster(nodes, Simulation(min_s=0.02), clock.now_ms)
 
     def lease(self, name: str, does: str) -> Lease:

@@ -132,7 +132,7 @@ async def test_the_fork_server_can_be_killed(world: World) -> None:
         await world.until_told(before, ev.JobRunRunning)
         children = [
             number
-            for number, process in processes.table().items()
+            for number, process in processes.read_processes().items()
             if process.parent == executor.process.pid
         ]
         assert len(children) == 1

@@ -136,7 +136,7 @@ async def test_a_run_that_uses_more_memory_than_it_asked_for_is_ended(world: Wor
         end = await world.until_ended(greedy)
         assert isinstance(end, ev.JobRunFailed)
         assert end.category is FailureCategory.OOM
-        assert "64 MiB were asked for" in end.reason
+        assert "its limit is 64 MiB" in end.reason
         assert isinstance(await world.until_ended(modest), ev.JobRunSucceeded)
 
 

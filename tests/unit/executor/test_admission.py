@@ -21,7 +21,7 @@ def leased(container: dict[str, object], **spec: object) -> Lease:
 
 
 REFUSED = {
-    "no command": (leased({}), "names no command"),
+    "no command": (leased({}), "has no command"),
     "two containers": (
         leased({"command": ["x"]}, containers=[{"command": ["x"]}, {"command": ["y"]}]),
         "more than one container",
@@ -38,26 +38,26 @@ REFUSED = {
         "variable A",
     ),
     "a NUL": (leased({"command": ["x\0y"]}), "NUL"),
-    "a name that is none": (leased({"command": ["x"], "env": [{"name": "A=B"}]}), "A=B"),
+    "an invalid name": (leased({"command": ["x"], "env": [{"name": "A=B"}]}), "A=B"),
     "no spec": (msgspec.structs.replace(lease("a"), spec=msgspec.Raw(b"")), "no pod spec"),
     "no JSON": (msgspec.structs.replace(lease("a"), spec=msgspec.Raw(b"{")), "cannot be read"),
 }
 
 
 @pytest.mark.parametrize(("a_lease", "why"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_needs_a_cluster_is_refused_with_the_reason(a_lease: Lease, why: str) -> None:
+def test_unsupported_fields_are_refused_with_the_reason(a_lease: Lease, why: str) -> None:
     with pytest.raises(Refused, match=why):
         admit(a_lease, {})
 
 
-def test_parts_that_are_null_are_as_good_as_absent() -> None:
+def test_null_fields_count_as_absent() -> None:
     a_lease = leased(
         {"command": ["x"], "env": None, "volumeMounts": None, "lifecycle": None}, volumes=None
     )
     assert admit(a_lease, {}).argv == ["x"]
 
 
-def test_command_and_arguments_see_variables_as_in_kubernetes() -> None:
+def test_command_and_arguments_expand_variables_as_in_kubernetes() -> None:
     a_lease = leased(
         {
             "command": ["sh", "$(A)"],
@@ -70,7 +70,7 @@ def test_command_and_arguments_see_variables_as_in_kubernetes() -> None:
     assert command.env == {"PATH": "/bin", "A": "x", "B": "xy", "C": "", "FAIRLEAD_RUN": "1"}
 
 
-def test_a_limit_counts_before_a_request_and_a_request_before_the_lease() -> None:
+def test_a_limit_overrides_a_request_and_a_request_overrides_the_lease() -> None:
     both = {"limits": {"memory": "64Mi"}, "requests": {"memory": "32Mi"}}
     one = {"requests": {"memory": "32Mi"}}
     assert admit(leased({"command": ["x"], "resources": both}), {}).memory_bytes == 64 * MIB
@@ -79,7 +79,7 @@ def test_a_limit_counts_before_a_request_and_a_request_before_the_lease() -> Non
     assert admit(by_lease, {}).memory_bytes == 5
 
 
-def test_nothing_of_ours_is_in_the_environment() -> None:
+def test_the_environment_holds_no_variables_of_fairlead() -> None:
     env = base_environment(
         {
             "FAIRLEAD_SIGNING_KEY": "secret",
@@ -97,13 +97,13 @@ def test_nothing_of_ours_is_in_the_environment() -> None:
     }
 
 
-def test_an_empty_environment_becomes_one_that_works() -> None:
+def test_an_empty_environment_gets_the_defaults() -> None:
     env = base_environment({})
     assert "/usr/bin" in env["PATH"].split(":")
     assert env.keys() == {"PATH", "HOME", "LANG"}
 
 
-def test_a_secret_gets_into_the_environment_and_never_into_a_command() -> None:
+def test_a_secret_is_expanded_in_the_environment_and_not_in_a_command() -> None:
     ring = Keyring("a key")
     env = [
         {"name": "SECRET", "sealed": ring.seal("q", "hidden")},

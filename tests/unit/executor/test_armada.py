@@ -5,7 +5,7 @@ from fairlead_common.domain.records.leases import Lease
 from fairlead_executor.domain import armada_names
 
 
-def test_a_run_is_told_in_both_names() -> None:
+def test_a_run_has_variables_with_both_names() -> None:
     env = {
         "FAIRLEAD_JOB_ID": "j",
         "FAIRLEAD_GANG_NAME": "g",

@@ -14,11 +14,11 @@ def told(label: str | None, node: Node | None) -> dict[str, str]:
     return environment.add_node_environment(lease, node).env
 
 
-def test_a_run_knows_its_node() -> None:
+def test_a_run_gets_the_name_of_its_node() -> None:
     assert told(None, NODE) == told(None, None) == {"FAIRLEAD_NODE": "n"}
 
 
-def test_a_member_of_a_gang_knows_the_value_of_the_label_that_all_have_in_common() -> None:
+def test_a_gang_member_gets_the_value_of_the_uniformity_label() -> None:
     assert told("rack", NODE)["FAIRLEAD_GANG_UNIFORMITY_VALUE"] == "r7"
     assert "FAIRLEAD_GANG_UNIFORMITY_VALUE" not in told("row", NODE)
     assert "FAIRLEAD_GANG_UNIFORMITY_VALUE" not in told("rack", None)

@@ -88,7 +88,7 @@ async def ready(bed: Bed, executor: Executor) -> None:
 
 
 @pytest.mark.parametrize("fault", list(AppendFailure))
-async def test_a_report_is_repeated_until_it_is_told(fault: AppendFailure) -> None:
+async def test_a_report_is_repeated_until_it_is_appended(fault: AppendFailure) -> None:
     bed = Bed()
     executor = await bed.executor("i1")
     async with bed.running(executor) as task:
@@ -101,7 +101,7 @@ async def test_a_report_is_repeated_until_it_is_told(fault: AppendFailure) -> No
         assert not task.done()
 
 
-async def test_nothing_is_created_while_the_log_is_away() -> None:
+async def test_no_run_is_created_while_the_log_is_unavailable() -> None:
     bed = Bed()
     executor = await bed.executor("i1")
     async with bed.running(executor):
@@ -115,7 +115,7 @@ async def test_nothing_is_created_while_the_log_is_away() -> None:
         assert executor.problem is None
 
 
-async def test_an_executor_that_is_fenced_ends_and_has_done_nothing_since() -> None:
+async def test_a_fenced_executor_ends_without_further_actions() -> None:
     bed = Bed()
     first = await bed.executor("i1")
     async with bed.running(first) as task:
@@ -128,7 +128,7 @@ async def test_an_executor_that_is_fenced_ends_and_has_done_nothing_since() -> N
             await bed.until(lambda: bed.is_created("a"))
 
 
-async def test_after_an_unknown_outcome_an_executor_ends_if_another_has_begun() -> None:
+async def test_after_an_unknown_outcome_an_executor_ends_if_another_has_started() -> None:
     bed = Bed()
     first = await bed.executor("i1")
     async with bed.running(first) as task:
@@ -152,7 +152,7 @@ async def _ends_superseded(task: Awaitable[None]) -> bool:
     return False
 
 
-async def test_shutting_down_stops_what_runs_and_tells_so() -> None:
+async def test_shutting_down_stops_live_runs_and_reports_it() -> None:
     bed = Bed()
     executor = await bed.executor("i1")
     async with bed.running(executor):
@@ -164,7 +164,7 @@ async def test_shutting_down_stops_what_runs_and_tells_so() -> None:
     assert bed.cluster.pods[run("a")].phase is Phase.ENDED
 
 
-async def test_a_successor_tells_ends_once_more() -> None:
+async def test_a_successor_reports_ends_again() -> None:
     bed = Bed()
     first = await bed.executor("i1")
     async with bed.running(first):
@@ -180,7 +180,7 @@ async def test_a_successor_tells_ends_once_more() -> None:
     ("did", "took_s", "want_s"),
     [(0, 0.0, 0.02), (999, 0.05, 0.15), (999, 1.0, 0.25), (1_000, 0.05, 0.0), (9_999, 1.0, 0.0)],
 )
-def test_a_turn_that_did_much_is_followed_by_the_next_at_once(
+def test_a_full_turn_is_followed_by_the_next_without_delay(
     did: int, took_s: float, want_s: float
 ) -> None:
     assert pause_after_s(did, took_s) == pytest.approx(want_s)

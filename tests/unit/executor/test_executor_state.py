@@ -69,7 +69,7 @@ def beat(a_turn: ReconcilePlan) -> Heartbeat:
     return a_turn.heartbeat
 
 
-def test_a_run_that_was_stopped_before_it_began_waits_for_nothing() -> None:
+def test_a_run_stopped_before_its_start_ends_at_once() -> None:
     state = begun(simulated(), lease("a"), lease("b", after=("a",)))
     turn(state, 1_000)
     state.fold_leases(entries(lease("b", wish=DesiredState.STOP), at=2), 3)
@@ -78,7 +78,7 @@ def test_a_run_that_was_stopped_before_it_began_waits_for_nothing() -> None:
     assert state._waiting_for == {}
 
 
-def test_a_run_is_told_step_by_step() -> None:
+def test_each_step_of_a_run_is_reported() -> None:
     state = begun(simulated(), lease("a", annotations={SECONDS: "2"}))
     assert told(turn(state, 1_000)) == ["JobRunPending a"]
     assert told(turn(state, 1_500)) == ["JobRunRunning a"]
@@ -89,7 +89,7 @@ def test_a_run_is_told_step_by_step() -> None:
     assert not state.cluster.pods
 
 
-def test_reports_of_a_job_set_go_into_one_message() -> None:
+def test_reports_of_a_job_set_share_one_message() -> None:
     several = [
         lease(f"{letter}", job_set=job_set) for letter, job_set in zip("abcd", "xyxy", strict=True)
     ]
@@ -97,14 +97,14 @@ def test_reports_of_a_job_set_go_into_one_message() -> None:
     assert [record.key for record in records] == ["q/x", "q/y"]
 
 
-def test_an_append_that_tells_pending_says_how_far_leases_are_taken_up() -> None:
+def test_an_append_of_pending_runs_holds_the_position_of_the_leases() -> None:
     state = begun(simulated(), lease("a"))
     assert beat(turn(state, 0)).leases_position == 1
     state.fold_leases(entries(lease("b"), at=1), 2)
     assert beat(turn(state, 10)).leases_position == 2
 
 
-def test_a_heartbeat_comes_by_itself_only_when_it_is_due() -> None:
+def test_a_heartbeat_alone_is_sent_only_when_it_is_due() -> None:
     state = begun(simulated())
     turn(state, 0)
     assert turn(state, 4_999).heartbeat is None
@@ -135,7 +135,7 @@ def test_a_lease_that_waits_for_another_run_is_named_in_the_heartbeat() -> None:
     assert sorted(after) == ["JobRunPending b", "JobRunRunning c", "JobRunStopped a"]
 
 
-def test_a_successor_creates_what_waited_and_rules_out_what_was_told_pending() -> None:
+def test_a_successor_creates_waiting_runs_and_rules_out_pending_runs() -> None:
     cluster = simulated()
     state = ExecutorState("e", cluster)
     before = Heartbeat(executor="e", leases_position=2, leases_waiting=(1,))
@@ -147,14 +147,14 @@ def test_a_successor_creates_what_waited_and_rules_out_what_was_told_pending() -
     assert cluster.pods[run("a")].phase is Phase.ENDED
 
 
-def test_a_plan_that_was_given_up_is_made_again() -> None:
+def test_an_abandoned_plan_is_made_again() -> None:
     state = begun(simulated(), lease("a"))
     state.plan(0)
     state.discard_plan()
     assert told(turn(state, 1)) == ["JobRunPending a"]
 
 
-def test_nodes_are_told_once_and_when_they_change() -> None:
+def test_nodes_are_reported_at_the_start_and_on_every_change() -> None:
     cluster = simulated(node("n0"), node("n1"))
     state = begun(cluster)
     assert sorted(turn(state, 0).nodes) == ["n0", "n1"]
@@ -164,7 +164,7 @@ def test_nodes_are_told_once_and_when_they_change() -> None:
     assert turn(state, 2).nodes == {"n0": node("n0", cores=8), "n1": None}
 
 
-def test_a_successor_takes_back_nodes_that_are_gone() -> None:
+def test_a_successor_reports_removed_nodes() -> None:
     state = ExecutorState("e", simulated(node("n0")))
     state.take_over([], 0, None, [node("n0"), node("old")])
     a_turn = turn(state, 0)
@@ -173,7 +173,7 @@ def test_a_successor_takes_back_nodes_that_are_gone() -> None:
     assert clusters.node_record(node("n0")) not in a_turn.records
 
 
-def test_a_run_is_stopped_when_its_time_is_over_though_nothing_happens() -> None:
+def test_a_run_is_stopped_at_its_maximum_run_time_without_any_event() -> None:
     state = begun(simulated(), lease("a", runtime_s_max=3))
     turn(state, 1_000)
     turn(state, 1_001)
@@ -184,7 +184,7 @@ def test_a_run_is_stopped_when_its_time_is_over_though_nothing_happens() -> None
     assert told(a_turn) == ["JobRunFailed a"]
 
 
-def test_runs_that_ended_before_their_maximum_run_time_leave_nothing_behind() -> None:
+def test_runs_that_ended_before_their_maximum_run_time_leave_no_timer() -> None:
     state = begun(simulated(*(node(f"n{number}", cores=100) for number in range(10))))
     for number in range(20):
         some = [
@@ -220,7 +220,7 @@ def test_a_turn_takes_a_bounded_number_of_runs() -> None:
     assert not state.has_more_due
 
 
-def test_closing_stops_what_lives_and_tells_why() -> None:
+def test_closing_stops_live_runs_and_reports_why() -> None:
     state = begun(simulated(), lease("a"), lease("b"))
     turn(state, 0)
     turn(state, 1)

@@ -1,4 +1,4 @@
-"""How the end of a command is said."""
+"""The reasons that users see for the end of a command."""
 
 import errno
 import re
@@ -12,17 +12,20 @@ from fairlead_executor.domain.pods import SUCCEEDED, End, EndKind
 
 STARTS = {
     "an unknown command": (("exec", errno.ENOENT, "no", "nosuch"), "there is no command 'nosuch'"),
-    "a file that is no program": (("exec", errno.ENOEXEC, "no", "x"), "does its first line say"),
+    "a file that is not a program": (
+        ("exec", errno.ENOEXEC, "no", "x"),
+        "does its first line begin",
+    ),
     "a file without mode +x": (("exec", errno.EACCES, "no", "./x"), "mode [+]x"),
     "a missing interpreter": (("interpreter", errno.ENOENT, "no", "./x"), "in its first line"),
     "a missing folder": (("cwd", errno.ENOENT, "no", "/nowhere"), "no folder '/nowhere'"),
-    "another folder trouble": (("cwd", errno.EACCES, "Permission denied", "/x"), "denied"),
-    "another trouble": (("exec", errno.E2BIG, "Argument list too long", "x"), "too long"),
+    "another folder error": (("cwd", errno.EACCES, "Permission denied", "/x"), "denied"),
+    "another error": (("exec", errno.E2BIG, "Argument list too long", "x"), "too long"),
 }
 
 
 @pytest.mark.parametrize(("error", "sentence"), STARTS.values(), ids=STARTS.keys())
-def test_a_command_that_cannot_start_fails_with_a_sentence(
+def test_a_command_that_cannot_start_fails_with_the_reason(
     error: tuple[str, int, str, str], sentence: str
 ) -> None:
     end = could_not_start(*error)
@@ -45,12 +48,12 @@ def test_a_signal_is_named_and_counted_as_shells_do() -> None:
     )
 
 
-def test_a_stop_says_how_the_end_is_told_whatever_the_exit_code() -> None:
+def test_a_stop_determines_the_end_regardless_of_the_exit_code() -> None:
     assert ended(0, pods.stopped("cancelled"), oom=False) == pods.stopped("cancelled", 0)
     assert ended(-15, pods.stopped("cancelled"), oom=False) == pods.stopped("cancelled", 143)
 
 
-def test_the_kernel_ending_a_run_for_want_of_memory_is_oom() -> None:
+def test_a_run_killed_by_the_kernel_at_its_memory_limit_is_oom() -> None:
     assert ended(-9, None, oom=True).category is FailureCategory.OOM
 
 

@@ -94,8 +94,8 @@ class DurableCluster:
 
     # What happens on the cluster by itself.
 
-    def vanish(self, name: RunId) -> None:
-        """Somebody deletes the pod while it lives."""
+    def lose_pod(self, name: RunId) -> None:
+        """Delete a live pod."""
         pod = self.there.get(name)
         if pod is not None and pod.live:
             del self.there[name]
@@ -271,7 +271,7 @@ def test_no_run_starts_twice_and_each_lease_ends_once(history: list[tuple[object
             case ("pod", str(name)):
                 world.cluster.step(run(name), world.now_ms)
             case ("vanish", str(name)):
-                world.cluster.vanish(run(name))
+                world.cluster.lose_pod(run(name))
             case ("wait", int(ms)):
                 world.now_ms += ms
             case ("kill",):

@@ -23,13 +23,13 @@ def test_runs_get_the_processors_with_the_least_load() -> None:
     assert processors.assign(RunId("e-1"), 1_500) == [0, 1]
 
 
-def test_a_run_that_requests_all_or_nothing_has_every_processor() -> None:
+def test_a_run_that_requests_all_or_no_processors_gets_all() -> None:
     processors = Processors([0, 1])
     assert processors.assign(RunId("a-1"), 2_000) == []
     assert processors.assign(RunId("b-1"), 0) == []
 
 
-def test_a_queue_has_its_user_or_the_one_of_all_queues() -> None:
+def test_a_queue_has_its_own_user_or_the_default_user() -> None:
     ann, bob = (User(name, 1, 1, (), f"/home/{name}", "/bin/sh") for name in ("ann", "bob"))
     some = Isolation(Choice(child.OFF), ["/data"], {"a": ann, "*": bob}, [])
     assert (some.user_of("a"), some.user_of("b")) == (ann, bob)
@@ -57,12 +57,12 @@ def test_the_data_folder_and_the_settings_file_are_closed(tmp_path: Path) -> Non
     assert isolation.closed_paths(data, {"FAIRLEAD_SETTINGS": str(inside)}) == [str(data.resolve())]
 
 
-def test_confinement_that_is_switched_off_says_so(tmp_path: Path) -> None:
+def test_disabled_confinement_has_a_reason(tmp_path: Path) -> None:
     choice = choose("off", tmp_path)
     assert not choice.confines
     assert "switched off" in choice.why
     assert isolation.describe(choice).startswith("jobs are not confined: ")
 
 
-def test_an_attempt_at_no_confinement_finds_the_folder_open(tmp_path: Path) -> None:
+def test_an_attempt_without_confinement_can_read_the_folder(tmp_path: Path) -> None:
     assert child.attempt(child.OFF, str(tmp_path)) == "the data folder could still be read"

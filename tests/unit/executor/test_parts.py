@@ -1,4 +1,4 @@
-"""The small parts of the process backend: logs, retention, control groups, memory, settings."""
+"""The process backend: logs, retained folders, control groups, memory, settings."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from fairlead_common.domain.ids import RunId
 from fairlead_common.service.settings import SettingsError, load
 from fairlead_executor.backends.process import cgroup, logs, machine, processes
 from fairlead_executor.backends.process.folders import Folders
-from fairlead_executor.backends.process.retention import Retention
+from fairlead_executor.backends.process.retained_folders import RetainedFolders
 from fairlead_executor.domain.cluster_protocol import LogRequest
 from fairlead_executor.service.settings import ExecutorSettings
 
@@ -33,7 +33,7 @@ async def read(path: Path, request: LogRequest) -> bytes:
         (b"first\n" + b"x" * 200_000 + b"\n", 1, b"x" * 200_000 + b"\n"),
     ],
 )
-async def test_the_last_lines_of_a_log(
+async def test_tail_returns_the_last_lines_of_a_log(
     tmp_path: Path, content: bytes, lines: int, want: bytes
 ) -> None:
     path = tmp_path / "log"
@@ -41,14 +41,14 @@ async def test_the_last_lines_of_a_log(
     assert await read(path, LogRequest(tail=lines)) == want
 
 
-async def test_a_log_from_a_byte_on(tmp_path: Path) -> None:
+async def test_since_bytes_returns_a_log_from_that_offset(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"0123456789")
     assert await read(path, LogRequest(since_bytes=7)) == b"789"
     assert await read(path, LogRequest(since_bytes=99)) == b""
 
 
-async def test_an_output_that_is_too_large_gives_its_oldest_bytes_back(tmp_path: Path) -> None:
+async def test_trim_frees_the_oldest_bytes_of_a_large_output(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with path.open("ab", buffering=0) as command:
         for number in range(3_000):
@@ -84,34 +84,34 @@ async def test_a_log_is_followed_until_the_run_has_ended(tmp_path: Path) -> None
     )
 
 
-def kept(root: Path, name: str, size: int) -> Path:
+def run_folder(root: Path, name: str, size: int) -> Path:
     folder = root / name
     folder.mkdir()
     (folder / "stdout").write_bytes(b"x" * size)
     return folder
 
 
-def test_the_oldest_folders_go_when_there_are_too_many(tmp_path: Path) -> None:
-    retention = Retention(tmp_path, runs_max=2, bytes_max=10**9)
+def test_the_oldest_folders_are_deleted_beyond_the_number_limit(tmp_path: Path) -> None:
+    retained = RetainedFolders(tmp_path, runs_max=2, bytes_max=10**9)
     for name in ("a", "b", "c"):
-        retention.add(kept(tmp_path, name, 1))
+        retained.add(run_folder(tmp_path, name, 1))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "c"]
 
 
-def test_the_oldest_folders_go_when_they_are_too_large(tmp_path: Path) -> None:
-    retention = Retention(tmp_path, runs_max=10, bytes_max=100_000)
+def test_the_oldest_folders_are_deleted_beyond_the_size_limit(tmp_path: Path) -> None:
+    retained = RetainedFolders(tmp_path, runs_max=10, bytes_max=100_000)
     for name in ("a", "b", "c"):
-        retention.add(kept(tmp_path, name, 40_000))
+        retained.add(run_folder(tmp_path, name, 40_000))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "c"]
 
 
-def test_what_was_kept_before_counts_too(tmp_path: Path) -> None:
+def test_folders_retained_earlier_count(tmp_path: Path) -> None:
     for age, name in ((300, "a"), (100, "c"), (200, "b")):
-        folder = kept(tmp_path, name, 1)
+        folder = run_folder(tmp_path, name, 1)
         os.utime(folder, (10_000 - age, 10_000 - age))
-    retention = Retention(tmp_path, runs_max=3, bytes_max=10**9)
-    retention.load()
-    retention.add(kept(tmp_path, "d", 1))
+    retained = RetainedFolders(tmp_path, runs_max=3, bytes_max=10**9)
+    retained.load()
+    retained.add(run_folder(tmp_path, "d", 1))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "c", "d"]
 
 
@@ -125,7 +125,7 @@ def delegated(root: Path, members: str) -> Path:
     return own
 
 
-def test_a_delegated_group_is_divided(tmp_path: Path) -> None:
+def test_a_delegated_group_gets_a_child_for_each_run(tmp_path: Path) -> None:
     own = delegated(tmp_path, f"{os.getpid()}\n")
     groups = cgroup.find(tmp_path, own)
     assert groups is not None
@@ -136,16 +136,16 @@ def test_a_delegated_group_is_divided(tmp_path: Path) -> None:
     assert (tmp_path / "unit" / "executor" / "cgroup.procs").read_text() == str(os.getpid())
 
 
-def test_a_group_with_others_in_it_is_left_alone(tmp_path: Path) -> None:
+def test_a_group_with_other_processes_is_not_used(tmp_path: Path) -> None:
     own = delegated(tmp_path, f"1\n{os.getpid()}\n")
     assert cgroup.find(tmp_path, own) is None
 
 
-def test_without_control_groups_there_are_none(tmp_path: Path) -> None:
+def test_find_returns_none_without_control_groups(tmp_path: Path) -> None:
     assert cgroup.find(tmp_path, tmp_path / "nothing") is None
 
 
-def test_the_memory_of_a_run_is_that_of_all_its_descendants() -> None:
+def test_the_memory_of_a_run_includes_all_its_descendants() -> None:
     script = "x = b'x' * 30_000_000; import os; os.write(1, b'.'); os.read(0, 1)"
     nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {script!r}])"
     with subprocess.Popen(
@@ -153,7 +153,7 @@ def test_the_memory_of_a_run_is_that_of_all_its_descendants() -> None:
     ) as child:
         assert child.stdout is not None
         child.stdout.read(1)
-        table = processes.table()
+        table = processes.read_processes()
         assert processes.resident_bytes(table, [os.getpid()])[os.getpid()] > 30_000_000
         exact = processes.proportional_bytes(table, child.pid)
         assert 30_000_000 < exact < 60_000_000
@@ -163,11 +163,11 @@ def test_the_memory_of_a_run_is_that_of_all_its_descendants() -> None:
 def test_only_run_ids_become_paths(tmp_path: Path) -> None:
     folders = Folders(tmp_path, "n")
     assert folders.find(RunId("../../etc")) is None
-    with pytest.raises(ValueError, match="no run id"):
+    with pytest.raises(ValueError, match="not a valid run id"):
         folders.folder(RunId("../x"))
 
 
-def test_this_machine_is_a_node_and_settings_replace_what_is_found() -> None:
+def test_settings_replace_the_detected_resources_of_this_machine() -> None:
     node = machine.this_machine("e", "p", {"a": "b"}, {"cpu": "1.5", "nvidia.com/gpu": "2"})
     assert node.allocatable["cpu"] == 1500
     assert node.allocatable["nvidia.com/gpu"] == 2
@@ -175,7 +175,7 @@ def test_this_machine_is_a_node_and_settings_replace_what_is_found() -> None:
     assert node.labels["a"] == "b"
 
 
-def test_a_quantity_that_is_none_is_refused_by_its_name() -> None:
+def test_an_invalid_quantity_is_refused_with_its_name() -> None:
     with pytest.raises(SettingsError, match="FAIRLEAD_RESOURCES: cpu: "):
         machine.this_machine("e", "p", {}, {"cpu": "1.5x"})
 

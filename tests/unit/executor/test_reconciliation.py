@@ -210,7 +210,7 @@ def sorted_by_job(several: Sequence[DesiredRun]) -> list[DesiredRun]:
     return sorted(several, key=lambda each: each.lease.job_id)
 
 
-def test_all_runs_are_looked_at_when_nobody_says_which() -> None:
+def test_all_runs_are_reconciled_by_default() -> None:
     desired = {run("a"): wanted(lease("a"))}
     actions = reconcile(desired, {run("b"): pod("b")}, NOW_MS)
     assert sorted(short(action) for action in actions) == [

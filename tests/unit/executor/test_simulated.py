@@ -1,4 +1,4 @@
-"""What simulated runs do, in virtual time."""
+"""The behaviour of simulated runs, in virtual time."""
 
 from typing import Final
 
@@ -11,23 +11,23 @@ from fairlead_executor.backends.simulated.behaviour import (
     FAILURE,
     SECONDS,
     START_SECONDS,
-    behaviour,
+    decide_behaviour,
 )
-from fairlead_executor.backends.simulated.settings import nodes_of
+from fairlead_executor.backends.simulated.settings import build_nodes
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.pods import SUCCEEDED, EndKind, Phase
 from tests.unit.executor.build import lease, run
 
-NODES: Final = nodes_of((NodeKind(count=3),), "e", "default", {"zone": "a"})
+NODES: Final = build_nodes((NodeKind(count=3),), "e", "default", {"zone": "a"})
 
 
 def cluster(simulation: Simulation | None = None) -> SimulatedCluster:
     return SimulatedCluster(NODES, simulation or Simulation(), lambda: 0)
 
 
-def test_a_job_says_how_long_it_takes_and_how_it_ends() -> None:
-    said = {SECONDS: "2.5", START_SECONDS: "1", EXIT_CODE: "3"}
-    does = behaviour(run("a"), lease("a", annotations=said), Simulation())
+def test_annotations_set_the_duration_and_the_end() -> None:
+    annotations = {SECONDS: "2.5", START_SECONDS: "1", EXIT_CODE: "3"}
+    does = decide_behaviour(run("a"), lease("a", annotations=annotations), Simulation())
     assert (does.start_ms, does.run_ms) == (1_000, 2_500)
     assert does.end == pods.failed(
         FailureCategory.EXIT_CODE, "the command ended with exit code 3", 3
@@ -35,28 +35,28 @@ def test_a_job_says_how_long_it_takes_and_how_it_ends() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1", "inf", "nan"])
-def test_what_is_no_time_counts_as_not_said(text: str) -> None:
-    does = behaviour(run("a"), lease("a", annotations={SECONDS: text}), Simulation(min_s=4))
+def test_an_invalid_time_is_ignored(text: str) -> None:
+    does = decide_behaviour(run("a"), lease("a", annotations={SECONDS: text}), Simulation(min_s=4))
     assert does.run_ms == 4_000
 
 
-def test_everything_goes_as_fast_as_the_settings_say() -> None:
-    does = behaviour(run("a"), lease("a"), Simulation(min_s=10, speed=100))
+def test_times_are_divided_by_the_speed() -> None:
+    does = decide_behaviour(run("a"), lease("a"), Simulation(min_s=10, speed=100))
     assert does.run_ms == 100
 
 
 def test_a_run_draws_the_same_from_the_same_seed() -> None:
     drawn = [
-        behaviour(run("a"), lease("a"), Simulation(min_s=1, mean_tail_s=5, seed=seed)).run_ms
+        decide_behaviour(run("a"), lease("a"), Simulation(min_s=1, mean_tail_s=5, seed=seed)).run_ms
         for seed in (1, 1, 2)
     ]
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-def test_rates_are_kept_over_many_runs() -> None:
+def test_failures_have_the_configured_rates() -> None:
     simulation = Simulation(failure_rate=0.2, return_rate=0.1)
     names = [f"a{number:05}b" for number in range(2_000)]
-    ends = [behaviour(run(name), lease(name), simulation).end.kind for name in names]
+    ends = [decide_behaviour(run(name), lease(name), simulation).end.kind for name in names]
     assert 150 <= ends.count(EndKind.RETURNED) <= 250
     assert 300 <= ends.count(EndKind.FAILED) <= 420
 
@@ -70,7 +70,7 @@ def test_rates_are_kept_over_many_runs() -> None:
         ("anything", EndKind.FAILED, True),
     ],
 )
-def test_a_failure_can_be_ordered(failure: str, kind: EndKind, started: bool) -> None:
+def test_an_annotation_sets_a_failure(failure: str, kind: EndKind, started: bool) -> None:
     sim = cluster()
     sim.create([lease("a", annotations={FAILURE: failure})], 0)
     sim.changes(100_000)
@@ -80,7 +80,7 @@ def test_a_failure_can_be_ordered(failure: str, kind: EndKind, started: bool) ->
     assert bool(pod.started_ms) is False or started
 
 
-def test_time_can_jump_over_several_steps() -> None:
+def test_one_call_applies_several_due_events() -> None:
     sim = cluster()
     sim.create([lease("a", annotations={SECONDS: "5", START_SECONDS: "2"})], 1_000)
     assert sim.next_ms() == 3_000
@@ -89,13 +89,13 @@ def test_time_can_jump_over_several_steps() -> None:
     assert (pod.started_ms, pod.ended_ms, pod.end) == (3_000, 8_000, SUCCEEDED)
 
 
-def test_a_run_on_a_node_that_is_not_there_is_returned() -> None:
+def test_a_run_on_an_unknown_node_is_returned() -> None:
     sim = cluster()
     sim.create([lease("a", node="n9")], 0)
     assert sim.pods[run("a")].end == pods.returned("there is no node n9")
 
 
-def test_a_lost_node_takes_its_runs_along() -> None:
+def test_runs_on_a_lost_node_fail() -> None:
     sim = cluster()
     sim.create([lease("a"), lease("b", node="n1")], 0)
     sim.changes(1)
@@ -107,29 +107,29 @@ def test_a_lost_node_takes_its_runs_along() -> None:
     assert sim.pods[run("b")].live
 
 
-def test_starts_can_be_held_back() -> None:
+def test_starts_can_be_paused() -> None:
     sim = cluster()
-    sim.held_back = True
+    sim.starts_paused = True
     sim.create([lease("a")], 0)
     sim.changes(1_000)
     assert sim.pods[run("a")].phase is Phase.CREATED
-    sim.let_start()
+    sim.resume_starts()
     sim.changes(1_000)
     assert sim.pods[run("a")].phase is Phase.RUNNING
 
 
-def test_a_pod_can_vanish() -> None:
+def test_a_pod_can_be_lost() -> None:
     sim = cluster()
     sim.create([lease("a")], 0)
     sim.changes(1)
-    sim.vanish(run("a"))
+    sim.lose_pod(run("a"))
     assert sim.changes(2) == {run("a")}
     assert not sim.pods
 
 
-def test_kinds_of_nodes_are_numbered_each_by_itself() -> None:
+def test_nodes_are_numbered_within_their_kind() -> None:
     kinds = (NodeKind(name="n", count=2), NodeKind(name="gpu", labels={"gpu": "true"}, pool="g"))
-    made = nodes_of(kinds, "e", "default", {"zone": "a"})
+    made = build_nodes(kinds, "e", "default", {"zone": "a"})
     assert [(node.name, node.pool) for node in made] == [
         ("n0", "default"),
         ("n1", "default"),
@@ -138,11 +138,11 @@ def test_kinds_of_nodes_are_numbered_each_by_itself() -> None:
     assert made[2].labels == {"zone": "a", "gpu": "true", "kubernetes.io/hostname": "gpu0"}
 
 
-def test_two_nodes_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="one name"):
-        nodes_of((NodeKind(name="n", count=20), NodeKind(name="n1")), "e", "default", {})
+def test_duplicate_node_names_are_refused() -> None:
+    with pytest.raises(ValueError, match="same name"):
+        build_nodes((NodeKind(name="n", count=20), NodeKind(name="n1")), "e", "default", {})
 
 
 def test_too_many_nodes_are_refused() -> None:
     with pytest.raises(ValueError, match="too many"):
-        nodes_of((NodeKind(count=1_000_000),), "e", "default", {})
+        build_nodes((NodeKind(count=1_000_000),), "e", "default", {})

@@ -1,1 +1,1 @@
-"""The clusters that an executor can run jobs on, behind one protocol."""
+"""The backends of an executor: implementations of the `Cluster` protocol."""

@@ -80,11 +80,11 @@ class Cluster(Protocol):
         ...
 
     def stop(self, run: RunId, grace_s: int, end: End) -> None:
-        """Ask the run to end; when that is what ends it, its end is told as `end`."""
+        """Request the run to end; if this ends it, `end` is reported as its end."""
         ...
 
     def rule_out(self, run: RunId, end: End, now_ms: int) -> None:
-        """Make sure that this run never starts here; its end is told as `end`."""
+        """Make sure that this run never starts here; `end` is reported as its end."""
         ...
 
     def remove(self, runs: Sequence[RunId]) -> None:
@@ -92,7 +92,7 @@ class Cluster(Protocol):
         ...
 
     def logs(self, run: RunId, request: LogRequest) -> AsyncIterator[bytes]:
-        """What the run wrote. Raises `NoLog` at the first step when there is nothing to be had."""
+        """The output of the run. Raises `NoLog` at the first step if there is no log."""
         ...
 
     async def run(self) -> None:
@@ -100,5 +100,5 @@ class Cluster(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give up what was opened. Runs go on."""
+        """Release all resources. Runs continue."""
         ...

@@ -1,4 +1,4 @@
-"""This machine as a cluster: a process per run, a folder per run, nothing started twice."""
+"""This machine as a cluster: one process and one folder per run, and no run starts twice."""
 
 from fairlead_executor.backends.process.process_cluster import ProcessCluster
 

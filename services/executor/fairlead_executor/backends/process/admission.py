@@ -1,4 +1,4 @@
-"""From a pod spec to a command: what this machine can do of it, and a reason for what it cannot."""
+"""Translates a pod spec into a command, or refuses it with a reason."""
 
 import os
 import re
@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 class Command(msgspec.Struct, frozen=True):
-    """What to execute. `cwd` "": wherever. `memory_bytes` 0: no limit."""
+    """What to execute. `cwd` "": a scratch folder. `memory_bytes` 0: no limit."""
 
     argv: list[str]
     env: dict[str, str]
@@ -71,8 +71,8 @@ _decoder: Final = msgspec.json.Decoder(_Spec)
 def admit(lease: Lease, base: Mapping[str, str], keyring: Keyring = NO_KEYS) -> Command:
     """The command of the job; `base` is the environment it starts from. Raises `Refused`.
 
-    `keyring` opens secret values. They get into the environment only: `$(NAME)` of a secret stays
-    as it is in a command, which every user of the machine can read.
+    `keyring` decrypts secret values. They are used in the environment only: `$(NAME)` of a secret
+    is not expanded in a command, which every user of the machine can read.
     """
     if not bytes(lease.spec):
         raise Refused("its lease holds no pod spec")
@@ -84,7 +84,7 @@ def admit(lease: Lease, base: Mapping[str, str], keyring: Keyring = NO_KEYS) -> 
     container = spec.containers[0]
     if not container.command:
         raise Refused(
-            "it names no command, and there is no image here to take one from; set `command`"
+            "it has no command, and this executor uses no image to take one from; set `command`"
         )
     env, public = _environment(lease, container, base, keyring)
     argv = [_expand(part, public) for part in (*container.command, *(container.args or ()))]
@@ -92,7 +92,7 @@ def admit(lease: Lease, base: Mapping[str, str], keyring: Keyring = NO_KEYS) -> 
         if "\0" in text:
             raise Refused("its command or environment holds a NUL character")
     if bad := [name for name in env if not name or "=" in name]:
-        raise Refused(f"{bad[0]!r} is no name for a variable")
+        raise Refused(f"{bad[0]!r} is not a valid name of a variable")
     return Command(argv, env, container.working_dir or "", _memory_bytes(lease, container))
 
 
@@ -116,7 +116,7 @@ def _environment(
             env[name] = _expand(variable.value or "", env)
             if env[name] == (open_value := _expand(variable.value or "", public)):
                 public[name] = open_value
-    env |= lease.env  # these say what is so, whatever the pod says
+    env |= lease.env  # these override the variables of the pod
     return env, public | lease.env
 
 
@@ -124,7 +124,7 @@ def _refuse_what_needs_a_cluster(spec: _Spec) -> None:
     if not spec.containers:
         raise Refused("it has no container")
     container = spec.containers[0]
-    beyond = {
+    unsupported = {
         "more than one container": len(spec.containers) > 1,
         "initContainers": spec.init_containers,
         "ephemeralContainers": spec.ephemeral_containers,
@@ -134,23 +134,23 @@ def _refuse_what_needs_a_cluster(spec: _Spec) -> None:
         "envFrom": container.env_from,
         "lifecycle hooks": container.lifecycle,
     }
-    there = [name for name, value in beyond.items() if value]
-    if there:
+    present = [name for name, value in unsupported.items() if value]
+    if present:
         raise Refused(
-            f"it has {', '.join(there)}; this executor runs commands on one machine, without"
+            f"it has {', '.join(present)}; this executor runs commands on one machine, without"
             " containers: use a Kubernetes cluster for that, or leave it out"
         )
 
 
 def _memory_bytes(lease: Lease, container: _Container) -> int:
-    asked = container.resources or _Resources()
-    said = (asked.limits or {}).get(
-        quantities.MEMORY, (asked.requests or {}).get(quantities.MEMORY)
+    resources = container.resources or _Resources()
+    limit = (resources.limits or {}).get(
+        quantities.MEMORY, (resources.requests or {}).get(quantities.MEMORY)
     )
-    if said is None:
+    if limit is None:
         return lease.requests.get(quantities.MEMORY, 0)
     try:
-        return quantities.parse_quantity(quantities.MEMORY, said, round_up=True)
+        return quantities.parse_quantity(quantities.MEMORY, limit, round_up=True)
     except ValueError as error:
         raise Refused(f"its memory limit: {error}") from error
 
@@ -167,7 +167,7 @@ def _expand(text: str, env: Mapping[str, str]) -> str:
 
 
 def base_environment(own: Mapping[str, str]) -> dict[str, str]:
-    """What every command starts from: who and where the user is, and nothing of Fairlead's."""
+    """The environment of every command: variables of the user and no variables of Fairlead."""
     env = {
         name: value
         for name, value in own.items()

@@ -2,8 +2,8 @@
 was delegated to it.
 
 The kernel lets a group have either processes or limited children, so this process first moves into
-a child of its group; that works only when it is alone there (a systemd unit with `Delegate=yes`, a
-container). Anywhere else `find` gives None and memory is watched instead.
+a child of its group; that works only if it is the only process there (a systemd unit with
+`Delegate=yes`, a container). Otherwise `find` returns None, and the executor measures memory.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ class ControlGroups:
         self.limits_cpu = limits_cpu
 
     def make(self, run: RunId, memory_bytes: int, cpu_milli: int) -> str:
-        """The folder of a new group with those limits (0: none); "" when it cannot be had."""
+        """The folder of a new group with these limits (0: no limit); "" if it cannot be created."""
         folder = self._group / f"run-{run}"
         try:
             folder.mkdir(exist_ok=True)
@@ -43,8 +43,8 @@ class ControlGroups:
 
 
 def find(root: Path = ROOT, own: Path = OWN, *, limit_cpu: bool = True) -> ControlGroups | None:
-    """Our group, ready to have children with memory limits, and where possible (and wanted) limits
-    of processor time; None if it is not ours to divide."""
+    """The group of this process, prepared for children with memory limits and, if `limit_cpu` and
+    the kernel permit it, limits of processor time; None if the group is not delegated."""
     try:
         lines = own.read_text().splitlines()
         name = next(line[3:] for line in lines if line.startswith("0::"))

@@ -1,4 +1,4 @@
-"""How a command ended, said to people."""
+"""The reason that users see for the end of a command."""
 
 import errno
 import signal
@@ -36,16 +36,16 @@ def _signal_name(number: int) -> str:
 
 
 def could_not_start(step: str, number: int | None, text: str, name: str) -> End:
-    """The end of a command that never started: the job's fault, or this machine's."""
+    """The end of a command that never started, because of the job or because of this machine."""
     match step, number:
         case "exec", errno.ENOENT:
             reason = f"there is no command {name!r}"
         case "interpreter", _:
-            reason = f"the program that {name!r} names in its first line is not there"
+            reason = f"the program that {name!r} names in its first line does not exist"
         case "exec", errno.EACCES:
-            reason = f"the command {name!r} may not be executed: is it a program, with mode +x?"
+            reason = f"permission to execute {name!r} was denied: is it a program, with mode +x?"
         case "exec", errno.ENOEXEC:
-            reason = f"the command {name!r} is no program: does its first line say `#!`?"
+            reason = f"the command {name!r} is not a program: does its first line begin with `#!`?"
         case "cwd", errno.ENOENT:
             reason = f"there is no folder {name!r} to start the command in (workingDir)"
         case "cwd", _:

@@ -1,13 +1,14 @@
-"""The folders of runs: what is written there, and what it says about a run.
+"""The folders of runs: the records in them, and the state of a run that follows from these.
 
     runs/<run>/start      made once, complete and locked: who runs it, or that it never starts; a
                           second line says that the command was executed
-               stop       what the runner was asked to do
-               exit       how it ended, written by the runner, or by us when the runner is gone
+               stop       the request to stop the run
+               exit       how the run ended, written by the runner, or by the executor when the
+                          runner no longer exists
                stdout stderr work/
-    kept/<run>/           the same, when nobody wants to know of the run any more: for its log
+    kept/<run>/           the same after the executor has removed the run: its log can be read
 
-What is in the folders is the truth about a run, so an executor that starts finds everything.
+The folders are the source of truth about runs, so an executor that starts recovers all of them.
 """
 
 import os
@@ -30,7 +31,7 @@ RECORD_BYTES_MAX: Final = 64 * 1024
 
 
 class Start(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Who runs it; `ruled_out`: nobody ever."""
+    """The process that runs the command. `ruled_out`: the end of a run that never starts."""
 
     at_ms: int = 0
     runner: int = 0
@@ -43,7 +44,7 @@ class Start(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 class Exit(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """How it ended: the wait status of the command, why it was stopped, or why it never started.
 
-    `lost` says what became of a run whose runner is gone.
+    `lost` is the end of a run whose runner no longer exists.
     """
 
     at_ms: int = 0
@@ -55,7 +56,7 @@ class Exit(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class StopRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """What the runner is asked."""
+    """A request to the runner to stop the run."""
 
     grace_s: int
     end: End
@@ -82,26 +83,26 @@ class Folders:
     def __init__(self, root: Path, node: str) -> None:
         self.root = root
         self.runs = root / "runs"
-        self.kept = root / "kept"
+        self.retained = root / "kept"
         self._node = node
         self._boot = runner.boot_id()
-        for folder in (root, self.runs, self.kept):
+        for folder in (root, self.runs, self.retained):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def folder(self, run: RunId) -> Path:
-        """Where the run lives. Only run ids are ever made into paths."""
+        """The folder of the run. Only valid run ids become paths."""
         if not RUN.fullmatch(run):
-            raise ValueError(f"{run!r} is no run id")
+            raise ValueError(f"{run!r} is not a valid run id")
         return self.runs / run
 
     def all(self) -> list[RunId]:
         """The runs that have a folder, oldest first."""
-        with os.scandir(self.runs) as there:
-            found = [(entry.stat().st_mtime_ns, entry.name) for entry in there]
+        with os.scandir(self.runs) as entries:
+            found = [(entry.stat().st_mtime_ns, entry.name) for entry in entries]
         return [RunId(name) for _, name in sorted(found) if RUN.fullmatch(name)]
 
-    def look(self, run: RunId) -> Pod | None:
-        """The pod of this run as its folder says; None when nothing was ever claimed."""
+    def read_pod(self, run: RunId) -> Pod | None:
+        """The pod of this run according to its folder; None if the run was never claimed."""
         folder = self.folder(run)
         found = _read_start(folder / runner.START)
         if found is None:
@@ -118,7 +119,7 @@ class Folders:
                 started_ms=started_ms,
                 ended_ms=ended.at_ms,
                 grace_s=start.grace_s,
-                end=end_of(ended),
+                end=read_end(ended),
             )
         return Pod(
             run,
@@ -129,30 +130,28 @@ class Folders:
             grace_s=start.grace_s,
         )
 
-    def start_of(self, run: RunId) -> Start | None:
-        """The start record; None when nothing was ever claimed."""
+    def read_start(self, run: RunId) -> Start | None:
+        """The start record; None if the run was never claimed."""
         found = _read_start(self.folder(run) / runner.START)
         return None if found is None else found[0]
 
-    def is_held(self, run: RunId) -> bool:
-        """Whether the runner of the run is there."""
+    def has_runner(self, run: RunId) -> bool:
+        """Whether the runner of the run still exists."""
         return processes.is_locked(self.folder(run) / runner.START)
 
-    def bury(self, run: RunId) -> None:
-        """If the run was claimed, its runner is gone, and nothing tells how it ended: end what it
-        left behind, and write down that it is lost."""
+    def record_lost_run(self, run: RunId) -> None:
+        """If the run was claimed, has no exit record and its runner no longer exists: end the
+        processes that it left, and write an exit record that says that the run is lost."""
         folder = self.folder(run)
-        start = self.start_of(run)
-        if start is None or start.ruled_out is not None or self.is_held(run):
+        start = self.read_start(run)
+        if start is None or start.ruled_out is not None or self.has_runner(run):
             return
         if (folder / runner.EXIT).exists():
             return
-        here = start.boot == self._boot
-        if here:
+        same_boot = start.boot == self._boot
+        if same_boot:
             processes.end_session(start.runner)
-        reason = (
-            "the process beside it was killed" if here else "the machine was started anew meanwhile"
-        )
+        reason = "its runner process was killed" if same_boot else "the machine was restarted"
         record = Exit(
             at_ms=clock.now_ms(),
             lost=pods.failed(FailureCategory.NODE_LOST, f"the run was lost: {reason}"),
@@ -160,7 +159,7 @@ class Folders:
         runner.write_record(str(folder), runner.EXIT, msgspec.to_builtins(record))
 
     def rule_out(self, run: RunId, end: End, now_ms: int) -> None:
-        """Claim the run for nobody, if nobody claimed it."""
+        """Write a start record that prevents the run from starting, if there is no start record."""
         folder = self.folder(run)
         folder.mkdir(mode=0o700, exist_ok=True)
         record = Start(at_ms=now_ms, ruled_out=end)
@@ -168,16 +167,16 @@ class Folders:
         if claimed is not None:
             os.close(claimed)
 
-    def ask_to_stop(self, run: RunId, grace_s: int, end: End) -> None:
+    def request_stop(self, run: RunId, grace_s: int, end: End) -> None:
         """Write the stop record and wake the runner; a run that is not claimed yet never starts.
 
-        Asked again before the runner has looked, the run ends as it was first told.
+        A second request keeps the end of the first one and can only shorten the grace.
         """
         folder = self.folder(run)
-        start = self.start_of(run)
+        start = self.read_start(run)
         if start is None:
             self.rule_out(run, end, clock.now_ms())
-            start = self.start_of(run)
+            start = self.read_start(run)
         if start is None or start.runner == 0:
             return
         record = StopRecord(grace_s, end)
@@ -188,28 +187,28 @@ class Folders:
         if start.boot == self._boot:
             processes.wake(start.runner, folder / runner.START)
 
-    def keep(self, run: RunId) -> None:
-        """Nobody wants to know of the run any more; its log may still be read."""
+    def retain(self, run: RunId) -> None:
+        """Move the folder of a removed run to the retained folders, without its scratch folder."""
         folder = self.folder(run)
         work = folder / runner.WORK
         try:
             work.rmdir()
         except OSError:
             shutil.rmtree(work, ignore_errors=True)
-        folder.rename(self.kept / run)
+        folder.rename(self.retained / run)
 
     def find(self, run: RunId) -> Path | None:
-        """The folder of a run that is there or was kept."""
+        """The folder of a live, ended or removed run; None if it does not exist."""
         if not RUN.fullmatch(run):
             return None
-        for folder in (self.runs / run, self.kept / run):
+        for folder in (self.runs / run, self.retained / run):
             if folder.is_dir():
                 return folder
         return None
 
 
-def end_of(ended: Exit) -> End:
-    """What an exit record means."""
+def read_end(ended: Exit) -> End:
+    """The end of the run that an exit record describes."""
     if ended.lost is not None:
         return ended.lost
     if ended.error is not None:
@@ -223,7 +222,7 @@ R = TypeVar("R")
 
 
 def _read(path: Path, decoder: msgspec.json.Decoder[R], damaged: R) -> R | None:
-    """The record, None when there is none, `damaged` when a power cut left less than all of it."""
+    """The record; None if it does not exist, `damaged` if a power cut left it incomplete."""
     try:
         with path.open("rb") as file:
             return decoder.decode(file.read(RECORD_BYTES_MAX))
@@ -236,7 +235,7 @@ def _read(path: Path, decoder: msgspec.json.Decoder[R], damaged: R) -> R | None:
 def _read_start(path: Path) -> tuple[Start, int] | None:
     """The start record, and when the command was executed (ms), 0 if it was not; None: no record.
 
-    What a power cut left less than all of says that the run was claimed, and nothing more.
+    A record that a power cut left incomplete proves only that the run was claimed.
     """
     try:
         with path.open("rb") as file:

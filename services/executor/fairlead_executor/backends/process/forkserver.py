@@ -1,7 +1,7 @@
-"""The fork server that starts runners, as the executor sees it: a pipe to write requests to.
+"""The executor's side of the fork server that starts runners: a pipe for requests.
 
-It is a child that nothing depends on: runners outlive it, and what it had not begun when it died
-is found out by ruling it out.
+Runners continue when the fork server ends. The executor then rules out the runs that it had
+requested and that no runner has claimed.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ import msgspec
 from fairlead_common.domain.ids import RunId
 from fairlead_executor.backends.process import runner
 
-PIECE_BYTES: Final = 64 * 1024
+CHUNK_BYTES: Final = 64 * 1024
 
 _logger = logging.getLogger("fairlead.executor")
 _encoder: Final = msgspec.json.Encoder()
 
 
 class Request(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """What a runner is told. `cwd` "": a scratch folder of the run. `cgroup` "": none.
+    """A run to start. `cwd` "": a scratch folder of the run. `cgroup` "": no control group.
 
-    `memory_bytes`: what the run may use, 0 for no limit; the executor watches that. The last four
-    say how the command is confined: see `Plan` in `confinement/child.py`.
+    `memory_bytes`: the limit that the executor enforces, 0 for no limit. The last four fields
+    describe how the command is confined: see `Plan` in `confinement/child.py`.
     """
 
     run: RunId
@@ -47,7 +47,7 @@ class Request(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A runner that could not even begin."""
+    """A run that no runner could claim."""
 
     run: RunId
     error: str
@@ -57,7 +57,7 @@ _failures: Final = msgspec.json.Decoder(Failure)
 
 
 class ForkServer:
-    """Starts the server process when there is something to start; `on_end` says that it died."""
+    """Starts the server process with the first request; calls `on_end` when the process ends."""
 
     def __init__(
         self,
@@ -78,11 +78,11 @@ class ForkServer:
 
     @property
     def pid(self) -> int | None:
-        """The process id of the server while there is one."""
+        """The process id of the server; None while it does not run."""
         return None if self._process is None else self._process.pid
 
     def start(self, requests: list[Request]) -> None:
-        """Ask for these runners; what does not fit into the pipe waits here."""
+        """Send these requests; those that do not fit into the pipe are buffered."""
         process = self._process or self._spawn()
         assert process.stdin is not None
         idle = not self._unsent
@@ -91,17 +91,17 @@ class ForkServer:
             self._send()
 
     def close(self) -> None:
-        """Let the server end; runners go on."""
+        """End the server; runners continue."""
         process, self._process = self._process, None
         if process is not None:
-            self._let_go(process)
+            self._close_pipes(process)
             process.wait()
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
         lifeline = -1 if self._lifeline is None else self._lifeline
         command = [sys.executable, "-I", "-S", runner.__file__, str(lifeline), str(self._notices)]
         command.append(self._confinement)
-        # Not asyncio's: its child watcher wants to know of every child; this one ends by its pipe.
+        # Not asyncio's: its child watcher waits for every child; this child ends with its pipe.
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -132,7 +132,7 @@ class ForkServer:
             loop.add_writer(descriptor, self._send)
             return
         except BrokenPipeError:
-            return  # its end shows on the other pipe
+            return  # `_receive` detects the end on the other pipe
         loop.remove_writer(descriptor)
 
     def _receive(self) -> None:
@@ -140,25 +140,25 @@ class ForkServer:
         if process is None or process.stdout is None:
             return
         try:
-            data = os.read(process.stdout.fileno(), PIECE_BYTES)
+            data = os.read(process.stdout.fileno(), CHUNK_BYTES)
         except BlockingIOError:
             return
         if not data:
-            self._died(process)
+            self._handle_end(process)
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._on_failure(_failures.decode(line))
 
-    def _died(self, process: "subprocess.Popen[bytes]") -> None:
+    def _handle_end(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = None
         self._unsent.clear()
-        self._let_go(process)
+        self._close_pipes(process)
         code = process.wait()
-        _logger.error("the fork server ended with %s; starting another when needed", code)
+        _logger.error("the fork server ended with %s; the next run starts a new one", code)
         self._on_end()
 
-    def _let_go(self, process: "subprocess.Popen[bytes]") -> None:
+    def _close_pipes(self, process: "subprocess.Popen[bytes]") -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What a run on this machine is permitted: its user, its processors, and the files closed to it."""
+"""The isolation of runs on this machine: their user, processors, and the files closed to them."""
 
 import os
 import pwd
@@ -27,7 +27,7 @@ class User(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a login would set."""
+        """The variables that a login sets."""
         return {"USER": self.name, "LOGNAME": self.name, "HOME": self.home, "SHELL": self.shell}
 
 
@@ -43,19 +43,19 @@ class Isolation:
         self.processors = Processors(cpus)
 
     def user_of(self, queue: str) -> User | None:
-        """As whom jobs of this queue run; None: as this process."""
+        """The user as whom jobs of this queue run; None: the user of this process."""
         return self._users.get(queue, self._users.get(EVERY_QUEUE))
 
 
 class Processors:
-    """Which processors each run may use: as many as it requests, those with the least load."""
+    """The processors of each run: as many as it requests, those with the least load."""
 
     def __init__(self, cpus: Sequence[int]) -> None:
         self._load = dict.fromkeys(cpus, 0.0)
         self._runs: dict[RunId, tuple[list[int], float]] = {}
 
     def assign(self, run: RunId, cpu_milli: int) -> list[int]:
-        """The processors of this run from now on; empty: all of them."""
+        """Assign processors to this run; empty: all of them."""
         count = -(-cpu_milli // 1000)
         if not 0 < count < len(self._load):
             return []
@@ -67,47 +67,47 @@ class Processors:
         return chosen
 
     def release(self, run: RunId) -> None:
-        """The run has ended."""
+        """Release the processors of a run that has ended."""
         chosen, share = self._runs.pop(run, ([], 0.0))
         for cpu in chosen:
             self._load[cpu] -= share
 
 
 def find_users(names: Mapping[str, str], data: Path) -> dict[str, User]:
-    """The users by queue. Raises `SettingsError` for one that does not exist or has no access."""
+    """The users by queue. Raises `SettingsError` if a user does not exist or has no access."""
     if names and os.geteuid() != 0:
         detail = "needs an executor that runs as root"
         raise SettingsError([FieldError("FAIRLEAD_JOB_USERS", detail)])
     found: dict[str, User] = {}
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     for queue, name in names.items():
         try:
             entry = pwd.getpwnam(name)
         except KeyError:
-            faults.append(FieldError("FAIRLEAD_JOB_USERS", f"{queue}: there is no user {name!r}"))
+            errors.append(FieldError("FAIRLEAD_JOB_USERS", f"{queue}: there is no user {name!r}"))
             continue
         groups = os.getgrouplist(name, entry.pw_gid)
         found[queue] = User(name, entry.pw_uid, entry.pw_gid, groups, entry.pw_dir, entry.pw_shell)
         if entry.pw_uid == 0:
-            faults.append(FieldError("FAIRLEAD_JOB_USERS", f"{queue}: {name!r} is root"))
+            errors.append(FieldError("FAIRLEAD_JOB_USERS", f"{queue}: {name!r} is root"))
     if found:
         for folder in data.parents:
             if folder.exists() and not folder.stat().st_mode & 0o001:
                 detail = f"other users cannot pass {folder} to reach the data folder {data}"
-                faults.append(FieldError("FAIRLEAD_JOB_USERS", detail))
-    if faults:
-        raise SettingsError(faults)
+                errors.append(FieldError("FAIRLEAD_JOB_USERS", detail))
+    if errors:
+        raise SettingsError(errors)
     return found
 
 
-def let_pass(folders: Sequence[Path]) -> None:
-    """Let users of jobs pass these folders, without seeing what is in them."""
+def make_searchable(folders: Sequence[Path]) -> None:
+    """Permit all users to reach paths below these folders, without listing the folders."""
     for folder in folders:
         folder.chmod(folder.stat().st_mode | 0o011)
 
 
 def closed_paths(data: Path, environment: Mapping[str, str]) -> list[str]:
-    """The data folder of the installation and its settings file, which may hold passwords."""
+    """The data folder of the installation, and its settings file, which can contain passwords."""
     paths = [os.path.realpath(data)]
     file = environment.get(FILE_VARIABLE)
     if file and os.path.isfile(file):

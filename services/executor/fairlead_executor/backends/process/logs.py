@@ -1,8 +1,8 @@
-"""What a run wrote: reading the end of a file, from a byte on, and on as it grows; and its bound.
+"""The output files of a run: reading them from a byte or a line on, following them, and their size.
 
-A command writes to its files itself, so that no process of ours is in its way. A file that became
-too large gives its oldest bytes back to the disk while it is written: it gets a hole at its front,
-and every byte keeps its place.
+A command writes to its files directly, without a process of Fairlead in between. The oldest bytes
+of a file that exceeds its limit are freed on disk by a hole at its front, so that the offset of
+every byte remains the same.
 """
 
 import asyncio
@@ -15,16 +15,16 @@ from typing import Final
 
 from fairlead_executor.domain.cluster_protocol import LogRequest
 
-PIECE_BYTES: Final = 64 * 1024
+CHUNK_BYTES: Final = 64 * 1024
 POLL_S: Final = 0.2
 
 
 async def read(
     path: Path, request: LogRequest, has_ended: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
-    """The bytes asked for. `has_ended`: whether nobody writes any more.
+    """The requested bytes. `has_ended`: whether the run no longer writes.
 
-    The end is asked for before each read, so that nothing written before it is missed.
+    `has_ended` is called before each read, so that no byte written before the end is missed.
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -36,7 +36,7 @@ async def read(
             file.seek(max(file.tell(), min(request.since_bytes, size)))
         while True:
             last = not request.follow or has_ended()
-            while data := file.read(PIECE_BYTES):
+            while data := file.read(CHUNK_BYTES):
                 yield data
             if last:
                 return
@@ -44,31 +44,31 @@ async def read(
 
 
 def _first(descriptor: int, size: int) -> int:
-    """Where the bytes begin that are still there."""
+    """The offset of the oldest byte that has not been freed."""
     if size == 0 or not hasattr(os, "SEEK_DATA"):
         return 0
     try:
         return os.lseek(descriptor, 0, os.SEEK_DATA)
-    except OSError:  # nothing but a hole, or a file system that knows of none
+    except OSError:  # only a hole, or a file system without holes
         return 0
 
 
 def _start_of_tail(path: Path, lines: int, first: int, size: int) -> int:
-    """Where the last `lines` lines begin."""
+    """The offset at which the last `lines` lines begin."""
     if lines == 0:
         return size
     with path.open("rb") as file:
-        at, seen = size, 0
-        while at > first:
-            step = min(PIECE_BYTES, at - first)
-            at -= step
-            file.seek(at)
-            piece = file.read(step)
-            end = len(piece) - (1 if at + step == size and piece.endswith(b"\n") else 0)
-            while (found := piece.rfind(b"\n", 0, end)) >= 0:
-                seen += 1
-                if seen == lines:
-                    return at + found + 1
+        offset, count = size, 0
+        while offset > first:
+            step = min(CHUNK_BYTES, offset - first)
+            offset -= step
+            file.seek(offset)
+            chunk = file.read(step)
+            end = len(chunk) - (1 if offset + step == size and chunk.endswith(b"\n") else 0)
+            while (found := chunk.rfind(b"\n", 0, end)) >= 0:
+                count += 1
+                if count == lines:
+                    return offset + found + 1
                 end = found
     return first
 
@@ -78,9 +78,9 @@ _BLOCK_BYTES: Final = 4096
 
 
 def trim(path: Path, bytes_max: int) -> None:
-    """Give the oldest bytes of a file that is too large back to the disk. Blocks shortly.
+    """Free the oldest bytes of a file that is too large. Blocks for a short time.
 
-    Where the system cannot do that (not Linux, an odd file system) the file grows.
+    If the system or the file system does not support holes, the file is left to grow.
     """
     if sys.platform != "linux":
         return
@@ -89,10 +89,10 @@ def trim(path: Path, bytes_max: int) -> None:
     except FileNotFoundError:
         return
     try:
-        there = os.fstat(descriptor)
-        if there.st_blocks * 512 <= bytes_max:
+        status = os.fstat(descriptor)
+        if status.st_blocks * 512 <= bytes_max:
             return
-        hole = (there.st_size - bytes_max // 2) // _BLOCK_BYTES * _BLOCK_BYTES
+        hole = (status.st_size - bytes_max // 2) // _BLOCK_BYTES * _BLOCK_BYTES
         ctypes.CDLL(None, use_errno=True).fallocate(
             descriptor, _KEEP_SIZE_AND_PUNCH_HOLE, ctypes.c_int64(0), ctypes.c_int64(hole)
         )

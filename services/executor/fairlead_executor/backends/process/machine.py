@@ -1,4 +1,4 @@
-"""This machine as a node: its name, its slots, its memory."""
+"""This machine as a node: its name, its processors, its memory."""
 
 import hashlib
 import os
@@ -15,8 +15,8 @@ from fairlead_common.domain.errors import FieldError
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.service.settings import SettingsError
 
-OURS_BYTES: Final = 768 * 2**20
-"""What Fairlead and the system need themselves; a small machine gives half of what it has."""
+RESERVED_BYTES: Final = 768 * 2**20
+"""Memory reserved for Fairlead and the system; a small machine reserves half of its memory."""
 _LIMITS: Final = (
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
@@ -24,21 +24,24 @@ _LIMITS: Final = (
 
 
 def this_machine(
-    executor: str, pool: str, labels: Mapping[str, str], said: Mapping[str, str]
+    executor: str, pool: str, labels: Mapping[str, str], resources: Mapping[str, str]
 ) -> Node:
-    """The one node of this cluster. `said` replaces what is found. Raises `SettingsError`."""
+    """The one node of this cluster. `resources` replaces detected amounts.
+
+    Raises `SettingsError`.
+    """
     allocatable = {
         quantities.CPU: 1000 * (len(processors()) or os.cpu_count() or 1),
-        quantities.MEMORY: max(_memory_bytes() // 2, _memory_bytes() - OURS_BYTES),
+        quantities.MEMORY: max(_memory_bytes() // 2, _memory_bytes() - RESERVED_BYTES),
     }
-    faults: list[FieldError] = []
-    for name, amount in said.items():
+    errors: list[FieldError] = []
+    for name, amount in resources.items():
         try:
             allocatable[name] = quantities.parse_quantity(name, amount, round_up=False)
         except ValueError as error:
-            faults.append(FieldError("FAIRLEAD_RESOURCES", f"{name}: {error}"))
-    if faults:
-        raise SettingsError(faults)
+            errors.append(FieldError("FAIRLEAD_RESOURCES", f"{name}: {error}"))
+    if errors:
+        raise SettingsError(errors)
     name = _name()
     return Node(
         executor=executor,
@@ -59,15 +62,15 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 HOST_USER: Final = "fairlead.dev/host-user"
-"""A label of the node: which user of which machine the commands run as."""
+"""A label of the node that identifies the machine and the user as whom commands run."""
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
 def host_user() -> str:
-    """A digest of this start of this machine, its name and the user.
+    """A digest of the boot id and the name of this machine, and of the user.
 
-    A client with the same digest (`fairlead.calls.job_location`) has the same files: it may send
-    its current folder as `workingDir`.
+    A client with the same digest (`fairlead.calls.job_location`) sees the same files and is able
+    to send its current folder as `workingDir`.
     """
     try:
         boot = Path(_BOOT_ID).read_text().strip()
@@ -83,12 +86,12 @@ def _name() -> str:
 
 
 def processors() -> set[int]:
-    """The processors that this process may use; empty where the system does not say it."""
+    """The processors that this process is permitted to use; empty if the system cannot tell."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
 
 def _memory_bytes() -> int:
-    """The memory of this machine, or of the container around us if that is less."""
+    """The memory of this machine, or of the container of this process if that is less."""
     total: int = psutil.virtual_memory().total
     for path in _LIMITS:
         try:

@@ -1,8 +1,9 @@
-"""The process backend: this machine is the cluster, its one node has as many slots as processors.
+"""The process backend: this machine is the cluster and has one node.
 
-The folders are the truth; what is kept here is a copy that notices bring up to date, and a look at
-everything that lives every `LOOK_S`. Files are small and local, so they are read and written in
-line; what may take long (removing, adding up memory) is done in a thread.
+The folders are the source of truth. `ProcessCluster` holds a copy, which notices of the runners and
+a check of all live runs every `CHECK_S` bring up to date. Files are small and local, so they are
+read and written on the event loop; slow operations (removing folders, measuring memory) run in a
+thread.
 """
 
 import asyncio
@@ -36,28 +37,28 @@ from fairlead_executor.backends.process import (
 from fairlead_executor.backends.process.folders import Folders
 from fairlead_executor.backends.process.forkserver import Failure, ForkServer, Request
 from fairlead_executor.backends.process.isolation import Isolation
-from fairlead_executor.backends.process.retention import Retention
+from fairlead_executor.backends.process.retained_folders import RetainedFolders
 from fairlead_executor.confinement.choice import choose
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog, Stream
 from fairlead_executor.domain.pods import End, Phase, Pod
 from fairlead_executor.service.settings import ExecutorSettings
 
-LOOK_S: Final = 1.0
+CHECK_S: Final = 1.0
 MEMORY_S: Final = 0.5
 TRIM_S: Final = 5.0
 LOCK_S_MAX: Final = 15.0
-"""How long an executor that was fenced may take to let go of the folder."""
+"""How long to wait for the lock that an executor that was fenced still holds."""
 REMOVALS_MAX: Final = 100
-"""So many folders are put away in one go; what is left at the end the next executor does."""
+"""The number of folders that one call in a thread moves; the next executor moves the remainder."""
 BEGIN_MS_MAX: Final = 60_000
-"""A run that nobody has claimed so long after it was asked for is ruled out."""
+"""A run that no runner has claimed within this time after its request is ruled out."""
 
 _logger = logging.getLogger("fairlead.executor")
 
 
 class ProcessCluster:
-    """A `Cluster`; see `cluster.py`. Made by `open`."""
+    """A `Cluster`; see `cluster_protocol.py`. Created by `open`."""
 
     backend = "process"
     stops_with_executor = True
@@ -66,26 +67,26 @@ class ProcessCluster:
         self,
         folders: Folders,
         node: Node,
-        retention: Retention,
+        retained: RetainedFolders,
         isolation: Isolation,
         base: Mapping[str, str],
         settings: ExecutorSettings,
     ) -> None:
         self.folders = folders
         self._nodes = [node]
-        self._retention = retention
+        self._retained = retained
         self._isolation = isolation
         self._base = base
         self._keyring = Keyring(settings.secrets_key)
         self._output_bytes_max = settings.output_bytes_max
         self._groups = cgroup.find(limit_cpu=settings.limit_cpu)
         self._pods: dict[RunId, Pod] = {}
-        self._asked_ms: dict[RunId, int] = {}
-        """Runs that were asked for and are not claimed yet, and since when."""
+        self._requested_ms: dict[RunId, int] = {}
+        """When each run that is not claimed yet was requested."""
         self._memory: dict[RunId, tuple[int, int]] = {}
-        """Of runs whose memory is watched: the process number of the runner, and the limit."""
+        """The process id of the runner and the memory limit of each run that is measured."""
         self._changed: dict[RunId, None] = {}
-        self._bell = asyncio.Event()
+        self._changed_event = asyncio.Event()
         self._removals: deque[RunId] = deque()
         self._removal = asyncio.Event()
         notices = folders.root / "notices"
@@ -95,19 +96,19 @@ class ProcessCluster:
             notices,
             settings.supervisor_fd,
             isolation.choice.method,
-            self._not_begun,
-            self._server_ended,
+            self._handle_failure,
+            self._handle_server_end,
         )
-        asyncio.get_running_loop().add_reader(self._notices, self._noticed)
+        asyncio.get_running_loop().add_reader(self._notices, self._read_notices)
 
     @classmethod
     async def open(cls, settings: ExecutorSettings, log_id: str) -> "ProcessCluster":
-        """The cluster with all runs that its folder knows. Raises `WorldError`, `SettingsError`.
+        """The cluster with all runs of its folder. Raises `WorldError`, `SettingsError`.
 
-        One executor at a time has the folder, and the folder belongs to one log: with another log
-        it would take all its runs for unwanted.
+        Only one executor at a time is permitted to use the folder, and the folder belongs to one
+        log: with another log, no run in it would have a lease, and all would be stopped.
         """
-        root = root_of(settings)
+        root = executor_folder(settings)
         node = machine.this_machine(
             settings.executor, settings.pool, settings.labels, settings.resources
         )
@@ -115,18 +116,18 @@ class ProcessCluster:
         lock = await _lock(root)
         try:
             _check_log(folders, log_id)
-            retention = Retention(folders.kept, settings.kept.runs, settings.kept.bytes)
-            await asyncio.to_thread(retention.load)
+            retained = RetainedFolders(folders.retained, settings.kept.runs, settings.kept.bytes)
+            await asyncio.to_thread(retained.load)
             isolated = await asyncio.to_thread(_isolation, settings, folders)
             base = admission.base_environment(os.environ)
-            cluster = cls(folders, node, retention, isolated, base, settings)
+            cluster = cls(folders, node, retained, isolated, base, settings)
         except BaseException:
             os.close(lock)
             raise
         cluster._lock = lock
         for run in folders.all():
-            cluster._look(run)
-        cluster._look_at_the_living()
+            cluster._refresh(run)
+        cluster._check_live_runs()
         return cluster
 
     _lock: int = -1
@@ -142,13 +143,13 @@ class ProcessCluster:
 
     def changes(self, now_ms: int) -> Collection[RunId]:
         """See `Cluster`."""
-        self._bell.clear()
+        self._changed_event.clear()
         changed, self._changed = self._changed, {}
         return changed.keys()
 
     async def changed(self) -> None:
         """See `Cluster`."""
-        await self._bell.wait()
+        await self._changed_event.wait()
 
     def create(self, leases: Sequence[Lease], now_ms: int) -> None:
         """See `Cluster`."""
@@ -165,14 +166,14 @@ class ProcessCluster:
                 self.rule_out(run, pods.failed(FailureCategory.ADMISSION, str(error)), now_ms)
                 continue
             self._put(Pod(run, Phase.CREATED, self._nodes[0].name, grace_s=lease.grace_s))
-            self._asked_ms[run] = now_ms
+            self._requested_ms[run] = now_ms
             requests.append(self._request(run, command, lease, user))
         if requests:
             try:
                 self.server.start(requests)
             except OSError as error:
                 for request in requests:
-                    self._not_begun(Failure(request.run, str(error)))
+                    self._handle_failure(Failure(request.run, str(error)))
 
     def stop(self, run: RunId, grace_s: int, end: End) -> None:
         """See `Cluster`."""
@@ -180,11 +181,13 @@ class ProcessCluster:
         if pod is None or not pod.live:
             return
         try:
-            self.folders.ask_to_stop(run, grace_s, end)
+            self.folders.request_stop(run, grace_s, end)
         except OSError as error:
-            _logger.error("%s cannot be asked to stop: %s", run, error, extra=run_fields(run))
-            return  # it is still not stopping, so it is asked again
-        self._look(run)
+            _logger.error(
+                "cannot write the request to stop %s: %s", run, error, extra=run_fields(run)
+            )
+            return  # the pod is not marked as stopping, so the executor calls this again
+        self._refresh(run)
 
     def rule_out(self, run: RunId, end: End, now_ms: int) -> None:
         """See `Cluster`."""
@@ -192,15 +195,15 @@ class ProcessCluster:
             self.folders.rule_out(run, end, now_ms)
         except OSError as error:
             _logger.error(
-                "cannot write down that %s never starts: %s", run, error, extra=run_fields(run)
+                "cannot record that %s never starts: %s", run, error, extra=run_fields(run)
             )
             if error.errno in runner.NO_SPACE:
-                return  # the next look tries again; a runner may wait to claim it
-            if self.folders.start_of(run) is None:
+                return  # the next check tries again; a runner can still be waiting to claim it
+            if self.folders.read_start(run) is None:
                 self._put(Pod(run, Phase.ENDED, ended_ms=now_ms, end=end))
                 return
-        self._asked_ms.pop(run, None)
-        self._look(run)
+        self._requested_ms.pop(run, None)
+        self._refresh(run)
 
     def remove(self, runs: Sequence[RunId]) -> None:
         """See `Cluster`."""
@@ -219,7 +222,7 @@ class ProcessCluster:
             raise NoLog("the run has not started here, or its log has been removed")
         path = folder / request.stream.value
         if not path.exists():
-            raise NoLog("the run never started its command")
+            raise NoLog("the run did not start its command")
 
         def has_ended() -> bool:
             pod = self._pods.get(run)
@@ -229,12 +232,12 @@ class ProcessCluster:
             yield part
 
     async def run(self) -> None:
-        """See `Cluster`: look after what lives, watch its memory, put away what is removed."""
+        """See `Cluster`: check live runs, limit their memory and outputs, move removed folders."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._look_often(), name="look")
-            tasks.create_task(self._watch_memory(), name="memory")
+            tasks.create_task(self._check_periodically(), name="check")
+            tasks.create_task(self._limit_memory(), name="memory")
             tasks.create_task(self._trim_outputs(), name="outputs")
-            tasks.create_task(self._put_away(), name="removals")
+            tasks.create_task(self._retain_removed(), name="removals")
 
     async def close(self) -> None:
         """See `Cluster`."""
@@ -243,7 +246,7 @@ class ProcessCluster:
         self.server.close()
         os.close(self._lock)
 
-    # What becomes of runs.
+    # The state of runs.
 
     def _request(
         self,
@@ -270,17 +273,17 @@ class ProcessCluster:
             cpus=[] if by_group else self._isolation.processors.assign(run, cpu_milli),
         )
 
-    def _look(self, run: RunId) -> None:
-        """Take over what the folder says."""
-        pod = self.folders.look(run)
+    def _refresh(self, run: RunId) -> None:
+        """Update the pod from the folder of the run."""
+        pod = self.folders.read_pod(run)
         if pod is None:
-            return  # asked for, and not claimed yet
-        self._asked_ms.pop(run, None)
+            return  # requested, and not claimed yet
+        self._requested_ms.pop(run, None)
         if pod.phase is Phase.ENDED:
             self._memory.pop(run, None)
             self._isolation.processors.release(run)
         elif run not in self._memory:
-            start = self.folders.start_of(run)
+            start = self.folders.read_start(run)
             if start is not None and start.memory_bytes:
                 self._memory[run] = (start.runner, start.memory_bytes)
         if self._pods.get(run) != pod:
@@ -289,10 +292,10 @@ class ProcessCluster:
     def _put(self, pod: Pod) -> None:
         self._pods[pod.run] = pod
         self._changed[pod.run] = None
-        self._bell.set()
+        self._changed_event.set()
 
-    def _noticed(self) -> None:
-        """Runners said that something happened to these runs."""
+    def _read_notices(self) -> None:
+        """Update the pods of the runs that runners have named on the pipe."""
         try:
             data = os.read(self._notices, 1 << 20)
         except BlockingIOError:
@@ -301,49 +304,49 @@ class ProcessCluster:
         for line in dict.fromkeys(lines):
             run = RunId(line.decode("ascii", "replace"))
             if run in self._pods:
-                self._look(run)
+                self._refresh(run)
 
-    def _not_begun(self, failure: Failure) -> None:
-        """A runner could not claim its run."""
+    def _handle_failure(self, failure: Failure) -> None:
+        """Rule out a run that its runner could not claim."""
         end = pods.returned(f"this machine could not start another process: {failure.error}")
         self.rule_out(failure.run, end, clock.now_ms())
 
-    def _server_ended(self) -> None:
-        """What the server had not begun will not begin."""
+    def _handle_server_end(self) -> None:
+        """Rule out the runs that the server had not started."""
         end = pods.lost("the process that starts runs was killed before it had started this one")
-        for run in list(self._asked_ms):
+        for run in list(self._requested_ms):
             self.rule_out(run, end, clock.now_ms())
 
-    async def _look_often(self) -> None:
+    async def _check_periodically(self) -> None:
         while True:
-            self._look_at_the_living()
-            await asyncio.sleep(LOOK_S)
+            self._check_live_runs()
+            await asyncio.sleep(CHECK_S)
 
-    def _look_at_the_living(self) -> None:
-        """Find what no notice told: runners that were killed, runs that nobody began."""
+    def _check_live_runs(self) -> None:
+        """Find what no notice reports: runners that were killed, runs that were never claimed."""
         now_ms = clock.now_ms()
         for run, pod in list(self._pods.items()):
             if not pod.live:
                 continue
-            asked_ms = self._asked_ms.get(run)
-            if asked_ms is not None and now_ms - asked_ms > BEGIN_MS_MAX:
+            requested_ms = self._requested_ms.get(run)
+            if requested_ms is not None and now_ms - requested_ms > BEGIN_MS_MAX:
                 self.rule_out(run, pods.lost("it was not started within 60 s"), now_ms)
-            elif asked_ms is None and pod.phase is Phase.RUNNING and self.folders.is_held(run):
+            elif (
+                requested_ms is None and pod.phase is Phase.RUNNING and self.folders.has_runner(run)
+            ):
                 continue
             else:
-                self._bury(run)
-                self._look(run)
+                self._record_lost_run(run)
+                self._refresh(run)
 
-    def _bury(self, run: RunId) -> None:
-        """What cannot be written down now, for want of space, is found again by the next look."""
+    def _record_lost_run(self, run: RunId) -> None:
+        """If the record cannot be written, for example on a full disk, the next check retries."""
         try:
-            self.folders.bury(run)
+            self.folders.record_lost_run(run)
         except OSError as error:
-            _logger.error(
-                "cannot write down that %s is lost: %s", run, error, extra=run_fields(run)
-            )
+            _logger.error("cannot record that %s is lost: %s", run, error, extra=run_fields(run))
 
-    async def _watch_memory(self) -> None:
+    async def _limit_memory(self) -> None:
         while True:
             await asyncio.sleep(MEMORY_S)
             if not self._memory:
@@ -352,7 +355,7 @@ class ProcessCluster:
                 limit_bytes = self._memory.get(run, (0, 0))[1]
                 reason = (
                     f"it used {used_bytes >> 20} MiB of memory;"
-                    f" {limit_bytes >> 20} MiB were asked for"
+                    f" its limit is {limit_bytes >> 20} MiB"
                 )
                 self.stop(run, 0, pods.failed(FailureCategory.OOM, reason))
 
@@ -367,38 +370,38 @@ class ProcessCluster:
             if folders:
                 await asyncio.to_thread(_trim, folders, self._output_bytes_max)
 
-    async def _put_away(self) -> None:
+    async def _retain_removed(self) -> None:
         while True:
             await self._removal.wait()
             self._removal.clear()
             while self._removals:
                 count = min(len(self._removals), REMOVALS_MAX)
                 runs = [self._removals.popleft() for _ in range(count)]
-                await asyncio.to_thread(self._keep, runs)
+                await asyncio.to_thread(self._retain, runs)
 
-    def _keep(self, runs: list[RunId]) -> None:
+    def _retain(self, runs: list[RunId]) -> None:
         for run in runs:
             try:
-                self.folders.keep(run)
+                self.folders.retain(run)
             except OSError as error:
                 _logger.warning(
-                    "the folder of %s stays where it is: %s", run, error, extra=run_fields(run)
+                    "the folder of %s cannot be moved: %s", run, error, extra=run_fields(run)
                 )
                 continue
-            self._retention.add(self.folders.kept / run)
+            self._retained.add(self.folders.retained / run)
 
 
-def root_of(settings: ExecutorSettings) -> Path:
+def executor_folder(settings: ExecutorSettings) -> Path:
     """The folder of this executor."""
     return Path(settings.data).absolute() / "executor" / settings.executor
 
 
 def _isolation(settings: ExecutorSettings, folders: Folders) -> Isolation:
-    """How runs are confined. Blocks: it is tried out. Raises `SettingsError`."""
+    """How runs are confined. Blocks while it tests the methods. Raises `SettingsError`."""
     data = Path(settings.data).absolute()
     users = isolation.find_users(settings.job_users, data)
     if users:
-        isolation.let_pass((data, data / "executor", folders.root, folders.runs))
+        isolation.make_searchable((data, data / "executor", folders.root, folders.runs))
     choice = choose(settings.confinement, data)
     report = _logger.info if choice.confines else _logger.warning
     report("%s", isolation.describe(choice))
@@ -413,8 +416,8 @@ def _trim(folders: list[Path], bytes_max: int) -> None:
 
 
 def _over_limit(watched: dict[RunId, tuple[int, int]]) -> list[tuple[RunId, int]]:
-    """The runs that use more than they may, and how much. Blocks: reads all of /proc."""
-    table = processes.table()
+    """The runs that exceed their memory limit, and their usage. Blocks: reads all of /proc."""
+    table = processes.read_processes()
     used = processes.resident_bytes(table, [number for number, _ in watched.values()])
     over: list[tuple[RunId, int]] = []
     for run, (number, limit_bytes) in watched.items():
@@ -426,14 +429,14 @@ def _over_limit(watched: dict[RunId, tuple[int, int]]) -> list[tuple[RunId, int]
 
 
 def _open_notices(path: Path) -> int:
-    """The named pipe on which runners say that something happened; read and write, so no end."""
+    """The named pipe for notices of runners; opened for writing as well, so it has no end."""
     with contextlib.suppress(FileExistsError):
         os.mkfifo(path, 0o600)
     return os.open(path, os.O_RDWR | os.O_NONBLOCK)
 
 
 async def _lock(root: Path) -> int:
-    """Have the folder alone, for as long as the descriptor is open."""
+    """Lock the folder for this executor until the descriptor is closed."""
     descriptor = os.open(root / "lock", os.O_CREAT | os.O_RDWR, 0o600)
     try:
         async with asyncio.timeout(LOCK_S_MAX):

@@ -1,5 +1,5 @@
-"""The processes of runs, found from outside: to wake a runner, to end what a lost one left behind,
-and to add up the memory of a run."""
+"""The processes of runs: waking a runner, ending the processes that a lost runner left, and the
+memory that a run uses."""
 
 import contextlib
 import fcntl
@@ -24,10 +24,10 @@ class Process(msgspec.Struct, frozen=True, gc=False):
     resident_bytes: int
 
 
-def table() -> dict[int, Process]:
-    """All processes of this machine by number."""
+def read_processes() -> dict[int, Process]:
+    """All processes of this machine by process id."""
     if not _LINUX:
-        return _portable_table()
+        return _read_with_psutil()
     found: dict[int, Process] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -42,7 +42,7 @@ def table() -> dict[int, Process]:
     return found
 
 
-def _portable_table() -> dict[int, Process]:
+def _read_with_psutil() -> dict[int, Process]:
     found: dict[int, Process] = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -56,19 +56,19 @@ def resident_bytes(table: dict[int, Process], runners: list[int]) -> dict[int, i
     children: dict[int, list[int]] = {}
     for number, process in table.items():
         children.setdefault(process.parent, []).append(number)
-    sums: dict[int, int] = {}
+    totals: dict[int, int] = {}
     for runner in runners:
-        total, open_ends = 0, list(children.get(runner, ()))
-        while open_ends:
-            number = open_ends.pop()
+        total, pending = 0, list(children.get(runner, ()))
+        while pending:
+            number = pending.pop()
             total += table[number].resident_bytes
-            open_ends += children.get(number, ())
-        sums[runner] = total
-    return sums
+            pending += children.get(number, ())
+        totals[runner] = total
+    return totals
 
 
 def proportional_bytes(table: dict[int, Process], runner: int) -> int:
-    """As `resident_bytes`, with shared pages counted once: exact, and dear."""
+    """As `resident_bytes`, with shared pages counted once: exact, and expensive."""
     total = 0
     for number in _descendants(table, runner):
         try:
@@ -110,7 +110,7 @@ def wake(runner: int, start: Path) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds the lock on this file."""
+    """Whether a process holds the lock on this file."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -125,17 +125,17 @@ def is_locked(path: Path) -> bool:
 
 
 def end_session(leader: int) -> None:
-    """End all processes of the session that a runner made and that has lost it.
+    """End all processes of the session of a runner that no longer exists.
 
-    A number stays taken as long as a session has it, so whoever is in the session belongs to the
-    run; if a process has the runner's number now, the session was empty, and the number is that
-    of somebody else.
+    The kernel does not reuse a process id while a session has it, so every process of the session
+    belongs to the run. If a process has the runner's id now, the session was empty, and the id
+    has been reused.
     """
     for _ in range(100):
-        there = table()
-        if leader in there:
+        found = read_processes()
+        if leader in found:
             return
-        members = [number for number, process in there.items() if process.session == leader]
+        members = [number for number, process in found.items() if process.session == leader]
         if not members:
             return
         for number in members:

@@ -1,18 +1,18 @@
-"""The process beside each run, and the small server that forks it. Needs nothing but Python.
+"""The runner process of each run, and the server that forks it. Needs only the standard library.
 
     python -I -S runner.py LIFELINE NOTICES CONFINEMENT
 
 A fork server costs one start of Python; each run after that costs a fork. It reads one request per
-line from its standard input (`Request` in `forkserver.py`) and ends when that ends; the runners
-that it made go on. What a request cannot even begin is said on its standard output.
+line from its standard input (`Request` in `forkserver.py`) and ends when that ends; its runners
+continue. It reports a runner that could not claim its run on its standard output.
 
-A runner claims its run by linking a complete, locked start record to its name: that happens once
-in the life of a run folder, whoever tries. It then starts the command in a process group of its
-own, waits, ends what is left of it, and writes the exit record. The lock on the start record is
-held until the runner has ended, however that is. LIFELINE is the number of an inherited pipe (-1:
-none): when its other end is closed, the command is ended. NOTICES is a named pipe on which a
-runner says that something has happened; nothing depends on it. CONFINEMENT is the method by which
-commands are confined.
+A runner claims its run by linking a complete, locked start record to its name, which succeeds for
+only one process per run folder. It then starts the command in a process group of its own, waits,
+ends the processes that the command left, and writes the exit record. The lock on the start record
+is released when the runner ends, for whatever reason. LIFELINE is the file descriptor of an
+inherited pipe (-1: no pipe): when its other end is closed, the command is ended. NOTICES is a named
+pipe on which a runner names its run when something has happened; losing a notice does no harm.
+CONFINEMENT is the method by which commands are confined.
 """
 
 import contextlib
@@ -34,26 +34,26 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING or __name__ != "__main__":
     from fairlead_executor.confinement import child as confinement
-else:  # as a program this file has no package around it
+else:  # as a program, this file is not part of a package
     sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "confinement"))
     import child as confinement
 
 T = TypeVar("T")
 Json = dict[str, Any]
-"""Records and requests; `Any` because this file has nothing but `json` to read them with."""
+"""Records and requests; `Any` because this file reads them with `json`."""
 Problem = list[Any]
-"""`[step, errno, what the system says, what could not be started]`."""
+"""`[step, errno, message of the system, what could not be started]`."""
 
 START, EXIT, STOP = "start", "exit", "stop"
 STDOUT, STDERR, WORK = "stdout", "stderr", "work"
 
 LIFELINE_GRACE_S = 2.0
-"""What a command is given when the supervisor is gone."""
-TOLD_GRACE_S = 5.0
-"""What a command is given when somebody else than the executor ends its runner."""
-LOOK_S = 5.0
-"""A runner looks for its stop record as often as this, whatever signals were lost."""
-LEFT_OVER_S_MAX = 5.0
+"""The grace of a command when the supervisor has ended."""
+SIGNAL_GRACE_S = 5.0
+"""The grace of a command when its runner gets a signal without a stop record."""
+CHECK_S = 5.0
+"""The interval at which a runner checks for its stop record, in case a signal was lost."""
+LEFTOVER_S_MAX = 5.0
 SPACE_S = 0.5
 """How often a runner tries again to write on a full disk."""
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -65,7 +65,7 @@ def serve(lifeline: int, notices: str, method: str) -> None:
     """Fork a runner per request until the standard input ends."""
     confinement.prepare(method)
     confinement.hide_memory()  # environments of runs pass through here
-    as_a_shell_has_them(signal.valid_signals())  # whoever started us may ignore some
+    reset_signals(signal.valid_signals())  # the parent process can have ignored some
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # runners leave no zombies behind
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if lifeline >= 0:
@@ -80,25 +80,25 @@ def serve(lifeline: int, notices: str, method: str) -> None:
             try:
                 child = os.fork()
             except OSError as error:
-                say_failure(request, error)
+                report_failure(request, error)
                 continue
             if child == 0:
                 run_and_exit(request, lifeline, notices)
 
 
-def say_failure(request: Json, error: OSError) -> None:
-    """One line on the pipe to the executor: short enough to be written whole."""
+def report_failure(request: Json, error: OSError) -> None:
+    """Write one line to the executor: short enough for an atomic write to a pipe."""
     line = json.dumps({"run": request["run"], "error": str(error)[:500]}) + "\n"
     with contextlib.suppress(OSError):
         os.write(1, line.encode())
 
 
 def run_and_exit(request: Json, lifeline: int, notices: str) -> NoReturn:
-    """The whole life of a runner; never returns."""
+    """Run a runner from start to end; never returns."""
     try:
         Runner(request, lifeline, notices).run()
     except OSError as error:
-        say_failure(request, error)
+        report_failure(request, error)
         os._exit(1)
     except BaseException:
         os.write(2, traceback.format_exc().encode())
@@ -107,7 +107,7 @@ def run_and_exit(request: Json, lifeline: int, notices: str) -> NoReturn:
 
 
 class Runner:
-    """One run: its folder, its command, and what is asked of it meanwhile."""
+    """One run: its folder, its command, and requests to stop it."""
 
     def __init__(self, request: Json, lifeline: int, notices: str) -> None:
         self.request = request
@@ -118,16 +118,16 @@ class Runner:
         self.status: int | None = None
         self.stop: Json | None = None
         self.kill_s: float | None = None
-        self.told = False
-        self.bell = -1
+        self.signalled = False
+        self.wakeup = -1
 
     def run(self) -> None:
-        """Claim, start, wait, tell."""
+        """Claim the run, start the command, wait for it, and record its end."""
         os.setsid()
         folder = self.folder if self.request["cwd"] else self.path(WORK)
         self.with_space(lambda: os.makedirs(folder, 0o700, exist_ok=True))
         limits = {name: self.request[name] for name in ("graceS", "memoryBytes")}
-        start = self.with_space(lambda: claim(self.folder, limits | whoami()))
+        start = self.with_space(lambda: claim(self.folder, limits | describe_process()))
         if start is None:
             return
         self.detach()
@@ -137,18 +137,18 @@ class Runner:
             error = ["start", failure.errno, str(failure)[:500], ""]
         if error is None:
             write_all(start, json.dumps({"atMs": now_ms()}).encode() + b"\n", self.with_space)
-            self.notice()
+            self.notify()
             self.wait()
-            end_left_overs(self.command)
+            end_leftovers(self.command)
         end: Json = {"status": self.status, "stop": self.stop, "error": error, "atMs": now_ms()}
         if self.request.get("cgroup"):
             end["oom"] = leave_cgroup(self.request["cgroup"])
         self.with_space(lambda: write_record(self.folder, EXIT, end))
-        self.notice()
+        self.notify()
 
     def with_space(self, write: Callable[[], T]) -> T:
-        """Call `write` until the disk has space for it. Raises `OSError`: other errors at once,
-        and the missing space when Fairlead has ended."""
+        """Call `write` until the disk has space for it. Raises `OSError`: immediately for any
+        other error, and for missing space when Fairlead has ended."""
         lifeline = [self.lifeline] if self.lifeline >= 0 else []
         while True:
             try:
@@ -161,44 +161,44 @@ class Runner:
         return os.path.join(self.folder, name)
 
     def detach(self) -> None:
-        """Hold nothing of the executor's any more."""
+        """Close the descriptors that were inherited from the executor."""
         null = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
             os.dup2(null, standard)
         os.close(null)
 
     def start(self) -> Problem | None:
-        """Fork and execute the command; None, or what went wrong."""
-        self.listen()
+        """Fork and execute the command; None, or the reason why it failed."""
+        self.install_signal_handlers()
         set_subreaper()
         outputs = [
             self.with_space(functools.partial(open_output, self.path(name)))
             for name in (STDOUT, STDERR)
         ]
         if self.request["user"] is not None:
-            self.give_to(self.request["user"], outputs)
-        told, tell = os.pipe()
+            self.change_owner(self.request["user"], outputs)
+        result_in, result_out = os.pipe()
         runner = os.getpid()
         self.command = os.fork()
         if self.command == 0:
-            execute(self.request, self.plan(), self.path(WORK), outputs, tell, runner)
-        os.close(tell)
+            execute(self.request, self.plan(), self.path(WORK), outputs, result_out, runner)
+        os.close(result_out)
         for output in outputs:
             os.close(output)
         with contextlib.suppress(OSError):
-            os.setpgid(self.command, self.command)  # both do it: whoever comes first
-        answer = b""
-        while part := os.read(told, 4096):
-            answer += part
-        os.close(told)
-        if not answer:
+            os.setpgid(self.command, self.command)  # the command does the same: no race
+        result = b""
+        while part := os.read(result_in, 4096):
+            result += part
+        os.close(result_in)
+        if not result:
             return None
         os.waitpid(self.command, 0)
-        problem: Problem = json.loads(answer)
+        problem: Problem = json.loads(result)
         return problem
 
-    def give_to(self, user: list[Any], outputs: list[int]) -> None:
-        """Let the user of the command write its files."""
+    def change_owner(self, user: list[Any], outputs: list[int]) -> None:
+        """Make the user of the command the owner of its files."""
         for output in outputs:
             os.fchown(output, user[0], user[1])
         if not self.request["cwd"]:
@@ -206,7 +206,7 @@ class Runner:
             os.chown(self.path(WORK), user[0], user[1])
 
     def plan(self) -> confinement.Plan:
-        """How the command is confined: of its own folder it has the scratch folder and outputs."""
+        """How the command is confined: it can use the scratch folder and the outputs of its run."""
         request = self.request
         own = [] if request["cwd"] else [self.path(WORK)]
         if request["confinement"] == confinement.LANDLOCK:
@@ -216,42 +216,43 @@ class Runner:
             request["confinement"], request["closed"], own, user, request["cpus"]
         )
 
-    def listen(self) -> None:
-        """Let signals wake the wait."""
-        self.bell, ring = os.pipe()
-        os.set_blocking(self.bell, False)
-        os.set_blocking(ring, False)
-        signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+    def install_signal_handlers(self) -> None:
+        """Let signals wake `wait`."""
+        self.wakeup, wakeup_out = os.pipe()
+        os.set_blocking(self.wakeup, False)
+        os.set_blocking(wakeup_out, False)
+        signal.set_wakeup_fd(wakeup_out, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self.signalled)
+            signal.signal(number, self.handle_signal)
 
-    def signalled(self, number: int, frame: FrameType | None) -> None:
-        """SIGTERM is how the executor points to the stop record; or somebody else wants us gone."""
-        self.told = self.told or number != signal.SIGCHLD
+    def handle_signal(self, number: int, frame: FrameType | None) -> None:
+        """The executor sends SIGTERM after it wrote a stop record; others send it without one."""
+        self.signalled = self.signalled or number != signal.SIGCHLD
 
     def wait(self) -> None:
-        """Until the command has ended, doing what is asked meanwhile."""
+        """Wait until the command has ended, and handle requests to stop it."""
         poll = select.poll()
-        poll.register(self.bell, select.POLLIN)
+        poll.register(self.wakeup, select.POLLIN)
         if self.lifeline >= 0:
             poll.register(self.lifeline, select.POLLIN)
-        while not self.reaped():
-            left_s = LOOK_S if self.kill_s is None else max(0.0, self.kill_s - time.monotonic())
-            for descriptor, _ in poll.poll(min(left_s, LOOK_S) * 1000):
-                if descriptor == self.bell:
+        while not self.reap():
+            left_s = CHECK_S if self.kill_s is None else max(0.0, self.kill_s - time.monotonic())
+            for descriptor, _ in poll.poll(min(left_s, CHECK_S) * 1000):
+                if descriptor == self.wakeup:
                     with contextlib.suppress(BlockingIOError):
-                        os.read(self.bell, 4096)
+                        os.read(self.wakeup, 4096)
                 else:
                     poll.unregister(self.lifeline)
                     self.end({"kind": "stopped", "reason": "Fairlead ended"}, LIFELINE_GRACE_S)
-            if not self.asked() and self.told:
-                self.end({"kind": "stopped", "reason": "its runner was told to end"}, TOLD_GRACE_S)
+            if not self.apply_stop_record() and self.signalled:
+                end = {"kind": "stopped", "reason": "its runner process was ended by a signal"}
+                self.end(end, SIGNAL_GRACE_S)
             if self.kill_s is not None and time.monotonic() >= self.kill_s:
                 self.send(signal.SIGKILL)
                 self.kill_s = time.monotonic() + 1.0
 
-    def reaped(self) -> bool:
-        """Collect whoever ended; True once the command is among them."""
+    def reap(self) -> bool:
+        """Collect the children that have ended; True if the command is one of them."""
         while True:
             try:
                 child, status = os.waitpid(-1, os.WNOHANG)
@@ -263,8 +264,8 @@ class Runner:
                 self.status = status
                 return True
 
-    def asked(self) -> bool:
-        """Do what the stop record says, if there is one."""
+    def apply_stop_record(self) -> bool:
+        """End the command as the stop record requests; False if there is no stop record."""
         try:
             with open(self.path(STOP), "rb") as file:
                 record = json.loads(file.read())
@@ -274,7 +275,7 @@ class Runner:
         return True
 
     def end(self, end: Json, grace_s: float) -> None:
-        """Ask the command to end; a later call can only shorten what it is given."""
+        """Send SIGTERM to the command; a later call can only shorten its grace."""
         if not self.command or self.status is not None:
             return
         kill_s = time.monotonic() + grace_s
@@ -289,8 +290,8 @@ class Runner:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.command, number)
 
-    def notice(self) -> None:
-        """Wake the executor, if one listens."""
+    def notify(self) -> None:
+        """Send a notice to the executor, if it has opened the pipe."""
         with contextlib.suppress(OSError):
             pipe = os.open(self.notices, os.O_WRONLY | os.O_NONBLOCK)
             try:
@@ -304,15 +305,15 @@ def execute(
     plan: confinement.Plan,
     work: str,
     outputs: list[int],
-    tell: int,
+    result_out: int,
     runner: int,
 ) -> NoReturn:
-    """In the command's own process, up to its execution; never returns."""
+    """Execute the command in the process that was forked for it; never returns."""
     step, name = "start", ""
     try:
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
-        as_a_shell_has_them(CHANGED)
+        reset_signals(CHANGED_SIGNALS)
         if request.get("cgroup"):
             step = "cgroup"
             write_text(os.path.join(request["cgroup"], "cgroup.procs"), "0")
@@ -323,7 +324,7 @@ def execute(
         os.umask(0o022)
         step = "confine"
         confinement.confine(plan)
-        die_with(runner)  # only now: the kernel forgets this when the user changes
+        kill_with_parent(runner)  # after confinement: the kernel resets it when the user changes
         step, name = "cwd", request["cwd"] or work
         os.chdir(name)
         step, name = "exec", request["argv"][0]
@@ -332,22 +333,22 @@ def execute(
         if step == "exec" and error.errno == errno.ENOENT and os.path.isfile(name):
             step = "interpreter"
         text = os.strerror(error.errno or 0)
-        os.write(tell, json.dumps([step, error.errno, text, name[:500]]).encode())
+        os.write(result_out, json.dumps([step, error.errno, text, name[:500]]).encode())
     except BaseException as error:
-        os.write(tell, json.dumps([step, None, repr(error)[:500], name[:500]]).encode())
+        os.write(result_out, json.dumps([step, None, repr(error)[:500], name[:500]]).encode())
     finally:
         os._exit(127)
 
 
-CHANGED = (
+CHANGED_SIGNALS = (
     *(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores these
     *(signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
 )
-"""Signals that are not as a command expects them."""
+"""Signals whose handling a runner has changed."""
 
 
-def as_a_shell_has_them(numbers: Iterable[int]) -> None:
-    """Let these signals do what they do by default, and block none."""
+def reset_signals(numbers: Iterable[int]) -> None:
+    """Reset these signals to their default actions, and unblock all signals."""
     for number in numbers:
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
@@ -360,8 +361,8 @@ except (OSError, AttributeError):
     _prctl = None
 
 
-def die_with(runner: int) -> None:
-    """Let the kernel end the command when its runner is gone."""
+def kill_with_parent(runner: int) -> None:
+    """Let the kernel kill the command when its runner ends."""
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != runner:
@@ -369,14 +370,14 @@ def die_with(runner: int) -> None:
 
 
 def set_subreaper() -> None:
-    """Let whatever the command leaves behind become our child."""
+    """Make the processes that the command leaves children of the runner."""
     if _prctl is not None:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def end_left_overs(group: int) -> None:
-    """End what the command started and did not wait for."""
-    until_s = time.monotonic() + LEFT_OVER_S_MAX
+def end_leftovers(group: int) -> None:
+    """End the processes that the command started and did not wait for."""
+    until_s = time.monotonic() + LEFTOVER_S_MAX
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
     while time.monotonic() < until_s:
@@ -392,7 +393,7 @@ def end_left_overs(group: int) -> None:
 
 
 def children_of(parent: int) -> list[int]:
-    """Process ids of the children of a process, where there is a /proc."""
+    """Process ids of the children of a process; empty on a system without /proc."""
     found = []
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):
@@ -404,9 +405,9 @@ def children_of(parent: int) -> list[int]:
 
 
 def claim(folder: str, record: Json) -> int | None:
-    """Make the start record, complete and locked, if there is none; the open file if it is ours.
+    """Create the start record, complete and locked; its descriptor, or None if one exists already.
 
-    It is locked as long as it is open. A second line, added later, says that the command runs.
+    It is locked as long as it is open. A second line, added later, records that the command runs.
     """
     own = os.path.join(folder, f"{START}.{os.getpid()}")
     descriptor = os.open(own, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600)
@@ -424,13 +425,13 @@ def claim(folder: str, record: Json) -> int | None:
     return descriptor
 
 
-def whoami() -> Json:
-    """What a start record says of the process that made it."""
+def describe_process() -> Json:
+    """The fields of a start record that describe this process."""
     return {"runner": os.getpid(), "boot": BOOT_ID, "atMs": now_ms()}
 
 
 def boot_id() -> str:
-    """What names this start of this machine."""
+    """The identifier of the current boot of this machine; "" if the system has none."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()
@@ -442,9 +443,9 @@ BOOT_ID = boot_id()
 
 
 def write_record(folder: str, name: str, record: Json) -> None:
-    """Write a record so that it is there whole or not at all.
+    """Write a record atomically: readers see all of it or nothing.
 
-    A power cut soon after may take it away, but leaves nothing that is damaged.
+    A power cut shortly afterwards can lose it, but cannot leave a damaged one.
     """
     path = os.path.join(folder, name)
     with open(f"{path}.new", "wb") as file:
@@ -455,7 +456,7 @@ def write_record(folder: str, name: str, record: Json) -> None:
 
 
 def write_all(descriptor: int, data: bytes, call: Callable[[Callable[[], int]], int]) -> None:
-    """Write all of the data; `call` is given each write and decides about its errors."""
+    """Write all of the data; `call` executes each write and handles its errors."""
     while data:
         data = data[call(functools.partial(os.write, descriptor, data)) :]
 
@@ -473,7 +474,7 @@ def open_output(path: str) -> int:
 
 
 def leave_cgroup(path: str) -> bool:
-    """Remove the run's control group; whether the kernel ended something for want of memory."""
+    """Remove the run's control group; whether the kernel killed a process at the memory limit."""
     oom = False
     with contextlib.suppress(OSError), open(os.path.join(path, "memory.events")) as file:
         oom = any(line.startswith("oom_kill ") and int(line.split()[1]) for line in file)

@@ -1,4 +1,4 @@
-"""A cluster that exists in memory only: any number of nodes, runs that take time and no work."""
+"""A cluster in memory: any number of nodes, and runs that take time but execute nothing."""
 
 from fairlead_executor.backends.simulated.settings import NodeKind, Simulation
 from fairlead_executor.backends.simulated.simulated_cluster import SimulatedCluster

@@ -1,7 +1,7 @@
-"""What a simulated run does: how long it takes to start, how long it runs, how it ends. Pure.
+"""The behaviour of a simulated run: how long it takes to start and runs, and how it ends. Pure.
 
-A job says so by annotations; what it leaves open is drawn from the seed and the run's id, so that
-it does not depend on the order in which runs start.
+Annotations of the job set it. Everything else is drawn from the seed and the run's id, so that it
+does not depend on the order in which runs start.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ EXIT_CODE: Final = PREFIX + "exit-code"
 FAILURE: Final = PREFIX + "failure"
 """A failure category, or `returned`: then the run never starts."""
 STOP_SECONDS: Final = PREFIX + "stop-seconds"
-"""How long the run takes to end once it was asked to; its grace at most."""
+"""How long the run takes to end after a request to stop; at most its grace."""
 
 _RETURNED: Final = "returned"
 _CATEGORIES: Final = {category.value: category for category in FailureCategory}
@@ -32,7 +32,7 @@ _SCALE: Final = 1 / 2**64
 
 
 class Behaviour(msgspec.Struct, frozen=True, gc=False):
-    """Times in ms, as they pass on the cluster's clock. `starts`: whether it ever runs."""
+    """Times in ms of the cluster's clock. `starts`: whether the run ever starts."""
 
     start_ms: int
     run_ms: int
@@ -41,37 +41,39 @@ class Behaviour(msgspec.Struct, frozen=True, gc=False):
     starts: bool = True
 
 
-def behaviour(run: RunId, lease: Lease, simulation: Simulation) -> Behaviour:
-    """What this run does."""
-    said = lease.annotations
+def decide_behaviour(run: RunId, lease: Lease, simulation: Simulation) -> Behaviour:
+    """The behaviour of this run."""
+    annotations = lease.annotations
     per_s = 1000 / simulation.speed
     draws = _Draws(run, simulation.seed)
-    end, starts = _end(said, simulation, draws)
-    run_s = _number(said.get(SECONDS))
+    end, starts = _decide_end(annotations, simulation, draws)
+    run_s = _parse_number(annotations.get(SECONDS))
     if run_s is None:
         run_s = simulation.min_s
         if simulation.mean_tail_s:
             run_s -= simulation.mean_tail_s * math.log(1 - draws.next())
-    start_s = _number(said.get(START_SECONDS))
+    start_s = _parse_number(annotations.get(START_SECONDS))
     return Behaviour(
         start_ms=round((simulation.start_s if start_s is None else start_s) * per_s),
         run_ms=round(run_s * per_s),
-        stop_ms=round((_number(said.get(STOP_SECONDS)) or 0.0) * per_s),
+        stop_ms=round((_parse_number(annotations.get(STOP_SECONDS)) or 0.0) * per_s),
         end=end,
         starts=starts,
     )
 
 
-def _end(said: dict[str, str], simulation: Simulation, draws: "_Draws") -> tuple[End, bool]:
-    failure = said.get(FAILURE)
-    code = _number(said.get(EXIT_CODE))
+def _decide_end(
+    annotations: dict[str, str], simulation: Simulation, draws: "_Draws"
+) -> tuple[End, bool]:
+    failure = annotations.get(FAILURE)
+    code = _parse_number(annotations.get(EXIT_CODE))
     if failure is None and code is None:
         if simulation.return_rate and draws.next() < simulation.return_rate:
             failure = _RETURNED
         elif simulation.failure_rate and draws.next() < simulation.failure_rate:
             code = 1
     if failure == _RETURNED:
-        return pods.returned("this simulated node would not start it"), False
+        return pods.returned("this simulated node did not start it"), False
     if failure is not None:
         category = _CATEGORIES.get(failure, FailureCategory.INTERNAL)
         starts = category not in (FailureCategory.START, FailureCategory.IMAGE_PULL)
@@ -82,8 +84,8 @@ def _end(said: dict[str, str], simulation: Simulation, draws: "_Draws") -> tuple
     return pods.SUCCEEDED, True
 
 
-def _number(text: str | None) -> float | None:
-    """The number that an annotation says; None for none, or for what is no amount of anything."""
+def _parse_number(text: str | None) -> float | None:
+    """The number of an annotation; None if it is missing or is not a valid amount."""
     if text is None:
         return None
     try:

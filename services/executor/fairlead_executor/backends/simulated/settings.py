@@ -1,4 +1,4 @@
-"""What a simulated cluster is made of, and what its runs do when their job does not say."""
+"""The settings of a simulated cluster: its nodes, and the default behaviour of its runs."""
 
 from typing import Final
 
@@ -32,7 +32,7 @@ class Simulation(
 
     `start_s` passes between creation and start. A run fails with exit code 1 with probability
     `failure_rate`, and is returned unstarted with probability `return_rate`. `seed` and the run's
-    id decide all of it. Everything goes `speed` times as fast as it says.
+    id determine all of it. All times are divided by `speed`.
     """
 
     nodes: tuple[NodeKind, ...] = (NodeKind(count=1_000),)
@@ -45,10 +45,10 @@ class Simulation(
     speed: float = 1.0
 
 
-def nodes_of(
+def build_nodes(
     kinds: tuple[NodeKind, ...], executor: str, pool: str, labels: dict[str, str]
 ) -> list[Node]:
-    """The nodes, in the order of their kinds. Raises ValueError for what makes no sense."""
+    """The nodes, in the order of their kinds. Raises ValueError for invalid settings."""
     total = sum(kind.count for kind in kinds)
     if total > NODES_MAX:
         raise ValueError(f"{total} simulated nodes are too many; at most {NODES_MAX} are allowed")
@@ -70,5 +70,5 @@ def nodes_of(
             for number in range(kind.count)
         ]
     if len({node.name for node in made}) != total:
-        raise ValueError("two simulated nodes have one name: give each kind a name of its own")
+        raise ValueError("two simulated nodes have the same name: give each kind its own name")
     return made

@@ -1,7 +1,7 @@
-"""The simulated cluster: one heap of what happens when, no task per pod.
+"""The simulated cluster: one heap of timed events, no task per pod.
 
-It moves only in `changes(now_ms)`, so it runs in real time, faster, or in a simulation's virtual
-time alike. Faults are methods: nodes and pods can be lost, starts held back.
+Its time advances only in `changes(now_ms)`, so it works in real time, faster, and in the virtual
+time of a simulation. Methods inject failures: nodes and pods can be lost, starts can be paused.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from fairlead_common.domain.ids import RunId, run_id
 from fairlead_common.domain.records.clusters import Node
 from fairlead_common.domain.records.events import FailureCategory
 from fairlead_common.domain.records.leases import Lease
-from fairlead_executor.backends.simulated.behaviour import Behaviour, behaviour
+from fairlead_executor.backends.simulated.behaviour import Behaviour, decide_behaviour
 from fairlead_executor.backends.simulated.settings import Simulation
 from fairlead_executor.domain import pods
 from fairlead_executor.domain.cluster_protocol import LogRequest, NoLog
@@ -26,7 +26,7 @@ _NEXT_S_MAX: Final = 60.0
 
 
 class _Run(msgspec.Struct, gc=False):
-    """A pod that lives, and what it will do; `version` outdates what the heap holds of it."""
+    """A live pod and its behaviour. Events on the heap with an older `version` are ignored."""
 
     pod: Pod
     behaviour: Behaviour
@@ -36,7 +36,7 @@ class _Run(msgspec.Struct, gc=False):
 
 
 class SimulatedCluster:
-    """A `Cluster`; see `cluster.py`. `clock` (ms) is only asked how long to wait."""
+    """A `Cluster`; see `cluster_protocol.py`. `clock` (ms) only decides how long to wait."""
 
     backend = "simulated"
     stops_with_executor = True
@@ -54,10 +54,10 @@ class SimulatedCluster:
         self._count = itertools.count()
         self._changed: dict[RunId, None] = {}
         self._nodes_changed = False
-        self._bell = asyncio.Event()
+        self._changed_event = asyncio.Event()
         self._now_ms = 0
-        self.held_back = False
-        """While True nothing that is created starts."""
+        self.starts_paused = False
+        """While True, created runs do not start."""
 
     @property
     def pods(self) -> Mapping[RunId, Pod]:
@@ -69,20 +69,20 @@ class SimulatedCluster:
         return self._nodes
 
     def changes(self, now_ms: int) -> Collection[RunId]:
-        """See `Cluster`: everything that is due happens here."""
+        """See `Cluster`: applies all events that are due."""
         self._now_ms = max(self._now_ms, now_ms)
         while self._heap and self._heap[0][0] <= now_ms:
             due_ms, _, run, version = heapq.heappop(self._heap)
-            there = self._runs.get(run)
-            if there is not None and there.version == version:
-                self._happens(run, there, due_ms)
-        self._bell.clear()
+            live = self._runs.get(run)
+            if live is not None and live.version == version:
+                self._apply(run, live, due_ms)
+        self._changed_event.clear()
         self._nodes_changed = False
         changed, self._changed = self._changed, {}
         return changed.keys()
 
     def next_ms(self) -> int | None:
-        """When something happens next, if nobody does anything."""
+        """The time of the next event; None if no event is scheduled."""
         return self._heap[0][0] if self._heap else None
 
     async def changed(self) -> None:
@@ -94,10 +94,10 @@ class SimulatedCluster:
                 return
             try:
                 async with asyncio.timeout(min(wait_s, _NEXT_S_MAX)):
-                    await self._bell.wait()
+                    await self._changed_event.wait()
             except TimeoutError:
                 continue
-            self._bell.clear()
+            self._changed_event.clear()
 
     def create(self, leases: Sequence[Lease], now_ms: int) -> None:
         """See `Cluster`."""
@@ -108,38 +108,38 @@ class SimulatedCluster:
             if lease.node not in self._names:
                 self._put_ended(run, pods.returned(f"there is no node {lease.node}"), now_ms)
                 continue
-            does = behaviour(run, lease, self._simulation)
+            behaviour = decide_behaviour(run, lease, self._simulation)
             pod = Pod(run, Phase.CREATED, lease.node, grace_s=lease.grace_s)
-            there = self._runs[run] = _Run(pod, does, does.end)
+            live = self._runs[run] = _Run(pod, behaviour, behaviour.end)
             self._put(run, pod)
-            if not self.held_back:
-                self._at(now_ms + does.start_ms, run, there)
-        self._ring()
+            if not self.starts_paused:
+                self._schedule(now_ms + behaviour.start_ms, run, live)
+        self._changed_event.set()
 
     def stop(self, run: RunId, grace_s: int, end: End) -> None:
         """See `Cluster`."""
-        there = self._runs.get(run)
-        if there is None:
+        live = self._runs.get(run)
+        if live is None:
             return
         grace_ms = round(grace_s * 1000 / self._simulation.speed)
-        started = there.pod.phase is Phase.RUNNING
-        due_ms = self._now_ms + (min(there.behaviour.stop_ms, grace_ms) if started else 0)
-        if there.pod.stopping and due_ms >= there.stops_ms:
+        started = live.pod.phase is Phase.RUNNING
+        due_ms = self._now_ms + (min(live.behaviour.stop_ms, grace_ms) if started else 0)
+        if live.pod.stopping and due_ms >= live.stops_ms:
             return
-        if not there.pod.stopping:
-            there.end = end
-            there.pod = msgspec.structs.replace(there.pod, stopping=True)
-            self._put(run, there.pod)
-        there.version += 1
-        there.stops_ms = due_ms
-        self._at(due_ms, run, there)
-        self._ring()
+        if not live.pod.stopping:
+            live.end = end
+            live.pod = msgspec.structs.replace(live.pod, stopping=True)
+            self._put(run, live.pod)
+        live.version += 1
+        live.stops_ms = due_ms
+        self._schedule(due_ms, run, live)
+        self._changed_event.set()
 
     def rule_out(self, run: RunId, end: End, now_ms: int) -> None:
         """See `Cluster`."""
         if run not in self._pods:
             self._put_ended(run, end, now_ms)
-            self._ring()
+            self._changed_event.set()
 
     def remove(self, runs: Sequence[RunId]) -> None:
         """See `Cluster`."""
@@ -156,66 +156,66 @@ class SimulatedCluster:
         yield b""  # type: ignore[unreachable]  # makes it a generator
 
     async def run(self) -> None:
-        """See `Cluster`: there is nothing to be done."""
+        """See `Cluster`: this cluster has no work of its own."""
 
     async def close(self) -> None:
         """See `Cluster`."""
 
-    # Faults.
+    # Failures.
 
     def lose_node(self, name: str) -> None:
-        """The node is gone, and all that ran there."""
+        """Remove a node; its runs fail."""
         self._nodes = [node for node in self._nodes if node.name != name]
         self._names.discard(name)
-        end = pods.failed(FailureCategory.NODE_LOST, f"the node {name} is gone")
-        for run in [run for run, there in self._runs.items() if there.pod.node == name]:
+        end = pods.failed(FailureCategory.NODE_LOST, f"the node {name} no longer exists")
+        for run in [run for run, live in self._runs.items() if live.pod.node == name]:
             self._end(run, end, self._now_ms)
         self._nodes_changed = True
-        self._ring()
+        self._changed_event.set()
 
     def add_node(self, node: Node) -> None:
-        """A node appears, or changes."""
+        """Add or replace a node."""
         self._nodes = [*(other for other in self._nodes if other.name != node.name), node]
         self._names.add(node.name)
         self._nodes_changed = True
-        self._ring()
+        self._changed_event.set()
 
     def fail(self, run: RunId, end: End) -> None:
-        """A live pod ends like this, now."""
+        """End a live pod now, with this end."""
         if run in self._runs:
             self._end(run, end, self._now_ms)
-            self._ring()
+            self._changed_event.set()
 
-    def vanish(self, run: RunId) -> None:
-        """Somebody else removes the pod, live or not, without a trace."""
+    def lose_pod(self, run: RunId) -> None:
+        """Remove a pod, live or ended, without an end."""
         self._runs.pop(run, None)
         if self._pods.pop(run, None) is not None:
             self._changed[run] = None
-            self._ring()
+            self._changed_event.set()
 
-    def let_start(self) -> None:
-        """What was held back starts."""
-        self.held_back = False
-        for run, there in self._created():
-            self._at(self._now_ms + there.behaviour.start_ms, run, there)
-        self._ring()
+    def resume_starts(self) -> None:
+        """Start the runs that were created while starts were paused."""
+        self.starts_paused = False
+        for run, live in self._created():
+            self._schedule(self._now_ms + live.behaviour.start_ms, run, live)
+        self._changed_event.set()
 
-    # Inside.
+    # Internal.
 
     def _created(self) -> Iterator[tuple[RunId, _Run]]:
-        for run, there in self._runs.items():
-            if there.pod.phase is Phase.CREATED and not there.pod.stopping:
-                yield run, there
+        for run, live in self._runs.items():
+            if live.pod.phase is Phase.CREATED and not live.pod.stopping:
+                yield run, live
 
-    def _happens(self, run: RunId, there: _Run, due_ms: int) -> None:
-        if there.pod.phase is Phase.CREATED and not there.pod.stopping and there.behaviour.starts:
-            there.pod = Pod(
-                run, Phase.RUNNING, there.pod.node, started_ms=due_ms, grace_s=there.pod.grace_s
+    def _apply(self, run: RunId, live: _Run, due_ms: int) -> None:
+        if live.pod.phase is Phase.CREATED and not live.pod.stopping and live.behaviour.starts:
+            live.pod = Pod(
+                run, Phase.RUNNING, live.pod.node, started_ms=due_ms, grace_s=live.pod.grace_s
             )
-            self._put(run, there.pod)
-            self._at(due_ms + there.behaviour.run_ms, run, there)
+            self._put(run, live.pod)
+            self._schedule(due_ms + live.behaviour.run_ms, run, live)
         else:
-            self._end(run, there.end, due_ms)
+            self._end(run, live.end, due_ms)
 
     def _end(self, run: RunId, end: End, now_ms: int) -> None:
         pod = self._runs.pop(run).pod
@@ -240,8 +240,5 @@ class SimulatedCluster:
         self._pods[run] = pod
         self._changed[run] = None
 
-    def _at(self, due_ms: int, run: RunId, there: _Run) -> None:
-        heapq.heappush(self._heap, (due_ms, next(self._count), run, there.version))
-
-    def _ring(self) -> None:
-        self._bell.set()
+    def _schedule(self, due_ms: int, run: RunId, live: _Run) -> None:
+        heapq.heappush(self._heap, (due_ms, next(self._count), run, live.version))

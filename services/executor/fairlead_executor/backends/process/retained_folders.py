@@ -1,4 +1,4 @@
-"""How long the folders of ended runs are kept: the newest so many, of so many bytes at most."""
+"""The folders of removed runs: the newest are retained, limited in number and in bytes."""
 
 import contextlib
 import os
@@ -14,25 +14,25 @@ class _Folder(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class Retention:
-    """Knows the kept folders from oldest to newest. Its methods block for as long as disks do."""
+class RetainedFolders:
+    """The retained folders from oldest to newest. Its methods block on disk operations."""
 
-    def __init__(self, kept: Path, runs_max: int, bytes_max: int) -> None:
-        self._kept = kept
+    def __init__(self, root: Path, runs_max: int, bytes_max: int) -> None:
+        self._root = root
         self._runs_max = runs_max
         self._bytes_max = bytes_max
         self._folders: deque[_Folder] = deque()
         self._bytes = 0
 
     def load(self) -> None:
-        """Find what was kept before."""
-        with os.scandir(self._kept) as there:
-            found = sorted((entry.stat().st_mtime_ns, entry.path) for entry in there)
+        """Read the folders that an earlier executor retained."""
+        with os.scandir(self._root) as entries:
+            found = sorted((entry.stat().st_mtime_ns, entry.path) for entry in entries)
         for _, path in found:
             self.add(Path(path))
 
     def add(self, path: Path) -> None:
-        """This folder is kept from now on; the oldest go as far as they must."""
+        """Retain this folder; delete the oldest ones that exceed a limit."""
         folder = _Folder(path, _size(path))
         self._folders.append(folder)
         self._bytes += folder.bytes
@@ -45,10 +45,10 @@ class Retention:
 
 
 def _size(folder: Path) -> int:
-    """Bytes on disk of the files directly inside."""
+    """Bytes on disk of the files directly in the folder."""
     total = 0
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as there:
-        for entry in there:
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
             with contextlib.suppress(FileNotFoundError):
                 total += entry.stat().st_blocks * 512
     return total
